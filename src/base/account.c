@@ -1,0 +1,168 @@
+#include "base/account.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* The counters order nothing but themselves: relaxed everywhere. */
+
+void base_account_init(struct base_account *account, uint64_t cap_bytes)
+{
+    memset(account, 0, sizeof(*account));
+    account->name = "";
+    account->cap_bytes = cap_bytes;
+    base_spin_init(&account->users_lock);
+    base_list_init(&account->users);
+}
+
+void base_account_init_user(struct base_account *account, struct base_account *parent, const char *name,
+                            uint64_t cap_bytes)
+{
+    base_assert(parent != NULL && name != NULL);
+    base_account_init(account, cap_bytes);
+    account->name = name;
+    account->parent = parent;
+    base_spin_lock(&parent->users_lock);
+    base_list_push_back(&parent->users, &account->sibling);
+    base_spin_unlock(&parent->users_lock);
+}
+
+void base_account_deinit(struct base_account *account)
+{
+    base_assert(base_account_used(account) == 0);
+    base_assert(base_list_empty(&account->users));
+    struct base_account *parent = account->parent;
+    if (parent == NULL)
+        return;
+    base_spin_lock(&parent->users_lock);
+    base_list_remove(&account->sibling);
+    base_spin_unlock(&parent->users_lock);
+}
+
+void base_account_set_warning(struct base_account *account, base_account_warning_function *warning, void *arg)
+{
+    account->warning = warning;
+    account->warning_arg = arg;
+}
+
+/* Whether the failure that a test asked for is due. */
+static bool is_failure_due(struct base_account *account)
+{
+    uint64_t left = atomic_load_explicit(&account->fail_at, memory_order_relaxed);
+    do {
+        if (base_likely(left == 0))
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&account->fail_at, &left, left - 1, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return left == 1;
+}
+
+static bool is_above_warning(const struct base_account *account, uint64_t used)
+{
+    return account->cap_bytes != BASE_ACCOUNT_UNLIMITED &&
+           (unsigned __int128)used * 100 >= (unsigned __int128)account->cap_bytes * BASE_ACCOUNT_WARN_PERCENT;
+}
+
+static int take_here(struct base_account *account, uint64_t bytes)
+{
+    bool fails = is_failure_due(account);
+    uint64_t used = atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
+    do {
+        if (fails || bytes > account->cap_bytes - used) {
+            atomic_fetch_add_explicit(&account->refused_count, 1, memory_order_relaxed);
+            return -ENOMEM;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&account->used_bytes, &used, used + bytes,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    used += bytes;
+    uint64_t peak = atomic_load_explicit(&account->peak_bytes, memory_order_relaxed);
+    while (used > peak && !atomic_compare_exchange_weak_explicit(&account->peak_bytes, &peak, used,
+                                                                 memory_order_relaxed, memory_order_relaxed))
+        continue;
+    if (base_unlikely(is_above_warning(account, used)) &&
+        !atomic_exchange_explicit(&account->above_warning, true, memory_order_relaxed) &&
+        account->warning != NULL)
+        account->warning(account->warning_arg, used, account->cap_bytes);
+    return 0;
+}
+
+static void give_here(struct base_account *account, uint64_t bytes)
+{
+    uint64_t before = atomic_fetch_sub_explicit(&account->used_bytes, bytes, memory_order_relaxed);
+    base_assert(before >= bytes);
+    if (!is_above_warning(account, before - bytes) &&
+        atomic_load_explicit(&account->above_warning, memory_order_relaxed))
+        atomic_store_explicit(&account->above_warning, false, memory_order_relaxed);
+}
+
+int base_account_take(struct base_account *account, uint64_t bytes)
+{
+    base_assert(account != NULL);
+    for (struct base_account *at = account; at != NULL; at = at->parent) {
+        int error = take_here(at, bytes);
+        if (error == 0)
+            continue;
+        for (struct base_account *undo = account; undo != at; undo = undo->parent)
+            give_here(undo, bytes);
+        return error;
+    }
+    return 0;
+}
+
+void base_account_give(struct base_account *account, uint64_t bytes)
+{
+    base_assert(account != NULL);
+    for (struct base_account *at = account; at != NULL; at = at->parent)
+        give_here(at, bytes);
+}
+
+uint64_t base_account_used(const struct base_account *account)
+{
+    return atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
+}
+
+void base_account_visit_users(struct base_account *account,
+                              void (*visit)(void *arg, const struct base_account *user), void *arg)
+{
+    base_spin_lock(&account->users_lock);
+    base_list_for_each (node, &account->users)
+        visit(arg, base_container_of(node, struct base_account, sibling));
+    base_spin_unlock(&account->users_lock);
+}
+
+void base_account_fail_at(struct base_account *account, uint64_t n)
+{
+    atomic_store_explicit(&account->fail_at, n, memory_order_relaxed);
+}
+
+void *base_alloc(struct base_account *account, size_t bytes)
+{
+    if (base_account_take(account, bytes) != 0)
+        return NULL;
+    void *memory = calloc(1, base_max(bytes, (size_t)1));
+    if (memory == NULL)
+        base_account_give(account, bytes);
+    return memory;
+}
+
+void *base_alloc_aligned(struct base_account *account, size_t alignment, size_t bytes)
+{
+    base_assert(base_is_power_of_two(alignment));
+    if (bytes > PTRDIFF_MAX - alignment || base_account_take(account, bytes) != 0)
+        return NULL;
+    size_t rounded = base_align_up(base_max(bytes, (size_t)1), alignment);
+    void *memory = aligned_alloc(alignment, rounded);
+    if (memory == NULL) {
+        base_account_give(account, bytes);
+        return NULL;
+    }
+    return memset(memory, 0, rounded);
+}
+
+void base_free(struct base_account *account, void *pointer, size_t bytes)
+{
+    if (pointer == NULL)
+        return;
+    free(pointer);
+    base_account_give(account, bytes);
+}

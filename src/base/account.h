@@ -1,0 +1,126 @@
+/*
+ * The memory accountant: every large user of memory asks it first, so that the whole never passes the cap.
+ * Accounts form a tree: a user's account has its own name and charges its parent as well. Any thread.
+ */
+#ifndef BASE_ACCOUNT_H
+#define BASE_ACCOUNT_H
+
+#include "base/define.h"
+#include "base/list.h"
+#include "base/spin.h"
+
+/** No cap of its own. */
+#define BASE_ACCOUNT_UNLIMITED UINT64_MAX
+
+/** Share of the cap at which the warning is given. */
+#define BASE_ACCOUNT_WARN_PERCENT 80
+
+/**
+ * Called when the use rises to 80 % of the cap, once for each such crossing, in the thread that crossed it.
+ * It may read the account, and must not take from it.
+ */
+typedef void base_account_warning_function(void *arg, uint64_t used_bytes, uint64_t cap_bytes);
+
+struct base_account {
+    const char *name;
+    struct base_account *parent; /* also charged; NULL at the root */
+    uint64_t cap_bytes;
+    _Atomic uint64_t used_bytes;
+    _Atomic uint64_t peak_bytes;
+    _Atomic uint64_t refused_count; /* takes that failed here */
+    _Atomic uint64_t fail_at;       /* test hook: countdown to a failure, 0 is off */
+    _Atomic bool above_warning;
+    base_account_warning_function *warning;
+    void *warning_arg;
+    struct base_spin users_lock; /* guards users and the siblings' links */
+    struct base_list users;
+    struct base_list sibling;
+};
+
+/**
+ * Make a root account.
+ *
+ * @param cap_bytes  BASE_ACCOUNT_UNLIMITED for none
+ */
+void base_account_init(struct base_account *account, uint64_t cap_bytes);
+
+/**
+ * Make the account of a named user of memory. What it takes is charged to the parent as well.
+ *
+ * @param parent     outlives this account
+ * @param name       borrowed for as long as the account lives
+ * @param cap_bytes  own cap besides the parent's; BASE_ACCOUNT_UNLIMITED for none
+ */
+void base_account_init_user(struct base_account *account, struct base_account *parent, const char *name,
+                            uint64_t cap_bytes);
+
+/**
+ * End an account. Everything must have been given back and all users ended: a leak is a bug, and asserted.
+ */
+void base_account_deinit(struct base_account *account);
+
+/**
+ * Have a function called when the use crosses 80 % of the cap. Set it before the account is shared.
+ */
+void base_account_set_warning(struct base_account *account, base_account_warning_function *warning,
+                              void *arg);
+
+/**
+ * Charge bytes to an account and to its parents.
+ *
+ * @return 0; -ENOMEM (over a cap, nothing charged)
+ */
+int base_account_take(struct base_account *account, uint64_t bytes) base_must_check;
+
+/**
+ * Give back bytes taken before.
+ */
+void base_account_give(struct base_account *account, uint64_t bytes);
+
+/**
+ * Bytes charged now, users' included.
+ */
+uint64_t base_account_used(const struct base_account *account);
+
+/**
+ * Call a function for each direct user of an account.
+ *
+ * @param visit  called under a spin lock: short, and it makes no account
+ */
+void base_account_visit_users(struct base_account *account,
+                              void (*visit)(void *arg, const struct base_account *user), void *arg);
+
+/**
+ * For tests: the n-th take or allocation from now, of this account or any below it, fails with -ENOMEM; those
+ * after it succeed again.
+ *
+ * @param n  1 is the very next; 0 switches the hook off
+ */
+void base_account_fail_at(struct base_account *account, uint64_t n);
+
+/**
+ * Allocate zeroed memory, aligned for any type, and charge it.
+ *
+ * @param bytes  0 is allowed
+ * @return the memory; NULL if the account or the system has no more
+ */
+void *base_alloc(struct base_account *account, size_t bytes) base_must_check;
+
+/**
+ * Allocate zeroed memory at a given alignment, touch every page of it, and charge it.
+ *
+ * @param alignment  a power of two
+ * @param bytes      0 is allowed
+ * @return the memory; NULL if the account or the system has no more
+ */
+void *base_alloc_aligned(struct base_account *account, size_t alignment, size_t bytes) base_must_check;
+
+/**
+ * Free what base_alloc or base_alloc_aligned returned, and give its bytes back.
+ *
+ * @param pointer  NULL does nothing
+ * @param bytes    as they were allocated
+ */
+void base_free(struct base_account *account, void *pointer, size_t bytes);
+
+#endif

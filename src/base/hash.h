@@ -1,0 +1,34 @@
+/* Seeded hashes: XXH3 by libxxhash. Equal on every machine for equal bytes and seed, so they may be stored.
+ */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct base_hash128 {
+    uint64_t low;
+    uint64_t high;
+};
+
+/**
+ * 64-bit XXH3 of some bytes.
+ *
+ * @param data, len  may be NULL if len is 0
+ * @param seed       a secret where strangers choose the bytes
+ *
+ * Any thread.
+ */
+uint64_t base_hash64(const void *data, size_t len, uint64_t seed);
+
+/**
+ * 128-bit XXH3 of some bytes; its low half is not the 64-bit hash.
+ *
+ * @param data, len  may be NULL if len is 0
+ * @param seed       a secret where strangers choose the bytes
+ *
+ * Any thread.
+ */
+struct base_hash128 base_hash128(const void *data, size_t len, uint64_t seed);
+
+#endif

@@ -1,0 +1,99 @@
+#include "base/progress.h"
+
+#include <unistd.h>
+
+#include "base/units.h"
+
+#define SILENT_NS (1 * BASE_NS_PER_SECOND)
+#define REDRAW_NS (100 * BASE_NS_PER_MS)
+#define BAR_WIDTH 20
+
+void base_progress_init(struct base_progress *progress, FILE *file, const char *label, const char *unit,
+                        uint64_t total, base_clock_function *clock, void *clock_arg)
+{
+    int descriptor = fileno(file);
+    *progress = (struct base_progress){
+        .file = file,
+        .label = label,
+        .unit = unit,
+        .total = total,
+        .clock = clock,
+        .clock_arg = clock_arg,
+        .begin_ns = clock(clock_arg),
+        .silent = descriptor < 0 || isatty(descriptor) == 0,
+    };
+}
+
+static const char *format_amount(const struct base_progress *progress, char *buffer, size_t room,
+                                 uint64_t amount)
+{
+    if (progress->unit == NULL)
+        return base_format_size(buffer, room, amount);
+    snprintf(buffer, room, "%llu", (unsigned long long)amount);
+    return buffer;
+}
+
+const char *base_progress_format(const struct base_progress *progress, char *buffer, size_t room,
+                                 uint64_t done, uint64_t elapsed_ns)
+{
+    char amount[BASE_UNITS_ROOM], total[BASE_UNITS_ROOM], rate[BASE_UNITS_ROOM], left[BASE_UNITS_ROOM];
+    const char *unit = progress->unit == NULL ? "" : progress->unit;
+    const char *space = progress->unit == NULL ? "" : " ";
+    double per_second = elapsed_ns == 0 ? 0 : (double)done * 1e9 / (double)elapsed_ns;
+    format_amount(progress, amount, sizeof(amount), done);
+    format_amount(progress, rate, sizeof(rate), (uint64_t)per_second);
+    if (progress->total == 0) {
+        snprintf(buffer, room, "%s  %s%s%s  %s/s", progress->label, amount, space, unit, rate);
+        return buffer;
+    }
+    double share = base_min((double)done / (double)progress->total, 1.0);
+    char bar[BAR_WIDTH + 1];
+    size_t filled = (size_t)(share * BAR_WIDTH);
+    memset(bar, '#', filled);
+    memset(bar + filled, '.', BAR_WIDTH - filled);
+    bar[BAR_WIDTH] = '\0';
+    format_amount(progress, total, sizeof(total), progress->total);
+    int len = snprintf(buffer, room, "%s [%s] %3u%%  %s of %s%s%s  %s/s", progress->label, bar,
+                       (unsigned)(share * 100), amount, total, space, unit, rate);
+    if (done > 0 && done < progress->total && len > 0 && (size_t)len < room) {
+        double left_seconds = (double)(progress->total - done) / per_second;
+        /* Beyond a year the estimate says nothing. */
+        if (left_seconds < 365.0 * 86400) {
+            base_format_duration(left, sizeof(left), (uint64_t)left_seconds * BASE_NS_PER_SECOND);
+            snprintf(buffer + len, room - (size_t)len, "  %s left", left);
+        }
+    }
+    return buffer;
+}
+
+static void draw(struct base_progress *progress, uint64_t done, uint64_t now_ns)
+{
+    char line[256];
+    base_progress_format(progress, line, sizeof(line), done, now_ns - progress->begin_ns);
+    unsigned columns = (unsigned)strlen(line);
+    unsigned wiped = progress->columns > columns ? progress->columns - columns : 0;
+    fprintf(progress->file, "\r%s%*s", line, (int)wiped, "");
+    fflush(progress->file);
+    progress->columns = columns;
+    progress->drawn_ns = now_ns;
+}
+
+void base_progress_update(struct base_progress *progress, uint64_t done)
+{
+    if (progress->silent)
+        return;
+    uint64_t now_ns = progress->clock(progress->clock_arg);
+    if (now_ns - progress->begin_ns >= SILENT_NS && now_ns - progress->drawn_ns >= REDRAW_NS)
+        draw(progress, done, now_ns);
+}
+
+void base_progress_done(struct base_progress *progress, uint64_t done)
+{
+    if (progress->drawn_ns == 0)
+        return;
+    draw(progress, done, progress->clock(progress->clock_arg));
+    fputc('\n', progress->file);
+    fflush(progress->file);
+    progress->silent = true;
+    progress->drawn_ns = 0;
+}

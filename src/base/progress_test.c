@@ -1,0 +1,143 @@
+#include "base/testing.h"
+
+#include <fcntl.h>
+#include <termios.h>
+
+#include "base/progress.h"
+#include "base/units.h"
+
+static uint64_t read_time(void *arg)
+{
+    return *(uint64_t *)arg;
+}
+
+/* A pseudo terminal: what is written to `screen` can be read from `master`. */
+struct terminal {
+    int master;
+    FILE *screen;
+};
+
+static void terminal_open(struct terminal *terminal)
+{
+    terminal->master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
+    assert_true(terminal->master >= 0);
+    assert_int_equal(grantpt(terminal->master), 0);
+    assert_int_equal(unlockpt(terminal->master), 0);
+    int slave = open(ptsname(terminal->master), O_RDWR | O_NOCTTY);
+    assert_true(slave >= 0);
+    struct termios raw;
+    tcgetattr(slave, &raw);
+    cfmakeraw(&raw);
+    tcsetattr(slave, TCSANOW, &raw);
+    terminal->screen = fdopen(slave, "w");
+    assert_non_null(terminal->screen);
+}
+
+static void assert_shown(struct terminal *terminal, const char *expected)
+{
+    char text[1024];
+    ssize_t len = read(terminal->master, text, sizeof(text) - 1);
+    text[len < 0 ? 0 : len] = '\0';
+    assert_string_equal(text, expected);
+}
+
+static void test_drawing(void **state base_unused)
+{
+    struct terminal terminal;
+    struct base_progress progress;
+    uint64_t now_ns = 500;
+    terminal_open(&terminal);
+    base_progress_init(&progress, terminal.screen, "load", "keys", 1000, read_time, &now_ns);
+    now_ns += BASE_NS_PER_SECOND - 1;
+    base_progress_update(&progress, 100);
+    assert_shown(&terminal, "");
+    now_ns += 1;
+    base_progress_update(&progress, 100);
+    assert_shown(&terminal, "\rload [##..................]  10%  100 of 1000 keys  100/s  9.00 s left");
+    now_ns += 100 * BASE_NS_PER_MS - 1;
+    base_progress_update(&progress, 200);
+    assert_shown(&terminal, "");
+    now_ns += 1 + 900 * BASE_NS_PER_MS;
+    base_progress_update(&progress, 1000);
+    /* The longer line before is wiped. */
+    assert_shown(&terminal, "\rload [####################] 100%  1000 of 1000 keys  500/s            ");
+    base_progress_done(&progress, 1000);
+    assert_shown(&terminal, "\rload [####################] 100%  1000 of 1000 keys  500/s\n");
+    base_progress_update(&progress, 1000);
+    base_progress_done(&progress, 1000);
+    assert_shown(&terminal, "");
+    fclose(terminal.screen);
+    close(terminal.master);
+}
+
+static void test_silent_when_short(void **state base_unused)
+{
+    struct terminal terminal;
+    struct base_progress progress;
+    uint64_t now_ns = 0;
+    terminal_open(&terminal);
+    base_progress_init(&progress, terminal.screen, "load", "keys", 1000, read_time, &now_ns);
+    now_ns = 900 * BASE_NS_PER_MS;
+    base_progress_update(&progress, 1000);
+    now_ns = 5 * BASE_NS_PER_SECOND;
+    base_progress_done(&progress, 1000);
+    assert_shown(&terminal, "");
+    fclose(terminal.screen);
+    close(terminal.master);
+}
+
+static void test_silent_without_terminal(void **state base_unused)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *memory = open_memstream(&text, &len);
+    FILE *file = tmpfile();
+    FILE *const files[] = {memory, file};
+    for (size_t i = 0; i < base_array_count(files); i++) {
+        struct base_progress progress;
+        uint64_t now_ns = 0;
+        base_progress_init(&progress, files[i], "load", NULL, 1000, read_time, &now_ns);
+        now_ns = 5 * BASE_NS_PER_SECOND;
+        base_progress_update(&progress, 500);
+        base_progress_done(&progress, 1000);
+    }
+    assert_int_equal(ftell(file), 0);
+    fclose(memory);
+    fclose(file);
+    assert_int_equal(len, 0);
+    free(text);
+}
+
+static void test_format(void **state base_unused)
+{
+    struct base_progress progress = {.label = "zero", .total = UINT64_C(4) << 30};
+    char line[128];
+    base_progress_format(&progress, line, sizeof(line), UINT64_C(1) << 30, 2 * BASE_NS_PER_SECOND);
+    assert_string_equal(line,
+                        "zero [#####...............]  25%  1.00 GiB of 4.00 GiB  512 MiB/s  6.00 s left");
+    base_progress_format(&progress, line, sizeof(line), 0, 0);
+    assert_string_equal(line, "zero [....................]   0%  0 B of 4.00 GiB  0 B/s");
+    /* More than was announced is shown as it is, and the bar stays whole. */
+    base_progress_format(&progress, line, sizeof(line), UINT64_C(5) << 30, BASE_NS_PER_SECOND);
+    assert_string_equal(line, "zero [####################] 100%  5.00 GiB of 4.00 GiB  5.00 GiB/s");
+    progress.total = 0;
+    progress.unit = "keys";
+    base_progress_format(&progress, line, sizeof(line), 30, 3 * BASE_NS_PER_SECOND);
+    assert_string_equal(line, "zero  30 keys  10/s");
+    assert_int_equal(strlen(base_progress_format(&progress, line, 6, 30, BASE_NS_PER_SECOND)), 5);
+    /* So slow that no time can be told. */
+    progress.total = UINT64_MAX;
+    base_progress_format(&progress, line, sizeof(line), 1, UINT64_MAX);
+    assert_null(strstr(line, "left"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_drawing),
+        cmocka_unit_test(test_silent_when_short),
+        cmocka_unit_test(test_silent_without_terminal),
+        cmocka_unit_test(test_format),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
