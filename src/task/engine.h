@@ -1,0 +1,126 @@
+/*
+ * Engines: how a scheduler talks to the kernel. One io_uring, or one Linux AIO context and one
+ * epoll, serves drives, sockets and wake-ups of a scheduler; the simulator has its own. `drive` and
+ * net.c post requests here and nobody else does.
+ *
+ * Everything but wake() is called by the scheduler's own thread. A request is in the caller's
+ * memory and must live until `done` was called for the last time; `done` runs on the scheduler's
+ * stack and must not yield. Posting makes no system call: what a round has posted goes to the
+ * kernel with the round's one call.
+ */
+#ifndef TASK_ENGINE_H
+#define TASK_ENGINE_H
+
+#include "base/buffer.h"
+#include "base/list.h"
+#include "task/sched.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+struct task_engine;
+
+/* An open file that engines may register; task/file.c. */
+struct task_file {
+    int fd;
+    uint32_t number;      /* its slot in every engine's table */
+    uint64_t generation;  /* tells a new file in an old slot */
+    struct tarn_node *node;
+    /* private to task/file.c */
+    _Atomic uint32_t references;
+    struct task_file_drop *drops;
+};
+
+#define TASK_FILES_MAX 64
+
+enum task_io_op {
+    TASK_IO_READ,     /* file, offset, iov: as preadv2 */
+    TASK_IO_WRITE,    /* file, offset, iov: as pwritev2, with RWF_DSYNC if `durable` */
+    TASK_IO_FLUSH,    /* file: fdatasync */
+    TASK_IO_ACCEPT,   /* socket; done once for each connection: result = its descriptor (non-blocking, close-on-exec) */
+    TASK_IO_RECEIVE,  /* socket; done for each arrival: result bytes in `buffer`, 0 at the end of the stream */
+    TASK_IO_SEND,     /* socket, iov: done when all is sent (result = bytes) or it failed */
+    TASK_IO_CONNECT,  /* socket, address */
+};
+
+struct task_io {
+    struct base_list link;       /* the engine's */
+    enum task_io_op op;
+    bool durable;
+    bool more;                   /* in done: ACCEPT and RECEIVE go on; false: this was the last */
+    bool cancelling;             /* the engine's */
+    int32_t result;              /* in done: bytes or descriptor, or negative errno */
+    int socket;
+    struct task_file *file;
+    uint64_t offset;
+    struct iovec *iov;           /* the engine may change it (short transfers) */
+    uint32_t iov_count;          /* at most TASK_IOV_MAX */
+    int32_t region;              /* the region of registered memory that all of iov lies in, -1: none */
+    const struct sockaddr *address;
+    socklen_t address_bytes;
+    struct base_buffer *buffer;  /* in done of RECEIVE with result > 0: now the callee's */
+    uint64_t engine_data[2];     /* the engine's */
+    void (*done)(struct task_io *io);
+    void *arg;
+};
+
+#define TASK_IOV_MAX 256
+
+struct task_engine_ops {
+    const char *name;
+
+    /** Make the engine of a scheduler, called by whoever opens it. @return 0 or negative errno, logged */
+    int (*open)(struct task_sched *sched, void *arg, struct task_engine **ret_engine);
+
+    /** First call in the thread that runs the scheduler, before anything else. @return 0 or negative errno */
+    int (*begin)(struct task_engine *engine);
+
+    void (*close)(struct task_engine *engine);
+
+    /** Queue a request; every outcome, errors too, comes through done, never before post returns. */
+    void (*post)(struct task_engine *engine, struct task_io *io);
+
+    /** Ask for an early end; done is still called (result -ECANCELED if it was not too late). */
+    void (*cancel)(struct task_engine *engine, struct task_io *io);
+
+    /**
+     * Send what was posted and hand out completions; with sleep_ns > 0 and nothing to hand out,
+     * sleep until something completes, wake() is called or the time is over (TASK_FOREVER: no end).
+     *
+     * @return number of completions
+     */
+    uint32_t (*poll)(struct task_engine *engine, uint64_t sleep_ns);
+
+    /** End a sleep in poll, or the next one. Any thread. */
+    void (*wake)(struct task_engine *engine);
+
+    /** Forget a file before its descriptor is closed. */
+    void (*drop_file)(struct task_engine *engine, uint32_t number);
+};
+
+/** The engines; which one a node uses: task_engine_choose(). */
+extern const struct task_engine_ops task_engine_uring;
+extern const struct task_engine_ops task_engine_aio;
+
+/** The engine that the node's options ask for, or the best that works here; logged with the reason. @return NULL: forced but impossible (logged) */
+const struct task_engine_ops *task_engine_choose(struct tarn_node *node);
+
+/** The scheduler's engine and its operations, for posting. */
+void task_io_post(struct task_sched *sched, struct task_io *io);
+
+/** Ask for an early end of a posted request. */
+void task_io_cancel(struct task_sched *sched, struct task_io *io);
+
+/**
+ * Let engines know a descriptor by number.
+ *
+ * @param fd  the file's from now on: closed by task_file_close()
+ * @return 0; -ENOMEM; -ENFILE (TASK_FILES_MAX are open). Any thread.
+ */
+base_must_check int task_file_open(struct tarn_node *node, int fd, struct task_file **ret_file);
+
+/** Have every engine forget the file, then close it; may end after this returns. No request may be posted. Any thread. */
+void task_file_close(struct task_file *file);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * Stream sockets of tasks: listen, connect, read, write. A connection is in the caller's hands only
+ * while a task serves it: as long as nothing has arrived it owns no task, no stack and no buffer,
+ * just `struct net_connection`.
+ *
+ *      accept                     bytes arrive                 ready() returns
+ *   ───────────▶  idle (no task) ─────────────▶  served (task) ───────────────▶ idle
+ *                     │ peer closes: a task runs ready(), which reads 0          │
+ *                     └────────────────────────────────────────── net_close() ◀──┘
+ *
+ * Addresses are text: "127.0.0.1:11211", "[::1]:11211", "unix:/path/of/socket". A connection
+ * belongs to one scheduler and is touched by its tasks only. Bytes received but not yet read are
+ * bounded by NET_UNREAD_BUFFERS_MAX buffers of the scheduler's pool; then the peer has to wait.
+ */
+#ifndef TASK_NET_H
+#define TASK_NET_H
+
+#include "base/buffer.h"
+#include "task/sched.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct net_connection;
+struct net_listener;
+
+#define NET_UNREAD_BUFFERS_MAX 4
+#define NET_ADDRESS_TEXT_MAX   128
+
+struct net_handler {
+    /**
+     * Serve a connection that has something to read (bytes, the end of the stream or an error):
+     * read, answer, and return when net_read_try() says -EAGAIN, to become idle; or net_close().
+     * Runs in a task of the connection's scheduler; never twice at once for one connection.
+     */
+    void (*ready)(struct net_connection *connection);
+
+    /** The connection is gone, its memory too after this; free what `user` holds. Must not yield. */
+    void (*closed)(struct net_connection *connection);
+
+    const char *task_name;
+};
+
+/**
+ * Listen, and hand accepted connections to schedulers in turn.
+ *
+ * @param sched     accepts (any thread may call before it runs; else from its own tasks)
+ * @param targets   schedulers that get the connections
+ * @param accepted  called on the target scheduler for each new connection before its first byte,
+ *                  may set net_user(); a negative return closes it. May be NULL. Must not yield.
+ * @param connections_max  further ones are accepted and closed at once, counted and logged
+ * @return 0; -EINVAL (address, with a sentence in the log); -EADDRINUSE, -EACCES and the like of
+ *         the kernel
+ *
+ * A Unix socket's path is replaced only if nobody listens there; mode 0700.
+ */
+base_must_check int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets,
+                               uint32_t target_count, const struct net_handler *handler,
+                               int (*accepted)(struct net_connection *connection, void *arg), void *arg,
+                               uint32_t connections_max, struct net_listener **ret_listener);
+
+/** The address that is really listened on (port 0 resolved), as text. */
+void net_listener_address(const struct net_listener *listener, char *ret_text, size_t room);
+
+/** Accept no more; what was accepted stays. Yields. A task of its scheduler, or any thread when no scheduler runs. */
+void net_listener_close(struct net_listener *listener);
+
+/**
+ * Connect to an address and serve the connection in the calling task (it is not idle; when the
+ * handler is NULL it never becomes so).
+ *
+ * @return 0; -ECONNREFUSED and the like; -ETIMEDOUT; -ECANCELED; -EINVAL. Yields. Tasks only.
+ */
+base_must_check int net_connect(const char *address, const struct net_handler *handler, uint64_t deadline_ns,
+                                struct net_connection **ret_connection);
+
+/**
+ * Read at least one byte.
+ *
+ * @return bytes read, 0 at the end of the stream; -ETIMEDOUT; -ECANCELED; -ECONNRESET and the like
+ *
+ * Yields while there is nothing. The task that serves the connection.
+ */
+ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, uint64_t deadline_ns);
+
+/** Read what has arrived. @return as net_read(); -EAGAIN: nothing has. Never waits. */
+ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room);
+
+/**
+ * Write everything.
+ *
+ * @param iov  changed by the call; at most TASK_IOV_MAX
+ * @return 0; -EPIPE, -ECONNRESET and the like; -ETIMEDOUT (the connection is then only good for closing); -ECANCELED (likewise)
+ *
+ * Yields. The memory may be reused on return. The task that serves the connection.
+ */
+base_must_check int net_writev(struct net_connection *connection, struct iovec *iov, uint32_t iov_count,
+                               uint64_t deadline_ns);
+
+/** net_writev() of one buffer. */
+base_must_check int net_write(struct net_connection *connection, const void *data, size_t bytes,
+                              uint64_t deadline_ns);
+
+/** Close; `closed` is called when the last request of it has come back. The task that serves it. */
+void net_close(struct net_connection *connection);
+
+/** Have every connection of a listener's handler on this scheduler end: reads return 0. Any task of the scheduler. */
+void net_shutdown_all(struct task_sched *sched);
+
+/** The caller's pointer, kept with the connection. */
+void net_set_user(struct net_connection *connection, void *user);
+void *net_user(const struct net_connection *connection);
+
+/** The peer's address as text. */
+void net_peer(const struct net_connection *connection, char *ret_text, size_t room);
+
+/** Number of open connections of a scheduler. Any thread. */
+uint32_t net_connection_count(const struct task_sched *sched);
+
+#endif

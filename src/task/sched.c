@@ -1,0 +1,513 @@
+#include "task/sched.h"
+#include "base/heap.h"
+#include "task/sched_internal.h"
+#include "task/stack.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    ROUND_TASKS_MAX = 256, /* between two looks at the engine */
+    STACK_BYTES = 64 << 10,
+    STACK_BYTES_SANITIZED = 256 << 10,
+    TASKS_MAX = 4096,
+    BUFFERS_COUNT = 1024,
+    BUFFER_BYTES = 4096,
+    RING_ENTRIES = 1024,
+    SPAWN_RETRY_NS = 10000000, /* for tasks from elsewhere that found no memory for a stack */
+};
+
+/*
+ * The one piece of state outside a node: whose code this thread runs. A task never changes its
+ * thread, so the address may be kept across switches.
+ */
+static _Thread_local struct task_sched *thread_sched __attribute__((tls_model("initial-exec")));
+
+/* Counters have one writer and are read by anyone. */
+static void count(uint64_t *counter)
+{
+    __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
+}
+
+struct task_sched *task_thread_sched(void)
+{
+    return thread_sched;
+}
+
+struct task_sched *task_sched_self(void)
+{
+    return thread_sched;
+}
+
+struct task *task_self(void)
+{
+    return thread_sched == NULL ? NULL : thread_sched->current;
+}
+
+bool task_is_thread(void)
+{
+    return thread_sched == NULL || thread_sched->options.thread_personality;
+}
+
+const char *task_name(void)
+{
+    struct task *self = task_self();
+    return self == NULL ? "thread" : self->name;
+}
+
+static bool drain_inbox(struct task_sched *sched, struct task_message *left_behind);
+
+static void run_stop(struct task_message *message)
+{
+    (void)message; /* that it arrived is enough: the loop looks at `stopping` */
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+static void fill_options(struct task_sched_options *options, const struct task_sched_options *given)
+{
+    if (given != NULL)
+        *options = *given;
+#if defined(TASK_ASAN) || defined(TASK_TSAN)
+    if (options->stack_bytes == 0)
+        options->stack_bytes = STACK_BYTES_SANITIZED;
+#else
+    if (options->stack_bytes == 0)
+        options->stack_bytes = STACK_BYTES;
+#endif
+    options->stack_bytes = (uint32_t)base_align_up(options->stack_bytes, BASE_PAGE_BYTES);
+    if (options->tasks_max == 0)
+        options->tasks_max = TASKS_MAX;
+    if (options->buffers_count == 0)
+        options->buffers_count = BUFFERS_COUNT;
+    if (options->buffer_bytes == 0)
+        options->buffer_bytes = BUFFER_BYTES;
+    if (options->ring_entries == 0)
+        options->ring_entries = RING_ENTRIES;
+}
+
+/* Find the scheduler's place in its node. @return 0 or -EUSERS */
+static int join_node(struct task_sched *sched, struct tarn_node *node)
+{
+    int error = -EUSERS;
+    base_spin_lock(&node->lock);
+    for (uint32_t i = 0; i < TASK_SCHEDS_MAX && error != 0; i++) {
+        if (node->scheds[i] != NULL)
+            continue;
+        node->scheds[i] = sched;
+        sched->index = i;
+        node->sched_count++;
+        sched->random = base_random_fork(&node->random);
+        error = 0;
+    }
+    base_spin_unlock(&node->lock);
+    return error;
+}
+
+static void leave_node(struct task_sched *sched)
+{
+    base_spin_lock(&sched->node->lock);
+    sched->node->scheds[sched->index] = NULL;
+    sched->node->sched_count--;
+    base_spin_unlock(&sched->node->lock);
+}
+
+static int open_parts(struct task_sched *sched)
+{
+    const struct task_sched_options *options = &sched->options;
+    struct base_account *account = &sched->node->memory;
+    int error = task_stacks_open(account, options->stack_bytes, options->tasks_max, TASK_GUARD_INSTALL,
+                                 &sched->stacks);
+    if (error != 0)
+        return error;
+    error = base_buffer_pool_init(&sched->buffers, account, options->buffer_bytes, options->buffers_count);
+    if (error != 0)
+        goto close_stacks;
+    sched->engine_ops = task_engine_choose(sched->node);
+    if (sched->engine_ops == NULL) {
+        error = -ENOTSUP;
+        goto deinit_buffers;
+    }
+    error = sched->engine_ops->open(sched, sched->node->options.engine_arg, &sched->engine);
+    if (error == 0)
+        return 0;
+deinit_buffers:
+    base_buffer_pool_deinit(&sched->buffers);
+close_stacks:
+    task_stacks_close(sched->stacks);
+    return error;
+}
+
+int task_sched_open(struct tarn_node *node, const struct task_sched_options *options,
+                    struct task_sched **ret_sched)
+{
+    struct task_sched *sched = base_alloc_aligned(&node->memory, _Alignof(struct task_sched), sizeof(*sched));
+    if (sched == NULL)
+        return -ENOMEM;
+    sched->node = node;
+    sched->stop.run = run_stop;
+    fill_options(&sched->options, options);
+    int error = join_node(sched, node);
+    if (error != 0)
+        goto free_sched;
+    if (options != NULL && options->name != NULL)
+        (void)snprintf(sched->name, sizeof(sched->name), "%s", options->name);
+    else
+        (void)snprintf(sched->name, sizeof(sched->name), "sched%" PRIu32, sched->index);
+    error = open_parts(sched);
+    if (error != 0)
+        goto leave;
+    *ret_sched = sched;
+    return 0;
+leave:
+    leave_node(sched);
+free_sched:
+    base_free(&node->memory, sched, sizeof(*sched));
+    return error;
+}
+
+static void close_parts(struct task_sched *sched)
+{
+    sched->engine_ops->close(sched->engine);
+    base_buffer_pool_deinit(&sched->buffers);
+    task_stacks_close(sched->stacks);
+    leave_node(sched);
+    base_free(&sched->node->memory, sched, sizeof(*sched));
+}
+
+void task_sched_close(struct task_sched *sched)
+{
+    base_assert(sched->stats.tasks == 0);
+    struct task_sched *before = thread_sched;
+    thread_sched = sched;
+    (void)drain_inbox(sched, TASK_INBOX_CLOSED);
+    task_drop_queued(sched);
+    thread_sched = before;
+    close_parts(sched);
+}
+
+void task_sched_abandon(struct task_sched *sched)
+{
+    base_assert(sched != thread_sched);
+    sched->engine_ops->close(sched->engine);
+    task_stacks_close(sched->stacks);
+    leave_node(sched);
+}
+
+/* ---- messages from elsewhere ------------------------------------------------------------------ */
+
+bool task_sched_post(struct task_sched *sched, struct task_message *message)
+{
+    struct task_message *head = atomic_load_explicit(&sched->inbox, memory_order_relaxed);
+    do {
+        if (head == TASK_INBOX_CLOSED)
+            return false;
+        message->next = head;
+    } while (!atomic_compare_exchange_weak_explicit(&sched->inbox, &head, message, memory_order_seq_cst,
+                                                    memory_order_relaxed));
+    /*
+     * Pairs with idle(): it stores `sleeping`, then looks at the inbox; here the inbox is stored, then
+     * `sleeping` looked at. In the one order of the four, one of the two sees the other. Whoever finds
+     * messages before his has no need to look: the first of them did.
+     */
+    if (head == NULL && atomic_load_explicit(&sched->sleeping, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&sched->sleeping, false, memory_order_seq_cst)) {
+        atomic_fetch_add_explicit(&sched->wakes, 1, memory_order_relaxed);
+        sched->engine_ops->wake(sched->engine);
+    }
+    return true;
+}
+
+/* Run what others have posted, oldest first, and leave the inbox open or closed. */
+static bool drain_inbox(struct task_sched *sched, struct task_message *left_behind)
+{
+    if (left_behind == NULL && atomic_load_explicit(&sched->inbox, memory_order_relaxed) == NULL)
+        return false;
+    struct task_message *newest = atomic_exchange_explicit(&sched->inbox, left_behind, memory_order_acquire);
+    if (newest == TASK_INBOX_CLOSED)
+        return false;
+    struct task_message *oldest = NULL;
+    while (newest != NULL) {
+        struct task_message *older = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = older;
+    }
+    bool worked = oldest != NULL;
+    while (oldest != NULL) {
+        struct task_message *message = oldest;
+        oldest = message->next; /* run() may free it */
+        message->run(message);
+    }
+    return worked;
+}
+
+/* ---- switching -------------------------------------------------------------------------------- */
+
+void task_make_runnable(struct task *task)
+{
+    base_fifo_push(&task->sched->runnable, &task->run_link);
+}
+
+/* The next task of this round, or NULL: back to the scheduler. */
+static struct task *next_task(struct task_sched *sched)
+{
+    if (sched->budget == 0 || base_fifo_empty(&sched->runnable))
+        return NULL;
+    sched->budget--;
+    struct task *task = base_container_of(base_fifo_pop(&sched->runnable), struct task, run_link);
+    sched->current = task;
+    count(&sched->switches);
+    return task;
+}
+
+void task_switch_away(struct task_sched *sched)
+{
+    struct task *self = sched->current;
+    if (base_unlikely(task_overran(self))) {
+        base_error(&sched->node->log, "stack overflow", "task=%s stack_bytes=%" PRIu32 " hint=\"raise the stack size\"",
+                   self->name, sched->options.stack_bytes);
+        base_assert(!"stack overflow");
+    }
+    struct task *next = next_task(sched);
+    if (next == self)
+        return;
+    if (next == NULL)
+        sched->current = NULL;
+    task_context_switch(&self->context, next == NULL ? &sched->context : &next->context, false);
+}
+
+void task_switch_away_last(struct task_sched *sched)
+{
+    struct task *self = sched->current;
+    struct task *next = next_task(sched);
+    if (next == NULL)
+        sched->current = NULL;
+    task_context_switch(&self->context, next == NULL ? &sched->context : &next->context, true);
+    __builtin_unreachable();
+}
+
+/* ---- the loop --------------------------------------------------------------------------------- */
+
+static bool expire_timers(struct task_sched *sched)
+{
+    struct base_heap_node *first = base_heap_min(&sched->timers);
+    if (first == NULL)
+        return false;
+    bool worked = false;
+    uint64_t now_ns = task_now();
+    while (first != NULL && first->key <= now_ns) {
+        base_heap_remove(&sched->timers, first);
+        task_interrupt(base_container_of(first, struct task, timer), -ETIMEDOUT);
+        worked = true;
+        first = base_heap_min(&sched->timers);
+    }
+    return worked;
+}
+
+static bool run_round(struct task_sched *sched)
+{
+    count(&sched->stats.rounds);
+    bool worked = drain_inbox(sched, NULL);
+    worked |= task_start_queued(sched);
+    worked |= expire_timers(sched);
+    sched->budget = ROUND_TASKS_MAX;
+    struct task *first = next_task(sched);
+    if (first != NULL) {
+        task_context_switch(&sched->context, &first->context, false);
+        worked = true;
+    }
+    worked |= sched->engine_ops->poll(sched->engine, 0) > 0;
+    return worked;
+}
+
+bool task_sched_runnable(const struct task_sched *sched)
+{
+    struct task_message *newest = atomic_load_explicit(&sched->inbox, memory_order_relaxed);
+    if (!base_fifo_empty(&sched->runnable) || (newest != NULL && newest != TASK_INBOX_CLOSED))
+        return true;
+    return !base_fifo_empty(&sched->spawn_queue) && sched->stats.tasks < sched->options.tasks_max;
+}
+
+uint64_t task_sched_next_timer(const struct task_sched *sched)
+{
+    const struct base_heap_node *first = base_heap_min(&sched->timers);
+    return first == NULL ? TASK_FOREVER : first->key;
+}
+
+/* Sleep in the kernel until there is something to do. */
+static void sleep_idle(struct task_sched *sched)
+{
+    task_stacks_trim(sched->stacks);
+    atomic_store_explicit(&sched->sleeping, true, memory_order_seq_cst); /* pairs with task_sched_post() */
+    if (atomic_load_explicit(&sched->inbox, memory_order_seq_cst) == NULL) {
+        uint64_t next_ns = task_sched_next_timer(sched);
+        bool queued = !base_fifo_empty(&sched->spawn_queue);
+        uint64_t now_ns = next_ns == TASK_FOREVER && !queued ? 0 : task_now();
+        if (queued)
+            next_ns = base_min(next_ns, now_ns + SPAWN_RETRY_NS);
+        if (next_ns > now_ns) {
+            count(&sched->stats.sleeps);
+            (void)sched->engine_ops->poll(sched->engine, next_ns == TASK_FOREVER ? TASK_FOREVER : next_ns - now_ns);
+        }
+    }
+    atomic_store_explicit(&sched->sleeping, false, memory_order_relaxed);
+}
+
+/* Whether the scheduler has ended; closes its inbox if so. */
+static bool has_ended(struct task_sched *sched)
+{
+    if (base_likely(!atomic_load_explicit(&sched->stopping, memory_order_acquire)) || sched->stats.tasks > 0 ||
+        !base_fifo_empty(&sched->spawn_queue))
+        return false;
+    struct task_message *empty = NULL;
+    return atomic_compare_exchange_strong(&sched->inbox, &empty, TASK_INBOX_CLOSED);
+}
+
+/* Become the thread's scheduler; the first time, tell the engine that this is its thread. */
+static struct task_sched *enter(struct task_sched *sched)
+{
+    struct task_sched *before = thread_sched;
+    thread_sched = sched;
+    if (!sched->begun) {
+        task_context_adopt_thread(&sched->context);
+        int error = sched->engine_ops->begin(sched->engine);
+        base_assert(error == 0);
+        sched->begun = true;
+    }
+    return before;
+}
+
+void task_sched_run(struct task_sched *sched)
+{
+    base_assert(thread_sched == NULL);
+    struct task_sched *before = enter(sched);
+    uint64_t spin_until_ns = 0;
+    while (!has_ended(sched)) {
+        if (run_round(sched)) {
+            spin_until_ns = 0;
+            continue;
+        }
+        if (sched->options.spin_ns > 0) {
+            uint64_t now_ns = task_now();
+            if (spin_until_ns == 0)
+                spin_until_ns = now_ns + sched->options.spin_ns;
+            if (now_ns < spin_until_ns)
+                continue;
+        }
+        sleep_idle(sched);
+    }
+    thread_sched = before;
+}
+
+bool task_sched_step(struct task_sched *sched)
+{
+    struct task_sched *before = enter(sched);
+    bool worked = run_round(sched);
+    thread_sched = before;
+    return worked;
+}
+
+static void *run_thread(void *arg)
+{
+    struct task_sched *sched = arg;
+    (void)pthread_setname_np(pthread_self(), sched->name);
+    task_sched_run(sched);
+    return NULL;
+}
+
+int task_sched_start(struct task_sched *sched)
+{
+    /* signals belong to whoever owns the process, not to a scheduler in the middle of a switch */
+    sigset_t all;
+    sigset_t before;
+    (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGSEGV);
+    (void)sigdelset(&all, SIGBUS);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = -pthread_create(&sched->thread, NULL, run_thread, sched);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+void task_sched_join(struct task_sched *sched)
+{
+    (void)pthread_join(sched->thread, NULL);
+}
+
+void task_sched_stop(struct task_sched *sched)
+{
+    if (!atomic_exchange_explicit(&sched->stopping, true, memory_order_release))
+        (void)task_sched_post(sched, &sched->stop);
+}
+
+/* ---- what it is and has done ------------------------------------------------------------------ */
+
+struct tarn_node *task_sched_node(const struct task_sched *sched)
+{
+    return sched->node;
+}
+
+const char *task_sched_engine_name(const struct task_sched *sched)
+{
+    return sched->engine_ops->name;
+}
+
+uint32_t task_sched_index(const struct task_sched *sched)
+{
+    return sched->index;
+}
+
+struct base_buffer_pool *task_sched_buffers(struct task_sched *sched)
+{
+    return &sched->buffers;
+}
+
+void task_io_post(struct task_sched *sched, struct task_io *io)
+{
+    sched->engine_ops->post(sched->engine, io);
+}
+
+void task_io_cancel(struct task_sched *sched, struct task_io *io)
+{
+    sched->engine_ops->cancel(sched->engine, io);
+}
+
+void task_sched_stats(const struct task_sched *sched, struct task_sched_stats *ret_stats)
+{
+    const struct task_sched_stats *stats = &sched->stats;
+    *ret_stats = (struct task_sched_stats){
+        .switches = __atomic_load_n(&sched->switches, __ATOMIC_RELAXED),
+        .spawned = __atomic_load_n(&stats->spawned, __ATOMIC_RELAXED),
+        .tasks = __atomic_load_n(&stats->tasks, __ATOMIC_RELAXED),
+        .tasks_peak = __atomic_load_n(&stats->tasks_peak, __ATOMIC_RELAXED),
+        .stacks = task_stacks_mapped(sched->stacks),
+        .sleeps = __atomic_load_n(&stats->sleeps, __ATOMIC_RELAXED),
+        .wakes = atomic_load_explicit(&sched->wakes, memory_order_relaxed),
+        .rounds = __atomic_load_n(&stats->rounds, __ATOMIC_RELAXED),
+    };
+}
+
+uint64_t task_sched_stack_peak_bytes(struct task_sched *sched)
+{
+    return task_stacks_peak_bytes(sched->stacks);
+}
+
+bool task_fault_is_overflow(const void *address, char *ret_text, size_t room)
+{
+    struct task *self = task_self();
+    if (self == NULL || !task_stacks_in_guard(thread_sched->stacks, self, address))
+        return false;
+    /* no stdio in a signal handler */
+    const char *parts[] = {"stack overflow in task '", self->name, "': raise the stack size\n"};
+    size_t length = 0;
+    for (size_t i = 0; i < base_array_count(parts); i++) {
+        for (const char *c = parts[i]; *c != '\0' && length + 1 < room; c++)
+            ret_text[length++] = *c;
+    }
+    if (room > 0)
+        ret_text[length] = '\0';
+    return true;
+}
