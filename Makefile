@@ -1,0 +1,72 @@
+# Thin on purpose: Meson builds, the scripts in tools/ work. `make` alone lists the targets.
+
+# Debian's meson, ninja and python3, whatever else is in the path: the tests need Debian's modules.
+export PATH := /usr/bin:$(PATH)
+
+ARGS ?=
+BENCH ?= task drive
+CAMPAIGN ?=
+PREFIX ?= /usr/local
+SECONDS ?= 60
+SEEDS ?= 1000
+STAGES ?=
+TARGET ?=
+
+.PHONY: help
+help:
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r target line; do \
+		printf 'make %-8s %s\n' "$$target" "$$line"; done
+
+.PHONY: run
+run: program ## serve memcached's protocol on 127.0.0.1:11211 from ./tarn.tarn (ARGS="--listen ...")
+	@exec build/tarn serve --data tarn.tarn --size 1G --listen 127.0.0.1:11211 $(ARGS)
+
+.PHONY: test
+test: ## build, then run every kind of test, in at most 25 minutes (STAGES="unit lint" for some)
+	@tools/packages test
+	@tools/test $(STAGES)
+
+.PHONY: bench
+bench: program ## print the benchmarks' results, a JSON line each (BENCH="task drive")
+	@tools/packages bench
+	@for name in $(BENCH); do build/tarn bench $$name --json || exit; done
+
+.PHONY: asan
+asan: ## run the tests with the address and undefined behaviour sanitizers
+	@tools/packages test
+	@tools/test asan
+
+.PHONY: tsan
+tsan: ## run the tests with the thread sanitizer
+	@tools/packages test
+	@tools/test tsan
+
+.PHONY: fuzz
+fuzz: ## fuzz every target for SECONDS=60, or one (TARGET=name)
+	@tools/packages test
+	@tools/fuzz $(SECONDS) $(TARGET)
+
+.PHONY: sim
+sim: program ## run SEEDS=1000 of the simulator, of every campaign or one (CAMPAIGN=name)
+	@build/tarn sim --seeds=$(SEEDS) $(if $(CAMPAIGN),--campaign=$(CAMPAIGN)) $(ARGS)
+
+.PHONY: lint
+lint: ## check the repository's rules, the layout and what clang-tidy knows
+	@tools/packages lint
+	@tools/lint
+
+.PHONY: install
+install: program ## install under PREFIX=/usr/local (DESTDIR=... for packages)
+	meson configure build -Dprefix=$(PREFIX)
+	ninja -C build
+	DESTDIR=$(DESTDIR) meson install -C build --no-rebuild
+
+.PHONY: clean
+clean: ## remove everything built; stores (*.tarn) stay
+	rm -rf build build-asan build-clang build-fuzz build-tsan
+
+.PHONY: program
+program:
+	@tools/packages run
+	@[ -e build/build.ninja ] || meson setup build
+	@ninja -C build tarn

@@ -1,0 +1,147 @@
+/*
+ * tarn/depot.h: a durable key-value store on a file or a drive.
+ *
+ * Threading: every function may be called from any thread, and from tasks of the node's schedulers.
+ * *Yields* means: blocks the calling thread, or lets other tasks run.
+ * Errors: negative errno; output arguments stay untouched on failure; every error has a sentence in
+ * the node's log when the store or the drive is at fault.
+ * Durability: what a call has acknowledged (returned 0 for) survives as the store's mode says;
+ * what it has rejected never comes back. After a failed flush the store takes no more writes
+ * (-EROFS) and still serves reads of what it knows to be durable.
+ */
+#ifndef TARN_DEPOT_H
+#define TARN_DEPOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <tarn/tarn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TARN_KEY_BYTES_MAX 65535
+
+struct tarn_node;
+struct tarn_depot;
+
+/** When a write is acknowledged. */
+enum tarn_mode {
+    TARN_MODE_POWER,  /**< it survives a power cut: flushed, or written through the cache */
+    TARN_MODE_DEVICE, /**< the device has it: it survives the death of the process and of the kernel */
+};
+
+struct tarn_depot_options {
+    uint64_t create_bytes; /**< > 0: make and format the file with this size if there is none */
+    enum tarn_mode mode;
+    bool read_only;
+    bool direct_off; /**< through the page cache even where the drive could do without */
+};
+
+/** What is stored beside a value. */
+struct tarn_record_info {
+    uint64_t version;      /**< changes with every put of the key, kept by a touch; never 0 */
+    uint64_t expiry_ns;    /**< civil time when the record ends, in nanoseconds since 1970; 0: never */
+    uint32_t client_flags; /**< the caller's */
+    uint32_t value_bytes;
+};
+
+enum tarn_put_condition {
+    TARN_PUT_ANY,
+    TARN_PUT_IF_ABSENT,
+    TARN_PUT_IF_PRESENT,
+    TARN_PUT_IF_VERSION, /**< present with version == if_version */
+};
+
+struct tarn_put_options {
+    enum tarn_put_condition condition;
+    uint64_t if_version;
+    uint64_t expiry_ns;
+    uint32_t client_flags;
+};
+
+struct tarn_depot_stats {
+    uint64_t records;     /**< that a get would find (expired ones not yet noticed included) */
+    uint64_t drive_bytes; /**< size of the store */
+    uint64_t used_bytes;  /**< of it, written */
+    uint64_t live_bytes;  /**< of that, holding records that a get would find */
+    uint64_t gets, get_hits, puts, deletes, touches;
+    uint64_t writes; /**< transfers to the drive */
+    uint64_t flushes;
+    uint64_t index_bytes; /**< memory of the index */
+};
+
+/**
+ * Open a store, after replaying what the last holder left.
+ *
+ * @param path     a file or block device, borrowed
+ * @param options  NULL: an existing store, TARN_MODE_POWER
+ * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or its superblock is damaged:
+ *         nothing was written); -ENOMEM; -EIO; what the drive says
+ *
+ * Yields.
+ */
+TARN_API int tarn_depot_open(struct tarn_node *node, const char *path,
+                             const struct tarn_depot_options *options, struct tarn_depot **ret_depot);
+
+/** Close, after everything acknowledged is as durable as TARN_MODE_POWER. No call may be running. Yields.
+ * @return 0 or the flush's error; closed in any case */
+TARN_API int tarn_depot_close(struct tarn_depot *depot);
+
+/**
+ * Fetch the value of a key.
+ *
+ * @param value, value_room  where it goes
+ * @param ret_info           its length and the rest; may be NULL. Also written when -ENOBUFS is returned
+ * @return 0; -ENOENT; -ENOBUFS (longer than value_room); -EIO, -EBADMSG (the record is damaged)
+ *
+ * Yields.
+ */
+TARN_API int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value,
+                            size_t value_room, struct tarn_record_info *ret_info);
+
+/**
+ * Store a value under a key, when the condition holds, and return when it is as durable as the
+ * store's mode asks.
+ *
+ * @param options  NULL: TARN_PUT_ANY, no expiry, flags 0
+ * @param ret_version  the new version; may be NULL
+ * @return 0; nothing written: -EEXIST (IF_ABSENT: present; IF_VERSION: another version), -ENOENT
+ *         (IF_PRESENT, IF_VERSION: absent), -ENOSPC, -EMSGSIZE (longer than the store takes), -EINVAL
+ *         (key length), -EROFS; -EIO: not acknowledged, the store takes no more writes
+ *
+ * Yields. The condition is decided before anything is written.
+ */
+TARN_API int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, const void *value,
+                            size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version);
+
+/** Remove a key. Yields. @return 0 (it was there, and is durably gone); -ENOENT; -ENOSPC; -EROFS; -EIO;
+ * -EINVAL */
+TARN_API int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len);
+
+/** Give a record another expiry; its version stays. Yields. @return 0; -ENOENT; -ENOSPC; -EROFS; -EIO;
+ * -EINVAL */
+TARN_API int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns);
+
+/**
+ * Remove every record that was stored before a moment.
+ *
+ * @param when_ns  civil time from which they are gone: now or later (a later one replaces an earlier order)
+ * @return 0: the order is durable; -ENOSPC; -EROFS; -EIO
+ *
+ * Yields.
+ */
+TARN_API int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns);
+
+/** Counters, each exact, together approximate. */
+TARN_API void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats);
+
+/** The longest value that the store takes. */
+TARN_API uint64_t tarn_depot_value_bytes_max(const struct tarn_depot *depot);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
