@@ -18,8 +18,8 @@ help:
 		printf 'make %-8s %s\n' "$$target" "$$line"; done
 
 .PHONY: run
-run: program ## serve memcached's protocol on 127.0.0.1:11211 from ./tarn.tarn (ARGS="--listen ...")
-	@exec build/tarn serve --data tarn.tarn --size 1G --listen 127.0.0.1:11211 $(ARGS)
+run: program ## serve memcached's protocol on 127.0.0.1:11211 from ./data.tarn (ARGS="--listen ...")
+	@exec build/tarn serve --data data.tarn --size 1G --listen 127.0.0.1:11211 $(ARGS)
 
 .PHONY: test
 test: ## build, then run every kind of test, in at most 25 minutes (STAGES="unit lint" for some)

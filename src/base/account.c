@@ -125,7 +125,7 @@ void base_account_visit_users(struct base_account *account,
                               void (*visit)(void *arg, const struct base_account *user), void *arg)
 {
     base_spin_lock(&account->users_lock);
-    base_list_for_each (node, &account->users)
+    base_list_for_each(node, &account->users)
         visit(arg, base_container_of(node, struct base_account, sibling));
     base_spin_unlock(&account->users_lock);
 }

@@ -125,6 +125,7 @@ void base_buffer_list_consume(struct base_buffer_list *list, uint64_t bytes)
         base_buffer_put(base_buffer_list_pop(list));
     }
     if (bytes > 0) {
+        base_assert(list->head != NULL);
         list->head->begin += (uint32_t)bytes;
         list->bytes -= bytes;
     }
@@ -191,6 +192,7 @@ int base_buffer_list_split(struct base_buffer_list *list, uint64_t bytes, struct
     uint64_t inside = bytes;
     for (; boundary != NULL && inside >= base_buffer_bytes(boundary); boundary = boundary->next)
         inside -= base_buffer_bytes(boundary);
+    base_assert(boundary != NULL || inside == 0);
     uint64_t rest = inside == 0 ? 0 : base_buffer_bytes(boundary) - inside;
     uint64_t copied = base_min(inside, rest);
     /* Copied before anything moves, so that a failure leaves all as it was. */

@@ -4,16 +4,17 @@
 #include <stdatomic.h>
 
 /*
- * Why it is safe. A reader R enters with the clock e and then reads a pointer to N; a writer unlinks N,
- * retires it with stamp s (the clock before it advanced) and later looks at R's slot. N is released only if s
- * < the clock of every slot seen.
+ * Why it is safe. A reader R enters with the clock e and then reads a pointer to N. A writer unlinks N,
+ * retires it with stamp s (the clock before it advanced), and later looks at R's slot. N is released only if
+ * its stamp is below the clock of every slot seen.
  *
- *  (a) e > s: R's load of the clock saw the advance of N's retirement, so it sees N unlinked: R cannot find
- * N. (b) e <= s: between R's store of e and its read of the pointer, and between the unlinking and the look
- * at the slot, there is a sequentially consistent fence. So either R reads the pointer after the unlinking
- * and does not find N, or the look sees e (or what R stored later, when it had left the section) and N stays.
+ *  (a) s < e: R's load of the clock saw the advance of N's retirement, so R sees N unlinked.
  *
- * Leaving a section is a release that the look acquires, so that all reads of R come before the release of N.
+ *  (b) s >= e: a sequentially consistent fence stands between R's store of e and its read of the pointer,
+ *      and another between the unlinking and the look. So either R's read comes after the unlinking and
+ *      does not find N, or the look sees e and N stays (or it sees what R stored after the section).
+ *
+ * Leaving a section is a release that the look acquires, so all reads of R come before the release of N.
  */
 
 #define OUTSIDE UINT64_MAX

@@ -21,8 +21,7 @@
 
 struct base_epoch_node;
 
-/** Frees a retired object. Called outside of locks, in the thread that retires, collects or leaves; may
- * retire. */
+/** Frees a retired object; may retire others. Called without a lock, in a thread that retires or collects. */
 typedef void base_epoch_release_function(struct base_epoch_node *node);
 
 /** Part of every object that is retired. */

@@ -169,6 +169,8 @@ static void release_chained(struct base_epoch_node *node)
     struct chained *chained = base_container_of(node, struct chained, node);
     if (chained->next != NULL)
         base_epoch_retire(chained->epoch, chained->slot, &chained->next->node, release_chained);
+    /* No way to go deeper and deeper. */
+    assert_int_equal(base_epoch_collect(chained->epoch, chained->slot), 0);
     free(chained);
 }
 
@@ -218,8 +220,7 @@ static void test_bugs_abort_and_no_memory_is_an_error(void **state base_unused)
     end(&account, &epoch);
 }
 
-/* Threads read and replace shared objects; a released one is spoilt and freed, so that a reader would notice.
- */
+/* Threads read and replace shared objects; a released one is spoilt and freed, so that a reader notices. */
 #define CELLS   4
 #define THREADS 4
 #define ROUNDS  20000
@@ -268,6 +269,7 @@ static void *read_and_replace(void *arg)
         if (base_random_below(&random, 4) == 0) {
             struct cell_object *old = atomic_exchange(cell, make_object(arena));
             base_epoch_retire(&arena->epoch, slot, &old->node, spoil_and_free);
+            base_epoch_collect(&arena->epoch, slot);
         } else {
             base_epoch_enter(&arena->epoch, slot);
             struct cell_object *object = atomic_load_explicit(cell, memory_order_acquire);
@@ -306,6 +308,95 @@ static void test_threads(void **state base_unused)
     free(arena);
 }
 
+/*
+ * One reader and one writer that swaps two objects as fast as it can and spoils each as soon as it is
+ * released. Both store to the same few lines, so that the reader's entry waits behind others in its store
+ * buffer: a missing fence shows.
+ */
+#define SWAPS 300000
+
+struct line {
+    _Alignas(BASE_CACHE_LINE_BYTES) _Atomic uint64_t value;
+};
+
+struct duel {
+    struct base_epoch epoch;
+    struct cell_object objects[2];
+    struct cell_object *_Atomic shown;
+    _Atomic uint64_t released;
+    _Atomic bool over;
+    struct line contended[8];
+};
+
+static void store_to_all(struct duel *duel, uint64_t value)
+{
+    for (size_t i = 0; i < base_array_count(duel->contended); i++)
+        atomic_store_explicit(&duel->contended[i].value, value, memory_order_relaxed);
+}
+
+static void spoil(struct base_epoch_node *node)
+{
+    struct cell_object *object = base_container_of(node, struct cell_object, node);
+    *(volatile uint64_t *)&object->alive = 0;
+    (*object->released)++;
+}
+
+static void *swap_objects(void *arg)
+{
+    struct duel *duel = arg;
+    struct base_epoch_slot *slot = base_epoch_join(&duel->epoch);
+    for (uint64_t i = 0; i < SWAPS; i++) {
+        struct cell_object *next = &duel->objects[i % 2];
+        store_to_all(duel, i);
+        *(volatile uint64_t *)&next->alive = ALIVE;
+        struct cell_object *old = atomic_exchange_explicit(&duel->shown, next, memory_order_acq_rel);
+        base_epoch_retire(&duel->epoch, slot, &old->node, spoil);
+        while (duel->released <= i)
+            base_epoch_collect(&duel->epoch, slot);
+    }
+    duel->over = true;
+    base_epoch_leave(&duel->epoch, slot);
+    return NULL;
+}
+
+static void *look_at_objects(void *arg)
+{
+    struct duel *duel = arg;
+    uintptr_t spoilt = 0;
+    struct base_epoch_slot *slot = base_epoch_join(&duel->epoch);
+    while (!atomic_load_explicit(&duel->over, memory_order_relaxed)) {
+        store_to_all(duel, 0);
+        base_epoch_enter(&duel->epoch, slot);
+        struct cell_object *object = atomic_load_explicit(&duel->shown, memory_order_acquire);
+        for (int look = 0; look < 100; look++)
+            spoilt += *(volatile uint64_t *)&object->alive != ALIVE;
+        base_epoch_exit(slot);
+    }
+    base_epoch_leave(&duel->epoch, slot);
+    return (void *)spoilt;
+}
+
+static void test_duel(void **state base_unused)
+{
+    struct base_account account;
+    struct duel *duel = aligned_alloc(128, base_align_up(sizeof(*duel), 128));
+    memset(duel, 0, sizeof(*duel));
+    start(&account, &duel->epoch, 2);
+    for (size_t i = 0; i < 2; i++)
+        duel->objects[i].released = &duel->released;
+    duel->objects[1].alive = ALIVE;
+    duel->shown = &duel->objects[1];
+    pthread_t writer, reader;
+    void *spoilt = NULL;
+    assert_int_equal(pthread_create(&reader, NULL, look_at_objects, duel), 0);
+    assert_int_equal(pthread_create(&writer, NULL, swap_objects, duel), 0);
+    pthread_join(writer, NULL);
+    pthread_join(reader, &spoilt);
+    assert_null(spoilt);
+    end(&account, &duel->epoch);
+    free(duel);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +408,7 @@ int main(void)
         cmocka_unit_test(test_release_may_retire),
         cmocka_unit_test(test_bugs_abort_and_no_memory_is_an_error),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_duel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

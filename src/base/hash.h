@@ -1,5 +1,4 @@
-/* Seeded hashes: XXH3 by libxxhash. Equal on every machine for equal bytes and seed, so they may be stored.
- */
+/* Seeded hashes: XXH3 by libxxhash. The same on every machine, so they may be stored. */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 

@@ -1,8 +1,7 @@
 /*
  * A log-linear histogram of latencies: values below 128 exactly, then 64 equal buckets for each doubling.
  * A value is reported as the middle of its bucket, at most 1/128 (0.8 %) away from it. Fixed memory of
- * BASE_HISTOGRAM_BYTES, no allocation. One writer; whoever reads in another thread arranges for it not to
- * write.
+ * BASE_HISTOGRAM_BYTES, no allocation. One writer; who reads in another thread makes it pause.
  */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H

@@ -56,17 +56,22 @@ static void test_percentiles_against_sorted_values(void **state base_unused)
     test_free(values);
 }
 
-static void test_every_magnitude_alone(void **state base_unused)
+/* The middle one of three values is what the buckets say; the ends of all buckets are among those tried. */
+static void test_both_ends_of_every_bucket(void **state base_unused)
 {
     struct base_histogram histogram;
     for (unsigned bits = 0; bits < 42; bits++) {
-        for (int step = -1; step <= 1; step++) {
-            uint64_t value = (UINT64_C(1) << bits) + (uint64_t)step;
-            base_histogram_reset(&histogram);
-            base_histogram_add(&histogram, 0);
-            base_histogram_add(&histogram, value);
-            base_histogram_add(&histogram, UINT64_MAX);
-            assert_within_a_percent(base_histogram_percentile(&histogram, 50), value);
+        uint64_t begin = UINT64_C(1) << bits;
+        uint64_t step = base_max(begin / 64, UINT64_C(1));
+        for (uint64_t value = begin; value < 2 * begin; value += step) {
+            uint64_t ends[] = {value, value + step - 1};
+            for (size_t i = 0; i < 2; i++) {
+                base_histogram_reset(&histogram);
+                base_histogram_add(&histogram, 0);
+                base_histogram_add(&histogram, ends[i]);
+                base_histogram_add(&histogram, UINT64_MAX);
+                assert_within_a_percent(base_histogram_percentile(&histogram, 50), ends[i]);
+            }
         }
     }
 }
@@ -102,6 +107,9 @@ static void test_beyond_the_range(void **state base_unused)
     assert_true(base_histogram_max(&histogram) == UINT64_MAX);
     assert_true(base_histogram_percentile(&histogram, 50) == UINT64_MAX);
     /* The sum is over 64 bits by then. */
+    assert_true(base_histogram_mean(&histogram) == 0x1p64);
+    for (int i = 0; i < 4; i++)
+        base_histogram_add(&histogram, UINT64_MAX);
     assert_true(base_histogram_mean(&histogram) == 0x1p64);
 }
 
@@ -146,7 +154,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_percentiles_against_sorted_values),
-        cmocka_unit_test(test_every_magnitude_alone),
+        cmocka_unit_test(test_both_ends_of_every_bucket),
         cmocka_unit_test(test_small_values_are_exact),
         cmocka_unit_test(test_empty),
         cmocka_unit_test(test_beyond_the_range),

@@ -90,8 +90,7 @@ void base_json_u64(struct base_json *json, const char *key, uint64_t value);
 void base_json_i64(struct base_json *json, const char *key, int64_t value);
 
 /**
- * Write a number with as many digits as it takes to read the same one back; infinite and undefined ones as
- * null.
+ * Write a number with as many digits as it takes to read the same one back; infinite and undefined as null.
  *
  * @param key  its name if it is a member of an object, else NULL
  */

@@ -1,7 +1,7 @@
 /*
  * Intrusive lists: base_list, doubly linked in a ring, any node can be removed; base_fifo, singly linked,
- * first in first out. They own nothing. One owner, no lock. Reach the object of a node with
- * base_container_of.
+ * first in first out. They own nothing. One owner, no lock. base_container_of leads to
+ * the object of a node.
  */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H

@@ -11,7 +11,7 @@ struct item {
 static void assert_list(const struct base_list *head, const char *names)
 {
     size_t i = 0;
-    base_list_for_each (node, head)
+    base_list_for_each(node, head)
         assert_int_equal(base_container_of(node, struct item, link)->name, names[i++]);
     assert_int_equal(names[i], '\0');
     /* The same from the back. */
@@ -50,7 +50,7 @@ static void test_list(void **state base_unused)
     base_list_move_all(&other, &head);
     assert_list(&other, "abcd");
     assert_ptr_equal(base_list_pop_front(&other), &items[0].link);
-    base_list_for_each_safe (node, &other) {
+    base_list_for_each_safe(node, &other) {
         if (base_container_of(node, struct item, link)->name != 'c')
             base_list_remove(node);
     }

@@ -6,8 +6,8 @@
 #include "base/units.h"
 #include "base/utf8.h"
 
-/* Text under construction. Room is kept back for the quote of an event, the mark, a quote, newline and zero
- * byte. */
+/* Text under construction. Room is kept back for an event's quote, the mark, a quote, a newline and a zero.
+ */
 struct text {
     char *buffer;
     size_t used;
@@ -91,8 +91,8 @@ static void put_quoted(struct text *text, const uint8_t *from, size_t len)
     put_last(text, text->cut ? BASE_LOG_CUT_MARK "\"" : "\"");
 }
 
-/* Fields are text that is quoted where it must be: keep quotes and backslashes, and close a quote that is
- * cut. */
+/* Fields are quoted already where they must be: keep quotes and backslashes, and close a quote that is cut.
+ */
 static void put_fields(struct text *text, const uint8_t *from, size_t len)
 {
     bool in_quotes = false;
@@ -113,11 +113,11 @@ static void put_fields(struct text *text, const uint8_t *from, size_t len)
         put_last(text, in_quotes ? BASE_LOG_CUT_MARK "\"" : BASE_LOG_CUT_MARK);
 }
 
-const char *base_log_quote(char *buffer, size_t room, const void *from, size_t len)
+const char *base_log_quote(char *buffer, size_t room, const void *text, size_t len)
 {
     base_assert(room >= 8);
-    struct text text = {.buffer = buffer, .room = room};
-    put_quoted(&text, from, len);
+    struct text quoted = {.buffer = buffer, .room = room};
+    put_quoted(&quoted, text, len);
     return buffer;
 }
 
@@ -237,7 +237,8 @@ void base_log_limit_init(struct base_log_limit *limit, uint32_t lines_max, uint6
 bool base_log_limit_allow(struct base_log_limit *limit, uint64_t now_ns, uint64_t *ret_suppressed_count)
 {
     base_spin_lock(&limit->lock);
-    if (now_ns < limit->begin_ns || now_ns - limit->begin_ns >= limit->interval_ns) {
+    /* A clock that was set back gives a difference beyond any interval. */
+    if (now_ns - limit->begin_ns >= limit->interval_ns) {
         limit->begin_ns = now_ns;
         limit->lines = 0;
     }

@@ -17,8 +17,7 @@
 #include "base/define.h"
 #include "base/spin.h"
 
-/** Longest line that base_log_write makes, with newline and terminating zero; longer ones are cut and marked.
- */
+/** Longest line that base_log_write makes, with newline and terminating zero; longer ones are cut. */
 #define BASE_LOG_LINE_BYTES 1024
 
 /** Least room that base_log_format needs. */
@@ -103,8 +102,8 @@ void base_log_write(struct base_log *log, enum base_log_level level, const char 
                     ...) base_printf_like(4, 5);
 
 /**
- * Write a line, unless its limit is used up; the first line after some were left out ends in
- * suppressed=COUNT.
+ * Write a line, unless its limit is used up; the first line after some were left out has
+ * the field suppressed=COUNT.
  *
  * @param log     NULL writes nothing
  * @param limit   shared by the lines that it limits together; outlives the call
@@ -135,8 +134,7 @@ bool base_log_limit_allow(struct base_log_limit *limit, uint64_t now_ns, uint64_
 /**
  * Make a line: exactly one newline, at its end, then a zero byte; no control characters; valid UTF-8.
  *
- * @param buffer, room  at least BASE_LOG_ROOM_MIN; a longer line is cut between characters and ends in the
- * mark
+ * @param buffer, room  at least BASE_LOG_ROOM_MIN; a longer line is cut, and ends in the mark
  * @param wall_ns       nanoseconds since 1970 UTC
  * @param event         what happened; it is quoted
  * @param format, args  fields as "key=value key=value"; spaces in front are left out
@@ -149,8 +147,7 @@ size_t base_log_format(char *buffer, size_t room, uint64_t wall_ns, enum base_lo
  * Put any bytes in double quotes, with quotes, backslashes, control characters and what is not UTF-8 escaped
  * (\" \\ \n \r \t \xNN), so that they are one value in a line or a message.
  *
- * @param buffer, room  at least 8; a longer text is cut between characters and ends in the mark, and the
- * quote
+ * @param buffer, room  at least 8; a longer text is cut, and ends in the mark and the quote
  * @param text, len     any bytes; may be NULL if len is 0
  * @return buffer
  */

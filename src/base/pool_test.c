@@ -2,6 +2,27 @@
 
 #include "base/pool.h"
 
+#ifdef TESTING_ADDRESS_SANITIZED
+#include <sanitizer/asan_interface.h>
+
+static void test_free_objects_are_poisoned(void **state base_unused)
+{
+    struct base_account account;
+    struct base_pool pool;
+    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
+    base_pool_init(&pool, &account, 64, 0, 2, 2);
+    uint8_t *object = base_pool_get(&pool);
+    assert_int_equal(__asan_address_is_poisoned(object), 0);
+    assert_int_equal(__asan_address_is_poisoned(object + 63), 0);
+    assert_int_equal(__asan_address_is_poisoned(object + 64), 1);
+    base_pool_put(&pool, object);
+    assert_int_equal(__asan_address_is_poisoned(object), 1);
+    assert_int_equal(__asan_address_is_poisoned(object + 63), 1);
+    base_pool_deinit(&pool);
+    base_account_deinit(&account);
+}
+#endif
+
 static void test_limit_and_reuse(void **state base_unused)
 {
     struct base_account account;
@@ -115,6 +136,9 @@ static void test_lost_object_aborts(void **state base_unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+#ifdef TESTING_ADDRESS_SANITIZED
+        cmocka_unit_test(test_free_objects_are_poisoned),
+#endif
         cmocka_unit_test(test_limit_and_reuse),
         cmocka_unit_test(test_alignment_and_tiny_objects),
         cmocka_unit_test(test_reserve),

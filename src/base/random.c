@@ -50,8 +50,8 @@ uint64_t base_random_below(struct base_random *random, uint64_t n)
     base_assert(n > 0);
     /*
      * The high word of a random word times n is nearly uniform; it is exactly so once the products whose low
-     * word is below 2^64 mod n are drawn again (D. Lemire, Fast Random Integer Generation in an Interval,
-     * 2019).
+     * word is below 2^64 mod n are drawn again (D. Lemire, Fast Random Integer Generation in an
+     * Interval, 2019).
      */
     unsigned __int128 product = (unsigned __int128)base_random_u64(random) * n;
     if ((uint64_t)product < n) {

@@ -70,8 +70,7 @@ void base_random_zipf_init(struct base_random_zipf *zipf, uint64_t items, double
 uint64_t base_random_zipf_rank(const struct base_random_zipf *zipf, struct base_random *random);
 
 /**
- * Draw an item with the popular ones scattered over all, by a hash of the rank (some items share, as in
- * YCSB).
+ * Draw an item with the popular ones scattered over all, by a hash of the rank (some share, as in YCSB).
  *
  * @param zipf  only read: may be shared
  */

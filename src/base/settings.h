@@ -1,11 +1,9 @@
 /*
- * The typed table of settings. One array of struct base_setting feeds the command line, the configuration
- * file,
- * --help, the man page and the dump of current values; the values lie in the caller's own options structure.
+ * The typed table of settings. One array of struct base_setting feeds the command line, the file, --help, the
+ * man page and the dump of values. The values lie in the caller's own options structure.
  *
  * Order of use: base_settings_set_defaults, then the file, then the command line; what comes later wins.
- * (Parse the command line, then the file that it names, then the command line again: setting twice does no
- * harm.)
+ * (Parse the command line, then the file that it names, then the command line again: that does no harm.)
  *
  * Every function that fails leaves one sentence, without newline, in the caller's error buffer. One owner.
  */
@@ -27,16 +25,15 @@
 /** Room for the longest value that base_settings_format_value makes without cutting a string. */
 #define BASE_SETTINGS_VALUE_ROOM 1024
 
-enum base_setting_type {                    /* its field in the options structure */
-                         BASE_SETTING_BOOL, /* bool: --name, --no-name, --name=yes|no|true|false|on|off|1|0 */
-                         BASE_SETTING_UINT, /* uint64_t: decimal */
-                         BASE_SETTING_SIZE, /* uint64_t, bytes: base_parse_size */
-                         BASE_SETTING_DURATION, /* uint64_t, nanoseconds: base_parse_duration */
-                         BASE_SETTING_STRING, /* const char *: NULL if default_text is NULL and none was given
-                                               */
-                         BASE_SETTING_ENUM,   /* unsigned: index of the word in choices */
-                         BASE_SETTING_LIST,   /* struct base_setting_list: words between commas; a later list
-                                                 replaces it */
+/** Each with its field in the options structure, and what may be typed. */
+enum base_setting_type {
+    BASE_SETTING_BOOL,     /* bool: --name, --no-name, --name=yes|no|true|false|on|off|1|0 */
+    BASE_SETTING_UINT,     /* uint64_t: decimal */
+    BASE_SETTING_SIZE,     /* uint64_t, bytes: base_parse_size */
+    BASE_SETTING_DURATION, /* uint64_t, nanoseconds: base_parse_duration */
+    BASE_SETTING_STRING,   /* const char *: NULL if neither given nor defaulted */
+    BASE_SETTING_ENUM,     /* unsigned: index of the word in choices */
+    BASE_SETTING_LIST,     /* struct base_setting_list: between commas; a later one replaces it */
 };
 
 enum base_setting_flag {
@@ -154,8 +151,7 @@ int base_settings_parse_file(const struct base_settings *settings, const char *p
 void base_settings_print_help(const struct base_settings *settings, FILE *file);
 
 /**
- * Print the settings as entries of a man page (roff, man macros: .TP and text), for a section of the
- * caller's.
+ * Print the settings as entries of a man page (roff, man macros: .TP and text), for a section of the page.
  */
 void base_settings_print_man(const struct base_settings *settings, FILE *file);
 

@@ -1,5 +1,5 @@
-/* What the files of the settings share: settings.c (values), settings_parse.c (input), settings_help.c
- * (output). */
+/* What the files of the settings share: settings.c has values, settings_parse.c input, settings_help.c
+ * output. */
 #ifndef BASE_SETTINGS_INTERNAL_H
 #define BASE_SETTINGS_INTERNAL_H
 

@@ -150,8 +150,9 @@ static char parse_escape(struct line *line)
     if (c == 'x' && line->end - line->at >= 2) {
         int high = hex_digit(line->at[0]);
         int low = hex_digit(line->at[1]);
+        int code = high < 0 || low < 0 ? 0 : 16 * high + low;
         line->at += 2;
-        return high < 0 || low < 0 ? '\0' : (char)(high << 4 | low);
+        return (char)code;
     }
     const char *name = c == '\0' ? NULL : strchr(names, c);
     return name == NULL ? '\0' : values[name - names];

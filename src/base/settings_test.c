@@ -205,6 +205,7 @@ static void test_command_line_errors(void **state)
         {"--prot=1", "there is no setting \"prot\"; did you mean --port?"},
         {"--no-cahce", "there is no setting \"cahce\"; did you mean --no-cache?"},
         {"--idle-timeuot 5s", "there is no setting \"idle-timeuot\"; did you mean --idle-timeout?"},
+        {"--portal=5", "there is no setting \"portal\"; did you mean --port?"},
         {"--tokens=1", "there is no setting \"tokens\""},
         {"--zzzzzzzz", "there is no setting \"zzzzzzzz\""},
         {"--=5", "there is no setting \"\""},

@@ -1,7 +1,6 @@
 #include "base/spin.h"
 
 #include <sched.h>
-#include <stdatomic.h>
 
 /* Longer than any critical section; after that the holder was probably interrupted. */
 #define SPINS_BEFORE_YIELD 128
@@ -15,20 +14,9 @@ static void pause_briefly(void)
 #endif
 }
 
-void base_spin_init(struct base_spin *spin)
+void base_spin_lock_contended(struct base_spin *spin)
 {
-    atomic_init(&spin->locked, false);
-}
-
-bool base_spin_lock_try(struct base_spin *spin)
-{
-    /* Pairs with the release in base_spin_unlock. */
-    return !atomic_exchange_explicit(&spin->locked, true, memory_order_acquire);
-}
-
-void base_spin_lock(struct base_spin *spin)
-{
-    while (base_unlikely(!base_spin_lock_try(spin))) {
+    do {
         /* Waiting reads only: the line stays shared until the holder writes it. */
         for (unsigned spins = 0; atomic_load_explicit(&spin->locked, memory_order_relaxed); spins++) {
             if (spins < SPINS_BEFORE_YIELD)
@@ -36,11 +24,5 @@ void base_spin_lock(struct base_spin *spin)
             else
                 sched_yield();
         }
-    }
-}
-
-void base_spin_unlock(struct base_spin *spin)
-{
-    /* Pairs with the acquire in base_spin_lock_try. */
-    atomic_store_explicit(&spin->locked, false, memory_order_release);
+    } while (!base_spin_lock_try(spin));
 }

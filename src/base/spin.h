@@ -7,6 +7,8 @@
 
 #include "base/define.h"
 
+#include <stdatomic.h>
+
 /** All zero is unlocked. */
 struct base_spin {
     _Atomic bool locked;
@@ -15,23 +17,43 @@ struct base_spin {
 /**
  * Make an unlocked lock.
  */
-void base_spin_init(struct base_spin *spin);
-
-/**
- * Take the lock. Any thread, but not one that holds it.
- */
-void base_spin_lock(struct base_spin *spin);
+static inline void base_spin_init(struct base_spin *spin)
+{
+    atomic_init(&spin->locked, false);
+}
 
 /**
  * Take the lock if it is free; never waits. Any thread.
  *
  * @return whether it is now held
  */
-bool base_spin_lock_try(struct base_spin *spin) base_must_check;
+base_must_check static inline bool base_spin_lock_try(struct base_spin *spin)
+{
+    /* Pairs with the release in base_spin_unlock. */
+    return !atomic_exchange_explicit(&spin->locked, true, memory_order_acquire);
+}
+
+/**
+ * Wait for a lock that is held, and take it; base_spin_lock calls this.
+ */
+void base_spin_lock_contended(struct base_spin *spin);
+
+/**
+ * Take the lock. Any thread, but not one that holds it.
+ */
+static inline void base_spin_lock(struct base_spin *spin)
+{
+    if (base_unlikely(!base_spin_lock_try(spin)))
+        base_spin_lock_contended(spin);
+}
 
 /**
  * Release the lock that this thread holds.
  */
-void base_spin_unlock(struct base_spin *spin);
+static inline void base_spin_unlock(struct base_spin *spin)
+{
+    /* Pairs with the acquire in base_spin_lock_try. */
+    atomic_store_explicit(&spin->locked, false, memory_order_release);
+}
 
 #endif

@@ -18,6 +18,15 @@
 
 #include "base/define.h"
 
+/* Whether memory that must not be touched can be told. */
+#if defined(__SANITIZE_ADDRESS__)
+#define TESTING_ADDRESS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TESTING_ADDRESS_SANITIZED 1
+#endif
+#endif
+
 /* Sanitizers end the process when more memory is asked for than there can be. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TESTING_SANITIZED 1

@@ -53,8 +53,8 @@ int base_parse_duration(const char *text, uint64_t *ret_ns) base_must_check;
 const char *base_format_size(char *buffer, size_t room, uint64_t bytes);
 
 /**
- * Write a size exactly, in the largest of B K M G T P that divides it ("1536M"): base_parse_size reads it
- * back.
+ * Write a size so that base_parse_size reads it back: in the largest of B K M G T P that divides it
+ * ("1536M").
  *
  * @param buffer, room  BASE_UNITS_ROOM suffices; cut off, and always terminated, if less
  * @return buffer
@@ -70,8 +70,7 @@ const char *base_format_size_exact(char *buffer, size_t room, uint64_t bytes);
 const char *base_format_duration(char *buffer, size_t room, uint64_t ns);
 
 /**
- * Write a duration exactly, in the largest unit that divides it ("1500us"): base_parse_duration reads it
- * back.
+ * Write a duration so that base_parse_duration reads it back: in the largest unit that divides it ("1500us").
  *
  * @param buffer, room  BASE_UNITS_ROOM suffices; cut off, and always terminated, if less
  * @return buffer

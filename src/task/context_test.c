@@ -2,8 +2,8 @@
  * Does a switch keep what the ABI says, whoever runs in between? Plain C without a framework, so that
  * it can also be built for another processor and run under an emulator (tests/aarch64).
  */
-#include "task/context.h"
 #include "base/base.h"
+#include "task/context.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,43 +24,44 @@ struct task_engine;
 /* An open file that engines may register; task/file.c. */
 struct task_file {
     int fd;
-    uint32_t number;      /* its slot in every engine's table */
-    uint64_t generation;  /* tells a new file in an old slot */
+    uint32_t number;     /* its slot in every engine's table */
+    uint64_t generation; /* tells a new file in an old slot */
     struct tarn_node *node;
     /* private to task/file.c */
-    _Atomic uint32_t references;
-    struct task_file_drop *drops;
+    struct task_message drop; /* goes from scheduler to scheduler when the file is closed */
+    uint32_t drop_next;       /* index of the scheduler after the one that has it */
 };
 
 #define TASK_FILES_MAX 64
 
 enum task_io_op {
-    TASK_IO_READ,     /* file, offset, iov: as preadv2 */
-    TASK_IO_WRITE,    /* file, offset, iov: as pwritev2, with RWF_DSYNC if `durable` */
-    TASK_IO_FLUSH,    /* file: fdatasync */
-    TASK_IO_ACCEPT,   /* socket; done once for each connection: result = its descriptor (non-blocking, close-on-exec) */
-    TASK_IO_RECEIVE,  /* socket; done for each arrival: result bytes in `buffer`, 0 at the end of the stream */
-    TASK_IO_SEND,     /* socket, iov: done when all is sent (result = bytes) or it failed */
-    TASK_IO_CONNECT,  /* socket, address */
+    TASK_IO_READ,    /* file, offset, iov: as preadv2 */
+    TASK_IO_WRITE,   /* file, offset, iov: as pwritev2, with RWF_DSYNC if `durable` */
+    TASK_IO_FLUSH,   /* file: fdatasync */
+    TASK_IO_ACCEPT,  /* socket; done once for each connection: result = its descriptor (non-blocking,
+                        close-on-exec) */
+    TASK_IO_RECEIVE, /* socket; done for each arrival: result bytes in `buffer`, 0 at the end of the stream */
+    TASK_IO_SEND,    /* socket, iov: done when all is sent (result = bytes) or it failed */
+    TASK_IO_CONNECT, /* socket, address */
 };
 
 struct task_io {
-    struct base_list link;       /* the engine's */
+    struct base_list link; /* the engine's */
     enum task_io_op op;
     bool durable;
-    bool more;                   /* in done: ACCEPT and RECEIVE go on; false: this was the last */
-    bool cancelling;             /* the engine's */
-    int32_t result;              /* in done: bytes or descriptor, or negative errno */
+    bool more;       /* in done: ACCEPT and RECEIVE go on; false: this was the last */
+    bool cancelling; /* the engine's */
+    int32_t result;  /* in done: bytes or descriptor, or negative errno */
     int socket;
     struct task_file *file;
     uint64_t offset;
-    struct iovec *iov;           /* the engine may change it (short transfers) */
-    uint32_t iov_count;          /* at most TASK_IOV_MAX */
-    int32_t region;              /* the region of registered memory that all of iov lies in, -1: none */
+    struct iovec *iov;  /* the engine may change it (short transfers) */
+    uint32_t iov_count; /* at most TASK_IOV_MAX */
+    int32_t region;     /* the region of registered memory that all of iov lies in, -1: none */
     const struct sockaddr *address;
     socklen_t address_bytes;
-    struct base_buffer *buffer;  /* in done of RECEIVE with result > 0: now the callee's */
-    uint64_t engine_data[2];     /* the engine's */
+    struct base_buffer *buffer; /* in done of RECEIVE with result > 0: now the callee's */
+    uint64_t done_bytes;         /* the engine's: transferred so far */
     void (*done)(struct task_io *io);
     void *arg;
 };
@@ -103,7 +104,8 @@ struct task_engine_ops {
 extern const struct task_engine_ops task_engine_uring;
 extern const struct task_engine_ops task_engine_aio;
 
-/** The engine that the node's options ask for, or the best that works here; logged with the reason. @return NULL: forced but impossible (logged) */
+/** The engine that the node's options ask for, or the best that works here; logged with the reason. @return
+ * NULL: forced but impossible (logged) */
 const struct task_engine_ops *task_engine_choose(struct tarn_node *node);
 
 /** The scheduler's engine and its operations, for posting. */
@@ -120,7 +122,8 @@ void task_io_cancel(struct task_sched *sched, struct task_io *io);
  */
 base_must_check int task_file_open(struct tarn_node *node, int fd, struct task_file **ret_file);
 
-/** Have every engine forget the file, then close it; may end after this returns. No request may be posted. Any thread. */
+/** Have every engine forget the file, then close it; may end after this returns. No request may be posted.
+ * Any thread. */
 void task_file_close(struct task_file *file);
 
 #endif

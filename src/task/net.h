@@ -55,15 +55,17 @@ struct net_handler {
  *
  * A Unix socket's path is replaced only if nobody listens there; mode 0700.
  */
-base_must_check int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets,
-                               uint32_t target_count, const struct net_handler *handler,
+base_must_check int net_listen(struct task_sched *sched, const char *address,
+                               struct task_sched *const *targets, uint32_t target_count,
+                               const struct net_handler *handler,
                                int (*accepted)(struct net_connection *connection, void *arg), void *arg,
                                uint32_t connections_max, struct net_listener **ret_listener);
 
 /** The address that is really listened on (port 0 resolved), as text. */
 void net_listener_address(const struct net_listener *listener, char *ret_text, size_t room);
 
-/** Accept no more; what was accepted stays. Yields. A task of its scheduler, or any thread when no scheduler runs. */
+/** Accept no more; what was accepted stays. Yields. A task of its scheduler, or any thread when no scheduler
+ * runs. */
 void net_listener_close(struct net_listener *listener);
 
 /**
@@ -91,7 +93,8 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
  * Write everything.
  *
  * @param iov  changed by the call; at most TASK_IOV_MAX
- * @return 0; -EPIPE, -ECONNRESET and the like; -ETIMEDOUT (the connection is then only good for closing); -ECANCELED (likewise)
+ * @return 0; -EPIPE, -ECONNRESET and the like; -ETIMEDOUT (the connection is then only good for closing);
+ * -ECANCELED (likewise)
  *
  * Yields. The memory may be reused on return. The task that serves the connection.
  */
@@ -102,14 +105,23 @@ base_must_check int net_writev(struct net_connection *connection, struct iovec *
 base_must_check int net_write(struct net_connection *connection, const void *data, size_t bytes,
                               uint64_t deadline_ns);
 
+/**
+ * Let go of a connection of net_connect() that has a handler: from now on it is idle, and ready() serves it.
+ * The task that serves it.
+ */
+void net_release(struct net_connection *connection);
+
 /** Close; `closed` is called when the last request of it has come back. The task that serves it. */
 void net_close(struct net_connection *connection);
 
-/** Have every connection of a listener's handler on this scheduler end: reads return 0. Any task of the scheduler. */
+/** Have every connection of a listener's handler on this scheduler end: reads return 0. Any task of the
+ * scheduler. */
 void net_shutdown_all(struct task_sched *sched);
 
-/** The caller's pointer, kept with the connection. */
+/** Keep a pointer of the caller's with the connection. */
 void net_set_user(struct net_connection *connection, void *user);
+
+/** The pointer of net_set_user(); NULL before. */
 void *net_user(const struct net_connection *connection);
 
 /** The peer's address as text. */

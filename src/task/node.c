@@ -56,11 +56,13 @@ int task_node_open(const struct task_node_options *options, struct tarn_node **r
     struct tarn_node *node = base_alloc(&own, sizeof(*node));
     if (node == NULL)
         return -ENOMEM;
-    base_account_init(&node->memory, options->memory_bytes == 0 ? BASE_ACCOUNT_UNLIMITED : options->memory_bytes);
+    base_account_init(&node->memory,
+                      options->memory_bytes == 0 ? BASE_ACCOUNT_UNLIMITED : options->memory_bytes);
     base_account_set_warning(&node->memory, warn_of_memory, node);
     node->options = *options;
     node->clock = options->clock == NULL ? machine_clock : *options->clock;
-    base_log_init(&node->log, options->log_level, options->log_sink == NULL ? base_log_sink_file : options->log_sink,
+    base_log_init(&node->log, options->log_level,
+                  options->log_sink == NULL ? base_log_sink_file : options->log_sink,
                   options->log_sink == NULL ? stderr : options->log_arg, log_clock, node);
     base_spin_init(&node->lock);
     base_random_init(&node->random, seed);
@@ -90,8 +92,8 @@ void task_wall_raise(struct tarn_node *node, uint64_t wall_ns)
 {
     uint64_t high_ns = atomic_load_explicit(&node->wall_high_ns, memory_order_relaxed);
     while (wall_ns > high_ns &&
-           !atomic_compare_exchange_weak_explicit(&node->wall_high_ns, &high_ns, wall_ns, memory_order_relaxed,
-                                                  memory_order_relaxed)) {
+           !atomic_compare_exchange_weak_explicit(&node->wall_high_ns, &high_ns, wall_ns,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 

@@ -22,27 +22,27 @@ struct tarn_node;
 /* Where time comes from. Both clocks are in nanoseconds. */
 struct task_clock {
     uint64_t (*monotonic)(void *arg);
-    uint64_t (*wall)(void *arg);  /* since 1970-01-01 UTC; may jump */
+    uint64_t (*wall)(void *arg); /* since 1970-01-01 UTC; may jump */
     void *arg;
 };
 
 enum task_engine_choice {
-    TASK_ENGINE_AUTO,   /* io_uring if the kernel has and allows it, else Linux AIO and epoll */
+    TASK_ENGINE_AUTO, /* io_uring if the kernel has and allows it, else Linux AIO and epoll */
     TASK_ENGINE_URING,
     TASK_ENGINE_AIO,
 };
 
 struct task_node_options {
-    const struct task_clock *clock;         /* NULL: the machine's */
-    const struct task_engine_ops *engine;   /* NULL: as `engine_choice` says; the simulator's otherwise */
-    void *engine_arg;                       /* handed to engine->open */
-    const void *drives;                     /* NULL: real ones; else the table that `drive` opens with */
+    const struct task_clock *clock;       /* NULL: the machine's */
+    const struct task_engine_ops *engine; /* NULL: as `engine_choice` says; the simulator's otherwise */
+    void *engine_arg;                     /* handed to engine->open */
+    const void *drives;                   /* NULL: real ones; else the table that `drive` opens with */
     void *drives_arg;
     enum task_engine_choice engine_choice;
-    uint64_t memory_bytes;                  /* cap of the accountant; 0: none */
-    uint64_t seed;                          /* of task_rng(); 0: from the kernel */
+    uint64_t memory_bytes; /* cap of the accountant; 0: none */
+    uint64_t seed;         /* of task_rng(); 0: from the kernel */
     enum base_log_level log_level;
-    base_log_sink_function *log_sink;       /* NULL: standard error */
+    base_log_sink_function *log_sink; /* NULL: standard error */
     void *log_arg;
 };
 
@@ -51,12 +51,14 @@ struct tarn_node {
     struct base_log log;
     struct task_clock clock;
     struct task_node_options options;
-    _Atomic uint64_t wall_high_ns;          /* the latest civil time ever told: time never goes back */
-    struct base_spin lock;                  /* of what follows */
+    _Atomic uint64_t wall_high_ns; /* the latest civil time ever told: time never goes back */
+    struct base_spin lock;         /* of what follows */
     struct base_random random;
     struct task_sched *scheds[TASK_SCHEDS_MAX];
     uint32_t sched_count;
-    uint64_t files_used;                    /* bits: numbers of open task_files */
+    uint64_t files_used;                  /* bits: numbers of open task_files */
+    uint64_t files_opened;                /* so far: the next one's generation */
+    const struct task_engine_ops *engine; /* task_engine_choose()'s answer, once it was asked */
 };
 
 /**
@@ -66,7 +68,8 @@ struct tarn_node {
  */
 base_must_check int task_node_open(const struct task_node_options *options, struct tarn_node **ret_node);
 
-/** Free a node whose schedulers, drives and stores are closed and whose memory was all given back (asserted). */
+/** Free a node whose schedulers, drives and stores are closed and whose memory was all given back (asserted).
+ */
 void task_node_close(struct tarn_node *node);
 
 /**
@@ -78,7 +81,8 @@ uint64_t task_wall(struct tarn_node *node);
 /** Raise the high-water mark of civil time, for a store that kept it across a restart. */
 void task_wall_raise(struct tarn_node *node, uint64_t wall_ns);
 
-/** 64 random bits (not for secrets under the simulator): the scheduler's generator, or the node's. Any thread or task. */
+/** 64 random bits (not for secrets under the simulator): the scheduler's generator, or the node's. Any thread
+ * or task. */
 uint64_t task_rng(struct tarn_node *node);
 
 #endif

@@ -171,6 +171,7 @@ free_sched:
 static void close_parts(struct task_sched *sched)
 {
     sched->engine_ops->close(sched->engine);
+    net_sched_close(sched);
     base_buffer_pool_deinit(&sched->buffers);
     task_stacks_close(sched->stacks);
     leave_node(sched);
@@ -267,8 +268,9 @@ void task_switch_away(struct task_sched *sched)
 {
     struct task *self = sched->current;
     if (base_unlikely(task_overran(self))) {
-        base_error(&sched->node->log, "stack overflow", "task=%s stack_bytes=%" PRIu32 " hint=\"raise the stack size\"",
-                   self->name, sched->options.stack_bytes);
+        base_error(&sched->node->log, "stack overflow",
+                   "task=%s stack_bytes=%" PRIu32 " hint=\"raise the stack size\"", self->name,
+                   sched->options.stack_bytes);
         base_assert(!"stack overflow");
     }
     struct task *next = next_task(sched);
@@ -312,6 +314,7 @@ static bool run_round(struct task_sched *sched)
     count(&sched->stats.rounds);
     bool worked = drain_inbox(sched, NULL);
     worked |= task_start_queued(sched);
+    worked |= net_sched_retry(sched);
     worked |= expire_timers(sched);
     sched->budget = ROUND_TASKS_MAX;
     struct task *first = next_task(sched);
@@ -344,13 +347,14 @@ static void sleep_idle(struct task_sched *sched)
     atomic_store_explicit(&sched->sleeping, true, memory_order_seq_cst); /* pairs with task_sched_post() */
     if (atomic_load_explicit(&sched->inbox, memory_order_seq_cst) == NULL) {
         uint64_t next_ns = task_sched_next_timer(sched);
-        bool queued = !base_fifo_empty(&sched->spawn_queue);
+        bool queued = !base_fifo_empty(&sched->spawn_queue) || net_sched_waits(sched);
         uint64_t now_ns = next_ns == TASK_FOREVER && !queued ? 0 : task_now();
         if (queued)
             next_ns = base_min(next_ns, now_ns + SPAWN_RETRY_NS);
         if (next_ns > now_ns) {
             count(&sched->stats.sleeps);
-            (void)sched->engine_ops->poll(sched->engine, next_ns == TASK_FOREVER ? TASK_FOREVER : next_ns - now_ns);
+            (void)sched->engine_ops->poll(sched->engine,
+                                          next_ns == TASK_FOREVER ? TASK_FOREVER : next_ns - now_ns);
         }
     }
     atomic_store_explicit(&sched->sleeping, false, memory_order_relaxed);
@@ -359,8 +363,8 @@ static void sleep_idle(struct task_sched *sched)
 /* Whether the scheduler has ended; closes its inbox if so. */
 static bool has_ended(struct task_sched *sched)
 {
-    if (base_likely(!atomic_load_explicit(&sched->stopping, memory_order_acquire)) || sched->stats.tasks > 0 ||
-        !base_fifo_empty(&sched->spawn_queue))
+    if (base_likely(!atomic_load_explicit(&sched->stopping, memory_order_acquire)) ||
+        sched->stats.tasks > 0 || !base_fifo_empty(&sched->spawn_queue))
         return false;
     struct task_message *empty = NULL;
     return atomic_compare_exchange_strong(&sched->inbox, &empty, TASK_INBOX_CLOSED);

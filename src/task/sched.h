@@ -10,25 +10,25 @@
 #include <pthread.h>
 
 struct task_sched_options {
-    const char *name;          /* of its thread and in the log; NULL: "sched" and a number */
-    uint64_t spin_ns;          /* how long an idle scheduler looks for work before it sleeps */
-    uint32_t stack_bytes;      /* of each task; 0: 64 KiB (256 KiB under sanitizers) */
-    uint32_t tasks_max;        /* tasks alive at once; 0: 4,096 */
-    uint32_t buffers_count;    /* buffers in the scheduler's pool; 0: 1,024 */
-    uint32_t buffer_bytes;     /* size of each; 0: 4,096 */
-    uint32_t ring_entries;     /* of the engine's submission queue; 0: 1,024 */
-    bool thread_personality;   /* its tasks pass for plain threads (simulator) */
+    const char *name;        /* of its thread and in the log; NULL: "sched" and a number */
+    uint64_t spin_ns;        /* how long an idle scheduler looks for work before it sleeps */
+    uint32_t stack_bytes;    /* of each task; 0: 64 KiB (256 KiB under sanitizers) */
+    uint32_t tasks_max;      /* tasks alive at once; 0: 4,096 */
+    uint32_t buffers_count;  /* buffers in the scheduler's pool; 0: 1,024 */
+    uint32_t buffer_bytes;   /* size of each; 0: 4,096 */
+    uint32_t ring_entries;   /* of the engine's submission queue; 0: 1,024 */
+    bool thread_personality; /* its tasks pass for plain threads (simulator) */
 };
 
 /* What a scheduler has done since it was opened; read by anyone, exact for its own thread. */
 struct task_sched_stats {
-    uint64_t switches;         /* times that a task got the processor */
+    uint64_t switches; /* times that a task got the processor */
     uint64_t spawned;
-    uint64_t tasks;            /* alive now */
+    uint64_t tasks; /* alive now */
     uint64_t tasks_peak;
-    uint64_t stacks;           /* mapped now, in use or pooled */
-    uint64_t sleeps;           /* times that it slept in the kernel */
-    uint64_t wakes;            /* times that another thread woke it from there */
+    uint64_t stacks; /* mapped now, in use or pooled */
+    uint64_t sleeps; /* times that it slept in the kernel */
+    uint64_t wakes;  /* times that another thread woke it from there */
     uint64_t rounds;
 };
 
@@ -57,7 +57,8 @@ void task_sched_abandon(struct task_sched *sched);
  */
 void task_sched_run(struct task_sched *sched);
 
-/** Run it in a thread of its own; task_sched_join() waits for the end. @return 0 or pthread_create's error, negative */
+/** Run it in a thread of its own; task_sched_join() waits for the end. @return 0 or pthread_create's error,
+ * negative */
 base_must_check int task_sched_start(struct task_sched *sched);
 
 /** Wait for the thread of task_sched_start() after task_sched_stop(). Plain threads only: blocks. */
@@ -115,7 +116,7 @@ bool task_fault_is_overflow(const void *address, char *ret_text, size_t room);
 /* A function to run on a scheduler's own stack, soon; the memory is the caller's until it runs. */
 struct task_message {
     struct task_message *next;
-    void (*run)(struct task_message *message);  /* must not yield */
+    void (*run)(struct task_message *message); /* must not yield */
 };
 
 /**

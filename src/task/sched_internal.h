@@ -16,54 +16,54 @@
  * that the hot lines of many tasks do not fall in the same cache sets.
  */
 struct task {
-    struct base_fifo_node run_link;   /* run queue, or the pool of free tasks */
+    struct base_fifo_node run_link; /* run queue, or the pool of free tasks */
     struct task_context context;
     struct task_sched *sched;
-    const uint64_t *guard_word;       /* at the bottom of a stack without a guard page, else NULL */
-    struct task_wait *wait;           /* the cancellable wait that it is parked in, or NULL */
-    struct task_message wake;         /* from other threads: make it runnable */
-    struct task_message cancel;       /* from other threads: end its wait */
-    struct base_heap_node timer;      /* its wait's deadline; linked while parked with one */
+    const uint64_t *guard_word;  /* at the bottom of a stack without a guard page, else NULL */
+    struct task_wait *wait;      /* the cancellable wait that it is parked in, or NULL */
+    struct task_message wake;    /* from other threads: make it runnable */
+    struct task_message cancel;  /* from other threads: end its wait */
+    struct base_heap_node timer; /* its wait's deadline; linked while parked with one */
     task_function *function;
     void *arg;
     struct task_group *group;
     struct base_list group_link;
     _Atomic bool cancelled;
-    _Atomic bool cancel_posted;       /* `cancel` is in the inbox: the task may not be reused */
-    bool ended;                       /* but kept until `cancel` has run */
-    uint32_t stack_number;            /* stack.c's */
+    _Atomic bool cancel_posted; /* `cancel` is in the inbox: the task may not be reused */
+    bool ended;                 /* but kept until `cancel` has run */
+    uint32_t stack_number;      /* stack.c's */
     char name[TASK_NAME_MAX];
 };
 
 struct task_sched {
     /* touched at every switch */
-    struct task *current;             /* NULL: the scheduler's own stack runs */
+    struct task *current; /* NULL: the scheduler's own stack runs */
     struct base_fifo runnable;
-    uint32_t budget;                  /* tasks that may still run in this round */
+    uint32_t budget; /* tasks that may still run in this round */
     uint64_t switches;
-    struct task_context context;      /* of the scheduler's own stack */
+    struct task_context context; /* of the scheduler's own stack */
 
-    struct base_heap timers;          /* of struct task, by deadline of its wait */
+    struct base_heap timers; /* of struct task, by deadline of its wait */
     const struct task_engine_ops *engine_ops;
     struct task_engine *engine;
     struct tarn_node *node;
-    struct task_stacks *stacks;       /* stack.c */
-    struct base_fifo spawn_queue;     /* spawned from elsewhere, waiting for a stack */
+    struct task_stacks *stacks;   /* stack.c */
+    struct base_fifo spawn_queue; /* spawned from elsewhere, waiting for a stack */
     struct base_buffer_pool buffers;
     struct base_random random;
-    struct net_sched *net;            /* net.c; made with its first connection */
+    struct net_sched *net; /* net.c; made with its first connection */
     struct task_sched_options options;
     struct task_sched_stats stats;
     uint32_t index;
-    bool begun;                       /* the engine was told which thread it is */
+    bool begun; /* the engine was told which thread it is */
     char name[TASK_NAME_MAX];
     pthread_t thread;
 
     /* written by others */
-    _Alignas(64) _Atomic(struct task_message *) inbox;  /* a stack, newest first */
-    _Atomic bool sleeping;            /* pairs with inbox: see task_sched_post() */
+    _Alignas(64) _Atomic(struct task_message *) inbox; /* a stack, newest first */
+    _Atomic bool sleeping;                             /* pairs with inbox: see task_sched_post() */
     _Atomic bool stopping;
-    struct task_message stop;         /* posted once */
+    struct task_message stop; /* posted once */
     _Atomic uint64_t wakes;
 };
 
@@ -93,10 +93,20 @@ _Noreturn void task_switch_away_last(struct task_sched *sched);
 /** End the wait of a parked task of the calling scheduler, if it has one that may end so. */
 void task_interrupt(struct task *task, int32_t result);
 
-/** Start tasks that were spawned from elsewhere, as far as there are stacks. @return whether one was started */
+/** Start tasks that were spawned from elsewhere, as far as there are stacks. @return whether one was started
+ */
 bool task_start_queued(struct task_sched *sched);
 
 /** Refuse what is still in the spawn queue. */
 void task_drop_queued(struct task_sched *sched);
+
+/** Whether sockets wait for a stack, a descriptor or memory; net.c. */
+bool net_sched_waits(const struct task_sched *sched);
+
+/** Try again what net_sched_waits() tells of, if it is time. @return whether a task was started */
+bool net_sched_retry(struct task_sched *sched);
+
+/** Close the connections that a scheduler still has. Its engine is closed already. */
+void net_sched_close(struct task_sched *sched);
 
 #endif

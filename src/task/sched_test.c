@@ -1,6 +1,6 @@
 /* Do schedulers run, stop, sleep and wake tasks as sched.h and task.h say? */
-#include "task/testing.h"
 #include "task/engine.h"
+#include "task/testing.h"
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -383,7 +383,8 @@ static void an_overflow_names_the_task(void **state)
     assert_non_null(strstr(text, "deep thought"));
 }
 
-/* ---- sleeping and waking --------------------------------------------------------------------------------- */
+/* ---- sleeping and waking ---------------------------------------------------------------------------------
+ */
 
 static void idle(void *arg)
 {

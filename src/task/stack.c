@@ -13,15 +13,15 @@ enum {
     SLAB_STACKS = 16,
     SLABS_KEPT_EMPTY = 4,
     PAGE = 4096,
-    COLOURS = 13,       /* prime, so that it runs through neighbouring slabs */
+    COLOURS = 13, /* prime, so that it runs through neighbouring slabs */
     COLOUR_BYTES = 256,
     /* mprotect splits a mapping in two; the kernel allows 65,530 to a process, shared with others */
     MPROTECT_STACKS_MAX = 16000,
 };
 
 struct slab {
-    struct base_list link;     /* of slabs with free stacks */
-    struct base_fifo free;     /* of struct task */
+    struct base_list link; /* of slabs with free stacks */
+    struct base_fifo free; /* of struct task */
     uint8_t *memory;
     uint32_t number;
     uint32_t used;
@@ -30,16 +30,16 @@ struct slab {
 
 struct task_stacks {
     struct base_account *account;
-    struct base_list open;     /* slabs with free stacks, the ones in use first */
-    struct slab **slabs;       /* by number; NULL: not mapped */
+    struct base_list open; /* slabs with free stacks, the ones in use first */
+    struct slab **slabs;   /* by number; NULL: not mapped */
     uint32_t slabs_max;
-    uint32_t mapped;           /* slabs */
-    uint32_t empty;            /* slabs without a stack in use */
+    uint32_t mapped; /* slabs */
+    uint32_t empty;  /* slabs without a stack in use */
     uint32_t stacks_max;
     uint32_t used;
     size_t stack_bytes;
-    enum task_guard guard;     /* of new slabs */
-    uint64_t peak_bytes;       /* of what was unmapped */
+    enum task_guard guard; /* of new slabs */
+    uint64_t peak_bytes;   /* of what was unmapped */
 };
 
 int task_stacks_open(struct base_account *account, uint32_t stack_bytes, uint32_t stacks_max,
@@ -66,7 +66,7 @@ int task_stacks_open(struct base_account *account, uint32_t stack_bytes, uint32_
 
 static uint8_t *stack_memory(const struct task_stacks *stacks, const struct slab *slab, uint32_t place)
 {
-    return slab->memory + place * stacks->stack_bytes;
+    return slab->memory + (size_t)place * stacks->stack_bytes;
 }
 
 static struct task *stack_task(const struct task_stacks *stacks, const struct slab *slab, uint32_t place)

@@ -39,7 +39,8 @@ base_must_check int task_stacks_open(struct base_account *account, uint32_t stac
 /** Unmap everything, stacks in use too. */
 void task_stacks_close(struct task_stacks *stacks);
 
-/** A task on a stack; its fields are zero or left from its last use. @return NULL: limit, memory cap or kernel */
+/** A task on a stack; its fields are zero or left from its last use. @return NULL: limit, memory cap or
+ * kernel */
 struct task *task_stacks_get(struct task_stacks *stacks);
 
 /** Take a task back; the caller may still be running on its stack until it next switches. */

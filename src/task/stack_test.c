@@ -1,6 +1,6 @@
 /* Are stacks guarded, bounded, reused, measured and given back, with each kind of guard? */
-#include "task/stack.h"
 #include "task/sched_internal.h"
+#include "task/stack.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -47,7 +47,8 @@ static void stacks_are_guarded_and_bounded(void **state)
             assert_true(bytes > STACK_BYTES * 3 / 4 && bytes < STACK_BYTES);
             memset(bottom, 0xab, bytes);
             assert_false(task_overran(tasks[i]));
-            assert_int_equal(task_stacks_in_guard(stacks, tasks[i], bottom - 1), guards[g] != TASK_GUARD_WORD);
+            assert_int_equal(task_stacks_in_guard(stacks, tasks[i], bottom - 1),
+                             guards[g] != TASK_GUARD_WORD);
             assert_false(task_stacks_in_guard(stacks, tasks[i], bottom));
         }
         assert_null(task_stacks_get(stacks));

@@ -161,11 +161,11 @@ void task_mutex_unlock(struct task_mutex *mutex)
 
 /* ---- semaphore -------------------------------------------------------------------------------- */
 
-void task_semaphore_init(struct task_semaphore *semaphore, uint64_t permits)
+void task_semaphore_init(struct task_semaphore *semaphore, uint64_t count)
 {
     base_spin_init(&semaphore->lock);
     base_list_init(&semaphore->waiters);
-    semaphore->count = permits;
+    semaphore->count = count;
 }
 
 int task_semaphore_wait(struct task_semaphore *semaphore, uint64_t deadline_ns)

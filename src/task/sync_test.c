@@ -244,7 +244,8 @@ static void use_permit(void *arg)
 {
     struct permits *permits = arg;
     for (int i = 0; i < 500; i++) {
-        int error = task_semaphore_wait(&permits->semaphore, task_now() + (i % 4 == 0 ? 100000 : 10000000000));
+        int error =
+            task_semaphore_wait(&permits->semaphore, task_now() + (i % 4 == 0 ? 100000 : 10000000000));
         if (error == -ETIMEDOUT)
             continue;
         assert_int_equal(error, 0);

@@ -10,7 +10,7 @@
 /* A task to be started on another scheduler. */
 struct spawn_request {
     struct task_message message;
-    struct base_fifo_node link;  /* in the target's spawn_queue */
+    struct base_fifo_node link; /* in the target's spawn_queue */
     struct task_group *group;
     task_function *function;
     void *arg;
@@ -128,8 +128,7 @@ void task_group_cancel(struct task_group *group)
 {
     base_spin_lock(&group->lock);
     group->cancelled = true;
-    base_list_for_each(link, &group->members)
-    {
+    base_list_for_each(link, &group->members) {
         struct task *task = base_container_of(link, struct task, group_link);
         atomic_store_explicit(&task->cancelled, true, memory_order_relaxed);
         /* its own scheduler ends its wait: only there it cannot be ending at the same time */

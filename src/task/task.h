@@ -66,9 +66,9 @@ const char *task_name(void);
  * returns. Everything in Tarn that waits is built on this; task/README.md shows the transitions.
  */
 struct task_wait {
-    struct base_list link;  /* for the queue that the waker looks in; the waiter's to use */
-    struct task *task;      /* NULL: a plain thread, which sleeps on `state` */
-    _Atomic int32_t state;  /* TASK_WAITING, then the result */
+    struct base_list link; /* for the queue that the waker looks in; the waiter's to use */
+    struct task *task;     /* NULL: a plain thread, which sleeps on `state` */
+    _Atomic int32_t state; /* TASK_WAITING, then the result */
 };
 
 #define TASK_WAITING INT32_MIN
@@ -109,8 +109,8 @@ bool task_wait_wake(struct task_wait *wait, int32_t result);
  */
 struct task_group {
     struct base_spin lock;
-    struct base_list members;  /* of struct task */
-    struct base_list joiners;  /* of struct task_wait */
+    struct base_list members; /* of struct task */
+    struct base_list joiners; /* of struct task_wait */
     uint64_t running;
     bool cancelled;
 };
@@ -168,7 +168,7 @@ bool task_cancelled(void);
 
 /* A value to come, within one scheduler: plain memory, no atomic operation. */
 struct task_future {
-    struct base_list waiters;  /* of struct task_wait */
+    struct base_list waiters; /* of struct task_wait */
     bool set;
     int value;
 };
@@ -256,7 +256,7 @@ struct task_channel {
     struct base_spin lock;
     struct base_list senders;
     struct base_list receivers;
-    void **items;  /* a ring of `capacity` slots */
+    void **items; /* a ring of `capacity` slots */
     uint32_t capacity;
     uint32_t head;
     uint32_t count;
@@ -279,7 +279,8 @@ void task_channel_deinit(struct task_channel *channel);
 /** Send a pointer. Yields while the channel is full. @return 0; -EPIPE (closed); -ETIMEDOUT; -ECANCELED */
 base_must_check int task_channel_send(struct task_channel *channel, void *item, uint64_t deadline_ns);
 
-/** Receive a pointer. Yields while it is empty. @return 0; -EPIPE (closed and empty); -ETIMEDOUT; -ECANCELED */
+/** Receive a pointer. Yields while it is empty. @return 0; -EPIPE (closed and empty); -ETIMEDOUT; -ECANCELED
+ */
 base_must_check int task_channel_receive(struct task_channel *channel, uint64_t deadline_ns, void **ret_item);
 
 /** No more sends: waiting senders get -EPIPE, receivers still take what is there. */

@@ -24,6 +24,7 @@ struct task_testing {
     void *arg;               /* the test's */
 };
 
+/** First task of task_testing_run(): the test's function, then the end. */
 static inline void task_testing_main(void *arg)
 {
     struct task_testing *testing = arg;

@@ -1,0 +1,151 @@
+#include "bench/bench.h"
+
+#include "bench/bench_internal.h"
+#include "bench/case.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <sys/random.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static const struct bench_verb *const bench_verbs[] = {&bench_verb_task, &bench_verb_drive};
+
+int bench_fail(struct bench *bench, int error, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)fprintf(bench->err, "tarn bench %s: ", bench->verb);
+    (void)vfprintf(bench->err, format, args);
+    (void)fprintf(bench->err, error == 0 ? "\n" : ": %s\n", strerror(-error));
+    va_end(args);
+    return error == 0 ? -EINVAL : error;
+}
+
+bool bench_is_wanted(const struct base_setting_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->items[i], name) == 0)
+            return true;
+    }
+    return list->count == 0;
+}
+
+int bench_check_words(struct bench *bench, const char *setting, const struct base_setting_list *list,
+                      const char *const *known)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        size_t k = 0;
+        while (known[k] != NULL && strcmp(known[k], list->items[i]) != 0)
+            k++;
+        if (known[k] != NULL)
+            continue;
+        (void)fprintf(bench->err, "tarn bench %s: --%s has no '%s'; there are:", bench->verb, setting,
+                      list->items[i]);
+        for (k = 0; known[k] != NULL; k++)
+            (void)fprintf(bench->err, " %s", known[k]);
+        (void)fputc('\n', bench->err);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+void bench_print_verbs(FILE *file)
+{
+    for (size_t i = 0; i < base_array_count(bench_verbs); i++)
+        (void)fprintf(file, "  %-10s %s\n", bench_verbs[i]->name, bench_verbs[i]->summary);
+}
+
+void bench_print_man(FILE *file)
+{
+    for (size_t i = 0; i < base_array_count(bench_verbs); i++) {
+        const struct bench_verb *verb = bench_verbs[i];
+        struct base_settings settings = {.table = verb->table, .count = verb->table_count};
+        (void)fprintf(file, ".SS tarn bench %s\n%s\n", verb->name, verb->summary);
+        base_settings_print_man(&settings, file);
+    }
+}
+
+static void print_usage(FILE *file)
+{
+    (void)fprintf(file, "usage: tarn bench VERB [OPTION...]\n\n");
+    bench_print_verbs(file);
+    (void)fprintf(file, "\n`tarn bench VERB --help` lists the options of one.\n");
+}
+
+/* Run a verb whose options were read. */
+static int run_verb(const struct bench_verb *verb, struct bench *bench, struct bench_options *options)
+{
+    if (options->seed == 0 && getrandom(&options->seed, sizeof(options->seed), 0) != sizeof(options->seed))
+        return bench_fail(bench, -errno, "random seed");
+    bench->options = *options;
+    bench_machine_read(&bench->machine);
+    bench_case_write_header(bench);
+    return verb->run(bench, options);
+}
+
+static int parse_and_run(const struct bench_verb *verb, struct bench *bench, struct bench_options *options,
+                         struct base_settings_arena *arena, int argc, char *const *argv)
+{
+    const struct base_settings settings = {
+        .table = verb->table, .count = verb->table_count, .options = options, .arena = arena};
+    char error[BASE_SETTINGS_ERROR_ROOM];
+    const char *positional[BASE_SETTING_LIST_MAX];
+    size_t count = 0;
+    int result = argc > BASE_SETTING_LIST_MAX ? -E2BIG : 0;
+    (void)snprintf(error, sizeof(error), "too many arguments");
+    if (result == 0)
+        result = base_settings_set_defaults(&settings, error, sizeof(error));
+    if (result == 0)
+        result = base_settings_parse_arguments(&settings, argc, argv, positional, &count, error, sizeof(error));
+    if (result == 0 && count > 0) {
+        (void)snprintf(error, sizeof(error), "unexpected argument: %s", positional[0]);
+        result = -EINVAL;
+    }
+    if (result != 0) {
+        (void)fprintf(bench->err, "tarn bench %s: %s\n", verb->name, error);
+        return EXIT_USAGE;
+    }
+    if (options->help) {
+        (void)fprintf(bench->out, "usage: tarn bench %s [OPTION...]\n\n%s\n\n", verb->name, verb->summary);
+        base_settings_print_help(&settings, bench->out);
+        return EXIT_DONE;
+    }
+    if (verb->check(bench, options) != 0)
+        return EXIT_USAGE;
+    return run_verb(verb, bench, options) == 0 ? EXIT_DONE : EXIT_FAILED;
+}
+
+int bench_main(int argc, char *const *argv, FILE *out, FILE *err)
+{
+    if (argc == 0) {
+        print_usage(err);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
+        print_usage(out);
+        return EXIT_DONE;
+    }
+    const struct bench_verb *verb = NULL;
+    for (size_t i = 0; i < base_array_count(bench_verbs); i++) {
+        if (strcmp(argv[0], bench_verbs[i]->name) == 0)
+            verb = bench_verbs[i];
+    }
+    if (verb == NULL) {
+        (void)fprintf(err, "tarn bench: no verb '%s'\n", argv[0]);
+        print_usage(err);
+        return EXIT_USAGE;
+    }
+    struct base_account account;
+    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
+    struct bench bench = {.out = out, .err = err, .account = &account, .verb = verb->name};
+    struct base_settings_arena arena;
+    base_settings_arena_init(&arena, &account);
+    struct bench_options *options = base_alloc(&account, verb->options_bytes);
+    int status = EXIT_FAILED;
+    if (options != NULL)
+        status = parse_and_run(verb, &bench, options, &arena, argc - 1, argv + 1);
+    base_free(&account, options, verb->options_bytes);
+    base_settings_arena_deinit(&arena);
+    base_account_deinit(&account);
+    return status;
+}

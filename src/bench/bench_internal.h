@@ -1,0 +1,97 @@
+/* What the files of this folder share: one run of `tarn bench`, its verbs and its cases. */
+#ifndef BENCH_BENCH_INTERNAL_H
+#define BENCH_BENCH_INTERNAL_H
+
+#include "base/base.h"
+#include "bench/machine.h"
+#include "bench/statistics.h"
+#include <stdio.h>
+
+/* What every verb's options begin with. */
+struct bench_options {
+    bool help;
+    bool json;
+    uint64_t duration_ns; /* of one measurement */
+    uint64_t repeats;
+    uint64_t seed; /* 0: from the kernel */
+};
+
+/* One run of a verb. */
+struct bench {
+    FILE *out;
+    FILE *err;
+    struct base_account *account;
+    const char *verb;
+    struct bench_options options; /* seed drawn */
+    struct bench_machine machine;
+};
+
+/* A verb of `tarn bench`: bench_verbs[] in bench.c lists them. */
+struct bench_verb {
+    const char *name;
+    const char *summary;
+    const struct base_setting *table;
+    size_t table_count;
+    size_t options_bytes; /* of its options, which begin with struct bench_options */
+
+    /** Look at options that depend on each other. @return 0; negative errno: wrong use, said in bench->err */
+    int (*check)(struct bench *bench, const void *options);
+
+    /** Do it. @param options  the verb's @return 0; negative errno: said in bench->err */
+    int (*run)(struct bench *bench, const void *options);
+};
+
+extern const struct bench_verb bench_verb_task;
+extern const struct bench_verb bench_verb_drive;
+
+/* The settings that every verb has; `type` is its options structure, whose first member is `common`. */
+#define BENCH_COMMON_SETTINGS(options_type, duration, repeats_count)                                         \
+    {.name = "json",                                                                                         \
+     .type = BASE_SETTING_BOOL,                                                                              \
+     .help = "Print one JSON object a line instead of tables.",                                              \
+     .offset = offsetof(options_type, common.json)},                                                         \
+        {.name = "duration",                                                                                 \
+         .type = BASE_SETTING_DURATION,                                                                      \
+         .min = BASE_NS_PER_MS,                                                                              \
+         .max = 3600 * BASE_NS_PER_SECOND,                                                                   \
+         .default_text = duration,                                                                           \
+         .help = "Length of one measurement.",                                                               \
+         .offset = offsetof(options_type, common.duration_ns)},                                              \
+        {.name = "repeats",                                                                                  \
+         .type = BASE_SETTING_UINT,                                                                          \
+         .min = 1,                                                                                           \
+         .max = BENCH_REPEATS_MAX,                                                                           \
+         .default_text = repeats_count,                                                                      \
+         .help = "How often everything is measured, in turn with what it is compared to.",                   \
+         .offset = offsetof(options_type, common.repeats)},                                                  \
+        {.name = "seed",                                                                                     \
+         .type = BASE_SETTING_UINT,                                                                          \
+         .default_text = "0",                                                                                \
+         .help = "Of the random numbers; 0 takes one from the kernel. Results tell which it was.",           \
+         .offset = offsetof(options_type, common.seed)},                                                     \
+    {                                                                                                        \
+        .name = "help", .type = BASE_SETTING_BOOL, .letter = 'h', .flags = BASE_SETTING_COMMAND_ONLY,        \
+        .help = "Print this and exit.", .offset = offsetof(options_type, common.help)                        \
+    }
+
+/**
+ * Say on bench->err that something failed, as a printf format, and why.
+ *
+ * @param error  negative errno; 0: the text says why
+ * @return `error`, or -EINVAL if that is 0
+ */
+int bench_fail(struct bench *bench, int error, const char *format, ...) base_printf_like(3, 4);
+
+/** Whether a name is in a list of words, or the list is empty. */
+bool bench_is_wanted(const struct base_setting_list *list, const char *name);
+
+/**
+ * Check that every word of a list is a known one.
+ *
+ * @param known  ends with NULL
+ * @return 0; -EINVAL: said in bench->err
+ */
+base_must_check int bench_check_words(struct bench *bench, const char *setting,
+                                      const struct base_setting_list *list, const char *const *known);
+
+#endif

@@ -1,0 +1,98 @@
+#include "bench/case.h"
+
+#include "task/task.h"
+#include <errno.h>
+
+int bench_case_open(struct bench *bench, const char *name, const char *unit, struct bench_case **ret_case)
+{
+    struct bench_case *self = base_alloc(bench->account, sizeof(*self));
+    if (self == NULL)
+        return -ENOMEM;
+    self->bench = bench;
+    self->name = name;
+    self->unit = unit;
+    self->repeats = bench->options.repeats;
+    *ret_case = self;
+    return 0;
+}
+
+void bench_case_close(struct bench_case *self)
+{
+    base_free(self->bench->account, self, sizeof(*self));
+}
+
+static struct bench_parameter *add_parameter(struct bench_case *self, const char *name)
+{
+    base_assert(self->parameter_count < BENCH_PARAMETERS_MAX);
+    struct bench_parameter *parameter = &self->parameters[self->parameter_count++];
+    parameter->name = name;
+    return parameter;
+}
+
+void bench_case_text(struct bench_case *self, const char *name, const char *text)
+{
+    add_parameter(self, name)->text = text;
+}
+
+void bench_case_number(struct bench_case *self, const char *name, uint64_t number)
+{
+    add_parameter(self, name)->number = number;
+}
+
+void bench_case_value(struct bench_case *self, const char *name)
+{
+    base_assert(self->value_count < BENCH_VALUES_MAX);
+    self->value_names[self->value_count++] = name;
+}
+
+void bench_case_subject(struct bench_case *self, const char *name,
+                        int (*measure)(void *arg, struct bench_sample *sample), void *arg)
+{
+    base_assert(self->subject_count < BENCH_SUBJECTS_MAX);
+    struct bench_subject *subject = &self->subjects[self->subject_count++];
+    subject->name = name;
+    subject->measure = measure;
+    subject->arg = arg;
+    base_histogram_reset(&subject->latency);
+}
+
+static int measure(struct bench_case *self, struct bench_subject *subject, size_t repeat)
+{
+    struct bench_sample sample = {.latency = &subject->latency};
+    int error = subject->measure(subject->arg, &sample);
+    if (error != 0)
+        return error;
+    subject->skipped = sample.skipped;
+    if (sample.operations > 0 && sample.elapsed_ns > 0)
+        subject->rates[repeat] = (double)sample.operations * 1e9 / (double)sample.elapsed_ns;
+    for (size_t i = 0; i < self->value_count; i++)
+        subject->values[i][repeat] = sample.values[i];
+    return 0;
+}
+
+static uint64_t clock_of_progress(void *arg)
+{
+    (void)arg;
+    return task_now();
+}
+
+int bench_case_run(struct bench_case *self)
+{
+    struct base_progress progress;
+    uint64_t done = 0;
+    base_progress_init(&progress, self->bench->err, self->name, "measurements",
+                       self->repeats * self->subject_count, clock_of_progress, NULL);
+    for (size_t repeat = 0; repeat < self->repeats; repeat++) {
+        for (size_t i = 0; i < self->subject_count; i++) {
+            struct bench_subject *subject = &self->subjects[i];
+            int error = subject->skipped == NULL ? measure(self, subject, repeat) : 0;
+            base_progress_update(&progress, ++done);
+            if (error != 0) {
+                base_progress_done(&progress, done);
+                return bench_fail(self->bench, error, "%s: %s", self->name, subject->name);
+            }
+        }
+    }
+    base_progress_done(&progress, done);
+    return bench_case_write(self);
+}

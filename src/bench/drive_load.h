@@ -1,0 +1,68 @@
+/*
+ * Load on a drive: so many tasks of one scheduler as the depth, each reading or writing one block after the
+ * other; and the file that is loaded.
+ */
+#ifndef BENCH_DRIVE_LOAD_H
+#define BENCH_DRIVE_LOAD_H
+
+#include "bench/case.h"
+#include "drive/drive.h"
+
+enum bench_drive_op {
+    BENCH_DRIVE_RANDREAD,
+    BENCH_DRIVE_RANDWRITE,
+    BENCH_DRIVE_READ,
+    BENCH_DRIVE_WRITE,
+};
+
+/* One way of loading a file; both Tarn and fio are given it. */
+struct bench_drive_job {
+    struct bench *bench;
+    const char *path;
+    enum drive_provider_choice provider;
+    enum drive_direct direct_choice;
+    enum bench_drive_op op;
+    uint32_t block_bytes;
+    uint32_t depth;
+    uint64_t rate; /* requests a second in an open loop; 0: closed loop, each task goes on when it can */
+    uint64_t spin_ns;
+
+    /* what Tarn's drive says when it is opened, for fio */
+    bool opened;
+    bool direct;
+    uint64_t bytes;
+};
+
+/** "randread" and so on, as fio says too. */
+const char *bench_drive_op_name(enum bench_drive_op op);
+
+/** Whether it changes the file. */
+bool bench_drive_op_writes(enum bench_drive_op op);
+
+/**
+ * Measure Tarn once: as bench_subject.measure; `arg` is a struct bench_drive_job. Skipped where the provider
+ * is not to be had. An operation is a request.
+ */
+int bench_drive_measure(void *arg, struct bench_sample *sample);
+
+/* A file to load. */
+struct bench_drive_file {
+    const char *path;
+    bool created; /* by us: removed when it is closed */
+    bool memory;  /* tmpfs */
+};
+
+/**
+ * Make a file full of random bytes, so that no hole is read; one that is there stays as it is.
+ *
+ * @param path  borrowed until it is closed
+ * @param bytes of a new file
+ * @return 0; negative errno: said in bench->err
+ */
+base_must_check int bench_drive_file_open(struct bench *bench, const char *path, uint64_t bytes,
+                                          struct bench_drive_file *ret_file);
+
+/** Remove the file, if it was made for this. */
+void bench_drive_file_close(struct bench_drive_file *file);
+
+#endif

@@ -1,0 +1,264 @@
+#include "bench/fio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    ARGUMENTS_MAX = 32,
+    TEXT_BYTES = 8192,
+    OUTPUT_BYTES = 4 << 20,
+};
+
+#define PATIENCE_NS (60 * BASE_NS_PER_SECOND) /* beyond the time that it is to run */
+
+extern char **environ;
+
+/* A command line under construction. */
+struct command {
+    char *arguments[ARGUMENTS_MAX + 1];
+    size_t count;
+    char text[TEXT_BYTES];
+    size_t used;
+    bool full;
+};
+
+static void add(struct command *command, const char *format, ...) base_printf_like(2, 3);
+
+static void add(struct command *command, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    size_t room = sizeof(command->text) - command->used;
+    int len = vsnprintf(command->text + command->used, room, format, args);
+    va_end(args);
+    command->full = command->full || len < 0 || (size_t)len >= room || command->count == ARGUMENTS_MAX;
+    if (command->full)
+        return;
+    command->arguments[command->count++] = command->text + command->used;
+    command->used += (size_t)len + 1;
+}
+
+/* fio takes colons for the ends of names. */
+static void add_path(struct command *command, const char *path)
+{
+    char escaped[TEXT_BYTES / 2];
+    size_t used = 0;
+    for (; *path != '\0' && used + 2 < sizeof(escaped); path++) {
+        if (*path == ':' || *path == '\\')
+            escaped[used++] = '\\';
+        escaped[used++] = *path;
+    }
+    escaped[used] = '\0';
+    command->full = command->full || *path != '\0';
+    add(command, "--filename=%s", escaped);
+}
+
+const char *bench_fio_engine(enum drive_provider_choice provider)
+{
+    switch (provider) {
+    case DRIVE_PROVIDER_URING:
+        return "io_uring";
+    case DRIVE_PROVIDER_AIO:
+        return "libaio";
+    default:
+        return "psync";
+    }
+}
+
+/*
+ * The same job as Tarn's: one process, its batching left as it comes, random blocks drawn without a map of
+ * what was drawn before. One latency is kept for a request, as here, not three.
+ */
+static int build_command(struct command *command, const struct bench_drive_job *job)
+{
+    *command = (struct command){0};
+    add(command, "fio");
+    add(command, "--name=bench");
+    add_path(command, job->path);
+    add(command, "--ioengine=%s", bench_fio_engine(job->provider));
+    add(command, "--rw=%s", bench_drive_op_name(job->op));
+    add(command, "--bs=%" PRIu32, job->block_bytes);
+    add(command, "--iodepth=%" PRIu32, job->depth);
+    add(command, "--size=%" PRIu64, job->bytes);
+    add(command, "--direct=%d", job->direct);
+    add(command, "--time_based");
+    add(command, "--runtime=%" PRIu64 "ms", job->bench->options.duration_ns / BASE_NS_PER_MS);
+    add(command, "--numjobs=1");
+    add(command, "--allow_file_create=0");
+    add(command, "--overwrite=1");
+    add(command, "--fallocate=none");
+    add(command, "--invalidate=0");
+    add(command, "--norandommap");
+    add(command, "--randrepeat=0");
+    add(command, "--disable_slat=1");
+    add(command, "--disable_clat=1");
+    add(command, "--lat_percentiles=1");
+    add(command, "--clat_percentiles=0");
+    add(command, "--eta=never");
+    add(command, "--output-format=json+");
+    if (job->provider == DRIVE_PROVIDER_URING) {
+        add(command, "--registerfiles");
+        add(command, "--fixedbufs");
+    }
+    return command->full ? -ENAMETOOLONG : 0;
+}
+
+/* ---- running it ---------------------------------------------------------------------------------- */
+
+/* Start it with its standard output there. @return 0 or negative errno */
+static int spawn(struct command *command, int output, pid_t *ret_pid)
+{
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error != 0)
+        return -error;
+    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (error == 0)
+        error = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    if (error == 0)
+        error = posix_spawnp(ret_pid, "fio", &actions, NULL, command->arguments, environ);
+    (void)posix_spawn_file_actions_destroy(&actions);
+    return -error;
+}
+
+/* Read to the end. @return 0; -ETIMEDOUT; -EFBIG; negative errno */
+static int read_output(int output, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
+{
+    size_t len = 0;
+    for (;;) {
+        uint64_t now_ns = task_now();
+        if (now_ns >= until_ns)
+            return -ETIMEDOUT;
+        struct pollfd poll_one = {.fd = output, .events = POLLIN};
+        (void)poll(&poll_one, 1, (int)((until_ns - now_ns) / BASE_NS_PER_MS) + 1);
+        if (poll_one.revents == 0)
+            continue;
+        ssize_t got = read(output, text + len, room - len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -errno;
+        if (got == 0)
+            break;
+        len += (size_t)got;
+        if (len == room)
+            return -EFBIG;
+    }
+    *ret_len = len;
+    return 0;
+}
+
+static int run_fio(struct command *command, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
+{
+    int ends[2];
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    int error = spawn(command, ends[1], &pid);
+    (void)close(ends[1]);
+    if (error != 0) {
+        (void)close(ends[0]);
+        return error;
+    }
+    error = read_output(ends[0], until_ns, text, room, ret_len);
+    (void)close(ends[0]);
+    if (error != 0)
+        (void)kill(pid, SIGKILL);
+    int status = 0;
+    pid_t ended;
+    do
+        ended = waitpid(pid, &status, 0);
+    while (ended < 0 && errno == EINTR);
+    if (error == 0 && (ended < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0))
+        error = -ECHILD;
+    return error;
+}
+
+/* ---- its outcome --------------------------------------------------------------------------------- */
+
+static int add_bin(void *arg, struct bench_json_value name, struct bench_json_value value)
+{
+    uint64_t ns;
+    uint64_t count;
+    if (base_parse_u64_len(name.begin, (size_t)(name.end - name.begin), &ns) != 0 ||
+        base_parse_u64_len(value.begin, (size_t)(value.end - value.begin), &count) != 0)
+        return -EBADMSG;
+    base_histogram_add_count(arg, ns, count);
+    return 0;
+}
+
+static int number_member(struct bench_json_value object, const char *name, double *ret_number)
+{
+    struct bench_json_value value;
+    int error = bench_json_member(object, name, &value);
+    return error != 0 ? error : bench_json_number(value, ret_number);
+}
+
+static int read_job(struct bench_json_value job, bool writes, struct bench_sample *sample)
+{
+    struct bench_json_value part;
+    struct bench_json_value latency;
+    struct bench_json_value bins;
+    double failed;
+    double operations;
+    double milliseconds;
+    if (number_member(job, "error", &failed) != 0 || failed != 0 ||
+        bench_json_member(job, writes ? "write" : "read", &part) != 0 ||
+        number_member(part, "total_ios", &operations) != 0 || operations < 1 ||
+        number_member(part, "runtime", &milliseconds) != 0 || milliseconds < 1)
+        return -EBADMSG;
+    sample->operations = (uint64_t)operations;
+    sample->elapsed_ns = (uint64_t)milliseconds * BASE_NS_PER_MS;
+    if (bench_json_member(part, "lat_ns", &latency) != 0 || bench_json_member(latency, "bins", &bins) != 0)
+        return -EBADMSG;
+    return bench_json_visit(bins, add_bin, sample->latency) == 0 ? 0 : -EBADMSG;
+}
+
+int bench_fio_read(const char *text, size_t len, bool writes, struct bench_sample *sample)
+{
+    const char *begin = memchr(text, '{', len);
+    struct bench_json_value all;
+    struct bench_json_value jobs;
+    struct bench_json_value job;
+    if (begin == NULL || bench_json_parse(begin, len - (size_t)(begin - text), &all) != 0 ||
+        bench_json_member(all, "jobs", &jobs) != 0 || bench_json_element(jobs, 0, &job) != 0)
+        return -EBADMSG;
+    return read_job(job, writes, sample);
+}
+
+int bench_fio_measure(void *arg, struct bench_sample *sample)
+{
+    const struct bench_drive_job *job = arg;
+    struct bench *bench = job->bench;
+    if (!job->opened) {
+        sample->skipped = "there is nothing to compare it to";
+        return 0;
+    }
+    struct command command;
+    int error = build_command(&command, job);
+    if (error != 0)
+        return error;
+    char *text = base_alloc(bench->account, OUTPUT_BYTES);
+    if (text == NULL)
+        return -ENOMEM;
+    size_t len = 0;
+    bench_pin(&bench->machine, 0); /* what it starts inherits the core */
+    error = run_fio(&command, task_now() + bench->options.duration_ns + PATIENCE_NS, text, OUTPUT_BYTES, &len);
+    bench_unpin(&bench->machine);
+    if (error == -ENOENT) {
+        sample->skipped = "fio is not installed";
+        error = 0;
+    } else if (error == 0) {
+        error = bench_fio_read(text, len, bench_drive_op_writes(job->op), sample);
+    }
+    base_free(bench->account, text, OUTPUT_BYTES);
+    return error;
+}

@@ -1,0 +1,27 @@
+/* fio, the usual measure of drives, run beside Tarn's with the same job. */
+#ifndef BENCH_FIO_H
+#define BENCH_FIO_H
+
+#include "bench/drive_load.h"
+#include "bench/json_read.h"
+
+/**
+ * Measure fio once: as bench_subject.measure; `arg` is the struct bench_drive_job that Tarn was just measured
+ * with. It runs as a child on the same core, with its engine of the same kind. Skipped if it is not installed,
+ * or Tarn could not open the file.
+ */
+int bench_fio_measure(void *arg, struct bench_sample *sample);
+
+/** Its engine for a provider: "io_uring", "libaio" or "psync". */
+const char *bench_fio_engine(enum drive_provider_choice provider);
+
+/**
+ * Take rate and latencies from what fio prints with --output-format=json+.
+ *
+ * @param text, len  all of its output; lines before the JSON are passed over
+ * @param writes     whether the job wrote
+ * @return 0; -EBADMSG (no such output, or the job failed)
+ */
+base_must_check int bench_fio_read(const char *text, size_t len, bool writes, struct bench_sample *sample);
+
+#endif

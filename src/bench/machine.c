@@ -1,0 +1,115 @@
+#include "bench/machine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* The value of the first line "NAME<blanks>: VALUE" of a file of /proc. */
+static void read_value(const char *path, const char *name, char *ret_text, size_t room)
+{
+    (void)snprintf(ret_text, room, "unknown");
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return;
+    char line[1024];
+    while (fgets(line, sizeof(line), file) != NULL) {
+        char *value = strchr(line, ':');
+        if (strncmp(line, name, strlen(name)) != 0 || value == NULL)
+            continue;
+        value += 1 + strspn(value + 1, " \t");
+        value[strcspn(value, "\n")] = '\0';
+        if (value[0] != '\0')
+            (void)snprintf(ret_text, room, "%.*s", (int)room - 1, value);
+        break;
+    }
+    (void)fclose(file);
+}
+
+static void find_cores(struct bench_machine *machine)
+{
+    CPU_ZERO(&machine->allowed);
+    if (sched_getaffinity(0, sizeof(machine->allowed), &machine->allowed) != 0)
+        CPU_SET(0, &machine->allowed);
+    machine->processors = (uint32_t)CPU_COUNT(&machine->allowed);
+    size_t found = 0;
+    for (size_t i = 0; i < CPU_SETSIZE && found < BENCH_CORES_MAX; i++) {
+        if (CPU_ISSET(i, &machine->allowed))
+            machine->cores[found++] = i;
+    }
+    for (; found < BENCH_CORES_MAX; found++)
+        machine->cores[found] = machine->cores[0];
+}
+
+void bench_machine_read(struct bench_machine *ret_machine)
+{
+    *ret_machine = (struct bench_machine){0};
+    read_value("/proc/cpuinfo", "model name", ret_machine->processor, sizeof(ret_machine->processor));
+    struct utsname names;
+    if (uname(&names) == 0)
+        (void)snprintf(ret_machine->kernel, sizeof(ret_machine->kernel), "%.30s %.60s %.30s", names.sysname,
+                       names.release, names.machine);
+    else
+        (void)snprintf(ret_machine->kernel, sizeof(ret_machine->kernel), "unknown");
+    find_cores(ret_machine);
+}
+
+void bench_pin(const struct bench_machine *machine, int core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(machine->cores[core], &set);
+    (void)sched_setaffinity(0, sizeof(set), &set);
+}
+
+void bench_unpin(const struct bench_machine *machine)
+{
+    (void)sched_setaffinity(0, sizeof(machine->allowed), &machine->allowed);
+}
+
+bool bench_has_two_cores(const struct bench_machine *machine)
+{
+    return machine->cores[0] != machine->cores[1];
+}
+
+static uint64_t nanoseconds(const struct timeval *time)
+{
+    return (uint64_t)time->tv_sec * BASE_NS_PER_SECOND + (uint64_t)time->tv_usec * BASE_NS_PER_US;
+}
+
+/* The second number of /proc/self/statm is the pages in memory. */
+static int read_resident(uint64_t *ret_bytes)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL)
+        return -errno;
+    char line[256];
+    bool read = fgets(line, sizeof(line), file) != NULL;
+    (void)fclose(file);
+    if (!read)
+        return -EIO;
+    const char *second = line + strcspn(line, " ");
+    second += strspn(second, " ");
+    uint64_t pages;
+    int error = base_parse_u64_len(second, strcspn(second, " \n"), &pages);
+    if (error == 0)
+        *ret_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return error;
+}
+
+int bench_usage_read(struct bench_usage *ret_usage)
+{
+    struct rusage usage;
+    struct bench_usage found = {0};
+    if (getrusage(RUSAGE_SELF, &usage) != 0)
+        return -errno;
+    int error = read_resident(&found.resident_bytes);
+    if (error != 0)
+        return error;
+    found.processor_ns = nanoseconds(&usage.ru_utime) + nanoseconds(&usage.ru_stime);
+    found.sleeps = (uint64_t)usage.ru_nvcsw;
+    *ret_usage = found;
+    return 0;
+}

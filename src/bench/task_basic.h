@@ -1,0 +1,41 @@
+/* The measurements of `tarn bench task` that need no other process: as bench_subject.measure. */
+#ifndef BENCH_TASK_BASIC_H
+#define BENCH_TASK_BASIC_H
+
+#include "bench/case.h"
+
+/* What `arg` points to in all of them; each uses the fields that its comment names. */
+struct bench_task_basic {
+    struct bench *bench;
+    uint32_t tasks;
+    uint64_t spin_ns;
+};
+
+/** `tasks` tasks yield to each other. An operation is a switch. */
+int bench_measure_switch(void *arg, struct bench_sample *sample);
+
+/** A group of `tasks` is spawned and joined, over and over. An operation is a task. */
+int bench_measure_spawn(void *arg, struct bench_sample *sample);
+
+/** The same with threads of the system, each made and joined. */
+int bench_measure_spawn_threads(void *arg, struct bench_sample *sample);
+
+/** Two tasks answer each other through futures of one scheduler. An operation is there and back. */
+int bench_measure_future(void *arg, struct bench_sample *sample);
+
+/**
+ * Two tasks on two schedulers, each on its core, answer each other through semaphores; an idle scheduler
+ * spins for `spin_ns` before it sleeps. An operation is there and back.
+ */
+int bench_measure_wake(void *arg, struct bench_sample *sample);
+
+/** The same with two threads and POSIX semaphores. */
+int bench_measure_wake_threads(void *arg, struct bench_sample *sample);
+
+/** `tasks` tasks sleep for up to 100 us each, so that there is always one to wake. An operation is a sleep. */
+int bench_measure_timers(void *arg, struct bench_sample *sample);
+
+/** `tasks` tasks sleep for 1 to 2 ms; the latency is how late they wake. An operation is a sleep. */
+int bench_measure_lateness(void *arg, struct bench_sample *sample);
+
+#endif

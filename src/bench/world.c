@@ -1,0 +1,66 @@
+#include "bench/world.h"
+
+#include <errno.h>
+
+int bench_node_open(const struct bench *bench, enum task_engine_choice engine, struct tarn_node **ret_node)
+{
+    struct task_node_options options = {
+        .engine_choice = engine, .seed = bench->options.seed, .log_level = BASE_LOG_ERROR};
+    return task_node_open(&options, ret_node);
+}
+
+static void pin_second(void *arg)
+{
+    struct bench_world *world = arg;
+    bench_pin(&world->bench->machine, 1);
+}
+
+static void world_main(void *arg)
+{
+    struct bench_world *world = arg;
+    world->function(world);
+    for (uint32_t i = 0; i < world->sched_count; i++)
+        task_sched_stop(world->scheds[i]);
+}
+
+static int run_scheds(struct bench_world *world)
+{
+    int error = task_spawn(world->scheds[0], NULL, "bench", world_main, world);
+    if (error != 0)
+        return error;
+    bool second = world->sched_count > 1;
+    if (second) {
+        error = task_spawn(world->scheds[1], NULL, "pin", pin_second, world);
+        base_assert(error == 0); /* as the one before: there is memory, and it does not stop */
+        error = task_sched_start(world->scheds[1]);
+        base_assert(error == 0);
+    }
+    bench_pin(&world->bench->machine, 0);
+    task_sched_run(world->scheds[0]);
+    bench_unpin(&world->bench->machine);
+    if (second)
+        task_sched_join(world->scheds[1]);
+    return world->error;
+}
+
+int bench_world_run(const struct bench *bench, const struct bench_world_options *options,
+                    task_function *function, void *arg)
+{
+    struct bench_world world = {.bench = bench, .function = function, .arg = arg};
+    int error = bench_node_open(bench, options->engine, &world.node);
+    if (error != 0)
+        return error;
+    uint32_t wanted = options->sched_count == 0 ? 1 : options->sched_count;
+    base_assert(wanted <= BENCH_WORLD_SCHEDS_MAX);
+    while (error == 0 && world.sched_count < wanted) {
+        error = task_sched_open(world.node, &options->sched, &world.scheds[world.sched_count]);
+        if (error == 0)
+            world.sched_count++;
+    }
+    if (error == 0)
+        error = run_scheds(&world);
+    for (uint32_t i = 0; i < world.sched_count; i++)
+        task_sched_close(world.scheds[i]);
+    task_node_close(world.node);
+    return error;
+}

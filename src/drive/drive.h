@@ -1,0 +1,230 @@
+/*
+ * drive: a byte-addressed device behind a table of operations: a file, a block device, or the
+ * simulator's. What a drive promises, and nothing more: a write is durable only after a flush that
+ * was issued after the write completed, or when it was posted `durable` (FUA); until then any subset
+ * of its 512-byte sectors may be on the medium. A read may fail or return damaged bytes. A failed
+ * flush means that everything since the last good one is lost: from then on the drive refuses
+ * writes and flushes with -EROFS, and says so in the log. A failed durable write counts as one.
+ *
+ * Threading: every function may be called from any task or thread, and drive_post() from the
+ * scheduler's stack (in `done`) too. Tasks use their scheduler's engine; plain threads (and tasks of
+ * that personality) do the same with preadv2 and pwritev2 in the calling thread. Reads and writes
+ * that overlap while in flight have no order.
+ * Yielding: as stated; a posted request cannot be recalled and has no deadline of its own. Who waits
+ * with a deadline keeps the request and its memory until drive_wait() has returned its result.
+ * Errors: negative errno, logged with the name of the drive where the drive is at fault.
+ */
+#ifndef DRIVE_DRIVE_H
+#define DRIVE_DRIVE_H
+
+#include "base/base.h"
+#include "base/buffer.h"
+#include "task/engine.h"
+#include "task/node.h"
+#include "task/sched.h"
+#include "task/task.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DRIVE_SECTOR_BYTES      512        /* what tears */
+#define DRIVE_BYTES_MIN         65536      /* a smaller file or device is refused */
+#define DRIVE_REQUEST_BYTES_MAX 0x7ffff000 /* of one request: what Linux moves in one call */
+
+struct drive;
+
+enum drive_direct { DRIVE_DIRECT_AUTO, DRIVE_DIRECT_ON, DRIVE_DIRECT_OFF };
+
+enum drive_provider_choice {
+    DRIVE_PROVIDER_AUTO,  /* the schedulers' engine; `sync` for a file in memory */
+    DRIVE_PROVIDER_URING, /* refused when the schedulers' engine is another one */
+    DRIVE_PROVIDER_AIO,
+    DRIVE_PROVIDER_SYNC, /* preadv2 and pwritev2 in the calling task or thread */
+};
+
+struct drive_options {
+    uint64_t create_bytes; /* > 0: make the file with this size if there is none; ignored for devices */
+    enum drive_direct direct;
+    enum drive_provider_choice provider;
+    bool read_only;  /* several may have it open so, but nobody else to write */
+    bool zero_ahead; /* write zeros in the background where a file was never written */
+};
+
+/* What the drive is, asked of it when it was opened. */
+struct drive_info {
+    const char *provider;            /* "uring", "aio", "sync", "sim" */
+    uint64_t bytes;                  /* size, a multiple of physical_block_bytes */
+    uint32_t logical_block_bytes;    /* smallest direct transfer */
+    uint32_t physical_block_bytes;   /* what writes should end at: never below logical */
+    uint32_t memory_alignment_bytes; /* of a direct transfer; 1 if not direct */
+    bool direct;                     /* bypasses the page cache */
+    bool device;                     /* a block device, not a file */
+    bool created;                    /* this opening made the file: it reads as zeros */
+    bool write_cache;                /* completed writes may be lost without a flush */
+    bool fua;                        /* durable writes cost less than write and flush */
+};
+
+enum drive_op { DRIVE_READ, DRIVE_WRITE, DRIVE_FLUSH };
+
+/*
+ * A request: the caller fills the first part and keeps it, and the memory that iov names, until
+ * drive_wait() returned or `done` was called. Offsets and lengths of a direct drive are multiples
+ * of logical_block_bytes, and memory of memory_alignment_bytes, else -EINVAL.
+ */
+struct drive_request {
+    enum drive_op op;
+    bool durable; /* DRIVE_WRITE: on the medium when it completes */
+    uint64_t offset;
+    struct iovec *iov;  /* changed by the drive */
+    uint32_t iov_count; /* 1..TASK_IOV_MAX; 0 for DRIVE_FLUSH */
+    int32_t region;     /* registered region that all of iov lies in (base_buffer.region), or -1 */
+    /* NULL: drive_wait() is used; else called on the scheduler's stack, must not yield, may post */
+    void (*done)(struct drive_request *request);
+    void *arg;
+
+    /* the drive's */
+    struct drive *drive;
+    int32_t result; /* 0 or negative errno: transfers are whole or failed */
+    bool finished;
+    uint64_t expected_bytes;
+    struct task_sched *sched; /* where it belongs; NULL: a plain thread */
+    struct task_wait *waiter;
+    void (*resume)(struct drive_request *request); /* what follows when it was put aside */
+    struct task_message message;
+    struct task_io io;
+};
+
+/**
+ * Open a drive by path: a regular file, a block device, or with the simulator's node a simulated
+ * drive's name. A file is locked against a second opener, in this process or another; an opener
+ * waits up to a second for one that was killed to be gone.
+ *
+ * @param path  borrowed until return
+ * @return 0; -ENOENT; -EACCES; -EBUSY (somebody else has it open); -ENOTSUP (it cannot honour what
+ *         was asked); -EINVAL; -ENOSPC; -ENOMEM; other errors of the kernel's; each with a sentence
+ *         in the log
+ *
+ * Yields, and holds its thread while the kernel makes a file. Any task or thread. A file that is
+ * made is reserved at full size and in its directory for good when this returns; after a crash in
+ * the middle it is empty, and the next opening makes it.
+ */
+base_must_check int drive_open(struct tarn_node *node, const char *path, const struct drive_options *options,
+                               struct drive **ret_drive);
+
+/** Close; no request may be in flight. Yields while the zeroing ends. Any task or thread. */
+void drive_close(struct drive *drive);
+
+/** What it is. Valid until drive_close(). */
+const struct drive_info *drive_info(const struct drive *drive);
+
+/** Its path, for messages. Valid until drive_close(). */
+const char *drive_name(const struct drive *drive);
+
+/**
+ * Start a request. Its outcome, also -EINVAL and -EROFS, comes through drive_wait() or `done`.
+ * In a plain thread the request is finished when this returns. `done` is never called before this
+ * returns in a task, and always before it returns in a plain thread.
+ */
+void drive_post(struct drive *drive, struct drive_request *request);
+
+/**
+ * Wait for a request posted without `done` by a task of this scheduler, or by this thread.
+ *
+ * @return its result: 0 or negative errno; -ETIMEDOUT (it is still in flight: wait again)
+ *
+ * Yields. Not cancelled, the drive has the memory: a cancelled task waits without its deadline.
+ */
+base_must_check int drive_wait(struct drive_request *request, uint64_t deadline_ns);
+
+/**
+ * Read into contiguous memory and wait.
+ *
+ * @param bytes  1..DRIVE_REQUEST_BYTES_MAX
+ * @return 0; -EINVAL (outside of the drive, not aligned); -EIO and the like: contents undefined
+ *
+ * Yields.
+ */
+base_must_check int drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes);
+
+/**
+ * Write contiguous memory and wait.
+ *
+ * @param bytes    1..DRIVE_REQUEST_BYTES_MAX
+ * @param durable  on the medium on return
+ * @return 0; -EINVAL; -EROFS (a flush failed, or opened to read); -ENOSPC (a sparse file); -EIO.
+ *         After an error any part may be written. If it was not durable the drive goes on: the
+ *         failure says nothing about other writes
+ *
+ * Yields.
+ */
+base_must_check int drive_write(struct drive *drive, uint64_t offset, const void *data, size_t bytes,
+                                bool durable);
+
+/**
+ * Read into the buffers of a list, all of their room, which becomes content. More than TASK_IOV_MAX
+ * buffers take several requests. Yields.
+ *
+ * @return as drive_read(); the list is unchanged on failure
+ */
+base_must_check int drive_read_list(struct drive *drive, uint64_t offset, struct base_buffer_list *list);
+
+/**
+ * Write what the buffers of a list hold; more than TASK_IOV_MAX buffers take several requests, one
+ * after the other. Yields.
+ *
+ * @return as drive_write()
+ */
+base_must_check int drive_write_list(struct drive *drive, uint64_t offset,
+                                     const struct base_buffer_list *list, bool durable);
+
+/**
+ * Make durable what completed before this call. Callers share: while one flush is in flight, all
+ * that come wait for the next one.
+ *
+ * @return 0; an error (everything since the last good flush is lost, never tried again); -EROFS (an
+ *         earlier one failed, or opened to read)
+ *
+ * Yields.
+ */
+base_must_check int drive_flush(struct drive *drive);
+
+/** Whether a flush or a durable write failed: no more are taken. */
+bool drive_failed(const struct drive *drive);
+
+/**
+ * How far the background zeroing of a file has come, for the log and statistics: bytes from the
+ * start. Equal to drive_info()->bytes when there is nothing (more) to do.
+ */
+uint64_t drive_zeroed_bytes(const struct drive *drive);
+
+/* ---- providers ------------------------------------------------------------------------------- */
+
+/* The table that a provider fills; the simulator's is handed in through task_node_options.drives. */
+struct drive_provider {
+    const char *name;
+
+    /** Open and describe. @param path  lives until close @param ret_state  the provider's own @return 0 or
+     * negative errno, logged */
+    int (*open)(struct tarn_node *node, void *provider_arg, const char *path,
+                const struct drive_options *options, struct drive_info *ret_info, void **ret_state);
+
+    void (*close)(void *state);
+
+    /**
+     * Start a checked request and have drive_finish() called exactly once, for a task (request->sched
+     * is not NULL) on its scheduler's stack later, for a plain thread before this returns; or in both
+     * call drive_finish_now() before this returns. At most one DRIVE_FLUSH is in flight at a time. Called
+     * by the poster, or later on its scheduler's stack.
+     */
+    void (*post)(void *state, struct drive_request *request);
+
+    /** How far zeroing has come; NULL: there is none. */
+    uint64_t (*zeroed_bytes)(const void *state);
+};
+
+/** For providers: the request has its result. On its scheduler's stack, or in the thread that posted. */
+void drive_finish(struct drive_request *request, int32_t result);
+
+/** For providers: the same from inside post(). */
+void drive_finish_now(struct drive_request *request, int32_t result);
+
+#endif

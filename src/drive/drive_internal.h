@@ -1,0 +1,160 @@
+/* The insides of drives, for the files of this folder. */
+#ifndef DRIVE_DRIVE_INTERNAL_H
+#define DRIVE_DRIVE_INTERNAL_H
+
+#include "drive/drive.h"
+
+/* ---- drive.c: what is common to all providers ------------------------------------------------- */
+
+/* Flushes of one drive, one at a time; flush.c. */
+struct drive_flushes {
+    struct base_spin lock;
+    struct drive_request *leader; /* the one that the provider has, or NULL */
+    struct base_list followers;   /* posted before the leader was issued: they get its result */
+    struct base_list waiting;     /* posted since: the next one's */
+};
+
+struct drive {
+    struct tarn_node *node;
+    const struct drive_provider *provider;
+    void *state; /* the provider's */
+    struct drive_info info;
+    bool read_only;
+    _Atomic bool failed; /* set once, by the first failed flush or durable write */
+    struct drive_flushes flushes;
+    struct base_log_limit errors; /* of lines about failed requests */
+    char name[];
+};
+
+/** Tell the caller a result: to `done`, or to who waits. In the request's own context. */
+void drive_deliver(struct drive_request *request);
+
+/**
+ * Prepare a request to be put aside. What follows is request->resume, which runs on its scheduler's
+ * stack or in its thread after drive_resume(). In between, `request->io.link` is whoever's keeps it.
+ *
+ * @param wait  in the frame that calls drive_stay()
+ */
+void drive_put_aside(struct drive_request *request, struct task_wait *wait,
+                     void (*resume)(struct drive_request *));
+
+/** After the request was handed to whoever resumes it: return in a task, wait and resume in a thread. Yields
+ * in a plain thread. */
+void drive_stay(struct drive_request *request);
+
+/** Let a request that was put aside go on. Any thread; its memory may be gone on return. */
+void drive_resume(struct drive_request *request);
+
+/** Log something about a path, and why. */
+void drive_note(struct tarn_node *node, enum base_log_level level, const char *path, const char *event,
+                const char *reason);
+
+/** Log why a path is refused and what to do about it. @return error, for the caller to return */
+int drive_refuse(struct tarn_node *node, const char *path, int error, const char *reason);
+
+/* ---- flush.c ---------------------------------------------------------------------------------- */
+
+/** No flush in flight. */
+void drive_flushes_init(struct drive_flushes *flushes);
+
+/** Post a flush to the provider, or join those that wait for the next. Yields in a plain thread. */
+void drive_flush_post(struct drive *drive, struct drive_request *request);
+
+/** The leader has its result: hand it to the followers and the lead to the first that waits. */
+void drive_flush_finish(struct drive *drive, int32_t result);
+
+/* ---- file.c, ask.c: opening ------------------------------------------------------------------- */
+
+/* A path on its way to becoming a drive. */
+struct drive_opening {
+    struct tarn_node *node;
+    const char *path;
+    const struct drive_options *options;
+    int fd;      /* locked; -1 before */
+    bool memory; /* the file is in memory (tmpfs, ramfs) */
+    struct drive_info info;
+};
+
+/** Open, lock and if need be make the file; refusals are logged. Yields while it waits for a lock. @return 0
+ * or negative errno */
+base_must_check int drive_file_acquire(struct drive_opening *opening);
+
+/** Unlock and close, and remove the file if this opening made it. */
+void drive_file_abandon(struct drive_opening *opening);
+
+/** Fill in opening->info (except provider and created) and set the descriptor's direct mode. @return 0 or
+ * negative errno, logged */
+base_must_check int drive_ask(struct drive_opening *opening);
+
+/* ---- kernel.c: the provider of files and devices ------------------------------------------------ */
+
+/** Real files and devices, through the schedulers' engines or in the calling thread. */
+extern const struct drive_provider drive_provider_kernel;
+
+/* ---- claims.c: which part of a file is whose while it is zeroed -------------------------------- */
+
+#define DRIVE_CHUNK_BYTES (UINT64_C(1) << 20) /* what is zeroed at a time */
+#define DRIVE_CHUNK_NONE  UINT64_MAX
+
+/*
+ * One bit a chunk: set for good when a request first writes into it. The zeroer takes chunks that
+ * are not set, one at a time, and a request that meets it there waits.
+ */
+struct drive_claims {
+    struct base_account *account;
+    _Atomic bool over;        /* no chunk will be taken any more: writers need not look */
+    struct base_spin lock;    /* of what follows */
+    uint64_t taken;           /* the chunk that is being zeroed, or DRIVE_CHUNK_NONE */
+    struct base_list waiting; /* requests that want to write into it */
+    uint64_t chunk_count;
+    uint64_t *written;
+};
+
+/** No chunk written, none taken. @return 0; -ENOMEM */
+base_must_check int drive_claims_init(struct drive_claims *claims, struct base_account *account,
+                                      uint64_t bytes);
+
+/** Free it; nothing may wait. */
+void drive_claims_deinit(struct drive_claims *claims);
+
+/**
+ * Mark the chunks that a request writes into.
+ *
+ * @param request  put aside (drive_put_aside) beforehand
+ * @return whether it may go now; else it was queued and drive_claims_release() resumes it. Any thread or
+ * task.
+ */
+base_must_check bool drive_claims_admit(struct drive_claims *claims, struct drive_request *request);
+
+/** Take a chunk to zero it. @return false if a request wrote into it. The zeroer's thread. */
+base_must_check bool drive_claims_take(struct drive_claims *claims, uint64_t chunk);
+
+/** Give back the chunk that was taken, and let go who waits for it. */
+void drive_claims_release(struct drive_claims *claims);
+
+/** No more chunks are taken. */
+void drive_claims_end(struct drive_claims *claims);
+
+/* ---- zero.c ------------------------------------------------------------------------------------ */
+
+struct drive_zero;
+
+/**
+ * Start writing zeros where a file is reserved but was never written; in a thread of its own.
+ *
+ * @param path      lives as long as the drive
+ * @param ret_zero  NULL when there is nothing to do, or it cannot be done (logged)
+ */
+void drive_zero_open(struct tarn_node *node, const char *path, int fd, const struct drive_info *info,
+                     struct drive_zero **ret_zero);
+
+/** Stop and free; NULL is allowed. Yields until the thread has ended. */
+void drive_zero_close(struct drive_zero *zero);
+
+/** The claims that writers must ask. */
+struct drive_claims *drive_zero_claims(struct drive_zero *zero);
+
+/** How far it is, in bytes from the start. */
+uint64_t drive_zero_bytes(const struct drive_zero *zero);
+
+#endif

@@ -1,0 +1,773 @@
+/* What is common to all drives, over a provider in memory that fails and waits when told to. */
+#include "drive/drive_internal.h"
+#include "drive/testing.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define FAKE_BYTES (256 * 1024)
+#define BLOCK      4096
+#define HELD_MAX   64
+
+struct held {
+    struct task_message message;
+    struct drive_request *request;
+    int32_t result;
+};
+
+struct fake {
+    uint8_t memory[FAKE_BYTES];
+    bool direct;
+    _Atomic uint64_t posts;
+    _Atomic uint64_t flushes;
+    _Atomic uint64_t fail_at; /* the n-th request from now fails; 0: none */
+    int32_t error;
+    _Atomic bool hold; /* keep the requests of tasks until released */
+    struct base_spin lock;
+    struct held held[HELD_MAX];
+    unsigned held_count;
+    int32_t region; /* of the last transfer */
+    _Atomic unsigned open;
+};
+
+static int fake_open(struct tarn_node *node, void *arg, const char *path, const struct drive_options *options,
+                     struct drive_info *ret_info, void **ret_state)
+{
+    struct fake *fake = arg;
+    (void)options;
+    if (strcmp(path, "missing") == 0)
+        return -ENOENT;
+    void *memory = base_alloc(&node->memory, 1); /* something that can fail */
+    if (memory == NULL)
+        return -ENOMEM;
+    base_free(&node->memory, memory, 1);
+    *ret_info = (struct drive_info){.provider = "fake",
+                                    .bytes = FAKE_BYTES,
+                                    .logical_block_bytes = 512,
+                                    .physical_block_bytes = BLOCK,
+                                    .memory_alignment_bytes = 512,
+                                    .direct = fake->direct};
+    *ret_state = fake;
+    fake->open++;
+    return 0;
+}
+
+static void fake_close(void *state)
+{
+    ((struct fake *)state)->open--;
+}
+
+static int32_t fake_run(struct fake *fake, struct drive_request *request)
+{
+    fake->posts++;
+    if (request->op == DRIVE_FLUSH)
+        fake->flushes++;
+    uint64_t left = atomic_load(&fake->fail_at);
+    if (left > 0) {
+        atomic_store(&fake->fail_at, left - 1);
+        if (left == 1)
+            return fake->error;
+    }
+    if (request->op != DRIVE_FLUSH)
+        fake->region = request->region;
+    uint64_t offset = request->offset;
+    for (uint32_t i = 0; i < request->iov_count; i++) {
+        const struct iovec *vector = &request->iov[i];
+        if (request->op == DRIVE_READ)
+            memcpy(vector->iov_base, fake->memory + offset, vector->iov_len);
+        else
+            memcpy(fake->memory + offset, vector->iov_base, vector->iov_len);
+        offset += vector->iov_len;
+    }
+    return 0;
+}
+
+static void fake_post(void *state, struct drive_request *request)
+{
+    struct fake *fake = state;
+    base_spin_lock(&fake->lock);
+    int32_t result = fake_run(fake, request);
+    bool held = fake->hold && request->sched != NULL;
+    if (held) {
+        assert_true(fake->held_count < HELD_MAX);
+        fake->held[fake->held_count++] = (struct held){.request = request, .result = result};
+    }
+    base_spin_unlock(&fake->lock);
+    if (!held)
+        drive_finish_now(request, result);
+}
+
+static void run_held(struct task_message *message)
+{
+    struct held *held = base_container_of(message, struct held, message);
+    drive_finish(held->request, held->result);
+}
+
+/* Let the requests go that were held, on their schedulers. */
+static void fake_release(struct fake *fake)
+{
+    base_spin_lock(&fake->lock);
+    fake->hold = false;
+    unsigned count = fake->held_count;
+    base_spin_unlock(&fake->lock);
+    for (unsigned i = 0; i < count; i++) {
+        fake->held[i].message.run = run_held;
+        assert_true(task_sched_post(fake->held[i].request->sched, &fake->held[i].message));
+    }
+}
+
+static unsigned fake_held(struct fake *fake)
+{
+    base_spin_lock(&fake->lock);
+    unsigned count = fake->held_count;
+    base_spin_unlock(&fake->lock);
+    return count;
+}
+
+static const struct drive_provider fake_provider = {
+    .name = "fake", .open = fake_open, .close = fake_close, .post = fake_post};
+
+static struct task_node_options fake_options(struct fake *fake, struct testing_log *log)
+{
+    struct task_node_options options = testing_options(log);
+    options.drives = &fake_provider;
+    options.drives_arg = fake;
+    return options;
+}
+
+static const struct drive_options no_options;
+
+/* ---- one test, in a thread and in a task ------------------------------------------------------- */
+
+struct context {
+    struct fake fake;
+    struct testing_log log;
+    struct tarn_node *node;
+    struct task_sched **scheds; /* NULL in a thread */
+    struct drive *drive;
+    void (*test)(struct context *context);
+};
+
+static void with_drive(struct context *context)
+{
+    assert_int_equal(drive_open(context->node, "fake", &no_options, &context->drive), 0);
+    context->test(context);
+    drive_close(context->drive);
+    assert_int_equal(context->fake.open, 0);
+}
+
+static void in_task(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct context *context = testing->arg;
+    context->node = testing->node;
+    context->scheds = testing->scheds;
+    with_drive(context);
+}
+
+static struct context *make_context(void (*test)(struct context *), bool direct)
+{
+    struct context *context = calloc(1, sizeof(*context));
+    assert_non_null(context);
+    context->test = test;
+    context->fake.direct = direct;
+    context->fake.error = -EIO;
+    context->log.text = "event=\"drive failed\"";
+    return context;
+}
+
+static void run_in_task(void (*test)(struct context *), bool direct)
+{
+    struct context *context = make_context(test, direct);
+    struct task_node_options options = fake_options(&context->fake, &context->log);
+    task_testing_run(&options, NULL, in_task, context);
+    free(context);
+}
+
+static void run_in_thread(void (*test)(struct context *), bool direct)
+{
+    struct context *context = make_context(test, direct);
+    struct task_node_options options = fake_options(&context->fake, &context->log);
+    assert_int_equal(task_node_open(&options, &context->node), 0);
+    with_drive(context);
+    task_node_close(context->node);
+    free(context);
+}
+
+static void run_both(void (*test)(struct context *), bool direct)
+{
+    run_in_thread(test, direct);
+    run_in_task(test, direct);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------- */
+
+static void check_opening(struct context *context)
+{
+    struct drive *none = NULL;
+    assert_int_equal(drive_open(context->node, "missing", &no_options, &none), -ENOENT);
+    assert_null(none);
+    assert_string_equal(drive_name(context->drive), "fake");
+    assert_string_equal(drive_info(context->drive)->provider, "fake");
+    assert_int_equal(drive_zeroed_bytes(context->drive), FAKE_BYTES);
+    assert_false(drive_failed(context->drive));
+    for (uint64_t n = 1; n <= 2; n++) {
+        base_account_fail_at(&context->node->memory, n);
+        assert_int_equal(drive_open(context->node, "fake", &no_options, &none), -ENOMEM);
+        assert_null(none);
+    }
+    base_account_fail_at(&context->node->memory, 0);
+}
+
+static void test_opening(void **state)
+{
+    (void)state;
+    run_both(check_opening, false);
+}
+
+static void check_transfers(struct context *context)
+{
+    uint64_t out[BLOCK / 8], in[BLOCK / 8];
+    struct drive *drive = context->drive;
+    testing_fill(out, sizeof(out), 3, 1);
+    assert_int_equal(drive_write(drive, 3, out, sizeof(out), false), 0);
+    assert_int_equal(drive_write(drive, FAKE_BYTES - sizeof(out), out, sizeof(out), true), 0);
+    assert_int_equal(drive_flush(drive), 0);
+    assert_int_equal(drive_read(drive, 3, in, sizeof(in)), 0);
+    assert_memory_equal(in, out, sizeof(in));
+    assert_int_equal(drive_read(drive, FAKE_BYTES - sizeof(in), in, sizeof(in)), 0);
+    assert_memory_equal(in, out, sizeof(in));
+    assert_int_equal(context->fake.posts, 5);
+    assert_int_equal(context->fake.region, -1);
+}
+
+static void test_transfers(void **state)
+{
+    (void)state;
+    run_both(check_transfers, false);
+}
+
+/* Post what must not reach the provider. */
+static void refuse(struct context *context, struct drive_request request, int error)
+{
+    uint64_t before = context->fake.posts;
+    drive_post(context->drive, &request);
+    assert_int_equal(drive_wait(&request, TASK_FOREVER), error);
+    assert_int_equal(context->fake.posts, before);
+}
+
+static void check_refusals(struct context *context)
+{
+    static _Alignas(BLOCK) uint8_t memory[2 * BLOCK];
+    struct iovec good[] = {{memory, 512}, {memory + 512, 1024}};
+    struct iovec huge[] = {{memory, SIZE_MAX}, {memory, 2}};
+    struct iovec halves[] = {{memory, (size_t)1 << 31}, {memory, (size_t)1 << 31}};
+    struct iovec odd_length[] = {{memory, 512}, {memory + 512, 1000}};
+    struct iovec odd_memory[] = {{memory + 8, 512}};
+    struct iovec many[TASK_IOV_MAX + 1] = {{memory, 512}};
+    struct iovec nothing[] = {{memory, 0}};
+    enum drive_op ops[] = {DRIVE_READ, DRIVE_WRITE};
+    for (size_t i = 0; i < base_array_count(ops); i++) {
+        struct drive_request request = {.op = ops[i], .iov = good, .iov_count = 2, .region = -1};
+        drive_post(context->drive, &request);
+        assert_int_equal(drive_wait(&request, TASK_FOREVER), 0);
+
+        request.offset = FAKE_BYTES - 1024; /* ends behind the drive */
+        refuse(context, request, -EINVAL);
+        request.offset = FAKE_BYTES;
+        refuse(context, request, -EINVAL);
+        request.offset = FAKE_BYTES + 512;
+        refuse(context, request, -EINVAL);
+        request.offset = UINT64_MAX - 511; /* wraps */
+        refuse(context, request, -EINVAL);
+        request.offset = 256;
+        refuse(context, request, -EINVAL);
+        request.offset = 0;
+        request.iov_count = 0;
+        refuse(context, request, -EINVAL);
+        request.iov = many;
+        request.iov_count = TASK_IOV_MAX + 1;
+        refuse(context, request, -EINVAL);
+        request.iov_count = 2;
+        request.iov = huge;
+        refuse(context, request, -EINVAL);
+        request.iov = halves;
+        refuse(context, request, -EINVAL);
+        request.iov = odd_length;
+        refuse(context, request, -EINVAL);
+        request.iov_count = 1;
+        request.iov = odd_memory;
+        refuse(context, request, -EINVAL);
+        request.iov = nothing;
+        refuse(context, request, -EINVAL);
+    }
+    refuse(context, (struct drive_request){.op = DRIVE_FLUSH, .iov = good, .iov_count = 1}, -EINVAL);
+    refuse(context, (struct drive_request){.op = (enum drive_op)77, .iov = good, .iov_count = 1}, -EINVAL);
+    assert_int_equal(drive_write(context->drive, 1, memory, 512, true), -EINVAL);
+    assert_false(
+        drive_failed(context->drive)); /* a bad durable write is the caller's fault, not the drive's */
+    assert_int_equal(drive_flush(context->drive), 0);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    run_both(check_refusals, true);
+}
+
+static void check_read_only(struct context *context)
+{
+    static const struct drive_options read_only = {.read_only = true};
+    uint8_t memory[512] = {0};
+    struct drive *drive;
+    assert_int_equal(drive_open(context->node, "fake", &read_only, &drive), 0);
+    assert_int_equal(drive_read(drive, 0, memory, sizeof(memory)), 0);
+    assert_int_equal(drive_write(drive, 0, memory, sizeof(memory), false), -EROFS);
+    assert_int_equal(drive_flush(drive), -EROFS);
+    assert_false(drive_failed(drive));
+    drive_close(drive);
+}
+
+static void test_read_only(void **state)
+{
+    (void)state;
+    run_both(check_read_only, false);
+}
+
+/* ---- when `done` is called --------------------------------------------------------------------- */
+
+struct callback {
+    struct drive_request request;
+    struct iovec vector;
+    uint8_t memory[512];
+    bool posted; /* drive_post() has returned */
+    bool called_early;
+    unsigned calls;
+    struct task_future called;
+};
+
+static void note_call(struct drive_request *request)
+{
+    struct callback *callback = request->arg;
+    assert_true(request->finished);
+    callback->calls++;
+    callback->called_early = !callback->posted;
+    task_future_set(&callback->called, request->result);
+}
+
+/* Post with `done`. @return its result */
+static int call_back(struct context *context, enum drive_op op, uint64_t offset)
+{
+    struct callback callback = {0};
+    bool thread = task_is_thread();
+    task_future_init(&callback.called);
+    callback.vector = (struct iovec){callback.memory, sizeof(callback.memory)};
+    callback.request = (struct drive_request){.op = op,
+                                              .offset = offset,
+                                              .iov = op == DRIVE_FLUSH ? NULL : &callback.vector,
+                                              .iov_count = op == DRIVE_FLUSH ? 0 : 1,
+                                              .region = -1,
+                                              .done = note_call,
+                                              .arg = &callback};
+    drive_post(context->drive, &callback.request);
+    assert_int_equal(callback.calls, thread ? 1 : 0);
+    callback.posted = true;
+    if (!thread) {
+        int result;
+        assert_int_equal(task_future_wait(&callback.called, TASK_FOREVER, &result), 0);
+    }
+    assert_int_equal(callback.calls, 1);
+    assert_true(callback.called_early == thread);
+    return callback.request.result;
+}
+
+static void check_callbacks(struct context *context)
+{
+    assert_int_equal(call_back(context, DRIVE_READ, 0), 0);
+    assert_int_equal(call_back(context, DRIVE_WRITE, 512), 0);
+    assert_int_equal(call_back(context, DRIVE_FLUSH, 0), 0);
+    assert_int_equal(call_back(context, DRIVE_WRITE, FAKE_BYTES), -EINVAL);
+    context->fake.fail_at = 1;
+    assert_int_equal(call_back(context, DRIVE_READ, 0), -EIO);
+    context->fake.fail_at = 1;
+    assert_int_equal(call_back(context, DRIVE_FLUSH, 0), -EIO);
+    assert_int_equal(call_back(context, DRIVE_FLUSH, 0), -EROFS);
+}
+
+static void test_callbacks(void **state)
+{
+    (void)state;
+    run_both(check_callbacks, false);
+}
+
+/* A request posted from another's `done`, on the scheduler's stack. */
+struct chain {
+    struct callback first, second;
+    struct drive *drive;
+};
+
+static void post_second(struct drive_request *request)
+{
+    struct chain *chain = request->arg;
+    drive_post(chain->drive, &chain->second.request);
+    chain->second.posted = true;
+}
+
+static void check_chain(struct context *context)
+{
+    struct chain chain = {.drive = context->drive};
+    task_future_init(&chain.second.called);
+    chain.first.vector = (struct iovec){chain.first.memory, 512};
+    chain.second.vector = (struct iovec){chain.second.memory, 512};
+    chain.first.request = (struct drive_request){
+        .op = DRIVE_WRITE, .iov = &chain.first.vector, .iov_count = 1, .done = post_second, .arg = &chain};
+    chain.second.request = (struct drive_request){.op = DRIVE_READ,
+                                                  .iov = &chain.second.vector,
+                                                  .iov_count = 1,
+                                                  .done = note_call,
+                                                  .arg = &chain.second};
+    drive_post(context->drive, &chain.first.request);
+    int result;
+    assert_int_equal(task_future_wait(&chain.second.called, TASK_FOREVER, &result), 0);
+    assert_int_equal(result, 0);
+    assert_false(chain.second.called_early);
+}
+
+static void test_chain(void **state)
+{
+    (void)state;
+    run_in_task(check_chain, false);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+struct waiting {
+    struct context *context;
+    int timed_out;
+    int result;
+    bool cancelled;
+};
+
+static void wait_cancelled(void *arg)
+{
+    struct waiting *waiting = arg;
+    uint8_t memory[512];
+    struct iovec vector = {memory, sizeof(memory)};
+    struct drive_request request = {.op = DRIVE_READ, .iov = &vector, .iov_count = 1, .region = -1};
+    drive_post(waiting->context->drive, &request);
+    waiting->timed_out = drive_wait(&request, task_now() + 1000);
+    waiting->result = drive_wait(&request, task_now() + 3600 * BASE_NS_PER_SECOND);
+    waiting->cancelled = task_cancelled();
+}
+
+static void check_waiting(struct context *context)
+{
+    struct waiting waiting = {.context = context};
+    struct task_group group;
+    task_group_init(&group);
+    context->fake.hold = true;
+    assert_int_equal(task_spawn(NULL, &group, "waiting", wait_cancelled, &waiting), 0);
+    while (waiting.timed_out == 0)
+        task_yield();
+    assert_int_equal(waiting.timed_out, -ETIMEDOUT);
+    task_group_cancel(&group);
+    assert_int_equal(task_group_join(&group, task_now() + BASE_NS_PER_MS),
+                     -ETIMEDOUT); /* the drive has the memory */
+    fake_release(&context->fake);
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    assert_int_equal(waiting.result, 0);
+    assert_true(waiting.cancelled);
+}
+
+static void test_waiting(void **state)
+{
+    (void)state;
+    run_in_task(check_waiting, false);
+}
+
+/* ---- flushes ----------------------------------------------------------------------------------- */
+
+#define FLUSHERS 12
+
+struct flusher {
+    struct context *context;
+    int result;
+};
+
+static void flush_once(void *arg)
+{
+    struct flusher *flusher = arg;
+    flusher->result = drive_flush(flusher->context->drive);
+}
+
+static void *flush_in_thread(void *arg)
+{
+    flush_once(arg);
+    return NULL;
+}
+
+static unsigned flushes_waiting(struct drive *drive)
+{
+    unsigned count = 0;
+    base_spin_lock(&drive->flushes.lock);
+    base_list_for_each(link, &drive->flushes.waiting)
+        count++;
+    base_spin_unlock(&drive->flushes.lock);
+    return count;
+}
+
+/*
+ * One flush is held by the provider; tasks of all schedulers and threads flush meanwhile.
+ *
+ * @return the results, the held one's first
+ */
+static void flush_together(struct context *context, int results[FLUSHERS])
+{
+    struct flusher flushers[FLUSHERS];
+    pthread_t threads[FLUSHERS];
+    struct task_group group;
+    task_group_init(&group);
+    context->fake.hold = true;
+    for (int i = 0; i < FLUSHERS; i++) {
+        flushers[i] = (struct flusher){.context = context};
+        if (i % 4 == 3)
+            assert_int_equal(pthread_create(&threads[i], NULL, flush_in_thread, &flushers[i]), 0);
+        else
+            assert_int_equal(task_spawn(context->scheds[i % 3], &group, "flusher", flush_once, &flushers[i]),
+                             0);
+        while (i == 0 && fake_held(&context->fake) == 0)
+            task_yield();
+    }
+    while (flushes_waiting(context->drive) < FLUSHERS - 1)
+        task_yield();
+    assert_int_equal(context->fake.flushes, 1);
+    fake_release(&context->fake);
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    for (int i = 0; i < FLUSHERS; i++) {
+        if (i % 4 == 3)
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+        results[i] = flushers[i].result;
+    }
+}
+
+static void check_shared_flush(struct context *context)
+{
+    int results[FLUSHERS];
+    flush_together(context, results);
+    for (int i = 0; i < FLUSHERS; i++)
+        assert_int_equal(results[i], 0);
+    assert_int_equal(context->fake.flushes, 2); /* the held one, and one for all others */
+}
+
+static void test_shared_flush(void **state)
+{
+    (void)state;
+    run_in_task(check_shared_flush, false);
+}
+
+static void check_failed(struct context *context, uint64_t posts)
+{
+    uint8_t memory[512] = {0};
+    struct drive *drive = context->drive;
+    assert_true(drive_failed(drive));
+    assert_int_equal(drive_write(drive, 0, memory, sizeof(memory), false), -EROFS);
+    assert_int_equal(drive_write(drive, 0, memory, sizeof(memory), true), -EROFS);
+    assert_int_equal(drive_flush(drive), -EROFS);
+    assert_int_equal(context->fake.posts, posts); /* nothing is tried again */
+    assert_int_equal(drive_read(drive, 0, memory, sizeof(memory)), 0);
+    assert_int_equal(testing_log_count(&context->log), 1);
+}
+
+/* None that waited while the first one failed may be told that its data is safe. */
+static void check_shared_failure(struct context *context)
+{
+    int results[FLUSHERS];
+    context->fake.fail_at = 1;
+    flush_together(context, results);
+    assert_int_equal(results[0], -EIO);
+    for (int i = 1; i < FLUSHERS; i++)
+        assert_int_equal(results[i], -EROFS);
+    assert_int_equal(context->fake.flushes, 1);
+    check_failed(context, 1);
+}
+
+static void test_shared_failure(void **state)
+{
+    (void)state;
+    run_in_task(check_shared_failure, false);
+}
+
+static void check_failed_flush(struct context *context)
+{
+    context->fake.fail_at = 1;
+    assert_int_equal(drive_flush(context->drive), -EIO);
+    check_failed(context, 1);
+}
+
+static void check_failed_durable_write(struct context *context)
+{
+    uint8_t memory[512] = {0};
+    context->fake.fail_at = 1;
+    assert_int_equal(drive_write(context->drive, 0, memory, sizeof(memory), true), -EIO);
+    check_failed(context, 1);
+}
+
+static void check_failed_plain_requests(struct context *context)
+{
+    uint8_t memory[512] = {0};
+    context->fake.fail_at = 1;
+    assert_int_equal(drive_write(context->drive, 0, memory, sizeof(memory), false), -EIO);
+    context->fake.fail_at = 1;
+    context->fake.error = -ENOSPC;
+    assert_int_equal(drive_write(context->drive, 0, memory, sizeof(memory), false), -ENOSPC);
+    context->fake.fail_at = 1;
+    assert_int_equal(drive_read(context->drive, 0, memory, sizeof(memory)), -ENOSPC);
+    assert_false(drive_failed(context->drive));
+    assert_int_equal(drive_flush(context->drive), 0);
+    assert_int_equal(testing_log_count(&context->log), 0);
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    run_both(check_failed_flush, false);
+    run_both(check_failed_durable_write, false);
+    run_both(check_failed_plain_requests, false);
+}
+
+/* What was in flight when the drive failed and comes back good is not trusted, unless it promised nothing. */
+static void check_failure_in_flight(struct context *context)
+{
+    uint8_t memory[512] = {0};
+    struct iovec vectors[2] = {{memory, 512}, {memory, 512}};
+    struct drive_request durable = {
+        .op = DRIVE_WRITE, .durable = true, .iov = &vectors[0], .iov_count = 1, .region = -1};
+    struct drive_request plain = {.op = DRIVE_WRITE, .iov = &vectors[1], .iov_count = 1, .region = -1};
+    context->fake.hold = true;
+    drive_post(context->drive, &durable);
+    drive_post(context->drive, &plain);
+    assert_int_equal(fake_held(&context->fake), 2);
+    context->fake.hold = false;
+    context->fake.fail_at = 1;
+    assert_int_equal(drive_flush(context->drive), -EIO);
+    fake_release(&context->fake);
+    assert_int_equal(drive_wait(&durable, TASK_FOREVER), -EROFS);
+    assert_int_equal(drive_wait(&plain, TASK_FOREVER), 0);
+}
+
+static void test_failure_in_flight(void **state)
+{
+    (void)state;
+    run_in_task(check_failure_in_flight, false);
+}
+
+/* ---- lists ------------------------------------------------------------------------------------- */
+
+#define LIST_BUFFERS (TASK_IOV_MAX + 7)
+#define LIST_BYTES   512
+
+static void check_lists(struct context *context)
+{
+    struct base_buffer *buffers = calloc(2 * LIST_BUFFERS, sizeof(*buffers));
+    uint8_t *memory = aligned_alloc(BLOCK, base_align_up(2 * LIST_BUFFERS * LIST_BYTES, BLOCK));
+    struct base_buffer_list out, in;
+    base_buffer_list_init(&out);
+    base_buffer_list_init(&in);
+    assert_int_equal(drive_read_list(context->drive, 0, &in), -EINVAL);
+    for (unsigned i = 0; i < 2 * LIST_BUFFERS; i++) {
+        bool writes = i < LIST_BUFFERS;
+        base_buffer_wrap(&buffers[i], memory + i * LIST_BYTES, LIST_BYTES);
+        buffers[i].region = 7;
+        if (writes) {
+            testing_fill(buffers[i].data, LIST_BYTES, i * LIST_BYTES, 5);
+            buffers[i].end = LIST_BYTES;
+        }
+        base_buffer_list_append(writes ? &out : &in, &buffers[i]);
+    }
+    assert_int_equal(drive_write_list(context->drive, 1024, &out, false), 0);
+    assert_int_equal(context->fake.region, 7);
+    assert_int_equal(context->fake.posts, 2);
+    buffers[2 * LIST_BUFFERS - 1].region = -1;
+    assert_int_equal(drive_read_list(context->drive, 1024, &in), 0);
+    assert_int_equal(context->fake.region, -1);
+    assert_int_equal(context->fake.posts, 4);
+    assert_int_equal(in.bytes, LIST_BUFFERS * LIST_BYTES);
+    assert_memory_equal(memory, memory + LIST_BUFFERS * LIST_BYTES, LIST_BUFFERS * LIST_BYTES);
+
+    /* a failure in the second request leaves the list as it was */
+    for (struct base_buffer *buffer = in.head; buffer != NULL; buffer = buffer->next)
+        buffer->end = 0;
+    in.bytes = 0;
+    context->fake.fail_at = 2;
+    assert_int_equal(drive_read_list(context->drive, 1024, &in), -EIO);
+    assert_int_equal(in.bytes, 0);
+    assert_int_equal(in.head->end, 0);
+    free(memory);
+    free(buffers);
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    run_both(check_lists, true);
+}
+
+/* ---- the n-th request fails, for every n ------------------------------------------------------- */
+
+static int script_step(struct drive *drive, unsigned step, uint8_t *memory)
+{
+    switch (step) {
+    case 0:
+        return drive_write(drive, 0, memory, BLOCK, false);
+    case 1:
+        return drive_flush(drive);
+    case 2:
+        return drive_write(drive, BLOCK, memory, BLOCK, true);
+    case 3:
+        return drive_read(drive, 0, memory, BLOCK);
+    case 4:
+        return drive_write(drive, 0, memory, BLOCK, false);
+    default:
+        return drive_flush(drive);
+    }
+}
+
+#define SCRIPT_STEPS 6
+
+static void check_nth_failure(struct context *context)
+{
+    static const bool fatal[SCRIPT_STEPS] = {[1] = true, [2] = true, [5] = true};
+    static const bool reads[SCRIPT_STEPS] = {[3] = true};
+    uint8_t memory[BLOCK] = {0};
+    for (unsigned n = 0; n < SCRIPT_STEPS; n++) {
+        struct drive *drive;
+        assert_int_equal(drive_open(context->node, "fake", &no_options, &drive), 0);
+        context->fake.fail_at = n + 1;
+        for (unsigned step = 0; step < SCRIPT_STEPS; step++) {
+            int expected = step == n ? -EIO : step > n && fatal[n] && !reads[step] ? -EROFS : 0;
+            assert_int_equal(script_step(drive, step, memory), expected);
+        }
+        assert_true(drive_failed(drive) == fatal[n]);
+        context->fake.fail_at = 0;
+        drive_close(drive);
+    }
+}
+
+static void test_nth_failure(void **state)
+{
+    (void)state;
+    run_both(check_nth_failure, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_opening),           cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_callbacks),         cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_waiting),           cmocka_unit_test(test_shared_flush),
+        cmocka_unit_test(test_shared_failure),    cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_failure_in_flight), cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_nth_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,249 @@
+/* Files and block devices by path: what may be a drive, whose it is, and making a file. */
+#include "drive/drive_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+/*
+ * How long to wait for a lock: a process that was killed lets go of its files only when the kernel has
+ * ended what it had in flight, and a closed drive when every scheduler has forgotten the descriptor.
+ */
+#define LOCK_PATIENCE_NS BASE_NS_PER_SECOND
+#define LOCK_RETRY_NS    (10 * BASE_NS_PER_MS)
+
+#define FILE_MODE 0600 /* what is stored is its owner's alone */
+
+static int refuse(const struct drive_opening *opening, int error, const char *reason)
+{
+    return drive_refuse(opening->node, opening->path, error, reason);
+}
+
+static int check_kind(const struct drive_opening *opening, const struct stat *status)
+{
+    switch (status->st_mode & S_IFMT) {
+    case S_IFREG:
+    case S_IFBLK:
+        return 0;
+    case S_IFDIR:
+        return refuse(opening, -EISDIR, "it is a directory: name a file in it");
+    case S_IFCHR:
+        return refuse(opening, -ENOTSUP, "it is a character device: name a file or a block device");
+    default:
+        return refuse(opening, -ENOTSUP, "it is neither a file nor a block device");
+    }
+}
+
+static const char *open_reason(int error)
+{
+    switch (error) {
+    case -EACCES:
+    case -EPERM:
+        return "its permissions do not allow it: check owner and mode of the file and its folder";
+    case -ENOENT:
+        return "there is no such file: give a size to make it";
+    case -ENOTDIR:
+        return "a part of its path is not a folder";
+    case -EROFS:
+        return "its file system is mounted read-only";
+    case -EEXIST:
+        return "it is a link to nothing, or somebody else has just made it";
+    case -EMFILE:
+    case -ENFILE:
+        return "too many files are open: raise the limit (ulimit -n)";
+    case -ENXIO:
+    case -ENODEV:
+        return "there is no device behind it";
+    case -ENOSPC:
+    case -EDQUOT:
+        return "there is no room for it: give a smaller size, or free some space";
+    case -EFBIG:
+        return "the file system or a limit (ulimit -f) does not allow a file of this size";
+    default:
+        return "the kernel refuses it";
+    }
+}
+
+/* ---- locking ----------------------------------------------------------------------------------- */
+
+/*
+ * Open and lock, once. Files by flock(), which conflicts between any two openings and works on NFS
+ * when an exclusive lock is asked of a descriptor that may write; devices by O_EXCL, which keeps
+ * mounts and other volumes out as well. Both belong to the opening itself, and so end when the last
+ * request in flight has, however the process ends.
+ *
+ * @return 0; -EBUSY; other negative errno
+ */
+static int open_and_lock(struct drive_opening *opening, int flags, bool device)
+{
+    int fd = open(opening->path, flags | (device ? O_EXCL : 0), FILE_MODE);
+    if (fd < 0)
+        return -errno;
+    int lock = (opening->options->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB;
+    while (!device && flock(fd, lock) != 0) {
+        int error = -errno;
+        if (error == -EINTR)
+            continue;
+        (void)close(fd);
+        return error == -EWOULDBLOCK ? -EBUSY : error;
+    }
+    opening->fd = fd;
+    return 0;
+}
+
+static int acquire(struct drive_opening *opening, int flags, bool device)
+{
+    uint64_t deadline_ns = task_now() + LOCK_PATIENCE_NS;
+    int error;
+    while ((error = open_and_lock(opening, flags, device)) == -EBUSY && task_now() < deadline_ns) {
+        flags &= ~O_EXCL; /* the file was made; its lock was not to be had */
+        if (task_sleep(LOCK_RETRY_NS) != 0)
+            break;
+    }
+    if (error == -EBUSY)
+        return refuse(opening, error, "somebody else has it open (or mounted): close that first");
+    if (error == -ENOLCK || error == -ENOSYS || error == -EOPNOTSUPP)
+        return refuse(opening, -ENOTSUP,
+                      "its file system has no locks (flock): use another, or start the lock service");
+    return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+}
+
+/* Whether the path still leads to what was opened: it may have been removed while the lock was waited for. */
+static int check_same(struct drive_opening *opening, struct stat *ret_status)
+{
+    struct stat by_path;
+    if (fstat(opening->fd, ret_status) != 0)
+        return refuse(opening, -errno, "the kernel refuses to describe it");
+    if (stat(opening->path, &by_path) != 0 || by_path.st_dev != ret_status->st_dev ||
+        by_path.st_ino != ret_status->st_ino)
+        return refuse(opening, -EBUSY, "it was removed or replaced while it was being opened: try again");
+    return check_kind(opening, ret_status);
+}
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+/* Make the name of a file durable. @return 0 or negative errno */
+static int sync_folder(struct drive_opening *opening)
+{
+    const char *slash = strrchr(opening->path, '/');
+    size_t length = slash == NULL ? 0 : (size_t)(slash - opening->path) + 1;
+    char *folder = base_alloc(&opening->node->memory, length + 2);
+    if (folder == NULL)
+        return -ENOMEM;
+    memcpy(folder, opening->path, length);
+    folder[length] = '.'; /* "." or "FOLDER/." */
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int error = fd < 0 || fsync(fd) != 0 ? -errno : 0;
+    if (fd >= 0)
+        (void)close(fd);
+    base_free(&opening->node->memory, folder, length + 2);
+    return error;
+}
+
+static int check_size(const struct drive_opening *opening)
+{
+    uint64_t bytes = opening->options->create_bytes;
+    if (bytes < DRIVE_BYTES_MIN || bytes > INT64_MAX - BASE_PAGE_BYTES)
+        return refuse(opening, -EINVAL,
+                      "the size is too small for a drive (64 KiB), or too large for a file");
+    return 0;
+}
+
+/* @return 0; -EOPNOTSUPP (the file system cannot); other negative errno */
+static int reserve(int fd, uint64_t bytes)
+{
+    while (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0) {
+        if (errno != EINTR)
+            return -errno;
+    }
+    return 0;
+}
+
+/*
+ * Make an empty file a drive: reserve its space first, and give it its size last, which is one step:
+ * so a file with a size is whole, and one that a crash left half-made is empty.
+ */
+static int make(struct drive_opening *opening)
+{
+    uint64_t bytes = opening->options->create_bytes;
+    if (bytes < DRIVE_BYTES_MIN || bytes > INT64_MAX - BASE_PAGE_BYTES)
+        return refuse(opening, -EINVAL,
+                      "the size is too small for a drive (64 KiB), or too large for a file");
+    bytes = base_align_up(bytes, BASE_PAGE_BYTES);
+    opening->info.created = true;
+    int error = reserve(opening->fd, bytes);
+    if (error == -EOPNOTSUPP) {
+        drive_note(opening->node, BASE_LOG_WARN, opening->path, "space is not reserved",
+                   "the file system cannot: a write may fail later when it is full");
+        error = 0;
+    }
+    if (error == 0 && (ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0))
+        error = -errno;
+    if (error == 0)
+        error = sync_folder(opening);
+    return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+void drive_file_abandon(struct drive_opening *opening)
+{
+    if (opening->info.created)
+        (void)unlink(opening->path); /* the lock is held: nobody else has made it theirs */
+    (void)close(opening->fd);
+    opening->fd = -1;
+}
+
+/* What is known of the file once it is ours. */
+static int take_over(struct drive_opening *opening)
+{
+    struct stat status;
+    int error = check_same(opening, &status);
+    if (error != 0)
+        return error;
+    opening->info.device = S_ISBLK(status.st_mode);
+    if (opening->info.device)
+        return 0;
+    struct statfs system;
+    if (fstatfs(opening->fd, &system) == 0)
+        opening->memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+    const struct drive_options *options = opening->options;
+    if (status.st_size > 0 || options->create_bytes == 0 || options->read_only)
+        return 0;
+    error = check_size(opening);
+    return error == 0 ? make(opening) : error;
+}
+
+int drive_file_acquire(struct drive_opening *opening)
+{
+    const struct drive_options *options = opening->options;
+    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
+    bool device = false;
+    struct stat status;
+    int error = stat(opening->path, &status) == 0 ? 0 : -errno;
+    if (error == 0) {
+        error = check_kind(opening, &status); /* before it is opened: opening some devices does something */
+        if (error != 0)
+            return error;
+        device = S_ISBLK(status.st_mode);
+    } else if (error == -ENOENT && options->create_bytes > 0 && !options->read_only) {
+        error = check_size(opening); /* before there is a file */
+        if (error != 0)
+            return error;
+        flags |= O_CREAT | O_EXCL;
+    } else {
+        return refuse(opening, error, open_reason(error));
+    }
+    error = acquire(opening, flags, device);
+    if (error != 0)
+        return error;
+    error = take_over(opening);
+    if (error != 0)
+        drive_file_abandon(opening);
+    return error;
+}

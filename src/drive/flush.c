@@ -1,0 +1,71 @@
+/*
+ * Flushes, one at a time. Two that are in flight together would each tell only its own outcome: the
+ * kernel reports a lost write to the first that asks, so the second could come back good, and sooner,
+ * for data that is lost. In turn, the second starts when the first's failure is known. And all that
+ * come while one is in flight share the next, which was issued after all their writes completed.
+ */
+#include "drive/drive_internal.h"
+#include <errno.h>
+
+void drive_flushes_init(struct drive_flushes *flushes)
+{
+    base_spin_init(&flushes->lock);
+    base_list_init(&flushes->followers);
+    base_list_init(&flushes->waiting);
+}
+
+static struct drive_request *of_link(struct base_list *link)
+{
+    return base_container_of(link, struct drive_request, io.link);
+}
+
+/* The next leader's turn, in its own context. */
+static void lead(struct drive_request *request)
+{
+    struct drive *drive = request->drive;
+    if (drive_failed(drive))
+        drive_finish_now(request, -EROFS); /* never tried again */
+    else
+        drive->provider->post(drive->state, request);
+}
+
+void drive_flush_post(struct drive *drive, struct drive_request *request)
+{
+    struct drive_flushes *flushes = &drive->flushes;
+    struct task_wait wait;
+    drive_put_aside(request, &wait, lead);
+    base_spin_lock(&flushes->lock);
+    bool leads = flushes->leader == NULL;
+    if (leads)
+        flushes->leader = request;
+    else
+        base_list_push_back(&flushes->waiting, &request->io.link);
+    base_spin_unlock(&flushes->lock);
+    if (leads)
+        lead(request);
+    else
+        drive_stay(request);
+}
+
+void drive_flush_finish(struct drive *drive, int32_t result)
+{
+    struct drive_flushes *flushes = &drive->flushes;
+    struct base_list served;
+    base_list_init(&served);
+    base_spin_lock(&flushes->lock);
+    base_list_move_all(&served, &flushes->followers);
+    struct base_list *next = base_list_pop_front(&flushes->waiting);
+    flushes->leader = next == NULL ? NULL : of_link(next);
+    base_list_move_all(&flushes->followers, &flushes->waiting);
+    base_spin_unlock(&flushes->lock);
+    /* The leader that is finishing is delivered after this: until then nobody may close the drive. */
+    for (struct base_list *link = base_list_pop_front(&served); link != NULL;
+         link = base_list_pop_front(&served)) {
+        struct drive_request *follower = of_link(link);
+        follower->result = result;
+        follower->resume = drive_deliver;
+        drive_resume(follower);
+    }
+    if (next != NULL)
+        drive_resume(of_link(next));
+}

@@ -1,0 +1,222 @@
+/* The text protocol's lines. */
+#include "memcache/parse.h"
+
+#define WORDS_MAX 8 /* no command has more; a line with more is counted as having so many */
+
+static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
+static const char bad_exptime[] = "CLIENT_ERROR invalid exptime argument\r\n";
+static const char bad_delete[] = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+static const char error[] = "ERROR\r\n";
+
+/* The words of a line; words[0] names the command. */
+struct line {
+    struct memcache_text words[WORDS_MAX];
+    size_t count;
+};
+
+bool memcache_next_word(struct memcache_text *text, struct memcache_text *ret_word)
+{
+    while (text->len > 0 && *text->text == ' ') {
+        text->text++;
+        text->len--;
+    }
+    if (text->len == 0)
+        return false;
+    const char *space = memchr(text->text, ' ', text->len);
+    struct memcache_text word = {text->text, space == NULL ? text->len : (size_t)(space - text->text)};
+    text->text += word.len;
+    text->len -= word.len;
+    *ret_word = word;
+    return true;
+}
+
+static bool equal(const struct memcache_text *word, const char *text)
+{
+    return word->len == strlen(text) && memcmp(word->text, text, word->len) == 0;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* A number as strtol takes it: white space, sign, digits; then the end or white space. */
+static bool parse_magnitude(const struct memcache_text *word, bool *ret_negative, uint64_t *ret_magnitude)
+{
+    size_t at = 0;
+    while (at < word->len && is_blank(word->text[at]))
+        at++;
+    bool negative = at < word->len && word->text[at] == '-';
+    if (at < word->len && (word->text[at] == '-' || word->text[at] == '+'))
+        at++;
+    size_t digits = at;
+    while (at < word->len && word->text[at] >= '0' && word->text[at] <= '9')
+        at++;
+    if (at < word->len && !is_blank(word->text[at]))
+        return false;
+    *ret_negative = negative;
+    return base_parse_u64_len(word->text + digits, at - digits, ret_magnitude) == 0;
+}
+
+static bool parse_unsigned(const struct memcache_text *word, uint64_t max, uint64_t *ret_value)
+{
+    bool negative;
+    uint64_t value;
+    if (!parse_magnitude(word, &negative, &value) || (negative && value != 0) || value > max)
+        return false;
+    *ret_value = value;
+    return true;
+}
+
+static bool parse_signed(const struct memcache_text *word, int64_t *ret_value)
+{
+    bool negative;
+    uint64_t value;
+    if (!parse_magnitude(word, &negative, &value) || value > INT64_MAX)
+        return false;
+    *ret_value = negative ? -(int64_t)value : (int64_t)value;
+    return true;
+}
+
+static void refuse(struct memcache_request *request, const char *refusal)
+{
+    request->verb = MEMCACHE_REFUSED;
+    request->refusal = refusal;
+}
+
+/* The key, which stands behind the command's name. @return whether it is short enough */
+static bool take_key(const struct line *line, struct memcache_request *request)
+{
+    request->key = line->words[1];
+    if (request->key.len <= MEMCACHE_KEY_BYTES_MAX)
+        return true;
+    refuse(request, bad_format);
+    return false;
+}
+
+static void parse_storage(const struct line *line, struct memcache_request *request)
+{
+    uint64_t flags, bytes;
+    if (!take_key(line, request))
+        return;
+    if (!parse_unsigned(&line->words[2], UINT32_MAX, &flags) || !parse_signed(&line->words[3], &request->exptime) ||
+        !parse_unsigned(&line->words[4], INT32_MAX - 2, &bytes) ||
+        (request->verb == MEMCACHE_CAS && !parse_unsigned(&line->words[5], UINT64_MAX, &request->cas))) {
+        refuse(request, bad_format);
+        return;
+    }
+    request->client_flags = (uint32_t)flags;
+    request->value_bytes = (uint32_t)bytes;
+}
+
+/* Older clients send a time of 0 behind the key. */
+static void parse_delete(const struct line *line, struct memcache_request *request)
+{
+    bool zero = line->count > 2 && equal(&line->words[2], "0");
+    request->noreply = request->noreply && line->count > 2; /* else it is the key */
+    bool valid = line->count == 2 || (line->count == 3 && (zero || request->noreply)) ||
+                 (line->count == 4 && zero && request->noreply);
+    if (!valid)
+        refuse(request, bad_delete);
+    else
+        (void)take_key(line, request);
+}
+
+static void parse_touch(const struct line *line, struct memcache_request *request)
+{
+    if (take_key(line, request) && !parse_signed(&line->words[2], &request->exptime))
+        refuse(request, bad_exptime);
+}
+
+static void parse_flush_all(const struct line *line, struct memcache_request *request)
+{
+    bool has_delay = line->count != (request->noreply ? 2 : 1);
+    if (has_delay && !parse_signed(&line->words[1], &request->exptime))
+        refuse(request, bad_exptime);
+}
+
+static void parse_verbosity(const struct line *line, struct memcache_request *request)
+{
+    uint64_t level;
+    if (!parse_unsigned(&line->words[1], UINT64_MAX, &level))
+        refuse(request, bad_format);
+}
+
+static void parse_stats(const struct line *line, struct memcache_request *request)
+{
+    if (line->count > 1)
+        request->key = line->words[1];
+}
+
+static void refuse_shutdown(const struct line *line, struct memcache_request *request)
+{
+    (void)line;
+    refuse(request, "ERROR: shutdown not enabled\r\n");
+}
+
+/* The commands, and how many words, its own name included, each may have. */
+static const struct command {
+    const char *name;
+    enum memcache_verb verb;
+    size_t words_min, words_max;
+    void (*parse)(const struct line *line, struct memcache_request *request);
+    bool quiet; /* knows "noreply" as its last word */
+} commands[] = {
+    {"get", MEMCACHE_GET, 2, WORDS_MAX, NULL, false},
+    {"gets", MEMCACHE_GETS, 2, WORDS_MAX, NULL, false},
+    {"set", MEMCACHE_SET, 5, 6, parse_storage, true},
+    {"add", MEMCACHE_ADD, 5, 6, parse_storage, true},
+    {"replace", MEMCACHE_REPLACE, 5, 6, parse_storage, true},
+    {"cas", MEMCACHE_CAS, 6, 7, parse_storage, true},
+    {"delete", MEMCACHE_DELETE, 2, 4, parse_delete, true},
+    {"touch", MEMCACHE_TOUCH, 3, 4, parse_touch, true},
+    {"flush_all", MEMCACHE_FLUSH_ALL, 1, 3, parse_flush_all, true},
+    {"stats", MEMCACHE_STATS, 1, WORDS_MAX, parse_stats, false},
+    {"version", MEMCACHE_VERSION, 1, WORDS_MAX, NULL, false},
+    {"verbosity", MEMCACHE_VERBOSITY, 2, 3, parse_verbosity, true},
+    {"quit", MEMCACHE_QUIT, 1, WORDS_MAX, NULL, false},
+    {"shutdown", MEMCACHE_REFUSED, 1, WORDS_MAX, refuse_shutdown, false},
+};
+
+static const struct command *find_command(const struct line *line)
+{
+    for (size_t i = 0; i < base_array_count(commands); i++) {
+        const struct command *command = &commands[i];
+        if (equal(&line->words[0], command->name))
+            return line->count >= command->words_min && line->count <= command->words_max ? command : NULL;
+    }
+    return NULL;
+}
+
+void memcache_parse(const char *text, size_t len, struct memcache_request *ret_request)
+{
+    struct memcache_text rest = {text, strnlen(text, len)}; /* memcached's lines end at a zero byte */
+    struct memcache_request request = {.key = {.text = ""}};
+    struct line line = {.count = 0};
+    while (line.count < WORDS_MAX && memcache_next_word(&rest, &line.words[line.count])) {
+        if (line.count++ == 0)
+            request.rest = rest;
+    }
+    const struct command *command = line.count == 0 ? NULL : find_command(&line);
+    if (command == NULL) {
+        refuse(&request, error);
+    } else {
+        request.verb = command->verb;
+        request.noreply = command->quiet && equal(&line.words[line.count - 1], "noreply");
+        if (command->parse != NULL)
+            command->parse(&line, &request);
+    }
+    *ret_request = request;
+}
+
+uint64_t memcache_expiry_ns(int64_t exptime, uint64_t wall_ns)
+{
+    const int64_t month_seconds = 30 * 24 * 3600;
+    if (exptime == 0)
+        return 0;
+    if (exptime < 0)
+        return 1; /* long over */
+    uint64_t seconds = base_min((uint64_t)exptime, UINT64_MAX / BASE_NS_PER_SECOND);
+    uint64_t ns = seconds * BASE_NS_PER_SECOND;
+    return exptime > month_seconds ? ns : wall_ns + ns;
+}

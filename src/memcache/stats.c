@@ -1,0 +1,145 @@
+/* The server, and its statistics under memcached's names. */
+#include "memcache/memcache_internal.h"
+#include "task/task.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <tarn/tarn.h>
+
+#define STAT_LINE_BYTES (BASE_SETTING_NAME_MAX + BASE_SETTINGS_VALUE_ROOM + 16)
+
+void memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_depot *depot,
+                          uint64_t item_bytes_max, uint64_t values_bytes_max,
+                          void (*ask)(void *arg, struct memcache_host *ret_host),
+                          void (*settings)(void *arg,
+                                           void (*visit)(void *visit_arg, const char *name, const char *value),
+                                           void *visit_arg),
+                          void *arg)
+{
+    *server = (struct memcache_server){.node = node,
+                                       .depot = depot,
+                                       .item_bytes_max = item_bytes_max,
+                                       .begin_ns = task_now(),
+                                       .ask = ask,
+                                       .settings = settings,
+                                       .arg = arg};
+    base_account_init_user(&server->values, &node->memory, "values", values_bytes_max);
+}
+
+void memcache_server_deinit(struct memcache_server *server)
+{
+    base_account_deinit(&server->values);
+}
+
+struct listing {
+    struct memcache_server *server;
+    struct memcache_output *output;
+};
+
+static void add_text(void *arg, const char *name, const char *value)
+{
+    const struct listing *listing = arg;
+    char line[STAT_LINE_BYTES];
+    int len = snprintf(line, sizeof(line), "STAT %s %s\r\n", name, value);
+    if (len > 0 && (size_t)len < sizeof(line))
+        memcache_output_add(listing->server, listing->output, line, (size_t)len);
+}
+
+static void add(struct listing *listing, const char *name, uint64_t value)
+{
+    char text[BASE_UNITS_ROOM];
+    (void)snprintf(text, sizeof(text), "%" PRIu64, value);
+    add_text(listing, name, text);
+}
+
+static void add_time(struct listing *listing, const char *name, const struct timeval *time)
+{
+    char text[BASE_UNITS_ROOM];
+    (void)snprintf(text, sizeof(text), "%ld.%06ld", (long)time->tv_sec, (long)time->tv_usec);
+    add_text(listing, name, text);
+}
+
+static void add_process(struct listing *listing)
+{
+    struct memcache_server *server = listing->server;
+    struct memcache_host host = {.pid = 0};
+    struct rusage usage;
+    server->ask(server->arg, &host);
+    add(listing, "pid", host.pid);
+    add(listing, "uptime", (task_now() - server->begin_ns) / BASE_NS_PER_SECOND);
+    add(listing, "time", task_wall(server->node) / BASE_NS_PER_SECOND);
+    add_text(listing, "version", tarn_version());
+    add(listing, "pointer_size", 8 * sizeof(void *));
+    if (getrusage(RUSAGE_SELF, &usage) == 0) {
+        add_time(listing, "rusage_user", &usage.ru_utime);
+        add_time(listing, "rusage_system", &usage.ru_stime);
+    }
+    add(listing, "max_connections", host.connections_max);
+    add(listing, "curr_connections", host.connections);
+    add(listing, "total_connections", host.connections_total);
+    add(listing, "rejected_connections", host.connections_rejected);
+    add(listing, "threads", host.threads);
+}
+
+/* Each counter with its name. */
+#define COUNTERS(use)                                                                                        \
+    use(cmd_get) use(cmd_set) use(cmd_flush) use(cmd_touch) use(get_hits) use(get_misses) use(delete_misses) \
+        use(delete_hits) use(cas_misses) use(cas_hits) use(cas_badval) use(touch_hits) use(touch_misses)     \
+            use(store_too_large) use(store_no_memory) use(bytes_read) use(bytes_written) use(total_items)
+
+static void add_counters(struct listing *listing)
+{
+    const struct memcache_counters *counters = &listing->server->counters;
+#define ADD(name) add(listing, #name, atomic_load_explicit(&counters->name, memory_order_relaxed));
+    COUNTERS(ADD)
+#undef ADD
+}
+
+static void reset_counters(struct memcache_server *server)
+{
+#define RESET(name) atomic_store_explicit(&server->counters.name, 0, memory_order_relaxed);
+    COUNTERS(RESET)
+#undef RESET
+}
+
+/* memcached's names for what holds the items, then the store's own. */
+static void add_store(struct listing *listing)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(listing->server->depot, &stats);
+    add(listing, "bytes", stats.live_bytes);
+    add(listing, "curr_items", stats.records);
+    add(listing, "limit_maxbytes", stats.drive_bytes);
+    add(listing, "store_used_bytes", stats.used_bytes);
+    add(listing, "store_writes", stats.writes);
+    add(listing, "store_flushes", stats.flushes);
+    add(listing, "store_index_bytes", stats.index_bytes);
+    add(listing, "memory_used_bytes", base_account_used(&listing->server->node->memory));
+}
+
+static bool names(const struct memcache_request *request, const char *what)
+{
+    return request->key.len == strlen(what) && memcmp(request->key.text, what, request->key.len) == 0;
+}
+
+void memcache_stats(struct memcache_server *server, struct memcache_output *output,
+                    const struct memcache_request *request)
+{
+    struct listing listing = {.server = server, .output = output};
+    if (names(request, "reset")) {
+        reset_counters(server);
+        memcache_output_text(server, output, "RESET\r\n");
+        return;
+    }
+    if (names(request, "")) {
+        add_process(&listing);
+        add_counters(&listing);
+        add_store(&listing);
+    } else if (names(request, "settings")) {
+        server->settings(server->arg, add_text, &listing);
+    } else {
+        memcache_output_text(server, output, "ERROR\r\n");
+        return;
+    }
+    memcache_output_text(server, output, "END\r\n");
+}

@@ -1,0 +1,191 @@
+/*
+ * Connections: bytes to sessions, replies to bytes. While a connection is at work it has a task and a
+ * struct serve_work; when its input is used up it gives both back. What it has begun by then, half a
+ * line or half a value, is put away in memory of just that size.
+ */
+#include "serve/serve_internal.h"
+#include <errno.h>
+
+/* How long a task stays with half a request before it puts it away. */
+#define PATIENCE_NS (20 * BASE_NS_PER_MS)
+
+/* Half a request. */
+struct put_away {
+    struct memcache_session session;
+    size_t input_bytes;
+    char input[];
+};
+
+/* What an idle connection costs the server. */
+struct connection {
+    struct serve_lane *lane;
+    struct put_away *away; /* NULL: at the beginning of a request */
+};
+
+int serve_accepted(struct net_connection *net, void *arg)
+{
+    struct serve *serve = arg;
+    struct connection *connection = base_alloc(&serve->node->memory, sizeof(*connection));
+    if (connection == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < serve->lane_count; i++) {
+        if (serve->lanes[i].sched == task_sched_self())
+            connection->lane = &serve->lanes[i];
+    }
+    base_assert(connection->lane != NULL);
+    net_set_user(net, connection);
+    atomic_fetch_add_explicit(&serve->connections_total, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- half a request ----------------------------------------------------------------------------- */
+
+static size_t put_away_bytes(size_t input_bytes)
+{
+    return sizeof(struct put_away) + input_bytes;
+}
+
+static void free_away(struct connection *connection)
+{
+    struct put_away *away = connection->away;
+    base_free(&connection->lane->serve->node->memory, away, put_away_bytes(away->input_bytes));
+    connection->away = NULL;
+}
+
+static int put_away(struct connection *connection, const struct memcache_session *session, const char *input,
+                    size_t input_bytes)
+{
+    struct put_away *away = base_alloc(&connection->lane->serve->node->memory, put_away_bytes(input_bytes));
+    if (away == NULL)
+        return -ENOMEM;
+    away->session = *session;
+    away->input_bytes = input_bytes;
+    memcpy(away->input, input, input_bytes);
+    connection->away = away;
+    return 0;
+}
+
+/* @return bytes of input that were put away */
+static size_t bring_back(struct connection *connection, struct memcache_session *session, char *input)
+{
+    memcache_session_init(session, &connection->lane->serve->memcache);
+    if (connection->away == NULL)
+        return 0;
+    size_t input_bytes = connection->away->input_bytes;
+    *session = connection->away->session;
+    memcpy(input, connection->away->input, input_bytes);
+    free_away(connection);
+    return input_bytes;
+}
+
+static void closed(struct net_connection *net)
+{
+    struct connection *connection = net_user(net);
+    if (connection->away != NULL) {
+        memcache_session_deinit(&connection->away->session);
+        free_away(connection);
+    }
+    base_free(&connection->lane->serve->node->memory, connection, sizeof(*connection));
+}
+
+/* ---- at work ------------------------------------------------------------------------------------ */
+
+/* A connection at work, on its task's stack. */
+struct work {
+    struct net_connection *net;
+    struct serve *serve;
+    struct memcache_session session;
+    struct memcache_output output;
+    char *input;
+    size_t input_bytes;
+};
+
+static int send_output(void *arg, const void *data, size_t bytes)
+{
+    const struct work *work = arg;
+    return net_write(work->net, data, bytes, task_now() + work->serve->options->send_timeout_ns);
+}
+
+/* Wait for bytes: not at all between two requests, a moment within one. @return as net_read() */
+static ssize_t read_more(struct work *work)
+{
+    char *to = work->input + work->input_bytes;
+    size_t room = SERVE_INPUT_BYTES - work->input_bytes;
+    ssize_t bytes = net_read_try(work->net, to, room);
+    if (bytes != -EAGAIN)
+        return bytes;
+    int error = memcache_output_flush(&work->serve->memcache, &work->output);
+    if (error != 0)
+        return error;
+    bool idle = work->input_bytes == 0 && memcache_session_is_idle(&work->session);
+    return idle ? -EAGAIN : net_read(work->net, to, room, task_now() + PATIENCE_NS);
+}
+
+/*
+ * Execute requests until there is no more input.
+ *
+ * @return -EAGAIN (all that came is done, and the connection idle); -ETIMEDUOUT (in the middle of a
+ *         request); else the connection is over
+ */
+static int execute_requests(struct work *work)
+{
+    for (;;) {
+        ssize_t bytes = read_more(work);
+        if (bytes <= 0)
+            return bytes == 0 ? -ESHUTDOWN : (int)bytes;
+        work->input_bytes += (size_t)bytes;
+        size_t consumed;
+        int error =
+            memcache_session_consume(&work->session, work->input, work->input_bytes, &work->output, &consumed);
+        if (error != 0)
+            return error;
+        work->input_bytes -= consumed;
+        memmove(work->input, work->input + consumed, work->input_bytes);
+    }
+}
+
+static void run(struct net_connection *net, struct connection *connection, struct serve_work *memory)
+{
+    struct serve *serve = connection->lane->serve;
+    struct work work = {
+        .net = net,
+        .serve = serve,
+        .input = memory->input,
+        .output = {.data = memory->output, .room = sizeof(memory->output), .send = send_output},
+    };
+    work.output.arg = &work;
+    work.input_bytes = bring_back(connection, &work.session, work.input);
+    int outcome = execute_requests(&work);
+    if (outcome == -EAGAIN)
+        return;
+    if (outcome == -ETIMEDOUT && work.output.error == 0 &&
+        put_away(connection, &work.session, work.input, work.input_bytes) == 0)
+        return;
+    (void)memcache_output_flush(&serve->memcache, &work.output); /* what was answered before it ended */
+    memcache_session_deinit(&work.session);
+    net_close(net);
+}
+
+/* Serve what has arrived. */
+static void ready(struct net_connection *net)
+{
+    static const char no_memory[] = "SERVER_ERROR out of memory\r\n";
+    struct connection *connection = net_user(net);
+    struct serve_lane *lane = connection->lane;
+    if (task_semaphore_wait(&lane->work_left, TASK_FOREVER) != 0) {
+        net_close(net);
+        return;
+    }
+    struct serve_work *memory = base_pool_get(&lane->work);
+    if (memory != NULL) {
+        run(net, connection, memory);
+        base_pool_put(&lane->work, memory);
+    } else {
+        (void)net_write(net, no_memory, sizeof(no_memory) - 1,
+                        task_now() + lane->serve->options->send_timeout_ns);
+        net_close(net);
+    }
+    task_semaphore_post(&lane->work_left);
+}
+
+const struct net_handler serve_handler = {.ready = ready, .closed = closed, .task_name = "connection"};

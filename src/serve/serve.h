@@ -1,0 +1,91 @@
+/*
+ * serve: a memcached server on a store: schedulers, listeners, connections, and an end in good order.
+ *
+ * Threading: one plain thread opens, stops and closes a server; its requests run in the threads of its
+ * schedulers.
+ * Errors: negative errno, with a sentence in the log.
+ */
+#ifndef SERVE_SERVE_H
+#define SERVE_SERVE_H
+
+#include "base/base.h"
+#include "task/node.h"
+#include "task/task.h"
+
+struct serve;
+
+/* What the settings below set. */
+struct serve_options {
+    const char *data;
+    uint64_t size_bytes;
+    struct base_setting_list listen;
+    uint64_t port;
+    const char *unix_path;
+    bool insecure;
+    uint64_t threads;            /* 0: one for each processor */
+    uint64_t memory_bytes;
+    uint64_t connections_max;
+    uint64_t item_bytes_max;
+    uint64_t send_timeout_ns;
+    uint64_t spin_ns;
+    unsigned mode;               /* enum tarn_mode */
+    unsigned direct;             /* enum drive_direct */
+    unsigned engine;             /* enum task_engine_choice */
+    unsigned log_level;          /* enum base_log_level */
+    const char *config;
+    bool help;
+    bool man;
+};
+
+/** The table of settings; its values go to a struct serve_options. */
+extern const struct base_setting serve_settings[];
+
+/** Number of entries of the table. */
+extern const size_t serve_settings_count;
+
+/**
+ * Say what is wrong with a set of options, beyond what the table checks.
+ *
+ * @param error, room  for one sentence
+ * @return 0; -EINVAL
+ */
+base_must_check int serve_check_options(const struct serve_options *options, char *error, size_t room);
+
+/**
+ * Open the store, making its file if there is none, and begin to serve. All threads that it starts
+ * inherit the caller's signal mask.
+ *
+ * @param settings  with a checked struct serve_options; borrowed until serve_close()
+ * @param pid       the process's number, for `stats`
+ * @return 0; what the node, the schedulers, the store or the addresses say
+ *
+ * Plain threads. Blocks.
+ */
+base_must_check int serve_open(const struct base_settings *settings, uint64_t pid, struct serve **ret_serve);
+
+/** Its node. */
+struct tarn_node *serve_node(const struct serve *serve);
+
+/** Number of its threads. */
+uint32_t serve_threads(const struct serve *serve);
+
+/**
+ * Run a function once in each thread of the server, in a task, and wait for all.
+ *
+ * @param function, arg  called with the same argument by all of them
+ * @return 0; -ENOMEM
+ *
+ * Plain threads. Blocks.
+ */
+base_must_check int serve_on_threads(struct serve *serve, task_function *function, void *arg);
+
+/**
+ * Accept no more, let what has begun end, close the store and free the server.
+ *
+ * @return 0; the store's error (what was acknowledged in device mode may not survive a power cut)
+ *
+ * Plain threads. Blocks.
+ */
+int serve_close(struct serve *serve);
+
+#endif

@@ -1,0 +1,173 @@
+/* The settings of `tarn serve`: command line, configuration file, help, man page and `stats settings`. */
+#include "drive/drive.h"
+#include "memcache/memcache.h"
+#include "serve/serve.h"
+#include <errno.h>
+#include <stdio.h>
+#include <tarn/depot.h>
+
+static const char *const modes[] = {"power", "device", NULL};
+static const char *const directs[] = {"auto", "on", "off", NULL};
+static const char *const engines[] = {"auto", "uring", "aio", NULL};
+static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
+
+_Static_assert((int)TARN_MODE_POWER == 0 && (int)TARN_MODE_DEVICE == 1, "modes[]");
+_Static_assert(DRIVE_DIRECT_AUTO == 0 && DRIVE_DIRECT_ON == 1 && DRIVE_DIRECT_OFF == 2, "directs[]");
+_Static_assert(TASK_ENGINE_AUTO == 0 && TASK_ENGINE_URING == 1 && TASK_ENGINE_AIO == 2, "engines[]");
+_Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
+
+#define AT(field) .offset = offsetof(struct serve_options, field)
+
+const struct base_setting serve_settings[] = {
+    {.name = "data",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .help = "The file or block device that holds the store. A file that does not exist is made; one that "
+             "is not a store is left alone.",
+     AT(data)},
+    {.name = "size",
+     .type = BASE_SETTING_SIZE,
+     .min = UINT64_C(1) << 20,
+     .default_text = "1G",
+     .help = "Size of the file if it has to be made. An existing store keeps its own.",
+     AT(size_bytes)},
+    {.name = "listen",
+     .letter = 'l',
+     .type = BASE_SETTING_LIST,
+     .metavar = "ADDRESS[:PORT],...",
+     .help = "Addresses to listen on: 127.0.0.1, 127.0.0.1:11211, [::1]:11211. Port 0 is any free one, told "
+             "in the log. Default: 127.0.0.1, unless --unix is given. Beyond loopback only with --insecure.",
+     AT(listen)},
+    {.name = "port",
+     .letter = 'p',
+     .type = BASE_SETTING_UINT,
+     .max = UINT16_MAX,
+     .default_text = "11211",
+     .help = "Port of the addresses that name none.",
+     AT(port)},
+    {.name = "unix",
+     .letter = 's',
+     .type = BASE_SETTING_STRING,
+     .metavar = "PATH",
+     .help = "Listen on a Unix socket, too, which only its owner may connect to.",
+     AT(unix_path)},
+    {.name = "insecure",
+     .type = BASE_SETTING_BOOL,
+     .help = "Allow addresses that other machines reach. There is no authentication: whoever reaches the "
+             "port reads and changes everything.",
+     AT(insecure)},
+    {.name = "threads",
+     .letter = 't',
+     .type = BASE_SETTING_UINT,
+     .max = TASK_SCHEDS_MAX,
+     .default_text = "0",
+     .unit = "threads",
+     .help = "Threads that serve; 0 is one for each processor.",
+     AT(threads)},
+    {.name = "memory",
+     .type = BASE_SETTING_SIZE,
+     .min = UINT64_C(64) << 20,
+     .default_text = "1G",
+     .help = "Most memory that the server takes. The index needs 64 to 128 bytes for each record; where it "
+             "ends, new keys are refused.",
+     AT(memory_bytes)},
+    {.name = "max-connections",
+     .letter = 'c',
+     .type = BASE_SETTING_UINT,
+     .min = 1,
+     .max = UINT32_MAX,
+     .default_text = "1024",
+     .unit = "connections",
+     .help = "Most connections of each address at once; further ones are closed.",
+     AT(connections_max)},
+    {.name = "item-size-max",
+     .letter = 'I',
+     .type = BASE_SETTING_SIZE,
+     .min = 1024,
+     .max = UINT64_C(2) << 20,
+     .default_text = "1M",
+     .help = "Largest item, counted as memcached does: key, value and 59 bytes. The store has a limit of its "
+             "own, a little below 2 MiB, less in stores below 32 MiB.",
+     AT(item_bytes_max)},
+    {.name = "mode",
+     .type = BASE_SETTING_ENUM,
+     .choices = modes,
+     .default_text = "power",
+     .help = "What an acknowledged write survives. power: a power cut. device: the death of the process and "
+             "of the kernel, but not of a drive with a volatile cache.",
+     AT(mode)},
+    {.name = "direct",
+     .type = BASE_SETTING_ENUM,
+     .choices = directs,
+     .default_text = "auto",
+     .help = "Whether to go past the page cache. auto: where the file system can.",
+     AT(direct)},
+    {.name = "engine",
+     .type = BASE_SETTING_ENUM,
+     .choices = engines,
+     .default_text = "auto",
+     .help = "How to talk to the kernel. auto: io_uring if it is there and allowed, else Linux AIO and epoll.",
+     AT(engine)},
+    {.name = "spin",
+     .type = BASE_SETTING_DURATION,
+     .max = BASE_NS_PER_SECOND,
+     .default_text = "0",
+     .help = "How long a thread without work looks for some before it sleeps.",
+     AT(spin_ns)},
+    {.name = "send-timeout",
+     .type = BASE_SETTING_DURATION,
+     .min = BASE_NS_PER_MS,
+     .default_text = "10s",
+     .help = "A client that takes none of its replies for so long is disconnected.",
+     AT(send_timeout_ns)},
+    {.name = "log-level",
+     .type = BASE_SETTING_ENUM,
+     .choices = log_levels,
+     .default_text = "info",
+     .help = "What goes to standard error.",
+     AT(log_level)},
+    {.name = "config",
+     .type = BASE_SETTING_STRING,
+     .flags = BASE_SETTING_COMMAND_ONLY,
+     .metavar = "FILE",
+     .help = "Read settings from a file of lines `name = value`; the command line wins.",
+     AT(config)},
+    {.name = "help",
+     .letter = 'h',
+     .type = BASE_SETTING_BOOL,
+     .flags = BASE_SETTING_COMMAND_ONLY,
+     .help = "Print this and exit.",
+     AT(help)},
+    {.name = "man",
+     .type = BASE_SETTING_BOOL,
+     .flags = BASE_SETTING_COMMAND_ONLY | BASE_SETTING_HIDDEN,
+     .help = "Print these settings as a part of a man page and exit.",
+     AT(man)},
+};
+
+const size_t serve_settings_count = base_array_count(serve_settings);
+
+/* Only this machine reaches it. What is no address at all is refused when it is bound. */
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
+}
+
+int serve_check_options(const struct serve_options *options, char *error, size_t room)
+{
+    if (options->data == NULL || options->data[0] == '\0') {
+        (void)snprintf(error, room, "where is the store? Name a file or a device with --data=FILE");
+        return -EINVAL;
+    }
+    for (size_t i = 0; i < options->listen.count; i++) {
+        const char *address = options->listen.items[i];
+        if (!options->insecure && !is_loopback(address)) {
+            (void)snprintf(error, room,
+                           "%s may be reached by other machines, and anybody who reaches it could read and change "
+                           "everything: say --insecure if that is meant",
+                           address);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,10 @@
+/* The campaigns, for their table. */
+#ifndef SIM_CAMPAIGN_INTERNAL_H
+#define SIM_CAMPAIGN_INTERNAL_H
+
+#include "sim/campaign.h"
+
+extern const struct sim_campaign sim_campaign_task;
+extern const struct sim_campaign sim_campaign_depot;
+
+#endif

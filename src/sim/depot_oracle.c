@@ -1,0 +1,453 @@
+#include "sim/depot_oracle.h"
+#include "sim/linear.h"
+#include <errno.h>
+#include <inttypes.h>
+
+enum {
+    OPS_MAX = SIM_ORACLE_CLIENTS_MAX * SIM_ORACLE_OPS_MAX,
+    FAILURE_BYTES = 512,
+};
+
+/* What a key holds, and what is ordered for it. No padding: states are compared byte by byte. */
+struct state {
+    uint64_t value;     /* number of the put; 0: nothing */
+    uint64_t gone;      /* 1: its expiry, or a flush_all's moment, has come, and somebody has seen that */
+    uint64_t expiry_ns; /* UINT64_MAX: never */
+    uint64_t kill_ns;   /* when a flush_all takes it; UINT64_MAX: never */
+    uint64_t order_ns;  /* a flush_all that is still to come; 0: none */
+};
+_Static_assert(sizeof(struct state) == 40, "no padding");
+
+#define NEVER UINT64_MAX
+
+/*
+ * A store may give each record a moment of its own, one nanosecond after the last when the clock stands
+ * still (it was set back); so its idea of now may be ahead of the clock by one for each record.
+ */
+#define AHEAD_NS OPS_MAX
+
+static const char *const kind_names[] = {"get", "put", "delete", "touch", "flush_all"};
+
+struct check {
+    struct sim_oracle *oracle;
+    char possible[FAILURE_BYTES]; /* what explain() has collected */
+};
+
+int sim_oracle_init(struct sim_oracle *oracle, struct sim_world *world)
+{
+    struct base_account *memory = sim_world_memory(world);
+    *oracle = (struct sim_oracle){.world = world, .count = 1, .epoch_begin = 1};
+    oracle->ops = base_alloc(memory, OPS_MAX * sizeof(oracle->ops[0]));
+    if (oracle->ops == NULL)
+        return -ENOMEM;
+    int error = base_history_init(&oracle->history, memory, SIM_ORACLE_CLIENTS_MAX, SIM_ORACLE_OPS_MAX);
+    if (error != 0)
+        base_free(memory, oracle->ops, OPS_MAX * sizeof(oracle->ops[0]));
+    return error;
+}
+
+void sim_oracle_deinit(struct sim_oracle *oracle)
+{
+    base_history_deinit(&oracle->history);
+    base_free(sim_world_memory(oracle->world), oracle->ops, OPS_MAX * sizeof(oracle->ops[0]));
+}
+
+void sim_oracle_fill_value(uint64_t key, uint32_t number, void *ret_value, size_t bytes)
+{
+    struct base_random random;
+    base_random_init(&random, key << 32 | number);
+    base_random_fill(&random, ret_value, bytes);
+}
+
+/* ---- hearing of operations ------------------------------------------------------------------------- */
+
+uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uint32_t client,
+                          const struct sim_oracle_op *op)
+{
+    base_assert(oracle->count < OPS_MAX);
+    uint32_t number = oracle->count++;
+    struct sim_oracle_op *own = &oracle->ops[number];
+    *own = *op;
+    own->client = client;
+    own->begin_ns = sim_world_now(oracle->world);
+    own->wall_begin_ns = task_wall(node);
+    own->record = base_history_invoke(&oracle->history, client, (uint32_t)op->kind, op->key, number, own->begin_ns);
+    base_assert(own->record >= 0);
+    sim_note(oracle->world, "begin", number, (uint64_t)op->kind << 32 | (op->key & UINT32_MAX));
+    return number;
+}
+
+void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
+                    uint64_t version)
+{
+    struct sim_oracle_op *op = &oracle->ops[number];
+    op->end_ns = sim_world_now(oracle->world);
+    op->wall_end_ns = task_wall(node);
+    op->error = error;
+    op->ended = true;
+    base_history_return(&oracle->history, op->client, op->record, error, op->found, op->end_ns);
+    sim_note(oracle->world, "end", number, (uint64_t)-(int64_t)error);
+    if (op->kind == SIM_PUT && error == 0) {
+        if (version == 0 || (op->version != 0 && op->version != version))
+            sim_fail(oracle->world, "put %u has version %" PRIu64 ", was seen with %" PRIu64, number, version,
+                     op->version);
+        op->version = version;
+    }
+}
+
+/* A get has found a put: is it one of this key, whole, with all that belongs to it? */
+static void check_found(struct sim_oracle *oracle, const struct sim_oracle_op *get,
+                        const struct tarn_record_info *info, const void *value, size_t copied)
+{
+    uint32_t number = info->client_flags;
+    struct sim_world *world = oracle->world;
+    if (number == 0 || number >= oracle->count || oracle->ops[number].kind != SIM_PUT ||
+        oracle->ops[number].key != get->key) {
+        sim_fail(world, "key %" PRIu64 " holds the flags %u, which no put of this key gave", get->key, number);
+        return;
+    }
+    struct sim_oracle_op *put = &oracle->ops[number];
+    static const uint8_t nothing[1];
+    uint8_t *expected = base_alloc(sim_world_memory(world), put->value_bytes);
+    base_assert(expected != NULL);
+    sim_oracle_fill_value(put->key, number, expected, put->value_bytes);
+    if (info->value_bytes != put->value_bytes)
+        sim_fail(world, "key %" PRIu64 ": put %u wrote %u bytes, %u are found", get->key, number, put->value_bytes,
+                 info->value_bytes);
+    else if (copied > 0 && memcmp(expected, value == NULL ? nothing : value, copied) != 0)
+        sim_fail(world, "key %" PRIu64 ": put %u wrote other bytes than are found", get->key, number);
+    base_free(sim_world_memory(world), expected, put->value_bytes);
+    if (info->version == 0 || (put->version != 0 && put->version != info->version))
+        sim_fail(world, "key %" PRIu64 ": put %u had version %" PRIu64 ", has %" PRIu64, get->key, number,
+                 put->version, info->version);
+    put->version = info->version;
+    for (uint32_t i = 1; i < oracle->count; i++) {
+        const struct sim_oracle_op *other = &oracle->ops[i];
+        if (i != number && other->kind == SIM_PUT && other->key == put->key && other->version == put->version)
+            sim_fail(world, "key %" PRIu64 ": puts %u and %u have one version", get->key, number, i);
+    }
+}
+
+void sim_oracle_end_get(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
+                        const struct tarn_record_info *info, const void *value, size_t value_room)
+{
+    struct sim_oracle_op *get = &oracle->ops[number];
+    if (error == 0 || error == -ENOBUFS) {
+        bool fits = info->value_bytes <= value_room;
+        if (fits != (error == 0))
+            sim_fail(oracle->world, "a get of %u bytes into %zu returned %d", info->value_bytes, value_room, error);
+        check_found(oracle, get, info, value, fits ? info->value_bytes : 0);
+        get->found = info->client_flags;
+        get->found_expiry_ns = info->expiry_ns;
+        error = 0;
+    }
+    sim_oracle_end(oracle, node, number, error, 0);
+}
+
+void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns)
+{
+    uint64_t now_ns = sim_world_now(oracle->world);
+    for (uint32_t i = oracle->epoch_begin; i < oracle->count; i++) {
+        struct sim_oracle_op *op = &oracle->ops[i];
+        if (!op->ended) {
+            op->end_ns = now_ns;
+            op->wall_end_ns = wall_ns;
+            op->optional = true;
+        } else if (op->error == -EIO || op->error == -ENODEV) {
+            op->begin_ns = now_ns;
+            op->end_ns = now_ns;
+            op->optional = true;
+            op->unconditional = true;
+        }
+    }
+    oracle->epoch_begin = oracle->count;
+}
+
+uint32_t sim_oracle_known_put(const struct sim_oracle *oracle, uint64_t key)
+{
+    for (uint32_t i = oracle->count - 1; i > 0; i--) {
+        const struct sim_oracle_op *op = &oracle->ops[i];
+        if (op->kind == SIM_PUT && op->key == key && op->version != 0)
+            return i;
+    }
+    return 0;
+}
+
+/* ---- the model of one key ---------------------------------------------------------------------------- */
+
+static uint64_t or_never(uint64_t ns)
+{
+    return ns == 0 ? NEVER : ns;
+}
+
+/*
+ * Whether the key held its value when the operation began. That is when a change finds what it needs; by
+ * the time it is durable and takes effect, the old value may have expired, and readers may have seen so.
+ */
+static bool held(const struct sim_oracle_op *op, const struct state *state)
+{
+    return state->value != 0 && op->wall_begin_ns <= base_min(state->expiry_ns, state->kill_ns);
+}
+
+/* Whether there was a moment of the operation when a get would find the value. */
+static bool may_live(const struct sim_oracle_op *op, const struct state *state)
+{
+    return held(op, state) && state->gone == 0;
+}
+
+/* Whether there was one when it would find none. */
+static bool may_be_gone(const struct sim_oracle_op *op, const struct state *state)
+{
+    return state->value == 0 || state->gone == 1 || op->wall_end_ns >= state->expiry_ns ||
+           (state->kill_ns != NEVER && op->wall_end_ns + AHEAD_NS >= state->kill_ns);
+}
+
+/* The key was found without a value. */
+static uint32_t apply_gone(const struct state *state, bool possible, struct state *states)
+{
+    if (!possible)
+        return 0;
+    states[0] = *state;
+    states[0].gone = state->value != 0;
+    return 1;
+}
+
+static struct state emptied(const struct state *state)
+{
+    return (struct state){.expiry_ns = NEVER, .kill_ns = NEVER, .order_ns = state->order_ns};
+}
+
+static uint32_t apply_kept(const struct state *state, bool possible, struct state *states)
+{
+    if (!possible)
+        return 0;
+    states[0] = *state;
+    return 1;
+}
+
+static uint32_t apply_get(const struct sim_oracle_op *op, const struct state *state, struct state *states)
+{
+    if (op->error == -ENOENT)
+        return apply_gone(state, may_be_gone(op, state), states);
+    return apply_kept(state,
+                      may_live(op, state) && state->value == op->found &&
+                          state->expiry_ns == or_never(op->found_expiry_ns),
+                      states);
+}
+
+static bool condition_may_hold(const struct sim_oracle_op *op, const struct state *state)
+{
+    switch (op->unconditional ? TARN_PUT_ANY : op->condition) {
+    case TARN_PUT_IF_ABSENT:
+        return may_be_gone(op, state);
+    case TARN_PUT_IF_PRESENT:
+        return held(op, state);
+    case TARN_PUT_IF_VERSION:
+        return held(op, state) && state->value == op->if_number;
+    default:
+        return true;
+    }
+}
+
+static uint32_t apply_put(const struct sim_oracle_op *op, uint64_t number, const struct state *state,
+                          struct state *states)
+{
+    if (op->error == -ENOENT)
+        return apply_gone(state, may_be_gone(op, state), states);
+    if (op->error == -EEXIST)
+        return apply_kept(state,
+                          may_live(op, state) &&
+                              (op->condition != TARN_PUT_IF_VERSION || state->value != op->if_number),
+                          states);
+    if (!condition_may_hold(op, state))
+        return 0;
+    struct state after = {
+        .value = number,
+        .expiry_ns = or_never(op->expiry_ns),
+        .kill_ns = NEVER,
+        .order_ns = state->order_ns,
+    };
+    uint32_t count = 0;
+    if (op->wall_end_ns + AHEAD_NS >= state->order_ns)
+        states[count++] = after; /* stored after the moment of any flush_all */
+    if (op->wall_begin_ns < state->order_ns) {
+        after.kill_ns = state->order_ns;
+        states[count++] = after;
+    }
+    return count;
+}
+
+static uint32_t apply_delete(const struct sim_oracle_op *op, const struct state *state, struct state *states)
+{
+    if (op->error == -ENOENT)
+        return apply_gone(state, may_be_gone(op, state), states);
+    if (!held(op, state) && !op->unconditional)
+        return 0;
+    states[0] = emptied(state);
+    return 1;
+}
+
+static uint32_t apply_touch(const struct sim_oracle_op *op, const struct state *state, struct state *states)
+{
+    if (op->error == -ENOENT)
+        return apply_gone(state, may_be_gone(op, state), states);
+    if (!held(op, state) && (!op->unconditional || state->value == 0))
+        return 0;
+    states[0] = *state;
+    states[0].gone = 0;
+    states[0].expiry_ns = or_never(op->expiry_ns);
+    return 1;
+}
+
+/* Takes what was stored before it, when its moment comes, and replaces an order whose moment has not come. */
+static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct state *state, struct state *states)
+{
+    uint64_t moment_ns = op->expiry_ns;
+    struct state after = *state;
+    uint32_t count = 0;
+    if (op->wall_end_ns + AHEAD_NS >= moment_ns) {
+        after.order_ns = 0;
+        states[count++] = emptied(&after);
+    }
+    if (op->wall_begin_ns >= moment_ns)
+        return count;
+    after.order_ns = moment_ns;
+    if (may_be_gone(op, state))
+        states[count++] = emptied(&after);
+    after.kill_ns = moment_ns;
+    if (held(op, state))
+        states[count++] = after;
+    return count;
+}
+
+static uint32_t apply(void *arg, uint64_t number, const void *before, void *ret_states)
+{
+    const struct check *check = arg;
+    const struct sim_oracle_op *op = &check->oracle->ops[number];
+    switch (op->kind) {
+    case SIM_GET:
+        return apply_get(op, before, ret_states);
+    case SIM_PUT:
+        return apply_put(op, number, before, ret_states);
+    case SIM_DELETE:
+        return apply_delete(op, before, ret_states);
+    case SIM_TOUCH:
+        return apply_touch(op, before, ret_states);
+    case SIM_FLUSH_ALL:
+        return apply_flush_all(op, before, ret_states);
+    }
+    return 0;
+}
+
+static void explain(void *arg, const void *before)
+{
+    struct check *check = arg;
+    const struct state *state = before;
+    size_t used = strlen(check->possible);
+    char expiry[48] = "";
+    if (state->value != 0 && state->expiry_ns != NEVER)
+        (void)snprintf(expiry, sizeof(expiry), " until %" PRIu64, state->expiry_ns);
+    (void)snprintf(check->possible + used, sizeof(check->possible) - used, " %" PRIu64 "%s", state->value, expiry);
+}
+
+/* ---- checking ------------------------------------------------------------------------------------------- */
+
+/* Whether an operation can have had an effect, or have seen one. */
+static bool counts(const struct sim_oracle_op *op)
+{
+    if (!op->ended || op->optional)
+        return op->kind != SIM_GET;
+    return op->error == 0 || op->error == -ENOENT || op->error == -EEXIST;
+}
+
+/* What has changed nothing, but for having seen that a value is gone. */
+static bool only_looked(const struct sim_oracle_op *op)
+{
+    return op->ended && !op->optional && (op->kind == SIM_GET || op->error != 0);
+}
+
+static void fail_key(struct sim_oracle *oracle, const struct check *check, uint64_t key, uint64_t number)
+{
+    const struct sim_oracle_op *op = &oracle->ops[number];
+    sim_fail(oracle->world,
+             "key %" PRIu64 ": %s %" PRIu64 " from %" PRIu64 " to %" PRIu64 " ns (civil %" PRIu64 " to %" PRIu64
+             ") returned %d, value %u, expiry %" PRIu64 "; nothing explains it: before it the key held one of"
+             " [%s ], 0 for nothing",
+             key, kind_names[op->kind], number, op->begin_ns, op->end_ns, op->wall_begin_ns, op->wall_end_ns, op->error,
+             op->found, op->found_expiry_ns, check->possible);
+}
+
+/* The operations of a key with all that the oracle knows, for who reads the trace. */
+static void trace_key(const struct sim_oracle *oracle, const struct sim_linear_op *ops, size_t count)
+{
+    FILE *trace = sim_world_trace(oracle->world);
+    for (size_t i = 0; trace != NULL && i < count; i++) {
+        const struct sim_oracle_op *op = &oracle->ops[ops[i].number];
+        (void)fprintf(trace,
+                      "%s %" PRIu64 " client %u: %" PRIu64 "..%" PRIu64 " civil %" PRIu64 "..%" PRIu64
+                      " condition %d of %u expiry %" PRIu64 " returned %d found %u%s\n",
+                      kind_names[op->kind], ops[i].number, op->client, op->begin_ns, op->end_ns, op->wall_begin_ns,
+                      op->wall_end_ns, (int)op->condition, op->if_number,
+                      op->kind == SIM_GET ? op->found_expiry_ns : op->expiry_ns, op->error, op->found,
+                      op->optional ? ", or never" : "");
+    }
+}
+
+static int compare_begins(const struct sim_linear_op *a, const struct sim_linear_op *b)
+{
+    if (a->begin_ns != b->begin_ns)
+        return a->begin_ns < b->begin_ns ? -1 : 1;
+    return a->number < b->number ? -1 : 1;
+}
+
+/* Collect the operations of a key, ordered by their beginnings (which failed ones have had moved). */
+static size_t collect(const struct sim_oracle *oracle, const struct base_history_record *records, size_t count,
+                      uint64_t key, struct sim_linear_op *ops)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct sim_oracle_op *op = &oracle->ops[records[i].argument];
+        if ((op->key != key && op->key != SIM_ORACLE_ALL_KEYS) || !counts(op))
+            continue;
+        const struct sim_linear_op linear = {
+            .begin_ns = op->begin_ns,
+            .end_ns = op->end_ns,
+            .number = records[i].argument,
+            .optional = op->optional,
+            .read = only_looked(op),
+        };
+        size_t at = used++;
+        for (; at > 0 && compare_begins(&linear, &ops[at - 1]) < 0; at--)
+            ops[at] = ops[at - 1];
+        ops[at] = linear;
+    }
+    return used;
+}
+
+void sim_oracle_check(struct sim_oracle *oracle, uint64_t keys)
+{
+    struct base_account *memory = sim_world_memory(oracle->world);
+    size_t room = oracle->count;
+    struct base_history_record *records = base_alloc(memory, room * sizeof(records[0]));
+    struct sim_linear_op *ops = base_alloc(memory, room * sizeof(ops[0]));
+    base_assert(records != NULL && ops != NULL);
+    size_t count = base_history_merge(&oracle->history, records, room);
+    struct check check = {.oracle = oracle};
+    const struct sim_linear_model model = {
+        .state_bytes = sizeof(struct state), .apply = apply, .explain = explain, .arg = &check};
+    const struct state empty = {.expiry_ns = NEVER, .kill_ns = NEVER};
+    for (uint64_t key = 0; key < keys && sim_world_failure(oracle->world) == NULL; key++) {
+        uint64_t number = 0;
+        size_t used = collect(oracle, records, count, key, ops);
+        int error = sim_linear_check(memory, &model, ops, used, &empty, &number);
+        sim_note(oracle->world, "checked", key, (uint64_t)-(int64_t)error);
+        if (error != 0)
+            trace_key(oracle, ops, used);
+        if (error == -EINVAL)
+            fail_key(oracle, &check, key, number);
+        else if (error != 0)
+            sim_fail(oracle->world, "key %" PRIu64 ": its history is too wide to be checked (%d)", key, error);
+    }
+    base_free(memory, ops, room * sizeof(ops[0]));
+    base_free(memory, records, room * sizeof(records[0]));
+}

@@ -1,0 +1,69 @@
+/* The insides of worlds and nodes, for the files of this folder. */
+#ifndef SIM_SIM_INTERNAL_H
+#define SIM_SIM_INTERNAL_H
+
+#include "sim/sim.h"
+#include "task/engine.h"
+
+#define SIM_FAILURE_BYTES 1024
+
+struct sim_world {
+    struct base_account memory;
+    uint64_t now_ns;
+    uint64_t wall_begin_ns;       /* civil time when now_ns is 0 */
+    uint64_t step_ns_max;
+    uint64_t steps_left;
+    struct base_random order;     /* which scheduler is next, how long it takes */
+    struct base_random drives_random;
+    struct base_random random;    /* the driver's */
+    struct base_heap events;      /* of struct sim_event */
+    struct base_list nodes;
+    struct base_list drives;
+    uint64_t hash;
+    FILE *trace;
+    char failure[SIM_FAILURE_BYTES]; /* empty: none */
+};
+
+/* A scheduler of a node and when the world lets it run. */
+struct sim_sched {
+    struct base_list link;
+    struct task_sched *sched;
+    uint64_t paused_until_ns; /* the machine gives its processor to others */
+    uint32_t number;          /* in its node, from 0 */
+};
+
+/* A task or thread of sim_spawn() and sim_thread(). */
+struct sim_task {
+    struct base_list link;
+    struct sim_node *node;
+    task_function *function;
+    void *arg;
+    char name[TASK_NAME_MAX];
+};
+
+struct sim_node {
+    struct base_list link;
+    struct sim_world *world;
+    const char *name;
+    struct tarn_node *tarn;
+    struct task_clock clock;
+    struct base_list scheds; /* of struct sim_sched: the node's, then its threads' */
+    uint32_t sched_count;
+    uint32_t thread_stack_bytes;
+    struct base_list tasks; /* of struct sim_task that have not ended */
+    uint32_t running;
+};
+
+/** The simulated drives, for task_node_options.drives; its argument is the struct sim_node. */
+extern const struct drive_provider sim_drive_provider;
+
+/** The engine of the world's schedulers; its argument is the struct sim_node. */
+extern const struct task_engine_ops sim_engine;
+
+/** Free all drives of a world; nothing is in flight (asserted). */
+void sim_drives_close(struct sim_world *world);
+
+/** What a power cut, or the end of a process, does to the drives that a node has open. */
+void sim_drives_leave(struct sim_node *node, bool power_cut);
+
+#endif

@@ -1,0 +1,291 @@
+/* The world: virtual time, events, the order in which schedulers run, the trace. */
+#include "base/base.h"
+#include "sim/sim_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+
+enum {
+    STEP_NS_MAX = 1000,
+    STEPS_MAX = 10000000,
+    PAUSE_ONE_IN = 256,      /* rounds after which a scheduler loses its processor for a while */
+    PAUSE_NS_BITS_MAX = 20,  /* for up to about a millisecond */
+};
+
+#define WALL_BEGIN_NS 1767225600000000000u /* 2026-01-01 */
+
+int sim_world_open(const struct sim_world_options *options, struct sim_world **ret_world)
+{
+    struct base_account own;
+    base_account_init(&own, BASE_ACCOUNT_UNLIMITED);
+    struct sim_world *world = base_alloc(&own, sizeof(*world));
+    if (world == NULL)
+        return -ENOMEM;
+    base_account_init(&world->memory, BASE_ACCOUNT_UNLIMITED);
+    base_random_init(&world->random, options->seed);
+    world->order = base_random_fork(&world->random);
+    world->drives_random = base_random_fork(&world->random);
+    world->now_ns = 1000000000 + base_random_below(&world->order, 1000000000);
+    world->wall_begin_ns = WALL_BEGIN_NS;
+    world->step_ns_max = options->step_ns_max == 0 ? STEP_NS_MAX : options->step_ns_max;
+    world->steps_left = options->steps_max == 0 ? STEPS_MAX : options->steps_max;
+    world->trace = options->trace;
+    base_heap_init(&world->events);
+    base_list_init(&world->nodes);
+    base_list_init(&world->drives);
+    sim_note(world, "seed", options->seed, 0);
+    *ret_world = world;
+    return 0;
+}
+
+void sim_world_close(struct sim_world *world)
+{
+    struct base_list *first;
+    while ((first = base_list_first(&world->nodes)) != NULL)
+        sim_node_cut(base_container_of(first, struct sim_node, link));
+    sim_drives_close(world);
+    base_account_deinit(&world->memory);
+    struct base_account own;
+    base_account_init(&own, BASE_ACCOUNT_UNLIMITED);
+    base_assert(base_account_take(&own, sizeof(*world)) == 0);
+    base_free(&own, world, sizeof(*world));
+}
+
+/* ---- clocks and generators ------------------------------------------------------------------- */
+
+uint64_t sim_world_now(const struct sim_world *world)
+{
+    return world->now_ns;
+}
+
+uint64_t sim_world_wall(const struct sim_world *world)
+{
+    return world->wall_begin_ns + world->now_ns;
+}
+
+void sim_world_wall_jump(struct sim_world *world, int64_t by_ns)
+{
+    world->wall_begin_ns += (uint64_t)by_ns;
+    sim_note(world, "wall jump", (uint64_t)by_ns, 0);
+}
+
+struct base_random *sim_world_random(struct sim_world *world)
+{
+    return &world->random;
+}
+
+struct base_account *sim_world_memory(struct sim_world *world)
+{
+    return &world->memory;
+}
+
+/* ---- trace and failure ----------------------------------------------------------------------- */
+
+uint64_t sim_world_hash(const struct sim_world *world)
+{
+    return world->hash;
+}
+
+FILE *sim_world_trace(const struct sim_world *world)
+{
+    return world->trace;
+}
+
+static void hash_in(struct sim_world *world, const void *data, size_t len)
+{
+    world->hash = base_hash64(data, len, world->hash);
+}
+
+void sim_note(struct sim_world *world, const char *what, uint64_t a, uint64_t b)
+{
+    const uint64_t words[] = {world->now_ns, a, b};
+    hash_in(world, what, strlen(what));
+    hash_in(world, words, sizeof(words));
+    if (world->trace != NULL)
+        (void)fprintf(world->trace, "%" PRIu64 " %s %" PRIu64 " %" PRIu64 "\n", world->now_ns, what, a, b);
+}
+
+void sim_note_text(struct sim_world *world, const char *what, const char *text, size_t len)
+{
+    sim_note(world, what, len, 0);
+    hash_in(world, text, len);
+    while (len > 0 && text[len - 1] == '\n')
+        len--;
+    if (world->trace != NULL)
+        (void)fprintf(world->trace, "    %.*s\n", (int)len, text);
+}
+
+void sim_fail(struct sim_world *world, const char *format, ...)
+{
+    if (world->failure[0] != '\0')
+        return;
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(world->failure, sizeof(world->failure), format, args);
+    va_end(args);
+    sim_note_text(world, "failed", world->failure, strlen(world->failure));
+}
+
+const char *sim_world_failure(const struct sim_world *world)
+{
+    return world->failure[0] == '\0' ? NULL : world->failure;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void sim_event_at(struct sim_world *world, struct sim_event *event, uint64_t when_ns)
+{
+    base_heap_insert(&world->events, &event->node, when_ns);
+}
+
+void sim_event_cancel(struct sim_world *world, struct sim_event *event)
+{
+    if (base_heap_is_linked(&event->node))
+        base_heap_remove(&world->events, &event->node);
+}
+
+static bool event_is_due(const struct sim_world *world)
+{
+    const struct base_heap_node *first = base_heap_min(&world->events);
+    return first != NULL && first->key <= world->now_ns;
+}
+
+static void run_event(struct sim_world *world)
+{
+    struct sim_event *event = base_container_of(base_heap_pop(&world->events), struct sim_event, node);
+    sim_note(world, event->name, 0, 0);
+    event->run(event);
+}
+
+/* ---- the scheduler of schedulers -------------------------------------------------------------- */
+
+/* The moment from which a scheduler has something to do; TASK_FOREVER: only when somebody else acts. */
+static uint64_t ready_ns(const struct sim_sched *sched)
+{
+    uint64_t ready = task_sched_runnable(sched->sched) ? 0 : task_sched_next_timer(sched->sched);
+    return base_max(ready, sched->paused_until_ns);
+}
+
+static void step_sched(struct sim_world *world, const struct sim_node *node, struct sim_sched *sched)
+{
+    sim_note(world, node->name, sched->number, 0);
+    bool worked = task_sched_step(sched->sched);
+    uint64_t took_ns = base_random_below(&world->order, world->step_ns_max + 1);
+    sim_note(world, "took", took_ns, worked);
+    world->now_ns += took_ns;
+    sched->paused_until_ns = 0;
+    if (base_random_below(&world->order, PAUSE_ONE_IN) == 0) {
+        uint64_t bits = base_random_below(&world->order, PAUSE_NS_BITS_MAX + 1);
+        sched->paused_until_ns = world->now_ns + (UINT64_C(1) << bits);
+    }
+}
+
+/* Do one of the things that can be done now, drawn. @return false: none can */
+static bool step(struct sim_world *world)
+{
+    uint64_t choices = event_is_due(world) ? 1 : 0;
+    base_list_for_each(node_link, &world->nodes)
+    {
+        const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
+        base_list_for_each(link, &node->scheds)
+            choices += ready_ns(base_container_of(link, struct sim_sched, link)) <= world->now_ns;
+    }
+    if (choices == 0)
+        return false;
+    uint64_t choice = choices == 1 ? 0 : base_random_below(&world->order, choices);
+    base_list_for_each(node_link, &world->nodes)
+    {
+        struct sim_node *node = base_container_of(node_link, struct sim_node, link);
+        base_list_for_each(link, &node->scheds)
+        {
+            struct sim_sched *sched = base_container_of(link, struct sim_sched, link);
+            if (ready_ns(sched) > world->now_ns)
+                continue;
+            if (choice-- == 0) {
+                step_sched(world, node, sched);
+                return true;
+            }
+        }
+    }
+    run_event(world);
+    return true;
+}
+
+/* The moment when there is something to do again. */
+static uint64_t next_ns(const struct sim_world *world)
+{
+    const struct base_heap_node *first = base_heap_min(&world->events);
+    uint64_t next = first == NULL ? TASK_FOREVER : first->key;
+    base_list_for_each(node_link, &world->nodes)
+    {
+        const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
+        base_list_for_each(link, &node->scheds)
+        {
+            uint64_t ready = ready_ns(base_container_of(link, struct sim_sched, link));
+            next = base_min(next, ready);
+        }
+    }
+    return next;
+}
+
+static bool all_ended(struct sim_world *world)
+{
+    base_list_for_each(link, &world->nodes)
+    {
+        if (base_container_of(link, struct sim_node, link)->running > 0)
+            return false;
+    }
+    return true;
+}
+
+/* Say who has not ended, and where else there are tasks. */
+static void fail_unfinished(struct sim_world *world, const char *why)
+{
+    char text[SIM_FAILURE_BYTES];
+    int used = snprintf(text, sizeof(text), "%s:", why);
+    base_list_for_each(node_link, &world->nodes)
+    {
+        const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
+        base_list_for_each(link, &node->tasks)
+        {
+            const struct sim_task *task = base_container_of(link, struct sim_task, link);
+            if (used < (int)sizeof(text))
+                used += snprintf(text + used, sizeof(text) - (size_t)used, " %s/%s", node->name, task->name);
+        }
+        uint64_t tasks = 0;
+        base_list_for_each(link, &node->scheds)
+        {
+            struct task_sched_stats stats;
+            task_sched_stats(base_container_of(link, struct sim_sched, link)->sched, &stats);
+            tasks += stats.tasks;
+        }
+        if (used < (int)sizeof(text))
+            used += snprintf(text + used, sizeof(text) - (size_t)used, " (%s has %" PRIu64 " tasks)", node->name,
+                             tasks);
+    }
+    sim_fail(world, "%s", text);
+}
+
+int sim_world_run(struct sim_world *world, uint64_t until_ns, sim_condition *done, void *arg)
+{
+    for (;;) {
+        if (sim_world_failure(world) != NULL)
+            return -ECANCELED;
+        if (done == NULL ? all_ended(world) : done(arg))
+            return 0;
+        if (world->now_ns >= until_ns)
+            return -ETIMEDOUT;
+        if (world->steps_left-- == 0) {
+            fail_unfinished(world, "no end in sight");
+            return -ECANCELED;
+        }
+        if (step(world))
+            continue;
+        uint64_t next = base_min(next_ns(world), until_ns);
+        if (next == TASK_FOREVER) {
+            fail_unfinished(world, "deadlock: nothing can happen any more");
+            return -EDEADLK;
+        }
+        world->now_ns = next;
+    }
+}

@@ -1,0 +1,195 @@
+#include "task/aio/aio.h"
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    EVENTS_MAX = 256,
+    RETRY_NS = 1000000, /* when the kernel takes no more requests, and none is in flight to wait for */
+};
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+/*
+ * An eventfd that is only there to end a sleep: edge-triggered, so that each signal is an event and
+ * nobody has to read it.
+ */
+static int open_signal(struct task_engine *engine, int *ret_fd)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
+    if (fd >= 0 && epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+        *ret_fd = fd;
+        return 0;
+    }
+    int error = -errno;
+    if (fd >= 0)
+        (void)close(fd);
+    return error;
+}
+
+static int open_parts(struct task_engine *engine)
+{
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (engine->epoll_fd < 0)
+        return -errno;
+    int error = open_signal(engine, &engine->wake_fd);
+    if (error != 0)
+        goto close_epoll;
+    error = open_signal(engine, &engine->completion_fd);
+    if (error != 0)
+        goto close_wake;
+    error = aio_disk_open(engine);
+    if (error == 0)
+        return 0;
+    (void)close(engine->completion_fd);
+close_wake:
+    (void)close(engine->wake_fd);
+close_epoll:
+    (void)close(engine->epoll_fd);
+    return error;
+}
+
+static int aio_open(struct task_sched *sched, void *arg, struct task_engine **ret_engine)
+{
+    (void)arg;
+    struct tarn_node *node = sched->node;
+    struct task_engine *engine = base_alloc(&node->memory, sizeof(*engine));
+    if (engine == NULL)
+        return -ENOMEM;
+    engine->sched = sched;
+    engine->node = node;
+    engine->pool = &sched->buffers;
+    base_list_init(&engine->finished);
+    base_list_init(&engine->queued);
+    base_list_init(&engine->posted);
+    base_list_init(&engine->starved);
+    int error = open_parts(engine);
+    if (error != 0) {
+        base_error(&node->log, "cannot make an AIO context", "sched=%s error=\"%s\" hint=\"raise fs.aio-max-nr and the limit of open files\"",
+                   sched->name, strerrordesc_np(-error));
+        base_free(&node->memory, engine, sizeof(*engine));
+        return error;
+    }
+    *ret_engine = engine;
+    return 0;
+}
+
+static int aio_begin(struct task_engine *engine)
+{
+    (void)engine;
+    return 0;
+}
+
+static void aio_close(struct task_engine *engine)
+{
+    aio_disk_close(engine);
+    (void)close(engine->completion_fd);
+    (void)close(engine->wake_fd);
+    (void)close(engine->epoll_fd);
+    base_free(&engine->node->memory, engine->sockets, engine->socket_room * sizeof(*engine->sockets));
+    base_free(&engine->node->memory, engine, sizeof(*engine));
+}
+
+/* ---- requests ---------------------------------------------------------------------------------- */
+
+static bool is_for_file(const struct task_io *io)
+{
+    return io->op == TASK_IO_READ || io->op == TASK_IO_WRITE || io->op == TASK_IO_FLUSH;
+}
+
+static void aio_post(struct task_engine *engine, struct task_io *io)
+{
+    base_list_init(&io->link);
+    io->cancelling = false;
+    task_io_begin(io);
+    base_list_push_back(is_for_file(io) ? &engine->queued : &engine->posted, &io->link);
+}
+
+static void aio_cancel(struct task_engine *engine, struct task_io *io)
+{
+    if (io->cancelling)
+        return;
+    io->cancelling = true;
+    if (!is_for_file(io))
+        aio_sockets_forget(engine, io);
+    else if (base_list_is_linked(&io->link))
+        base_list_remove(&io->link);
+    else
+        return; /* the kernel has it, and does not give it back before it is done */
+    base_list_push_back(&engine->finished, &io->link);
+}
+
+static uint32_t hand_out_cancelled(struct task_engine *engine)
+{
+    uint32_t count = 0;
+    struct base_list finished;
+    base_list_init(&finished);
+    base_list_move_all(&finished, &engine->finished);
+    struct base_list *first;
+    while ((first = base_list_pop_front(&finished)) != NULL) {
+        aio_finish(base_container_of(first, struct task_io, link), -ECANCELED, false);
+        count++;
+    }
+    return count;
+}
+
+/* ---- the round's calls ------------------------------------------------------------------------- */
+
+static uint32_t look(struct task_engine *engine, uint64_t sleep_ns)
+{
+    struct epoll_event events[EVENTS_MAX];
+    struct timespec time = {.tv_sec = (time_t)(sleep_ns / 1000000000), .tv_nsec = (long)(sleep_ns % 1000000000)};
+    int ready = epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
+    uint32_t count = 0;
+    for (int i = 0; i < ready; i++) {
+        int fd = events[i].data.fd;
+        if (fd != engine->wake_fd && fd != engine->completion_fd)
+            count += aio_sockets_ready(engine, fd, events[i].events);
+    }
+    return count;
+}
+
+static uint32_t aio_poll(struct task_engine *engine, uint64_t sleep_ns)
+{
+    uint32_t count = base_list_empty(&engine->finished) ? 0 : hand_out_cancelled(engine);
+    aio_sockets_feed(engine);
+    if (!base_list_empty(&engine->posted))
+        count += aio_sockets_start(engine);
+    count += aio_disk_submit(engine);
+    count += aio_disk_reap(engine);
+    count += aio_disk_submit(engine); /* what turned out to be unfinished */
+    if (count > 0)
+        sleep_ns = 0;
+    else if (!base_list_empty(&engine->queued) && engine->in_flight == 0)
+        sleep_ns = base_min(sleep_ns, (uint64_t)RETRY_NS);
+    if (sleep_ns > 0 || engine->watched_count > 0) {
+        count += look(engine, sleep_ns);
+        count += aio_disk_reap(engine);
+    }
+    return count;
+}
+
+static void aio_wake(struct task_engine *engine)
+{
+    (void)eventfd_write(engine->wake_fd, 1); /* fails only when the counter is full, and then it is awake */
+}
+
+static void aio_drop_file(struct task_engine *engine, uint32_t number)
+{
+    (void)engine;
+    (void)number;
+}
+
+const struct task_engine_ops task_engine_aio = {
+    .name = "aio",
+    .open = aio_open,
+    .begin = aio_begin,
+    .close = aio_close,
+    .post = aio_post,
+    .cancel = aio_cancel,
+    .poll = aio_poll,
+    .wake = aio_wake,
+    .drop_file = aio_drop_file,
+};

@@ -1,0 +1,127 @@
+/* Files: batches through io_submit, completions read from the ring that the kernel shares. */
+#include "task/aio/aio.h"
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { IN_FLIGHT_MIN = 32 };
+
+int aio_disk_open(struct task_engine *engine)
+{
+    uint32_t in_flight_max = engine->sched->options.ring_entries;
+    while (syscall(SYS_io_setup, in_flight_max, &engine->context) != 0) {
+        /* the system has a limit for all contexts together: be content with less */
+        if (errno != EAGAIN || in_flight_max <= IN_FLIGHT_MIN)
+            return -errno;
+        in_flight_max /= 2;
+    }
+    engine->in_flight_max = in_flight_max;
+    engine->ring = (struct aio_ring *)engine->context; /* NOLINT(performance-no-int-to-ptr) */
+    if (engine->ring->magic == AIO_RING_MAGIC && engine->ring->incompat_features == 0)
+        return 0;
+    (void)syscall(SYS_io_destroy, engine->context);
+    return -ENOTSUP;
+}
+
+void aio_disk_close(struct task_engine *engine)
+{
+    (void)syscall(SYS_io_destroy, engine->context);
+}
+
+/* Describe a request to the kernel. */
+static void describe(const struct task_engine *engine, struct task_io *io, struct iocb *block)
+{
+    *block = (struct iocb){
+        .aio_data = (uintptr_t)io,
+        .aio_fildes = (uint32_t)io->file->fd,
+        .aio_flags = IOCB_FLAG_RESFD,
+        .aio_resfd = (uint32_t)engine->completion_fd,
+    };
+    if (io->op == TASK_IO_FLUSH) {
+        block->aio_lio_opcode = IOCB_CMD_FDSYNC;
+        return;
+    }
+    bool write = io->op == TASK_IO_WRITE;
+    block->aio_rw_flags = write && io->durable ? RWF_DSYNC : 0;
+    block->aio_offset = (int64_t)io->offset;
+    if (io->iov_count == 1) {
+        block->aio_lio_opcode = write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
+        block->aio_buf = (uintptr_t)io->iov->iov_base;
+        block->aio_nbytes = base_min(io->iov->iov_len, (size_t)TASK_IO_PIECE_BYTES);
+    } else {
+        block->aio_lio_opcode = write ? IOCB_CMD_PWRITEV : IOCB_CMD_PREADV;
+        block->aio_buf = (uintptr_t)io->iov;
+        block->aio_nbytes = io->iov_count;
+    }
+}
+
+/* The first requests of the queue as a batch. @return how many */
+static uint32_t make_batch(struct task_engine *engine)
+{
+    uint32_t room = base_min((uint32_t)AIO_BATCH, engine->in_flight_max - engine->in_flight);
+    uint32_t count = 0;
+    base_list_for_each (link, &engine->queued) {
+        if (count == room)
+            break;
+        describe(engine, base_container_of(link, struct task_io, link), &engine->blocks[count]);
+        engine->block_pointers[count] = &engine->blocks[count];
+        count++;
+    }
+    return count;
+}
+
+/* The first request of the queue was refused with an error of its own. */
+static void refuse_first(struct task_engine *engine, int error)
+{
+    struct task_io *io = base_container_of(base_list_pop_front(&engine->queued), struct task_io, link);
+    if (io->op == TASK_IO_FLUSH && error == -EINVAL)
+        error = fdatasync(io->file->fd) == 0 ? 0 : -errno; /* not every file system flushes asynchronously */
+    aio_finish(io, error, false);
+}
+
+uint32_t aio_disk_submit(struct task_engine *engine)
+{
+    uint32_t refused = 0;
+    uint32_t batch;
+    while ((batch = make_batch(engine)) > 0) {
+        long submitted = syscall(SYS_io_submit, engine->context, (long)batch, engine->block_pointers);
+        if (submitted < 0 && (errno == EAGAIN || errno == EINTR))
+            break;
+        if (submitted < 0) {
+            refuse_first(engine, -errno);
+            refused++;
+            continue;
+        }
+        engine->in_flight += (uint32_t)submitted;
+        for (long i = 0; i < submitted; i++)
+            (void)base_list_pop_front(&engine->queued);
+    }
+    return refused;
+}
+
+uint32_t aio_disk_reap(struct task_engine *engine)
+{
+    struct aio_ring *ring = engine->ring;
+    const struct io_event *events = (const struct io_event *)(ring + 1);
+    uint32_t count = 0;
+    uint32_t head = ring->head;
+    /* Acquire: pairs with the kernel's barrier between writing events and moving the tail. */
+    while (head != __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE)) {
+        struct io_event event = events[head];
+        head = head + 1 == ring->event_count ? 0 : head + 1;
+        /* Release: the kernel may write over the event once it sees this. */
+        __atomic_store_n(&ring->head, head, __ATOMIC_RELEASE);
+        engine->in_flight--;
+        struct task_io *io = (struct task_io *)(uintptr_t)event.data; /* NOLINT(performance-no-int-to-ptr) */
+        if (io->op == TASK_IO_FLUSH) {
+            io->result = (int32_t)event.res;
+        } else if (!task_io_settle(io, event.res)) {
+            base_list_push_back(&engine->queued, &io->link);
+            continue;
+        }
+        aio_finish(io, io->result, false);
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,40 @@
+/* What the engines of this folder share. */
+#ifndef TASK_ENGINE_INTERNAL_H
+#define TASK_ENGINE_INTERNAL_H
+
+#include "task/engine.h"
+
+/* The longest piece of a transfer that is handed to the kernel at once; the rest is a continuation. */
+#define TASK_IO_PIECE_BYTES (1U << 30)
+
+/**
+ * Whether io_uring works in this process with all that the engine needs of it.
+ *
+ * @param ret_reason  why not, as a phrase for the log
+ * @return 0 or negative errno. Any thread.
+ */
+base_must_check int task_uring_probe(const char **ret_reason);
+
+/** Begin a READ, WRITE or SEND: nothing is transferred yet. */
+void task_io_begin(struct task_io *io);
+
+/**
+ * Take what the kernel said to a READ, WRITE or SEND.
+ *
+ * @param result  bytes, or negative errno
+ * @return true: io->result is final; false: the rest, to which iov and offset now point, is to be issued
+ * again
+ */
+bool task_io_settle(struct task_io *io, int64_t result);
+
+/** Whether a receive may take a buffer, which leaves some for those who read and write files. */
+bool task_io_may_take_buffer(const struct base_buffer_pool *pool);
+
+/** Remove an engine's request from whatever list it is in. */
+static inline void task_io_unlink(struct task_io *io)
+{
+    if (base_list_is_linked(&io->link))
+        base_list_remove(&io->link);
+}
+
+#endif

@@ -1,0 +1,469 @@
+/* Connections: receiving, serving, reading, writing, closing. */
+#include "task/net.h"
+#include "task/net_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum {
+    COMPLAINTS_MAX = 1,
+    COMPLAINTS_INTERVAL_S = 10,
+    UNREAD_RESUME = NET_UNREAD_BUFFERS_MAX / 2, /* receive again when no more buffers than this are unread */
+};
+
+static struct base_account *account_of(const struct task_sched *sched)
+{
+    return &sched->node->memory;
+}
+
+struct net_sched *net_sched_get(struct task_sched *sched)
+{
+    struct net_sched *net = sched->net;
+    if (net != NULL)
+        return net;
+    net = base_alloc(account_of(sched), sizeof(*net));
+    if (net == NULL)
+        return NULL;
+    net->sched = sched;
+    base_list_init(&net->connections);
+    base_list_init(&net->listeners);
+    base_list_init(&net->waiting);
+    base_list_init(&net->paused);
+    base_log_limit_init(&net->complaints, COMPLAINTS_MAX, COMPLAINTS_INTERVAL_S * UINT64_C(1000000000));
+    __atomic_store_n(&sched->net, net, __ATOMIC_RELEASE); /* pairs with net_connection_count() */
+    return net;
+}
+
+/* ---- the end of a connection -------------------------------------------------------------------- */
+
+void net_connection_drop(struct net_connection *connection)
+{
+    struct tarn_node *node = connection->listener->node;
+    (void)close(connection->socket);
+    net_listener_put(connection->listener);
+    base_free(&node->memory, connection, sizeof(*connection));
+}
+
+/* Take a connection off its scheduler and free it. Nothing of it is posted, and no task has it. */
+static void destroy(struct net_connection *connection)
+{
+    struct net_sched *net = connection->net;
+    (void)close(connection->socket);
+    base_buffer_list_clear(&connection->unread);
+    base_list_remove(&connection->link);
+    if (base_list_is_linked(&connection->waiting))
+        base_list_remove(&connection->waiting);
+    atomic_fetch_sub_explicit(&net->connection_count, 1, memory_order_relaxed);
+    if (connection->handler != NULL && connection->handler->closed != NULL)
+        connection->handler->closed(connection);
+    if (connection->listener != NULL)
+        net_listener_put(connection->listener);
+    base_free(account_of(net->sched), connection, sizeof(*connection));
+}
+
+static void destroy_if_over(struct net_connection *connection)
+{
+    if (connection->closed && !connection->receiving && !connection->served)
+        destroy(connection);
+}
+
+void net_close(struct net_connection *connection)
+{
+    base_assert(!connection->closed && connection->served);
+    connection->closed = true;
+    if (!connection->looping)
+        connection->served = false;
+    base_buffer_list_clear(&connection->unread);
+    if (connection->receiving)
+        task_io_cancel(connection->net->sched, &connection->receive);
+    destroy_if_over(connection);
+}
+
+/* ---- serving ------------------------------------------------------------------------------------ */
+
+static bool has_input(const struct net_connection *connection)
+{
+    return connection->unread.head != NULL || connection->ended || connection->error != 0;
+}
+
+/* Have the handler serve a connection until it has nothing to read or is closed. In a task. */
+static void serve_one(struct net_connection *connection)
+{
+    connection->served = true;
+    connection->looping = true;
+    for (;;) {
+        connection->handler->ready(connection);
+        if (!connection->closed && connection->end_told)
+            net_close(connection);
+        if (connection->closed || !has_input(connection))
+            break;
+        task_yield(); /* others first */
+    }
+    connection->served = false;
+    connection->looping = false;
+    destroy_if_over(connection);
+}
+
+static void serve(void *arg)
+{
+    struct net_connection *connection = arg;
+    struct net_sched *net = connection->net;
+    while (connection != NULL) {
+        serve_one(connection);
+        /* who found no stack gets this one */
+        struct base_list *next = base_list_pop_front(&net->waiting);
+        connection = next == NULL ? NULL : base_container_of(next, struct net_connection, waiting);
+        if (connection != NULL) {
+            connection->served = true;
+            task_yield();
+        }
+    }
+}
+
+/* @return false: there is no stack */
+static bool start_task(struct net_connection *connection)
+{
+    const char *name = connection->handler->task_name;
+    if (task_spawn(NULL, NULL, name == NULL ? "connection" : name, serve, connection) != 0)
+        return false;
+    connection->served = true;
+    return true;
+}
+
+/* Something arrived: tell who reads, or have somebody read. */
+static void notify(struct net_connection *connection)
+{
+    struct net_sched *net = connection->net;
+    if (connection->reader != NULL) {
+        struct task_wait *reader = connection->reader;
+        connection->reader = NULL;
+        (void)task_wait_wake(reader, 0);
+    } else if (!connection->served && !base_list_is_linked(&connection->waiting) && !start_task(connection)) {
+        if (base_list_empty(&net->waiting) && base_list_empty(&net->paused))
+            net->retry_ns = task_now() + NET_RETRY_NS;
+        base_list_push_back(&net->waiting, &connection->waiting);
+    }
+}
+
+bool net_sched_waits(const struct task_sched *sched)
+{
+    const struct net_sched *net = sched->net;
+    return net != NULL && (!base_list_empty(&net->waiting) || !base_list_empty(&net->paused));
+}
+
+bool net_sched_retry(struct task_sched *sched)
+{
+    if (base_likely(!net_sched_waits(sched)))
+        return false;
+    struct net_sched *net = sched->net;
+    uint64_t now_ns = task_now();
+    if (now_ns < net->retry_ns)
+        return false;
+    net->retry_ns = now_ns + NET_RETRY_NS;
+    bool worked = false;
+    struct base_list *first;
+    while ((first = base_list_first(&net->waiting)) != NULL &&
+           start_task(base_container_of(first, struct net_connection, waiting))) {
+        base_list_remove(first);
+        worked = true;
+    }
+    while ((first = base_list_first(&net->paused)) != NULL)
+        net_listener_resume(base_container_of(first, struct net_listener, paused));
+    return worked;
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------- */
+
+/* Receive, unless that goes on already, is over, or enough is unread. */
+static void receive_more(struct net_connection *connection)
+{
+    if (connection->receiving || connection->closed || connection->ended || connection->error != 0 ||
+        connection->unread_count > UNREAD_RESUME)
+        return;
+    connection->receiving = true;
+    connection->pausing = false;
+    task_io_post(connection->net->sched, &connection->receive);
+}
+
+/* Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large memory. */
+static void keep(struct net_connection *connection, struct base_buffer *buffer)
+{
+    struct base_buffer_list *unread = &connection->unread;
+    uint32_t bytes = base_buffer_bytes(buffer);
+    if (unread->head != NULL && base_buffer_room(unread->tail) >= bytes &&
+        base_buffer_list_copy_in(unread, buffer->pool, buffer->data + buffer->begin, bytes) == 0) {
+        base_buffer_put(buffer);
+        return;
+    }
+    base_buffer_list_append(unread, buffer);
+    connection->unread_count++;
+}
+
+static void receive_done(struct task_io *io)
+{
+    struct net_connection *connection = io->arg;
+    connection->receiving = io->more;
+    if (connection->closed) {
+        if (io->result > 0)
+            base_buffer_put(io->buffer);
+        destroy_if_over(connection);
+        return;
+    }
+    if (io->result > 0 && connection->ended)
+        base_buffer_put(io->buffer);
+    else if (io->result > 0)
+        keep(connection, io->buffer);
+    else if (io->result == 0)
+        connection->ended = true;
+    else if (io->result != -ECANCELED || !connection->pausing)
+        connection->error = io->result;
+    if (connection->receiving && !connection->pausing && connection->unread_count >= NET_UNREAD_BUFFERS_MAX) {
+        connection->pausing = true;
+        task_io_cancel(connection->net->sched, io);
+    }
+    receive_more(connection);
+    if (has_input(connection))
+        notify(connection);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------ */
+
+/* Copy out what is unread. */
+static size_t take(struct net_connection *connection, uint8_t *to, size_t room)
+{
+    struct base_buffer_list *unread = &connection->unread;
+    size_t taken = 0;
+    while (taken < room && unread->head != NULL) {
+        struct base_buffer *head = unread->head;
+        size_t piece = base_min(room - taken, (size_t)base_buffer_bytes(head));
+        memcpy(to + taken, head->data + head->begin, piece);
+        base_buffer_list_consume(unread, piece);
+        if (unread->head != head)
+            connection->unread_count--;
+        taken += piece;
+    }
+    return taken;
+}
+
+ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room)
+{
+    if (connection->unread.head != NULL) {
+        size_t taken = take(connection, buffer, room);
+        receive_more(connection);
+        return (ssize_t)taken;
+    }
+    if (!connection->ended && connection->error == 0)
+        return -EAGAIN;
+    connection->end_told = true;
+    return connection->error;
+}
+
+ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, uint64_t deadline_ns)
+{
+    for (;;) {
+        ssize_t bytes = net_read_try(connection, buffer, room);
+        if (bytes != -EAGAIN)
+            return bytes;
+        struct task_wait wait;
+        task_wait_init(&wait);
+        connection->reader = &wait;
+        int error = task_wait_park(&wait, deadline_ns);
+        connection->reader = NULL;
+        if (error != 0)
+            return error;
+    }
+}
+
+/* ---- writing and connecting --------------------------------------------------------------------- */
+
+static void call_done(struct task_io *io)
+{
+    struct net_call *call = io->arg;
+    call->finished = true;
+    (void)task_wait_wake(&call->wait, 0); /* false: the deadline was first, and the task is on its way */
+}
+
+int net_call_run(struct net_call *call, uint64_t deadline_ns)
+{
+    struct task_sched *sched = task_sched_self();
+    call->io.done = call_done;
+    call->io.arg = call;
+    call->finished = false;
+    task_wait_init(&call->wait);
+    task_io_post(sched, &call->io);
+    int error = task_wait_park(&call->wait, deadline_ns);
+    if (!call->finished) {
+        task_wait_init(&call->wait);
+        task_io_cancel(sched, &call->io);
+        (void)task_wait_park_firmly(&call->wait);
+    }
+    return call->io.result == -ECANCELED && error != 0 ? error : call->io.result;
+}
+
+int net_writev(struct net_connection *connection, struct iovec *iov, uint32_t iov_count, uint64_t deadline_ns)
+{
+    if (connection->broken)
+        return -EPIPE;
+    struct net_call call = {
+        .io = {.op = TASK_IO_SEND, .socket = connection->socket, .iov = iov, .iov_count = iov_count, .region = -1}};
+    int result = net_call_run(&call, deadline_ns);
+    connection->broken = result < 0;
+    return base_min(result, 0);
+}
+
+int net_write(struct net_connection *connection, const void *data, size_t bytes, uint64_t deadline_ns)
+{
+    struct iovec iov = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    return net_writev(connection, &iov, 1, deadline_ns);
+}
+
+/* Make a connection part of its scheduler, receiving. */
+static void join(struct net_sched *net, struct net_connection *connection)
+{
+    connection->net = net;
+    connection->receive = (struct task_io){
+        .op = TASK_IO_RECEIVE, .socket = connection->socket, .done = receive_done, .arg = connection};
+    base_list_push_back(&net->connections, &connection->link);
+    atomic_fetch_add_explicit(&net->connection_count, 1, memory_order_relaxed);
+}
+
+void net_connection_adopt(struct task_sched *sched, struct net_connection *connection)
+{
+    struct net_listener *listener = connection->listener;
+    struct net_sched *net = net_sched_get(sched);
+    if (net == NULL || atomic_load_explicit(&listener->closing, memory_order_relaxed)) {
+        net_connection_drop(connection);
+        return;
+    }
+    join(net, connection);
+    if (listener->accepted != NULL && listener->accepted(connection, listener->arg) < 0) {
+        connection->handler = NULL; /* it never was the handler's */
+        destroy(connection);
+        return;
+    }
+    receive_more(connection);
+}
+
+static int connect_socket(int fd, const struct net_address *address, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct net_call call = {.io = {.op = TASK_IO_CONNECT,
+                                       .socket = fd,
+                                       .address = (const struct sockaddr *)&address->storage,
+                                       .address_bytes = address->bytes}};
+        int error = net_call_run(&call, deadline_ns);
+        if (error != -EAGAIN)
+            return error;
+        /* the queue of a Unix socket is full, and nobody tells when it is not */
+        error = task_sleep(NET_RETRY_NS);
+        if (error != 0)
+            return error;
+        if (task_now() >= deadline_ns)
+            return -ETIMEDOUT;
+    }
+}
+
+/* @return the connected socket or negative errno */
+static int open_connected(const struct net_address *address, uint64_t deadline_ns)
+{
+    int fd = net_address_socket(address);
+    if (fd < 0)
+        return fd;
+    int error = connect_socket(fd, address, deadline_ns);
+    if (error == 0)
+        return fd;
+    (void)close(fd);
+    return error;
+}
+
+int net_connect(const char *address, const struct net_handler *handler, uint64_t deadline_ns,
+                struct net_connection **ret_connection)
+{
+    struct net_address parsed;
+    int error = net_address_parse(address, &parsed);
+    if (error != 0)
+        return error;
+    struct net_sched *net = net_sched_get(task_sched_self());
+    struct net_connection *connection = net == NULL ? NULL : base_alloc(account_of(net->sched), sizeof(*connection));
+    if (connection == NULL)
+        return -ENOMEM;
+    connection->socket = open_connected(&parsed, deadline_ns);
+    if (connection->socket < 0) {
+        error = connection->socket;
+        base_free(account_of(net->sched), connection, sizeof(*connection));
+        return error;
+    }
+    connection->handler = handler;
+    connection->served = true;
+    join(net, connection);
+    receive_more(connection);
+    *ret_connection = connection;
+    return 0;
+}
+
+void net_release(struct net_connection *connection)
+{
+    base_assert(connection->handler != NULL && connection->served && !connection->looping);
+    connection->served = false;
+    if (has_input(connection))
+        notify(connection);
+}
+
+/* ---- all of a scheduler ------------------------------------------------------------------------- */
+
+void net_shutdown_all(struct task_sched *sched)
+{
+    if (sched->net == NULL)
+        return;
+    base_list_for_each(link, &sched->net->connections)
+    {
+        struct net_connection *connection = base_container_of(link, struct net_connection, link);
+        if (connection->listener == NULL || connection->closed)
+            continue;
+        base_buffer_list_clear(&connection->unread);
+        connection->unread_count = 0;
+        connection->ended = true;
+        notify(connection);
+    }
+}
+
+void net_sched_close(struct task_sched *sched)
+{
+    struct net_sched *net = sched->net;
+    if (net == NULL)
+        return;
+    struct base_list *first;
+    while ((first = base_list_first(&net->connections)) != NULL)
+        destroy(base_container_of(first, struct net_connection, link));
+    while ((first = base_list_first(&net->listeners)) != NULL)
+        net_listener_abandon(base_container_of(first, struct net_listener, link));
+    base_free(account_of(sched), net, sizeof(*net));
+}
+
+/* ---- what a connection is ------------------------------------------------------------------------ */
+
+void net_set_user(struct net_connection *connection, void *user)
+{
+    connection->user = user;
+}
+
+void *net_user(const struct net_connection *connection)
+{
+    return connection->user;
+}
+
+void net_peer(const struct net_connection *connection, char *ret_text, size_t room)
+{
+    struct net_address peer = {.bytes = sizeof(peer.storage)};
+    if (getpeername(connection->socket, (struct sockaddr *)&peer.storage, &peer.bytes) == 0)
+        net_address_format(&peer, ret_text, room);
+    else
+        (void)snprintf(ret_text, room, "gone");
+}
+
+uint32_t net_connection_count(const struct task_sched *sched)
+{
+    const struct net_sched *net = __atomic_load_n(&sched->net, __ATOMIC_ACQUIRE);
+    return net == NULL ? 0 : atomic_load_explicit(&net->connection_count, memory_order_relaxed);
+}

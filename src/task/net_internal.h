@@ -1,0 +1,127 @@
+/* What net.c, net_listener.c and net_address.c share. */
+#ifndef TASK_NET_INTERNAL_H
+#define TASK_NET_INTERNAL_H
+
+#include "task/engine.h"
+#include "task/net.h"
+#include "task/sched_internal.h"
+#include <sys/socket.h>
+
+/* How long to wait before trying again what failed for want of memory, stacks or descriptors. */
+#define NET_RETRY_NS 10000000
+
+/* The sockets of a scheduler. */
+struct net_sched {
+    struct task_sched *sched;
+    struct base_list connections; /* of struct net_connection */
+    struct base_list listeners;   /* that accept here */
+    struct base_list waiting;     /* connections that have something to read and found no stack */
+    struct base_list paused;      /* listeners that found no descriptor or no memory */
+    uint64_t retry_ns;            /* when to try both again */
+    _Atomic uint32_t connection_count;
+    struct base_log_limit complaints;
+};
+
+struct net_connection {
+    struct base_list link;          /* net_sched.connections */
+    struct base_list waiting;       /* net_sched.waiting */
+    struct net_sched *net;          /* NULL on its way to its scheduler */
+    const struct net_handler *handler;
+    struct net_listener *listener;  /* that accepted it; NULL: net_connect() */
+    void *user;
+    struct task_io receive;
+    struct base_buffer_list unread;
+    uint32_t unread_count;          /* buffers in it */
+    int socket;
+    int error;                      /* of the receive: what reads return when nothing is left */
+    bool receiving;                 /* `receive` is posted */
+    bool pausing;                   /* and was asked to end, as much is unread */
+    bool ended;                     /* the peer will send no more, or nobody wants it */
+    bool end_told;                  /* a read has returned that, or the error */
+    bool broken;                    /* part of a write may be lost */
+    bool served;                    /* by a task */
+    bool looping;                   /* which is serve()'s */
+    bool closed;                    /* net_close() was called */
+    struct task_wait *reader;       /* in net_read() */
+    struct task_message arrival;
+};
+
+struct net_listener {
+    struct base_list link;    /* net_sched.listeners */
+    struct base_list paused;  /* net_sched.paused */
+    struct net_sched *net;    /* NULL: its scheduler is gone */
+    struct tarn_node *node;
+    const struct net_handler *handler;
+    int (*accepted)(struct net_connection *connection, void *arg);
+    void *arg;
+    struct task_io accept;
+    struct task_wait *closer; /* in net_listener_close() */
+    int socket;
+    bool accepting;           /* `accept` is posted */
+    _Atomic bool closing;
+    _Atomic uint32_t references; /* one while it is open, one for each connection */
+    uint32_t connections_max;
+    uint64_t refused_count;
+    uint64_t path_device;     /* which file the Unix socket's path names */
+    uint64_t path_inode;
+    char address[NET_ADDRESS_TEXT_MAX];
+    uint32_t target_next;
+    uint32_t target_count;
+    struct task_sched *targets[];
+};
+
+struct net_address {
+    struct sockaddr_storage storage;
+    socklen_t bytes;
+};
+
+/* One request that a task waits for, on its stack. */
+struct net_call {
+    struct task_io io;
+    struct task_wait wait;
+    bool finished;
+};
+
+/**
+ * Read an address from text.
+ *
+ * @return 0; -EINVAL. Any thread.
+ */
+base_must_check int net_address_parse(const char *text, struct net_address *ret_address);
+
+/** Write an address as text. Any thread. */
+void net_address_format(const struct net_address *address, char *ret_text, size_t room);
+
+/** The path of a Unix address; NULL if it is another kind. */
+const char *net_address_path(const struct net_address *address);
+
+/** A socket for an address: non-blocking, close-on-exec, without Nagle's delay. @return descriptor or negative errno */
+base_must_check int net_address_socket(const struct net_address *address);
+
+/** The sockets of a scheduler, made at first use. Its own thread, or any before it runs. @return NULL: no memory */
+struct net_sched *net_sched_get(struct task_sched *sched);
+
+/** Bring an accepted connection, which nobody else knows, to life on its scheduler, or drop it. */
+void net_connection_adopt(struct task_sched *sched, struct net_connection *connection);
+
+/** Close and free a connection that is not on any scheduler. */
+void net_connection_drop(struct net_connection *connection);
+
+/** Let go of a listener; the last frees it. Any thread. */
+void net_listener_put(struct net_listener *listener);
+
+/** Have a paused listener accept again. */
+void net_listener_resume(struct net_listener *listener);
+
+/** Its scheduler is closed, and its engine already: nothing of it will ever be done again. */
+void net_listener_abandon(struct net_listener *listener);
+
+/**
+ * Post a request and wait until it is done; at its deadline, or when the task is cancelled, cancel it
+ * and wait for that. Yields.
+ *
+ * @return the request's result; -ETIMEDOUT or -ECANCELED if that ended it
+ */
+int net_call_run(struct net_call *call, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,292 @@
+/*
+ * Listeners: accept on one scheduler and deal the connections to several. The listener is shared by its
+ * connections, which may outlive its closing: each holds a reference.
+ */
+#include "task/net_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { UNIX_SOCKET_MODE = 0700 };
+
+static size_t listener_bytes(uint32_t target_count)
+{
+    return sizeof(struct net_listener) + target_count * sizeof(struct task_sched *);
+}
+
+void net_listener_put(struct net_listener *listener)
+{
+    /* acquire and release: what others did with it is over before it is freed */
+    if (atomic_fetch_sub_explicit(&listener->references, 1, memory_order_acq_rel) == 1)
+        base_free(&listener->node->memory, listener, listener_bytes(listener->target_count));
+}
+
+/* ---- accepting --------------------------------------------------------------------------------- */
+
+static void post_accept(struct net_listener *listener)
+{
+    listener->accepting = true;
+    task_io_post(listener->net->sched, &listener->accept);
+}
+
+void net_listener_resume(struct net_listener *listener)
+{
+    base_list_remove(&listener->paused);
+    post_accept(listener);
+}
+
+static void run_arrival(struct task_message *message)
+{
+    net_connection_adopt(task_thread_sched(), base_container_of(message, struct net_connection, arrival));
+}
+
+static void refuse(struct net_listener *listener, int socket, const char *reason)
+{
+    (void)close(socket);
+    listener->refused_count++;
+    base_warn_limited(&listener->node->log, &listener->net->complaints, "connection refused",
+                      "listener=%s reason=\"%s\" refused=%" PRIu64, listener->address, reason, listener->refused_count);
+}
+
+/* Give a new connection to the scheduler whose turn it is. */
+static void deal(struct net_listener *listener, int socket)
+{
+    uint32_t connections = atomic_load_explicit(&listener->references, memory_order_relaxed) - 1;
+    if (connections >= listener->connections_max) {
+        refuse(listener, socket, "too many connections");
+        return;
+    }
+    struct net_connection *connection = base_alloc(&listener->node->memory, sizeof(*connection));
+    if (connection == NULL) {
+        refuse(listener, socket, "out of memory");
+        return;
+    }
+    connection->socket = socket;
+    connection->handler = listener->handler;
+    connection->listener = listener;
+    connection->arrival.run = run_arrival;
+    atomic_fetch_add_explicit(&listener->references, 1, memory_order_relaxed);
+    struct task_sched *target = listener->targets[listener->target_next];
+    listener->target_next = (listener->target_next + 1) % listener->target_count;
+    if (target == listener->net->sched)
+        net_connection_adopt(target, connection);
+    else if (!task_sched_post(target, &connection->arrival))
+        net_connection_drop(connection);
+}
+
+/* Try again a little later: there are no descriptors or no memory now, or the network has a problem. */
+static void pause_accepting(struct net_listener *listener, int error)
+{
+    struct net_sched *net = listener->net;
+    base_warn_limited(&listener->node->log, &net->complaints, "cannot accept connections for now",
+                      "listener=%s error=\"%s\"", listener->address, strerrordesc_np(-error));
+    if (base_list_empty(&net->waiting) && base_list_empty(&net->paused))
+        net->retry_ns = task_now() + NET_RETRY_NS;
+    base_list_push_back(&net->paused, &listener->paused);
+}
+
+/* Close the socket and let go; its connections may still hold it. */
+static void end(struct net_listener *listener)
+{
+    if (listener->net != NULL)
+        base_list_remove(&listener->link);
+    (void)close(listener->socket);
+    net_listener_put(listener);
+}
+
+static void accept_done(struct task_io *io)
+{
+    struct net_listener *listener = io->arg;
+    listener->accepting = io->more;
+    if (io->result >= 0)
+        deal(listener, io->result);
+    if (io->more)
+        return;
+    if (!atomic_load_explicit(&listener->closing, memory_order_relaxed))
+        pause_accepting(listener, io->result);
+    else if (listener->closer != NULL)
+        (void)task_wait_wake(listener->closer, 0);
+    else
+        end(listener);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------ */
+
+/* Remove the socket of a server that is gone. @return 0; -EADDRINUSE: it is not gone, or not a socket */
+static int remove_stale(const struct net_address *address)
+{
+    const char *path = net_address_path(address);
+    struct stat status;
+    if (lstat(path, &status) != 0 || !S_ISSOCK(status.st_mode))
+        return -EADDRINUSE;
+    int fd = net_address_socket(address);
+    if (fd < 0)
+        return fd;
+    bool stale = connect(fd, (const struct sockaddr *)&address->storage, address->bytes) != 0 && errno == ECONNREFUSED;
+    (void)close(fd);
+    if (!stale)
+        return -EADDRINUSE;
+    return unlink(path) == 0 ? 0 : -errno;
+}
+
+static int bind_unix(int fd, const struct net_address *address, struct net_listener *listener)
+{
+    /* the file gets the mode that the socket has before it is bound */
+    if (fchmod(fd, UNIX_SOCKET_MODE) != 0)
+        return -errno;
+    const struct sockaddr *where = (const struct sockaddr *)&address->storage;
+    int error = bind(fd, where, address->bytes) == 0 ? 0 : -errno;
+    if (error == -EADDRINUSE) {
+        error = remove_stale(address);
+        if (error == 0)
+            error = bind(fd, where, address->bytes) == 0 ? 0 : -errno;
+    }
+    struct stat status;
+    if (error == 0 && lstat(net_address_path(address), &status) == 0) {
+        listener->path_device = status.st_dev;
+        listener->path_inode = status.st_ino;
+    }
+    return error;
+}
+
+static int bind_inet(int fd, const struct net_address *address)
+{
+    const int on = 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) != 0)
+        return -errno;
+    if (address->storage.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
+        return -errno;
+    return bind(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ? 0 : -errno;
+}
+
+static void remove_path(const struct net_listener *listener)
+{
+    struct net_address address;
+    if (net_address_parse(listener->address, &address) != 0 || net_address_path(&address) == NULL)
+        return;
+    /* unless somebody else has put his own there */
+    struct stat status;
+    const char *path = net_address_path(&address);
+    if (lstat(path, &status) == 0 && status.st_dev == listener->path_device && status.st_ino == listener->path_inode)
+        (void)unlink(path);
+}
+
+/* @return the listening socket or negative errno; writes the address with the port that the kernel chose */
+static int open_socket(const struct net_address *address, struct net_listener *listener)
+{
+    int fd = net_address_socket(address);
+    if (fd < 0)
+        return fd;
+    struct net_address bound = *address;
+    bool local = net_address_path(address) != NULL;
+    int error = local ? bind_unix(fd, address, listener) : bind_inet(fd, address);
+    if (error == 0 && listen(fd, SOMAXCONN) != 0)
+        error = -errno;
+    if (error == 0 && !local && getsockname(fd, (struct sockaddr *)&bound.storage, &bound.bytes) != 0)
+        error = -errno;
+    if (error != 0) {
+        (void)close(fd);
+        return error;
+    }
+    net_address_format(&bound, listener->address, sizeof(listener->address));
+    return fd;
+}
+
+/* Say why an address cannot be listened on. */
+static int complain(struct tarn_node *node, const char *address, int error)
+{
+    char quoted[NET_ADDRESS_TEXT_MAX];
+    const char *reason = error == -EINVAL ? "not an address: use 127.0.0.1:11211, [::1]:11211 or unix:/path/of/socket"
+                                          : strerrordesc_np(-error);
+    base_error(&node->log, "cannot listen", "address=%s reason=\"%s\"",
+               base_log_quote(quoted, sizeof(quoted), address, strlen(address)), reason);
+    return error;
+}
+
+int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets, uint32_t target_count,
+               const struct net_handler *handler, int (*accepted)(struct net_connection *connection, void *arg),
+               void *arg, uint32_t connections_max, struct net_listener **ret_listener)
+{
+    base_assert(target_count > 0);
+    struct tarn_node *node = sched->node;
+    struct net_address parsed;
+    int error = net_address_parse(address, &parsed);
+    if (error != 0)
+        return complain(node, address, error);
+    struct net_sched *net = net_sched_get(sched);
+    struct net_listener *listener = net == NULL ? NULL : base_alloc(&node->memory, listener_bytes(target_count));
+    if (listener == NULL)
+        return -ENOMEM;
+    listener->socket = open_socket(&parsed, listener);
+    if (listener->socket < 0) {
+        error = listener->socket;
+        base_free(&node->memory, listener, listener_bytes(target_count));
+        return complain(node, address, error);
+    }
+    listener->net = net;
+    listener->node = node;
+    listener->handler = handler;
+    listener->accepted = accepted;
+    listener->arg = arg;
+    listener->accept = (struct task_io){
+        .op = TASK_IO_ACCEPT, .socket = listener->socket, .done = accept_done, .arg = listener};
+    atomic_init(&listener->references, 1);
+    listener->connections_max = connections_max;
+    listener->target_count = target_count;
+    memcpy(listener->targets, targets, target_count * sizeof(struct task_sched *));
+    base_list_push_back(&net->listeners, &listener->link);
+    post_accept(listener);
+    *ret_listener = listener;
+    return 0;
+}
+
+void net_listener_address(const struct net_listener *listener, char *ret_text, size_t room)
+{
+    (void)snprintf(ret_text, room, "%s", listener->address);
+}
+
+/* ---- closing ------------------------------------------------------------------------------------ */
+
+void net_listener_close(struct net_listener *listener)
+{
+    atomic_store_explicit(&listener->closing, true, memory_order_relaxed);
+    remove_path(listener);
+    struct net_sched *net = listener->net;
+    if (net == NULL) {
+        end(listener);
+        return;
+    }
+    if (base_list_is_linked(&listener->paused))
+        base_list_remove(&listener->paused);
+    if (!listener->accepting) {
+        end(listener);
+        return;
+    }
+    if (task_sched_self() == NULL) {
+        /* The scheduler does not run: whatever it does next, run or be closed, ends the listener. */
+        (void)shutdown(listener->socket, SHUT_RDWR);
+        return;
+    }
+    base_assert(task_sched_self() == net->sched);
+    struct task_wait wait;
+    task_wait_init(&wait);
+    listener->closer = &wait;
+    task_io_cancel(net->sched, &listener->accept);
+    (void)task_wait_park_firmly(&wait);
+    end(listener);
+}
+
+void net_listener_abandon(struct net_listener *listener)
+{
+    base_list_remove(&listener->link);
+    if (base_list_is_linked(&listener->paused))
+        base_list_remove(&listener->paused);
+    listener->net = NULL;
+    listener->accepting = false;
+    if (atomic_load_explicit(&listener->closing, memory_order_relaxed))
+        end(listener);
+}

@@ -1,0 +1,83 @@
+/*
+ * The io_uring engine: one ring for a scheduler's files, sockets and wake-ups.
+ *
+ * A request is in exactly one place: in `backlog` (no submission entry was free), in the ring (its
+ * entry or the kernel has it), in `starved` (a receive that found no buffer) or in `finished` (it has
+ * its result and waits to be handed out). One that is in the ring and shall be cancelled is also in
+ * `cancels` until the next submission.
+ */
+#ifndef TASK_URING_URING_H
+#define TASK_URING_URING_H
+
+#include "task/engine_internal.h"
+#include "task/sched_internal.h"
+#include <liburing.h>
+
+#define URING_SETUP_FLAGS                                                                                    \
+    (IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |                     \
+     IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE)
+
+/* What completions that belong to no request carry instead of its address. */
+enum { URING_TAG_WAKE = 1, URING_TAG_CANCEL = 2 };
+
+/* The group of provided buffers that receives take from, and the region that the arena is registered as. */
+enum { URING_BUFFER_GROUP = 0, URING_ARENA_REGION = 0 };
+
+/* Buffers that the kernel has: a ring in shared memory, and who stands behind each identifier in it. */
+struct uring_buffers {
+    struct io_uring_buf_ring *ring;
+    struct base_buffer **lent;  /* by identifier; NULL: not with the kernel */
+    uint16_t *unused;           /* a stack of identifiers */
+    uint32_t unused_count;
+    uint32_t entries;           /* a power of two */
+};
+
+struct task_engine {
+    struct io_uring ring;
+    struct task_sched *sched;
+    struct tarn_node *node;
+    struct base_buffer_pool *pool;
+    struct uring_buffers buffers;
+    struct msghdr *headers;     /* one for each submission entry: must live until that is submitted */
+    uint64_t generations[TASK_FILES_MAX]; /* of the file in each slot of the file table; 0: empty */
+    struct base_list backlog;
+    struct base_list cancels;
+    struct base_list starved;
+    struct base_list finished;
+    int wake_fd;
+    bool wake_armed;
+    bool has_file_table;
+};
+
+/**
+ * Make and register the ring of buffers.
+ *
+ * @return 0; -ENOMEM; the kernel's error
+ */
+base_must_check int uring_buffers_open(struct task_engine *engine);
+
+/** Take all buffers back. The kernel's ring is closed. */
+void uring_buffers_close(struct task_engine *engine);
+
+/** Lend the kernel what the pool can spare. */
+void uring_buffers_fill(struct task_engine *engine);
+
+/** Buffers that the kernel has. */
+static inline uint32_t uring_buffers_lent(const struct task_engine *engine)
+{
+    return engine->buffers.entries - engine->buffers.unused_count;
+}
+
+/** The buffer that a completion names, no longer lent. */
+struct base_buffer *uring_buffers_take(struct task_engine *engine, uint32_t identifier);
+
+/** Make the engine; task_engine_ops.open. */
+base_must_check int uring_open(struct task_sched *sched, void *arg, struct task_engine **ret_engine);
+
+/** Enable the ring for the calling thread alone; task_engine_ops.begin. */
+base_must_check int uring_begin(struct task_engine *engine);
+
+/** Close the ring, whatever is in flight; task_engine_ops.close. */
+void uring_close(struct task_engine *engine);
+
+#endif
