@@ -76,23 +76,29 @@ static uint64_t clock_of_progress(void *arg)
     return task_now();
 }
 
+/* Measure each subject once: in order, or every other time from last to first. @return 0 or negative errno: said */
+static int measure_all(struct bench_case *self, size_t repeat, struct base_progress *progress)
+{
+    for (size_t i = 0; i < self->subject_count; i++) {
+        size_t turn = repeat % 2 == 0 ? i : self->subject_count - 1 - i;
+        struct bench_subject *subject = &self->subjects[turn];
+        int error = subject->skipped == NULL ? measure(self, subject, repeat) : 0;
+        if (error != 0)
+            return bench_fail(self->bench, error, "%s: %s", self->name, subject->name);
+        base_progress_update(progress, repeat * self->subject_count + i + 1);
+    }
+    return 0;
+}
+
 int bench_case_run(struct bench_case *self)
 {
     struct base_progress progress;
-    uint64_t done = 0;
+    int error = 0;
+    size_t repeat = 0;
     base_progress_init(&progress, self->bench->err, self->name, "measurements",
                        self->repeats * self->subject_count, clock_of_progress, NULL);
-    for (size_t repeat = 0; repeat < self->repeats; repeat++) {
-        for (size_t i = 0; i < self->subject_count; i++) {
-            struct bench_subject *subject = &self->subjects[i];
-            int error = subject->skipped == NULL ? measure(self, subject, repeat) : 0;
-            base_progress_update(&progress, ++done);
-            if (error != 0) {
-                base_progress_done(&progress, done);
-                return bench_fail(self->bench, error, "%s: %s", self->name, subject->name);
-            }
-        }
-    }
-    base_progress_done(&progress, done);
-    return bench_case_write(self);
+    for (; repeat < self->repeats && error == 0; repeat++)
+        error = measure_all(self, repeat, &progress);
+    base_progress_done(&progress, repeat * self->subject_count);
+    return error != 0 ? error : bench_case_write(self);
 }

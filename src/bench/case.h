@@ -1,6 +1,6 @@
 /*
- * A case: one thing measured, Tarn first and its peers beside it, in turn (A B A B ...), with parameters,
- * rates, latencies and other values; and how its outcome is written.
+ * A case: one thing measured, Tarn and its peers in turn (A B, B A, A B, ...), with parameters, rates,
+ * latencies and other values; and how its outcome is written.
  */
 #ifndef BENCH_CASE_H
 #define BENCH_CASE_H

@@ -189,6 +189,7 @@ static int open_case(const struct bench_drive_job *job, const struct bench_drive
     bench_case_text(*ret_case, "loop", job->rate == 0 ? "closed" : "open");
     if (job->rate > 0)
         bench_case_number(*ret_case, "rate", job->rate);
+    bench_case_value(*ret_case, "thread_ns");
     return 0;
 }
 

@@ -106,6 +106,7 @@ static int run_workers(struct drive_load *load)
     const struct bench_options *options = &load->job->bench->options;
     struct task_group group;
     task_group_init(&group);
+    uint64_t thread_ns = bench_thread_ns();
     uint64_t begin_ns = task_now();
     load->schedule = (struct bench_schedule){.start_ns = begin_ns, .rate = load->job->rate};
     load->end_ns = begin_ns + options->duration_ns;
@@ -117,6 +118,8 @@ static int run_workers(struct drive_load *load)
     error = task_group_join(&group, TASK_FOREVER);
     base_assert(error == 0); /* nobody cancels */
     load->sample->operations = load->operations;
+    if (load->operations > 0)
+        load->sample->values[0] = (double)(bench_thread_ns() - thread_ns) / (double)load->operations;
     load->sample->elapsed_ns = load->job->rate == 0 ? task_now() - begin_ns : options->duration_ns;
     return load->error;
 }

@@ -41,7 +41,7 @@ bool bench_drive_op_writes(enum bench_drive_op op);
 
 /**
  * Measure Tarn once: as bench_subject.measure; `arg` is a struct bench_drive_job. Skipped where the provider
- * is not to be had. An operation is a request.
+ * is not to be had. An operation is a request; the first value is the thread's processor time for one, ns.
  */
 int bench_drive_measure(void *arg, struct bench_sample *sample);
 

@@ -13,9 +13,6 @@ enum {
 
 #define PATIENCE_NS (60 * BASE_NS_PER_SECOND) /* beyond the time that a run takes anyway */
 
-/* Cost of the server, beside the rate. */
-static const char *const value_processor = "server_ns";
-
 /* One server and what loads it. */
 struct side {
     const char *name;
@@ -179,9 +176,9 @@ static int measure_rate(void *arg, struct bench_sample *sample)
     sample->operations = side->answer->operations;
     sample->elapsed_ns = side->answer->elapsed_ns;
     base_histogram_merge(sample->latency, &side->answer->latency);
-    if (side->answer->all > 0)
-        sample->values[0] =
-            (double)(after.usage.processor_ns - before.usage.processor_ns) / (double)side->answer->all;
+    double echoes = (double)base_max(side->answer->all, UINT64_C(1));
+    sample->values[0] = (double)(after.usage.processor_ns - before.usage.processor_ns) / echoes;
+    sample->values[1] = (double)(after.usage.sleeps - before.usage.sleeps) / echoes;
     return 0;
 }
 
@@ -209,7 +206,8 @@ static int run_loop(struct side *sides, uint32_t connections, uint64_t rate, uin
     if (rate > 0)
         bench_case_number(loop, "rate", rate);
     bench_case_number(loop, "message_bytes", BENCH_ECHO_BYTES);
-    bench_case_value(loop, value_processor);
+    bench_case_value(loop, "server_ns"); /* processor time of the server for an echo */
+    bench_case_value(loop, "server_sleeps");
     for (int i = 0; i < SIDES; i++)
         sides[i].rate = rate;
     error = bench_case_run(loop);

@@ -1,6 +1,7 @@
 /*
- * The peer of Tarn's sockets: one thread around epoll_wait(), non-blocking sockets, level-triggered; as few
- * system calls as such a loop can do: a wait for many, then one read and one write for each message.
+ * The peer of Tarn's sockets: one thread around epoll_wait(), non-blocking sockets, edge-triggered, which the
+ * kernel looks at once for each arrival and not once more; as few system calls as such a loop can do: a wait
+ * for many, then one read and one write for each message.
  */
 #include "bench/echo.h"
 
@@ -29,10 +30,10 @@ struct server {
     uint8_t buffer[READ_BYTES];
 };
 
-static int watch(struct server *server, int operation, int fd, uint32_t events, void *user)
+static int watch(struct server *server, int fd, uint32_t events, void *user)
 {
     struct epoll_event event = {.events = events, .data.ptr = user};
-    return epoll_ctl(server->epoll, operation, fd, &event) == 0 ? 0 : -errno;
+    return epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
 static void close_connection(struct server *server, struct connection *connection)
@@ -51,7 +52,7 @@ static void accept_all(struct server *server)
         int on = 1;
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         struct connection *connection = base_alloc(&server->account, sizeof(*connection));
-        if (connection == NULL || watch(server, EPOLL_CTL_ADD, fd, EPOLLIN, connection) != 0) {
+        if (connection == NULL || watch(server, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, connection) != 0) {
             base_free(&server->account, connection, sizeof(*connection));
             (void)close(fd);
             continue;
@@ -61,45 +62,57 @@ static void accept_all(struct server *server)
     }
 }
 
-/* Keep what the socket did not take, and wait until it does. @return 0 or negative errno */
-static int keep(struct server *server, struct connection *connection, const uint8_t *data, size_t bytes)
+/* Write what was kept. @return 0: all is gone; -EAGAIN: the socket tells when it takes more; negative errno */
+static int flush_pending(struct connection *connection)
 {
+    while (connection->begin < connection->end) {
+        ssize_t sent = send(connection->fd, connection->pending + connection->begin,
+                            connection->end - connection->begin, MSG_NOSIGNAL);
+        if (sent < 0)
+            return -errno;
+        connection->begin += (uint32_t)sent;
+    }
+    return 0;
+}
+
+/* Write back what was read; what the socket does not take is kept. @return as flush_pending() */
+static int write_back(struct server *server, struct connection *connection, size_t bytes)
+{
+    ssize_t sent = send(connection->fd, server->buffer, bytes, MSG_NOSIGNAL);
+    if (sent == (ssize_t)bytes)
+        return 0;
+    if (sent < 0 && errno != EAGAIN)
+        return -errno;
     if (connection->pending == NULL)
         connection->pending = base_alloc(&server->account, READ_BYTES);
     if (connection->pending == NULL)
         return -ENOMEM;
-    memcpy(connection->pending, data, bytes);
-    connection->begin = 0;
-    connection->end = (uint32_t)bytes;
-    return watch(server, EPOLL_CTL_MOD, connection->fd, EPOLLOUT, connection);
-}
-
-/* Read once and write it back. @return whether the connection goes on */
-static bool echo(struct server *server, struct connection *connection)
-{
-    ssize_t got = recv(connection->fd, server->buffer, READ_BYTES, 0);
-    if (got <= 0)
-        return got < 0 && (errno == EAGAIN || errno == EINTR);
-    ssize_t sent = send(connection->fd, server->buffer, (size_t)got, MSG_NOSIGNAL);
-    if (sent == got)
-        return true;
-    if (sent < 0 && errno != EAGAIN && errno != EINTR)
-        return false;
     size_t taken = sent < 0 ? 0 : (size_t)sent;
-    return keep(server, connection, server->buffer + taken, (size_t)got - taken) == 0;
+    memcpy(connection->pending, server->buffer + taken, bytes - taken);
+    connection->begin = 0;
+    connection->end = (uint32_t)(bytes - taken);
+    return -EAGAIN;
 }
 
-/* Write more of what was kept; when it is all gone, read again. @return whether the connection goes on */
-static bool flush_pending(struct server *server, struct connection *connection)
+/*
+ * Echo all that is there. A read that does not fill the buffer has emptied the socket, and the next arrival is
+ * a new edge: so there is no read in vain, unless the peer has closed, which must be seen.
+ *
+ * @return whether the connection goes on
+ */
+static bool echo(struct server *server, struct connection *connection, uint32_t events)
 {
-    ssize_t sent = send(connection->fd, connection->pending + connection->begin,
-                        connection->end - connection->begin, MSG_NOSIGNAL);
-    if (sent < 0)
-        return errno == EAGAIN || errno == EINTR;
-    connection->begin += (uint32_t)sent;
-    if (connection->begin < connection->end)
-        return true;
-    return watch(server, EPOLL_CTL_MOD, connection->fd, EPOLLIN, connection) == 0;
+    bool to_the_end = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || connection->begin < connection->end;
+    int error = flush_pending(connection);
+    while (error == 0) {
+        ssize_t got = recv(connection->fd, server->buffer, READ_BYTES, 0);
+        if (got <= 0)
+            return got < 0 && errno == EAGAIN;
+        error = write_back(server, connection, (size_t)got);
+        if (error == 0 && got < READ_BYTES && !to_the_end)
+            return true;
+    }
+    return error == -EAGAIN;
 }
 
 static int answer_state(struct server *server)
@@ -124,10 +137,8 @@ static void serve(struct server *server)
                 if (bench_child_receive(&byte, 1) != 0 || answer_state(server) != 0)
                     return;
             } else {
-                struct connection *connection = user;
-                bool writes = (events[i].events & EPOLLOUT) != 0;
-                if (!(writes ? flush_pending(server, connection) : echo(server, connection)))
-                    close_connection(server, connection);
+                if (!echo(server, user, events[i].events))
+                    close_connection(server, user);
             }
         }
     }
@@ -145,9 +156,9 @@ static int open_server(struct server *server)
         getsockname(server->listener, (struct sockaddr *)&address, &bytes) != 0)
         return -errno;
     server->state.port = ntohs(address.sin_port);
-    int error = watch(server, EPOLL_CTL_ADD, server->listener, EPOLLIN, &server->listener);
+    int error = watch(server, server->listener, EPOLLIN, &server->listener);
     if (error == 0)
-        error = watch(server, EPOLL_CTL_ADD, BENCH_CHILD_CHANNEL, EPOLLIN, server);
+        error = watch(server, BENCH_CHILD_CHANNEL, EPOLLIN, server);
     return error;
 }
 

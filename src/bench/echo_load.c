@@ -80,7 +80,7 @@ static int connect_one(struct load *load, struct connection *connection)
                         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0
                     ? -errno
                     : try_echo(load, fd);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = connection};
     if (error == 0 && epoll_ctl(load->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
         error = -errno;
     if (error != 0) {
@@ -140,18 +140,23 @@ static int send_message(struct load *load, struct connection *connection)
 }
 
 /*
- * Read what has come on one connection.
+ * Read all that has come on one connection. A read that does not fill the room has emptied it, and the next
+ * arrival is a new edge.
  *
  * @return whole echoes that this completed; negative errno
  */
 static int receive(struct load *load, struct connection *connection)
 {
-    ssize_t got = recv(connection->fd, load->room, ROOM_BYTES, MSG_DONTWAIT);
-    if (got <= 0)
-        return got < 0 && errno == EAGAIN ? 0 : -EPIPE;
-    uint32_t bytes = connection->received_bytes + (uint32_t)got;
-    uint32_t echoes = bytes / BENCH_ECHO_BYTES;
-    connection->received_bytes = bytes % BENCH_ECHO_BYTES;
+    uint64_t bytes = connection->received_bytes;
+    ssize_t got;
+    do {
+        got = recv(connection->fd, load->room, ROOM_BYTES, MSG_DONTWAIT);
+        if (got == 0 || (got < 0 && errno != EAGAIN))
+            return -EPIPE;
+        bytes += got < 0 ? 0 : (uint64_t)got;
+    } while (got == ROOM_BYTES);
+    uint64_t echoes = bytes / BENCH_ECHO_BYTES;
+    connection->received_bytes = (uint32_t)(bytes % BENCH_ECHO_BYTES);
     if (echoes > load->outstanding)
         return -EBADMSG;
     load->outstanding -= echoes;

@@ -210,13 +210,17 @@ static int read_job(struct bench_json_value job, bool writes, struct bench_sampl
     double failed;
     double operations;
     double milliseconds;
+    double user_percent;
+    double system_percent;
     if (number_member(job, "error", &failed) != 0 || failed != 0 ||
         bench_json_member(job, writes ? "write" : "read", &part) != 0 ||
         number_member(part, "total_ios", &operations) != 0 || operations < 1 ||
-        number_member(part, "runtime", &milliseconds) != 0 || milliseconds < 1)
+        number_member(part, "runtime", &milliseconds) != 0 || milliseconds < 1 ||
+        number_member(job, "usr_cpu", &user_percent) != 0 || number_member(job, "sys_cpu", &system_percent) != 0)
         return -EBADMSG;
     sample->operations = (uint64_t)operations;
     sample->elapsed_ns = (uint64_t)milliseconds * BASE_NS_PER_MS;
+    sample->values[0] = (user_percent + system_percent) / 100 * milliseconds * 1e6 / operations;
     if (bench_json_member(part, "lat_ns", &latency) != 0 || bench_json_member(latency, "bins", &bins) != 0)
         return -EBADMSG;
     return bench_json_visit(bins, add_bin, sample->latency) == 0 ? 0 : -EBADMSG;

@@ -16,7 +16,8 @@ int bench_fio_measure(void *arg, struct bench_sample *sample);
 const char *bench_fio_engine(enum drive_provider_choice provider);
 
 /**
- * Take rate and latencies from what fio prints with --output-format=json+.
+ * Take rate, latencies and, as the first value, the job's processor time for a request, ns, from what fio
+ * prints with --output-format=json+.
  *
  * @param text, len  all of its output; lines before the JSON are passed over
  * @param writes     whether the job wrote

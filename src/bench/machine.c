@@ -99,6 +99,14 @@ static int read_resident(uint64_t *ret_bytes)
     return error;
 }
 
+uint64_t bench_thread_ns(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_THREAD, &usage) != 0)
+        return 0;
+    return nanoseconds(&usage.ru_utime) + nanoseconds(&usage.ru_stime);
+}
+
 int bench_usage_read(struct bench_usage *ret_usage)
 {
     struct rusage usage;

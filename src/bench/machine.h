@@ -51,4 +51,7 @@ bool bench_has_two_cores(const struct bench_machine *machine);
  */
 base_must_check int bench_usage_read(struct bench_usage *ret_usage);
 
+/** Processor time that the calling thread has used, kernel included; that of its helpers in the kernel is not. */
+uint64_t bench_thread_ns(void);
+
 #endif

@@ -16,13 +16,13 @@ enum {
 
 /* One member's place, whatever kind of ring. */
 struct member {
-    struct ring *ring;
     struct member *next;
     struct member *previous;
     struct task_context context;
     ucontext_t ucontext;
     void *fcontext;
     uint8_t *stack;
+    bool same_code;
 };
 
 struct ring {
@@ -31,8 +31,10 @@ struct ring {
     uint32_t count;
 };
 
-static int open_ring(struct base_account *account, uint32_t count, struct ring *ret_ring)
+static int open_ring(const struct bench_ring *options, struct ring *ret_ring)
 {
+    struct base_account *account = options->bench->account;
+    uint32_t count = options->members;
     struct ring ring = {.count = count};
     ring.members = base_alloc(account, count * sizeof(*ring.members));
     ring.stacks = base_alloc_aligned(account, BASE_CACHE_LINE_BYTES, (size_t)count * STACK_BYTES);
@@ -41,13 +43,13 @@ static int open_ring(struct base_account *account, uint32_t count, struct ring *
         base_free(account, ring.stacks, (size_t)count * STACK_BYTES);
         return -ENOMEM;
     }
-    *ret_ring = ring;
     for (uint32_t i = 0; i < count; i++) {
-        ring.members[i].ring = ret_ring;
         ring.members[i].next = &ring.members[(i + 1) % count];
         ring.members[i].previous = &ring.members[(i + count - 1) % count];
         ring.members[i].stack = ring.stacks + (size_t)i * STACK_BYTES;
+        ring.members[i].same_code = options->same_code;
     }
+    *ret_ring = ring;
     return 0;
 }
 
@@ -57,23 +59,40 @@ static void close_ring(struct base_account *account, struct ring *ring)
     base_free(account, ring->stacks, (size_t)ring->count * STACK_BYTES);
 }
 
-/* Go round and round for the time of a measurement; `hop` switches to the next and comes back from the last. */
-static inline __attribute__((always_inline)) void
-go_round(struct bench *bench, struct ring *ring, void (*hop)(struct member *member), struct bench_sample *sample)
+/* Go round and round for the time of a measurement; `hops` switches to the next so many times. */
+static void go_round(struct bench *bench, struct ring *ring, void (*hops)(struct member *member, uint64_t count),
+                     struct bench_sample *sample)
 {
     uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / ring->count, 1U);
     uint64_t rounds = 0;
     uint64_t begin_ns = task_now();
     uint64_t elapsed_ns;
     do {
-        for (uint64_t i = 0; i < block; i++)
-            hop(&ring->members[0]);
+        hops(&ring->members[0], block);
         rounds += block;
         elapsed_ns = task_now() - begin_ns;
     } while (elapsed_ns < bench->options.duration_ns);
     sample->operations = rounds * ring->count;
     sample->elapsed_ns = elapsed_ns;
 }
+
+/*
+ * Two functions for each kind: one that the first member calls, and in `same_code` the others too, and what
+ * the others run. Processors guess where a switch goes by where it stands.
+ */
+#define DEFINE_HOPS(kind)                                                                                    \
+    static __attribute__((noinline)) void hops_##kind(struct member *member, uint64_t count)                 \
+    {                                                                                                        \
+        for (uint64_t i = 0; i < count; i++)                                                                 \
+            hop_##kind(member);                                                                              \
+    }                                                                                                        \
+    static void run_member_##kind(struct member *member)                                                     \
+    {                                                                                                        \
+        while (member->same_code)                                                                            \
+            hops_##kind(member, UINT64_MAX);                                                                 \
+        for (;;)                                                                                             \
+            hop_##kind(member);                                                                              \
+    }
 
 /* ---- context.h --------------------------------------------------------------------------------- */
 
@@ -82,18 +101,19 @@ static inline void hop_context(struct member *member)
     task_context_switch(&member->context, &member->next->context, false);
 }
 
+DEFINE_HOPS(context)
+
 static void run_context(void *arg)
 {
     task_context_begin();
-    for (;;)
-        hop_context(arg);
+    run_member_context(arg);
 }
 
 int bench_ring_context(void *arg, struct bench_sample *sample)
 {
     const struct bench_ring *options = arg;
     struct ring ring;
-    int error = open_ring(options->bench->account, options->members, &ring);
+    int error = open_ring(options, &ring);
     if (error != 0)
         return error;
     task_context_adopt_thread(&ring.members[0].context);
@@ -102,7 +122,7 @@ int bench_ring_context(void *arg, struct bench_sample *sample)
         task_context_make(&member->context, member->stack, STACK_BYTES, run_context, member);
     }
     bench_pin(&options->bench->machine, 0);
-    go_round(options->bench, &ring, hop_context, sample);
+    go_round(options->bench, &ring, hops_context, sample);
     bench_unpin(&options->bench->machine);
     for (uint32_t i = 1; i < ring.count; i++)
         task_context_release(&ring.members[i].context);
@@ -128,19 +148,19 @@ static inline void hop_swapcontext(struct member *member)
     (void)swapcontext(&member->ucontext, &member->next->ucontext);
 }
 
+DEFINE_HOPS(swapcontext)
+
 /* makecontext() hands over numbers only. */
 static void run_swapcontext(uint32_t high, uint32_t low)
 {
-    struct member *member = (struct member *)(((uintptr_t)high << 32) | low);
-    for (;;)
-        hop_swapcontext(member);
+    run_member_swapcontext((struct member *)(((uintptr_t)high << 32) | low));
 }
 
 int bench_ring_swapcontext(void *arg, struct bench_sample *sample)
 {
     const struct bench_ring *options = arg;
     struct ring ring;
-    int error = open_ring(options->bench->account, options->members, &ring);
+    int error = open_ring(options, &ring);
     if (error != 0)
         return error;
     for (uint32_t i = 1; i < ring.count; i++) {
@@ -151,7 +171,7 @@ int bench_ring_swapcontext(void *arg, struct bench_sample *sample)
                     (uint32_t)(uintptr_t)member);
     }
     bench_pin(&options->bench->machine, 0);
-    go_round(options->bench, &ring, hop_swapcontext, sample);
+    go_round(options->bench, &ring, hops_swapcontext, sample);
     bench_unpin(&options->bench->machine);
     close_ring(options->bench->account, &ring);
     return 0;
@@ -179,19 +199,20 @@ static inline void hop_boost(struct member *member)
     member->previous->fcontext = transfer.fcontext;
 }
 
+DEFINE_HOPS(boost)
+
 static void run_boost(struct boost_transfer transfer)
 {
     struct member *member = transfer.data;
     member->previous->fcontext = transfer.fcontext;
-    for (;;)
-        hop_boost(member);
+    run_member_boost(member);
 }
 
 int bench_ring_boost(void *arg, struct bench_sample *sample)
 {
     const struct bench_ring *options = arg;
     struct ring ring;
-    int error = open_ring(options->bench->account, options->members, &ring);
+    int error = open_ring(options, &ring);
     if (error != 0)
         return error;
     for (uint32_t i = 1; i < ring.count; i++) {
@@ -200,7 +221,7 @@ int bench_ring_boost(void *arg, struct bench_sample *sample)
         member->fcontext = make_fcontext((void *)end, STACK_BYTES, run_boost);
     }
     bench_pin(&options->bench->machine, 0);
-    go_round(options->bench, &ring, hop_boost, sample);
+    go_round(options->bench, &ring, hops_boost, sample);
     bench_unpin(&options->bench->machine);
     close_ring(options->bench->account, &ring);
     return 0;

@@ -10,6 +10,7 @@
 struct bench_ring {
     struct bench *bench;
     uint32_t members; /* 2 or more; the first is the calling thread's own stack */
+    bool same_code;   /* all switch at one place in the program, else the first at another than the rest */
 };
 
 /** With context.h. As bench_subject.measure; `arg` is a struct bench_ring. */

@@ -118,17 +118,27 @@ static int run_case(struct bench *bench, const char *name, const char *unit,
     return error;
 }
 
-static int run_switch(struct bench *bench, uint32_t tasks)
+static int run_switch(struct bench *bench, uint32_t tasks, bool same_code)
 {
-    struct bench_task_basic basic = {.bench = bench, .tasks = tasks};
-    struct bench_ring ring = {.bench = bench, .members = tasks};
-    const struct bench_parameter parameters[] = {{.name = "tasks", .number = tasks}, {.name = NULL}};
+    struct bench_task_basic basic = {.bench = bench, .tasks = tasks, .same_code = same_code};
+    struct bench_ring ring = {.bench = bench, .members = tasks, .same_code = same_code};
+    const struct bench_parameter parameters[] = {{.name = "tasks", .number = tasks},
+                                                 {.name = "code", .text = same_code ? "same" : "different"},
+                                                 {.name = NULL}};
     const struct subject subjects[] = {{"tarn", bench_measure_switch, &basic},
                                        {"bare", bench_ring_context, &ring},
                                        {"boost", bench_ring_boost, &ring},
                                        {"swapcontext", bench_ring_swapcontext, &ring},
                                        {NULL, NULL, NULL}};
     return run_case(bench, "switch", "switches/s", parameters, subjects);
+}
+
+static int run_switches(struct bench *bench)
+{
+    int error = run_switch(bench, 2, true);
+    if (error == 0)
+        error = run_switch(bench, 2, false);
+    return error != 0 ? error : run_switch(bench, MANY_TASKS, true);
 }
 
 static int run_spawn(struct bench *bench, uint32_t tasks)
@@ -177,9 +187,7 @@ static int run_basic(struct bench *bench, const struct options *options)
 {
     int error = 0;
     if (bench_is_wanted(&options->only, "switch"))
-        error = run_switch(bench, 2);
-    if (error == 0 && bench_is_wanted(&options->only, "switch"))
-        error = run_switch(bench, MANY_TASKS);
+        error = run_switches(bench);
     if (error == 0 && bench_is_wanted(&options->only, "spawn"))
         error = run_spawn(bench, 1);
     if (error == 0 && bench_is_wanted(&options->only, "spawn"))

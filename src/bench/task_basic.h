@@ -9,9 +9,13 @@ struct bench_task_basic {
     struct bench *bench;
     uint32_t tasks;
     uint64_t spin_ns;
+    bool same_code;
 };
 
-/** `tasks` tasks yield to each other. An operation is a switch. */
+/**
+ * `tasks` tasks yield to each other: with `same_code` all at one place in the program, else the first at
+ * another than the rest. An operation is a switch.
+ */
 int bench_measure_switch(void *arg, struct bench_sample *sample);
 
 /** A group of `tasks` is spawned and joined, over and over. An operation is a task. */

@@ -75,6 +75,10 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     static const struct tarn_depot_options defaults = {.mode = TARN_MODE_POWER};
     if (options == NULL)
         options = &defaults;
+    if (options->create_bytes > 0 && options->create_bytes < DEPOT_STORE_BYTES_MIN) {
+        base_error(&node->log, "the store cannot be made", "why=\"it would be smaller than 1 MiB\"");
+        return -EINVAL;
+    }
     struct tarn_depot *depot = base_alloc(&node->memory, sizeof(*depot));
     if (depot == NULL)
         return -ENOMEM;

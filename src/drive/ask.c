@@ -74,7 +74,7 @@ static bool queue_write_cache(const struct queue *queue)
  * works */
 static bool probe_read(const struct drive_opening *opening, uint32_t alignment)
 {
-    size_t room = 2 * BASE_PAGE_BYTES;
+    size_t room = (size_t)2 * BASE_PAGE_BYTES;
     char *memory = base_alloc_aligned(&opening->node->memory, BASE_PAGE_BYTES, room);
     if (memory == NULL)
         return false;

@@ -380,6 +380,7 @@ static int move_buffers(struct drive *drive, struct drive_request *request, stru
             request->region = -1;
     }
     int error = post_and_wait(drive, request);
+    request->iov = NULL; /* the vectors end here */
     if (error != 0)
         return error;
     *ret_bytes = request->expected_bytes;

@@ -30,6 +30,12 @@
 #define DRIVE_BYTES_MIN         65536      /* a smaller file or device is refused */
 #define DRIVE_REQUEST_BYTES_MAX 0x7ffff000 /* of one request: what Linux moves in one call */
 
+/*
+ * A process that was killed may still have writes in flight; its lock is free when they have landed,
+ * some 50 ms later, and seconds on a disk under load.
+ */
+#define DRIVE_LOCK_WAIT_NS (5 * BASE_NS_PER_SECOND)
+
 struct drive;
 
 enum drive_direct { DRIVE_DIRECT_AUTO, DRIVE_DIRECT_ON, DRIVE_DIRECT_OFF };
@@ -45,8 +51,9 @@ struct drive_options {
     uint64_t create_bytes; /* > 0: make the file with this size if there is none; ignored for devices */
     enum drive_direct direct;
     enum drive_provider_choice provider;
-    bool read_only;  /* several may have it open so, but nobody else to write */
-    bool zero_ahead; /* write zeros in the background where a file was never written */
+    uint64_t lock_wait_ns; /* how long to wait for who has it open to be gone; 0: DRIVE_LOCK_WAIT_NS */
+    bool read_only;        /* several may have it open so, but nobody else to write */
+    bool zero_ahead;       /* write zeros in the background where a file was never written */
 };
 
 /* What the drive is, asked of it when it was opened. */
@@ -95,8 +102,8 @@ struct drive_request {
 
 /**
  * Open a drive by path: a regular file, a block device, or with the simulator's node a simulated
- * drive's name. A file is locked against a second opener, in this process or another; an opener
- * waits up to a second for one that was killed to be gone.
+ * drive's name. A file is locked against a second opener, in this process or another; a lock that
+ * somebody has is waited for (options->lock_wait_ns).
  *
  * @param path  borrowed until return
  * @return 0; -ENOENT; -EACCES; -EBUSY (somebody else has it open); -ENOTSUP (it cannot honour what

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define FAKE_BYTES (256 * 1024)
-#define BLOCK      4096
+#define FAKE_BYTES ((size_t)256 * 1024)
+#define BLOCK      ((size_t)4096)
 #define HELD_MAX   64
 
 struct held {
@@ -662,13 +662,13 @@ static void test_failure_in_flight(void **state)
 
 /* ---- lists ------------------------------------------------------------------------------------- */
 
-#define LIST_BUFFERS (TASK_IOV_MAX + 7)
-#define LIST_BYTES   512
+#define LIST_BUFFERS ((size_t)TASK_IOV_MAX + 7)
+#define LIST_BYTES   ((size_t)512)
 
 static void check_lists(struct context *context)
 {
     struct base_buffer *buffers = calloc(2 * LIST_BUFFERS, sizeof(*buffers));
-    uint8_t *memory = aligned_alloc(BLOCK, base_align_up(2 * LIST_BUFFERS * LIST_BYTES, BLOCK));
+    uint8_t *memory = aligned_alloc(BLOCK, base_align_up(LIST_BUFFERS * LIST_BYTES * 2, BLOCK));
     struct base_buffer_list out, in;
     base_buffer_list_init(&out);
     base_buffer_list_init(&in);

@@ -10,12 +10,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-/*
- * How long to wait for a lock: a process that was killed lets go of its files only when the kernel has
- * ended what it had in flight, and a closed drive when every scheduler has forgotten the descriptor.
- */
-#define LOCK_PATIENCE_NS BASE_NS_PER_SECOND
-#define LOCK_RETRY_NS    (10 * BASE_NS_PER_MS)
+#define LOCK_RETRY_NS (10 * BASE_NS_PER_MS)
 
 #define FILE_MODE 0600 /* what is stored is its owner's alone */
 
@@ -96,12 +91,19 @@ static int open_and_lock(struct drive_opening *opening, int flags, bool device)
     return 0;
 }
 
+/* Open and lock, with patience. @return 0 or negative errno, logged */
 static int acquire(struct drive_opening *opening, int flags, bool device)
 {
-    uint64_t deadline_ns = task_now() + LOCK_PATIENCE_NS;
+    uint64_t wait_ns = opening->options->lock_wait_ns;
+    uint64_t deadline_ns = task_now() + (wait_ns == 0 ? DRIVE_LOCK_WAIT_NS : wait_ns);
+    bool told = false;
     int error;
     while ((error = open_and_lock(opening, flags, device)) == -EBUSY && task_now() < deadline_ns) {
-        flags &= ~O_EXCL; /* the file was made; its lock was not to be had */
+        if (!told)
+            drive_note(opening->node, BASE_LOG_INFO, opening->path, "waiting for drive",
+                       "somebody else has it open");
+        told = true;
+        flags &= ~O_EXCL; /* a file that this opening made is there now */
         if (task_sleep(LOCK_RETRY_NS) != 0)
             break;
     }

@@ -1,4 +1,4 @@
-/* Files and block devices: what is refused and why, locks, making, direct I/O, providers, transfers. */
+/* Opening files and block devices: what is refused and why, locks, making, direct I/O. */
 #include "drive/testing.h"
 #include <dirent.h>
 #include <linux/loop.h>
@@ -13,22 +13,7 @@
 
 static const struct drive_options make_mib = {.create_bytes = MIB};
 static const struct drive_options as_it_is;
-
-static const char *const places[] = {".", "/dev/shm"};
-
-/* Call a test for each file system there is. */
-static void in_each_place(void (*test)(struct testing_folder *folder))
-{
-    for (size_t i = 0; i < base_array_count(places); i++) {
-        struct testing_folder folder;
-        if (!testing_folder_make(&folder, places[i])) {
-            print_message("skipped in %s: %s\n", places[i], strerror(errno));
-            continue;
-        }
-        test(&folder);
-        testing_folder_remove(&folder);
-    }
-}
+static const struct drive_options at_once = {.lock_wait_ns = 1}; /* no waiting for locks */
 
 static unsigned open_descriptors(void)
 {
@@ -47,13 +32,6 @@ static void make_file(const char *path, uint64_t bytes)
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
     assert_int_equal(close(fd), 0);
-}
-
-static void *page_memory(size_t bytes)
-{
-    void *memory = aligned_alloc(PAGE, bytes);
-    assert_non_null(memory);
-    return memory;
 }
 
 /* ---- making ------------------------------------------------------------------------------------ */
@@ -77,7 +55,7 @@ static void making(struct testing_folder *folder)
     assert_int_equal(status.st_size, MIB + PAGE);
     assert_int_equal(status.st_mode & 07777, 0600);
     assert_true((uint64_t)status.st_blocks * 512 >= MIB + PAGE); /* reserved, not sparse */
-    uint8_t *memory = page_memory(PAGE);
+    uint8_t *memory = testing_pages(PAGE);
     memset(memory, 1, PAGE);
     assert_int_equal(drive_read(drive, MIB, memory, PAGE), 0);
     for (size_t i = 0; i < PAGE; i++)
@@ -98,7 +76,7 @@ static void making(struct testing_folder *folder)
 static void test_making(void **state)
 {
     (void)state;
-    in_each_place(making);
+    testing_in_each_place(making);
 }
 
 /* In the current folder, without a slash in the path: its folder is synced all the same. */
@@ -142,7 +120,7 @@ static void half_made(struct testing_folder *folder)
 static void test_half_made(void **state)
 {
     (void)state;
-    in_each_place(half_made);
+    testing_in_each_place(half_made);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
@@ -214,7 +192,7 @@ static void refusals(struct testing_folder *folder)
 static void test_refusals(void **state)
 {
     (void)state;
-    in_each_place(refusals);
+    testing_in_each_place(refusals);
 }
 
 static void test_smallest(void **state)
@@ -261,21 +239,21 @@ static void test_permissions(void **state)
 
 static void locks(struct testing_folder *folder)
 {
-    static const struct drive_options read_only = {.read_only = true};
+    static const struct drive_options read_only = {.read_only = true, .lock_wait_ns = 1};
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot open drive\""};
     struct tarn_node *node = testing_node(&log);
     struct drive *first, *second;
     (void)testing_path(folder, "locked", path);
     assert_int_equal(drive_open(node, path, &make_mib, &first), 0);
-    expect_refusal(node, &log, path, &as_it_is, -EBUSY);
+    expect_refusal(node, &log, path, &at_once, -EBUSY);
     expect_refusal(node, &log, path, &read_only, -EBUSY);
     drive_close(first);
 
     assert_int_equal(drive_open(node, path, &read_only, &first), 0);
     assert_int_equal(drive_open(node, path, &read_only, &second), 0); /* readers share */
     drive_close(second);
-    expect_refusal(node, &log, path, &as_it_is, -EBUSY);
+    expect_refusal(node, &log, path, &at_once, -EBUSY);
     drive_close(first);
     assert_int_equal(drive_open(node, path, &as_it_is, &first), 0);
     drive_close(first);
@@ -286,7 +264,22 @@ static void locks(struct testing_folder *folder)
 static void test_locks(void **state)
 {
     (void)state;
-    in_each_place(locks);
+    testing_in_each_place(locks);
+}
+
+struct killer {
+    struct testing_log log;
+    pid_t child;
+};
+
+/* Kill the child when the opener says that it waits. */
+static void *kill_when_waited_for(void *arg)
+{
+    struct killer *killer = arg;
+    while (testing_log_count(&killer->log) == 0)
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    assert_int_equal(kill(killer->child, SIGKILL), 0);
+    return NULL;
 }
 
 /* Another process has the lock; when it is killed the opener that waits gets it. */
@@ -309,14 +302,16 @@ static void killed(struct testing_folder *folder)
     char locked = 0;
     assert_int_equal(read(ready[0], &locked, 1), 1);
     assert_int_equal(locked, 1);
-    struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct killer killer = {.log = {.text = "event=\"waiting for drive\""}, .child = child};
+    struct tarn_node *node = testing_node(&killer.log);
     struct drive *drive;
-    assert_int_equal(drive_open(node, path, &as_it_is, &drive), -EBUSY);
-    assert_int_equal(kill(child, SIGKILL), 0);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, kill_when_waited_for, &killer), 0);
     assert_int_equal(drive_open(node, path, &as_it_is, &drive), 0);
+    assert_int_equal(testing_log_count(&killer.log), 1);
     drive_close(drive);
     task_node_close(node);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(close(ready[0]), 0);
     assert_int_equal(close(ready[1]), 0);
@@ -326,7 +321,7 @@ static void killed(struct testing_folder *folder)
 static void test_killed(void **state)
 {
     (void)state;
-    in_each_place(killed);
+    testing_in_each_place(killed);
 }
 
 struct late_opener {
@@ -366,7 +361,7 @@ static void removed(struct testing_folder *folder)
 static void test_removed(void **state)
 {
     (void)state;
-    in_each_place(removed);
+    testing_in_each_place(removed);
 }
 
 /* ---- direct I/O -------------------------------------------------------------------------------- */
@@ -377,7 +372,7 @@ static void direct(struct testing_folder *folder)
     struct testing_log log = {.text = "event=\"no direct I/O"};
     struct tarn_node *node = testing_node(&log);
     struct drive *drive;
-    uint8_t *memory = page_memory(2 * PAGE);
+    uint8_t *memory = testing_pages(2 * PAGE);
     memset(memory, 3, 2 * PAGE);
     (void)testing_path(folder, "direct", path);
     struct drive_options options = make_mib;
@@ -391,7 +386,7 @@ static void direct(struct testing_folder *folder)
         uint32_t block = info->logical_block_bytes;
         assert_true(block >= 512 && info->memory_alignment_bytes >= 1);
         assert_int_equal(drive_write(drive, block, memory, block, true), 0);
-        assert_int_equal(drive_read(drive, block, memory, 2 * block), 0);
+        assert_int_equal(drive_read(drive, block, memory, (size_t)2 * block), 0);
         assert_int_equal(drive_read(drive, block / 2, memory, block), -EINVAL);
         assert_int_equal(drive_read(drive, block, memory, block / 2), -EINVAL);
         if (info->memory_alignment_bytes > 1)
@@ -427,7 +422,7 @@ static void direct(struct testing_folder *folder)
 static void test_direct(void **state)
 {
     (void)state;
-    in_each_place(direct);
+    testing_in_each_place(direct);
 }
 
 /* A file without direct I/O that is refused is not left behind. */
@@ -452,237 +447,6 @@ static void test_direct_on_where_there_is_none(void **state)
     }
     task_node_close(node);
     testing_folder_remove(&folder);
-}
-
-/* ---- transfers by every provider --------------------------------------------------------------- */
-
-#define REQUESTS 64
-#define WORKERS  6
-
-struct transfers {
-    struct drive *drive;
-    struct testing_folder *folder;
-    enum task_engine_choice engine;
-    _Atomic unsigned failures;
-};
-
-struct worker {
-    struct transfers *transfers;
-    uint64_t number;
-};
-
-/* Many requests at once over a part of its own, of two vectors each, then all of it in one list. */
-static void transfer(void *arg)
-{
-    struct worker *worker = arg;
-    struct drive *drive = worker->transfers->drive;
-    struct drive_request *requests = calloc(REQUESTS, sizeof(*requests));
-    struct iovec *vectors = calloc(REQUESTS, 2 * sizeof(*vectors));
-    uint8_t *memory = page_memory(2 * REQUESTS * PAGE);
-    uint64_t base = worker->number * REQUESTS * 2 * PAGE;
-    unsigned failures = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (unsigned i = 0; i < REQUESTS; i++) {
-            uint8_t *to = memory + 2 * i * PAGE;
-            uint64_t offset = base + 2 * i * PAGE;
-            if (pass == 0)
-                testing_fill(to, 2 * PAGE, offset, worker->number);
-            else
-                memset(to, 0, 2 * PAGE);
-            vectors[2 * i] = (struct iovec){to, PAGE / 2};
-            vectors[2 * i + 1] = (struct iovec){to + PAGE / 2, 2 * PAGE - PAGE / 2};
-            requests[i] = (struct drive_request){.op = pass == 0 ? DRIVE_WRITE : DRIVE_READ,
-                                                 .durable = pass == 0 && i % 16 == 0,
-                                                 .offset = offset,
-                                                 .iov = &vectors[2 * i],
-                                                 .iov_count = 2,
-                                                 .region = -1};
-            drive_post(drive, &requests[i]);
-        }
-        for (unsigned i = 0; i < REQUESTS; i++)
-            failures += drive_wait(&requests[i], TASK_FOREVER) != 0;
-        failures += drive_flush(drive) != 0;
-    }
-    for (unsigned i = 0; i < REQUESTS; i++)
-        failures += !testing_filled(memory + 2 * i * PAGE, 2 * PAGE, base + 2 * i * PAGE, worker->number);
-    worker->transfers->failures += failures;
-    free(memory);
-    free(vectors);
-    free(requests);
-}
-
-static void *transfer_in_thread(void *arg)
-{
-    transfer(arg);
-    return NULL;
-}
-
-/* Tasks of all schedulers and a plain thread at once. */
-static void transfer_together(struct transfers *transfers, struct task_sched **scheds)
-{
-    struct worker workers[WORKERS];
-    struct task_group group;
-    pthread_t thread;
-    task_group_init(&group);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){.transfers = transfers, .number = i};
-        if (i > 0)
-            assert_int_equal(
-                task_spawn(scheds[i % TASK_TESTING_SCHEDS], &group, "worker", transfer, &workers[i]), 0);
-        else
-            assert_int_equal(pthread_create(&thread, NULL, transfer_in_thread, &workers[i]), 0);
-    }
-    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(transfers->failures, 0);
-}
-
-static const char *engine_of(enum task_engine_choice choice)
-{
-    return choice == TASK_ENGINE_URING ? "uring" : "aio";
-}
-
-static void transfer_with_providers(void *arg)
-{
-    struct task_testing *testing = arg;
-    struct transfers *transfers = testing->arg;
-    char path[TESTING_PATH_BYTES];
-    bool memory = strncmp(transfers->folder->path, "/dev/shm", 8) == 0;
-    const char *engine = engine_of(transfers->engine);
-    enum drive_provider_choice own =
-        transfers->engine == TASK_ENGINE_URING ? DRIVE_PROVIDER_URING : DRIVE_PROVIDER_AIO;
-    enum drive_provider_choice other = own == DRIVE_PROVIDER_AIO ? DRIVE_PROVIDER_URING : DRIVE_PROVIDER_AIO;
-    struct {
-        enum drive_provider_choice choice;
-        const char *name;
-    } const providers[] = {
-        {DRIVE_PROVIDER_AUTO, memory ? "sync" : engine}, {own, engine}, {DRIVE_PROVIDER_SYNC, "sync"}};
-    (void)testing_path(transfers->folder, "transfers", path);
-    struct drive_options options = {.create_bytes = WORKERS * REQUESTS * 2 * PAGE};
-    for (size_t i = 0; i < 2 * base_array_count(providers); i++) {
-        options.provider = providers[i / 2].choice;
-        options.direct = i % 2 == 0 ? DRIVE_DIRECT_AUTO : DRIVE_DIRECT_OFF;
-        /* closed and opened at once: schedulers that still have the descriptor do no harm */
-        assert_int_equal(drive_open(testing->node, path, &options, &transfers->drive), 0);
-        assert_string_equal(drive_info(transfers->drive)->provider, providers[i / 2].name);
-        transfer_together(transfers, testing->scheds);
-        drive_close(transfers->drive);
-    }
-    options.provider = other;
-    assert_int_equal(drive_open(testing->node, path, &options, &transfers->drive), -ENOTSUP);
-    assert_int_equal(unlink(path), 0);
-}
-
-/* The engine that works here: io_uring may be forbidden. */
-static bool engine_works(enum task_engine_choice choice)
-{
-    struct testing_log log = {.text = "none"};
-    struct task_node_options options = testing_options(&log);
-    struct tarn_node *node;
-    options.engine_choice = choice;
-    assert_int_equal(task_node_open(&options, &node), 0);
-    bool works = task_engine_choose(node) != NULL;
-    task_node_close(node);
-    return works;
-}
-
-static void with_engines(struct testing_folder *folder)
-{
-    static const enum task_engine_choice engines[] = {TASK_ENGINE_URING, TASK_ENGINE_AIO};
-    for (size_t i = 0; i < base_array_count(engines); i++) {
-        struct testing_log log = {.text = "event=\"cannot open drive\""};
-        struct task_node_options options = testing_options(&log);
-        struct transfers transfers = {.folder = folder, .engine = engines[i]};
-        options.engine_choice = engines[i];
-        if (!engine_works(engines[i])) {
-            print_message("skipped: %s does not work here\n", engine_of(engines[i]));
-            continue;
-        }
-        task_testing_run(&options, NULL, transfer_with_providers, &transfers);
-        assert_int_equal(testing_log_count(&log), 1);
-    }
-}
-
-static void test_transfers(void **state)
-{
-    (void)state;
-    in_each_place(with_engines);
-}
-
-/* Without schedulers: the name of the engine that they would have, and the work in the thread. */
-static void test_plain_thread(void **state)
-{
-    (void)state;
-    struct testing_folder folder;
-    char path[TESTING_PATH_BYTES];
-    struct testing_log log = {.text = "event=\"drive open\""};
-    struct tarn_node *node = testing_node(&log);
-    struct drive *drive;
-    assert_true(testing_folder_make(&folder, "."));
-    (void)testing_path(&folder, "plain", path);
-    struct transfers transfers = {.folder = &folder};
-    struct worker worker = {.transfers = &transfers};
-    assert_int_equal(drive_open(node, path, &make_mib, &drive), 0);
-    assert_string_equal(drive_info(drive)->provider, task_engine_choose(node)->name);
-    transfers.drive = drive;
-    transfer(&worker);
-    assert_int_equal(transfers.failures, 0);
-    drive_close(drive);
-    task_node_close(node);
-    assert_int_equal(unlink(path), 0);
-    testing_folder_remove(&folder);
-}
-
-/* ---- a file that is cut while it is open ------------------------------------------------------- */
-
-static void read_cut_file(void *arg)
-{
-    struct task_testing *testing = arg;
-    struct drive *drive = testing->arg;
-    uint8_t *memory = page_memory(2 * PAGE);
-    assert_int_equal(drive_read(drive, MIB / 2 - PAGE, memory, 2 * PAGE), -EIO);
-    assert_int_equal(drive_read(drive, MIB / 2 - PAGE, memory, PAGE), 0);
-    free(memory);
-}
-
-struct cut {
-    struct testing_folder *folder;
-    struct testing_log *log;
-};
-
-static void cut_in_task(void *arg)
-{
-    struct task_testing *testing = arg;
-    struct cut *cut = testing->arg;
-    char path[TESTING_PATH_BYTES];
-    struct drive *drive;
-    (void)testing_path(cut->folder, "cut", path);
-    assert_int_equal(drive_open(testing->node, path, &make_mib, &drive), 0);
-    assert_int_equal(truncate(path, MIB / 2), 0);
-    struct task_testing inner = {.arg = drive};
-    read_cut_file(&inner);
-    assert_int_equal(testing_log_count(cut->log), 1);
-    drive_close(drive);
-    assert_int_equal(unlink(path), 0);
-}
-
-static void cut_file(struct testing_folder *folder)
-{
-    struct testing_log log = {.text = "event=\"drive request failed\""};
-    struct task_node_options options = testing_options(&log);
-    struct cut cut = {.folder = folder, .log = &log};
-    task_testing_run(&options, NULL, cut_in_task, &cut);
-    struct testing_log thread_log = {.text = "event=\"drive request failed\""};
-    cut.log = &thread_log;
-    struct task_testing in_thread = {.node = testing_node(&thread_log), .arg = &cut};
-    cut_in_task(&in_thread);
-    task_node_close(in_thread.node);
-}
-
-static void test_cut_file(void **state)
-{
-    (void)state;
-    in_each_place(cut_file);
 }
 
 /* ---- the n-th allocation fails, for every n ---------------------------------------------------- */
@@ -722,7 +486,7 @@ static void failing_allocations(struct testing_folder *folder)
 static void test_failing_allocations(void **state)
 {
     (void)state;
-    in_each_place(failing_allocations);
+    testing_in_each_place(failing_allocations);
 }
 
 /* ---- block devices ----------------------------------------------------------------------------- */
@@ -757,13 +521,13 @@ static void use_device(struct tarn_node *node, struct testing_log *log, const ch
     assert_int_equal(info->bytes, base_align_down(MIB + 512, info->physical_block_bytes));
     assert_int_equal(info->logical_block_bytes, 512);
     assert_int_equal(drive_zeroed_bytes(drive), info->bytes);
-    uint8_t *memory = page_memory(2 * PAGE);
+    uint8_t *memory = testing_pages(2 * PAGE);
     testing_fill(memory, PAGE, 0, 9);
     assert_int_equal(drive_write(drive, MIB - PAGE, memory, PAGE, true), 0);
     assert_int_equal(drive_read(drive, MIB - PAGE, memory + PAGE, PAGE), 0);
     assert_memory_equal(memory, memory + PAGE, PAGE);
     assert_int_equal(drive_flush(drive), 0);
-    expect_refusal(node, log, path, &as_it_is, -EBUSY);
+    expect_refusal(node, log, path, &at_once, -EBUSY);
     drive_close(drive);
     free(memory);
 }
@@ -805,9 +569,6 @@ int main(void)
         cmocka_unit_test(test_removed),
         cmocka_unit_test(test_direct),
         cmocka_unit_test(test_direct_on_where_there_is_none),
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_plain_thread),
-        cmocka_unit_test(test_cut_file),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_device),
     };

@@ -6,9 +6,12 @@
 #include "task/testing.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,6 +84,60 @@ static inline const char *testing_path(const struct testing_folder *folder, cons
 static inline void testing_folder_remove(const struct testing_folder *folder)
 {
     assert_int_equal(rmdir(folder->path), 0);
+}
+
+/** Call a test for each file system there is: that of the working folder, and one in memory. */
+static inline void testing_in_each_place(void (*test)(struct testing_folder *folder))
+{
+    static const char *const places[] = {".", "/dev/shm"};
+    for (size_t i = 0; i < base_array_count(places); i++) {
+        struct testing_folder folder;
+        if (!testing_folder_make(&folder, places[i])) {
+            print_message("skipped in %s: %s\n", places[i], strerror(errno));
+            continue;
+        }
+        test(&folder);
+        testing_folder_remove(&folder);
+    }
+}
+
+/** Memory for direct I/O; free() it. */
+static inline void *testing_pages(size_t bytes)
+{
+    void *memory = aligned_alloc(BASE_PAGE_BYTES, bytes);
+    assert_non_null(memory);
+    return memory;
+}
+
+/**
+ * Bytes of a part of a file that are reserved and were never written.
+ *
+ * @param sync  write back the page cache before; without, what is only there counts as unwritten
+ * @return -1 if the file system does not tell
+ */
+static inline int64_t testing_unwritten(const char *path, uint64_t offset, uint64_t length, bool sync)
+{
+    enum { EXTENTS = 4096 };
+    struct fiemap *answer = calloc(1, sizeof(*answer) + EXTENTS * sizeof(struct fiemap_extent));
+    assert_non_null(answer);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    answer->fm_start = offset;
+    answer->fm_length = length;
+    answer->fm_flags = sync ? FIEMAP_FLAG_SYNC : 0;
+    answer->fm_extent_count = EXTENTS;
+    int64_t bytes = ioctl(fd, FS_IOC_FIEMAP, answer) == 0 ? 0 : -1;
+    uint64_t end = length > UINT64_MAX - offset ? UINT64_MAX : offset + length;
+    for (uint32_t i = 0; bytes >= 0 && i < answer->fm_mapped_extents; i++) {
+        const struct fiemap_extent *extent = &answer->fm_extents[i];
+        if ((extent->fe_flags & FIEMAP_EXTENT_UNWRITTEN) != 0)
+            bytes += (int64_t)(base_min(extent->fe_logical + extent->fe_length, end) -
+                               base_max(extent->fe_logical, offset));
+    }
+    assert_true(answer->fm_mapped_extents < EXTENTS);
+    assert_int_equal(close(fd), 0);
+    free(answer);
+    return bytes;
 }
 
 /* A pattern that tells where it was written and when. */

@@ -43,8 +43,9 @@ struct gap {
 };
 
 /* An answer of FIEMAP, with its extents behind it as the kernel wants them. */
-struct extent_map {
-    _Alignas(struct fiemap) char memory[sizeof(struct fiemap) + EXTENTS_MAX * sizeof(struct fiemap_extent)];
+union extent_map {
+    struct fiemap head;
+    uint8_t room[sizeof(struct fiemap) + EXTENTS_MAX * sizeof(struct fiemap_extent)];
 };
 
 /*
@@ -55,8 +56,8 @@ struct extent_map {
  */
 static int find_gap(int fd, uint64_t from, uint64_t to, bool sync, struct gap *ret_gap)
 {
-    struct extent_map answer;
-    struct fiemap *map = (struct fiemap *)answer.memory;
+    union extent_map answer;
+    struct fiemap *map = &answer.head;
     for (uint64_t before = UINT64_MAX; from < to && from != before;) {
         before = from;
         memset(&answer, 0, sizeof(answer));
@@ -112,7 +113,7 @@ static int fill_chunk(struct drive_zero *zero, uint64_t chunk)
 {
     uint64_t from = chunk * DRIVE_CHUNK_BYTES;
     uint64_t to = base_min(from + DRIVE_CHUNK_BYTES, zero->bytes);
-    struct gap gap;
+    struct gap gap = {0};
     int found;
     while ((found = find_gap(zero->fd, from, to, false, &gap)) == 1) {
         from = gap.end;
@@ -129,7 +130,7 @@ static int fill_chunk(struct drive_zero *zero, uint64_t chunk)
 static int fill_next(struct drive_zero *zero)
 {
     uint64_t position = atomic_load_explicit(&zero->position, memory_order_relaxed);
-    struct gap gap;
+    struct gap gap = {0};
     int found = find_gap(zero->fd, position, zero->bytes, false, &gap);
     if (found != 1)
         return found;
@@ -235,7 +236,7 @@ static int make_zero(struct tarn_node *node, const char *path, int fd, const str
 void drive_zero_open(struct tarn_node *node, const char *path, int fd, const struct drive_info *info,
                      struct drive_zero **ret_zero)
 {
-    struct gap gap;
+    struct gap gap = {0};
     /* Synced once, before the first request: what a killed process left in the page cache is data. */
     int found = find_gap(fd, 0, info->bytes, true, &gap);
     *ret_zero = NULL;

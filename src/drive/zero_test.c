@@ -1,11 +1,8 @@
 /* Zeroing ahead: that it ends, resumes, and never changes a byte that somebody wrote. */
 #include "drive/drive_internal.h"
 #include "drive/testing.h"
-#include <linux/fiemap.h>
-#include <linux/fs.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/ioctl.h>
 
 #define CHUNK  DRIVE_CHUNK_BYTES
 #define PAGE   ((size_t)BASE_PAGE_BYTES)
@@ -131,27 +128,9 @@ static void test_claims_in_thread(void **state)
 
 /* ---- on a real file ---------------------------------------------------------------------------- */
 
-/* Bytes of a file that are reserved and were never written; -1 if the file system does not tell. */
 static int64_t unwritten_bytes(const char *path)
 {
-    struct {
-        struct fiemap map;
-        struct fiemap_extent extents[4096];
-    } *answer = calloc(1, sizeof(*answer));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    answer->map.fm_length = UINT64_MAX;
-    answer->map.fm_flags = FIEMAP_FLAG_SYNC;
-    answer->map.fm_extent_count = base_array_count(answer->extents);
-    int64_t bytes = ioctl(fd, FS_IOC_FIEMAP, &answer->map) == 0 ? 0 : -1;
-    for (uint32_t i = 0; bytes >= 0 && i < answer->map.fm_mapped_extents; i++) {
-        if ((answer->extents[i].fe_flags & FIEMAP_EXTENT_UNWRITTEN) != 0)
-            bytes += (int64_t)answer->extents[i].fe_length;
-    }
-    assert_true(answer->map.fm_mapped_extents < base_array_count(answer->extents));
-    assert_int_equal(close(fd), 0);
-    free(answer);
-    return bytes;
+    return testing_unwritten(path, 0, UINT64_MAX, true);
 }
 
 struct fixture {

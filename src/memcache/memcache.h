@@ -86,8 +86,8 @@ struct memcache_output {
     int error; /* of the first send that failed; nothing is sent after it */
 };
 
-/** Send what was gathered. Yields. @return 0; what `send` said */
-base_must_check int memcache_output_flush(struct memcache_server *server, struct memcache_output *output);
+/** Send what was gathered. Yields. @return output->error */
+int memcache_output_flush(struct memcache_server *server, struct memcache_output *output);
 
 /* ---- sessions ----------------------------------------------------------------------------------- */
 

@@ -124,7 +124,7 @@ static ssize_t read_more(struct work *work)
 /*
  * Execute requests until there is no more input.
  *
- * @return -EAGAIN (all that came is done, and the connection idle); -ETIMEDUOUT (in the middle of a
+ * @return -EAGAIN (all that came is done, and the connection idle); -ETIMEDOUT (in the middle of a
  *         request); else the connection is over
  */
 static int execute_requests(struct work *work)
@@ -181,8 +181,9 @@ static void ready(struct net_connection *net)
         run(net, connection, memory);
         base_pool_put(&lane->work, memory);
     } else {
-        (void)net_write(net, no_memory, sizeof(no_memory) - 1,
-                        task_now() + lane->serve->options->send_timeout_ns);
+        int unheard = net_write(net, no_memory, sizeof(no_memory) - 1,
+                                task_now() + lane->serve->options->send_timeout_ns);
+        (void)unheard; /* the connection ends in any case */
         net_close(net);
     }
     task_semaphore_post(&lane->work_left);

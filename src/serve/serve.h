@@ -51,33 +51,25 @@ extern const size_t serve_settings_count;
  */
 base_must_check int serve_check_options(const struct serve_options *options, char *error, size_t room);
 
+/* What to do in each thread of the server besides serving, in a task; either may be NULL. */
+struct serve_thread_hooks {
+    void (*begin)(struct tarn_node *node); /* before its first request */
+    void (*end)(struct tarn_node *node);   /* after its last */
+};
+
 /**
  * Open the store, making its file if there is none, and begin to serve. All threads that it starts
  * inherit the caller's signal mask.
  *
  * @param settings  with a checked struct serve_options; borrowed until serve_close()
  * @param pid       the process's number, for `stats`
+ * @param hooks     borrowed until serve_close()
  * @return 0; what the node, the schedulers, the store or the addresses say
  *
  * Plain threads. Blocks.
  */
-base_must_check int serve_open(const struct base_settings *settings, uint64_t pid, struct serve **ret_serve);
-
-/** Its node. */
-struct tarn_node *serve_node(const struct serve *serve);
-
-/** Number of its threads. */
-uint32_t serve_threads(const struct serve *serve);
-
-/**
- * Run a function once in each thread of the server, in a task, and wait for all.
- *
- * @param function, arg  called with the same argument by all of them
- * @return 0; -ENOMEM
- *
- * Plain threads. Blocks.
- */
-base_must_check int serve_on_threads(struct serve *serve, task_function *function, void *arg);
+base_must_check int serve_open(const struct base_settings *settings, uint64_t pid,
+                               const struct serve_thread_hooks *hooks, struct serve **ret_serve);
 
 /**
  * Accept no more, let what has begun end, close the store and free the server.

@@ -26,6 +26,7 @@ struct serve_lane {
     struct task_sched *sched;
     struct base_pool work;           /* of struct serve_work */
     struct task_semaphore work_left; /* of SERVE_WORK_MAX */
+    struct task_group keeper;        /* one task, from the thread's beginning to its end */
 };
 
 struct serve {
@@ -33,14 +34,17 @@ struct serve {
     struct tarn_depot *depot;
     const struct base_settings *settings;
     const struct serve_options *options;
+    const struct serve_thread_hooks *hooks;
     uint64_t pid;
     struct memcache_server memcache;
     struct serve_lane *lanes;
     uint32_t lane_count;   /* with a scheduler */
     uint32_t lane_room;
-    struct net_listener *listeners[BASE_SETTING_LIST_MAX + 1];
+    struct net_listener *listeners[BASE_SETTING_LIST_MAX + 1]; /* NULL once closed, by the thread that accepts */
     uint32_t listener_count;
+    _Atomic uint32_t listeners_open;
     _Atomic uint64_t connections_total;
+    struct task_shared_future stop; /* what the keepers wait for */
 };
 
 /** What net.h calls for the server's connections. */

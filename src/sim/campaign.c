@@ -4,15 +4,6 @@
 
 const struct sim_campaign *const sim_campaigns[] = {&sim_campaign_task, &sim_campaign_depot, NULL};
 
-const struct sim_campaign *sim_campaign_find(const char *name)
-{
-    for (size_t i = 0; sim_campaigns[i] != NULL; i++) {
-        if (strcmp(sim_campaigns[i]->name, name) == 0)
-            return sim_campaigns[i];
-    }
-    return NULL;
-}
-
 int sim_run_seed(const struct sim_campaign *campaign, uint64_t seed, const char *mutation, FILE *trace,
                  uint64_t *ret_hash, char *ret_text, size_t room)
 {

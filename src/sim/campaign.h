@@ -22,10 +22,8 @@ struct sim_campaign {
 /** All campaigns; ends with NULL. */
 extern const struct sim_campaign *const sim_campaigns[];
 
-/** Find a campaign by its name. @return NULL: there is none */
-const struct sim_campaign *sim_campaign_find(const char *name);
-
 struct sim_run_options {
+    const struct sim_campaign *const *campaigns; /* to choose from; NULL: sim_campaigns */
     const char *campaign;
     uint64_t seed;        /* the first */
     uint64_t count;       /* of seeds */

@@ -15,7 +15,7 @@
 enum {
     EPOCHS_MAX = 6,
     CLIENTS_MAX = 8,
-    OPS_MAX = 24, /* of each client in an epoch */
+    OPS_MAX = 40, /* of each client in an epoch */
     KEYS_MAX = 8,
     KEY_BYTES_MAX = 300,
     VALUE_BYTES_MAX = 64 << 10,
@@ -50,13 +50,13 @@ struct play {
     /* drawn for the seed */
     uint64_t keys;
     uint64_t drive_bytes;
-    bool small; /* the drive gets full */
+    uint64_t long_of_4; /* values of any length, which fill the drive; the others are short */
     bool faulty;
     bool clock_jumps;
     bool powered_only; /* TARN_MODE_POWER in all epochs */
 
     bool made;               /* the store was opened once: it must be there */
-    bool lossy;              /* it has acknowledged what a power cut may take (TARN_MODE_DEVICE) */
+    bool lossy;              /* it has acknowledged what a power cut may take */
     uint64_t written_max;    /* bytes that the log can have grown to */
     uint64_t wall_high_ns;   /* the latest civil time that a node told */
     uint32_t clients;        /* so far, in all epochs */
@@ -149,17 +149,25 @@ static void get(struct client *client, uint64_t key, size_t room)
 
 static uint64_t draw_expiry(struct client *client)
 {
-    if (base_random_below(&client->random, 4) != 0)
+    if (base_random_below(&client->random, 8) != 0)
         return 0;
     return task_wall(sim_node_tarn(client->play->node)) + draw_log(&client->random, CUT_NS_BITS_MAX);
+}
+
+static uint32_t draw_value_bytes(struct client *client)
+{
+    struct play *play = client->play;
+    uint64_t longest = tarn_depot_value_bytes_max(play->depot);
+    if (base_random_below(&client->random, 4) < play->long_of_4)
+        return (uint32_t)base_random_below(&client->random, longest + 1);
+    return (uint32_t)base_min(draw_log(&client->random, 13), longest);
 }
 
 static struct sim_oracle_op draw_put(struct client *client, uint64_t key)
 {
     struct play *play = client->play;
     struct sim_oracle_op op = {.kind = SIM_PUT, .key = key, .expiry_ns = draw_expiry(client)};
-    uint64_t longest = tarn_depot_value_bytes_max(play->depot);
-    op.value_bytes = (uint32_t)base_min(draw_log(&client->random, play->small ? 16 : 13), longest);
+    op.value_bytes = draw_value_bytes(client);
     if (base_random_below(&client->random, 2) == 0)
         op.condition = (enum tarn_put_condition)base_random_below(&client->random, 4);
     if (op.condition == TARN_PUT_IF_VERSION) {
@@ -204,7 +212,8 @@ static void change(struct client *client, enum sim_oracle_kind kind, uint64_t ke
     if (kind == SIM_FLUSH_ALL) {
         op.key = SIM_ORACLE_ALL_KEYS;
         op.expiry_ns = task_wall(tarn);
-        if (base_random_below(&client->random, 2) == 0)
+        /* after a loss the oracle does not know which orders are still to come */
+        if (play->powered_only && base_random_below(&client->random, 2) == 0)
             op.expiry_ns += draw_log(&client->random, CUT_NS_BITS_MAX);
     }
     play->written_max += 2 * BASE_PAGE_BYTES;
@@ -240,17 +249,17 @@ static void do_one(struct client *client)
     struct base_random *random = &client->random;
     uint64_t key = base_random_below(random, client->play->keys);
     uint64_t choice = base_random_below(random, 100);
-    if (choice < 36)
+    if (choice < 38)
         get(client, key, VALUE_BYTES_MAX);
-    else if (choice < 39)
+    else if (choice < 41)
         get(client, key, draw_log(random, 13));
-    else if (choice < 75)
+    else if (choice < 82)
         put(client, key);
-    else if (choice < 86)
+    else if (choice < 89)
         change(client, SIM_DELETE, key);
-    else if (choice < 95)
+    else if (choice < 97)
         change(client, SIM_TOUCH, key);
-    else if (choice < 98)
+    else if (choice < 99)
         change(client, SIM_FLUSH_ALL, key);
     else
         misuse(client);
@@ -305,9 +314,11 @@ static void start_client(struct play *play, const char *name, task_function *fun
     if (client->value == NULL)
         client->value = base_alloc(sim_world_memory(play->world), VALUE_BYTES_MAX);
     base_assert(client->value != NULL);
+    char numbered[TASK_NAME_MAX];
+    (void)snprintf(numbered, sizeof(numbered), "%s %u", name, client->number);
     int error = draw(play, 4) == 0
-                    ? sim_thread(play->node, name, function, client)
-                    : sim_spawn(play->node, (uint32_t)draw(play, scheds), name, function, client);
+                    ? sim_thread(play->node, numbered, function, client)
+                    : sim_spawn(play->node, (uint32_t)draw(play, scheds), numbered, function, client);
     base_assert(error == 0);
 }
 
@@ -342,7 +353,7 @@ static uint64_t some_time_from_now(struct play *play)
 static void set_faults_of_opening(struct play *play)
 {
     static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR, SIM_FAULT_WRITE_ERROR, SIM_FAULT_FLUSH_ERROR};
-    enum sim_fault fault = faults[draw(play, play->lossy ? 2 : 3)];
+    enum sim_fault fault = faults[draw(play, play->lossy ? 2 : 3)]; /* a failed flush loses, as a cut does */
     sim_drive_set_fault(play->disk, fault, 0, 1 + draw(play, 8));
     play->faults_set = true;
 }
@@ -353,9 +364,9 @@ static void set_faults_of_running(struct play *play)
                                             SIM_FAULT_WRITE_FULL, SIM_FAULT_STUCK,       SIM_FAULT_LOST};
     enum sim_fault fault = faults[draw(play, base_array_count(faults))];
     if (draw(play, 2) == 0)
-        sim_drive_set_fault(play->disk, fault, 0, 1 + draw(play, 30));
+        sim_drive_set_fault(play->disk, fault, 0, 1 + draw(play, 15));
     else
-        sim_drive_set_fault(play->disk, fault, 20000, 0);
+        sim_drive_set_fault(play->disk, fault, 50000, 0);
     if (fault == SIM_FAULT_STUCK)
         sim_event_at(play->world, &play->unstick, some_time_from_now(play));
     else
@@ -421,6 +432,11 @@ static void end_epoch(struct play *play, enum ending ending)
         sim_node_kill(play->node);
     clear_faults(play);
     sim_oracle_end_epoch(&play->oracle, play->wall_high_ns);
+    if (play->lossy && ending == END_CUT) {
+        sim_oracle_lose(&play->oracle);
+        play->lossy = false;
+        play->wall_high_ns += 1000000; /* versions are moments: in one that was lost with them they could come again */
+    }
 }
 
 /* @return whether the store was closed and the node ended in good order */
@@ -444,7 +460,7 @@ static enum ending draw_ending(struct play *play)
 {
     if (play->last || (!play->cut_due && draw(play, 2) == 0))
         return END_CLOSE;
-    return play->lossy || draw(play, 3) == 0 ? END_KILL : END_CUT;
+    return draw(play, 3) == 0 ? END_KILL : END_CUT;
 }
 
 /* Open, and let clients work. @return whether all have ended by themselves, with the store open */
@@ -474,12 +490,12 @@ static void play_epoch(struct play *play, bool last)
     bool done = run_epoch(play, scheds);
     enum ending ending = draw_ending(play);
     if (!done && ending == END_CLOSE)
-        ending = play->lossy ? END_KILL : END_CUT;
+        ending = END_CUT;
     if (ending == END_CLOSE && !close_epoch(play, scheds)) {
         /* the power went while it closed, or the world has failed, and then the node may be gone */
         if (sim_world_failure(play->world) != NULL)
             return;
-        ending = play->lossy ? END_KILL : END_CUT;
+        ending = END_CUT;
     }
     if (ending != END_CLOSE) {
         end_epoch(play, ending);
@@ -511,8 +527,7 @@ _Static_assert(SIM_DRIVE_FLUSH_IGNORED == 1 && SIM_DRIVE_DURABLE_IGNORED == 2 &&
 
 static void add_drive(struct play *play, const char *mutation)
 {
-    play->small = draw(play, 3) == 0;
-    play->drive_bytes = UINT64_C(1) << (play->small ? 20 : 22);
+    play->drive_bytes = UINT64_C(1) << (20 + draw(play, 3));
     const struct sim_drive_options options = {
         .bytes = play->drive_bytes,
         .logical_block_bytes = draw(play, 2) == 0 ? 512 : 4096,
@@ -529,6 +544,7 @@ static void run(struct sim_world *world, const char *mutation)
 {
     struct play play = {.world = world, .random = sim_world_random(world)};
     play.keys = 1 + draw(&play, KEYS_MAX);
+    play.long_of_4 = draw(&play, 2) == 0 ? 0 : draw(&play, 5);
     play.faulty = draw(&play, 3) == 0;
     play.clock_jumps = draw(&play, 4) == 0;
     play.powered_only = draw(&play, 2) == 0;

@@ -11,7 +11,7 @@
 enum {
     SCHEDS_MAX = 3,
     WORKERS_MAX = 8,
-    STEPS_MAX = 30, /* of each worker */
+    STEPS_MAX = 60, /* of each worker */
     MUTEXES = 2,
     SEMAPHORES = 2,
     CHANNELS = 2,
@@ -85,6 +85,8 @@ struct family {
     struct family *next;
     struct arena *arena;
     struct task_group group;
+    struct task_shared_future never; /* what members of a doomed family wait for, until they are cancelled */
+    bool doomed;
     uint32_t alive;
     struct child {
         struct family *family;
@@ -282,6 +284,11 @@ static void grow_up(void *arg)
     struct child *child = arg;
     struct family *family = child->family;
     take_steps(&child->worker, draw(&child->worker, 5));
+    int value;
+    if (family->doomed &&
+        check_wait(&child->worker, "linger", task_shared_future_wait(&family->never, TASK_FOREVER, &value),
+                   TASK_FOREVER))
+        sim_fail(family->arena->world, "a future has a value that nobody gave");
     if (child->has_local)
         task_future_set(&child->local, child->value);
     task_shared_future_set(&child->shared, child->value);
@@ -338,16 +345,18 @@ static void raise_family(struct worker *worker)
     family->arena = arena;
     family->next = arena->families;
     arena->families = family;
+    family->doomed = draw(worker, 4) == 0;
     task_group_init(&family->group);
+    task_shared_future_init(&family->never);
     uint64_t children = 1 + draw(worker, CHILDREN_MAX);
     for (uint64_t i = 0; i < children; i++) {
         base_assert(bear(worker, family, &family->children[i]));
         if (draw(worker, 4) == 0)
             rest(worker);
     }
-    if (draw(worker, 2) == 0)
+    if (!family->doomed && draw(worker, 2) == 0)
         wait_for_child(worker, &family->children[draw(worker, children)]);
-    if (draw(worker, 3) == 0) {
+    if (family->doomed || draw(worker, 3) == 0) {
         task_group_cancel(&family->group);
         if (children < CHILDREN_MAX && bear(worker, family, &family->children[children]))
             sim_fail(arena->world, "a cancelled group took a new member");
@@ -402,14 +411,16 @@ static void start_worker(struct arena *arena, struct worker *worker, const char 
     worker->thread = base_random_below(random, 4) == 0;
     worker->crew = !worker->thread && function == work && base_random_below(random, 2) == 0;
     arena->running++;
+    char numbered[TASK_NAME_MAX];
+    (void)snprintf(numbered, sizeof(numbered), "%s %u", name, worker->number);
     uint32_t sched = (uint32_t)base_random_below(random, arena->scheds);
     int error;
     if (worker->thread)
-        error = sim_thread(arena->node, name, function, worker);
+        error = sim_thread(arena->node, numbered, function, worker);
     else if (worker->crew)
-        error = task_spawn(sim_node_sched(arena->node, sched), &arena->crew, name, function, worker);
+        error = task_spawn(sim_node_sched(arena->node, sched), &arena->crew, numbered, function, worker);
     else
-        error = sim_spawn(arena->node, sched, name, function, worker);
+        error = sim_spawn(arena->node, sched, numbered, function, worker);
     base_assert(error == 0);
 }
 
@@ -424,7 +435,6 @@ static bool nobody_runs(void *arg)
 static void arena_init(struct arena *arena, struct sim_world *world)
 {
     struct base_random *random = sim_world_random(world);
-    struct base_account *memory = sim_world_memory(world);
     *arena = (struct arena){.world = world, .scheds = 1 + (uint32_t)base_random_below(random, SCHEDS_MAX)};
     const struct sim_node_options options = {.name = "node", .scheds = arena->scheds};
     base_assert(sim_node_open(world, &options, &arena->node) == 0);
@@ -439,6 +449,7 @@ static void arena_init(struct arena *arena, struct sim_world *world)
     }
     for (size_t i = 0; i <= CHANNELS; i++) {
         uint32_t capacity = 1 + (uint32_t)base_random_below(random, 4);
+        struct base_account *memory = &sim_node_tarn(arena->node)->memory;
         base_assert(task_channel_init(&channel_at(arena, i)->channel, memory, capacity) == 0);
     }
 }
@@ -446,8 +457,6 @@ static void arena_init(struct arena *arena, struct sim_world *world)
 static void arena_deinit(struct arena *arena)
 {
     struct base_account *memory = sim_world_memory(arena->world);
-    for (size_t i = 0; i <= CHANNELS; i++)
-        task_channel_deinit(&channel_at(arena, i)->channel);
     while (arena->items != NULL) {
         struct item *item = arena->items;
         arena->items = item->next;
@@ -490,6 +499,21 @@ static void inspect(void *arg)
         if (task_group_join(&family->group, 0) != 0 || family->alive != 0)
             sim_fail(arena->world, "a group was left with %u members", family->alive);
     }
+    for (size_t i = 0; i <= CHANNELS; i++)
+        task_channel_deinit(&channel_at(arena, i)->channel);
+}
+
+/* @return 0, or something failed, which the world knows */
+static int play(struct arena *arena)
+{
+    int error = sim_world_run(arena->world, TASK_FOREVER, nobody_runs, arena);
+    if (error != 0)
+        return error;
+    struct worker inspector = {.arena = arena, .number = arena->workers};
+    error = sim_spawn(arena->node, 0, "inspector", inspect, &inspector);
+    if (error == 0)
+        error = sim_world_run(arena->world, TASK_FOREVER, NULL, NULL);
+    return error == 0 ? sim_node_close(arena->node) : error;
 }
 
 static void run(struct sim_world *world, const char *mutation)
@@ -509,17 +533,9 @@ static void run(struct sim_world *world, const char *mutation)
     count = 1 + base_random_below(random, 2);
     for (uint64_t i = 0; i < count; i++)
         start_worker(&arena, &workers[arena.workers], "consumer", consume);
-    int error = sim_world_run(world, TASK_FOREVER, nobody_runs, &arena);
-    struct worker inspector = {.arena = &arena, .number = arena.workers};
-    if (error == 0)
-        error = sim_spawn(arena.node, 0, "inspector", inspect, &inspector);
-    if (error == 0)
-        error = sim_world_run(world, TASK_FOREVER, NULL, NULL);
-    if (error == 0)
-        error = sim_node_close(arena.node);
-    else
-        sim_node_kill(arena.node);
-    (void)error; /* the world knows what failed */
+    int error = play(&arena);
+    if (error != 0)
+        sim_fail(world, "the arena could not be played: %d", error); /* unless it is known why */
     arena_deinit(&arena);
 }
 

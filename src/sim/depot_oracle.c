@@ -4,14 +4,21 @@
 #include <inttypes.h>
 
 enum {
-    OPS_MAX = SIM_ORACLE_CLIENTS_MAX * SIM_ORACLE_OPS_MAX,
+    OPS_MAX = (SIM_ORACLE_CLIENTS_MAX + 1) * SIM_ORACLE_OPS_MAX,
+    LOSS_CLIENT = SIM_ORACLE_CLIENTS_MAX, /* in the history: the power */
     FAILURE_BYTES = 512,
+};
+
+enum life {
+    ALIVE,
+    GONE, /* its expiry, or a flush_all's moment, has come, and somebody has seen that */
+    LOST, /* whatever `value` says: a power cut has taken what was not durable, and nobody has looked since */
 };
 
 /* What a key holds, and what is ordered for it. No padding: states are compared byte by byte. */
 struct state {
     uint64_t value;     /* number of the put; 0: nothing */
-    uint64_t gone;      /* 1: its expiry, or a flush_all's moment, has come, and somebody has seen that */
+    uint64_t life;      /* enum life */
     uint64_t expiry_ns; /* UINT64_MAX: never */
     uint64_t kill_ns;   /* when a flush_all takes it; UINT64_MAX: never */
     uint64_t order_ns;  /* a flush_all that is still to come; 0: none */
@@ -26,7 +33,7 @@ _Static_assert(sizeof(struct state) == 40, "no padding");
  */
 #define AHEAD_NS OPS_MAX
 
-static const char *const kind_names[] = {"get", "put", "delete", "touch", "flush_all"};
+static const char *const kind_names[] = {"get", "put", "delete", "touch", "flush_all", "loss"};
 
 struct check {
     struct sim_oracle *oracle;
@@ -40,7 +47,7 @@ int sim_oracle_init(struct sim_oracle *oracle, struct sim_world *world)
     oracle->ops = base_alloc(memory, OPS_MAX * sizeof(oracle->ops[0]));
     if (oracle->ops == NULL)
         return -ENOMEM;
-    int error = base_history_init(&oracle->history, memory, SIM_ORACLE_CLIENTS_MAX, SIM_ORACLE_OPS_MAX);
+    int error = base_history_init(&oracle->history, memory, SIM_ORACLE_CLIENTS_MAX + 1, SIM_ORACLE_OPS_MAX);
     if (error != 0)
         base_free(memory, oracle->ops, OPS_MAX * sizeof(oracle->ops[0]));
     return error;
@@ -163,6 +170,21 @@ void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns)
     oracle->epoch_begin = oracle->count;
 }
 
+void sim_oracle_lose(struct sim_oracle *oracle)
+{
+    uint64_t now_ns = sim_world_now(oracle->world);
+    uint32_t number = oracle->count++;
+    base_assert(number < OPS_MAX && oracle->epoch_begin == number);
+    oracle->epoch_begin = oracle->count;
+    struct sim_oracle_op *op = &oracle->ops[number];
+    *op = (struct sim_oracle_op){
+        .kind = SIM_LOSS, .key = SIM_ORACLE_ALL_KEYS, .begin_ns = now_ns, .end_ns = now_ns, .ended = true};
+    int64_t record =
+        base_history_invoke(&oracle->history, LOSS_CLIENT, (uint32_t)op->kind, op->key, number, now_ns);
+    base_assert(record >= 0);
+    base_history_return(&oracle->history, LOSS_CLIENT, record, 0, 0, now_ns);
+}
+
 uint32_t sim_oracle_known_put(const struct sim_oracle *oracle, uint64_t key)
 {
     for (uint32_t i = oracle->count - 1; i > 0; i--) {
@@ -192,14 +214,19 @@ static bool held(const struct sim_oracle_op *op, const struct state *state)
 /* Whether there was a moment of the operation when a get would find the value. */
 static bool may_live(const struct sim_oracle_op *op, const struct state *state)
 {
-    return held(op, state) && state->gone == 0;
+    return held(op, state) && state->life == ALIVE;
 }
 
 /* Whether there was one when it would find none. */
 static bool may_be_gone(const struct sim_oracle_op *op, const struct state *state)
 {
-    return state->value == 0 || state->gone == 1 || op->wall_end_ns >= state->expiry_ns ||
+    return state->value == 0 || state->life != ALIVE || op->wall_end_ns >= state->expiry_ns ||
            (state->kill_ns != NEVER && op->wall_end_ns + AHEAD_NS >= state->kill_ns);
+}
+
+static struct state emptied(const struct state *state)
+{
+    return (struct state){.expiry_ns = NEVER, .kill_ns = NEVER, .order_ns = state->order_ns};
 }
 
 /* The key was found without a value. */
@@ -207,14 +234,9 @@ static uint32_t apply_gone(const struct state *state, bool possible, struct stat
 {
     if (!possible)
         return 0;
-    states[0] = *state;
-    states[0].gone = state->value != 0;
+    states[0] = state->life == LOST ? emptied(state) : *state;
+    states[0].life = states[0].value == 0 ? ALIVE : GONE;
     return 1;
-}
-
-static struct state emptied(const struct state *state)
-{
-    return (struct state){.expiry_ns = NEVER, .kill_ns = NEVER, .order_ns = state->order_ns};
 }
 
 static uint32_t apply_kept(const struct state *state, bool possible, struct state *states)
@@ -237,6 +259,8 @@ static uint32_t apply_get(const struct sim_oracle_op *op, const struct state *st
 
 static bool condition_may_hold(const struct sim_oracle_op *op, const struct state *state)
 {
+    if (state->life == LOST)
+        return true;
     switch (op->unconditional ? TARN_PUT_ANY : op->condition) {
     case TARN_PUT_IF_ABSENT:
         return may_be_gone(op, state);
@@ -294,7 +318,7 @@ static uint32_t apply_touch(const struct sim_oracle_op *op, const struct state *
     if (!held(op, state) && (!op->unconditional || state->value == 0))
         return 0;
     states[0] = *state;
-    states[0].gone = 0;
+    states[0].life = ALIVE;
     states[0].expiry_ns = or_never(op->expiry_ns);
     return 1;
 }
@@ -320,21 +344,46 @@ static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct sta
     return count;
 }
 
+/* Nobody has looked since the loss: a read says what was left; a change says at most that it was something. */
+static uint32_t apply_to_lost(const struct sim_oracle *oracle, const struct sim_oracle_op *op,
+                              const struct state *state, struct state *states)
+{
+    const struct sim_oracle_op *put = &oracle->ops[op->found];
+    states[0] = *state;
+    if (op->kind == SIM_GET && op->found != 0) {
+        if (put->end_ns > op->begin_ns || (put->error != 0 && !put->optional))
+            return 0;
+        states[0].life = ALIVE;
+        states[0].value = op->found;
+        states[0].expiry_ns = or_never(op->found_expiry_ns);
+    } else if (op->error == -ENOENT || op->kind == SIM_DELETE || op->kind == SIM_FLUSH_ALL) {
+        states[0] = emptied(state);
+    }
+    return 1;
+}
+
 static uint32_t apply(void *arg, uint64_t number, const void *before, void *ret_states)
 {
     const struct check *check = arg;
     const struct sim_oracle_op *op = &check->oracle->ops[number];
+    const struct state *state = before;
+    struct state *states = ret_states;
+    if (state->life == LOST && (op->kind != SIM_PUT || op->error != 0))
+        return apply_to_lost(check->oracle, op, state, states);
     switch (op->kind) {
     case SIM_GET:
-        return apply_get(op, before, ret_states);
+        return apply_get(op, state, states);
     case SIM_PUT:
-        return apply_put(op, number, before, ret_states);
+        return apply_put(op, number, state, states);
     case SIM_DELETE:
-        return apply_delete(op, before, ret_states);
+        return apply_delete(op, state, states);
     case SIM_TOUCH:
-        return apply_touch(op, before, ret_states);
+        return apply_touch(op, state, states);
     case SIM_FLUSH_ALL:
-        return apply_flush_all(op, before, ret_states);
+        return apply_flush_all(op, state, states);
+    case SIM_LOSS:
+        states[0] = (struct state){.expiry_ns = NEVER, .kill_ns = NEVER, .life = LOST};
+        return 1;
     }
     return 0;
 }
@@ -345,6 +394,8 @@ static void explain(void *arg, const void *before)
     const struct state *state = before;
     size_t used = strlen(check->possible);
     char expiry[48] = "";
+    if (state->life == LOST)
+        (void)snprintf(expiry, sizeof(expiry), " or any older");
     if (state->value != 0 && state->expiry_ns != NEVER)
         (void)snprintf(expiry, sizeof(expiry), " until %" PRIu64, state->expiry_ns);
     (void)snprintf(check->possible + used, sizeof(check->possible) - used, " %" PRIu64 "%s", state->value, expiry);

@@ -21,12 +21,12 @@
 #define SIM_ORACLE_OPS_MAX     64 /* of each client */
 #define SIM_ORACLE_ALL_KEYS    UINT64_MAX
 
-enum sim_oracle_kind { SIM_GET, SIM_PUT, SIM_DELETE, SIM_TOUCH, SIM_FLUSH_ALL };
+enum sim_oracle_kind { SIM_GET, SIM_PUT, SIM_DELETE, SIM_TOUCH, SIM_FLUSH_ALL, SIM_LOSS };
 
 struct sim_oracle_op {
     enum sim_oracle_kind kind;
     enum tarn_put_condition condition;
-    uint64_t key;          /* SIM_ORACLE_ALL_KEYS for SIM_FLUSH_ALL */
+    uint64_t key;          /* SIM_ORACLE_ALL_KEYS for SIM_FLUSH_ALL and SIM_LOSS */
     uint32_t if_number;    /* TARN_PUT_IF_VERSION: the put whose version it must be */
     uint32_t value_bytes;  /* of a put */
     uint64_t expiry_ns;    /* of a put or touch, 0 for never; of a flush_all: the moment */
@@ -78,6 +78,12 @@ void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t 
 
 /** The epoch has ended: what is under way will not return. @param wall_ns  the node's civil time */
 void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns);
+
+/**
+ * A power cut has taken what was acknowledged without being durable: each key holds now what it held at
+ * some earlier time, or nothing; but once somebody has looked, that stays. At the end of an epoch.
+ */
+void sim_oracle_lose(struct sim_oracle *oracle);
 
 /** The latest put of a key whose version is known, 0 if there is none. */
 uint32_t sim_oracle_known_put(const struct sim_oracle *oracle, uint64_t key);

@@ -421,7 +421,7 @@ static struct sim_request *take(struct sim_drive *drive, struct drive_request *p
 
 static void post(void *state, struct drive_request *posted)
 {
-    base_assert(task_self() != NULL);
+    base_assert(task_sched_self() != NULL); /* in a task, or where a scheduler runs a message */
     struct sim_request *request = take(state, posted);
     if (!request->stuck)
         start(request);

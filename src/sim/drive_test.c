@@ -15,7 +15,7 @@ struct bench {
     struct drive *drive;
     int result;
     /* what a test posts; not on a task's stack, since the world may outlive the task */
-    uint8_t data[3][BLOCKS * BLOCK];
+    _Alignas(BASE_PAGE_BYTES) uint8_t data[3][BLOCKS * BLOCK];
     struct iovec iov[3];
     struct drive_request requests[3];
 };

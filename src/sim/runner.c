@@ -274,28 +274,33 @@ static void tell_failure(const struct run *run)
     (void)fprintf(out, "  debugger: gdb --args %s --no-fork\n", command);
 }
 
-static int check_options(const struct sim_run_options *options, const struct sim_campaign **ret_campaign)
+static const struct sim_campaign *find_campaign(const struct sim_run_options *options)
 {
-    const struct sim_campaign *campaign = sim_campaign_find(options->campaign);
-    if (campaign == NULL) {
-        (void)fprintf(options->out, "there is no campaign '%s'; there are:", options->campaign);
-        for (size_t i = 0; sim_campaigns[i] != NULL; i++)
-            (void)fprintf(options->out, " %s", sim_campaigns[i]->name);
-        (void)fprintf(options->out, "\n");
-        return -EINVAL;
+    const struct sim_campaign *const *campaigns = options->campaigns == NULL ? sim_campaigns : options->campaigns;
+    for (size_t i = 0; campaigns[i] != NULL; i++) {
+        if (strcmp(campaigns[i]->name, options->campaign) == 0)
+            return campaigns[i];
     }
-    *ret_campaign = campaign;
+    (void)fprintf(options->out, "there is no campaign '%s'; there are:", options->campaign);
+    for (size_t i = 0; campaigns[i] != NULL; i++)
+        (void)fprintf(options->out, " %s", campaigns[i]->name);
+    (void)fprintf(options->out, "\n");
+    return NULL;
+}
+
+static bool has_mutation(const struct sim_run_options *options, const struct sim_campaign *campaign)
+{
     if (options->mutation == NULL)
-        return 0;
+        return true;
     for (size_t i = 0; campaign->mutations[i] != NULL; i++) {
         if (strcmp(campaign->mutations[i], options->mutation) == 0)
-            return 0;
+            return true;
     }
     (void)fprintf(options->out, "campaign '%s' has no mutation '%s'; it has:", campaign->name, options->mutation);
     for (size_t i = 0; campaign->mutations[i] != NULL; i++)
         (void)fprintf(options->out, " %s", campaign->mutations[i]);
     (void)fprintf(options->out, "\n");
-    return -EINVAL;
+    return false;
 }
 
 static uint64_t clock_now(void *arg)
@@ -306,10 +311,10 @@ static uint64_t clock_now(void *arg)
 
 int sim_run(const struct sim_run_options *options)
 {
-    const struct sim_campaign *campaign;
-    int error = check_options(options, &campaign);
-    if (error != 0)
-        return error;
+    int error = 0;
+    const struct sim_campaign *campaign = find_campaign(options);
+    if (campaign == NULL || !has_mutation(options, campaign))
+        return -EINVAL;
     struct run run = {
         .options = options,
         .campaign = campaign,

@@ -12,6 +12,7 @@ struct sim_world {
     uint64_t now_ns;
     uint64_t wall_begin_ns;       /* civil time when now_ns is 0 */
     uint64_t step_ns_max;
+    uint32_t pause_one_in;        /* rounds after which a scheduler loses its processor for a while */
     uint64_t steps_left;
     struct base_random order;     /* which scheduler is next, how long it takes */
     struct base_random drives_random;

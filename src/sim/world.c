@@ -8,9 +8,11 @@
 enum {
     STEP_NS_MAX = 1000,
     STEPS_MAX = 10000000,
-    PAUSE_ONE_IN = 256,      /* rounds after which a scheduler loses its processor for a while */
-    PAUSE_NS_BITS_MAX = 20,  /* for up to about a millisecond */
+    PAUSE_NS_BITS_MAX = 20, /* how long a scheduler may lose its processor: about a millisecond */
 };
+
+/* One in so many rounds ends with such a pause; drawn for each world, so that some have many. */
+static const uint32_t pause_one_in[] = {4, 32, 256, 1u << 20};
 
 #define WALL_BEGIN_NS 1767225600000000000u /* 2026-01-01 */
 
@@ -25,6 +27,7 @@ int sim_world_open(const struct sim_world_options *options, struct sim_world **r
     base_random_init(&world->random, options->seed);
     world->order = base_random_fork(&world->random);
     world->drives_random = base_random_fork(&world->random);
+    world->pause_one_in = pause_one_in[base_random_below(&world->order, base_array_count(pause_one_in))];
     world->now_ns = 1000000000 + base_random_below(&world->order, 1000000000);
     world->wall_begin_ns = WALL_BEGIN_NS;
     world->step_ns_max = options->step_ns_max == 0 ? STEP_NS_MAX : options->step_ns_max;
@@ -174,7 +177,7 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
     sim_note(world, "took", took_ns, worked);
     world->now_ns += took_ns;
     sched->paused_until_ns = 0;
-    if (base_random_below(&world->order, PAUSE_ONE_IN) == 0) {
+    if (base_random_below(&world->order, world->pause_one_in) == 0) {
         uint64_t bits = base_random_below(&world->order, PAUSE_NS_BITS_MAX + 1);
         sched->paused_until_ns = world->now_ns + (UINT64_C(1) << bits);
     }

@@ -61,7 +61,7 @@ struct task_io {
     const struct sockaddr *address;
     socklen_t address_bytes;
     struct base_buffer *buffer; /* in done of RECEIVE with result > 0: now the callee's */
-    uint64_t done_bytes;         /* the engine's: transferred so far */
+    uint64_t done_bytes;        /* the engine's: transferred so far */
     void (*done)(struct task_io *io);
     void *arg;
 };

@@ -186,7 +186,8 @@ static void receive_more(struct net_connection *connection)
     task_io_post(connection->net->sched, &connection->receive);
 }
 
-/* Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large memory. */
+/* Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large
+ * memory. */
 static void keep(struct net_connection *connection, struct base_buffer *buffer)
 {
     struct base_buffer_list *unread = &connection->unread;
@@ -305,8 +306,11 @@ int net_writev(struct net_connection *connection, struct iovec *iov, uint32_t io
 {
     if (connection->broken)
         return -EPIPE;
-    struct net_call call = {
-        .io = {.op = TASK_IO_SEND, .socket = connection->socket, .iov = iov, .iov_count = iov_count, .region = -1}};
+    struct net_call call = {.io = {.op = TASK_IO_SEND,
+                                   .socket = connection->socket,
+                                   .iov = iov,
+                                   .iov_count = iov_count,
+                                   .region = -1}};
     int result = net_call_run(&call, deadline_ns);
     connection->broken = result < 0;
     return base_min(result, 0);
@@ -385,7 +389,8 @@ int net_connect(const char *address, const struct net_handler *handler, uint64_t
     if (error != 0)
         return error;
     struct net_sched *net = net_sched_get(task_sched_self());
-    struct net_connection *connection = net == NULL ? NULL : base_alloc(account_of(net->sched), sizeof(*connection));
+    struct net_connection *connection =
+        net == NULL ? NULL : base_alloc(account_of(net->sched), sizeof(*connection));
     if (connection == NULL)
         return -ENOMEM;
     connection->socket = open_connected(&parsed, deadline_ns);
@@ -416,8 +421,7 @@ void net_shutdown_all(struct task_sched *sched)
 {
     if (sched->net == NULL)
         return;
-    base_list_for_each(link, &sched->net->connections)
-    {
+    base_list_for_each(link, &sched->net->connections) {
         struct net_connection *connection = base_container_of(link, struct net_connection, link);
         if (connection->listener == NULL || connection->closed)
             continue;

@@ -73,7 +73,8 @@ int net_address_parse(const char *text, struct net_address *ret_address)
 
 const char *net_address_path(const struct net_address *address)
 {
-    return address->storage.ss_family == AF_UNIX ? ((const struct sockaddr_un *)&address->storage)->sun_path : NULL;
+    return address->storage.ss_family == AF_UNIX ? ((const struct sockaddr_un *)&address->storage)->sun_path
+                                                 : NULL;
 }
 
 void net_address_format(const struct net_address *address, char *ret_text, size_t room)

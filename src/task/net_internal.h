@@ -23,33 +23,33 @@ struct net_sched {
 };
 
 struct net_connection {
-    struct base_list link;          /* net_sched.connections */
-    struct base_list waiting;       /* net_sched.waiting */
-    struct net_sched *net;          /* NULL on its way to its scheduler */
+    struct base_list link;    /* net_sched.connections */
+    struct base_list waiting; /* net_sched.waiting */
+    struct net_sched *net;    /* NULL on its way to its scheduler */
     const struct net_handler *handler;
-    struct net_listener *listener;  /* that accepted it; NULL: net_connect() */
+    struct net_listener *listener; /* that accepted it; NULL: net_connect() */
     void *user;
     struct task_io receive;
     struct base_buffer_list unread;
-    uint32_t unread_count;          /* buffers in it */
+    uint32_t unread_count; /* buffers in it */
     int socket;
-    int error;                      /* of the receive: what reads return when nothing is left */
-    bool receiving;                 /* `receive` is posted */
-    bool pausing;                   /* and was asked to end, as much is unread */
-    bool ended;                     /* the peer will send no more, or nobody wants it */
-    bool end_told;                  /* a read has returned that, or the error */
-    bool broken;                    /* part of a write may be lost */
-    bool served;                    /* by a task */
-    bool looping;                   /* which is serve()'s */
-    bool closed;                    /* net_close() was called */
-    struct task_wait *reader;       /* in net_read() */
+    int error;                /* of the receive: what reads return when nothing is left */
+    bool receiving;           /* `receive` is posted */
+    bool pausing;             /* and was asked to end, as much is unread */
+    bool ended;               /* the peer will send no more, or nobody wants it */
+    bool end_told;            /* a read has returned that, or the error */
+    bool broken;              /* part of a write may be lost */
+    bool served;              /* by a task */
+    bool looping;             /* which is serve()'s */
+    bool closed;              /* net_close() was called */
+    struct task_wait *reader; /* in net_read() */
     struct task_message arrival;
 };
 
 struct net_listener {
-    struct base_list link;    /* net_sched.listeners */
-    struct base_list paused;  /* net_sched.paused */
-    struct net_sched *net;    /* NULL: its scheduler is gone */
+    struct base_list link;   /* net_sched.listeners */
+    struct base_list paused; /* net_sched.paused */
+    struct net_sched *net;   /* NULL: its scheduler is gone */
     struct tarn_node *node;
     const struct net_handler *handler;
     int (*accepted)(struct net_connection *connection, void *arg);
@@ -57,12 +57,12 @@ struct net_listener {
     struct task_io accept;
     struct task_wait *closer; /* in net_listener_close() */
     int socket;
-    bool accepting;           /* `accept` is posted */
+    bool accepting; /* `accept` is posted */
     _Atomic bool closing;
     _Atomic uint32_t references; /* one while it is open, one for each connection */
     uint32_t connections_max;
     uint64_t refused_count;
-    uint64_t path_device;     /* which file the Unix socket's path names */
+    uint64_t path_device; /* which file the Unix socket's path names */
     uint64_t path_inode;
     char address[NET_ADDRESS_TEXT_MAX];
     uint32_t target_next;
@@ -95,10 +95,12 @@ void net_address_format(const struct net_address *address, char *ret_text, size_
 /** The path of a Unix address; NULL if it is another kind. */
 const char *net_address_path(const struct net_address *address);
 
-/** A socket for an address: non-blocking, close-on-exec, without Nagle's delay. @return descriptor or negative errno */
+/** A socket for an address: non-blocking, close-on-exec, without Nagle's delay. @return descriptor or
+ * negative errno */
 base_must_check int net_address_socket(const struct net_address *address);
 
-/** The sockets of a scheduler, made at first use. Its own thread, or any before it runs. @return NULL: no memory */
+/** The sockets of a scheduler, made at first use. Its own thread, or any before it runs. @return NULL: no
+ * memory */
 struct net_sched *net_sched_get(struct task_sched *sched);
 
 /** Bring an accepted connection, which nobody else knows, to life on its scheduler, or drop it. */

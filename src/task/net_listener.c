@@ -48,7 +48,8 @@ static void refuse(struct net_listener *listener, int socket, const char *reason
     (void)close(socket);
     listener->refused_count++;
     base_warn_limited(&listener->node->log, &listener->net->complaints, "connection refused",
-                      "listener=%s reason=\"%s\" refused=%" PRIu64, listener->address, reason, listener->refused_count);
+                      "listener=%s reason=\"%s\" refused=%" PRIu64, listener->address, reason,
+                      listener->refused_count);
 }
 
 /* Give a new connection to the scheduler whose turn it is. */
@@ -125,7 +126,8 @@ static int remove_stale(const struct net_address *address)
     int fd = net_address_socket(address);
     if (fd < 0)
         return fd;
-    bool stale = connect(fd, (const struct sockaddr *)&address->storage, address->bytes) != 0 && errno == ECONNREFUSED;
+    bool stale =
+        connect(fd, (const struct sockaddr *)&address->storage, address->bytes) != 0 && errno == ECONNREFUSED;
     (void)close(fd);
     if (!stale)
         return -EADDRINUSE;
@@ -158,7 +160,8 @@ static int bind_inet(int fd, const struct net_address *address)
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) != 0)
         return -errno;
-    if (address->storage.ss_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
+    if (address->storage.ss_family == AF_INET6 &&
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) != 0)
         return -errno;
     return bind(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ? 0 : -errno;
 }
@@ -171,7 +174,8 @@ static void remove_path(const struct net_listener *listener)
     /* unless somebody else has put his own there */
     struct stat status;
     const char *path = net_address_path(&address);
-    if (lstat(path, &status) == 0 && status.st_dev == listener->path_device && status.st_ino == listener->path_inode)
+    if (lstat(path, &status) == 0 && status.st_dev == listener->path_device &&
+        status.st_ino == listener->path_inode)
         (void)unlink(path);
 }
 
@@ -200,16 +204,18 @@ static int open_socket(const struct net_address *address, struct net_listener *l
 static int complain(struct tarn_node *node, const char *address, int error)
 {
     char quoted[NET_ADDRESS_TEXT_MAX];
-    const char *reason = error == -EINVAL ? "not an address: use 127.0.0.1:11211, [::1]:11211 or unix:/path/of/socket"
-                                          : strerrordesc_np(-error);
+    const char *reason = error == -EINVAL
+                             ? "not an address: use 127.0.0.1:11211, [::1]:11211 or unix:/path/of/socket"
+                             : strerrordesc_np(-error);
     base_error(&node->log, "cannot listen", "address=%s reason=\"%s\"",
                base_log_quote(quoted, sizeof(quoted), address, strlen(address)), reason);
     return error;
 }
 
-int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets, uint32_t target_count,
-               const struct net_handler *handler, int (*accepted)(struct net_connection *connection, void *arg),
-               void *arg, uint32_t connections_max, struct net_listener **ret_listener)
+int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets,
+               uint32_t target_count, const struct net_handler *handler,
+               int (*accepted)(struct net_connection *connection, void *arg), void *arg,
+               uint32_t connections_max, struct net_listener **ret_listener)
 {
     base_assert(target_count > 0);
     struct tarn_node *node = sched->node;
@@ -218,7 +224,8 @@ int net_listen(struct task_sched *sched, const char *address, struct task_sched 
     if (error != 0)
         return complain(node, address, error);
     struct net_sched *net = net_sched_get(sched);
-    struct net_listener *listener = net == NULL ? NULL : base_alloc(&node->memory, listener_bytes(target_count));
+    struct net_listener *listener =
+        net == NULL ? NULL : base_alloc(&node->memory, listener_bytes(target_count));
     if (listener == NULL)
         return -ENOMEM;
     listener->socket = open_socket(&parsed, listener);

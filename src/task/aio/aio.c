@@ -67,7 +67,8 @@ static int aio_open(struct task_sched *sched, void *arg, struct task_engine **re
     base_list_init(&engine->starved);
     int error = open_parts(engine);
     if (error != 0) {
-        base_error(&node->log, "cannot make an AIO context", "sched=%s error=\"%s\" hint=\"raise fs.aio-max-nr and the limit of open files\"",
+        base_error(&node->log, "cannot make an AIO context",
+                   "sched=%s error=\"%s\" hint=\"raise fs.aio-max-nr and the limit of open files\"",
                    sched->name, strerrordesc_np(-error));
         base_free(&node->memory, engine, sizeof(*engine));
         return error;
@@ -140,8 +141,10 @@ static uint32_t hand_out_cancelled(struct task_engine *engine)
 static uint32_t look(struct task_engine *engine, uint64_t sleep_ns)
 {
     struct epoll_event events[EVENTS_MAX];
-    struct timespec time = {.tv_sec = (time_t)(sleep_ns / 1000000000), .tv_nsec = (long)(sleep_ns % 1000000000)};
-    int ready = epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
+    struct timespec time = {.tv_sec = (time_t)(sleep_ns / 1000000000),
+                            .tv_nsec = (long)(sleep_ns % 1000000000)};
+    int ready =
+        epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
     uint32_t count = 0;
     for (int i = 0; i < ready; i++) {
         int fd = events[i].data.fd;

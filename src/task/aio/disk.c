@@ -61,7 +61,7 @@ static uint32_t make_batch(struct task_engine *engine)
 {
     uint32_t room = base_min((uint32_t)AIO_BATCH, engine->in_flight_max - engine->in_flight);
     uint32_t count = 0;
-    base_list_for_each (link, &engine->queued) {
+    base_list_for_each(link, &engine->queued) {
         if (count == room)
             break;
         describe(engine, base_container_of(link, struct task_io, link), &engine->blocks[count]);

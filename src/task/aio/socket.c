@@ -36,7 +36,8 @@ static int make_room(struct task_engine *engine, int socket)
 static int watch(struct task_engine *engine, int socket)
 {
     struct aio_socket *slot = &engine->sockets[socket];
-    uint32_t wanted = (slot->in != NULL ? (uint32_t)EPOLLIN : 0) | (slot->out != NULL ? (uint32_t)EPOLLOUT : 0);
+    uint32_t wanted =
+        (slot->in != NULL ? (uint32_t)EPOLLIN : 0) | (slot->out != NULL ? (uint32_t)EPOLLOUT : 0);
     if (wanted == slot->watched)
         return 0;
     struct epoll_event event = {.events = wanted, .data.fd = socket};
@@ -119,23 +120,6 @@ static bool start(struct task_engine *engine, struct task_io *io)
     return ended;
 }
 
-uint32_t aio_sockets_start(struct task_engine *engine)
-{
-    uint32_t count = 0;
-    struct base_list posted;
-    base_list_init(&posted);
-    base_list_move_all(&posted, &engine->posted);
-    struct base_list *first;
-    while ((first = base_list_pop_front(&posted)) != NULL) {
-        struct task_io *io = base_container_of(first, struct task_io, link);
-        if (start(engine, io)) {
-            aio_finish(io, io->result, false);
-            count++;
-        }
-    }
-    return count;
-}
-
 void aio_sockets_feed(struct task_engine *engine)
 {
     if (base_list_empty(&engine->starved) || !task_io_may_take_buffer(engine->pool))
@@ -152,7 +136,8 @@ static uint32_t receive(struct task_engine *engine, struct task_io *io)
     for (uint32_t count = 0;; count++) {
         if (count == RECEIVES_MAX)
             return count;
-        struct base_buffer *buffer = task_io_may_take_buffer(engine->pool) ? base_buffer_get(engine->pool) : NULL;
+        struct base_buffer *buffer =
+            task_io_may_take_buffer(engine->pool) ? base_buffer_get(engine->pool) : NULL;
         if (buffer == NULL) {
             leave_slot(engine, io);
             base_list_push_back(&engine->starved, &io->link);
@@ -195,6 +180,25 @@ static uint32_t take_connections(struct task_engine *engine, struct task_io *io)
         aio_finish(io, error, false);
         return count + 1;
     }
+}
+
+uint32_t aio_sockets_start(struct task_engine *engine)
+{
+    uint32_t count = 0;
+    struct base_list posted;
+    base_list_init(&posted);
+    base_list_move_all(&posted, &engine->posted);
+    struct base_list *first;
+    while ((first = base_list_pop_front(&posted)) != NULL) {
+        struct task_io *io = base_container_of(first, struct task_io, link);
+        if (start(engine, io)) {
+            aio_finish(io, io->result, false);
+            count++;
+        } else if (io->op == TASK_IO_ACCEPT) {
+            count += take_connections(engine, io); /* also tells whether the socket listens at all */
+        }
+    }
+    return count;
 }
 
 static uint32_t go_on_writing(struct task_engine *engine, struct task_io *io)

@@ -7,6 +7,7 @@
 
 enum {
     PROBE_ENTRIES = 4,
+    RING_ENTRIES_MIN = 32,
     COMPLETIONS_PER_ENTRY = 4, /* multishot requests complete more often than they are submitted */
 };
 
@@ -30,7 +31,8 @@ int task_uring_probe(const char **ret_reason)
     struct io_uring_params params = {.flags = URING_SETUP_FLAGS, .cq_entries = PROBE_ENTRIES};
     int error = io_uring_queue_init_params(PROBE_ENTRIES, &ring, &params);
     if (error != 0) {
-        *ret_reason = error == -EINVAL ? "the kernel is older than 6.1" : "io_uring is not permitted or not there";
+        *ret_reason =
+            error == -EINVAL ? "the kernel is older than 6.1" : "io_uring is not permitted or not there";
         return error;
     }
     error = try_request(&ring);
@@ -56,18 +58,24 @@ static void register_what_may_fail(struct task_engine *engine)
     base_buffer_pool_set_region(engine->pool, error == 0 ? URING_ARENA_REGION : -1);
     if (error != 0)
         base_warn(log, "buffers are not registered with io_uring",
-                  "arena_bytes=%" PRIu64 " error=\"%s\" hint=\"raise the memory-lock limit (ulimit -l, LimitMEMLOCK)\"",
+                  "arena_bytes=%" PRIu64
+                  " error=\"%s\" hint=\"raise the memory-lock limit (ulimit -l, LimitMEMLOCK)\"",
                   arena_bytes, strerrordesc_np(-error));
 }
 
+/* Newer kernels count the ring itself as locked memory: where that is short, be content with a small one. */
 static int open_ring(struct task_engine *engine)
 {
     uint32_t entries = engine->sched->options.ring_entries;
-    struct io_uring_params params = {
-        .flags = URING_SETUP_FLAGS | IORING_SETUP_R_DISABLED | IORING_SETUP_CLAMP,
-        .cq_entries = entries * COMPLETIONS_PER_ENTRY,
-    };
-    return io_uring_queue_init_params(entries, &engine->ring, &params);
+    for (;; entries /= 2) {
+        struct io_uring_params params = {
+            .flags = URING_SETUP_FLAGS | IORING_SETUP_R_DISABLED | IORING_SETUP_CLAMP,
+            .cq_entries = entries * COMPLETIONS_PER_ENTRY,
+        };
+        int error = io_uring_queue_init_params(entries, &engine->ring, &params);
+        if (error != -ENOMEM || entries <= RING_ENTRIES_MIN)
+            return error;
+    }
 }
 
 static int open_parts(struct task_engine *engine)
@@ -109,7 +117,8 @@ int uring_open(struct task_sched *sched, void *arg, struct task_engine **ret_eng
     base_list_init(&engine->finished);
     int error = open_parts(engine);
     if (error != 0) {
-        base_error(&node->log, "cannot make a ring", "sched=%s error=\"%s\" hint=\"raise the limits of open files and of memory\"",
+        base_error(&node->log, "cannot make a ring",
+                   "sched=%s error=\"%s\" hint=\"raise the limits of open files and of locked memory\"",
                    sched->name, strerrordesc_np(-error));
         base_free(&node->memory, engine, sizeof(*engine));
         return error;

@@ -14,7 +14,8 @@ static int file_number(struct task_engine *engine, const struct task_file *file,
 {
     uint64_t *generation = &engine->generations[file->number];
     if (base_unlikely(*generation != file->generation)) {
-        if (!engine->has_file_table || io_uring_register_files_update(&engine->ring, file->number, &file->fd, 1) != 1)
+        if (!engine->has_file_table ||
+            io_uring_register_files_update(&engine->ring, file->number, &file->fd, 1) != 1)
             return file->fd;
         *generation = file->generation;
     }
@@ -28,11 +29,13 @@ static void prepare_transfer(struct task_engine *engine, const struct task_io *i
     int number = file_number(engine, io->file, &flags);
     bool write = io->op == TASK_IO_WRITE;
     if (io->iov_count != 1) {
-        io_uring_prep_rw(write ? IORING_OP_WRITEV : IORING_OP_READV, entry, number, io->iov, io->iov_count, io->offset);
+        io_uring_prep_rw(write ? IORING_OP_WRITEV : IORING_OP_READV, entry, number, io->iov, io->iov_count,
+                         io->offset);
     } else {
         bool fixed = io->region >= 0;
-        int operation = write ? fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE
-                              : fixed ? IORING_OP_READ_FIXED : IORING_OP_READ;
+        int operation = write   ? fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE
+                        : fixed ? IORING_OP_READ_FIXED
+                                : IORING_OP_READ;
         size_t bytes = base_min(io->iov->iov_len, (size_t)TASK_IO_PIECE_BYTES);
         io_uring_prep_rw(operation, entry, number, io->iov->iov_base, (unsigned)bytes, io->offset);
         if (fixed)
@@ -195,7 +198,8 @@ static void finish(struct task_io *io, bool more)
 }
 
 /* @return whether the request was handed out */
-static bool complete_receive(struct task_engine *engine, struct task_io *io, const struct io_uring_cqe *completion)
+static bool complete_receive(struct task_engine *engine, struct task_io *io,
+                             const struct io_uring_cqe *completion)
 {
     bool more = (completion->flags & IORING_CQE_F_MORE) != 0;
     io->result = completion->res;
@@ -223,7 +227,8 @@ static bool complete_receive(struct task_engine *engine, struct task_io *io, con
     return true;
 }
 
-static void complete_accept(struct task_engine *engine, struct task_io *io, const struct io_uring_cqe *completion)
+static void complete_accept(struct task_engine *engine, struct task_io *io,
+                            const struct io_uring_cqe *completion)
 {
     bool more = (completion->flags & IORING_CQE_F_MORE) != 0;
     io->result = completion->res;
@@ -243,7 +248,8 @@ static bool complete(struct task_engine *engine, const struct io_uring_cqe *comp
     }
     if (completion->user_data == URING_TAG_CANCEL)
         return false;
-    struct task_io *io = (struct task_io *)(uintptr_t)completion->user_data; /* NOLINT(performance-no-int-to-ptr) */
+    struct task_io *io =
+        (struct task_io *)(uintptr_t)completion->user_data; /* NOLINT(performance-no-int-to-ptr) */
     switch (io->op) {
     case TASK_IO_READ:
     case TASK_IO_WRITE:
@@ -300,7 +306,8 @@ static void sleep_in_kernel(struct task_engine *engine, uint64_t sleep_ns)
     struct io_uring_cqe *completion;
     struct __kernel_timespec time = {.tv_sec = (int64_t)(sleep_ns / 1000000000),
                                      .tv_nsec = (long long)(sleep_ns % 1000000000)};
-    (void)io_uring_submit_and_wait_timeout(&engine->ring, &completion, 1, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
+    (void)io_uring_submit_and_wait_timeout(&engine->ring, &completion, 1,
+                                           sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
 }
 
 /* Whether the kernel has completions that only a call brings out. */

@@ -26,10 +26,10 @@ enum { URING_BUFFER_GROUP = 0, URING_ARENA_REGION = 0 };
 /* Buffers that the kernel has: a ring in shared memory, and who stands behind each identifier in it. */
 struct uring_buffers {
     struct io_uring_buf_ring *ring;
-    struct base_buffer **lent;  /* by identifier; NULL: not with the kernel */
-    uint16_t *unused;           /* a stack of identifiers */
+    struct base_buffer **lent; /* by identifier; NULL: not with the kernel */
+    uint16_t *unused;          /* a stack of identifiers */
     uint32_t unused_count;
-    uint32_t entries;           /* a power of two */
+    uint32_t entries; /* a power of two */
 };
 
 struct task_engine {
@@ -38,7 +38,7 @@ struct task_engine {
     struct tarn_node *node;
     struct base_buffer_pool *pool;
     struct uring_buffers buffers;
-    struct msghdr *headers;     /* one for each submission entry: must live until that is submitted */
+    struct msghdr *headers; /* one for each submission entry: must live until that is submitted */
     uint64_t generations[TASK_FILES_MAX]; /* of the file in each slot of the file table; 0: empty */
     struct base_list backlog;
     struct base_list cancels;

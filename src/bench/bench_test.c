@@ -1,0 +1,330 @@
+/* The command as a user runs it, with tiny durations: what it prints, and what it does to files. */
+#include "base/testing.h"
+
+#include "base/base.h"
+#include "bench/bench.h"
+#include "bench/json_read.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { ARGUMENTS_MAX = 20, LINES_MAX = 64 };
+
+/* One run of the command. */
+struct run {
+    int status;
+    char *out;
+    size_t out_bytes;
+    char *err;
+    size_t err_bytes;
+};
+
+static void run_command(struct run *run, const char *const *arguments)
+{
+    char *argv[ARGUMENTS_MAX];
+    int argc = 0;
+    for (; arguments[argc] != NULL; argc++) {
+        assert_in_range(argc, 0, ARGUMENTS_MAX - 1);
+        argv[argc] = (char *)(uintptr_t)arguments[argc]; /* it changes none */
+    }
+    FILE *out = open_memstream(&run->out, &run->out_bytes);
+    FILE *err = open_memstream(&run->err, &run->err_bytes);
+    assert_non_null(out);
+    assert_non_null(err);
+    run->status = bench_main(argc, argv, out, err);
+    (void)fclose(out);
+    (void)fclose(err);
+}
+
+static void free_run(struct run *run)
+{
+    free(run->out);
+    free(run->err);
+}
+
+#define RUN(run, ...) run_command(run, (const char *const[]){__VA_ARGS__, NULL})
+
+/* ---- usage ------------------------------------------------------------------------------------- */
+
+static void expect_status(int status, const char *const *arguments)
+{
+    struct run run;
+    run_command(&run, arguments);
+    assert_int_equal(run.status, status);
+    if (status == 2) {
+        assert_int_equal(run.out_bytes, 0);
+        assert_true(run.err_bytes > 0);
+    }
+    free_run(&run);
+}
+
+#define EXPECT_STATUS(status, ...) expect_status(status, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_usage(void **state)
+{
+    (void)state;
+    EXPECT_STATUS(2, NULL);
+    EXPECT_STATUS(2, "nothing");
+    EXPECT_STATUS(2, "task", "--no-such-option");
+    EXPECT_STATUS(2, "task", "positional");
+    EXPECT_STATUS(2, "task", "--only=switch,swich");
+    EXPECT_STATUS(2, "task", "--connections=0");
+    EXPECT_STATUS(2, "task", "--repeats=0");
+    EXPECT_STATUS(2, "drive", "--provider=floppy");
+    EXPECT_STATUS(2, "drive", "--op=erase");
+    EXPECT_STATUS(2, "drive", "--block=1000");
+    EXPECT_STATUS(2, "drive", "--depth=x");
+    EXPECT_STATUS(2, "drive", "--duration=1ms");
+    EXPECT_STATUS(0, "--help");
+    EXPECT_STATUS(0, "task", "--help");
+    EXPECT_STATUS(0, "drive", "--help");
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+static void assert_text(struct bench_json_value object, const char *name, const char *text)
+{
+    struct bench_json_value value;
+    assert_int_equal(bench_json_member(object, name, &value), 0);
+    assert_int_equal((size_t)(value.end - value.begin), strlen(text) + 2);
+    assert_memory_equal(value.begin + 1, text, strlen(text));
+}
+
+static double number_of(struct bench_json_value object, const char *name)
+{
+    struct bench_json_value value;
+    double number = 0;
+    assert_int_equal(bench_json_member(object, name, &value), 0);
+    assert_int_equal(bench_json_number(value, &number), 0);
+    return number;
+}
+
+/* What every subject that was not skipped tells. */
+static void check_subject(struct bench_json_value subject, bool first)
+{
+    struct bench_json_value rate;
+    struct bench_json_value samples;
+    struct bench_json_value value;
+    assert_int_equal(bench_json_member(subject, "name", &value), 0);
+    if (bench_json_member(subject, "skipped", &value) == 0 ||
+        bench_json_member(subject, "rate", &rate) != 0) /* about memory or idleness */
+        return;
+    double median = number_of(rate, "median");
+    assert_true(median > 0 && number_of(rate, "min") <= median && median <= number_of(rate, "max"));
+    assert_int_equal(bench_json_member(rate, "samples", &samples), 0);
+    assert_int_equal(bench_json_element(samples, 1, &value), 0);
+    assert_int_equal(bench_json_element(samples, 2, &value), -ENOENT);
+    assert_int_equal(bench_json_member(subject, "ratio", &value), first ? -ENOENT : 0);
+    if (bench_json_member(subject, "latency_ns", &value) == 0)
+        assert_true(number_of(value, "count") > 0 && number_of(value, "max") > 0);
+}
+
+static void check_line(const char *line, size_t len, const char *verb)
+{
+    struct bench_json_value all;
+    struct bench_json_value machine;
+    struct bench_json_value subjects;
+    struct bench_json_value value;
+    assert_int_equal(bench_json_parse(line, len, &all), 0);
+    assert_text(all, "bench", verb);
+    assert_true(number_of(all, "seed") == 7);
+    assert_int_equal(bench_json_member(all, "commit", &value), 0);
+    assert_int_equal(bench_json_member(all, "unit", &value), 0);
+    assert_int_equal(bench_json_member(all, "parameters", &value), 0);
+    assert_int_equal(bench_json_member(all, "machine", &machine), 0);
+    assert_true(number_of(machine, "processors") >= 1);
+    assert_int_equal(bench_json_member(all, "subjects", &subjects), 0);
+    size_t i = 0;
+    for (; bench_json_element(subjects, i, &value) == 0; i++)
+        check_subject(value, i == 0);
+    assert_true(i > 0);
+}
+
+/* Check a JSON line each. @return how many have that name */
+static size_t check_lines(const struct run *run, const char *verb, const char *name)
+{
+    char wanted[64];
+    size_t found = 0;
+    (void)snprintf(wanted, sizeof(wanted), "\"name\":\"%s\",\"parameters\"", name);
+    for (const char *line = run->out; *line != '\0';) {
+        size_t len = strcspn(line, "\n");
+        check_line(line, len, verb);
+        found += memmem(line, len, wanted, strlen(wanted)) != NULL;
+        line += len;
+        assert_int_equal(*line, '\n');
+        line++;
+    }
+    return found;
+}
+
+static void test_task_results(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "task", "--json", "--duration=2ms", "--repeats=2", "--connections=1,5", "--idle-connections=9",
+        "--seed=7");
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(run.err_bytes, 0);
+    assert_int_equal(check_lines(&run, "task", "switch"), 3);
+    assert_int_equal(check_lines(&run, "task", "spawn"), 2);
+    assert_int_equal(check_lines(&run, "task", "future"), 1);
+    assert_in_range(check_lines(&run, "task", "wake"), 1, 2);
+    assert_int_equal(check_lines(&run, "task", "timer"), 2);
+    assert_int_equal(check_lines(&run, "task", "echo"), 4); /* two numbers of connections, two loops */
+    assert_int_equal(check_lines(&run, "task", "echo-memory"), 1);
+    assert_int_equal(check_lines(&run, "task", "echo-idle"), 1);
+    free_run(&run);
+}
+
+static void test_task_only(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "task", "--json", "--duration=1ms", "--repeats=2", "--only=echo,future", "--connections=3",
+        "--engine=aio", "--rate=2000", "--seed=7");
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "task", "future"), 1);
+    assert_int_equal(check_lines(&run, "task", "echo"), 2);
+    assert_int_equal(check_lines(&run, "task", "switch"), 0);
+    assert_non_null(strstr(run.out, "\"engine\":\"aio\""));
+    assert_non_null(strstr(run.out, "\"rate\":2000"));
+    free_run(&run);
+}
+
+static void test_tables(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "task", "--duration=1ms", "--repeats=1", "--only=switch");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "switch tasks=2 code=same: switches/s\n"));
+    assert_non_null(strstr(run.out, "  bare "));
+    free_run(&run);
+}
+
+/* ---- drives ------------------------------------------------------------------------------------ */
+
+struct folder {
+    char path[64];
+    char file[96];
+    char option[128];
+};
+
+static int make_folder(void **state)
+{
+    struct folder *folder = test_calloc(1, sizeof(*folder));
+    (void)snprintf(folder->path, sizeof(folder->path), "bench-test-XXXXXX");
+    if (mkdtemp(folder->path) == NULL)
+        return -1;
+    (void)snprintf(folder->file, sizeof(folder->file), "%s/a:b.data", folder->path);
+    (void)snprintf(folder->option, sizeof(folder->option), "--path=%s", folder->file);
+    *state = folder;
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    struct folder *folder = *state;
+    (void)unlink(folder->file);
+    int error = rmdir(folder->path); /* fails if anything was left behind */
+    test_free(folder);
+    return error;
+}
+
+static void test_drive_results(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "drive", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=1M", "--depth=1,7",
+        "--block=4K,16K", "--op=randread,randwrite,read,write", "--seed=7", folder->option);
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    /* 4 operations, 2 blocks: 2 depths of uring and aio, each closed and open unless skipped; 1 of sync */
+    assert_in_range(check_lines(&run, "drive", "drive"), 8 * (2 * 2 + 2) - 8 * 2, 8 * (4 + 4 + 2));
+    assert_int_equal(access(folder->file, F_OK), -1);
+    free_run(&run);
+}
+
+static void test_drive_beside_fio(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "drive", "--json", "--duration=50ms", "--repeats=2", "--size=1M", "--depth=4", "--provider=aio",
+        "--op=randread", "--no-open-loop", "--seed=7", folder->option);
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "drive", "drive"), 1);
+    assert_non_null(strstr(run.out, "\"name\":\"fio\""));
+    free_run(&run);
+}
+
+static void write_old_file(const char *path, const char *text, size_t bytes)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    (void)close(fd);
+}
+
+static bool file_begins_with(const char *path, const char *text)
+{
+    char begin[64] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    ssize_t got = read(fd, begin, strlen(text));
+    (void)close(fd);
+    return got == (ssize_t)strlen(text) && memcmp(begin, text, strlen(text)) == 0;
+}
+
+/* A file that was there is read, but written to only by order, and never removed. */
+static void test_drive_spares_old_files(void **state)
+{
+    const struct folder *folder = *state;
+    static const char treasure[] = "what somebody keeps";
+    const size_t bytes = 1 << 20;
+    struct run run;
+    write_old_file(folder->file, treasure, bytes);
+    EXPECT_STATUS(2, "drive", "--op=randread,randwrite", folder->option);
+    EXPECT_STATUS(2, "drive", "--op=write", folder->option);
+    RUN(&run, "drive", "--duration=1ms", "--repeats=1", "--no-fio", "--op=randread", "--depth=1", folder->option);
+    assert_int_equal(run.status, 0);
+    free_run(&run);
+    assert_true(file_begins_with(folder->file, treasure));
+    RUN(&run, "drive", "--duration=1ms", "--repeats=1", "--no-fio", "--op=write", "--depth=1", "--force",
+        folder->option);
+    assert_int_equal(run.status, 0);
+    free_run(&run);
+    assert_false(file_begins_with(folder->file, treasure));
+    struct stat status;
+    assert_int_equal(stat(folder->file, &status), 0);
+    assert_int_equal(status.st_size, bytes);
+}
+
+static void test_drive_failure(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "drive", "--no-fio", "--path=no-such-folder/file", "--op=read");
+    assert_int_equal(run.status, 1);
+    assert_non_null(strstr(run.err, "no-such-folder/file"));
+    free_run(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_task_results),
+        cmocka_unit_test(test_task_only),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test_setup_teardown(test_drive_results, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_drive_beside_fio, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_drive_spares_old_files, make_folder, remove_folder),
+        cmocka_unit_test(test_drive_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,69 @@
+/*
+ * cli: the command. main.c finds the verb; each verb is a file.
+ *
+ * A verb gets its arguments without "tarn VERB" and returns the exit status: CLI_OK, CLI_FAILED or
+ * CLI_USAGE. It speaks to standard output; complaints go to standard error, a sentence each.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include "base/base.h"
+#include <stdio.h>
+
+enum cli_status {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+};
+
+struct cli_verb {
+    const char *name;
+    const char *arguments; /* as in the usage line */
+    const char *help;      /* one line */
+    int (*run)(int argc, char **argv);
+    void (*print_help)(FILE *file); /* what stands below the usage line */
+};
+
+/** Serve memcached's protocol. */
+int cli_serve(int argc, char **argv);
+
+/** The settings of serve. */
+void cli_serve_help(FILE *file);
+
+/** Print the value of a key. */
+int cli_get(int argc, char **argv);
+
+/** About get. */
+void cli_get_help(FILE *file);
+
+/** Store a value. */
+int cli_put(int argc, char **argv);
+
+/** About put. */
+void cli_put_help(FILE *file);
+
+/** Remove a key. */
+int cli_del(int argc, char **argv);
+
+/** About del. */
+void cli_del_help(FILE *file);
+
+/** Run a benchmark. */
+int cli_bench(int argc, char **argv);
+
+/** The verbs of bench. */
+void cli_bench_help(FILE *file);
+
+/** Run the simulator. */
+int cli_sim(int argc, char **argv);
+
+/** The settings of sim. */
+void cli_sim_help(FILE *file);
+
+/** Print "tarn: " and a sentence to standard error. @return CLI_USAGE, for the caller to return */
+base_printf_like(1, 2) int cli_usage(const char *format, ...);
+
+/** Print "tarn: " and a sentence to standard error. @return CLI_FAILED, for the caller to return */
+base_printf_like(1, 2) int cli_failed(const char *format, ...);
+
+#endif

@@ -1,0 +1,47 @@
+/*
+ * Memory faults: a stack that overflowed is named on standard error; then the fault happens again
+ * under the default action, so that it ends the process, and leaves a core, as if nobody had looked.
+ */
+#include "cli/fault.h"
+#include "base/base.h"
+#include "task/node.h"
+#include "task/sched.h"
+#include <signal.h>
+#include <unistd.h>
+
+#define STACK_BYTES (UINT64_C(64) << 10)
+
+static void explain(int number, siginfo_t *info, void *context)
+{
+    char text[256];
+    (void)context;
+    if (task_fault_is_overflow(info->si_addr, text, sizeof(text))) {
+        ssize_t written = write(STDERR_FILENO, text, strlen(text));
+        written = write(STDERR_FILENO, "\n", 1);
+        (void)written; /* there is nobody left to tell */
+    }
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    (void)sigaction(number, &action, NULL);
+}
+
+void cli_fault_install(void)
+{
+    struct sigaction action = {.sa_sigaction = explain, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    (void)sigaction(SIGSEGV, &action, NULL);
+    (void)sigaction(SIGBUS, &action, NULL);
+}
+
+void cli_fault_begin_thread(struct tarn_node *node)
+{
+    stack_t stack = {.ss_size = STACK_BYTES, .ss_sp = base_alloc(&node->memory, STACK_BYTES)};
+    if (stack.ss_sp != NULL && sigaltstack(&stack, NULL) != 0)
+        base_free(&node->memory, stack.ss_sp, STACK_BYTES);
+}
+
+void cli_fault_end_thread(struct tarn_node *node)
+{
+    const stack_t none = {.ss_flags = SS_DISABLE};
+    stack_t stack;
+    if (sigaltstack(&none, &stack) == 0 && (stack.ss_flags & SS_DISABLE) == 0 && stack.ss_size == STACK_BYTES)
+        base_free(&node->memory, stack.ss_sp, STACK_BYTES);
+}

@@ -1,0 +1,60 @@
+/* The stores of the command line: files, used by a plain thread. */
+#include "cli/file_url.h"
+#include "cli/cli.h"
+#include <errno.h>
+#include <tarn/tarn.h>
+
+static const char file_scheme[] = "file:";
+
+static int fail(const char *what, int error)
+{
+    return cli_failed("%s: %s", what, strerrordesc_np(-error));
+}
+
+int cli_store_open(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
+{
+    if (strncmp(url, file_scheme, sizeof(file_scheme) - 1) != 0)
+        return cli_usage("a store is named as file:PATH");
+    struct cli_store store;
+    int error = tarn_node_open(NULL, &store.node);
+    if (error != 0)
+        return fail("cannot begin", error);
+    error = tarn_depot_open(store.node, url + sizeof(file_scheme) - 1, options, &store.depot);
+    if (error != 0) { /* the log has said why */
+        tarn_node_close(store.node);
+        return fail("cannot open the store", error);
+    }
+    *ret_store = store;
+    return CLI_OK;
+}
+
+int cli_store_close(struct cli_store *store, int status)
+{
+    int error = tarn_depot_close(store->depot);
+    tarn_node_close(store->node);
+    return error == 0 || status != CLI_OK ? status : fail("cannot close the store", error);
+}
+
+int cli_key_failed(const char *key, int error)
+{
+    char quoted[128];
+    (void)base_log_quote(quoted, sizeof(quoted), key, strlen(key));
+    switch (error) {
+    case -ENOENT:
+        return cli_failed("there is no key %s", quoted);
+    case -ENOSPC:
+        return cli_failed("the store is full: %s was not stored", quoted);
+    case -EMSGSIZE:
+        return cli_failed("the value of %s is longer than this store takes", quoted);
+    case -EBADMSG:
+        return cli_failed("the record of %s is damaged", quoted);
+    default:
+        return cli_failed("%s: %s", quoted, strerrordesc_np(-error));
+    }
+}
+
+int cli_check_key(const char *key)
+{
+    size_t len = strlen(key);
+    return len > 0 && len <= TARN_KEY_BYTES_MAX ? CLI_OK : cli_usage("a key has 1 to 65,535 bytes");
+}

@@ -1,0 +1,32 @@
+/* Opening the store that a command line names. */
+#ifndef CLI_FILE_URL_H
+#define CLI_FILE_URL_H
+
+#include "base/base.h"
+#include <tarn/depot.h>
+
+/* A store and the node that it hangs from. */
+struct cli_store {
+    struct tarn_node *node;
+    struct tarn_depot *depot;
+};
+
+/**
+ * Open the store that a URL names: file:PATH.
+ *
+ * @param options  as of tarn_depot_open()
+ * @return CLI_OK; CLI_FAILED, CLI_USAGE: said on standard error
+ */
+base_must_check int cli_store_open(const char *url, const struct tarn_depot_options *options,
+                                   struct cli_store *ret_store);
+
+/** Close it. @param status  of the verb so far @return that, or CLI_FAILED: said on standard error */
+int cli_store_close(struct cli_store *store, int status);
+
+/** Say why an operation on a key failed. @return CLI_FAILED */
+int cli_key_failed(const char *key, int error);
+
+/** Check the length of a key. @return CLI_OK; CLI_USAGE: said on standard error */
+base_must_check int cli_check_key(const char *key);
+
+#endif

@@ -1,0 +1,140 @@
+/* tarn serve: settings, signals, and the server in between. */
+#include "serve/serve.h"
+#include "cli/cli.h"
+#include "cli/fault.h"
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static const struct serve_thread_hooks hooks = {.begin = cli_fault_begin_thread, .end = cli_fault_end_thread};
+
+static struct base_settings settings_of(struct serve_options *options, struct base_settings_arena *arena)
+{
+    return (struct base_settings){
+        .table = serve_settings, .count = serve_settings_count, .options = options, .arena = arena};
+}
+
+void cli_serve_help(FILE *file)
+{
+    const struct base_settings settings = settings_of(NULL, NULL);
+    base_settings_print_help(&settings, file);
+}
+
+/* ---- signals ------------------------------------------------------------------------------------- */
+
+static sigset_t ending_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    return set;
+}
+
+/* Before there are threads: they inherit that these wait for await_signal(). */
+static void hold_signals(void)
+{
+    const sigset_t set = ending_signals();
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    (void)sigaction(SIGPIPE, &ignore, NULL); /* a client that is gone is an error of its connection */
+}
+
+/* The first one asks for the end; from then on one ends the process at once. */
+static void await_signal(void)
+{
+    const sigset_t set = ending_signals();
+    struct sigaction action = {.sa_handler = SIG_DFL};
+    int number;
+    while (sigwait(&set, &number) != 0) {
+    }
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* ---- serving ------------------------------------------------------------------------------------- */
+
+/* As many files as the system lets us have: each connection is one. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int serve(const struct base_settings *settings)
+{
+    struct serve *server;
+    hold_signals();
+    cli_fault_install();
+    raise_file_limit();
+    int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
+    if (error != 0)
+        return cli_failed("cannot serve: %s", strerrordesc_np(-error));
+    await_signal();
+    error = serve_close(server);
+    return error == 0 ? CLI_OK : cli_failed("the store did not close well: %s", strerrordesc_np(-error));
+}
+
+/* ---- settings ------------------------------------------------------------------------------------ */
+
+/* Defaults, then the file, then the command line. @return 0; -EINVAL and the like: said in `error` */
+static int parse(const struct base_settings *settings, int argc, char **argv, char *error, size_t room)
+{
+    struct serve_options *options = settings->options;
+    const char *words[1 + BASE_SETTING_LIST_MAX];
+    size_t count;
+    if ((size_t)argc > base_array_count(words)) {
+        (void)snprintf(error, room, "too many arguments");
+        return -EINVAL;
+    }
+    int failed = base_settings_set_defaults(settings, error, room);
+    if (failed == 0)
+        failed = base_settings_parse_arguments(settings, argc, argv, words, &count, error, room);
+    if (failed == 0 && options->config != NULL) {
+        failed = base_settings_parse_file(settings, options->config, error, room);
+        if (failed == 0)
+            failed = base_settings_parse_arguments(settings, argc, argv, words, &count, error, room);
+    }
+    if (failed == 0 && count > 0) {
+        (void)snprintf(error, room, "serve takes options only");
+        return -EINVAL;
+    }
+    return failed;
+}
+
+static int run(const struct base_settings *settings, int argc, char **argv)
+{
+    const struct serve_options *options = settings->options;
+    char error[BASE_SETTINGS_ERROR_ROOM];
+    if (parse(settings, argc, argv, error, sizeof(error)) != 0)
+        return cli_usage("%s", error);
+    if (options->help || options->man) {
+        if (options->man)
+            base_settings_print_man(settings, stdout);
+        else
+            base_settings_print_help(settings, stdout);
+        return CLI_OK;
+    }
+    if (serve_check_options(options, error, sizeof(error)) != 0)
+        return cli_usage("%s", error);
+    return serve(settings);
+}
+
+int cli_serve(int argc, char **argv)
+{
+    struct base_account account;
+    struct base_settings_arena arena;
+    struct serve_options options;
+    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
+    base_settings_arena_init(&arena, &account);
+    const struct base_settings settings = settings_of(&options, &arena);
+    int status = run(&settings, argc, argv);
+    base_settings_arena_deinit(&arena);
+    base_account_deinit(&account);
+    return status;
+}

@@ -1,0 +1,127 @@
+/* tarn sim: seeds of the simulator's campaigns. */
+#include "sim/campaign.h"
+#include "cli/cli.h"
+#include <errno.h>
+#include <unistd.h>
+
+struct sim_options {
+    const char *campaign;
+    uint64_t seed;
+    uint64_t seeds;
+    const char *mutation;
+    uint64_t jobs;
+    bool fork;
+    bool trace;
+};
+
+#define AT(field) .offset = offsetof(struct sim_options, field)
+
+static const struct base_setting sim_settings[] = {
+    {.name = "campaign",
+     .type = BASE_SETTING_STRING,
+     .metavar = "NAME",
+     .help = "Only this campaign; else all, in turn.",
+     AT(campaign)},
+    {.name = "seed", .type = BASE_SETTING_UINT, .default_text = "1", .help = "The first seed.", AT(seed)},
+    {.name = "seeds",
+     .type = BASE_SETTING_UINT,
+     .min = 1,
+     .default_text = "1000",
+     .unit = "seeds",
+     .help = "How many, of each campaign.",
+     AT(seeds)},
+    {.name = "mutation",
+     .type = BASE_SETTING_STRING,
+     .metavar = "NAME",
+     .help = "Break a promise on purpose, to see that the campaign notices.",
+     AT(mutation)},
+    {.name = "jobs",
+     .type = BASE_SETTING_UINT,
+     .max = 64,
+     .default_text = "0",
+     .unit = "processes",
+     .help = "Seeds that run at once; 0 is one for each processor.",
+     AT(jobs)},
+    {.name = "fork",
+     .type = BASE_SETTING_BOOL,
+     .default_text = "yes",
+     .help = "Run seeds in processes of their own. --no-fork is for debuggers.",
+     AT(fork)},
+    {.name = "trace",
+     .type = BASE_SETTING_BOOL,
+     .help = "With --no-fork: print every decision to standard error.",
+     AT(trace)},
+};
+
+static struct base_settings settings_of(struct sim_options *options, struct base_settings_arena *arena)
+{
+    return (struct base_settings){
+        .table = sim_settings, .count = base_array_count(sim_settings), .options = options, .arena = arena};
+}
+
+void cli_sim_help(FILE *file)
+{
+    const struct base_settings settings = settings_of(NULL, NULL);
+    base_settings_print_help(&settings, file);
+    (void)fputs("\nCampaigns:\n", file);
+    for (size_t i = 0; sim_campaigns[i] != NULL; i++)
+        (void)fprintf(file, "  %-10s %s\n", sim_campaigns[i]->name, sim_campaigns[i]->help);
+}
+
+static int run_campaign(const struct sim_options *options, const char *campaign)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    const struct sim_run_options run_options = {
+        .campaign = campaign,
+        .seed = options->seed,
+        .count = options->seeds,
+        .mutation = options->mutation,
+        .jobs = options->jobs != 0 ? (unsigned)options->jobs : (unsigned)base_max(processors, 1L),
+        .no_fork = !options->fork,
+        .trace = options->trace ? stderr : NULL,
+        .out = stdout,
+        .progress = stderr,
+        .program = "tarn",
+    };
+    int outcome = sim_run(&run_options);
+    if (outcome == 0 || outcome == 1)
+        return outcome == 0 ? CLI_OK : CLI_FAILED;
+    return outcome == -EINVAL ? CLI_USAGE : cli_failed("cannot run: %s", strerrordesc_np(-outcome));
+}
+
+static int run(const struct sim_options *options)
+{
+    if (options->campaign != NULL)
+        return run_campaign(options, options->campaign);
+    if (options->mutation != NULL)
+        return cli_usage("a mutation belongs to a campaign: name it with --campaign");
+    int status = CLI_OK;
+    for (size_t i = 0; sim_campaigns[i] != NULL && status == CLI_OK; i++)
+        status = run_campaign(options, sim_campaigns[i]->name);
+    return status;
+}
+
+int cli_sim(int argc, char **argv)
+{
+    enum { WORDS_MAX = 32 };
+    const char *words[WORDS_MAX];
+    size_t count;
+    char error[BASE_SETTINGS_ERROR_ROOM];
+    struct sim_options options;
+    struct base_account account;
+    struct base_settings_arena arena;
+    if (argc > WORDS_MAX)
+        return cli_usage("too many arguments");
+    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
+    base_settings_arena_init(&arena, &account);
+    const struct base_settings settings = settings_of(&options, &arena);
+    int failed = base_settings_set_defaults(&settings, error, sizeof(error));
+    if (failed == 0)
+        failed = base_settings_parse_arguments(&settings, argc, argv, words, &count, error, sizeof(error));
+    int status = failed != 0  ? cli_usage("%s", error)
+                 : count > 0 ? cli_usage("sim takes options only")
+                             : run(&options);
+    base_settings_arena_deinit(&arena);
+    base_account_deinit(&account);
+    return status;
+}

@@ -1,0 +1,117 @@
+/* The table of verbs. */
+#include "cli/verbs.h"
+#include "cli/cli.h"
+#include <stdarg.h>
+
+static const struct cli_verb verbs[] = {
+    {"serve", "--data=FILE [OPTION...]", "serve memcached's protocol from a file or a device", cli_serve, cli_serve_help},
+    {"get", "file:PATH KEY", "print the value of a key", cli_get, cli_get_help},
+    {"put", "file:PATH KEY [VALUE]", "store a value, by default from standard input", cli_put, cli_put_help},
+    {"del", "file:PATH KEY", "remove a key", cli_del, cli_del_help},
+    {"bench", "VERB [OPTION...]", "measure, beside what one would use instead", cli_bench, cli_bench_help},
+    {"sim", "[OPTION...]", "try the release code in a simulated world", cli_sim, cli_sim_help},
+};
+
+static int complain(enum cli_status status, const char *format, va_list args)
+{
+    (void)fputs("tarn: ", stderr);
+    (void)vfprintf(stderr, format, args);
+    (void)fputc('\n', stderr);
+    return status;
+}
+
+int cli_usage(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int status = complain(CLI_USAGE, format, args);
+    va_end(args);
+    return status;
+}
+
+int cli_failed(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int status = complain(CLI_FAILED, format, args);
+    va_end(args);
+    return status;
+}
+
+void cli_print_verbs(FILE *file)
+{
+    (void)fputs("usage: tarn VERB [ARGUMENT...]\n\n", file);
+    for (size_t i = 0; i < base_array_count(verbs); i++)
+        (void)fprintf(file, "  %-6s  %s\n", verbs[i].name, verbs[i].help);
+    (void)fputs("\n`tarn help VERB` tells more, `tarn --version` the version.\n", file);
+}
+
+/* The letters that two names have in common at their beginnings and their ends. */
+static size_t common_letters(const char *a, const char *b)
+{
+    size_t a_len = strlen(a), b_len = strlen(b), shorter = base_min(a_len, b_len);
+    size_t front = 0, back = 0;
+    while (front < shorter && a[front] == b[front])
+        front++;
+    while (back < shorter - front && a[a_len - 1 - back] == b[b_len - 1 - back])
+        back++;
+    return front + back;
+}
+
+/* The verb that was probably meant: all but a letter or two of the longer name agree. */
+static const struct cli_verb *nearest_verb(const char *name)
+{
+    for (size_t i = 0; i < base_array_count(verbs); i++) {
+        size_t longer = base_max(strlen(name), strlen(verbs[i].name));
+        size_t common = common_letters(name, verbs[i].name);
+        if (common >= 2 && longer - common <= 2)
+            return &verbs[i];
+    }
+    return NULL;
+}
+
+static const struct cli_verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < base_array_count(verbs); i++) {
+        if (strcmp(verbs[i].name, name) == 0)
+            return &verbs[i];
+    }
+    const struct cli_verb *near = nearest_verb(name);
+    char quoted[64];
+    (void)base_log_quote(quoted, sizeof(quoted), name, strlen(name));
+    if (near != NULL)
+        cli_usage("there is no verb %s; did you mean %s?", quoted, near->name);
+    else
+        cli_usage("there is no verb %s; `tarn help` lists them", quoted);
+    return NULL;
+}
+
+static int print_help(const struct cli_verb *verb, FILE *file)
+{
+    (void)fprintf(file, "usage: tarn %s %s\n\n", verb->name, verb->arguments);
+    verb->print_help(file);
+    return CLI_OK;
+}
+
+int cli_help(int argc, char **argv)
+{
+    if (argc == 0) {
+        cli_print_verbs(stdout);
+        return CLI_OK;
+    }
+    const struct cli_verb *verb = find_verb(argv[0]);
+    return verb == NULL ? CLI_USAGE : print_help(verb, stdout);
+}
+
+int cli_run(const char *name, int argc, char **argv)
+{
+    const struct cli_verb *verb = find_verb(name);
+    if (verb == NULL)
+        return CLI_USAGE;
+    if (argc == 1 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
+        return print_help(verb, stdout);
+    int status = verb->run(argc, argv);
+    if (status == CLI_USAGE)
+        (void)fprintf(stderr, "usage: tarn %s %s\n", verb->name, verb->arguments);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* Finding verbs, and telling about them. */
+#ifndef CLI_VERBS_H
+#define CLI_VERBS_H
+
+#include <stdio.h>
+
+/** Print how to call the command and what its verbs do. */
+void cli_print_verbs(FILE *file);
+
+/** `tarn help [VERB]`. @return the exit status */
+int cli_help(int argc, char **argv);
+
+/** `tarn NAME ...`. @param argc, argv  what stands behind the name @return the exit status */
+int cli_run(const char *name, int argc, char **argv);
+
+#endif

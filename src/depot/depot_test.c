@@ -1,0 +1,467 @@
+/* Does the store do what <tarn/depot.h> says: values, conditions, time, order, a full drive? */
+#include "depot/testing.h"
+
+struct fixture {
+    struct testing_drive drive;
+    struct testing_clock clock;
+    struct testing_store store;
+};
+
+#define SECOND BASE_NS_PER_SECOND
+#define BEGIN  (UINT64_C(1700000000) * SECOND)
+
+static int setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    assert_non_null(fixture);
+    fixture->clock.wall_ns = BEGIN;
+    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    testing_close(&fixture->store);
+    testing_drive_free(&fixture->drive);
+    free(fixture);
+    return 0;
+}
+
+static void reopen(struct fixture *fixture)
+{
+    testing_close(&fixture->store);
+    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
+}
+
+static struct tarn_record_info info_of(struct fixture *fixture, const char *key)
+{
+    char value[64];
+    struct tarn_record_info info;
+    assert_int_equal(tarn_depot_get(fixture->store.depot, key, strlen(key), value, sizeof(value), &info), 0);
+    return info;
+}
+
+/* ---- values ------------------------------------------------------------------------------------- */
+
+static void values_come_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    testing_expect(store, "a", NULL);
+    assert_int_equal(testing_put(store, "a", "one"), 0);
+    assert_int_equal(testing_put(store, "b", ""), 0);
+    testing_expect(store, "a", "one");
+    testing_expect(store, "b", "");
+    assert_int_equal(testing_put(store, "a", "another"), 0);
+    assert_int_equal(testing_delete(store, "b"), 0);
+    assert_int_equal(testing_delete(store, "b"), -ENOENT);
+    for (int round = 0; round < 3; round++) {
+        testing_expect(store, "a", "another");
+        testing_expect(store, "b", NULL);
+        reopen(fixture);
+    }
+}
+
+static void info_comes_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct tarn_depot *depot = fixture->store.depot;
+    const struct tarn_put_options options = {.client_flags = 0xdeadbeef, .expiry_ns = BEGIN + SECOND};
+    uint64_t version = 0;
+    assert_int_equal(tarn_depot_put(depot, "k", 1, "value", 5, &options, &version), 0);
+    struct tarn_record_info info = {0};
+    char value[5];
+    assert_int_equal(tarn_depot_get(depot, "k", 1, value, 4, &info), -ENOBUFS);
+    assert_int_equal(info.value_bytes, 5);
+    assert_int_equal(info.client_flags, 0xdeadbeef);
+    assert_int_equal(tarn_depot_get(depot, "k", 1, value, 5, &info), 0);
+    assert_true(version != 0);
+    assert_int_equal(info.version, version);
+    assert_int_equal(info.expiry_ns, BEGIN + SECOND);
+    assert_int_equal(tarn_depot_get(depot, "k", 1, value, 5, NULL), 0);
+    struct tarn_record_info untouched = info;
+    assert_int_equal(tarn_depot_get(depot, "none", 4, value, 5, &untouched), -ENOENT);
+    assert_memory_equal(&untouched, &info, sizeof(info));
+}
+
+static void sizes_have_limits(void **state)
+{
+    struct fixture *fixture = *state;
+    struct tarn_depot *depot = fixture->store.depot;
+    uint64_t value_max = tarn_depot_value_bytes_max(depot);
+    char *key = malloc(TARN_KEY_BYTES_MAX + 1), *value = malloc(value_max + 1), *found = malloc(value_max);
+    assert_true(key != NULL && value != NULL && found != NULL);
+    memset(key, 'k', TARN_KEY_BYTES_MAX + 1);
+    for (uint64_t i = 0; i <= value_max; i++)
+        value[i] = (char)(i * 31);
+    assert_int_equal(tarn_depot_put(depot, key, 0, value, 1, NULL, NULL), -EINVAL);
+    assert_int_equal(tarn_depot_put(depot, key, TARN_KEY_BYTES_MAX + 1, value, 1, NULL, NULL), -EINVAL);
+    assert_int_equal(tarn_depot_put(depot, key, 1, value, value_max + 1, NULL, NULL), -EMSGSIZE);
+    assert_int_equal(tarn_depot_get(depot, key, 0, found, 1, NULL), -EINVAL);
+    assert_int_equal(tarn_depot_delete(depot, key, 0), -EINVAL);
+    assert_int_equal(tarn_depot_touch(depot, key, TARN_KEY_BYTES_MAX + 1, 0), -EINVAL);
+    assert_int_equal(tarn_depot_put(depot, key, TARN_KEY_BYTES_MAX, value, value_max, NULL, NULL), 0);
+    assert_int_equal(tarn_depot_put(depot, key, TARN_KEY_BYTES_MAX - 1, value, 1, NULL, NULL), 0);
+    for (int round = 0; round < 2; round++) {
+        memset(found, 0, value_max);
+        assert_int_equal(tarn_depot_get(depot, key, TARN_KEY_BYTES_MAX, found, value_max, NULL), 0);
+        assert_memory_equal(found, value, value_max);
+        assert_int_equal(tarn_depot_get(depot, key, TARN_KEY_BYTES_MAX - 1, found, 1, NULL), 0);
+        reopen(fixture);
+        depot = fixture->store.depot;
+    }
+    free(key);
+    free(value);
+    free(found);
+}
+
+static void any_length_and_alignment(void **state)
+{
+    struct fixture *fixture = *state;
+    char key[40], value[600], found[600];
+    for (size_t len = 0; len < sizeof(value); len += 7) {
+        memset(value, (int)len, len);
+        int key_len = snprintf(key, sizeof(key), "%0*zu", (int)(len % 30) + 1, len);
+        assert_int_equal(tarn_depot_put(fixture->store.depot, key, (size_t)key_len, value, len, NULL, NULL), 0);
+    }
+    reopen(fixture);
+    for (size_t len = 0; len < sizeof(value); len += 7) {
+        struct tarn_record_info info;
+        memset(value, (int)len, len);
+        int key_len = snprintf(key, sizeof(key), "%0*zu", (int)(len % 30) + 1, len);
+        assert_int_equal(
+            tarn_depot_get(fixture->store.depot, key, (size_t)key_len, found, sizeof(found), &info), 0);
+        assert_int_equal(info.value_bytes, len);
+        assert_memory_equal(found, value, len);
+    }
+}
+
+/* ---- conditions and versions -------------------------------------------------------------------- */
+
+static int put_if(struct fixture *fixture, const char *value, enum tarn_put_condition condition, uint64_t version)
+{
+    const struct tarn_put_options options = {.condition = condition, .if_version = version};
+    return tarn_depot_put(fixture->store.depot, "k", 1, value, strlen(value), &options, NULL);
+}
+
+static void conditions_decide(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, 1), -ENOENT);
+    assert_int_equal(put_if(fixture, "first", TARN_PUT_IF_ABSENT, 0), 0);
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_ABSENT, 0), -EEXIST);
+    uint64_t version = info_of(fixture, "k").version;
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, version + 1), -EEXIST);
+    assert_int_equal(put_if(fixture, "x", (enum tarn_put_condition)99, 0), -EINVAL);
+    testing_expect(store, "k", "first");
+    assert_int_equal(put_if(fixture, "second", TARN_PUT_IF_VERSION, version), 0);
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, version), -EEXIST);
+    assert_int_equal(put_if(fixture, "third", TARN_PUT_IF_PRESENT, 0), 0);
+    reopen(fixture); /* and nothing that was rejected is in the log */
+    testing_expect(store, "k", "third");
+    assert_int_equal(testing_delete(store, "k"), 0);
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
+    testing_expect(store, "k", NULL);
+}
+
+static void versions_only_rise(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t before = 0;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(testing_put(&fixture->store, "k", "v"), 0);
+        uint64_t version = info_of(fixture, "k").version;
+        assert_true(version > before);
+        before = version;
+        fixture->clock.wall_ns -= SECOND; /* whatever the clock does, restarts included */
+        if (i % 5 == 4)
+            reopen(fixture);
+    }
+}
+
+/* ---- time --------------------------------------------------------------------------------------- */
+
+static void records_expire(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    const struct tarn_put_options options = {.expiry_ns = BEGIN + 10 * SECOND};
+    assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
+    fixture->clock.wall_ns = BEGIN + 10 * SECOND - 1;
+    testing_expect(store, "k", "v");
+    reopen(fixture);
+    testing_expect(store, "k", "v");
+    fixture->clock.wall_ns = BEGIN + 10 * SECOND;
+    testing_expect(store, "k", NULL);
+    assert_int_equal(testing_delete(store, "k"), -ENOENT);
+    assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 0), -ENOENT);
+    assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
+    reopen(fixture);
+    testing_expect(store, "k", NULL);
+    assert_int_equal(put_if(fixture, "new", TARN_PUT_IF_ABSENT, 0), 0);
+    testing_expect(store, "k", "new");
+}
+
+static void a_clock_set_back_revives_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    const struct tarn_put_options options = {.expiry_ns = BEGIN + 10 * SECOND};
+    assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
+    fixture->clock.wall_ns = BEGIN + 11 * SECOND;
+    assert_int_equal(testing_put(store, "other", "v"), 0); /* the log knows of that moment */
+    fixture->clock.wall_ns = BEGIN;
+    testing_expect(store, "k", NULL);
+    reopen(fixture);
+    testing_expect(store, "k", NULL);
+    testing_expect(store, "other", "v");
+}
+
+static void touch_moves_the_expiry_only(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 0), -ENOENT);
+    const struct tarn_put_options options = {.expiry_ns = BEGIN + SECOND, .client_flags = 7};
+    assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
+    struct tarn_record_info before = info_of(fixture, "k");
+    assert_int_equal(tarn_depot_touch(store->depot, "k", 1, BEGIN + 5 * SECOND), 0);
+    fixture->clock.wall_ns = BEGIN + 4 * SECOND;
+    for (int round = 0; round < 2; round++) {
+        struct tarn_record_info after = info_of(fixture, "k");
+        assert_int_equal(after.version, before.version);
+        assert_int_equal(after.client_flags, 7);
+        assert_int_equal(after.expiry_ns, BEGIN + 5 * SECOND);
+        reopen(fixture);
+    }
+    assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 1), 0);
+    testing_expect(store, "k", NULL);
+}
+
+static void flush_all_now(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    struct tarn_depot_stats stats;
+    assert_int_equal(testing_put(store, "old", "v"), 0);
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN - SECOND), 0); /* the past is now */
+    testing_expect(store, "old", NULL);
+    tarn_depot_stats(store->depot, &stats);
+    assert_int_equal(stats.records, 0);
+    assert_int_equal(stats.live_bytes, 0);
+    assert_int_equal(put_if(fixture, "new", TARN_PUT_IF_ABSENT, 0), 0); /* in the same nanosecond */
+    for (int round = 0; round < 2; round++) {
+        testing_expect(store, "old", NULL);
+        testing_expect(store, "k", "new");
+        reopen(fixture);
+    }
+}
+
+static void flush_all_later(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    assert_int_equal(testing_put(store, "a", "before the order"), 0);
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 10 * SECOND), 0);
+    fixture->clock.wall_ns = BEGIN + 9 * SECOND;
+    assert_int_equal(testing_put(store, "b", "before the moment"), 0);
+    reopen(fixture);
+    testing_expect(store, "a", "before the order");
+    testing_expect(store, "b", "before the moment");
+    fixture->clock.wall_ns = BEGIN + 10 * SECOND;
+    testing_expect(store, "a", NULL);
+    testing_expect(store, "b", NULL);
+    assert_int_equal(testing_delete(store, "b"), -ENOENT);
+    assert_int_equal(testing_put(store, "c", "after"), 0);
+    for (int round = 0; round < 2; round++) {
+        testing_expect(store, "a", NULL);
+        testing_expect(store, "b", NULL);
+        testing_expect(store, "c", "after");
+        reopen(fixture);
+    }
+}
+
+static void orders_to_flush_replace_each_other(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    assert_int_equal(testing_put(store, "a", "v"), 0);
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 5 * SECOND), 0);
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 20 * SECOND), 0); /* instead */
+    fixture->clock.wall_ns = BEGIN + 10 * SECOND;
+    testing_expect(store, "a", "v");
+    fixture->clock.wall_ns = BEGIN + 21 * SECOND;
+    assert_int_equal(testing_put(store, "b", "v"), 0);
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 30 * SECOND), 0); /* the other stays in force */
+    for (int round = 0; round < 2; round++) {
+        testing_expect(store, "a", NULL);
+        testing_expect(store, "b", "v");
+        reopen(fixture);
+    }
+    assert_int_equal(tarn_depot_flush_all(store->depot, 0), 0);
+    testing_expect(store, "b", NULL);
+    assert_int_equal(testing_put(store, "c", "v"), 0);
+    fixture->clock.wall_ns = BEGIN + 40 * SECOND; /* the order for 30 was replaced */
+    testing_expect(store, "c", "v");
+}
+
+/* ---- full --------------------------------------------------------------------------------------- */
+
+static void a_full_store_still_deletes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    char key[16], value[3000];
+    memset(value, 'v', sizeof(value) - 1);
+    value[sizeof(value) - 1] = '\0';
+    int keys = 0, error;
+    do {
+        (void)snprintf(key, sizeof(key), "key%d", keys);
+        error = testing_put(store, key, value);
+        keys += error == 0;
+    } while (error == 0);
+    assert_int_equal(error, -ENOSPC);
+    assert_true(keys > 100);
+    testing_expect(store, key, NULL);
+    reopen(fixture);
+    testing_expect(store, key, NULL);
+    assert_int_equal(testing_put(store, key, value), -ENOSPC);
+    assert_int_equal(testing_put(store, "key0", value), -ENOSPC);
+    testing_expect(store, "key0", value); /* nothing was lost by what was refused */
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(key, sizeof(key), "key%d", i);
+        assert_int_equal(testing_delete(store, key), 0);
+    }
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + SECOND), 0);
+    reopen(fixture);
+    testing_expect(store, "key4", NULL);
+    testing_expect(store, "key5", value);
+    int deletes = 0;
+    do {
+        (void)snprintf(key, sizeof(key), "key%d", 5 + deletes);
+        error = testing_delete(store, key);
+        deletes += error == 0;
+    } while (error == 0);
+    assert_int_equal(error, -ENOSPC);
+    testing_expect(store, key, value);
+    reopen(fixture); /* also where every block is used */
+    testing_expect(store, key, value);
+    assert_int_equal(testing_delete(store, key), -ENOSPC);
+}
+
+static void index_memory_is_space(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    base_account_fail_at(&store->node->memory, 1);
+    assert_int_equal(testing_put(store, "k", "v"), -ENOSPC);
+    testing_expect(store, "k", NULL);
+    assert_int_equal(testing_put(store, "k", "v"), 0);
+    testing_expect(store, "k", "v");
+}
+
+/* ---- what it tells ------------------------------------------------------------------------------ */
+
+static void stats_count(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    struct tarn_depot_stats before, stats;
+    tarn_depot_stats(store->depot, &before);
+    assert_int_equal(before.drive_bytes, TESTING_STORE_BYTES);
+    assert_int_equal(testing_put(store, "a", "1234"), 0);
+    assert_int_equal(testing_put(store, "a", "12"), 0);
+    assert_int_equal(testing_put(store, "b", ""), 0);
+    assert_int_equal(testing_delete(store, "b"), 0);
+    assert_int_equal(tarn_depot_touch(store->depot, "a", 1, 0), 0);
+    testing_expect(store, "a", "12");
+    testing_expect(store, "b", NULL);
+    tarn_depot_stats(store->depot, &stats);
+    assert_int_equal(stats.records, 1);
+    assert_int_equal(stats.live_bytes, depot_record_bytes(1, 2));
+    assert_int_equal(stats.puts, 3);
+    assert_int_equal(stats.deletes, 1);
+    assert_int_equal(stats.touches, 1);
+    assert_int_equal(stats.gets, 2);
+    assert_int_equal(stats.get_hits, 1);
+    assert_int_equal(stats.writes - before.writes, 5);
+    assert_int_equal(stats.flushes - before.flushes, 5);
+    assert_int_equal(stats.used_bytes - before.used_bytes, 5 * TESTING_BLOCK_BYTES);
+    assert_true(stats.index_bytes > 0);
+    reopen(fixture);
+    tarn_depot_stats(store->depot, &stats);
+    assert_int_equal(stats.records, 1);
+    assert_int_equal(stats.live_bytes, depot_record_bytes(1, 2));
+}
+
+static void stages_are_measured(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    struct base_json json;
+    char text[4096];
+    base_json_init_buffer(&json, text, sizeof(text));
+    assert_int_equal(depot_write_stages(store->depot, &json, NULL), 0);
+    assert_int_equal(base_json_finish(&json, NULL), 0);
+    assert_string_equal(text, "{}");
+    assert_int_equal(depot_measure(store->depot), 0);
+    assert_int_equal(testing_put(store, "a", "v"), 0);
+    testing_expect(store, "a", "v");
+    base_json_init_buffer(&json, text, sizeof(text));
+    assert_int_equal(depot_write_stages(store->depot, &json, NULL), 0);
+    assert_int_equal(base_json_finish(&json, NULL), 0);
+    const char *const names[] = {"index", "append", "commit", "write", "read", "verify"};
+    for (size_t i = 0; i < base_array_count(names); i++) {
+        char member[64];
+        (void)snprintf(member, sizeof(member), "\"%s\":{\"count\":%d", names[i], i == 0 ? 2 : 1);
+        assert_non_null(strstr(text, member));
+    }
+}
+
+static void read_only_changes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    assert_int_equal(testing_put(store, "a", "v"), 0);
+    testing_close(store);
+    const struct tarn_depot_options options = {.read_only = true, .create_bytes = TESTING_STORE_BYTES};
+    struct testing_drive copy = testing_drive_copy(&fixture->drive);
+    assert_int_equal(testing_try_open(store, &fixture->drive, &fixture->clock, &options), 0);
+    testing_expect(store, "a", "v");
+    assert_int_equal(testing_put(store, "a", "x"), -EROFS);
+    assert_int_equal(testing_delete(store, "a"), -EROFS);
+    assert_int_equal(tarn_depot_touch(store->depot, "a", 1, 0), -EROFS);
+    assert_int_equal(tarn_depot_flush_all(store->depot, 0), -EROFS);
+    testing_expect(store, "a", "v");
+    reopen(fixture);
+    assert_memory_equal(copy.bytes, fixture->drive.bytes, copy.size);
+    testing_drive_free(&copy);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(values_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(info_comes_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(sizes_have_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(any_length_and_alignment, setup, teardown),
+        cmocka_unit_test_setup_teardown(conditions_decide, setup, teardown),
+        cmocka_unit_test_setup_teardown(versions_only_rise, setup, teardown),
+        cmocka_unit_test_setup_teardown(records_expire, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_clock_set_back_revives_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(touch_moves_the_expiry_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(flush_all_now, setup, teardown),
+        cmocka_unit_test_setup_teardown(flush_all_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(orders_to_flush_replace_each_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_full_store_still_deletes, setup, teardown),
+        cmocka_unit_test_setup_teardown(index_memory_is_space, setup, teardown),
+        cmocka_unit_test_setup_teardown(stats_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(stages_are_measured, setup, teardown),
+        cmocka_unit_test_setup_teardown(read_only_changes_nothing, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+/*
+ * If the n-th allocation or the n-th request fails, for every n, is the error a documented one, is what
+ * was acknowledged there, what was rejected not, and is nothing leaked?
+ */
+#include "depot/testing.h"
+
+#define KEYS 12
+
+/* What a client knows of a key. */
+struct known {
+    char acknowledged[16]; /* "" for none */
+    char uncertain[16];    /* of a write that failed with -EIO; "" for none */
+    bool uncertain_delete;
+};
+
+/* A client and its store. */
+struct client {
+    struct testing_drive drive;
+    struct testing_store store;
+    struct known known[KEYS];
+    uint64_t failures;
+};
+
+static void forget(struct known *known)
+{
+    known->uncertain[0] = '\0';
+    known->uncertain_delete = false;
+}
+
+static void put(struct client *client, int key, const char *value)
+{
+    struct known *known = &client->known[key];
+    char name[16];
+    (void)snprintf(name, sizeof(name), "%d", key);
+    int error = testing_put(&client->store, name, value);
+    if (error == 0) {
+        (void)snprintf(known->acknowledged, sizeof(known->acknowledged), "%s", value);
+        forget(known);
+        return;
+    }
+    assert_true(error == -ENOSPC || error == -EROFS || error == -EIO);
+    client->failures++;
+    if (error == -EIO)
+        (void)snprintf(known->uncertain, sizeof(known->uncertain), "%s", value);
+}
+
+static void delete(struct client *client, int key)
+{
+    struct known *known = &client->known[key];
+    char name[16];
+    (void)snprintf(name, sizeof(name), "%d", key);
+    int error = testing_delete(&client->store, name);
+    if (error == 0) {
+        known->acknowledged[0] = '\0';
+        forget(known);
+        return;
+    }
+    assert_true(error == -ENOENT || error == -EROFS || error == -EIO);
+    client->failures += error != -ENOENT;
+    if (error == -EIO)
+        known->uncertain_delete = true;
+}
+
+/* @param restarted  what was uncertain may have happened */
+static void check(struct client *client, bool restarted)
+{
+    for (int key = 0; key < KEYS; key++) {
+        const struct known *known = &client->known[key];
+        char name[16], value[16] = "";
+        struct tarn_record_info info = {.value_bytes = 0};
+        (void)snprintf(name, sizeof(name), "%d", key);
+        int error = tarn_depot_get(client->store.depot, name, strlen(name), value, sizeof(value) - 1, &info);
+        if (error == -EIO) {
+            client->failures++;
+            continue;
+        }
+        assert_true(error == 0 || error == -ENOENT);
+        value[info.value_bytes] = '\0';
+        bool is_acknowledged = strcmp(value, known->acknowledged) == 0;
+        bool may_be = restarted && ((known->uncertain[0] != '\0' && strcmp(value, known->uncertain) == 0) ||
+                                    (known->uncertain_delete && value[0] == '\0'));
+        assert_true(is_acknowledged || may_be);
+    }
+}
+
+static void work(struct client *client)
+{
+    for (int key = 0; key < KEYS; key++)
+        put(client, key, "first");
+    check(client, false);
+    for (int key = 0; key < KEYS; key += 2)
+        put(client, key, "second");
+    for (int key = 0; key < KEYS; key += 3)
+        delete(client, key);
+    check(client, false);
+}
+
+/* One life of the store with one thing going wrong. @return whether it did */
+static bool live(struct client *client, enum tarn_mode mode, void (*arm)(struct client *client, uint64_t n),
+                 bool (*disarm)(struct client *client), uint64_t n)
+{
+    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES, .mode = mode};
+    client->store.node = testing_node(&client->drive, NULL);
+    arm(client, n);
+    int error = tarn_depot_open(client->store.node, "store", &options, &client->store.depot);
+    if (error == 0) {
+        work(client);
+        error = tarn_depot_close(client->store.depot);
+        client->failures += error != 0;
+        assert_true(error == 0 || error == -EIO || error == -EROFS);
+    } else {
+        client->failures++;
+        assert_true(error == -ENOMEM || error == -EIO);
+    }
+    bool happened = disarm(client);
+    task_node_close(client->store.node); /* asserts that nothing is leaked */
+    return happened;
+}
+
+static void for_every_n(enum tarn_mode mode, enum drive_op op, bool fail_on,
+                        void (*arm)(struct client *client, uint64_t n), bool (*disarm)(struct client *client))
+{
+    bool happened = true;
+    for (uint64_t n = 1; happened; n++) {
+        struct client client = {.drive = {.fail_op = op, .fail_on = fail_on}};
+        happened = live(&client, mode, arm, disarm, n);
+        assert_true(happened == (client.failures > 0));
+        testing_open(&client.store, &client.drive, NULL, mode);
+        check(&client, true);
+        memset(client.known, 0, sizeof(client.known)); /* from here on all is certain again */
+        for (int key = 0; key < KEYS; key++)
+            put(&client, key, "last");
+        check(&client, false);
+        testing_close(&client.store);
+        testing_drive_free(&client.drive);
+        assert_true(n < 1000);
+    }
+}
+
+/* ---- allocations --------------------------------------------------------------------------------- */
+
+static void arm_account(struct client *client, uint64_t n)
+{
+    base_account_fail_at(&client->store.node->memory, n);
+}
+
+static bool disarm_account(struct client *client)
+{
+    bool happened = atomic_load(&client->store.node->memory.fail_at) == 0;
+    base_account_fail_at(&client->store.node->memory, 0);
+    return happened;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    for_every_n(TARN_MODE_POWER, DRIVE_READ, false, arm_account, disarm_account);
+}
+
+/* ---- requests ------------------------------------------------------------------------------------ */
+
+static void arm_drive(struct client *client, uint64_t n)
+{
+    atomic_store(&client->drive.fail_at, n);
+}
+
+/* fail_at stays 1 where all after the n-th fail: the failures tell. */
+static bool disarm_drive(struct client *client)
+{
+    uint64_t left = atomic_exchange(&client->drive.fail_at, 0);
+    return client->drive.fail_on ? client->failures > 0 : left == 0;
+}
+
+static void every_read_may_fail(void **state)
+{
+    (void)state;
+    for_every_n(TARN_MODE_POWER, DRIVE_READ, false, arm_drive, disarm_drive);
+    for_every_n(TARN_MODE_POWER, DRIVE_READ, true, arm_drive, disarm_drive);
+}
+
+static void every_write_may_fail(void **state)
+{
+    (void)state;
+    for_every_n(TARN_MODE_POWER, DRIVE_WRITE, false, arm_drive, disarm_drive);
+    for_every_n(TARN_MODE_POWER, DRIVE_WRITE, true, arm_drive, disarm_drive);
+    for_every_n(TARN_MODE_DEVICE, DRIVE_WRITE, false, arm_drive, disarm_drive);
+}
+
+static void every_flush_may_fail(void **state)
+{
+    (void)state;
+    for_every_n(TARN_MODE_POWER, DRIVE_FLUSH, false, arm_drive, disarm_drive);
+    for_every_n(TARN_MODE_DEVICE, DRIVE_FLUSH, false, arm_drive, disarm_drive);
+}
+
+/* ---- after a failed write ------------------------------------------------------------------------ */
+
+static void a_failed_write_ends_writing_only(void **state)
+{
+    (void)state;
+    struct testing_drive drive = {.fail_op = DRIVE_WRITE};
+    struct testing_store store;
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(testing_put(&store, "a", "v"), 0);
+    assert_false(depot_failed(store.depot));
+    atomic_store(&drive.fail_at, 1);
+    assert_int_equal(testing_put(&store, "a", "lost"), -EIO);
+    assert_true(depot_failed(store.depot));
+    assert_int_equal(testing_put(&store, "a", "refused"), -EROFS);
+    assert_int_equal(testing_put(&store, "b", "refused"), -EROFS);
+    assert_int_equal(testing_delete(&store, "a"), -EROFS);
+    assert_int_equal(testing_delete(&store, "b"), -ENOENT);
+    assert_int_equal(tarn_depot_touch(store.depot, "a", 1, 0), -EROFS);
+    assert_int_equal(tarn_depot_flush_all(store.depot, 0), -EROFS);
+    testing_expect(&store, "a", "v");
+    assert_int_equal(tarn_depot_close(store.depot), -EROFS);
+    task_node_close(store.node);
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    testing_expect(&store, "a", "v");
+    assert_int_equal(testing_put(&store, "a", "again"), 0);
+    testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_read_may_fail),
+        cmocka_unit_test(every_write_may_fail),
+        cmocka_unit_test(every_flush_may_fail),
+        cmocka_unit_test(a_failed_write_ends_writing_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,393 @@
+/* The provider of files: every engine and the calling thread, durability, and what outlives a process. */
+#include "drive/testing.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#define MIB  (UINT64_C(1) << 20)
+#define PAGE ((size_t)BASE_PAGE_BYTES)
+
+static const struct drive_options make_mib = {.create_bytes = MIB};
+
+/* ---- transfers by every provider --------------------------------------------------------------- */
+
+#define REQUESTS ((size_t)64)
+#define WORKERS  6
+
+struct transfers {
+    struct drive *drive;
+    struct testing_folder *folder;
+    enum task_engine_choice engine;
+    _Atomic unsigned failures;
+};
+
+struct worker {
+    struct transfers *transfers;
+    uint64_t number;
+};
+
+/* Many requests at once over a part of its own, of two vectors each, then all of it in one list. */
+static void transfer(void *arg)
+{
+    struct worker *worker = arg;
+    struct drive *drive = worker->transfers->drive;
+    struct drive_request *requests = calloc(REQUESTS, sizeof(*requests));
+    struct iovec *vectors = calloc(REQUESTS, 2 * sizeof(*vectors));
+    uint8_t *memory = testing_pages(2 * REQUESTS * PAGE);
+    uint64_t base = worker->number * REQUESTS * 2 * PAGE;
+    unsigned failures = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < REQUESTS; i++) {
+            uint8_t *to = memory + 2 * i * PAGE;
+            uint64_t offset = base + 2 * i * PAGE;
+            if (pass == 0)
+                testing_fill(to, 2 * PAGE, offset, worker->number);
+            else
+                memset(to, 0, 2 * PAGE);
+            vectors[2 * i] = (struct iovec){to, PAGE / 2};
+            vectors[2 * i + 1] = (struct iovec){to + PAGE / 2, 2 * PAGE - PAGE / 2};
+            requests[i] = (struct drive_request){.op = pass == 0 ? DRIVE_WRITE : DRIVE_READ,
+                                                 .durable = pass == 0 && i % 16 == 0,
+                                                 .offset = offset,
+                                                 .iov = &vectors[2 * i],
+                                                 .iov_count = 2,
+                                                 .region = -1};
+            drive_post(drive, &requests[i]);
+        }
+        for (size_t i = 0; i < REQUESTS; i++)
+            failures += drive_wait(&requests[i], TASK_FOREVER) != 0;
+        failures += drive_flush(drive) != 0;
+    }
+    for (size_t i = 0; i < REQUESTS; i++)
+        failures += !testing_filled(memory + 2 * i * PAGE, 2 * PAGE, base + 2 * i * PAGE, worker->number);
+    worker->transfers->failures += failures;
+    free(memory);
+    free(vectors);
+    free(requests);
+}
+
+static void *transfer_in_thread(void *arg)
+{
+    transfer(arg);
+    return NULL;
+}
+
+/* Tasks of all schedulers and a plain thread at once. */
+static void transfer_together(struct transfers *transfers, struct task_sched **scheds)
+{
+    struct worker workers[WORKERS];
+    struct task_group group;
+    pthread_t thread;
+    task_group_init(&group);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i] = (struct worker){.transfers = transfers, .number = i};
+        if (i > 0)
+            assert_int_equal(
+                task_spawn(scheds[i % TASK_TESTING_SCHEDS], &group, "worker", transfer, &workers[i]), 0);
+        else
+            assert_int_equal(pthread_create(&thread, NULL, transfer_in_thread, &workers[i]), 0);
+    }
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(transfers->failures, 0);
+}
+
+static const char *engine_of(enum task_engine_choice choice)
+{
+    return choice == TASK_ENGINE_URING ? "uring" : "aio";
+}
+
+static void transfer_with_providers(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct transfers *transfers = testing->arg;
+    char path[TESTING_PATH_BYTES];
+    bool memory = strncmp(transfers->folder->path, "/dev/shm", 8) == 0;
+    const char *engine = engine_of(transfers->engine);
+    enum drive_provider_choice own =
+        transfers->engine == TASK_ENGINE_URING ? DRIVE_PROVIDER_URING : DRIVE_PROVIDER_AIO;
+    enum drive_provider_choice other = own == DRIVE_PROVIDER_AIO ? DRIVE_PROVIDER_URING : DRIVE_PROVIDER_AIO;
+    struct {
+        enum drive_provider_choice choice;
+        const char *name;
+    } const providers[] = {
+        {DRIVE_PROVIDER_AUTO, memory ? "sync" : engine}, {own, engine}, {DRIVE_PROVIDER_SYNC, "sync"}};
+    (void)testing_path(transfers->folder, "transfers", path);
+    struct drive_options options = {.create_bytes = WORKERS * REQUESTS * 2 * PAGE};
+    for (size_t i = 0; i < 2 * base_array_count(providers); i++) {
+        options.provider = providers[i / 2].choice;
+        options.direct = i % 2 == 0 ? DRIVE_DIRECT_AUTO : DRIVE_DIRECT_OFF;
+        /* closed and opened at once: schedulers that still have the descriptor do no harm */
+        assert_int_equal(drive_open(testing->node, path, &options, &transfers->drive), 0);
+        assert_string_equal(drive_info(transfers->drive)->provider, providers[i / 2].name);
+        transfer_together(transfers, testing->scheds);
+        drive_close(transfers->drive);
+    }
+    options.provider = other;
+    assert_int_equal(drive_open(testing->node, path, &options, &transfers->drive), -ENOTSUP);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* The engine that works here: io_uring may be forbidden. */
+static bool engine_works(enum task_engine_choice choice)
+{
+    struct testing_log log = {.text = "none"};
+    struct task_node_options options = testing_options(&log);
+    struct tarn_node *node;
+    options.engine_choice = choice;
+    assert_int_equal(task_node_open(&options, &node), 0);
+    bool works = task_engine_choose(node) != NULL;
+    task_node_close(node);
+    return works;
+}
+
+static void with_engines(struct testing_folder *folder)
+{
+    static const enum task_engine_choice engines[] = {TASK_ENGINE_URING, TASK_ENGINE_AIO};
+    for (size_t i = 0; i < base_array_count(engines); i++) {
+        struct testing_log log = {.text = "event=\"cannot open drive\""};
+        struct task_node_options options = testing_options(&log);
+        struct transfers transfers = {.folder = folder, .engine = engines[i]};
+        options.engine_choice = engines[i];
+        if (!engine_works(engines[i])) {
+            print_message("skipped: %s does not work here\n", engine_of(engines[i]));
+            continue;
+        }
+        task_testing_run(&options, NULL, transfer_with_providers, &transfers);
+        assert_int_equal(testing_log_count(&log), 1);
+    }
+}
+
+static void test_transfers(void **state)
+{
+    (void)state;
+    testing_in_each_place(with_engines);
+}
+
+/* Without schedulers: the name of the engine that they would have, and the work in the thread. */
+static void test_plain_thread(void **state)
+{
+    (void)state;
+    struct testing_folder folder;
+    char path[TESTING_PATH_BYTES];
+    struct testing_log log = {.text = "event=\"drive open\""};
+    struct tarn_node *node = testing_node(&log);
+    struct drive *drive;
+    assert_true(testing_folder_make(&folder, "."));
+    (void)testing_path(&folder, "plain", path);
+    struct transfers transfers = {.folder = &folder};
+    struct worker worker = {.transfers = &transfers};
+    assert_int_equal(drive_open(node, path, &make_mib, &drive), 0);
+    assert_string_equal(drive_info(drive)->provider, task_engine_choose(node)->name);
+    transfers.drive = drive;
+    transfer(&worker);
+    assert_int_equal(transfers.failures, 0);
+    drive_close(drive);
+    task_node_close(node);
+    assert_int_equal(unlink(path), 0);
+    testing_folder_remove(&folder);
+}
+
+/* ---- durability -------------------------------------------------------------------------------- */
+
+/*
+ * Through the page cache, a page is written back when a durable write or a flush returns: the file system
+ * shows its place as written. (That a drive keeps it is for those who cut the power.)
+ */
+static void write_durably(struct drive *drive, const char *path)
+{
+    uint8_t *memory = testing_pages(PAGE);
+    memset(memory, 4, PAGE);
+    assert_int_equal(drive_write(drive, 8 * PAGE, memory, PAGE, true), 0);
+    assert_int_equal(testing_unwritten(path, 8 * PAGE, PAGE, false), 0);
+    assert_int_equal(drive_write(drive, 64 * PAGE, memory, PAGE, false), 0);
+    assert_int_equal(drive_write(drive, 66 * PAGE, memory, PAGE, false), 0);
+    assert_int_equal(drive_flush(drive), 0);
+    assert_int_equal(testing_unwritten(path, 64 * PAGE, PAGE, false), 0);
+    assert_int_equal(testing_unwritten(path, 65 * PAGE, PAGE, false), PAGE);
+    assert_int_equal(testing_unwritten(path, 66 * PAGE, PAGE, false), 0);
+    free(memory);
+}
+
+static void check_durability(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct testing_folder *folder = testing->arg;
+    static const struct drive_options options = {.create_bytes = MIB, .direct = DRIVE_DIRECT_OFF};
+    char path[TESTING_PATH_BYTES];
+    struct drive *drive;
+    (void)testing_path(folder, "durable", path);
+    assert_int_equal(drive_open(testing->node, path, &options, &drive), 0);
+    if (testing_unwritten(path, 0, MIB, true) == MIB)
+        write_durably(drive, path);
+    else
+        print_message("skipped: the file system does not tell what is unwritten\n");
+    drive_close(drive);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void test_durability(void **state)
+{
+    (void)state;
+    static const enum task_engine_choice engines[] = {TASK_ENGINE_URING, TASK_ENGINE_AIO};
+    struct testing_folder folder;
+    struct testing_log log = {.text = "none"};
+    assert_true(testing_folder_make(&folder, "."));
+    struct task_testing in_thread = {.node = testing_node(&log), .arg = &folder};
+    check_durability(&in_thread);
+    task_node_close(in_thread.node);
+    for (size_t i = 0; i < base_array_count(engines); i++) {
+        struct task_node_options options = testing_options(&log);
+        options.engine_choice = engines[i];
+        if (engine_works(engines[i]))
+            task_testing_run(&options, NULL, check_durability, &folder);
+    }
+    testing_folder_remove(&folder);
+}
+
+/* ---- schedulers and descriptors ---------------------------------------------------------------- */
+
+/* A scheduler that does not run keeps the descriptor of a closed drive, but not its lock. */
+static void test_idle_scheduler(void **state)
+{
+    (void)state;
+    struct testing_folder folder;
+    char path[TESTING_PATH_BYTES];
+    struct testing_log log = {.text = "event=\"cannot open drive\""};
+    struct tarn_node *node = testing_node(&log);
+    struct task_sched *sched;
+    struct drive *drive;
+    static const struct drive_options options = {.create_bytes = MIB, .lock_wait_ns = 1};
+    assert_true(testing_folder_make(&folder, "."));
+    (void)testing_path(&folder, "idle", path);
+    assert_int_equal(task_sched_open(node, NULL, &sched), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(drive_open(node, path, &options, &drive), 0);
+        drive_close(drive);
+    }
+    task_sched_close(sched);
+    task_node_close(node);
+    assert_int_equal(unlink(path), 0);
+    testing_folder_remove(&folder);
+}
+
+/* Written by a process until it is killed, with writes in flight: the next one may have it at once. */
+static void write_until_killed(void *arg)
+{
+    struct task_testing *testing = arg;
+    const char *path = testing->arg;
+    struct drive *drive;
+    struct drive_request requests[32];
+    struct iovec vectors[32];
+    uint8_t *memory = testing_pages(PAGE);
+    if (drive_open(testing->node, path, &make_mib, &drive) != 0)
+        _exit(1);
+    for (;;) {
+        for (unsigned i = 0; i < base_array_count(requests); i++) {
+            vectors[i] = (struct iovec){memory, PAGE};
+            requests[i] = (struct drive_request){.op = DRIVE_WRITE,
+                                                 .offset = (size_t)i * PAGE,
+                                                 .iov = &vectors[i],
+                                                 .iov_count = 1,
+                                                 .region = -1};
+            drive_post(drive, &requests[i]);
+        }
+        for (unsigned i = 0; i < base_array_count(requests); i++) {
+            if (drive_wait(&requests[i], TASK_FOREVER) != 0)
+                _exit(1);
+        }
+    }
+}
+
+static void test_killed_writer(void **state)
+{
+    (void)state;
+    struct testing_folder folder;
+    char path[TESTING_PATH_BYTES];
+    assert_true(testing_folder_make(&folder, "."));
+    (void)testing_path(&folder, "writer", path);
+    struct testing_log log = {.text = "event=\"cannot open drive\""};
+    struct tarn_node *node = testing_node(&log);
+    for (int round = 0; round < 3; round++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            task_testing_run(NULL, NULL, write_until_killed, path);
+        int status;
+        while (access(path, F_OK) != 0)
+            assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        assert_int_equal(task_sleep((uint64_t)(round + 1) * 20 * BASE_NS_PER_MS), 0);
+        assert_int_equal(kill(child, SIGKILL), 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        struct drive *drive;
+        assert_int_equal(drive_open(node, path, &make_mib, &drive), 0);
+        assert_int_equal(drive_info(drive)->bytes, MIB);
+        drive_close(drive);
+    }
+    task_node_close(node);
+    assert_int_equal(unlink(path), 0);
+    testing_folder_remove(&folder);
+}
+
+/* ---- a file that is cut while it is open ------------------------------------------------------- */
+
+static void read_cut_file(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct drive *drive = testing->arg;
+    uint8_t *memory = testing_pages(2 * PAGE);
+    assert_int_equal(drive_read(drive, MIB / 2 - PAGE, memory, 2 * PAGE), -EIO);
+    assert_int_equal(drive_read(drive, MIB / 2 - PAGE, memory, PAGE), 0);
+    free(memory);
+}
+
+struct cut {
+    struct testing_folder *folder;
+    struct testing_log *log;
+};
+
+static void cut_in_task(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct cut *cut = testing->arg;
+    char path[TESTING_PATH_BYTES];
+    struct drive *drive;
+    (void)testing_path(cut->folder, "cut", path);
+    assert_int_equal(drive_open(testing->node, path, &make_mib, &drive), 0);
+    assert_int_equal(truncate(path, MIB / 2), 0);
+    struct task_testing inner = {.arg = drive};
+    read_cut_file(&inner);
+    assert_int_equal(testing_log_count(cut->log), 1);
+    drive_close(drive);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void cut_file(struct testing_folder *folder)
+{
+    struct testing_log log = {.text = "event=\"drive request failed\""};
+    struct task_node_options options = testing_options(&log);
+    struct cut cut = {.folder = folder, .log = &log};
+    task_testing_run(&options, NULL, cut_in_task, &cut);
+    struct testing_log thread_log = {.text = "event=\"drive request failed\""};
+    cut.log = &thread_log;
+    struct task_testing in_thread = {.node = testing_node(&thread_log), .arg = &cut};
+    cut_in_task(&in_thread);
+    task_node_close(in_thread.node);
+}
+
+static void test_cut_file(void **state)
+{
+    (void)state;
+    testing_in_each_place(cut_file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_transfers),     cmocka_unit_test(test_plain_thread),
+        cmocka_unit_test(test_durability),    cmocka_unit_test(test_idle_scheduler),
+        cmocka_unit_test(test_killed_writer), cmocka_unit_test(test_cut_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,312 @@
+/* The server: putting its parts together, and taking them apart in order. */
+#include "serve/serve.h"
+#include "base/base.h"
+#include "depot/depot.h"
+#include "drive/drive.h"
+#include "serve/serve_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <tarn/tarn.h>
+#include <unistd.h>
+
+#define CONNECTIONS_POLL_NS BASE_NS_PER_MS
+
+/* ---- what stats asks ----------------------------------------------------------------------------- */
+
+static void ask(void *arg, struct memcache_host *ret_host)
+{
+    const struct serve *serve = arg;
+    struct memcache_host host = {
+        .pid = serve->pid,
+        .threads = serve->lane_count,
+        .connections_max = serve->options->connections_max,
+        .connections_total = atomic_load_explicit(&serve->connections_total, memory_order_relaxed),
+    };
+    for (uint32_t i = 0; i < serve->lane_count; i++)
+        host.connections += net_connection_count(serve->lanes[i].sched);
+    *ret_host = host;
+}
+
+static void dump_settings(void *arg, void (*visit)(void *visit_arg, const char *name, const char *value),
+                          void *visit_arg)
+{
+    const struct serve *serve = arg;
+    base_settings_dump(serve->settings, visit, visit_arg);
+}
+
+/* ---- schedulers ---------------------------------------------------------------------------------- */
+
+static uint32_t threads_wanted(const struct serve_options *options)
+{
+    if (options->threads != 0)
+        return (uint32_t)options->threads;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    return processors < 1 ? 1 : (uint32_t)base_min(processors, (long)TASK_SCHEDS_MAX);
+}
+
+static int open_lane(struct serve *serve, struct serve_lane *lane)
+{
+    const struct task_sched_options options = {.spin_ns = serve->options->spin_ns};
+    lane->serve = serve;
+    task_group_init(&lane->keeper);
+    task_semaphore_init(&lane->work_left, SERVE_WORK_MAX);
+    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, SERVE_WORK_MAX, SERVE_WORK_RESERVE);
+    int error = base_pool_reserve(&lane->work, SERVE_WORK_RESERVE);
+    if (error == 0)
+        error = task_sched_open(serve->node, &options, &lane->sched);
+    if (error != 0)
+        base_pool_deinit(&lane->work);
+    return error;
+}
+
+static int open_lanes(struct serve *serve)
+{
+    serve->lane_room = threads_wanted(serve->options);
+    serve->lanes = base_alloc(&serve->node->memory, serve->lane_room * sizeof(*serve->lanes));
+    if (serve->lanes == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < serve->lane_room; i++) {
+        int error = open_lane(serve, &serve->lanes[i]);
+        if (error != 0)
+            return error;
+        serve->lane_count++;
+    }
+    return 0;
+}
+
+static void close_lanes(struct serve *serve)
+{
+    for (uint32_t i = 0; i < serve->lane_count; i++) {
+        task_sched_close(serve->lanes[i].sched); /* with its connections, whose work is over */
+        base_pool_deinit(&serve->lanes[i].work);
+    }
+    if (serve->lanes != NULL)
+        base_free(&serve->node->memory, serve->lanes, serve->lane_room * sizeof(*serve->lanes));
+}
+
+/* ---- listening ------------------------------------------------------------------------------------ */
+
+/* The thread that accepts for a listener: each in turn. */
+static struct task_sched *listener_sched(const struct serve *serve, uint32_t listener)
+{
+    return serve->lanes[listener % serve->lane_count].sched;
+}
+
+static int listen_on(struct serve *serve, const char *address)
+{
+    struct task_sched *targets[TASK_SCHEDS_MAX];
+    for (uint32_t i = 0; i < serve->lane_count; i++)
+        targets[i] = serve->lanes[i].sched;
+    int error = net_listen(listener_sched(serve, serve->listener_count), address, targets, serve->lane_count,
+                           &serve_handler, serve_accepted, serve, (uint32_t)serve->options->connections_max,
+                           &serve->listeners[serve->listener_count]);
+    if (error != 0)
+        return error;
+    serve->listener_count++;
+    atomic_fetch_add_explicit(&serve->listeners_open, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* "127.0.0.1" and "[::1]" get the port that the settings name. */
+static int listen_on_host(struct serve *serve, const char *host)
+{
+    char address[NET_ADDRESS_TEXT_MAX];
+    const char *colon = strrchr(host, ':');
+    bool has_port = colon != NULL && strchr(colon, ']') == NULL;
+    int len = has_port ? snprintf(address, sizeof(address), "%s", host)
+                       : snprintf(address, sizeof(address), "%s:%" PRIu64, host, serve->options->port);
+    if (len < 0 || (size_t)len >= sizeof(address)) {
+        base_error(&serve->node->log, "cannot listen", "reason=\"the address is too long\"");
+        return -EINVAL;
+    }
+    return listen_on(serve, address);
+}
+
+static int listen_on_path(struct serve *serve, const char *path)
+{
+    char address[NET_ADDRESS_TEXT_MAX];
+    int len = snprintf(address, sizeof(address), "unix:%s", path);
+    if (len < 0 || (size_t)len >= sizeof(address)) {
+        base_error(&serve->node->log, "cannot listen", "reason=\"the socket's path is too long\"");
+        return -EINVAL;
+    }
+    return listen_on(serve, address);
+}
+
+static int open_listeners(struct serve *serve)
+{
+    const struct serve_options *options = serve->options;
+    int error = 0;
+    for (size_t i = 0; i < options->listen.count && error == 0; i++)
+        error = listen_on_host(serve, options->listen.items[i]);
+    if (error == 0 && options->listen.count == 0 && options->unix_path == NULL)
+        error = listen_on_host(serve, "127.0.0.1");
+    if (error == 0 && options->unix_path != NULL)
+        error = listen_on_path(serve, options->unix_path);
+    return error;
+}
+
+/* ---- threads -------------------------------------------------------------------------------------- */
+
+/* The listeners of one thread. In it, or when it does not run. */
+static void close_listeners(struct serve *serve, const struct task_sched *sched)
+{
+    for (uint32_t i = 0; i < serve->listener_count; i++) {
+        if (listener_sched(serve, i) != sched || serve->listeners[i] == NULL)
+            continue;
+        net_listener_close(serve->listeners[i]);
+        serve->listeners[i] = NULL;
+        atomic_fetch_sub_explicit(&serve->listeners_open, 1, memory_order_acq_rel);
+    }
+}
+
+/*
+ * One in each thread, from its beginning to its end, so that stopping needs no memory. At the end it
+ * accepts no more and has the connections of its thread end; until all threads have closed their
+ * listeners new ones may be dealt to it.
+ */
+static void keeper(void *arg)
+{
+    struct serve *serve = arg;
+    struct task_sched *sched = task_sched_self();
+    int value;
+    if (serve->hooks->begin != NULL)
+        serve->hooks->begin(serve->node);
+    while (task_shared_future_wait(&serve->stop, TASK_FOREVER, &value) != 0) {
+    }
+    close_listeners(serve, sched);
+    while (atomic_load_explicit(&serve->listeners_open, memory_order_acquire) > 0 || net_connection_count(sched) > 0) {
+        net_shutdown_all(sched);
+        (void)task_sleep(CONNECTIONS_POLL_NS);
+    }
+    if (serve->hooks->end != NULL)
+        serve->hooks->end(serve->node);
+}
+
+/* Close all listeners, and end the first `count` threads: those that run. */
+static void stop_lanes(struct serve *serve, uint32_t count)
+{
+    for (uint32_t i = count; i < serve->lane_count; i++)
+        close_listeners(serve, serve->lanes[i].sched);
+    task_shared_future_set(&serve->stop, 0);
+    for (uint32_t i = 0; i < count; i++) {
+        while (task_group_join(&serve->lanes[i].keeper, TASK_FOREVER) != 0) {
+        }
+        task_sched_stop(serve->lanes[i].sched);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        task_sched_join(serve->lanes[i].sched);
+}
+
+/* @param ret_started  how many run; written on failure, too */
+static int start_lanes(struct serve *serve, uint32_t *ret_started)
+{
+    for (*ret_started = 0; *ret_started < serve->lane_count; ++*ret_started) {
+        struct serve_lane *lane = &serve->lanes[*ret_started];
+        int error = task_spawn(lane->sched, &lane->keeper, "keeper", keeper, serve);
+        if (error == 0)
+            error = task_sched_start(lane->sched);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------ */
+
+static void log_serving(struct serve *serve)
+{
+    const struct drive_info *drive = depot_drive_info(serve->depot);
+    for (uint32_t i = 0; i < serve->listener_count; i++) {
+        char address[NET_ADDRESS_TEXT_MAX];
+        net_listener_address(serve->listeners[i], address, sizeof(address));
+        base_info(&serve->node->log, "serving",
+                  "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s", tarn_version(),
+                  address, serve->lane_count, task_sched_engine_name(serve->lanes[0].sched), drive->provider,
+                  drive->direct ? "on" : "off", serve->options->mode == TARN_MODE_POWER ? "power" : "device");
+    }
+}
+
+static int open_store(struct serve *serve)
+{
+    const struct serve_options *options = serve->options;
+    const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
+                                                     .mode = (enum tarn_mode)options->mode};
+    return depot_open(serve->node, options->data, &depot_options, options->direct, &serve->depot);
+}
+
+static int open_parts(struct serve *serve)
+{
+    const struct serve_options *options = serve->options;
+    int error = open_lanes(serve);
+    if (error == 0)
+        error = open_store(serve);
+    if (error != 0)
+        return error;
+    memcache_server_init(&serve->memcache, serve->node, serve->depot, options->item_bytes_max,
+                         options->memory_bytes / 4, ask, dump_settings, serve);
+    uint32_t started = 0;
+    error = open_listeners(serve);
+    if (error == 0)
+        error = start_lanes(serve, &started);
+    if (error != 0)
+        stop_lanes(serve, started);
+    return error;
+}
+
+/* Undo what open_parts() and open_node() did, as far as they came. Nothing runs. @return the store's error */
+static int free_parts(struct serve *serve)
+{
+    struct tarn_node *node = serve->node;
+    int error = 0;
+    close_lanes(serve);
+    if (serve->depot != NULL) {
+        memcache_server_deinit(&serve->memcache);
+        error = tarn_depot_close(serve->depot);
+    }
+    base_free(&node->memory, serve, sizeof(*serve));
+    task_node_close(node);
+    return error;
+}
+
+int serve_open(const struct base_settings *settings, uint64_t pid, const struct serve_thread_hooks *hooks,
+               struct serve **ret_serve)
+{
+    const struct serve_options *options = settings->options;
+    const struct task_node_options node_options = {
+        .engine_choice = (enum task_engine_choice)options->engine,
+        .memory_bytes = options->memory_bytes,
+        .log_level = (enum base_log_level)options->log_level,
+    };
+    struct tarn_node *node;
+    int error = task_node_open(&node_options, &node);
+    if (error != 0)
+        return error;
+    struct serve *serve = base_alloc(&node->memory, sizeof(*serve));
+    if (serve == NULL) {
+        task_node_close(node);
+        return -ENOMEM;
+    }
+    serve->node = node;
+    serve->settings = settings;
+    serve->options = options;
+    serve->hooks = hooks;
+    serve->pid = pid;
+    task_shared_future_init(&serve->stop);
+    error = open_parts(serve);
+    if (error != 0) {
+        (void)free_parts(serve);
+        return error;
+    }
+    log_serving(serve);
+    *ret_serve = serve;
+    return 0;
+}
+
+int serve_close(struct serve *serve)
+{
+    base_info(&serve->node->log, "stopping", "");
+    stop_lanes(serve, serve->lane_count);
+    return free_parts(serve);
+}

@@ -1,0 +1,380 @@
+#include "sim/depot_oracle.h"
+#include "sim/testing.h"
+#include <errno.h>
+
+/* A script plays the store: what it answers, and whether the oracle can explain that. */
+struct script {
+    struct sim_world *world;
+    struct sim_node *node;
+    struct tarn_node *tarn;
+    struct sim_oracle oracle;
+    uint64_t version;
+};
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void let_pass(struct script *script, uint64_t ns)
+{
+    base_assert(sim_world_run(script->world, sim_world_now(script->world) + ns, never, NULL) == -ETIMEDOUT);
+}
+
+static void script_init(struct script *script)
+{
+    script->world = sim_test_world(1);
+    script->node = sim_test_node(script->world, 1);
+    script->tarn = sim_node_tarn(script->node);
+    script->version = 100;
+    base_assert(sim_oracle_init(&script->oracle, script->world) == 0);
+}
+
+/* @return the failure; NULL if all could be explained. What it says is kept in the world. */
+static const char *script_check(struct script *script)
+{
+    sim_oracle_check(&script->oracle, 1);
+    return sim_world_failure(script->world);
+}
+
+static void script_deinit(struct script *script)
+{
+    sim_oracle_deinit(&script->oracle);
+    sim_node_kill(script->node); /* a world that has failed closes no node in good order */
+    sim_world_close(script->world);
+}
+
+static void expect_explained(struct script *script)
+{
+    base_assert(script_check(script) == NULL);
+    script_deinit(script);
+}
+
+static void expect_failure(struct script *script, const char *words)
+{
+    const char *failure = script_check(script);
+    base_assert(failure != NULL && strstr(failure, words) != NULL);
+    script_deinit(script);
+}
+
+static uint32_t begin(struct script *script, const struct sim_oracle_op *op)
+{
+    let_pass(script, 100);
+    uint32_t number = sim_oracle_begin(&script->oracle, script->tarn, 0, op);
+    let_pass(script, 100);
+    return number;
+}
+
+static void end(struct script *script, uint32_t number, int error)
+{
+    bool stored = script->oracle.ops[number].kind == SIM_PUT && error == 0;
+    sim_oracle_end(&script->oracle, script->tarn, number, error, stored ? ++script->version : 0);
+    let_pass(script, 100);
+}
+
+static uint32_t put_with(struct script *script, const struct sim_oracle_op *op, int error)
+{
+    uint32_t number = begin(script, op);
+    end(script, number, error);
+    return number;
+}
+
+static uint32_t put(struct script *script, int error)
+{
+    const struct sim_oracle_op op = {.kind = SIM_PUT, .value_bytes = 10};
+    return put_with(script, &op, error);
+}
+
+static void change(struct script *script, enum sim_oracle_kind kind, int error)
+{
+    const struct sim_oracle_op op = {.kind = kind, .key = kind == SIM_FLUSH_ALL ? SIM_ORACLE_ALL_KEYS : 0};
+    end(script, begin(script, &op), error);
+}
+
+/* A get that finds a put as it was, or nothing: 0. */
+static void get_found(struct script *script, uint32_t number)
+{
+    const struct sim_oracle_op op = {.kind = SIM_GET};
+    const struct sim_oracle_op *found = &script->oracle.ops[number];
+    uint32_t get = begin(script, &op);
+    uint8_t value[16];
+    sim_oracle_fill_value(0, number, value, found->value_bytes);
+    const struct tarn_record_info info = {
+        .version = found->version == 0 ? ++script->version : found->version,
+        .client_flags = number,
+        .value_bytes = found->value_bytes,
+        .expiry_ns = found->expiry_ns,
+    };
+    sim_oracle_end_get(&script->oracle, script->tarn, get, number == 0 ? -ENOENT : 0, &info, value, sizeof(value));
+    let_pass(script, 100);
+}
+
+static void restart(struct script *script)
+{
+    sim_oracle_end_epoch(&script->oracle, task_wall(script->tarn));
+    let_pass(script, 100);
+}
+
+/* ---- acknowledged ---------------------------------------------------------------------------------- */
+
+static void what_was_acknowledged_is_there(void)
+{
+    struct script script;
+    script_init(&script);
+    uint32_t first = put(&script, 0);
+    get_found(&script, first);
+    restart(&script);
+    get_found(&script, first);
+    uint32_t second = put(&script, 0);
+    restart(&script);
+    restart(&script);
+    get_found(&script, second);
+    change(&script, SIM_DELETE, 0);
+    get_found(&script, 0);
+    expect_explained(&script);
+
+    script_init(&script);
+    (void)put(&script, 0);
+    restart(&script);
+    get_found(&script, 0);
+    expect_failure(&script, "nothing explains it");
+
+    script_init(&script);
+    first = put(&script, 0);
+    (void)put(&script, 0);
+    restart(&script);
+    get_found(&script, first);
+    expect_failure(&script, "nothing explains it");
+
+    script_init(&script);
+    first = put(&script, 0);
+    change(&script, SIM_DELETE, 0);
+    restart(&script);
+    get_found(&script, first);
+    expect_failure(&script, "nothing explains it");
+}
+
+/* ---- in flight --------------------------------------------------------------------------------------- */
+
+static void what_was_cut_off_happened_or_not(void)
+{
+    for (int seen = 0; seen < 2; seen++) {
+        for (int again = 0; again < 2; again++) {
+            struct script script;
+            script_init(&script);
+            uint32_t first = put(&script, 0);
+            uint32_t second = begin(&script, &(struct sim_oracle_op){.kind = SIM_PUT, .value_bytes = 10});
+            restart(&script);
+            get_found(&script, seen == 1 ? second : first);
+            restart(&script);
+            get_found(&script, again == 1 ? second : first);
+            if (seen == again)
+                expect_explained(&script);
+            else
+                expect_failure(&script, "nothing explains it"); /* shown or hidden once, it stays so */
+        }
+    }
+}
+
+static void a_read_makes_it_durable(void)
+{
+    struct script script;
+    script_init(&script);
+    uint32_t number = begin(&script, &(struct sim_oracle_op){.kind = SIM_PUT, .value_bytes = 10});
+    get_found(&script, number);
+    restart(&script);
+    get_found(&script, 0);
+    expect_failure(&script, "nothing explains it");
+}
+
+/* ---- rejected ------------------------------------------------------------------------------------------ */
+
+static void what_was_rejected_never_appears(void)
+{
+    static const int errors[] = {-ENOSPC, -EROFS};
+    for (size_t i = 0; i < base_array_count(errors); i++) {
+        struct script script;
+        script_init(&script);
+        uint32_t number = put(&script, errors[i]);
+        restart(&script);
+        get_found(&script, number);
+        expect_failure(&script, "nothing explains it");
+    }
+    struct script script;
+    script_init(&script);
+    uint32_t first = put(&script, 0);
+    const struct sim_oracle_op add = {.kind = SIM_PUT, .condition = TARN_PUT_IF_ABSENT, .value_bytes = 5};
+    uint32_t second = put_with(&script, &add, -EEXIST);
+    get_found(&script, first);
+    get_found(&script, second);
+    expect_failure(&script, "nothing explains it");
+}
+
+static void conditions_must_hold(void)
+{
+    struct script script;
+    script_init(&script);
+    const struct sim_oracle_op add = {.kind = SIM_PUT, .condition = TARN_PUT_IF_ABSENT};
+    (void)put_with(&script, &add, -EEXIST);
+    expect_failure(&script, "nothing explains it");
+
+    script_init(&script);
+    const struct sim_oracle_op replace = {.kind = SIM_PUT, .condition = TARN_PUT_IF_PRESENT};
+    (void)put_with(&script, &replace, -ENOENT);
+    uint32_t first = put(&script, 0);
+    uint32_t second = put_with(&script, &replace, 0);
+    struct sim_oracle_op swap = {.kind = SIM_PUT, .condition = TARN_PUT_IF_VERSION, .if_number = first};
+    (void)put_with(&script, &swap, -EEXIST);
+    swap.if_number = second;
+    (void)put_with(&script, &swap, 0);
+    expect_explained(&script);
+
+    script_init(&script);
+    first = put(&script, 0);
+    (void)put(&script, 0);
+    swap.if_number = first;
+    (void)put_with(&script, &swap, 0);
+    expect_failure(&script, "nothing explains it");
+}
+
+/* ---- failed --------------------------------------------------------------------------------------------- */
+
+static void what_failed_is_not_seen_before_the_epoch_ends(void)
+{
+    for (int seen = 0; seen < 2; seen++) {
+        struct script script;
+        script_init(&script);
+        uint32_t first = put(&script, 0);
+        uint32_t second = put(&script, -EIO);
+        get_found(&script, first);
+        restart(&script);
+        get_found(&script, seen == 1 ? second : first);
+        expect_explained(&script);
+    }
+    struct script script;
+    script_init(&script);
+    uint32_t number = put(&script, -EIO);
+    get_found(&script, number);
+    restart(&script);
+    expect_failure(&script, "nothing explains it");
+}
+
+static void a_loss_leaves_something_older(void)
+{
+    struct script script;
+    script_init(&script);
+    uint32_t first = put(&script, 0);
+    (void)put(&script, 0);
+    restart(&script);
+    sim_oracle_lose(&script.oracle);
+    let_pass(&script, 100);
+    get_found(&script, first);
+    restart(&script);
+    get_found(&script, first);
+    expect_explained(&script);
+
+    script_init(&script);
+    first = put(&script, 0);
+    restart(&script);
+    sim_oracle_lose(&script.oracle);
+    let_pass(&script, 100);
+    get_found(&script, 0);
+    get_found(&script, first); /* what was hidden stays hidden */
+    expect_failure(&script, "nothing explains it");
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------ */
+
+static void records_end_with_their_expiry(void)
+{
+    struct script script;
+    script_init(&script);
+    const struct sim_oracle_op brief = {
+        .kind = SIM_PUT, .value_bytes = 3, .expiry_ns = sim_world_wall(script.world) + 100000};
+    uint32_t number = put_with(&script, &brief, 0);
+    get_found(&script, number);
+    let_pass(&script, 100000);
+    get_found(&script, 0);
+    expect_explained(&script);
+
+    script_init(&script);
+    (void)put_with(&script, &brief, 0);
+    get_found(&script, 0); /* too early */
+    expect_failure(&script, "nothing explains it");
+
+    script_init(&script);
+    number = put_with(&script, &brief, 0);
+    let_pass(&script, 100000);
+    get_found(&script, number); /* too late */
+    expect_failure(&script, "nothing explains it");
+}
+
+static void flush_all_takes_what_was_there(void)
+{
+    struct script script;
+    script_init(&script);
+    uint32_t first = put(&script, 0);
+    struct sim_oracle_op flush = {
+        .kind = SIM_FLUSH_ALL, .key = SIM_ORACLE_ALL_KEYS, .expiry_ns = sim_world_wall(script.world) + 1000000};
+    end(&script, begin(&script, &flush), 0);
+    get_found(&script, first);
+    let_pass(&script, 1000000);
+    get_found(&script, 0);
+    uint32_t second = put(&script, 0);
+    get_found(&script, second);
+    expect_explained(&script);
+
+    script_init(&script);
+    first = put(&script, 0);
+    flush.expiry_ns = sim_world_wall(script.world);
+    end(&script, begin(&script, &flush), 0);
+    let_pass(&script, 1000000);
+    get_found(&script, first);
+    expect_failure(&script, "nothing explains it");
+}
+
+/* ---- what a record must be -------------------------------------------------------------------------------- */
+
+static void records_must_be_whole(void)
+{
+    for (int wrong = 0; wrong < 4; wrong++) {
+        struct script script;
+        script_init(&script);
+        uint32_t number = put(&script, 0);
+        uint32_t other = put(&script, 0);
+        uint8_t value[10];
+        sim_oracle_fill_value(0, other, value, sizeof(value));
+        struct tarn_record_info info = {
+            .version = script.oracle.ops[other].version, .client_flags = other, .value_bytes = sizeof(value)};
+        const char *const words[] = {"other bytes", "bytes, 9 are found", "had version", "no put of this key"};
+        if (wrong == 0)
+            value[9] ^= 1;
+        else if (wrong == 1)
+            info.value_bytes = 9;
+        else if (wrong == 2)
+            info.version = script.oracle.ops[number].version;
+        else
+            info.client_flags = 77;
+        uint32_t get = begin(&script, &(struct sim_oracle_op){.kind = SIM_GET});
+        sim_oracle_end_get(&script.oracle, script.tarn, get, 0, &info, value, sizeof(value));
+        expect_failure(&script, words[wrong]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SIM_TEST(what_was_acknowledged_is_there),
+        SIM_TEST(what_was_cut_off_happened_or_not),
+        SIM_TEST(a_read_makes_it_durable),
+        SIM_TEST(what_was_rejected_never_appears),
+        SIM_TEST(conditions_must_hold),
+        SIM_TEST(what_failed_is_not_seen_before_the_epoch_ends),
+        SIM_TEST(a_loss_leaves_something_older),
+        SIM_TEST(records_end_with_their_expiry),
+        SIM_TEST(flush_all_takes_what_was_there),
+        SIM_TEST(records_must_be_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+#include "sim/linear.h"
+#include <errno.h>
+#include <inttypes.h>
+
+// clang-format off
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+// clang-format on
+
+/* A register: a number that is written and read, 0 at first. */
+struct action {
+    bool write;
+    uint64_t value;
+};
+
+struct history {
+    struct base_account account;
+    struct sim_linear_op ops[70];
+    struct action actions[70];
+    size_t count;
+    uint64_t explained; /* values that were possible before the bad operation, as bits */
+};
+
+static uint32_t apply(void *arg, uint64_t number, const void *state, void *ret_states)
+{
+    const struct history *history = arg;
+    const struct action *action = &history->actions[number];
+    uint64_t value;
+    memcpy(&value, state, sizeof(value));
+    if (!action->write && action->value != value)
+        return 0;
+    memcpy(ret_states, &action->value, sizeof(action->value));
+    return 1;
+}
+
+static void explain(void *arg, const void *state)
+{
+    uint64_t value;
+    memcpy(&value, state, sizeof(value));
+    ((struct history *)arg)->explained |= UINT64_C(1) << value;
+}
+
+static void history_init(struct history *history)
+{
+    memset(history, 0, sizeof(*history));
+    base_account_init(&history->account, BASE_ACCOUNT_UNLIMITED);
+}
+
+static struct sim_linear_op *add(struct history *history, bool write, uint64_t value, uint64_t begin, uint64_t end)
+{
+    struct sim_linear_op *op = &history->ops[history->count];
+    *op = (struct sim_linear_op){.begin_ns = begin, .end_ns = end, .number = history->count, .read = !write};
+    history->actions[history->count] = (struct action){.write = write, .value = value};
+    history->count++;
+    return op;
+}
+
+static struct sim_linear_op *add_write(struct history *history, uint64_t value, uint64_t begin, uint64_t end)
+{
+    return add(history, true, value, begin, end);
+}
+
+static struct sim_linear_op *add_read(struct history *history, uint64_t value, uint64_t begin, uint64_t end)
+{
+    return add(history, false, value, begin, end);
+}
+
+static int check(struct history *history, uint64_t *ret_number)
+{
+    const struct sim_linear_model model = {
+        .state_bytes = sizeof(uint64_t), .apply = apply, .explain = explain, .arg = history};
+    const uint64_t initial = 0;
+    int result = sim_linear_check(&history->account, &model, history->ops, history->count, &initial, ret_number);
+    base_account_deinit(&history->account); /* nothing is kept */
+    return result;
+}
+
+static void expect_good(struct history *history)
+{
+    uint64_t number = 99;
+    assert_int_equal(check(history, &number), 0);
+    assert_int_equal(number, 99);
+}
+
+static void expect_bad(struct history *history, uint64_t expected)
+{
+    uint64_t number = 99;
+    assert_int_equal(check(history, &number), -EINVAL);
+    assert_int_equal(number, expected);
+}
+
+static void an_empty_history_is_good(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    expect_good(&history);
+}
+
+static void a_read_finds_the_latest_write(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    add_read(&history, 0, 1, 2);
+    add_write(&history, 1, 3, 4);
+    add_write(&history, 2, 5, 6);
+    add_read(&history, 2, 7, 8);
+    expect_good(&history);
+
+    history_init(&history);
+    add_write(&history, 1, 3, 4);
+    add_write(&history, 2, 5, 6);
+    add_read(&history, 1, 7, 8);
+    expect_bad(&history, 2);
+    assert_int_equal(history.explained, 1 << 2);
+}
+
+static void concurrent_writes_come_in_any_order(void **state)
+{
+    (void)state;
+    for (uint64_t last = 1; last <= 2; last++) {
+        struct history history;
+        history_init(&history);
+        add_write(&history, 1, 1, 10);
+        add_write(&history, 2, 2, 11);
+        add_read(&history, last, 12, 13);
+        add_read(&history, last, 14, 15);
+        expect_good(&history);
+
+        history_init(&history);
+        add_write(&history, 1, 1, 10);
+        add_write(&history, 2, 2, 11);
+        add_read(&history, last, 12, 13);
+        add_read(&history, 3 - last, 14, 15); /* but it stays */
+        expect_bad(&history, 3);
+        assert_int_equal(history.explained, 1 << last);
+    }
+}
+
+static void a_read_may_run_ahead_of_an_end_but_not_back(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    add_write(&history, 1, 1, 100);
+    add_read(&history, 0, 2, 3);
+    add_read(&history, 1, 4, 5);
+    expect_good(&history);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 100);
+    add_read(&history, 1, 2, 3);
+    add_read(&history, 0, 4, 5);
+    expect_bad(&history, 2);
+}
+
+static void equal_times_are_concurrent(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_read(&history, 0, 2, 3);
+    expect_good(&history);
+}
+
+static void an_optional_write_happened_or_not(void **state)
+{
+    (void)state;
+    for (uint64_t seen = 1; seen <= 2; seen++) {
+        struct history history;
+        history_init(&history);
+        add_write(&history, 1, 1, 2);
+        add_write(&history, 2, 3, 10)->optional = true;
+        add_read(&history, seen, 11, 12);
+        add_read(&history, seen, 13, 14);
+        expect_good(&history);
+
+        history_init(&history);
+        add_write(&history, 1, 1, 2);
+        add_write(&history, 2, 3, 10)->optional = true;
+        add_read(&history, seen, 11, 12);
+        add_read(&history, 3 - seen, 13, 14); /* but not later */
+        expect_bad(&history, 3);
+    }
+}
+
+static void what_is_not_optional_happened(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_write(&history, 2, 3, 10);
+    add_read(&history, 1, 11, 12);
+    expect_bad(&history, 2);
+}
+
+static void too_many_at_once_are_not_judged(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    uint64_t number;
+    for (uint64_t i = 0; i < 65; i++)
+        add_write(&history, i % 60, 1, 100 + i);
+    assert_int_equal(check(&history, &number), -E2BIG);
+
+    history_init(&history);
+    for (uint64_t i = 0; i < 20; i++)
+        add_write(&history, i, 1, 100 + i);
+    add_read(&history, 7, 1, 200); /* any subset of the writes may have come before each other */
+    assert_int_equal(check(&history, &number), -E2BIG);
+}
+
+static void memory_may_end(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n <= 5; n++) {
+        struct history history;
+        history_init(&history);
+        add_write(&history, 1, 1, 2);
+        base_account_fail_at(&history.account, n);
+        uint64_t number;
+        assert_int_equal(check(&history, &number), -ENOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_history_is_good),
+        cmocka_unit_test(a_read_finds_the_latest_write),
+        cmocka_unit_test(concurrent_writes_come_in_any_order),
+        cmocka_unit_test(a_read_may_run_ahead_of_an_end_but_not_back),
+        cmocka_unit_test(equal_times_are_concurrent),
+        cmocka_unit_test(an_optional_write_happened_or_not),
+        cmocka_unit_test(what_is_not_optional_happened),
+        cmocka_unit_test(too_many_at_once_are_not_judged),
+        cmocka_unit_test(memory_may_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
