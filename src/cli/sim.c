@@ -30,6 +30,13 @@ static const struct base_setting sim_settings[] = {
      .unit = "seeds",
      .help = "How many, of each campaign.",
      AT(seeds)},
+    {.name = "count", /* as the advice on a failed seed says it */
+     .type = BASE_SETTING_UINT,
+     .flags = BASE_SETTING_HIDDEN,
+     .min = 1,
+     .default_text = "1000",
+     .help = "The same.",
+     AT(seeds)},
     {.name = "mutation",
      .type = BASE_SETTING_STRING,
      .metavar = "NAME",

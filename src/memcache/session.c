@@ -272,7 +272,7 @@ static ssize_t take(struct memcache_session *session, struct memcache_output *ou
         return take_line(session, output, data, len, ret_stuck);
     case MEMCACHE_STATE_KEYS:
         taken = take_keys(session, output, data, len);
-        *ret_stuck = taken == 0;
+        *ret_stuck = taken == 0 && session->state == MEMCACHE_STATE_KEYS;
         break;
     case MEMCACHE_STATE_VALUE:
         taken = take_value(session, output, data, len);

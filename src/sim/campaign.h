@@ -12,8 +12,8 @@
 
 struct sim_campaign {
     const char *name;
-    const char *help;              /* one line */
-    const char *const *mutations;  /* promises that it can break, to be caught; ends with NULL */
+    const char *help;             /* one line */
+    const char *const *mutations; /* promises that it can break, to be caught; ends with NULL */
 
     /** Run in a fresh world. @param mutation  one of the above, or NULL */
     void (*run)(struct sim_world *world, const char *mutation);

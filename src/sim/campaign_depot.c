@@ -55,18 +55,18 @@ struct play {
     bool clock_jumps;
     bool powered_only; /* TARN_MODE_POWER in all epochs */
 
-    bool made;               /* the store was opened once: it must be there */
-    bool lossy;              /* it has acknowledged what a power cut may take */
-    uint64_t written_max;    /* bytes that the log can have grown to */
-    uint64_t wall_high_ns;   /* the latest civil time that a node told */
-    uint32_t clients;        /* so far, in all epochs */
+    bool made;             /* the store was opened once: it must be there */
+    bool lossy;            /* it has acknowledged what a power cut may take */
+    uint64_t written_max;  /* bytes that the log can have grown to */
+    uint64_t wall_high_ns; /* the latest civil time that a node told */
+    uint32_t clients;      /* so far, in all epochs */
 
     /* of the epoch */
     struct sim_node *node;
     struct tarn_depot *depot;
     enum tarn_mode mode;
     bool last;
-    bool faults_set;
+    uint64_t faults_before; /* that had happened when faults were last set or cleared */
     bool opened;
     bool closed;
     int error; /* of open or close */
@@ -89,7 +89,7 @@ static uint64_t draw_log(struct base_random *random, uint64_t bits)
     return base_random_below(random, UINT64_C(1) << base_random_below(random, bits + 1));
 }
 
-/* ---- one operation ------------------------------------------------------------------------------ */
+/* ---- one operation --------------------------------------------------------------------------- */
 
 static size_t key_bytes(uint64_t key)
 {
@@ -105,7 +105,21 @@ static size_t fill_key(uint64_t key, uint8_t *ret_key)
     return bytes;
 }
 
-/* An error that has no other excuse is allowed where faults are. */
+static uint64_t count_faults(const struct play *play)
+{
+    uint64_t count = 0;
+    for (int fault = 0; fault < SIM_FAULT_COUNT; fault++)
+        count += sim_drive_faults(play->disk, (enum sim_fault)fault);
+    return count;
+}
+
+/* Whether a fault has happened that may be the reason of an error. */
+static bool faulted(const struct play *play)
+{
+    return count_faults(play) > play->faults_before;
+}
+
+/* @param condition  the operation had one */
 static void check_error(struct client *client, const char *what, int error, bool condition)
 {
     struct play *play = client->play;
@@ -121,7 +135,7 @@ static void check_error(struct client *client, const char *what, int error, bool
     case -EROFS:
     case -ENODEV:
     case -EBADMSG:
-        if (play->faults_set)
+        if (faulted(play))
             return;
         break;
     case -ENOSPC:
@@ -195,7 +209,8 @@ static void put(struct client *client, uint64_t key)
     };
     play->written_max += 2 * BASE_PAGE_BYTES + op.value_bytes;
     uint64_t version = 0;
-    int error = tarn_depot_put(play->depot, name, name_bytes, client->value, op.value_bytes, &options, &version);
+    int error =
+        tarn_depot_put(play->depot, name, name_bytes, client->value, op.value_bytes, &options, &version);
     sim_oracle_end(&play->oracle, tarn, number, error, version);
     check_error(client, "put", error, op.condition != TARN_PUT_ANY);
 }
@@ -236,13 +251,14 @@ static void misuse(struct client *client)
     struct tarn_record_info info;
     uint64_t longest = tarn_depot_value_bytes_max(play->depot);
     if (tarn_depot_get(play->depot, "", 0, client->value, 1, &info) != -EINVAL ||
-        tarn_depot_delete(play->depot, "", 0) != -EINVAL || tarn_depot_touch(play->depot, "", 0, 0) != -EINVAL ||
+        tarn_depot_delete(play->depot, "", 0) != -EINVAL ||
+        tarn_depot_touch(play->depot, "", 0, 0) != -EINVAL ||
         tarn_depot_put(play->depot, "", 0, "", 0, NULL, NULL) != -EINVAL ||
         tarn_depot_put(play->depot, "k", 1, client->value, longest + 1, NULL, NULL) != -EMSGSIZE)
         sim_fail(play->world, "the store took an empty key or a value that is too long");
 }
 
-/* ---- clients -------------------------------------------------------------------------------------- */
+/* ---- clients --------------------------------------------------------------------------------- */
 
 static void do_one(struct client *client)
 {
@@ -322,7 +338,7 @@ static void start_client(struct play *play, const char *name, task_function *fun
     base_assert(error == 0);
 }
 
-/* ---- what goes wrong -------------------------------------------------------------------------------- */
+/* ---- what goes wrong ------------------------------------------------------------------------- */
 
 static void note_cut(struct sim_event *event)
 {
@@ -352,16 +368,17 @@ static uint64_t some_time_from_now(struct play *play)
 /* Damage while the log is read cannot be told from the end of the log, so reads only fail then. */
 static void set_faults_of_opening(struct play *play)
 {
-    static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR, SIM_FAULT_WRITE_ERROR, SIM_FAULT_FLUSH_ERROR};
+    static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR, SIM_FAULT_WRITE_ERROR,
+                                            SIM_FAULT_FLUSH_ERROR};
     enum sim_fault fault = faults[draw(play, play->lossy ? 2 : 3)]; /* a failed flush loses, as a cut does */
     sim_drive_set_fault(play->disk, fault, 0, 1 + draw(play, 8));
-    play->faults_set = true;
 }
 
 static void set_faults_of_running(struct play *play)
 {
-    static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR, SIM_FAULT_READ_DAMAGE, SIM_FAULT_WRITE_ERROR,
-                                            SIM_FAULT_WRITE_FULL, SIM_FAULT_STUCK,       SIM_FAULT_LOST};
+    static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR,  SIM_FAULT_READ_DAMAGE,
+                                            SIM_FAULT_WRITE_ERROR, SIM_FAULT_WRITE_FULL,
+                                            SIM_FAULT_STUCK,       SIM_FAULT_LOST};
     enum sim_fault fault = faults[draw(play, base_array_count(faults))];
     if (draw(play, 2) == 0)
         sim_drive_set_fault(play->disk, fault, 0, 1 + draw(play, 15));
@@ -369,8 +386,6 @@ static void set_faults_of_running(struct play *play)
         sim_drive_set_fault(play->disk, fault, 50000, 0);
     if (fault == SIM_FAULT_STUCK)
         sim_event_at(play->world, &play->unstick, some_time_from_now(play));
-    else
-        play->faults_set = true;
 }
 
 static void clear_faults(struct play *play)
@@ -378,10 +393,10 @@ static void clear_faults(struct play *play)
     sim_drive_clear_faults(play->disk);
     sim_drive_unstick(play->disk);
     sim_event_cancel(play->world, &play->unstick);
-    play->faults_set = false;
+    play->faults_before = count_faults(play);
 }
 
-/* ---- epochs ------------------------------------------------------------------------------------------ */
+/* ---- epochs ---------------------------------------------------------------------------------- */
 
 static bool all_done_or_cut(void *arg)
 {
@@ -435,20 +450,20 @@ static void end_epoch(struct play *play, enum ending ending)
     if (play->lossy && ending == END_CUT) {
         sim_oracle_lose(&play->oracle);
         play->lossy = false;
-        play->wall_high_ns += 1000000; /* versions are moments: in one that was lost with them they could come again */
+        /* versions are moments: if the clock stood still, lost ones could come again */
+        play->wall_high_ns += 1000000;
     }
 }
 
 /* @return whether the store was closed and the node ended in good order */
 static bool close_epoch(struct play *play, uint32_t scheds)
 {
-    bool excused = play->faults_set;
     play->client_count = 0; /* the clients have ended: their places are free */
     start_client(play, "closer", close_store, scheds);
     play->clients--;
     if (!run_until_done(play))
         return false;
-    if (play->error != 0 && !excused)
+    if (play->error != 0 && !faulted(play))
         sim_fail(play->world, "close returned %d without a reason", play->error);
     play->lossy = play->lossy && play->error != 0;
     play->wall_high_ns = task_wall(sim_node_tarn(play->node));
@@ -470,7 +485,7 @@ static bool run_epoch(struct play *play, uint32_t scheds)
     if (!run_until_done(play))
         return false;
     if (!play->opened) {
-        if (!play->faults_set)
+        if (!faulted(play))
             sim_fail(play->world, "open returned %d without a reason", play->error);
         return false;
     }
@@ -508,9 +523,10 @@ static void play_epoch(struct play *play, bool last)
         sim_drive_cut(play->disk);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
-static const char *const mutations[] = {"flush-ignored", "durable-ignored", "flush-early", "write-dropped", NULL};
+static const char *const mutations[] = {"flush-ignored", "durable-ignored", "flush-early", "write-dropped",
+                                        NULL};
 
 static uint32_t mutation_bits(const char *mutation)
 {
@@ -553,7 +569,8 @@ static void run(struct sim_world *world, const char *mutation)
     play.unstick = (struct sim_event){.name = "unstick", .run = unstick};
     add_drive(&play, mutation);
     base_assert(sim_oracle_init(&play.oracle, world) == 0);
-    for (uint64_t epochs = 1 + draw(&play, EPOCHS_MAX - 1); epochs > 0 && sim_world_failure(world) == NULL; epochs--)
+    for (uint64_t epochs = 1 + draw(&play, EPOCHS_MAX - 1); epochs > 0 && sim_world_failure(world) == NULL;
+         epochs--)
         play_epoch(&play, false);
     if (sim_world_failure(world) == NULL)
         play_epoch(&play, true);

@@ -75,9 +75,9 @@ struct worker {
     uint32_t number;
     uint32_t depth;
     bool thread;
-    bool crew;                                      /* a member of arena->crew */
-    uint64_t sent[CHANNELS + 1];                    /* items so far; the last is the pipeline's */
-    uint64_t seen[CHANNELS + 1][2 * WORKERS_MAX];   /* latest item received from each sender */
+    bool crew;                                    /* a member of arena->crew */
+    uint64_t sent[CHANNELS + 1];                  /* items so far; the last is the pipeline's */
+    uint64_t seen[CHANNELS + 1][2 * WORKERS_MAX]; /* latest item received from each sender */
 };
 
 /* Children with a group and futures; lives until the arena ends, since a cancelled parent may leave early. */
@@ -113,13 +113,13 @@ static uint64_t draw_deadline(struct worker *worker)
     return draw(worker, 2) == 0 ? TASK_FOREVER : task_now() + draw_ns(worker);
 }
 
-/* ---- what a wait may say ---------------------------------------------------------------------------- */
+/* ---- what a wait may say --------------------------------------------------------------------- */
 
 /* A wait ended with this result: it must have had the reason. @return whether it succeeded */
 static bool check_wait(struct worker *worker, const char *what, int result, uint64_t deadline_ns)
 {
     struct sim_world *world = worker->arena->world;
-    sim_note(world, what, worker->number, (uint64_t)-(int64_t)result);
+    sim_note(world, what, worker->number, (uint64_t)(-result));
     if (result == -ETIMEDOUT) {
         if (deadline_ns == TASK_FOREVER || task_now() < deadline_ns)
             sim_fail(world, "%s of worker %u timed out before its deadline", what, worker->number);
@@ -138,11 +138,12 @@ static void rest(struct worker *worker)
     uint64_t duration_ns = draw_ns(worker);
     if (draw(worker, 3) == 0)
         task_yield();
-    else if (check_wait(worker, "sleep", task_sleep(duration_ns), TASK_FOREVER) && task_now() - begin_ns < duration_ns)
+    else if (check_wait(worker, "sleep", task_sleep(duration_ns), TASK_FOREVER) &&
+             task_now() - begin_ns < duration_ns)
         sim_fail(worker->arena->world, "worker %u woke early", worker->number);
 }
 
-/* ---- mutexes and semaphores ---------------------------------------------------------------------------- */
+/* ---- mutexes and semaphores ------------------------------------------------------------------ */
 
 static bool lock(struct worker *worker, struct mutex *mutex)
 {
@@ -184,17 +185,19 @@ static void use_semaphore(struct worker *worker)
     if (draw(worker, 4) == 0) {
         if (!task_semaphore_wait_try(&semaphore->semaphore))
             return;
-    } else if (!check_wait(worker, "permit", task_semaphore_wait(&semaphore->semaphore, deadline_ns), deadline_ns)) {
+    } else if (!check_wait(worker, "permit", task_semaphore_wait(&semaphore->semaphore, deadline_ns),
+                           deadline_ns)) {
         return;
     }
     if (++semaphore->inside > semaphore->permits)
-        sim_fail(worker->arena->world, "a semaphore of %u gave %u permits", semaphore->permits, semaphore->inside);
+        sim_fail(worker->arena->world, "a semaphore of %u gave %u permits", semaphore->permits,
+                 semaphore->inside);
     rest(worker);
     semaphore->inside--;
     task_semaphore_post(&semaphore->semaphore);
 }
 
-/* ---- channels -------------------------------------------------------------------------------------------- */
+/* ---- channels -------------------------------------------------------------------------------- */
 
 static struct channel *channel_at(struct arena *arena, size_t index)
 {
@@ -232,7 +235,8 @@ static int receive_item(struct worker *worker, size_t index, uint64_t deadline_n
     struct item *item = received;
     channel->received++;
     if (item->received || item->failed)
-        sim_fail(worker->arena->world, "an item was received %s", item->failed ? "whose send had failed" : "twice");
+        sim_fail(worker->arena->world, "an item was received %s",
+                 item->failed ? "whose send had failed" : "twice");
     uint64_t *seen = &worker->seen[index][item->sender];
     if (item->number > 0 && *seen >= item->number)
         sim_fail(worker->arena->world, "items of one sender came out of order");
@@ -275,7 +279,7 @@ static void consume(void *arg)
     worker->arena->running--;
 }
 
-/* ---- families ---------------------------------------------------------------------------------------------- */
+/* ---- families -------------------------------------------------------------------------------- */
 
 static void take_steps(struct worker *worker, uint64_t steps);
 
@@ -362,11 +366,12 @@ static void raise_family(struct worker *worker)
             sim_fail(arena->world, "a cancelled group took a new member");
     }
     uint64_t deadline_ns = draw_deadline(worker);
-    if (check_wait(worker, "join", task_group_join(&family->group, deadline_ns), deadline_ns) && family->alive != 0)
+    if (check_wait(worker, "join", task_group_join(&family->group, deadline_ns), deadline_ns) &&
+        family->alive != 0)
         sim_fail(arena->world, "a group was joined with %u members alive", family->alive);
 }
 
-/* ---- workers -------------------------------------------------------------------------------------------------- */
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static void take_steps(struct worker *worker, uint64_t steps)
 {
@@ -402,7 +407,8 @@ static void work(void *arg)
     worker->arena->running--;
 }
 
-static void start_worker(struct arena *arena, struct worker *worker, const char *name, task_function *function)
+static void start_worker(struct arena *arena, struct worker *worker, const char *name,
+                         task_function *function)
 {
     struct base_random *random = sim_world_random(arena->world);
     worker->arena = arena;
@@ -430,7 +436,7 @@ static bool nobody_runs(void *arg)
     return arena->running == 0 && sim_node_running(arena->node) == 0;
 }
 
-/* ---- the arena -------------------------------------------------------------------------------------------------- */
+/* ---- the arena ------------------------------------------------------------------------------- */
 
 static void arena_init(struct arena *arena, struct sim_world *world)
 {

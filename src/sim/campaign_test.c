@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* ---- campaigns that end in all ways -------------------------------------------------------------- */
+/* ---- campaigns that end in all ways ---------------------------------------------------------- */
 
 static const char *const no_mutations[] = {NULL};
 static const char *const a_mutation[] = {"mutated", NULL};
@@ -94,10 +94,11 @@ static void expect(const struct sim_run_options *given, int result, const char *
 
 static struct sim_run_options run_of(const char *campaign, uint64_t count)
 {
-    return (struct sim_run_options){.campaigns = test_campaigns, .campaign = campaign, .count = count, .jobs = 2};
+    return (struct sim_run_options){
+        .campaigns = test_campaigns, .campaign = campaign, .count = count, .jobs = 2};
 }
 
-/* ---- the runner ------------------------------------------------------------------------------------ */
+/* ---- the runner ------------------------------------------------------------------------------ */
 
 static void seeds_pass(void)
 {
@@ -114,8 +115,8 @@ static void the_first_failure_is_told(void)
     struct sim_run_options options = run_of("bad", 300);
     options.program = "build/tarn";
     const char *const words[] = {"bad: seed 137 failed: seed 137 is bad",
-                                 "gdb --args build/tarn sim --campaign=bad --seed=137 --count=1 --no-fork", "1 FAILED",
-                                 NULL};
+                                 "gdb --args build/tarn sim --campaign=bad --seed=137 --count=1 --no-fork",
+                                 "1 FAILED", NULL};
     expect(&options, 1, words);
     options.jobs = 7;
     expect(&options, 1, words);
@@ -161,7 +162,7 @@ static void two_runs_must_be_equal(void)
     expect(&options, 1, (const char *const[]){"vary: seed 0 failed: two runs of one seed differ", NULL});
 }
 
-/* ---- the campaigns --------------------------------------------------------------------------------- */
+/* ---- the campaigns --------------------------------------------------------------------------- */
 
 static void campaigns_pass(void)
 {

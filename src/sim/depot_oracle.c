@@ -66,7 +66,7 @@ void sim_oracle_fill_value(uint64_t key, uint32_t number, void *ret_value, size_
     base_random_fill(&random, ret_value, bytes);
 }
 
-/* ---- hearing of operations ------------------------------------------------------------------------- */
+/* ---- hearing of operations ------------------------------------------------------------------- */
 
 uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uint32_t client,
                           const struct sim_oracle_op *op)
@@ -78,7 +78,8 @@ uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uin
     own->client = client;
     own->begin_ns = sim_world_now(oracle->world);
     own->wall_begin_ns = task_wall(node);
-    own->record = base_history_invoke(&oracle->history, client, (uint32_t)op->kind, op->key, number, own->begin_ns);
+    own->record =
+        base_history_invoke(&oracle->history, client, (uint32_t)op->kind, op->key, number, own->begin_ns);
     base_assert(own->record >= 0);
     sim_note(oracle->world, "begin", number, (uint64_t)op->kind << 32 | (op->key & UINT32_MAX));
     return number;
@@ -93,7 +94,7 @@ void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t 
     op->error = error;
     op->ended = true;
     base_history_return(&oracle->history, op->client, op->record, error, op->found, op->end_ns);
-    sim_note(oracle->world, "end", number, (uint64_t)-(int64_t)error);
+    sim_note(oracle->world, "end", number, (uint64_t)(-error));
     if (op->kind == SIM_PUT && error == 0) {
         if (version == 0 || (op->version != 0 && op->version != version))
             sim_fail(oracle->world, "put %u has version %" PRIu64 ", was seen with %" PRIu64, number, version,
@@ -110,7 +111,8 @@ static void check_found(struct sim_oracle *oracle, const struct sim_oracle_op *g
     struct sim_world *world = oracle->world;
     if (number == 0 || number >= oracle->count || oracle->ops[number].kind != SIM_PUT ||
         oracle->ops[number].key != get->key) {
-        sim_fail(world, "key %" PRIu64 " holds the flags %u, which no put of this key gave", get->key, number);
+        sim_fail(world, "key %" PRIu64 " holds the flags %u, which no put of this key gave", get->key,
+                 number);
         return;
     }
     struct sim_oracle_op *put = &oracle->ops[number];
@@ -119,8 +121,8 @@ static void check_found(struct sim_oracle *oracle, const struct sim_oracle_op *g
     base_assert(expected != NULL);
     sim_oracle_fill_value(put->key, number, expected, put->value_bytes);
     if (info->value_bytes != put->value_bytes)
-        sim_fail(world, "key %" PRIu64 ": put %u wrote %u bytes, %u are found", get->key, number, put->value_bytes,
-                 info->value_bytes);
+        sim_fail(world, "key %" PRIu64 ": put %u wrote %u bytes, %u are found", get->key, number,
+                 put->value_bytes, info->value_bytes);
     else if (copied > 0 && memcmp(expected, value == NULL ? nothing : value, copied) != 0)
         sim_fail(world, "key %" PRIu64 ": put %u wrote other bytes than are found", get->key, number);
     base_free(sim_world_memory(world), expected, put->value_bytes);
@@ -142,7 +144,8 @@ void sim_oracle_end_get(struct sim_oracle *oracle, struct tarn_node *node, uint3
     if (error == 0 || error == -ENOBUFS) {
         bool fits = info->value_bytes <= value_room;
         if (fits != (error == 0))
-            sim_fail(oracle->world, "a get of %u bytes into %zu returned %d", info->value_bytes, value_room, error);
+            sim_fail(oracle->world, "a get of %u bytes into %zu returned %d", info->value_bytes, value_room,
+                     error);
         check_found(oracle, get, info, value, fits ? info->value_bytes : 0);
         get->found = info->client_flags;
         get->found_expiry_ns = info->expiry_ns;
@@ -195,7 +198,7 @@ uint32_t sim_oracle_known_put(const struct sim_oracle *oracle, uint64_t key)
     return 0;
 }
 
-/* ---- the model of one key ---------------------------------------------------------------------------- */
+/* ---- the model of one key -------------------------------------------------------------------- */
 
 static uint64_t or_never(uint64_t ns)
 {
@@ -324,7 +327,8 @@ static uint32_t apply_touch(const struct sim_oracle_op *op, const struct state *
 }
 
 /* Takes what was stored before it, when its moment comes, and replaces an order whose moment has not come. */
-static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct state *state, struct state *states)
+static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct state *state,
+                                struct state *states)
 {
     uint64_t moment_ns = op->expiry_ns;
     struct state after = *state;
@@ -344,7 +348,7 @@ static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct sta
     return count;
 }
 
-/* Nobody has looked since the loss: a read says what was left; a change says at most that it was something. */
+/* Nobody has looked since the loss: a read says what was left, a change at most that it was something. */
 static uint32_t apply_to_lost(const struct sim_oracle *oracle, const struct sim_oracle_op *op,
                               const struct state *state, struct state *states)
 {
@@ -398,10 +402,11 @@ static void explain(void *arg, const void *before)
         (void)snprintf(expiry, sizeof(expiry), " or any older");
     if (state->value != 0 && state->expiry_ns != NEVER)
         (void)snprintf(expiry, sizeof(expiry), " until %" PRIu64, state->expiry_ns);
-    (void)snprintf(check->possible + used, sizeof(check->possible) - used, " %" PRIu64 "%s", state->value, expiry);
+    (void)snprintf(check->possible + used, sizeof(check->possible) - used, " %" PRIu64 "%s", state->value,
+                   expiry);
 }
 
-/* ---- checking ------------------------------------------------------------------------------------------- */
+/* ---- checking -------------------------------------------------------------------------------- */
 
 /* Whether an operation can have had an effect, or have seen one. */
 static bool counts(const struct sim_oracle_op *op)
@@ -421,11 +426,12 @@ static void fail_key(struct sim_oracle *oracle, const struct check *check, uint6
 {
     const struct sim_oracle_op *op = &oracle->ops[number];
     sim_fail(oracle->world,
-             "key %" PRIu64 ": %s %" PRIu64 " from %" PRIu64 " to %" PRIu64 " ns (civil %" PRIu64 " to %" PRIu64
-             ") returned %d, value %u, expiry %" PRIu64 "; nothing explains it: before it the key held one of"
+             "key %" PRIu64 ": %s %" PRIu64 " from %" PRIu64 " to %" PRIu64 " ns (civil %" PRIu64
+             " to %" PRIu64 ") returned %d, value %u, expiry %" PRIu64
+             "; nothing explains it: before it the key held one of"
              " [%s ], 0 for nothing",
-             key, kind_names[op->kind], number, op->begin_ns, op->end_ns, op->wall_begin_ns, op->wall_end_ns, op->error,
-             op->found, op->found_expiry_ns, check->possible);
+             key, kind_names[op->kind], number, op->begin_ns, op->end_ns, op->wall_begin_ns, op->wall_end_ns,
+             op->error, op->found, op->found_expiry_ns, check->possible);
 }
 
 /* The operations of a key with all that the oracle knows, for who reads the trace. */
@@ -437,8 +443,8 @@ static void trace_key(const struct sim_oracle *oracle, const struct sim_linear_o
         (void)fprintf(trace,
                       "%s %" PRIu64 " client %u: %" PRIu64 "..%" PRIu64 " civil %" PRIu64 "..%" PRIu64
                       " condition %d of %u expiry %" PRIu64 " returned %d found %u%s\n",
-                      kind_names[op->kind], ops[i].number, op->client, op->begin_ns, op->end_ns, op->wall_begin_ns,
-                      op->wall_end_ns, (int)op->condition, op->if_number,
+                      kind_names[op->kind], ops[i].number, op->client, op->begin_ns, op->end_ns,
+                      op->wall_begin_ns, op->wall_end_ns, (int)op->condition, op->if_number,
                       op->kind == SIM_GET ? op->found_expiry_ns : op->expiry_ns, op->error, op->found,
                       op->optional ? ", or never" : "");
     }
@@ -452,8 +458,8 @@ static int compare_begins(const struct sim_linear_op *a, const struct sim_linear
 }
 
 /* Collect the operations of a key, ordered by their beginnings (which failed ones have had moved). */
-static size_t collect(const struct sim_oracle *oracle, const struct base_history_record *records, size_t count,
-                      uint64_t key, struct sim_linear_op *ops)
+static size_t collect(const struct sim_oracle *oracle, const struct base_history_record *records,
+                      size_t count, uint64_t key, struct sim_linear_op *ops)
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
@@ -491,13 +497,14 @@ void sim_oracle_check(struct sim_oracle *oracle, uint64_t keys)
         uint64_t number = 0;
         size_t used = collect(oracle, records, count, key, ops);
         int error = sim_linear_check(memory, &model, ops, used, &empty, &number);
-        sim_note(oracle->world, "checked", key, (uint64_t)-(int64_t)error);
+        sim_note(oracle->world, "checked", key, (uint64_t)(-error));
         if (error != 0)
             trace_key(oracle, ops, used);
         if (error == -EINVAL)
             fail_key(oracle, &check, key, number);
         else if (error != 0)
-            sim_fail(oracle->world, "key %" PRIu64 ": its history is too wide to be checked (%d)", key, error);
+            sim_fail(oracle->world, "key %" PRIu64 ": its history is too wide to be checked (%d)", key,
+                     error);
     }
     base_free(memory, ops, room * sizeof(ops[0]));
     base_free(memory, records, room * sizeof(records[0]));

@@ -26,23 +26,23 @@ enum sim_oracle_kind { SIM_GET, SIM_PUT, SIM_DELETE, SIM_TOUCH, SIM_FLUSH_ALL, S
 struct sim_oracle_op {
     enum sim_oracle_kind kind;
     enum tarn_put_condition condition;
-    uint64_t key;          /* SIM_ORACLE_ALL_KEYS for SIM_FLUSH_ALL and SIM_LOSS */
-    uint32_t if_number;    /* TARN_PUT_IF_VERSION: the put whose version it must be */
-    uint32_t value_bytes;  /* of a put */
-    uint64_t expiry_ns;    /* of a put or touch, 0 for never; of a flush_all: the moment */
-    uint64_t version;      /* of a put, once it was seen */
-    uint64_t begin_ns;     /* of the world's time */
+    uint64_t key;         /* SIM_ORACLE_ALL_KEYS for SIM_FLUSH_ALL and SIM_LOSS */
+    uint32_t if_number;   /* TARN_PUT_IF_VERSION: the put whose version it must be */
+    uint32_t value_bytes; /* of a put */
+    uint64_t expiry_ns;   /* of a put or touch, 0 for never; of a flush_all: the moment */
+    uint64_t version;     /* of a put, once it was seen */
+    uint64_t begin_ns;    /* of the world's time */
     uint64_t end_ns;
     uint64_t wall_begin_ns; /* of the node's civil time */
     uint64_t wall_end_ns;
     int error;
-    uint32_t found;        /* by a get: the number of the put */
+    uint32_t found; /* by a get: the number of the put */
     uint64_t found_expiry_ns;
     bool ended;
-    bool optional;         /* it may never have happened */
-    bool unconditional;    /* its condition was decided earlier */
+    bool optional;      /* it may never have happened */
+    bool unconditional; /* its condition was decided earlier */
     uint32_t client;
-    int64_t record;        /* in the history */
+    int64_t record; /* in the history */
 };
 
 struct sim_oracle {

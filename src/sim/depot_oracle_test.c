@@ -106,7 +106,8 @@ static void get_found(struct script *script, uint32_t number)
         .value_bytes = found->value_bytes,
         .expiry_ns = found->expiry_ns,
     };
-    sim_oracle_end_get(&script->oracle, script->tarn, get, number == 0 ? -ENOENT : 0, &info, value, sizeof(value));
+    sim_oracle_end_get(&script->oracle, script->tarn, get, number == 0 ? -ENOENT : 0, &info, value,
+                       sizeof(value));
     let_pass(script, 100);
 }
 
@@ -116,7 +117,7 @@ static void restart(struct script *script)
     let_pass(script, 100);
 }
 
-/* ---- acknowledged ---------------------------------------------------------------------------------- */
+/* ---- acknowledged ---------------------------------------------------------------------------- */
 
 static void what_was_acknowledged_is_there(void)
 {
@@ -155,7 +156,7 @@ static void what_was_acknowledged_is_there(void)
     expect_failure(&script, "nothing explains it");
 }
 
-/* ---- in flight --------------------------------------------------------------------------------------- */
+/* ---- in flight ------------------------------------------------------------------------------- */
 
 static void what_was_cut_off_happened_or_not(void)
 {
@@ -188,7 +189,7 @@ static void a_read_makes_it_durable(void)
     expect_failure(&script, "nothing explains it");
 }
 
-/* ---- rejected ------------------------------------------------------------------------------------------ */
+/* ---- rejected -------------------------------------------------------------------------------- */
 
 static void what_was_rejected_never_appears(void)
 {
@@ -238,7 +239,7 @@ static void conditions_must_hold(void)
     expect_failure(&script, "nothing explains it");
 }
 
-/* ---- failed --------------------------------------------------------------------------------------------- */
+/* ---- failed ---------------------------------------------------------------------------------- */
 
 static void what_failed_is_not_seen_before_the_epoch_ends(void)
 {
@@ -284,7 +285,7 @@ static void a_loss_leaves_something_older(void)
     expect_failure(&script, "nothing explains it");
 }
 
-/* ---- time ------------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void records_end_with_their_expiry(void)
 {
@@ -315,8 +316,9 @@ static void flush_all_takes_what_was_there(void)
     struct script script;
     script_init(&script);
     uint32_t first = put(&script, 0);
-    struct sim_oracle_op flush = {
-        .kind = SIM_FLUSH_ALL, .key = SIM_ORACLE_ALL_KEYS, .expiry_ns = sim_world_wall(script.world) + 1000000};
+    struct sim_oracle_op flush = {.kind = SIM_FLUSH_ALL,
+                                  .key = SIM_ORACLE_ALL_KEYS,
+                                  .expiry_ns = sim_world_wall(script.world) + 1000000};
     end(&script, begin(&script, &flush), 0);
     get_found(&script, first);
     let_pass(&script, 1000000);
@@ -334,7 +336,7 @@ static void flush_all_takes_what_was_there(void)
     expect_failure(&script, "nothing explains it");
 }
 
-/* ---- what a record must be -------------------------------------------------------------------------------- */
+/* ---- what a record must be ------------------------------------------------------------------- */
 
 static void records_must_be_whole(void)
 {
@@ -347,7 +349,8 @@ static void records_must_be_whole(void)
         sim_oracle_fill_value(0, other, value, sizeof(value));
         struct tarn_record_info info = {
             .version = script.oracle.ops[other].version, .client_flags = other, .value_bytes = sizeof(value)};
-        const char *const words[] = {"other bytes", "bytes, 9 are found", "had version", "no put of this key"};
+        const char *const words[] = {"other bytes", "bytes, 9 are found", "had version",
+                                     "no put of this key"};
         if (wrong == 0)
             value[9] ^= 1;
         else if (wrong == 1)
@@ -365,16 +368,11 @@ static void records_must_be_whole(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SIM_TEST(what_was_acknowledged_is_there),
-        SIM_TEST(what_was_cut_off_happened_or_not),
-        SIM_TEST(a_read_makes_it_durable),
-        SIM_TEST(what_was_rejected_never_appears),
-        SIM_TEST(conditions_must_hold),
-        SIM_TEST(what_failed_is_not_seen_before_the_epoch_ends),
-        SIM_TEST(a_loss_leaves_something_older),
-        SIM_TEST(records_end_with_their_expiry),
-        SIM_TEST(flush_all_takes_what_was_there),
-        SIM_TEST(records_must_be_whole),
+        SIM_TEST(what_was_acknowledged_is_there), SIM_TEST(what_was_cut_off_happened_or_not),
+        SIM_TEST(a_read_makes_it_durable),        SIM_TEST(what_was_rejected_never_appears),
+        SIM_TEST(conditions_must_hold),           SIM_TEST(what_failed_is_not_seen_before_the_epoch_ends),
+        SIM_TEST(a_loss_leaves_something_older),  SIM_TEST(records_end_with_their_expiry),
+        SIM_TEST(flush_all_takes_what_was_there), SIM_TEST(records_must_be_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,11 +11,11 @@ enum {
     READ_NS = 8000,
     WRITE_NS = 10000,
     FLUSH_NS = 40000,
-    SLOW_ONE_IN = 64,  /* requests that take several times as long */
+    SLOW_ONE_IN = 64, /* requests that take several times as long */
     SLOW_TIMES_MAX = 16,
-    DROP_ONE_IN = 64,  /* writes, with SIM_DRIVE_WRITE_DROPPED */
+    DROP_ONE_IN = 64, /* writes, with SIM_DRIVE_WRITE_DROPPED */
     MEMORY_ALIGNMENT_BYTES = 512,
-    SCRIBBLE = 0xdb,   /* what a reader finds in its memory before the read has completed */
+    SCRIBBLE = 0xdb, /* what a reader finds in its memory before the read has completed */
 };
 
 struct fault_state {
@@ -30,8 +30,8 @@ struct sim_drive {
     const char *name;
     struct sim_drive_options options;
     struct sim_media media;
-    struct sim_node *owner;        /* who has it open */
-    struct base_list in_flight;    /* of struct sim_request, oldest first */
+    struct sim_node *owner;     /* who has it open */
+    struct base_list in_flight; /* of struct sim_request, oldest first */
     uint64_t in_flight_count;
     uint64_t writes_in_flight;
     uint64_t requests;             /* so far */
@@ -54,17 +54,17 @@ struct sim_request {
     enum drive_op op;
     bool durable;
     uint64_t number;
-    uint64_t posted;        /* by the clock of media */
+    uint64_t posted;         /* by the clock of media */
     uint64_t changes_before; /* media.changes when it was posted */
     uint64_t offset;
     uint64_t bytes;
-    uint8_t *data; /* of a write: what to write; of a read: what was there when it was posted, then what it returns */
+    uint8_t *data; /* to write; or what was there when a read was posted, then what it returns */
     int32_t result;
     bool stuck;
     bool completed; /* it has taken effect; the poster does not know yet */
 };
 
-/* ---- faults ----------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 void sim_drive_set_fault(struct sim_drive *drive, enum sim_fault fault, uint32_t per_million, uint64_t nth)
 {
@@ -145,7 +145,7 @@ static void decide_fate(struct sim_request *request)
     }
 }
 
-/* ---- effects ---------------------------------------------------------------------------------- */
+/* ---- effects --------------------------------------------------------------------------------- */
 
 /* The part of a request that lies in the sector at or around `at`. */
 static struct sim_piece piece_of(const struct sim_request *request, uint64_t at)
@@ -190,7 +190,8 @@ static void check_unchanged(const struct sim_request *request)
     for (uint32_t i = 0; i < request->request->iov_count; i++) {
         const struct iovec *part = &request->request->iov[i];
         if (memcmp(part->iov_base, data, part->iov_len) != 0)
-            sim_fail(request->drive->world, "memory of a write to %s at %llu was changed while it was in flight",
+            sim_fail(request->drive->world,
+                     "memory of a write to %s at %llu was changed while it was in flight",
                      request->drive->name, (unsigned long long)request->offset);
         data += part->iov_len;
     }
@@ -220,8 +221,7 @@ static void complete_flush(struct sim_request *request)
 /* Lay pieces of writes in flight over what a read returns, each or not. */
 static void read_in_flight(const struct sim_request *read)
 {
-    base_list_for_each(link, &read->drive->in_flight)
-    {
+    base_list_for_each(link, &read->drive->in_flight) {
         const struct sim_request *write = base_container_of(link, struct sim_request, link);
         if (write->op != DRIVE_WRITE || write->completed)
             continue;
@@ -257,7 +257,8 @@ static void damage_piece(const struct sim_request *request)
     struct sim_drive *drive = request->drive;
     struct base_random *random = random_of(drive);
     uint64_t at = request->offset + base_random_below(random, request->bytes);
-    struct sim_piece piece = piece_of(request, base_max(base_align_down(at, SIM_SECTOR_BYTES), request->offset));
+    struct sim_piece piece =
+        piece_of(request, base_max(base_align_down(at, SIM_SECTOR_BYTES), request->offset));
     uint8_t *victim = request->data + (piece.offset - request->offset);
     uint8_t before[SIM_SECTOR_BYTES];
     memcpy(before, victim, piece.bytes);
@@ -298,7 +299,7 @@ static void complete_read(struct sim_request *request)
     }
 }
 
-/* ---- the life of a request ---------------------------------------------------------------------- */
+/* ---- the life of a request ------------------------------------------------------------------- */
 
 static void forget(struct sim_request *request)
 {
@@ -342,7 +343,7 @@ static void complete(struct sim_event *event)
         break;
     }
     request->completed = true;
-    sim_note(request->drive->world, "completed", request->number, (uint64_t)-(int64_t)request->result);
+    sim_note(request->drive->world, "completed", request->number, (uint64_t)(-request->result));
     if (request->wait != NULL)
         (void)task_wait_wake(request->wait, 0);
     else
@@ -382,7 +383,8 @@ static void take_data(struct sim_request *request)
         if (posted->op == DRIVE_WRITE)
             memcpy(data, posted->iov[i].iov_base, posted->iov[i].iov_len);
         else
-            memset(posted->iov[i].iov_base, SCRIBBLE, base_min(posted->iov[i].iov_len, (size_t)SIM_SECTOR_BYTES));
+            memset(posted->iov[i].iov_base, SCRIBBLE,
+                   base_min(posted->iov[i].iov_len, (size_t)SIM_SECTOR_BYTES));
         data += posted->iov[i].iov_len;
     }
     if (posted->op == DRIVE_READ)
@@ -411,7 +413,8 @@ static struct sim_request *take(struct sim_drive *drive, struct drive_request *p
     base_list_push_back(&drive->in_flight, &request->link);
     drive->in_flight_count++;
     drive->writes_in_flight += request->op == DRIVE_WRITE;
-    sim_note(drive->world, drive->name, (uint64_t)posted->op << 1 | (uint64_t)posted->durable, request->number);
+    sim_note(drive->world, drive->name, (uint64_t)posted->op << 1 | (uint64_t)posted->durable,
+             request->number);
     sim_note(drive->world, "at", request->offset, request->bytes);
     if (posted->op == DRIVE_WRITE)
         sim_note(drive->world, "data", base_hash64(request->data, request->bytes, 0), 0);
@@ -436,8 +439,7 @@ static void post(void *state, struct drive_request *posted)
 
 void sim_drive_unstick(struct sim_drive *drive)
 {
-    base_list_for_each(link, &drive->in_flight)
-    {
+    base_list_for_each(link, &drive->in_flight) {
         struct sim_request *request = base_container_of(link, struct sim_request, link);
         if (request->stuck) {
             request->stuck = false;
@@ -446,7 +448,7 @@ void sim_drive_unstick(struct sim_drive *drive)
     }
 }
 
-/* ---- power cuts --------------------------------------------------------------------------------- */
+/* ---- power cuts ------------------------------------------------------------------------------ */
 
 /* Forget what is in flight, after some of it has reached the drive. */
 static void tear(struct sim_drive *drive)
@@ -470,8 +472,7 @@ void sim_drive_cut(struct sim_drive *drive)
 
 void sim_drives_leave(struct sim_node *node, bool power_cut)
 {
-    base_list_for_each(link, &node->world->drives)
-    {
+    base_list_for_each(link, &node->world->drives) {
         struct sim_drive *drive = base_container_of(link, struct sim_drive, link);
         if (drive->owner != node)
             continue;
@@ -483,7 +484,7 @@ void sim_drives_leave(struct sim_node *node, bool power_cut)
     }
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 int sim_drive_add(struct sim_world *world, const char *name, const struct sim_drive_options *options,
                   struct sim_drive **ret_drive)
@@ -524,8 +525,7 @@ void sim_drives_close(struct sim_world *world)
 
 static struct sim_drive *find(const struct sim_world *world, const char *name)
 {
-    base_list_for_each(link, &world->drives)
-    {
+    base_list_for_each(link, &world->drives) {
         struct sim_drive *drive = base_container_of(link, struct sim_drive, link);
         if (strcmp(drive->name, name) == 0)
             return drive;
@@ -533,8 +533,8 @@ static struct sim_drive *find(const struct sim_world *world, const char *name)
     return NULL;
 }
 
-static int open_drive(struct tarn_node *tarn, void *arg, const char *path, const struct drive_options *options,
-                      struct drive_info *ret_info, void **ret_state)
+static int open_drive(struct tarn_node *tarn, void *arg, const char *path,
+                      const struct drive_options *options, struct drive_info *ret_info, void **ret_state)
 {
     struct sim_node *node = arg;
     struct sim_drive *drive = find(node->world, path);
@@ -578,7 +578,7 @@ const struct drive_provider sim_drive_provider = {
     .post = post,
 };
 
-/* ---- past all rules ----------------------------------------------------------------------------- */
+/* ---- past all rules -------------------------------------------------------------------------- */
 
 void sim_drive_poke(struct sim_drive *drive, uint64_t offset, const void *data, size_t bytes)
 {

@@ -63,8 +63,8 @@ static void bench_deinit(struct bench *bench)
     sim_world_close(bench->world);
 }
 
-static void prepare(struct bench *bench, int which, enum drive_op op, uint64_t offset, size_t bytes, uint8_t fill,
-                    bool durable)
+static void prepare(struct bench *bench, int which, enum drive_op op, uint64_t offset, size_t bytes,
+                    uint8_t fill, bool durable)
 {
     if (op == DRIVE_WRITE)
         memset(bench->data[which], fill, bytes);
@@ -114,7 +114,8 @@ static void see(uint64_t *seen, uint64_t outcome)
 }
 
 /* Run a task on a fresh bench for each seed, cut the power when it has ended, and look at two blocks. */
-static uint64_t outcomes_after_cut(const struct sim_drive_options *options, uint32_t mutations, task_function *function)
+static uint64_t outcomes_after_cut(const struct sim_drive_options *options, uint32_t mutations,
+                                   task_function *function)
 {
     uint64_t seen = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -136,7 +137,7 @@ static uint64_t both(unsigned a, unsigned b)
     return UINT64_C(1) << (a * 8 + b);
 }
 
-/* ---- reading, writing, opening -------------------------------------------------------------------- */
+/* ---- reading, writing, opening --------------------------------------------------------------- */
 
 static void write_and_read(void *arg)
 {
@@ -188,7 +189,8 @@ static void write_bytes(void *arg)
 static void buffered_drives_take_any_bytes(void)
 {
     struct bench bench;
-    bench_init(&bench, 2, &(struct sim_drive_options){.bytes = DRIVE_BYTES, .write_cache = true, .buffered = true});
+    bench_init(&bench, 2,
+               &(struct sim_drive_options){.bytes = DRIVE_BYTES, .write_cache = true, .buffered = true});
     base_assert(!drive_info(bench.drive)->direct);
     bench_run(&bench, write_bytes);
     bench_deinit(&bench);
@@ -233,7 +235,7 @@ static void changed_memory_is_noticed(void)
     sim_world_close(bench.world);
 }
 
-/* ---- what survives ---------------------------------------------------------------------------------- */
+/* ---- what survives --------------------------------------------------------------------------- */
 
 static void write_only(void *arg)
 {
@@ -242,7 +244,8 @@ static void write_only(void *arg)
 
 static void any_subset_of_a_plain_write_survives(void)
 {
-    base_assert(outcomes_after_cut(&cached, 0, write_only) == (both(0, 0) | both(0, 1) | both(1, 0) | both(1, 1)));
+    base_assert(outcomes_after_cut(&cached, 0, write_only) ==
+                (both(0, 0) | both(0, 1) | both(1, 0) | both(1, 1)));
 }
 
 static void write_and_flush(void *arg)
@@ -338,7 +341,7 @@ static void a_killed_process_loses_nothing_completed(void)
     }
 }
 
-/* ---- concurrency -------------------------------------------------------------------------------------- */
+/* ---- concurrency ----------------------------------------------------------------------------- */
 
 static void write_twice_at_once(void *arg)
 {
@@ -383,7 +386,7 @@ static void a_concurrent_read_finds_old_or_new_sectors(void)
     base_assert(seen == (both(1, 1) | both(1, 2) | both(2, 1) | both(2, 2)));
 }
 
-/* ---- faults -------------------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 static void fail_reads(void *arg)
 {
@@ -423,7 +426,8 @@ static void damage_a_read(void *arg)
     base_assert(sim_drive_damage(bench->disk, &damage));
     base_assert(damage.offset >= 8 * BLOCK && damage.offset < 12 * BLOCK && damage.offset % BLOCK == 0);
     for (uint64_t i = 0; i < 4; i++)
-        base_assert((memcmp(good + i * BLOCK, bad + i * BLOCK, BLOCK) != 0) == (damage.offset == (8 + i) * BLOCK));
+        base_assert((memcmp(good + i * BLOCK, bad + i * BLOCK, BLOCK) != 0) ==
+                    (damage.offset == (8 + i) * BLOCK));
     const uint8_t *sector = bad + (damage.offset - 8 * BLOCK);
     if (damage.kind == SIM_DAMAGE_ZERO)
         base_assert(sector[0] == 0 && sector[BLOCK - 1] == 0);
@@ -533,7 +537,7 @@ static void a_lost_drive_fails_everything(void)
     bench_deinit(&bench);
 }
 
-/* ---- broken promises ------------------------------------------------------------------------------------ */
+/* ---- broken promises ------------------------------------------------------------------------- */
 
 static void write_write_flush(void *arg)
 {
@@ -548,8 +552,10 @@ static void mutations_break_promises(void)
     base_assert(outcomes_after_cut(&cached, SIM_DRIVE_FLUSH_IGNORED, write_and_flush) == all);
     base_assert(outcomes_after_cut(&cached, SIM_DRIVE_DURABLE_IGNORED, write_durably) ==
                 (both(0, 0) | both(0, 2) | both(1, 0) | both(1, 2)));
-    base_assert(outcomes_after_cut(&cached, SIM_DRIVE_FLUSH_EARLY, write_write_flush) == (both(1, 0) | both(1, 1)));
-    base_assert(outcomes_after_cut(&cached, SIM_DRIVE_WRITE_DROPPED, write_and_flush) == (both(0, 0) | both(1, 1)));
+    base_assert(outcomes_after_cut(&cached, SIM_DRIVE_FLUSH_EARLY, write_write_flush) ==
+                (both(1, 0) | both(1, 1)));
+    base_assert(outcomes_after_cut(&cached, SIM_DRIVE_WRITE_DROPPED, write_and_flush) ==
+                (both(0, 0) | both(1, 1)));
 }
 
 int main(void)

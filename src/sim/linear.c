@@ -15,15 +15,17 @@ struct config {
     uint8_t state[SIM_LINEAR_STATE_BYTES_MAX];
 };
 
+struct bucket {
+    uint32_t round; /* of the set; other rounds: empty */
+    uint32_t index;
+};
+
 /* Different configs, in the order in which they were found. */
 struct config_set {
     struct config *configs;
     uint32_t count;
-    uint32_t round; /* buckets of other rounds are empty */
-    struct {
-        uint32_t round;
-        uint32_t index;
-    } *buckets;
+    uint32_t round;
+    struct bucket *buckets;
 };
 
 struct search {
@@ -78,10 +80,11 @@ static void add(struct search *search, struct config_set *set, const struct conf
         search->overflown = true;
 }
 
-/* ---- the search --------------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* What the operation in a slot makes of a state. @return number of states */
-static uint32_t apply(const struct search *search, const struct config *config, uint32_t slot, uint8_t *states)
+static uint32_t apply(const struct search *search, const struct config *config, uint32_t slot,
+                      uint8_t *states)
 {
     const struct sim_linear_model *model = search->model;
     return model->apply(model->arg, search->slots[slot]->number, config->state, states);
@@ -186,8 +189,8 @@ static void explain(const struct search *search)
 }
 
 /* Walk through beginnings and ends in the order of time; of equal times beginnings are first. */
-static int walk(struct search *search, const struct sim_linear_op *ops, const struct sim_linear_op *const *ends,
-                size_t count, uint64_t *ret_number)
+static int walk(struct search *search, const struct sim_linear_op *ops,
+                const struct sim_linear_op *const *ends, size_t count, uint64_t *ret_number)
 {
     size_t begun = 0;
     for (size_t ended = 0; ended < count; ended++) {

@@ -48,7 +48,8 @@ static void history_init(struct history *history)
     base_account_init(&history->account, BASE_ACCOUNT_UNLIMITED);
 }
 
-static struct sim_linear_op *add(struct history *history, bool write, uint64_t value, uint64_t begin, uint64_t end)
+static struct sim_linear_op *add(struct history *history, bool write, uint64_t value, uint64_t begin,
+                                 uint64_t end)
 {
     struct sim_linear_op *op = &history->ops[history->count];
     *op = (struct sim_linear_op){.begin_ns = begin, .end_ns = end, .number = history->count, .read = !write};
@@ -72,7 +73,8 @@ static int check(struct history *history, uint64_t *ret_number)
     const struct sim_linear_model model = {
         .state_bytes = sizeof(uint64_t), .apply = apply, .explain = explain, .arg = history};
     const uint64_t initial = 0;
-    int result = sim_linear_check(&history->account, &model, history->ops, history->count, &initial, ret_number);
+    int result =
+        sim_linear_check(&history->account, &model, history->ops, history->count, &initial, ret_number);
     base_account_deinit(&history->account); /* nothing is kept */
     return result;
 }

@@ -41,7 +41,7 @@ uint64_t sim_media_tick(struct sim_media *media)
     return ++media->clock;
 }
 
-/* ---- sectors ---------------------------------------------------------------------------------- */
+/* ---- sectors --------------------------------------------------------------------------------- */
 
 static struct sim_page *find_page(const struct sim_media *media, uint64_t sector)
 {
@@ -77,7 +77,8 @@ static void drop(struct sim_media *media, struct sim_version **where)
 }
 
 /* Forget the version that `where` points to and all older ones. */
-static void drop_from(struct sim_media *media, struct sim_page *page, uint64_t sector, struct sim_version **where)
+static void drop_from(struct sim_media *media, struct sim_page *page, uint64_t sector,
+                      struct sim_version **where)
 {
     while (*where != NULL)
         drop(media, where);
@@ -86,7 +87,8 @@ static void drop_from(struct sim_media *media, struct sim_page *page, uint64_t s
 }
 
 /* The version that `where` points to is on the medium now, and what it replaced is gone. */
-static void harden(struct sim_media *media, struct sim_page *page, uint64_t sector, struct sim_version **where)
+static void harden(struct sim_media *media, struct sim_page *page, uint64_t sector,
+                   struct sim_version **where)
 {
     memcpy(medium_of(page, sector), (*where)->data, SIM_SECTOR_BYTES);
     drop_from(media, page, sector, where);
@@ -119,7 +121,7 @@ void sim_media_deinit(struct sim_media *media)
     base_pool_deinit(&media->versions);
 }
 
-/* ---- reading and writing ----------------------------------------------------------------------- */
+/* ---- reading and writing --------------------------------------------------------------------- */
 
 void sim_media_read(const struct sim_media *media, uint64_t offset, void *data, size_t bytes)
 {
@@ -185,7 +187,7 @@ void sim_media_write(struct sim_media *media, const struct sim_piece *piece, str
         harden(media, page, sector, where);
 }
 
-/* ---- flushing and power cuts -------------------------------------------------------------------- */
+/* ---- flushing and power cuts ----------------------------------------------------------------- */
 
 /* The newest version of a sector that a flush covers; points to NULL if none is. */
 static struct sim_version **find_covered(struct sim_page *page, uint64_t sector, uint64_t before)
@@ -199,8 +201,7 @@ static struct sim_version **find_covered(struct sim_page *page, uint64_t sector,
 /* A version that a flush covers, NULL if there is none. */
 static struct sim_version *first_covered(const struct sim_media *media, uint64_t before)
 {
-    base_list_for_each(link, &media->undurable)
-    {
+    base_list_for_each(link, &media->undurable) {
         struct sim_version *version = base_container_of(link, struct sim_version, link);
         if (version->completed < before)
             return version;

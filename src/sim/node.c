@@ -7,7 +7,7 @@ enum {
     BUFFERS_COUNT = 16, /* for each scheduler; all are touched when it opens */
 };
 
-/* ---- the engine ------------------------------------------------------------------------------- */
+/* ---- the engine ------------------------------------------------------------------------------ */
 
 /* Sockets are not simulated: every request fails. Drives do not come this way. */
 struct task_engine {
@@ -91,7 +91,7 @@ const struct task_engine_ops sim_engine = {
     .drop_file = engine_drop_file,
 };
 
-/* ---- opening ---------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static uint64_t clock_monotonic(void *arg)
 {
@@ -195,7 +195,7 @@ struct task_sched *sim_node_sched(const struct sim_node *node, uint32_t index)
     return base_container_of(link, struct sim_sched, link)->sched;
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------ */
+/* ---- tasks ----------------------------------------------------------------------------------- */
 
 static void forget_task(struct sim_task *task)
 {
@@ -213,7 +213,8 @@ static void run_task(void *arg)
     forget_task(task);
 }
 
-static int spawn(struct sim_node *node, struct task_sched *sched, const char *name, task_function *function, void *arg)
+static int spawn(struct sim_node *node, struct task_sched *sched, const char *name, task_function *function,
+                 void *arg)
 {
     struct sim_task *task = base_alloc(&node->world->memory, sizeof(*task));
     if (task == NULL)
@@ -248,7 +249,7 @@ uint32_t sim_node_running(const struct sim_node *node)
     return node->running;
 }
 
-/* ---- ending ----------------------------------------------------------------------------------- */
+/* ---- ending ---------------------------------------------------------------------------------- */
 
 static void forget_node(struct sim_node *node)
 {
@@ -286,8 +287,7 @@ void sim_node_kill(struct sim_node *node)
 static bool node_is_idle(void *arg)
 {
     const struct sim_node *node = arg;
-    base_list_for_each(link, &node->scheds)
-    {
+    base_list_for_each(link, &node->scheds) {
         const struct task_sched *sched = base_container_of(link, struct sim_sched, link)->sched;
         struct task_sched_stats stats;
         task_sched_stats(sched, &stats);

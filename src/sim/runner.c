@@ -49,14 +49,14 @@ struct run {
     struct child children[JOBS_MAX];
 };
 
-/* ---- one seed ----------------------------------------------------------------------------------- */
+/* ---- one seed -------------------------------------------------------------------------------- */
 
 static void run_seed(const struct run *run, uint64_t seed, bool twice, struct report *report)
 {
     const struct sim_run_options *options = run->options;
     *report = (struct report){.seed = seed};
-    report->failed = (uint64_t)sim_run_seed(run->campaign, seed, options->mutation, options->trace, &report->hash,
-                                            report->text, sizeof(report->text));
+    report->failed = (uint64_t)sim_run_seed(run->campaign, seed, options->mutation, options->trace,
+                                            &report->hash, report->text, sizeof(report->text));
     if (!twice || report->failed != 0)
         return;
     uint64_t hash = 0;
@@ -65,8 +65,8 @@ static void run_seed(const struct run *run, uint64_t seed, bool twice, struct re
     if (failed != 0 || hash != report->hash) {
         report->failed = 1;
         (void)snprintf(report->text, sizeof(report->text),
-                       "two runs of one seed differ: trace %016" PRIx64 ", then %016" PRIx64 " %s", report->hash, hash,
-                       text);
+                       "two runs of one seed differ: trace %016" PRIx64 ", then %016" PRIx64 " %s",
+                       report->hash, hash, text);
     }
 }
 
@@ -81,7 +81,7 @@ static void note_report(struct run *run, const struct report *report)
     }
 }
 
-/* ---- children ----------------------------------------------------------------------------------- */
+/* ---- children -------------------------------------------------------------------------------- */
 
 _Noreturn static void be_child(const struct run *run, uint64_t begin, uint64_t end, int out, bool quiet)
 {
@@ -239,7 +239,7 @@ static void run_here(struct run *run)
     }
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Run the failed seed alone and let it be heard: its own words, an assertion's, a sanitizer's. */
 static int repeat_alone(struct run *run)
@@ -268,7 +268,8 @@ static void tell_failure(const struct run *run)
     (void)snprintf(command, sizeof(command), "%s sim --campaign=%s --seed=%" PRIu64 " --count=1%s%s", program,
                    run->campaign->name, run->first.seed, options->mutation == NULL ? "" : " --mutation=",
                    options->mutation == NULL ? "" : options->mutation);
-    (void)fprintf(out, "%s: seed %" PRIu64 " failed: %s\n", run->campaign->name, run->first.seed, run->first.text);
+    (void)fprintf(out, "%s: seed %" PRIu64 " failed: %s\n", run->campaign->name, run->first.seed,
+                  run->first.text);
     (void)fprintf(out, "  again:    %s\n", command);
     (void)fprintf(out, "  trace:    %s --no-fork --trace\n", command);
     (void)fprintf(out, "  debugger: gdb --args %s --no-fork\n", command);
@@ -276,7 +277,8 @@ static void tell_failure(const struct run *run)
 
 static const struct sim_campaign *find_campaign(const struct sim_run_options *options)
 {
-    const struct sim_campaign *const *campaigns = options->campaigns == NULL ? sim_campaigns : options->campaigns;
+    const struct sim_campaign *const *campaigns =
+        options->campaigns == NULL ? sim_campaigns : options->campaigns;
     for (size_t i = 0; campaigns[i] != NULL; i++) {
         if (strcmp(campaigns[i]->name, options->campaign) == 0)
             return campaigns[i];
@@ -296,7 +298,8 @@ static bool has_mutation(const struct sim_run_options *options, const struct sim
         if (strcmp(campaign->mutations[i], options->mutation) == 0)
             return true;
     }
-    (void)fprintf(options->out, "campaign '%s' has no mutation '%s'; it has:", campaign->name, options->mutation);
+    (void)fprintf(options->out, "campaign '%s' has no mutation '%s'; it has:", campaign->name,
+                  options->mutation);
     for (size_t i = 0; campaign->mutations[i] != NULL; i++)
         (void)fprintf(options->out, " %s", campaign->mutations[i]);
     (void)fprintf(options->out, "\n");
@@ -324,7 +327,8 @@ int sim_run(const struct sim_run_options *options)
     };
     struct base_progress progress;
     if (options->progress != NULL)
-        base_progress_init(&progress, options->progress, campaign->name, "seeds", options->count, clock_now, NULL);
+        base_progress_init(&progress, options->progress, campaign->name, "seeds", options->count, clock_now,
+                           NULL);
     uint64_t begin_ns = task_now();
     if (options->no_fork)
         run_here(&run);

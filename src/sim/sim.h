@@ -26,7 +26,7 @@ struct sim_world;
 struct sim_node;
 struct sim_drive;
 
-/* ---- the world ------------------------------------------------------------------------------ */
+/* ---- the world ------------------------------------------------------------------------------- */
 
 struct sim_world_options {
     uint64_t seed;
@@ -106,13 +106,13 @@ typedef bool sim_condition(void *arg);
  */
 base_must_check int sim_world_run(struct sim_world *world, uint64_t until_ns, sim_condition *done, void *arg);
 
-/* ---- nodes ---------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 struct sim_node_options {
-    const char *name;          /* borrowed until the node is gone */
-    uint32_t scheds;           /* 1 or more */
-    uint64_t memory_bytes;     /* cap of its accountant; 0: none */
-    uint32_t stack_bytes;      /* of each task; 0: the scheduler's default */
+    const char *name;      /* borrowed until the node is gone */
+    uint32_t scheds;       /* 1 or more */
+    uint64_t memory_bytes; /* cap of its accountant; 0: none */
+    uint32_t stack_bytes;  /* of each task; 0: the scheduler's default */
 };
 
 /** Make a node with its schedulers. Outside. @return 0; -ENOMEM */
@@ -131,8 +131,8 @@ struct task_sched *sim_node_sched(const struct sim_node *node, uint32_t index);
  * @param name  as of task_spawn(); named when the world is stuck
  * @return 0; -ENOMEM. Outside, or from a task of the node.
  */
-base_must_check int sim_spawn(struct sim_node *node, uint32_t sched, const char *name, task_function *function,
-                              void *arg);
+base_must_check int sim_spawn(struct sim_node *node, uint32_t sched, const char *name,
+                              task_function *function, void *arg);
 
 /**
  * Start a plain thread of the node: a task of the thread personality on a scheduler of its own, so
@@ -158,10 +158,10 @@ base_must_check int sim_node_close(struct sim_node *node);
  */
 void sim_node_cut(struct sim_node *node);
 
-/** End the node's process: as a power cut, but its drives keep what they have; writes in flight may tear. Outside. */
+/** End the node's process: a power cut, but drives keep what they have; writes in flight tear. Outside. */
 void sim_node_kill(struct sim_node *node);
 
-/* ---- drives --------------------------------------------------------------------------------- */
+/* ---- drives ---------------------------------------------------------------------------------- */
 
 struct sim_drive_options {
     uint64_t bytes;                /* a multiple of the physical block */
@@ -182,7 +182,7 @@ enum sim_fault {
     SIM_FAULT_READ_DAMAGE, /* success with a bit flipped, or a sector of zeros or old content */
     SIM_FAULT_WRITE_ERROR, /* -EIO, any subset of the sectors written */
     SIM_FAULT_WRITE_FULL,  /* -ENOSPC, any subset of the sectors written */
-    SIM_FAULT_FLUSH_ERROR, /* -EIO, what was not durable is lost, at once or at the next cut, or stays in doubt */
+    SIM_FAULT_FLUSH_ERROR, /* -EIO, what was not durable is lost now, or at the next cut, or in doubt */
     SIM_FAULT_STUCK,       /* any request: no completion until sim_drive_unstick() or a cut */
     SIM_FAULT_LOST,        /* any request: from now on all fail, -ENODEV */
     SIM_FAULT_COUNT,

@@ -10,14 +10,14 @@
 struct sim_world {
     struct base_account memory;
     uint64_t now_ns;
-    uint64_t wall_begin_ns;       /* civil time when now_ns is 0 */
+    uint64_t wall_begin_ns; /* civil time when now_ns is 0 */
     uint64_t step_ns_max;
-    uint32_t pause_one_in;        /* rounds after which a scheduler loses its processor for a while */
+    uint32_t pause_one_in; /* rounds after which a scheduler loses its processor for a while */
     uint64_t steps_left;
-    struct base_random order;     /* which scheduler is next, how long it takes */
+    struct base_random order; /* which scheduler is next, how long it takes */
     struct base_random drives_random;
-    struct base_random random;    /* the driver's */
-    struct base_heap events;      /* of struct sim_event */
+    struct base_random random; /* the driver's */
+    struct base_heap events;   /* of struct sim_event */
     struct base_list nodes;
     struct base_list drives;
     uint64_t hash;

@@ -16,27 +16,30 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A test for cmocka's table: `name` is a function without arguments. */
-struct sim_test {
-    void (*body)(void);
-};
-
-#define SIM_TEST(name) {#name, sim_test_in_child, NULL, NULL, &(struct sim_test){(name)}}
+typedef void sim_test_function(void);
 
 /** Run a test in a child; it fails if the child does not end well. */
 static inline void sim_test_in_child(void **state)
 {
-    const struct sim_test *test = *state;
+    sim_test_function *body = (sim_test_function *)*state;
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        test->body();
+        body();
         _exit(0);
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
 }
+
+/** An entry of cmocka's table. */
+static inline struct CMUnitTest sim_test(const char *name, sim_test_function *body)
+{
+    return (struct CMUnitTest){.name = name, .test_func = sim_test_in_child, .initial_state = (void *)body};
+}
+
+#define SIM_TEST(body) sim_test(#body, body)
 
 /** A world. */
 static inline struct sim_world *sim_test_world(uint64_t seed)
@@ -57,7 +60,8 @@ static inline struct sim_node *sim_test_node(struct sim_world *world, uint32_t s
 }
 
 /** Run a function as a task of a node, to its end. */
-static inline void sim_test_run(struct sim_world *world, struct sim_node *node, task_function *function, void *arg)
+static inline void sim_test_run(struct sim_world *world, struct sim_node *node, task_function *function,
+                                void *arg)
 {
     base_assert(sim_spawn(node, 0, "test", function, arg) == 0);
     base_assert(sim_world_run(world, TASK_FOREVER, NULL, NULL) == 0);

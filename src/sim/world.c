@@ -160,7 +160,7 @@ static void run_event(struct sim_world *world)
     event->run(event);
 }
 
-/* ---- the scheduler of schedulers -------------------------------------------------------------- */
+/* ---- the scheduler of schedulers ------------------------------------------------------------- */
 
 /* The moment from which a scheduler has something to do; TASK_FOREVER: only when somebody else acts. */
 static uint64_t ready_ns(const struct sim_sched *sched)
@@ -187,8 +187,7 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
 static bool step(struct sim_world *world)
 {
     uint64_t choices = event_is_due(world) ? 1 : 0;
-    base_list_for_each(node_link, &world->nodes)
-    {
+    base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
         base_list_for_each(link, &node->scheds)
             choices += ready_ns(base_container_of(link, struct sim_sched, link)) <= world->now_ns;
@@ -196,11 +195,9 @@ static bool step(struct sim_world *world)
     if (choices == 0)
         return false;
     uint64_t choice = choices == 1 ? 0 : base_random_below(&world->order, choices);
-    base_list_for_each(node_link, &world->nodes)
-    {
+    base_list_for_each(node_link, &world->nodes) {
         struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->scheds)
-        {
+        base_list_for_each(link, &node->scheds) {
             struct sim_sched *sched = base_container_of(link, struct sim_sched, link);
             if (ready_ns(sched) > world->now_ns)
                 continue;
@@ -219,11 +216,9 @@ static uint64_t next_ns(const struct sim_world *world)
 {
     const struct base_heap_node *first = base_heap_min(&world->events);
     uint64_t next = first == NULL ? TASK_FOREVER : first->key;
-    base_list_for_each(node_link, &world->nodes)
-    {
+    base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->scheds)
-        {
+        base_list_for_each(link, &node->scheds) {
             uint64_t ready = ready_ns(base_container_of(link, struct sim_sched, link));
             next = base_min(next, ready);
         }
@@ -233,8 +228,7 @@ static uint64_t next_ns(const struct sim_world *world)
 
 static bool all_ended(struct sim_world *world)
 {
-    base_list_for_each(link, &world->nodes)
-    {
+    base_list_for_each(link, &world->nodes) {
         if (base_container_of(link, struct sim_node, link)->running > 0)
             return false;
     }
@@ -246,25 +240,22 @@ static void fail_unfinished(struct sim_world *world, const char *why)
 {
     char text[SIM_FAILURE_BYTES];
     int used = snprintf(text, sizeof(text), "%s:", why);
-    base_list_for_each(node_link, &world->nodes)
-    {
+    base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->tasks)
-        {
+        base_list_for_each(link, &node->tasks) {
             const struct sim_task *task = base_container_of(link, struct sim_task, link);
             if (used < (int)sizeof(text))
                 used += snprintf(text + used, sizeof(text) - (size_t)used, " %s/%s", node->name, task->name);
         }
         uint64_t tasks = 0;
-        base_list_for_each(link, &node->scheds)
-        {
+        base_list_for_each(link, &node->scheds) {
             struct task_sched_stats stats;
             task_sched_stats(base_container_of(link, struct sim_sched, link)->sched, &stats);
             tasks += stats.tasks;
         }
         if (used < (int)sizeof(text))
-            used += snprintf(text + used, sizeof(text) - (size_t)used, " (%s has %" PRIu64 " tasks)", node->name,
-                             tasks);
+            used += snprintf(text + used, sizeof(text) - (size_t)used, " (%s has %" PRIu64 " tasks)",
+                             node->name, tasks);
     }
     sim_fail(world, "%s", text);
 }

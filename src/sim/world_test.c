@@ -8,7 +8,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define YEAR_NS   (365 * 24 * 3600 * SECOND_NS)
 
-/* ---- determinism -------------------------------------------------------------------------------- */
+/* ---- determinism ----------------------------------------------------------------------------- */
 
 struct player {
     struct sim_node *node;
@@ -29,7 +29,8 @@ static void play(void *arg)
         if (random % 4 == 0)
             (void)task_sleep(random >> 44);
         else if (random % 4 == 1)
-            base_assert(drive_write(player->drive, (random >> 32) % 16 * 4096, block, 4096, random % 3 == 0) == 0);
+            base_assert(
+                drive_write(player->drive, (random >> 32) % 16 * 4096, block, 4096, random % 3 == 0) == 0);
         else if (random % 4 == 2)
             base_assert(drive_flush(player->drive) == 0);
         else
@@ -51,7 +52,8 @@ static void drain(void *arg)
 static void open_drive(void *arg)
 {
     struct player *player = arg;
-    base_assert(drive_open(sim_node_tarn(player->node), "disk", &(struct drive_options){0}, &player->drive) == 0);
+    base_assert(drive_open(sim_node_tarn(player->node), "disk", &(struct drive_options){0}, &player->drive) ==
+                0);
 }
 
 static void close_drive(void *arg)
@@ -65,7 +67,8 @@ static uint64_t play_a_world(uint64_t seed, FILE *trace)
     const struct sim_world_options options = {.seed = seed, .trace = trace};
     base_assert(sim_world_open(&options, &world) == 0);
     struct sim_drive *disk;
-    base_assert(sim_drive_add(world, "disk", &(struct sim_drive_options){.bytes = 1 << 20, .write_cache = true},
+    base_assert(sim_drive_add(world, "disk",
+                              &(struct sim_drive_options){.bytes = 1 << 20, .write_cache = true},
                               &disk) == 0);
     struct task_channel channel;
     struct player player = {.node = sim_test_node(world, 2), .channel = &channel};
@@ -102,7 +105,7 @@ static void equal_seeds_give_equal_runs(void)
     base_assert(play_a_world(8, NULL) != hashes[0]);
 }
 
-/* ---- time --------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void sleep_a_year(void *arg)
 {
@@ -197,7 +200,7 @@ static void the_wall_clock_jumps(void)
     sim_world_close(world);
 }
 
-/* ---- personalities and the engine ----------------------------------------------------------------- */
+/* ---- personalities and the engine ------------------------------------------------------------ */
 
 static void check_task(void *arg)
 {
@@ -251,7 +254,7 @@ static void sockets_are_refused(void)
     sim_world_close(world);
 }
 
-/* ---- what ends a run -------------------------------------------------------------------------------- */
+/* ---- what ends a run ------------------------------------------------------------------------- */
 
 static void wait_for_ever(void *arg)
 {

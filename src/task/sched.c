@@ -271,7 +271,7 @@ void task_switch_away(struct task_sched *sched)
         base_error(&sched->node->log, "stack overflow",
                    "task=%s stack_bytes=%" PRIu32 " hint=\"raise the stack size\"", self->name,
                    sched->options.stack_bytes);
-        base_assert(!"stack overflow");
+        base_assert_failed("stack overflow", __FILE__, __LINE__);
     }
     struct task *next = next_task(sched);
     if (next == self)
