@@ -78,7 +78,8 @@ struct tarn_depot_stats {
  * @param path     a file or block device, borrowed
  * @param options  NULL: an existing store, TARN_MODE_POWER
  * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or its superblock is damaged:
- *         nothing was written); -ENOMEM; -EIO; what the drive says
+ *         nothing was written); -EBADMSG (damaged where what lies behind would be lost: nothing was
+ *         written); -ENOTSUP; -ENOMEM; -EIO; what the drive says
  *
  * Yields.
  */

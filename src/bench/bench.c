@@ -55,16 +55,6 @@ void bench_print_verbs(FILE *file)
         (void)fprintf(file, "  %-10s %s\n", bench_verbs[i]->name, bench_verbs[i]->summary);
 }
 
-void bench_print_man(FILE *file)
-{
-    for (size_t i = 0; i < base_array_count(bench_verbs); i++) {
-        const struct bench_verb *verb = bench_verbs[i];
-        struct base_settings settings = {.table = verb->table, .count = verb->table_count};
-        (void)fprintf(file, ".SS tarn bench %s\n%s\n", verb->name, verb->summary);
-        base_settings_print_man(&settings, file);
-    }
-}
-
 static void print_usage(FILE *file)
 {
     (void)fprintf(file, "usage: tarn bench VERB [OPTION...]\n\n");
@@ -96,7 +86,8 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
     if (result == 0)
         result = base_settings_set_defaults(&settings, error, sizeof(error));
     if (result == 0)
-        result = base_settings_parse_arguments(&settings, argc, argv, positional, &count, error, sizeof(error));
+        result =
+            base_settings_parse_arguments(&settings, argc, argv, positional, &count, error, sizeof(error));
     if (result == 0 && count > 0) {
         (void)snprintf(error, sizeof(error), "unexpected argument: %s", positional[0]);
         result = -EINVAL;
@@ -104,6 +95,10 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
     if (result != 0) {
         (void)fprintf(bench->err, "tarn bench %s: %s\n", verb->name, error);
         return EXIT_USAGE;
+    }
+    if (options->man) {
+        base_settings_print_man(&settings, bench->out);
+        return EXIT_DONE;
     }
     if (options->help) {
         (void)fprintf(bench->out, "usage: tarn bench %s [OPTION...]\n\n%s\n\n", verb->name, verb->summary);

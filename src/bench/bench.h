@@ -25,7 +25,4 @@ int bench_main(int argc, char *const *argv, FILE *out, FILE *err);
 /** Print the verbs of `tarn bench`, a line each. */
 void bench_print_verbs(FILE *file);
 
-/** Print the settings of every verb as entries of a man page, a .SS section each (roff, man macros). */
-void bench_print_man(FILE *file);
-
 #endif

@@ -10,6 +10,7 @@
 /* What every verb's options begin with. */
 struct bench_options {
     bool help;
+    bool man;
     bool json;
     uint64_t duration_ns; /* of one measurement */
     uint64_t repeats;
@@ -69,6 +70,11 @@ extern const struct bench_verb bench_verb_drive;
          .default_text = "0",                                                                                \
          .help = "Of the random numbers; 0 takes one from the kernel. Results tell which it was.",           \
          .offset = offsetof(options_type, common.seed)},                                                     \
+        {.name = "man",                                                                                      \
+         .type = BASE_SETTING_BOOL,                                                                          \
+         .flags = BASE_SETTING_COMMAND_ONLY | BASE_SETTING_HIDDEN,                                           \
+         .help = "Print the options as a man page has them.",                                                \
+         .offset = offsetof(options_type, common.man)},                                                      \
     {                                                                                                        \
         .name = "help", .type = BASE_SETTING_BOOL, .letter = 'h', .flags = BASE_SETTING_COMMAND_ONLY,        \
         .help = "Print this and exit.", .offset = offsetof(options_type, common.help)                        \

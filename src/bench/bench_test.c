@@ -77,6 +77,7 @@ static void test_usage(void **state)
     EXPECT_STATUS(0, "--help");
     EXPECT_STATUS(0, "task", "--help");
     EXPECT_STATUS(0, "drive", "--help");
+    EXPECT_STATUS(0, "drive", "--man");
 }
 
 /* ---- results ----------------------------------------------------------------------------------- */
@@ -98,8 +99,20 @@ static double number_of(struct bench_json_value object, const char *name)
     return number;
 }
 
-/* What every subject that was not skipped tells. */
-static void check_subject(struct bench_json_value subject, bool first)
+/* A ratio is of the first subject's rate to this one's, not the other way round. */
+static void check_ratio(struct bench_json_value ratio, struct bench_json_value first,
+                        struct bench_json_value rate)
+{
+    double median = number_of(ratio, "median");
+    assert_true(number_of(ratio, "min") <= median && median <= number_of(ratio, "max"));
+    const double rounding = 1e-9;
+    assert_true(median >= number_of(first, "min") / number_of(rate, "max") * (1 - rounding));
+    assert_true(median <= number_of(first, "max") / number_of(rate, "min") * (1 + rounding));
+}
+
+/* What every subject that was not skipped tells. `first` is the rate of the first, with NULLs if it has none.
+ */
+static void check_subject(struct bench_json_value subject, struct bench_json_value first)
 {
     struct bench_json_value rate;
     struct bench_json_value samples;
@@ -113,7 +126,10 @@ static void check_subject(struct bench_json_value subject, bool first)
     assert_int_equal(bench_json_member(rate, "samples", &samples), 0);
     assert_int_equal(bench_json_element(samples, 1, &value), 0);
     assert_int_equal(bench_json_element(samples, 2, &value), -ENOENT);
-    assert_int_equal(bench_json_member(subject, "ratio", &value), first ? -ENOENT : 0);
+    if (bench_json_member(subject, "ratio", &value) == 0)
+        check_ratio(value, first, rate);
+    else
+        assert_true(first.begin == NULL || first.begin == rate.begin);
     if (bench_json_member(subject, "latency_ns", &value) == 0)
         assert_true(number_of(value, "count") > 0 && number_of(value, "max") > 0);
 }
@@ -133,10 +149,12 @@ static void check_line(const char *line, size_t len, const char *verb)
     assert_int_equal(bench_json_member(all, "machine", &machine), 0);
     assert_true(number_of(machine, "processors") >= 1);
     assert_int_equal(bench_json_member(all, "subjects", &subjects), 0);
-    size_t i = 0;
-    for (; bench_json_element(subjects, i, &value) == 0; i++)
-        check_subject(value, i == 0);
-    assert_true(i > 0);
+    struct bench_json_value first = {NULL, NULL};
+    assert_int_equal(bench_json_element(subjects, 0, &value), 0);
+    bool has_rate = bench_json_member(value, "rate", &first) == 0;
+    assert_true(has_rate || first.begin == NULL);
+    for (size_t i = 0; bench_json_element(subjects, i, &value) == 0; i++)
+        check_subject(value, first);
 }
 
 /* Check a JSON line each. @return how many have that name */
@@ -290,7 +308,8 @@ static void test_drive_spares_old_files(void **state)
     write_old_file(folder->file, treasure, bytes);
     EXPECT_STATUS(2, "drive", "--op=randread,randwrite", folder->option);
     EXPECT_STATUS(2, "drive", "--op=write", folder->option);
-    RUN(&run, "drive", "--duration=1ms", "--repeats=1", "--no-fio", "--op=randread", "--depth=1", folder->option);
+    RUN(&run, "drive", "--duration=1ms", "--repeats=1", "--no-fio", "--op=randread", "--depth=1",
+        folder->option);
     assert_int_equal(run.status, 0);
     free_run(&run);
     assert_true(file_begins_with(folder->file, treasure));

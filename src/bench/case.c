@@ -76,7 +76,8 @@ static uint64_t clock_of_progress(void *arg)
     return task_now();
 }
 
-/* Measure each subject once: in order, or every other time from last to first. @return 0 or negative errno: said */
+/* Measure each subject once: in order, or every other time from last to first. @return 0 or negative errno:
+ * said */
 static int measure_all(struct bench_case *self, size_t repeat, struct base_progress *progress)
 {
     for (size_t i = 0; i < self->subject_count; i++) {

@@ -17,9 +17,9 @@ enum {
 struct bench_sample {
     uint64_t operations; /* 0: this is not about a rate */
     uint64_t elapsed_ns;
-    double values[BENCH_VALUES_MAX];  /* in the order of bench_case.value_names */
-    struct base_histogram *latency;   /* add to it what one operation took, ns; or nothing */
-    const char *skipped;              /* set it, and return 0: why this cannot be measured here */
+    double values[BENCH_VALUES_MAX]; /* in the order of bench_case.value_names */
+    struct base_histogram *latency;  /* add to it what one operation took, ns; or nothing */
+    const char *skipped;             /* set it, and return 0: why this cannot be measured here */
 };
 
 /* Who is measured. */
@@ -33,7 +33,7 @@ struct bench_subject {
     const char *skipped;
     double rates[BENCH_REPEATS_MAX]; /* operations a second */
     double values[BENCH_VALUES_MAX][BENCH_REPEATS_MAX];
-    struct base_histogram latency;   /* of all repeats */
+    struct base_histogram latency; /* of all repeats */
 };
 
 struct bench_parameter {

@@ -43,7 +43,8 @@ static void write_subject(struct base_json *json, const struct bench_case *self,
     }
     if (subject->rates[0] > 0)
         write_summary(json, "rate", subject->rates, self->repeats);
-    struct bench_summary ratio = bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);
+    struct bench_summary ratio =
+        bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);
     if (subject != &self->subjects[0] && ratio.median > 0)
         write_ratio(json, &ratio);
     if (base_histogram_count(&subject->latency) > 0)
@@ -125,7 +126,8 @@ static void print_rate(FILE *out, const struct bench_case *self, const struct be
     double median = bench_summarize(subject->rates, self->repeats).median;
     if (median <= 0)
         return;
-    struct bench_summary ratio = bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);
+    struct bench_summary ratio =
+        bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);
     if (subject != &self->subjects[0] && ratio.median > 0)
         (void)snprintf(compared, sizeof(compared), "%.3f (%.3f - %.3f)", ratio.median, ratio.min, ratio.max);
     (void)fprintf(out, " %10s %11s  %-24s", format_rate(rate, sizeof(rate), median),

@@ -89,7 +89,8 @@ static int wait_readable(int channel, uint64_t patience_ns)
         if (now_ns >= until_ns)
             return -ETIMEDOUT;
         struct pollfd poll_one = {.fd = channel, .events = POLLIN};
-        int ready = poll(&poll_one, 1, (int)base_min((until_ns - now_ns) / BASE_NS_PER_MS + 1, UINT64_C(60000)));
+        int ready =
+            poll(&poll_one, 1, (int)base_min((until_ns - now_ns) / BASE_NS_PER_MS + 1, UINT64_C(60000)));
         if (ready > 0)
             return 0;
         if (ready < 0 && errno != EINTR)

@@ -26,8 +26,8 @@ struct bench_child {
  *
  * The process has no other thread. No buffered output is lost or doubled.
  */
-base_must_check int bench_child_start(struct bench_child *child, const struct bench_machine *machine, int core,
-                                      int (*function)(void *arg), void *arg);
+base_must_check int bench_child_start(struct bench_child *child, const struct bench_machine *machine,
+                                      int core, int (*function)(void *arg), void *arg);
 
 /**
  * Send a request, and receive the answer.

@@ -32,8 +32,9 @@ struct options {
 static const char *const providers[] = {"uring", "aio", "sync", NULL};
 static const enum drive_provider_choice provider_choices[] = {DRIVE_PROVIDER_URING, DRIVE_PROVIDER_AIO,
                                                               DRIVE_PROVIDER_SYNC};
-static const char *const ops[] = {"randread", "randwrite", "read", "write", NULL}; /* as enum bench_drive_op */
-static const char *const directs[] = {"auto", "on", "off", NULL};                  /* as enum drive_direct */
+static const char *const ops[] = {"randread", "randwrite", "read", "write",
+                                  NULL};                          /* as enum bench_drive_op */
+static const char *const directs[] = {"auto", "on", "off", NULL}; /* as enum drive_direct */
 
 static const struct base_setting table[] = {
     {.name = "path",
@@ -147,7 +148,8 @@ static int check_paths(struct bench *bench, const struct options *options)
         writes = writes || bench_drive_op_writes((enum bench_drive_op)find_word(options->ops.items[i], ops));
     for (size_t i = 0; i < options->paths.count; i++) {
         if (writes && !options->force && access(options->paths.items[i], F_OK) == 0)
-            return bench_fail(bench, 0, "%s is there already: --force overwrites it, --op=randread,read only reads",
+            return bench_fail(bench, 0,
+                              "%s is there already: --force overwrites it, --op=randread,read only reads",
                               options->paths.items[i]);
     }
     return 0;
@@ -162,14 +164,17 @@ static int check(struct bench *bench, const void *verb_options)
         error = bench_check_words(bench, "op", &options->ops, ops);
     for (size_t i = 0; i < options->blocks.count && error == 0; i++) {
         if (read_block(options->blocks.items[i], &number) != 0)
-            error = bench_fail(bench, 0, "--block: '%s' is no multiple of 512 up to 4M", options->blocks.items[i]);
+            error = bench_fail(bench, 0, "--block: '%s' is no multiple of 512 up to 4M",
+                               options->blocks.items[i]);
     }
     for (size_t i = 0; i < options->depths.count && error == 0; i++) {
         if (read_depth(options->depths.items[i], &number) != 0)
-            error = bench_fail(bench, 0, "--depth: '%s' is no number from 1 to %d", options->depths.items[i], DEPTH_MAX);
+            error = bench_fail(bench, 0, "--depth: '%s' is no number from 1 to %d", options->depths.items[i],
+                               DEPTH_MAX);
     }
     if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
-        error = bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
+        error =
+            bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
     return error != 0 ? error : check_paths(bench, options);
 }
 
@@ -206,7 +211,9 @@ static int run_closed(struct bench_drive_job *job, const struct bench_drive_file
         bench_case_subject(self, "fio", bench_fio_measure, job);
     error = bench_case_run(self);
     if (error == 0)
-        *ret_rate = self->subjects[0].skipped != NULL ? 0 : bench_summarize(self->subjects[0].rates, self->repeats).median;
+        *ret_rate = self->subjects[0].skipped != NULL
+                        ? 0
+                        : bench_summarize(self->subjects[0].rates, self->repeats).median;
     bench_case_close(self);
     return error;
 }

@@ -14,8 +14,8 @@ struct drive_load {
     struct base_buffer_pool *buffers;
     struct base_random random;
     struct bench_schedule schedule; /* of an open loop */
-    uint64_t next;                  /* number of the next request: sequential place, or place in the schedule */
-    uint64_t blocks;                /* of the file */
+    uint64_t next;   /* number of the next request: sequential place, or place in the schedule */
+    uint64_t blocks; /* of the file */
     uint64_t end_ns;
     uint64_t operations;
     int error; /* the first */

@@ -59,8 +59,7 @@ static int open_side(struct side *side)
     side->answer = base_alloc(side->bench->account, sizeof(*side->answer));
     if (side->answer == NULL)
         return -ENOMEM;
-    int error =
-        bench_child_start(&side->server, &side->bench->machine, 0, side->serve, &side->options);
+    int error = bench_child_start(&side->server, &side->bench->machine, 0, side->serve, &side->options);
     if (error != 0)
         return error;
     side->serving = true;
@@ -353,6 +352,7 @@ int bench_echo_run_idle(struct bench *bench, const struct bench_echo_options *op
                           options->connections);
     int error = run_fresh(bench, options, options->connections, run_memory);
     if (error == 0)
-        error = run_fresh(bench, options, base_min(options->connections, (uint32_t)IDLE_CONNECTIONS), run_idle);
+        error =
+            run_fresh(bench, options, base_min(options->connections, (uint32_t)IDLE_CONNECTIONS), run_idle);
     return error;
 }

@@ -22,7 +22,7 @@ struct bench_echo_server {
 
 /* What a server says when it is ready, and again for each byte that it receives. */
 struct bench_echo_state {
-    int32_t error; /* 0, or why it does not run */
+    int32_t error;   /* 0, or why it does not run */
     uint16_t port;   /* on 127.0.0.1 */
     char engine[16]; /* of Tarn's: what it talks to the kernel by */
     struct bench_usage usage;
@@ -56,21 +56,23 @@ int bench_echo_tarn(void *arg);
 /** The child function of the peer, a plain loop around epoll_wait(). The same. */
 int bench_echo_epoll(void *arg);
 
-/** The child function of what loads: answers struct bench_echo_request. `arg` is a struct bench_echo_server. */
+/** The child function of what loads: answers struct bench_echo_request. `arg` is a struct bench_echo_server.
+ */
 int bench_echo_load(void *arg);
 
 /* What to measure. */
 struct bench_echo_options {
     enum task_engine_choice engine;
     uint64_t spin_ns;
-    uint64_t rate;         /* of the open loop; 0: half of what the slower side did in the closed one */
+    uint64_t rate; /* of the open loop; 0: half of what the slower side did in the closed one */
     uint32_t connections;
 };
 
 /** Measure echo at a number of connections, closed and open loop. @return 0; negative errno: said */
 base_must_check int bench_echo_run(struct bench *bench, const struct bench_echo_options *options);
 
-/** Measure what idle connections cost: memory, processor time and wake-ups. @return 0; negative errno: said */
+/** Measure what idle connections cost: memory, processor time and wake-ups. @return 0; negative errno: said
+ */
 base_must_check int bench_echo_run_idle(struct bench *bench, const struct bench_echo_options *options);
 
 #endif

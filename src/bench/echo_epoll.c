@@ -52,7 +52,8 @@ static void accept_all(struct server *server)
         int on = 1;
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         struct connection *connection = base_alloc(&server->account, sizeof(*connection));
-        if (connection == NULL || watch(server, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, connection) != 0) {
+        if (connection == NULL ||
+            watch(server, fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, connection) != 0) {
             base_free(&server->account, connection, sizeof(*connection));
             (void)close(fd);
             continue;
@@ -62,7 +63,8 @@ static void accept_all(struct server *server)
     }
 }
 
-/* Write what was kept. @return 0: all is gone; -EAGAIN: the socket tells when it takes more; negative errno */
+/* Write what was kept. @return 0: all is gone; -EAGAIN: the socket tells when it takes more; negative errno
+ */
 static int flush_pending(struct connection *connection)
 {
     while (connection->begin < connection->end) {
@@ -95,14 +97,15 @@ static int write_back(struct server *server, struct connection *connection, size
 }
 
 /*
- * Echo all that is there. A read that does not fill the buffer has emptied the socket, and the next arrival is
- * a new edge: so there is no read in vain, unless the peer has closed, which must be seen.
+ * Echo all that is there. A read that does not fill the buffer has emptied the socket, and the next arrival
+ * is a new edge: so there is no read in vain, unless the peer has closed, which must be seen.
  *
  * @return whether the connection goes on
  */
 static bool echo(struct server *server, struct connection *connection, uint32_t events)
 {
-    bool to_the_end = (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || connection->begin < connection->end;
+    bool to_the_end =
+        (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 || connection->begin < connection->end;
     int error = flush_pending(connection);
     while (error == 0) {
         ssize_t got = recv(connection->fd, server->buffer, READ_BYTES, 0);

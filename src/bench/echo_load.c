@@ -42,7 +42,7 @@ struct load {
     struct bench_echo_answer *answer;
     uint64_t count_from_ns; /* of a run: warm by then */
     uint64_t end_ns;
-    uint64_t outstanding;   /* messages without their echo */
+    uint64_t outstanding; /* messages without their echo */
     uint8_t message[ROOM_BYTES];
     uint8_t room[ROOM_BYTES];
 };
@@ -217,7 +217,8 @@ static int run_closed(struct load *load)
 
 /* ---- open loop: messages at their times, whether echoes come or not ----------------------------- */
 
-static int handle_open(struct load *load, const struct bench_schedule *schedule, struct connection *connection)
+static int handle_open(struct load *load, const struct bench_schedule *schedule,
+                       struct connection *connection)
 {
     int echoes = receive(load, connection);
     if (echoes < 0)

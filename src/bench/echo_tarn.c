@@ -88,7 +88,8 @@ int bench_echo_tarn(void *arg)
         return bench_child_answer(&server.state, sizeof(server.state)) == 0 ? 0 : 1;
     do {
         server.state.error = bench_usage_read(&server.state.usage);
-    } while (bench_child_answer(&server.state, sizeof(server.state)) == 0 && bench_child_receive(&byte, 1) == 0);
+    } while (bench_child_answer(&server.state, sizeof(server.state)) == 0 &&
+             bench_child_receive(&byte, 1) == 0);
     if (task_spawn(server.sched, NULL, "finish", finish, &server) != 0)
         return 1;
     task_sched_join(server.sched);

@@ -19,8 +19,6 @@ enum {
 
 #define PATIENCE_NS (60 * BASE_NS_PER_SECOND) /* beyond the time that it is to run */
 
-extern char **environ;
-
 /* A command line under construction. */
 struct command {
     char *arguments[ARGUMENTS_MAX + 1];
@@ -30,9 +28,7 @@ struct command {
     bool full;
 };
 
-static void add(struct command *command, const char *format, ...) base_printf_like(2, 3);
-
-static void add(struct command *command, const char *format, ...)
+static base_printf_like(2, 3) void add(struct command *command, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -216,7 +212,8 @@ static int read_job(struct bench_json_value job, bool writes, struct bench_sampl
         bench_json_member(job, writes ? "write" : "read", &part) != 0 ||
         number_member(part, "total_ios", &operations) != 0 || operations < 1 ||
         number_member(part, "runtime", &milliseconds) != 0 || milliseconds < 1 ||
-        number_member(job, "usr_cpu", &user_percent) != 0 || number_member(job, "sys_cpu", &system_percent) != 0)
+        number_member(job, "usr_cpu", &user_percent) != 0 ||
+        number_member(job, "sys_cpu", &system_percent) != 0)
         return -EBADMSG;
     sample->operations = (uint64_t)operations;
     sample->elapsed_ns = (uint64_t)milliseconds * BASE_NS_PER_MS;
@@ -255,7 +252,8 @@ int bench_fio_measure(void *arg, struct bench_sample *sample)
         return -ENOMEM;
     size_t len = 0;
     bench_pin(&bench->machine, 0); /* what it starts inherits the core */
-    error = run_fio(&command, task_now() + bench->options.duration_ns + PATIENCE_NS, text, OUTPUT_BYTES, &len);
+    error =
+        run_fio(&command, task_now() + bench->options.duration_ns + PATIENCE_NS, text, OUTPUT_BYTES, &len);
     bench_unpin(&bench->machine);
     if (error == -ENOENT) {
         sample->skipped = "fio is not installed";

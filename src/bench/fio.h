@@ -7,8 +7,8 @@
 
 /**
  * Measure fio once: as bench_subject.measure; `arg` is the struct bench_drive_job that Tarn was just measured
- * with. It runs as a child on the same core, with its engine of the same kind. Skipped if it is not installed,
- * or Tarn could not open the file.
+ * with. It runs as a child on the same core, with its engine of the same kind. Skipped if it is not
+ * installed, or Tarn could not open the file.
  */
 int bench_fio_measure(void *arg, struct bench_sample *sample);
 

@@ -167,8 +167,8 @@ int bench_json_parse(const char *text, size_t len, struct bench_json_value *ret_
  * @param inout_at  NULL at first
  * @return whether there was an item
  */
-static bool next_item(struct bench_json_value container, const char **inout_at, struct bench_json_value *ret_name,
-                      struct bench_json_value *ret_value)
+static bool next_item(struct bench_json_value container, const char **inout_at,
+                      struct bench_json_value *ret_name, struct bench_json_value *ret_value)
 {
     const char *end = container.end - 1; /* the bracket */
     const char *at = *inout_at;

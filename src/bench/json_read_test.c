@@ -12,8 +12,20 @@ static void test_accepts_json(void **state)
 {
     (void)state;
     static const char *const good[] = {
-        "{}", "[]", " [ ] ", "0", "-0.5e+10", "1E9", "true", "false", "null", "\"\"", "\"\\u00e9\\n\\\\\"",
-        "{\"a\": [1, {\"b\": null}], \"c\" : \"}\" }", "[[[[]]]]", "\t\r\n1\n",
+        "{}",
+        "[]",
+        " [ ] ",
+        "0",
+        "-0.5e+10",
+        "1E9",
+        "true",
+        "false",
+        "null",
+        "\"\"",
+        "\"\\u00e9\\n\\\\\"",
+        "{\"a\": [1, {\"b\": null}], \"c\" : \"}\" }",
+        "[[[[]]]]",
+        "\t\r\n1\n",
     };
     for (size_t i = 0; i < base_array_count(good); i++) {
         struct bench_json_value value;
@@ -25,10 +37,36 @@ static void test_refuses_what_is_none(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "",       " ",        "{",          "}",       "[1,]",    "[1 2]",      "{\"a\"}",  "{\"a\":}",
-        "{a:1}",  "{\"a\":1,}", "01",       "1.",      ".5",      "-",          "1e",       "+1",
-        "tru",    "nullx",    "\"",         "\"\\x\"", "\"\n\"",  "\"\\u12g4\"", "[1]]",    "{} {}",
-        "[\"a\"", "nan",      "{\"a\":1 \"b\":2}", "'a'", "\"\\", "\"\\u12",
+        "",
+        " ",
+        "{",
+        "}",
+        "[1,]",
+        "[1 2]",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{a:1}",
+        "{\"a\":1,}",
+        "01",
+        "1.",
+        ".5",
+        "-",
+        "1e",
+        "+1",
+        "tru",
+        "nullx",
+        "\"",
+        "\"\\x\"",
+        "\"\n\"",
+        "\"\\u12g4\"",
+        "[1]]",
+        "{} {}",
+        "[\"a\"",
+        "nan",
+        "{\"a\":1 \"b\":2}",
+        "'a'",
+        "\"\\",
+        "\"\\u12",
     };
     for (size_t i = 0; i < base_array_count(bad); i++) {
         struct bench_json_value value = {NULL, NULL};
@@ -71,7 +109,8 @@ static void test_finds(void **state)
     struct bench_json_value value;
     struct bench_json_value inner;
     double number = 0;
-    assert_int_equal(parse("{\"jobs\": [10, {\"read\" : {\"iops\": 2.5}}], \"jo\": -3, \"empty\":{}}", &all), 0);
+    assert_int_equal(parse("{\"jobs\": [10, {\"read\" : {\"iops\": 2.5}}], \"jo\": -3, \"empty\":{}}", &all),
+                     0);
     assert_int_equal(bench_json_member(all, "jo", &value), 0);
     assert_int_equal(bench_json_number(value, &number), 0);
     assert_true(number == -3);
@@ -116,9 +155,12 @@ static void test_visits_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepts_json),     cmocka_unit_test(test_refuses_what_is_none),
-        cmocka_unit_test(test_refuses_every_cut), cmocka_unit_test(test_bounds_the_depth),
-        cmocka_unit_test(test_finds),            cmocka_unit_test(test_visits_in_order),
+        cmocka_unit_test(test_accepts_json),
+        cmocka_unit_test(test_refuses_what_is_none),
+        cmocka_unit_test(test_refuses_every_cut),
+        cmocka_unit_test(test_bounds_the_depth),
+        cmocka_unit_test(test_finds),
+        cmocka_unit_test(test_visits_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,16 +16,16 @@
 struct bench_machine {
     char processor[BENCH_MACHINE_TEXT_ROOM]; /* "model name" of the first */
     char kernel[BENCH_MACHINE_TEXT_ROOM];
-    uint32_t processors;         /* that this process may use */
-    size_t cores[BENCH_CORES_MAX];  /* the first of them; on a machine with one, the same twice */
-    cpu_set_t allowed;           /* where it ran when it was asked */
+    uint32_t processors;           /* that this process may use */
+    size_t cores[BENCH_CORES_MAX]; /* the first of them; on a machine with one, the same twice */
+    cpu_set_t allowed;             /* where it ran when it was asked */
 };
 
 /* What a process has used so far; differences mean something. */
 struct bench_usage {
-    uint64_t processor_ns;     /* of all its threads, kernel included */
-    uint64_t sleeps;           /* times that a thread of it went to sleep */
-    uint64_t resident_bytes;   /* memory in use now */
+    uint64_t processor_ns;   /* of all its threads, kernel included */
+    uint64_t sleeps;         /* times that a thread of it went to sleep */
+    uint64_t resident_bytes; /* memory in use now */
 };
 
 /** Look at the machine. What it does not tell is "unknown". */
@@ -51,7 +51,8 @@ bool bench_has_two_cores(const struct bench_machine *machine);
  */
 base_must_check int bench_usage_read(struct bench_usage *ret_usage);
 
-/** Processor time that the calling thread has used, kernel included; that of its helpers in the kernel is not. */
+/** Processor time that the calling thread has used, kernel included; that of its helpers in the kernel is
+ * not. */
 uint64_t bench_thread_ns(void);
 
 #endif

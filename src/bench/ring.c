@@ -60,8 +60,8 @@ static void close_ring(struct base_account *account, struct ring *ring)
 }
 
 /* Go round and round for the time of a measurement; `hops` switches to the next so many times. */
-static void go_round(struct bench *bench, struct ring *ring, void (*hops)(struct member *member, uint64_t count),
-                     struct bench_sample *sample)
+static void go_round(struct bench *bench, struct ring *ring,
+                     void (*hops)(struct member *member, uint64_t count), struct bench_sample *sample)
 {
     uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / ring->count, 1U);
     uint64_t rounds = 0;
@@ -167,8 +167,8 @@ int bench_ring_swapcontext(void *arg, struct bench_sample *sample)
         struct member *member = &ring.members[i];
         (void)getcontext(&member->ucontext);
         member->ucontext.uc_stack = (stack_t){.ss_sp = member->stack, .ss_size = STACK_BYTES};
-        makecontext(&member->ucontext, (void (*)(void))run_swapcontext, 2, (uint32_t)((uintptr_t)member >> 32),
-                    (uint32_t)(uintptr_t)member);
+        makecontext(&member->ucontext, (void (*)(void))run_swapcontext, 2,
+                    (uint32_t)((uintptr_t)member >> 32), (uint32_t)(uintptr_t)member);
     }
     bench_pin(&options->bench->machine, 0);
     go_round(options->bench, &ring, hops_swapcontext, sample);

@@ -59,7 +59,8 @@ static void test_schedule_does_not_drift(void **state)
     assert_int_equal(bench_schedule_at(&thirds, 0), 1000);
     assert_int_equal(bench_schedule_at(&thirds, 1), 1000 + 333333333);
     assert_int_equal(bench_schedule_at(&thirds, 2), 1000 + 666666666);
-    assert_int_equal(bench_schedule_at(&thirds, 3 * UINT64_C(1000000000)), 1000 + UINT64_C(1000000000000000000));
+    assert_int_equal(bench_schedule_at(&thirds, 3 * UINT64_C(1000000000)),
+                     1000 + UINT64_C(1000000000000000000));
 }
 
 static void test_schedule_due(void **state)

@@ -146,8 +146,9 @@ static int run_spawn(struct bench *bench, uint32_t tasks)
     struct bench_task_basic basic = {.bench = bench, .tasks = tasks};
     const struct bench_parameter parameters[] = {{.name = "tasks", .number = tasks}, {.name = NULL}};
     const struct subject alone[] = {{"tarn", bench_measure_spawn, &basic}, {NULL, NULL, NULL}};
-    const struct subject beside[] = {
-        {"tarn", bench_measure_spawn, &basic}, {"pthread", bench_measure_spawn_threads, &basic}, {NULL, NULL, NULL}};
+    const struct subject beside[] = {{"tarn", bench_measure_spawn, &basic},
+                                     {"pthread", bench_measure_spawn_threads, &basic},
+                                     {NULL, NULL, NULL}};
     return run_case(bench, "spawn", "tasks/s", parameters, tasks == 1 ? beside : alone);
 }
 
@@ -164,8 +165,9 @@ static int run_wake(struct bench *bench, const char *waiting, uint64_t spin_ns)
     struct bench_task_basic basic = {.bench = bench, .spin_ns = spin_ns};
     const struct bench_parameter parameters[] = {{.name = "waiting", .text = waiting}, {.name = NULL}};
     const struct subject alone[] = {{"tarn", bench_measure_wake, &basic}, {NULL, NULL, NULL}};
-    const struct subject beside[] = {
-        {"tarn", bench_measure_wake, &basic}, {"pthread", bench_measure_wake_threads, &basic}, {NULL, NULL, NULL}};
+    const struct subject beside[] = {{"tarn", bench_measure_wake, &basic},
+                                     {"pthread", bench_measure_wake_threads, &basic},
+                                     {NULL, NULL, NULL}};
     return run_case(bench, "wake", "round trips/s", parameters, spin_ns == 0 ? beside : alone);
 }
 
@@ -206,8 +208,9 @@ static int run_basic(struct bench *bench, const struct options *options)
 static int run(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    struct bench_echo_options echo = {
-        .engine = (enum task_engine_choice)options->engine, .spin_ns = options->spin_ns, .rate = options->rate};
+    struct bench_echo_options echo = {.engine = (enum task_engine_choice)options->engine,
+                                      .spin_ns = options->spin_ns,
+                                      .rate = options->rate};
     int error = run_basic(bench, options);
     for (size_t i = 0; i < options->connections.count && error == 0; i++) {
         if (!bench_is_wanted(&options->only, "echo"))

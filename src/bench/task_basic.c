@@ -48,7 +48,8 @@ static int run_world(void *arg, struct bench_sample *sample, uint32_t sched_coun
     return bench_world_run(basic.options->bench, &options, function, &basic);
 }
 
-/* Spawn `count` tasks of one function on the calling task's scheduler. @return 0 or the error of the first that failed */
+/* Spawn `count` tasks of one function on the calling task's scheduler. @return 0 or the error of the first
+ * that failed */
 static int spawn_many(struct task_group *group, uint32_t count, task_function *function, void *arg)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -330,7 +331,8 @@ static void timer_member(void *arg)
 {
     struct timers *timers = arg;
     while (!timers->basic->stop) {
-        uint64_t us = timers->min_us + base_random_below(&timers->random, timers->max_us - timers->min_us + 1);
+        uint64_t us =
+            timers->min_us + base_random_below(&timers->random, timers->max_us - timers->min_us + 1);
         uint64_t when_ns = task_now() + us * BASE_NS_PER_US;
         if (task_sleep_until(when_ns) != 0)
             return;

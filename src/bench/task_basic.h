@@ -36,7 +36,8 @@ int bench_measure_wake(void *arg, struct bench_sample *sample);
 /** The same with two threads and POSIX semaphores. */
 int bench_measure_wake_threads(void *arg, struct bench_sample *sample);
 
-/** `tasks` tasks sleep for up to 100 us each, so that there is always one to wake. An operation is a sleep. */
+/** `tasks` tasks sleep for up to 100 us each, so that there is always one to wake. An operation is a sleep.
+ */
 int bench_measure_timers(void *arg, struct bench_sample *sample);
 
 /** `tasks` tasks sleep for 1 to 2 ms; the latency is how late they wake. An operation is a sleep. */

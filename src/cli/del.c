@@ -4,9 +4,10 @@
 
 void cli_del_help(FILE *file)
 {
-    (void)fputs("Removes KEY from the store in the file PATH; it is durably gone when the command ends. The store\n"
-                "must not be open elsewhere. Exit status 1: there is no such key.\n",
-                file);
+    (void)fputs(
+        "Removes KEY from the store in the file PATH; it is durably gone when the command ends. The store\n"
+        "must not be open elsewhere. Exit status 1: there is no such key.\n",
+        file);
 }
 
 int cli_del(int argc, char **argv)

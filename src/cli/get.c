@@ -7,9 +7,10 @@
 
 void cli_get_help(FILE *file)
 {
-    (void)fputs("Prints the value of KEY in the store in the file PATH, byte for byte; on a terminal a line end\n"
-                "follows. The store must not be open elsewhere. Exit status 1: there is no such key.\n",
-                file);
+    (void)fputs(
+        "Prints the value of KEY in the store in the file PATH, byte for byte; on a terminal a line end\n"
+        "follows. The store must not be open elsewhere. Exit status 1: there is no such key.\n",
+        file);
 }
 
 static int print_value(struct cli_store *store, const char *key, char *value, size_t room)

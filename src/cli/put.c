@@ -18,18 +18,17 @@ static const struct base_setting put_settings[] = {
 
 static struct base_settings settings_of(struct put_options *options, struct base_settings_arena *arena)
 {
-    return (struct base_settings){.table = put_settings,
-                                  .count = base_array_count(put_settings),
-                                  .options = options,
-                                  .arena = arena};
+    return (struct base_settings){
+        .table = put_settings, .count = base_array_count(put_settings), .options = options, .arena = arena};
 }
 
 void cli_put_help(FILE *file)
 {
     const struct base_settings settings = settings_of(NULL, NULL);
-    (void)fputs("Stores VALUE under KEY in the store in the file PATH, or what standard input holds if VALUE is\n"
-                "missing or -. It is durable when the command ends. The store must not be open elsewhere.\n\n",
-                file);
+    (void)fputs(
+        "Stores VALUE under KEY in the store in the file PATH, or what standard input holds if VALUE is\n"
+        "missing or -. It is durable when the command ends. The store must not be open elsewhere.\n\n",
+        file);
     base_settings_print_help(&settings, file);
 }
 
@@ -65,7 +64,8 @@ static int run(const char *const *words, size_t count, const struct put_options 
     if (status != CLI_OK)
         return status;
     const char *value = count == 3 ? words[2] : "-";
-    status = strcmp(value, "-") == 0 ? put_input(&store, words[1]) : put(&store, words[1], value, strlen(value));
+    status =
+        strcmp(value, "-") == 0 ? put_input(&store, words[1]) : put(&store, words[1], value, strlen(value));
     return cli_store_close(&store, status);
 }
 

@@ -1,6 +1,6 @@
 /* tarn sim: seeds of the simulator's campaigns. */
-#include "sim/campaign.h"
 #include "cli/cli.h"
+#include "sim/campaign.h"
 #include <errno.h>
 #include <unistd.h>
 
@@ -125,7 +125,7 @@ int cli_sim(int argc, char **argv)
     int failed = base_settings_set_defaults(&settings, error, sizeof(error));
     if (failed == 0)
         failed = base_settings_parse_arguments(&settings, argc, argv, words, &count, error, sizeof(error));
-    int status = failed != 0  ? cli_usage("%s", error)
+    int status = failed != 0 ? cli_usage("%s", error)
                  : count > 0 ? cli_usage("sim takes options only")
                              : run(&options);
     base_settings_arena_deinit(&arena);

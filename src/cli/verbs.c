@@ -4,7 +4,8 @@
 #include <stdarg.h>
 
 static const struct cli_verb verbs[] = {
-    {"serve", "--data=FILE [OPTION...]", "serve memcached's protocol from a file or a device", cli_serve, cli_serve_help},
+    {"serve", "--data=FILE [OPTION...]", "serve memcached's protocol from a file or a device", cli_serve,
+     cli_serve_help},
     {"get", "file:PATH KEY", "print the value of a key", cli_get, cli_get_help},
     {"put", "file:PATH KEY [VALUE]", "store a value, by default from standard input", cli_put, cli_put_help},
     {"del", "file:PATH KEY", "remove a key", cli_del, cli_del_help},
@@ -12,7 +13,7 @@ static const struct cli_verb verbs[] = {
     {"sim", "[OPTION...]", "try the release code in a simulated world", cli_sim, cli_sim_help},
 };
 
-static int complain(enum cli_status status, const char *format, va_list args)
+static int complain(int status, const char *format, va_list args)
 {
     (void)fputs("tarn: ", stderr);
     (void)vfprintf(stderr, format, args);

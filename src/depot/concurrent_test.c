@@ -53,7 +53,8 @@ static void run_workers(void *arg)
     for (uint32_t i = 0; i < thread_count; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, thread, shared), 0);
     assert_int_equal(task_group_join(&shared->group, TASK_FOREVER), 0);
-    while (atomic_load(&shared->done) < TASKS + thread_count) /* the threads need this scheduler for nothing */
+    /* the threads need this scheduler for nothing */
+    while (atomic_load(&shared->done) < TASKS + thread_count)
         assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
     for (uint32_t i = 0; i < thread_count; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
@@ -63,8 +64,10 @@ static void run_workers(void *arg)
 
 static void run(struct shared *shared)
 {
-    const struct task_node_options options = {
-        .drives = &testing_provider, .drives_arg = &shared->drive, .log_level = BASE_LOG_ERROR, .log_sink = testing_quiet};
+    const struct task_node_options options = {.drives = &testing_provider,
+                                              .drives_arg = &shared->drive,
+                                              .log_level = BASE_LOG_ERROR,
+                                              .log_sink = testing_quiet};
     task_testing_run(&options, NULL, run_workers, shared);
 }
 
@@ -219,8 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writers_gather_in_groups), cmocka_unit_test(writers_do_not_mix_up),
         cmocka_unit_test(writers_wait_for_room),    cmocka_unit_test(conditions_decide_once),
-        cmocka_unit_test(flushes_go_among_writes),
-        cmocka_unit_test(a_failure_reaches_all),
+        cmocka_unit_test(flushes_go_among_writes),  cmocka_unit_test(a_failure_reaches_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

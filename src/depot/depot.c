@@ -3,7 +3,8 @@
 #include "depot/depot_internal.h"
 #include <errno.h>
 
-static const char *const stage_names[DEPOT_STAGE_COUNT] = {"index", "append", "commit", "write", "read", "verify"};
+static const char *const stage_names[DEPOT_STAGE_COUNT] = {"index", "append", "commit",
+                                                           "write", "read",   "verify"};
 
 #define DAMAGE_LINES_MAX 10 /* a minute */
 
@@ -69,8 +70,8 @@ no_read:
     return error;
 }
 
-int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options, unsigned direct,
-               struct tarn_depot **ret_depot)
+int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
+               unsigned direct, struct tarn_depot **ret_depot)
 {
     static const struct tarn_depot_options defaults = {.mode = TARN_MODE_POWER};
     if (options == NULL)
@@ -162,7 +163,8 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
     if (!there)
         return -ENOENT;
     count(&depot->get_hits);
-    int error = entry.value_bytes <= value_room ? depot_read_value(depot, &entry, key, key_len, value) : -ENOBUFS;
+    int error =
+        entry.value_bytes <= value_room ? depot_read_value(depot, &entry, key, key_len, value) : -ENOBUFS;
     if (error == 0 || error == -ENOBUFS)
         tell(&entry, ret_info);
     return error;
@@ -174,7 +176,7 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
 struct key_write {
     struct depot_stripe *stripe;
     struct base_hash128 hash;
-    bool there;               /* a get would find: */
+    bool there; /* a get would find `entry` */
     struct depot_entry entry;
     uint64_t begin_ns;
 };
@@ -225,8 +227,8 @@ static int reserve_slot(struct tarn_depot *depot, const struct key_write *write)
     return depot_table_reserve(depot, write->stripe) == 0 ? 0 : -ENOSPC;
 }
 
-int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, const void *value, size_t value_len,
-                   const struct tarn_put_options *options, uint64_t *ret_version)
+int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, const void *value,
+                   size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
 {
     static const struct tarn_put_options any = {.condition = TARN_PUT_ANY};
     if (options == NULL)
@@ -307,7 +309,7 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
     return end_write(&write, error);
 }
 
-/* All key locks at once: no write is between its decision and its record, so none survives a flush it should not. */
+/* All key locks at once: no write is between its decision and its record, to survive what it should not. */
 int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
 {
     if (depot->read_only)
@@ -333,10 +335,10 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         _Atomic uint64_t *from;
         uint64_t *to;
     } counters[] = {
-        {&depot->records, &stats.records},   {&depot->live_bytes, &stats.live_bytes},
-        {&depot->gets, &stats.gets},         {&depot->get_hits, &stats.get_hits},
-        {&depot->puts, &stats.puts},         {&depot->deletes, &stats.deletes},
-        {&depot->touches, &stats.touches},   {&depot->index_bytes, &stats.index_bytes},
+        {&depot->records, &stats.records}, {&depot->live_bytes, &stats.live_bytes},
+        {&depot->gets, &stats.gets},       {&depot->get_hits, &stats.get_hits},
+        {&depot->puts, &stats.puts},       {&depot->deletes, &stats.deletes},
+        {&depot->touches, &stats.touches}, {&depot->index_bytes, &stats.index_bytes},
     };
     for (size_t i = 0; i < base_array_count(counters); i++)
         *counters[i].to = atomic_load_explicit(counters[i].from, memory_order_relaxed);
@@ -369,7 +371,8 @@ bool depot_failed(struct tarn_depot *depot)
 
 int depot_measure(struct tarn_depot *depot)
 {
-    int error = base_stages_init(&depot->stages.stages, &depot->node->memory, stage_names, DEPOT_STAGE_COUNT, true);
+    int error =
+        base_stages_init(&depot->stages.stages, &depot->node->memory, stage_names, DEPOT_STAGE_COUNT, true);
     if (error == 0)
         atomic_store_explicit(&depot->stages.enabled, true, memory_order_release);
     return error;

@@ -17,8 +17,9 @@ struct drive_info;
  *
  * Yields.
  */
-base_must_check int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
-                               unsigned direct, struct tarn_depot **ret_depot);
+base_must_check int depot_open(struct tarn_node *node, const char *path,
+                               const struct tarn_depot_options *options, unsigned direct,
+                               struct tarn_depot **ret_depot);
 
 /** What the store's drive is. Valid until the store is closed. */
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot);

@@ -101,16 +101,17 @@ void depot_read_deinit(struct tarn_depot *depot);
  * @param value  room for entry->value_bytes
  * @return 0; -EBADMSG (damaged); the drive's error; logged. Yields.
  */
-base_must_check int depot_read_value(struct tarn_depot *depot, const struct depot_entry *entry, const void *key,
-                                     size_t key_len, void *value);
+base_must_check int depot_read_value(struct tarn_depot *depot, const struct depot_entry *entry,
+                                     const void *key, size_t key_len, void *value);
 
 /* ---- table.c ----------------------------------------------------------------------------------- */
 
 /** The stripe of a key. */
 struct depot_stripe *depot_stripe_of(struct tarn_depot *depot, const struct base_hash128 *hash);
 
-/** Look a key up. @param ret_entry  a copy @return whether it was there, visible or not. Any thread or task. */
-bool depot_table_find(struct depot_stripe *stripe, const struct base_hash128 *hash, struct depot_entry *ret_entry);
+/** Look a key up. @param ret_entry  a copy @return whether it was there, visible or not. Any thread. */
+bool depot_table_find(struct depot_stripe *stripe, const struct base_hash128 *hash,
+                      struct depot_entry *ret_entry);
 
 /** Make sure that one more key has a slot. Key lock held. @return 0; -ENOMEM */
 base_must_check int depot_table_reserve(struct tarn_depot *depot, struct depot_stripe *stripe);
@@ -120,8 +121,8 @@ void depot_table_put(struct tarn_depot *depot, struct depot_stripe *stripe, cons
                      uint64_t key_bytes);
 
 /** Take a key out if it is there. Key lock held. */
-void depot_table_remove(struct tarn_depot *depot, struct depot_stripe *stripe, const struct base_hash128 *hash,
-                        uint64_t key_bytes);
+void depot_table_remove(struct tarn_depot *depot, struct depot_stripe *stripe,
+                        const struct base_hash128 *hash, uint64_t key_bytes);
 
 /** Empty all tables. All key locks held, or nobody else has the store. */
 void depot_table_clear_all(struct tarn_depot *depot);

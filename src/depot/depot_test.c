@@ -124,7 +124,8 @@ static void any_length_and_alignment(void **state)
     for (size_t len = 0; len < sizeof(value); len += 7) {
         memset(value, (int)len, len);
         int key_len = snprintf(key, sizeof(key), "%0*zu", (int)(len % 30) + 1, len);
-        assert_int_equal(tarn_depot_put(fixture->store.depot, key, (size_t)key_len, value, len, NULL, NULL), 0);
+        assert_int_equal(tarn_depot_put(fixture->store.depot, key, (size_t)key_len, value, len, NULL, NULL),
+                         0);
     }
     reopen(fixture);
     for (size_t len = 0; len < sizeof(value); len += 7) {
@@ -140,7 +141,8 @@ static void any_length_and_alignment(void **state)
 
 /* ---- conditions and versions -------------------------------------------------------------------- */
 
-static int put_if(struct fixture *fixture, const char *value, enum tarn_put_condition condition, uint64_t version)
+static int put_if(struct fixture *fixture, const char *value, enum tarn_put_condition condition,
+                  uint64_t version)
 {
     const struct tarn_put_options options = {.condition = condition, .if_version = version};
     return tarn_depot_put(fixture->store.depot, "k", 1, value, strlen(value), &options, NULL);
@@ -296,7 +298,8 @@ static void orders_to_flush_replace_each_other(void **state)
     testing_expect(store, "a", "v");
     fixture->clock.wall_ns = BEGIN + 21 * SECOND;
     assert_int_equal(testing_put(store, "b", "v"), 0);
-    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 30 * SECOND), 0); /* the other stays in force */
+    /* the one that has come stays in force */
+    assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 30 * SECOND), 0);
     for (int round = 0; round < 2; round++) {
         testing_expect(store, "a", NULL);
         testing_expect(store, "b", "v");
@@ -332,21 +335,22 @@ static void a_full_store_still_deletes(void **state)
     assert_int_equal(testing_put(store, key, value), -ENOSPC);
     assert_int_equal(testing_put(store, "key0", value), -ENOSPC);
     testing_expect(store, "key0", value); /* nothing was lost by what was refused */
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 2; i++) {
         (void)snprintf(key, sizeof(key), "key%d", i);
         assert_int_equal(testing_delete(store, key), 0);
     }
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + SECOND), 0);
     reopen(fixture);
-    testing_expect(store, "key4", NULL);
-    testing_expect(store, "key5", value);
+    testing_expect(store, "key1", NULL);
+    testing_expect(store, "key2", value);
     int deletes = 0;
     do {
-        (void)snprintf(key, sizeof(key), "key%d", 5 + deletes);
+        (void)snprintf(key, sizeof(key), "key%d", 2 + deletes);
         error = testing_delete(store, key);
         deletes += error == 0;
     } while (error == 0);
     assert_int_equal(error, -ENOSPC);
+    assert_true(deletes > 0);
     testing_expect(store, key, value);
     reopen(fixture); /* also where every block is used */
     testing_expect(store, key, value);

@@ -44,7 +44,7 @@ static void put(struct client *client, int key, const char *value)
         (void)snprintf(known->uncertain, sizeof(known->uncertain), "%s", value);
 }
 
-static void delete(struct client *client, int key)
+static void remove_key(struct client *client, int key)
 {
     struct known *known = &client->known[key];
     char name[16];
@@ -91,7 +91,7 @@ static void work(struct client *client)
     for (int key = 0; key < KEYS; key += 2)
         put(client, key, "second");
     for (int key = 0; key < KEYS; key += 3)
-        delete(client, key);
+        remove_key(client, key);
     check(client, false);
 }
 

@@ -49,13 +49,15 @@ static void agree(uint64_t homes)
     base_account_init(&fixture.account, BASE_ACCOUNT_UNLIMITED);
     base_random_init(&random, homes);
     for (uint64_t key = 0; key < KEYS; key++)
-        hashes[key] = (struct base_hash128){.low = UINT64_MAX - base_random_below(&random, homes), .high = key};
+        hashes[key] =
+            (struct base_hash128){.low = UINT64_MAX - base_random_below(&random, homes), .high = key};
     for (int step = 0; step < 20000; step++) {
         uint64_t key = base_random_below(&random, KEYS);
         struct depot_entry *expected = &fixture.expected[key];
         if (base_random_below(&random, 2) == 0) {
             reserve(&fixture);
-            *expected = (struct depot_entry){.hash = hashes[key], .address = 1 + base_random_below(&random, 1000)};
+            *expected =
+                (struct depot_entry){.hash = hashes[key], .address = 1 + base_random_below(&random, 1000)};
             depot_index_put(&fixture.index, expected);
         } else if (expected->address != 0) {
             depot_index_remove(&fixture.index, depot_index_find(&fixture.index, &hashes[key]));

@@ -46,7 +46,8 @@ static void empty_group(struct depot_group *group)
 }
 
 int depot_log_init(struct depot_log *log, struct tarn_node *node, struct drive *drive,
-                   const struct depot_superblock_format *superblock, bool durable, struct depot_stages *stages)
+                   const struct depot_superblock_format *superblock, bool durable,
+                   struct depot_stages *stages)
 {
     uint64_t block_bytes = superblock->block_bytes;
     uint64_t log_bytes = superblock->store_bytes - superblock->log_offset;
@@ -71,7 +72,8 @@ int depot_log_init(struct depot_log *log, struct tarn_node *node, struct drive *
         base_list_init(&group->parked);
         empty_group(group);
         group->buffer = base_alloc_aligned(
-            &node->memory, base_max(BASE_PAGE_BYTES, drive_info(drive)->memory_alignment_bytes), log->group_bytes);
+            &node->memory, base_max(BASE_PAGE_BYTES, drive_info(drive)->memory_alignment_bytes),
+            log->group_bytes);
         if (group->buffer == NULL) {
             depot_log_deinit(log);
             return -ENOMEM;
@@ -302,7 +304,8 @@ static int commit(struct depot_log *log, struct depot_write *write)
 int depot_log_append(struct depot_log *log, const struct depot_draft *draft, uint64_t *ret_address,
                      uint64_t *ret_stamp)
 {
-    struct depot_write write = {.draft = draft, .bytes = depot_record_bytes(draft->key_bytes, draft->value_bytes)};
+    struct depot_write write = {.draft = draft,
+                                .bytes = depot_record_bytes(draft->key_bytes, draft->value_bytes)};
     uint64_t begin_ns = depot_stage_begin(log->stages);
     int error = reserve(log, &write);
     if (error != 0)

@@ -24,12 +24,12 @@ static inline const char *depot_path(char *buffer, const struct drive *drive)
 
 /* Stages of the work that may be measured. */
 enum depot_stage {
-    DEPOT_STAGE_INDEX,   /* key lock, hash, condition */
-    DEPOT_STAGE_APPEND,  /* room in a group, copy, check */
-    DEPOT_STAGE_COMMIT,  /* from there to the acknowledgement */
-    DEPOT_STAGE_WRITE,   /* of that, one group on its way to the drive */
-    DEPOT_STAGE_READ,    /* a record from the drive */
-    DEPOT_STAGE_VERIFY,  /* check and key of what was read, and the copy to the caller */
+    DEPOT_STAGE_INDEX,  /* key lock, hash, condition */
+    DEPOT_STAGE_APPEND, /* room in a group, copy, check */
+    DEPOT_STAGE_COMMIT, /* from there to the acknowledgement */
+    DEPOT_STAGE_WRITE,  /* of that, one group on its way to the drive */
+    DEPOT_STAGE_READ,   /* a record from the drive */
+    DEPOT_STAGE_VERIFY, /* check and key of what was read, and the copy to the caller */
     DEPOT_STAGE_COUNT,
 };
 
@@ -52,29 +52,29 @@ struct depot_draft {
     uint16_t key_bytes;
     uint32_t value_bytes;
     uint32_t client_flags;
-    uint64_t version;   /* of a TOUCH */
+    uint64_t version; /* of a TOUCH */
     uint64_t expiry_ns;
-    const void *key;    /* borrowed, as the value */
+    const void *key; /* borrowed, as the value */
     const void *value;
 };
 
 /* A group that is being filled or written. */
 struct depot_group {
     uint8_t *buffer;
-    uint64_t address;        /* on the drive; of the open group known since the one before was closed */
-    uint32_t bytes;          /* header and records so far */
+    uint64_t address; /* on the drive; of the open group known since the one before was closed */
+    uint32_t bytes;   /* header and records so far */
     uint32_t records;
-    uint32_t filling;        /* records that have room but are not copied yet */
+    uint32_t filling;         /* records that have room but are not copied yet */
     struct task_wait *filled; /* the leader, waiting for filling == 0 */
-    struct base_list parked; /* of struct depot_write: copied, waiting for the outcome */
+    struct base_list parked;  /* of struct depot_write: copied, waiting for the outcome */
 };
 
 /* Where the log ends and how it goes on. */
 struct depot_log_end {
-    uint64_t address;        /* of the next group */
-    uint64_t number;         /* of the last one */
-    uint64_t check;          /* of the last one */
-    uint64_t stamp;          /* the highest given out */
+    uint64_t address; /* of the next group */
+    uint64_t number;  /* of the last one */
+    uint64_t check;   /* of the last one */
+    uint64_t stamp;   /* the highest given out */
 };
 
 struct depot_log {
@@ -83,20 +83,20 @@ struct depot_log {
     struct depot_stages *stages;
     uint64_t check_seed;
     uint64_t session;
-    uint64_t put_limit;      /* where groups with new data must end */
-    uint64_t remove_limit;   /* where those with deletions must end: behind it is room for the last group */
+    uint64_t put_limit;    /* where groups with new data must end */
+    uint64_t remove_limit; /* where those with deletions must end: behind it is room for the last group */
     uint32_t block_bytes;
     uint32_t group_bytes;
-    bool durable;            /* acknowledge only what survives a power cut */
+    bool durable; /* acknowledge only what survives a power cut */
 
-    struct base_spin lock;   /* of what follows */
+    struct base_spin lock; /* of what follows */
     struct depot_group groups[2];
     struct depot_group *open;
-    struct base_list queue;  /* of struct depot_write: waiting for room in a group, in order */
-    bool leading;            /* somebody writes, or is about to */
-    bool failed;             /* a write failed: no more */
+    struct base_list queue; /* of struct depot_write: waiting for room in a group, in order */
+    bool leading;           /* somebody writes, or is about to */
+    bool failed;            /* a write failed: no more */
     struct depot_log_end end;
-    uint64_t flushed;        /* number of the last group that is durable */
+    uint64_t flushed; /* number of the last group that is durable */
     uint64_t writes;
     uint64_t flushes;
 };
@@ -129,8 +129,8 @@ void depot_log_deinit(struct depot_log *log);
  *
  * Yields, firmly. Any thread or task.
  */
-base_must_check int depot_log_append(struct depot_log *log, const struct depot_draft *draft, uint64_t *ret_address,
-                                     uint64_t *ret_stamp);
+base_must_check int depot_log_append(struct depot_log *log, const struct depot_draft *draft,
+                                     uint64_t *ret_address, uint64_t *ret_stamp);
 
 /**
  * End the session: make everything durable and say so with a last group, if anything was written.

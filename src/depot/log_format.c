@@ -58,10 +58,12 @@ int depot_superblock_parse(const void *bytes, struct depot_superblock_format *re
 }
 
 /* What the check of a record covers lies behind it. */
-static uint64_t record_check(const void *record, const struct depot_record_format *header, uint64_t check_seed)
+static uint64_t record_check(const void *record, const struct depot_record_format *header,
+                             uint64_t check_seed)
 {
     size_t bytes = sizeof(*header) + header->key_bytes + (size_t)header->value_bytes;
-    return base_hash64((const uint8_t *)record + sizeof(header->check), bytes - sizeof(header->check), check_seed);
+    return base_hash64((const uint8_t *)record + sizeof(header->check), bytes - sizeof(header->check),
+                       check_seed);
 }
 
 void depot_record_seal(void *record, uint64_t check_seed)
@@ -107,8 +109,8 @@ static uint64_t add_record_check(uint64_t records_check, uint64_t check)
 
 static uint64_t group_check(const struct depot_group_format *header, uint64_t check_seed)
 {
-    return base_hash64((const uint8_t *)header + sizeof(header->check), sizeof(*header) - sizeof(header->check),
-                       check_seed);
+    return base_hash64((const uint8_t *)header + sizeof(header->check),
+                       sizeof(*header) - sizeof(header->check), check_seed);
 }
 
 void depot_group_seal(void *group, struct depot_group_format *header, uint64_t check_seed)

@@ -18,7 +18,8 @@ static void push_free(struct depot_read_class *class, uint8_t *buffer)
     class->free = buffer;
 }
 
-static int init_class(struct tarn_depot *depot, struct depot_read_class *class, uint64_t buffer_bytes, uint32_t count)
+static int init_class(struct tarn_depot *depot, struct depot_read_class *class, uint64_t buffer_bytes,
+                      uint32_t count)
 {
     size_t alignment = base_max(BASE_PAGE_BYTES, drive_info(depot->drive)->memory_alignment_bytes);
     uint8_t *memory = base_alloc_aligned(&depot->node->memory, alignment, buffer_bytes * count);
@@ -92,14 +93,14 @@ void depot_read_deinit(struct tarn_depot *depot)
 static int damaged(struct tarn_depot *depot, uint64_t address)
 {
     char path[DEPOT_PATH_ROOM];
-    base_error_limited(&depot->node->log, &depot->damage_limit, "a record is damaged", "path=%s offset=%" PRIu64,
-                       depot_path(path, depot->drive), address);
+    base_error_limited(&depot->node->log, &depot->damage_limit, "a record is damaged",
+                       "path=%s offset=%" PRIu64, depot_path(path, depot->drive), address);
     return -EBADMSG;
 }
 
 /* Check that the bytes are the record that the index means, and copy its value. */
-static int verify(struct tarn_depot *depot, const struct depot_entry *entry, const uint8_t *bytes, uint64_t room,
-                  const void *key, size_t key_len, void *value)
+static int verify(struct tarn_depot *depot, const struct depot_entry *entry, const uint8_t *bytes,
+                  uint64_t room, const void *key, size_t key_len, void *value)
 {
     struct depot_record_format record;
     int error = depot_record_verify(bytes, room, depot->superblock.check_seed, &record);
@@ -112,8 +113,8 @@ static int verify(struct tarn_depot *depot, const struct depot_entry *entry, con
     return 0;
 }
 
-int depot_read_value(struct tarn_depot *depot, const struct depot_entry *entry, const void *key, size_t key_len,
-                     void *value)
+int depot_read_value(struct tarn_depot *depot, const struct depot_entry *entry, const void *key,
+                     size_t key_len, void *value)
 {
     uint64_t unit = drive_info(depot->drive)->logical_block_bytes;
     uint64_t bytes = depot_record_bytes((uint32_t)key_len, entry->value_bytes);

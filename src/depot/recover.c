@@ -79,7 +79,8 @@ static int replay_record(struct tarn_depot *depot, const struct depot_record_for
 }
 
 /* Bring a verified group into the index. */
-static int replay_group(struct recovery *recovery, const uint8_t *group, const struct depot_group_format *header)
+static int replay_group(struct recovery *recovery, const uint8_t *group,
+                        const struct depot_group_format *header)
 {
     uint32_t offset = sizeof(*header);
     for (uint32_t i = 0; i < header->records; i++) {
@@ -166,8 +167,8 @@ static int look_behind(struct recovery *recovery)
                 header.flushed > recovery->end.number) {
                 base_error(&depot->node->log,
                            "the log is damaged in its middle: the store is not opened, to lose nothing",
-                           "path=%s offset=%" PRIu64 " intact_behind=%" PRIu64, depot_path(path, depot->drive),
-                           recovery->end.address, address + offset);
+                           "path=%s offset=%" PRIu64 " intact_behind=%" PRIu64,
+                           depot_path(path, depot->drive), recovery->end.address, address + offset);
                 return -EBADMSG;
             }
         }

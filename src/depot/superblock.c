@@ -18,8 +18,8 @@ static int no_memory(struct tarn_node *node, struct drive *drive)
 /* Memory that a direct drive takes. */
 static void *drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes)
 {
-    return base_alloc_aligned(&node->memory, base_max(BASE_PAGE_BYTES, drive_info(drive)->memory_alignment_bytes),
-                              bytes);
+    return base_alloc_aligned(&node->memory,
+                              base_max(BASE_PAGE_BYTES, drive_info(drive)->memory_alignment_bytes), bytes);
 }
 
 static uint32_t block_bytes_of(struct drive *drive)
@@ -41,7 +41,8 @@ static int is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank
         return no_memory(node, drive);
     bool blank = true;
     int error = 0;
-    for (uint64_t offset = 0; error == 0 && blank && offset < drive_info(drive)->bytes; offset += window_bytes) {
+    for (uint64_t offset = 0; error == 0 && blank && offset < drive_info(drive)->bytes;
+         offset += window_bytes) {
         size_t bytes = base_min(window_bytes, drive_info(drive)->bytes - offset);
         error = drive_read(drive, offset, window, bytes);
         blank = error == 0 && all_zero(window, bytes);
@@ -128,7 +129,8 @@ static int choose(struct tarn_node *node, struct drive *drive, bool read_only, u
     return error;
 }
 
-static int check_fit(struct tarn_node *node, struct drive *drive, const struct depot_superblock_format *superblock)
+static int check_fit(struct tarn_node *node, struct drive *drive,
+                     const struct depot_superblock_format *superblock)
 {
     const struct drive_info *info = drive_info(drive);
     if (info->bytes < superblock->store_bytes)
@@ -138,7 +140,8 @@ static int check_fit(struct tarn_node *node, struct drive *drive, const struct d
     return 0;
 }
 
-int depot_superblock_open(struct tarn_node *node, struct drive *drive, const struct tarn_depot_options *options,
+int depot_superblock_open(struct tarn_node *node, struct drive *drive,
+                          const struct tarn_depot_options *options,
                           struct depot_superblock_format *ret_superblock)
 {
     const size_t bytes = (size_t)DEPOT_SUPERBLOCK_COPIES * DEPOT_SUPERBLOCK_BYTES;

@@ -6,7 +6,8 @@ struct depot_stripe *depot_stripe_of(struct tarn_depot *depot, const struct base
     return &depot->stripes[hash->high % DEPOT_STRIPES]; /* the table's slots go by the low half */
 }
 
-bool depot_table_find(struct depot_stripe *stripe, const struct base_hash128 *hash, struct depot_entry *ret_entry)
+bool depot_table_find(struct depot_stripe *stripe, const struct base_hash128 *hash,
+                      struct depot_entry *ret_entry)
 {
     base_spin_lock(&stripe->lock);
     const struct depot_entry *entry = depot_index_find(&stripe->index, hash);
@@ -34,7 +35,8 @@ int depot_table_reserve(struct tarn_depot *depot, struct depot_stripe *stripe)
     return 0;
 }
 
-static void count_record(struct tarn_depot *depot, const struct depot_entry *entry, uint64_t key_bytes, bool add)
+static void count_record(struct tarn_depot *depot, const struct depot_entry *entry, uint64_t key_bytes,
+                         bool add)
 {
     uint64_t bytes = depot_record_bytes((uint32_t)key_bytes, entry->value_bytes);
     atomic_fetch_add_explicit(&depot->records, add ? 1 : UINT64_MAX, memory_order_relaxed);
@@ -56,8 +58,8 @@ void depot_table_put(struct tarn_depot *depot, struct depot_stripe *stripe, cons
     count_record(depot, entry, key_bytes, true);
 }
 
-void depot_table_remove(struct tarn_depot *depot, struct depot_stripe *stripe, const struct base_hash128 *hash,
-                        uint64_t key_bytes)
+void depot_table_remove(struct tarn_depot *depot, struct depot_stripe *stripe,
+                        const struct base_hash128 *hash, uint64_t key_bytes)
 {
     struct depot_entry old;
     base_spin_lock(&stripe->lock);

@@ -32,11 +32,11 @@ struct testing_drive {
     uint32_t physical_block_bytes; /* 0: 512 */
     bool exists;                   /* was made before */
     bool device;
-    _Atomic uint64_t requests;     /* so far */
-    _Atomic uint64_t fail_at;      /* the n-th request from now fails, and … */
-    bool fail_on;                  /* … all after it; or */
-    bool lies;                     /* … it succeeds, a read with wrong bytes */
-    enum drive_op fail_op;         /* only requests of this kind count */
+    _Atomic uint64_t requests; /* so far */
+    _Atomic uint64_t fail_at;  /* the n-th request from now fails, and … */
+    bool fail_on;              /* … all after it; or */
+    bool lies;                 /* … it succeeds, a read with wrong bytes */
+    enum drive_op fail_op;     /* only requests of this kind count */
     _Atomic uint64_t reads, writes, flushes, durable_writes;
 };
 
@@ -48,7 +48,8 @@ struct testing_clock {
 /* ---- the drive ---------------------------------------------------------------------------------- */
 
 static inline int testing_drive_open(struct tarn_node *node, void *arg, const char *path,
-                                     const struct drive_options *options, struct drive_info *ret_info, void **ret_state)
+                                     const struct drive_options *options, struct drive_info *ret_info,
+                                     void **ret_state)
 {
     struct testing_drive *drive = arg;
     (void)node;
@@ -196,8 +197,8 @@ static inline int testing_try_open(struct testing_store *store, struct testing_d
 }
 
 /** Open a store, made if there is none. */
-static inline void testing_open(struct testing_store *store, struct testing_drive *drive, struct testing_clock *clock,
-                                enum tarn_mode mode)
+static inline void testing_open(struct testing_store *store, struct testing_drive *drive,
+                                struct testing_clock *clock, enum tarn_mode mode)
 {
     const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES, .mode = mode};
     assert_int_equal(testing_try_open(store, drive, clock, &options), 0);

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* An item in memcached's memory: header, key with its zero, flags if there are any, value with its line end. */
+/* An item in memcached's memory: header, key and its zero, flags if there are any, value and line end. */
 #define ITEM_FIXED_BYTES 59
 #define ITEM_FLAGS_BYTES 4
 
@@ -47,8 +47,9 @@ static size_t print_value_line(char *line, size_t room, const struct memcache_te
 }
 
 /* A value that no output buffer holds: through memory of its own. */
-static int get_large(struct memcache_server *server, struct memcache_output *output, const struct memcache_text *key,
-                     bool with_version, struct tarn_record_info info, const char **ret_refusal)
+static int get_large(struct memcache_server *server, struct memcache_output *output,
+                     const struct memcache_text *key, bool with_version, struct tarn_record_info info,
+                     const char **ret_refusal)
 {
     char line[MEMCACHE_VALUE_LINE_MAX + 1];
     int error = -ENOBUFS;
@@ -72,8 +73,8 @@ static int get_large(struct memcache_server *server, struct memcache_output *out
 }
 
 /* The value is read behind the longest possible first line, and moved up to the one that it has. */
-static int get_small(struct memcache_server *server, struct memcache_output *output, const struct memcache_text *key,
-                     bool with_version, struct tarn_record_info *ret_info)
+static int get_small(struct memcache_server *server, struct memcache_output *output,
+                     const struct memcache_text *key, bool with_version, struct tarn_record_info *ret_info)
 {
     char line[MEMCACHE_VALUE_LINE_MAX + 1];
     const size_t around = MEMCACHE_VALUE_LINE_MAX + 2;
@@ -81,8 +82,8 @@ static int get_small(struct memcache_server *server, struct memcache_output *out
         return 0;
     char *begin = output->data + output->used;
     char *value = begin + MEMCACHE_VALUE_LINE_MAX;
-    int error = tarn_depot_get(server->depot, key->text, key->len, value, output->room - output->used - around,
-                               ret_info);
+    int error = tarn_depot_get(server->depot, key->text, key->len, value,
+                               output->room - output->used - around, ret_info);
     if (error != 0)
         return error;
     size_t line_len = print_value_line(line, sizeof(line), key, ret_info, with_version);
@@ -180,8 +181,8 @@ void memcache_execute_store(struct memcache_server *server, struct memcache_outp
         .expiry_ns = memcache_expiry_ns(request->exptime, task_wall(server->node)),
         .client_flags = request->client_flags,
     };
-    int outcome = tarn_depot_put(server->depot, request->key.text, request->key.len, value, request->value_bytes,
-                                 &options, NULL);
+    int outcome = tarn_depot_put(server->depot, request->key.text, request->key.len, value,
+                                 request->value_bytes, &options, NULL);
     if (outcome == 0)
         memcache_count(&server->counters.total_items, 1);
     if (outcome == -ENOSPC)
@@ -228,7 +229,8 @@ static void execute_flush_all(struct memcache_server *server, struct memcache_ou
                               const struct memcache_request *request)
 {
     memcache_count(&server->counters.cmd_flush, 1);
-    uint64_t when_ns = memcache_expiry_ns(request->exptime, task_wall(server->node)); /* 0 and the past: now */
+    /* 0, and what is past, is now */
+    uint64_t when_ns = memcache_expiry_ns(request->exptime, task_wall(server->node));
     int outcome = tarn_depot_flush_all(server->depot, when_ns);
     if (outcome != 0)
         memcache_output_text(server, output, failure(outcome));

@@ -32,13 +32,22 @@ struct memcache_counters {
 };
 
 /* What only whoever runs the server knows. */
-struct memcache_host {
+struct memcache_facts {
     uint64_t pid;
     uint64_t threads;
     uint64_t connections_max;
-    uint64_t connections;  /* filled in by `ask`, as the next two */
+    uint64_t connections;
     uint64_t connections_total;
-    uint64_t connections_rejected;
+};
+
+typedef void memcache_setting_function(void *arg, const char *name, const char *value);
+
+/* Whoever runs the server. Its functions must not yield. */
+struct memcache_host {
+    void (*tell)(void *arg, struct memcache_facts *ret_facts);
+    /* have `visit` called with the name and value of each setting */
+    void (*settings)(void *arg, memcache_setting_function *visit, void *visit_arg);
+    void *arg;
 };
 
 struct memcache_server {
@@ -48,11 +57,7 @@ struct memcache_server {
     uint64_t item_bytes_max;    /* as memcached counts an item */
     uint64_t begin_ns;
     struct memcache_counters counters;
-    void (*ask)(void *arg, struct memcache_host *ret_host);
-    /* have `visit` called with the name and value of each setting */
-    void (*settings)(void *arg, void (*visit)(void *visit_arg, const char *name, const char *value),
-                     void *visit_arg);
-    void *arg;
+    struct memcache_host host;
 };
 
 /**
@@ -60,15 +65,11 @@ struct memcache_server {
  *
  * @param item_bytes_max    memcached's limit of an item; the store's own limit holds as well
  * @param values_bytes_max  memory for values on their way
- * @param ask, settings     see the struct; must not yield
+ * @param host              copied
  */
 void memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_depot *depot,
                           uint64_t item_bytes_max, uint64_t values_bytes_max,
-                          void (*ask)(void *arg, struct memcache_host *ret_host),
-                          void (*settings)(void *arg,
-                                           void (*visit)(void *visit_arg, const char *name, const char *value),
-                                           void *visit_arg),
-                          void *arg);
+                          const struct memcache_host *host);
 
 /** End a server without sessions. */
 void memcache_server_deinit(struct memcache_server *server);
@@ -92,11 +93,11 @@ int memcache_output_flush(struct memcache_server *server, struct memcache_output
 /* ---- sessions ----------------------------------------------------------------------------------- */
 
 enum memcache_state {
-    MEMCACHE_STATE_LINE,     /* at the beginning of a request */
-    MEMCACHE_STATE_KEYS,     /* within the keys of a get whose line is longer than a buffer */
-    MEMCACHE_STATE_VALUE,    /* within a value */
-    MEMCACHE_STATE_SWALLOW,  /* within a value that was refused */
-    MEMCACHE_STATE_SKIP,     /* within a line that was refused */
+    MEMCACHE_STATE_LINE,    /* at the beginning of a request */
+    MEMCACHE_STATE_KEYS,    /* within the keys of a get whose line is longer than a buffer */
+    MEMCACHE_STATE_VALUE,   /* within a value */
+    MEMCACHE_STATE_SWALLOW, /* within a value that was refused */
+    MEMCACHE_STATE_SKIP,    /* within a line that was refused */
 };
 
 /* The protocol's state of a connection. May be copied, as long as one copy is used. */

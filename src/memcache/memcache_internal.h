@@ -13,7 +13,7 @@ static inline void memcache_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/** Gather bytes for the client. @param len  at most MEMCACHE_OUTPUT_BYTES. Yields when the room is used up. */
+/** Gather bytes for the client. @param len  at most MEMCACHE_OUTPUT_BYTES. Yields when the room is full. */
 void memcache_output_add(struct memcache_server *server, struct memcache_output *output, const void *data,
                          size_t len);
 

@@ -99,7 +99,8 @@ static void parse_storage(const struct line *line, struct memcache_request *requ
     uint64_t flags, bytes;
     if (!take_key(line, request))
         return;
-    if (!parse_unsigned(&line->words[2], UINT32_MAX, &flags) || !parse_signed(&line->words[3], &request->exptime) ||
+    if (!parse_unsigned(&line->words[2], UINT32_MAX, &flags) ||
+        !parse_signed(&line->words[3], &request->exptime) ||
         !parse_unsigned(&line->words[4], INT32_MAX - 2, &bytes) ||
         (request->verb == MEMCACHE_CAS && !parse_unsigned(&line->words[5], UINT64_MAX, &request->cas))) {
         refuse(request, bad_format);

@@ -16,14 +16,14 @@ enum memcache_verb {
     MEMCACHE_REFUSED, /* nothing to do but to answer `refusal` */
     MEMCACHE_GET,     /* `rest` holds the keys, at least one */
     MEMCACHE_GETS,
-    MEMCACHE_SET,     /* the first of those with a value … */
+    MEMCACHE_SET, /* the first of those with a value … */
     MEMCACHE_ADD,
     MEMCACHE_REPLACE,
-    MEMCACHE_CAS,     /* … and the last */
+    MEMCACHE_CAS, /* … and the last */
     MEMCACHE_DELETE,
     MEMCACHE_TOUCH,
     MEMCACHE_FLUSH_ALL,
-    MEMCACHE_STATS,   /* `key` is the word behind it, empty if there is none */
+    MEMCACHE_STATS, /* `key` is the word behind it, empty if there is none */
     MEMCACHE_VERSION,
     MEMCACHE_VERBOSITY,
     MEMCACHE_QUIT,
@@ -38,12 +38,12 @@ struct memcache_text {
 struct memcache_request {
     enum memcache_verb verb;
     bool noreply;
-    const char *refusal;      /* with its line end */
+    const char *refusal; /* with its line end */
     struct memcache_text key;
     struct memcache_text rest;
     uint32_t client_flags;
-    uint32_t value_bytes;     /* without its line end */
-    int64_t exptime;          /* as memcached reads it; of a FLUSH_ALL the delay */
+    uint32_t value_bytes; /* without its line end */
+    int64_t exptime;      /* as memcached reads it; of a FLUSH_ALL the delay */
     uint64_t cas;
 };
 

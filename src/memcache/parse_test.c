@@ -55,28 +55,61 @@ static void expect_storage(const char *line, struct memcache_request expected, c
 static void storage_lines(void **state)
 {
     (void)state;
-    expect_storage("set a 1 2 3", (struct memcache_request){.verb = MEMCACHE_SET, .client_flags = 1, .exptime = 2, .value_bytes = 3}, "a");
+    expect_storage(
+        "set a 1 2 3",
+        (struct memcache_request){.verb = MEMCACHE_SET, .client_flags = 1, .exptime = 2, .value_bytes = 3},
+        "a");
     expect_storage("  set  a  0  0  0  ", (struct memcache_request){.verb = MEMCACHE_SET}, "a");
     expect_storage("add a +4294967295 -1 2147483645 noreply",
-                   (struct memcache_request){.verb = MEMCACHE_ADD, .noreply = true, .client_flags = UINT32_MAX, .exptime = -1, .value_bytes = INT32_MAX - 2}, "a");
-    expect_storage("replace " KEY250 " 0 99999999999 01 ignored",
-                   (struct memcache_request){.verb = MEMCACHE_REPLACE, .exptime = 99999999999, .value_bytes = 1}, KEY250);
+                   (struct memcache_request){.verb = MEMCACHE_ADD,
+                                             .noreply = true,
+                                             .client_flags = UINT32_MAX,
+                                             .exptime = -1,
+                                             .value_bytes = INT32_MAX - 2},
+                   "a");
+    expect_storage(
+        "replace " KEY250 " 0 99999999999 01 ignored",
+        (struct memcache_request){.verb = MEMCACHE_REPLACE, .exptime = 99999999999, .value_bytes = 1},
+        KEY250);
     expect_storage("cas a\tb 0 0 1\r 18446744073709551615",
-                   (struct memcache_request){.verb = MEMCACHE_CAS, .value_bytes = 1, .cas = UINT64_MAX}, "a\tb");
-    expect_storage("cas a 0 0 1 7 noreply", (struct memcache_request){.verb = MEMCACHE_CAS, .noreply = true, .value_bytes = 1, .cas = 7}, "a");
+                   (struct memcache_request){.verb = MEMCACHE_CAS, .value_bytes = 1, .cas = UINT64_MAX},
+                   "a\tb");
+    expect_storage(
+        "cas a 0 0 1 7 noreply",
+        (struct memcache_request){.verb = MEMCACHE_CAS, .noreply = true, .value_bytes = 1, .cas = 7}, "a");
 }
 
 static void refused_storage_lines(void **state)
 {
     (void)state;
-    const char *const errors[] = {"set", "set a", "set a 0", "set a 0 0", "set a 0 0 1 x noreply", "set a 0 0 1 1 1 1 1 1 1",
-                                  "cas a 0 0 1", "cas a 0 0 1 1 x y", "add", "replace a"};
+    const char *const errors[] = {"set",
+                                  "set a",
+                                  "set a 0",
+                                  "set a 0 0",
+                                  "set a 0 0 1 x noreply",
+                                  "set a 0 0 1 1 1 1 1 1 1",
+                                  "cas a 0 0 1",
+                                  "cas a 0 0 1 1 x y",
+                                  "add",
+                                  "replace a"};
     for (size_t i = 0; i < base_array_count(errors); i++)
         expect_refusal(errors[i], "ERROR\r\n", false);
-    const char *const formats[] = {"set a -1 0 1", "set a x 0 1", "set a 0 x 1", "set a 0 0 x", "set a 0 0 -1", "set a 0 0 1x",
-                                   "set a 0x10 0 1", "set a 4294967296 0 1", "set a 0 9223372036854775808 1",
-                                   "set a 0 0 2147483646", "set a 0 0 99999999999999999999", "set a - 0 1", "set a 0 + 1",
-                                   "cas a 0 0 1 x", "cas a 0 0 1 -1", "set " KEY250 "k 0 0 1"};
+    const char *const formats[] = {"set a -1 0 1",
+                                   "set a x 0 1",
+                                   "set a 0 x 1",
+                                   "set a 0 0 x",
+                                   "set a 0 0 -1",
+                                   "set a 0 0 1x",
+                                   "set a 0x10 0 1",
+                                   "set a 4294967296 0 1",
+                                   "set a 0 9223372036854775808 1",
+                                   "set a 0 0 2147483646",
+                                   "set a 0 0 99999999999999999999",
+                                   "set a - 0 1",
+                                   "set a 0 + 1",
+                                   "cas a 0 0 1 x",
+                                   "cas a 0 0 1 -1",
+                                   "set " KEY250 "k 0 0 1"};
     for (size_t i = 0; i < base_array_count(formats); i++)
         expect_refusal(formats[i], FORMAT, false);
     expect_refusal("set a 0 x 1 noreply", FORMAT, true);
@@ -133,10 +166,28 @@ static void other_lines(void **state)
 static void refused_other_lines(void **state)
 {
     (void)state;
-    const char *const errors[] = {"",          " ",         "get",      "get ",       "gets",    "GET a",     "getx a",
-                                  "delete",    "delete a b c d", "touch", "touch a",  "touch a 1 2 3", "flush_all 1 2 3",
-                                  "verbosity", "verbosity 1 2 3", "quitx", "foo bar", "se a 0 0 1", "append a 0 0 1",
-                                  "incr a 1",  "gat 0 a",   "mg a v"};
+    const char *const errors[] = {"",
+                                  " ",
+                                  "get",
+                                  "get ",
+                                  "gets",
+                                  "GET a",
+                                  "getx a",
+                                  "delete",
+                                  "delete a b c d",
+                                  "touch",
+                                  "touch a",
+                                  "touch a 1 2 3",
+                                  "flush_all 1 2 3",
+                                  "verbosity",
+                                  "verbosity 1 2 3",
+                                  "quitx",
+                                  "foo bar",
+                                  "se a 0 0 1",
+                                  "append a 0 0 1",
+                                  "incr a 1",
+                                  "gat 0 a",
+                                  "mg a v"};
     for (size_t i = 0; i < base_array_count(errors); i++)
         expect_refusal(errors[i], "ERROR\r\n", false);
     expect_refusal("delete a 1", USAGE, false);
@@ -182,15 +233,18 @@ static void exptimes(void **state)
     assert_int_equal(memcache_expiry_ns(1800000000, now_ns), 1800000000 * BASE_NS_PER_SECOND);
     assert_true(memcache_expiry_ns(INT64_MAX, now_ns) > now_ns);
     assert_true(memcache_expiry_ns(-1, now_ns) > 0 && memcache_expiry_ns(-1, now_ns) < now_ns);
-    assert_true(memcache_expiry_ns(-INT64_MAX, now_ns) > 0 && memcache_expiry_ns(-INT64_MAX, now_ns) < now_ns);
+    assert_true(memcache_expiry_ns(-INT64_MAX, now_ns) > 0 &&
+                memcache_expiry_ns(-INT64_MAX, now_ns) < now_ns);
 }
 
 /* Whatever the bytes are, nothing is read that is not there, and what is found lies within. */
 static void any_bytes(void **state)
 {
     (void)state;
-    static const char *const words[] = {"get", "set", "cas", "delete", "touch", "flush_all", "noreply", "0", "1", "-1", " ", "k",
-                                        "\t", "99999999999999999999", "verbosity", "stats"};
+    static const char *const words[] = {
+        "get",       "set",  "cas", "delete", "touch", "flush_all", "noreply",
+        "0",         "1",    "-1",  " ",      "k",     "\t",        "99999999999999999999",
+        "verbosity", "stats"};
     struct base_random random;
     base_random_init(&random, 11);
     for (int round = 0; round < 20000; round++) {

@@ -182,7 +182,8 @@ static size_t take_keys(struct memcache_session *session, struct memcache_output
 {
     const char *newline = memchr(data, '\n', len);
     const char *last_space = memrchr(data, ' ', len);
-    size_t end = newline != NULL ? (size_t)(newline - data) : last_space != NULL ? (size_t)(last_space - data) : 0;
+    const char *last = newline != NULL ? newline : last_space;
+    size_t end = last == NULL ? 0 : (size_t)(last - data);
     bool carriage = newline != NULL && end > 0 && data[end - 1] == '\r';
     struct memcache_text keys = {data, end - carriage};
     bool endless = newline == NULL && len - end > MEMCACHE_KEY_BYTES_MAX + 2;
@@ -204,9 +205,9 @@ static size_t take_keys(struct memcache_session *session, struct memcache_output
 
 /* ---- lines -------------------------------------------------------------------------------------- */
 
-/* A whole line, and what lies behind it. @return bytes behind it that are done with, or what ends the connection */
-static ssize_t execute_line(struct memcache_session *session, struct memcache_output *output, const char *line,
-                            size_t line_len, const char *behind, size_t behind_len)
+/* A whole line, and what lies behind it. @return bytes of that which are done with, or what ends it all */
+static ssize_t execute_line(struct memcache_session *session, struct memcache_output *output,
+                            const char *line, size_t line_len, const char *behind, size_t behind_len)
 {
     struct memcache_request request;
     memcache_parse(line, line_len, &request);
@@ -263,8 +264,8 @@ static size_t skip(struct memcache_session *session, const char *data, size_t le
     return (size_t)(newline - data) + 1;
 }
 
-static ssize_t take(struct memcache_session *session, struct memcache_output *output, const char *data, size_t len,
-                    bool *ret_stuck)
+static ssize_t take(struct memcache_session *session, struct memcache_output *output, const char *data,
+                    size_t len, bool *ret_stuck)
 {
     size_t taken = 0;
     switch (session->state) {

@@ -18,17 +18,18 @@ struct fixture {
     size_t fail_after; /* sends until one fails; 0: never */
 };
 
-static void ask(void *arg, struct memcache_host *ret_host)
+static void tell(void *arg, struct memcache_facts *ret_facts)
 {
     (void)arg;
-    *ret_host = (struct memcache_host){.pid = 4711, .threads = 3, .connections_max = 10, .connections = 2};
+    *ret_facts = (struct memcache_facts){.pid = 4711, .threads = 3, .connections_max = 10, .connections = 2};
 }
 
-static void settings(void *arg, void (*visit)(void *visit_arg, const char *name, const char *value), void *visit_arg)
+static void settings(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     (void)arg;
     visit(visit_arg, "port", "11211");
     visit(visit_arg, "mode", "power");
+    visit(visit_arg, "unix", "");
 }
 
 static int send_output(void *arg, const void *data, size_t bytes)
@@ -51,8 +52,9 @@ static int setup(void **state)
     fixture->clock.wall_ns = BEGIN;
     const struct tarn_depot_options options = {.create_bytes = UINT64_C(64) << 20};
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
-    memcache_server_init(&fixture->server, fixture->store.node, fixture->store.depot, 1 << 20, 8 << 20, ask, settings,
-                         fixture);
+    const struct memcache_host host = {.tell = tell, .settings = settings, .arg = fixture};
+    memcache_server_init(&fixture->server, fixture->store.node, fixture->store.depot, 1 << 20, 8 << 20,
+                         &host);
     *state = fixture;
     return 0;
 }
@@ -74,7 +76,8 @@ static int say(struct fixture *fixture, const char *text, size_t len, size_t pie
     struct memcache_session session;
     char *room = malloc(MEMCACHE_OUTPUT_BYTES), *input = malloc(INPUT_ROOM);
     assert_true(room != NULL && input != NULL);
-    struct memcache_output output = {.data = room, .room = MEMCACHE_OUTPUT_BYTES, .send = send_output, .arg = fixture};
+    struct memcache_output output = {
+        .data = room, .room = MEMCACHE_OUTPUT_BYTES, .send = send_output, .arg = fixture};
     size_t kept = 0, consumed;
     int error = 0;
     fixture->said_bytes = 0;
@@ -126,10 +129,13 @@ static void conversations(void **state)
         {"set a 0 0 1 noreply\r\nxyz\r\nversion x\r\n", "ERROR\r\nVERSION 0.1.0\r\n"},
         {"set a 0 0 9999999\r\n", "SERVER_ERROR object too large for cache\r\n"},
         {"set a 0 0 9999999 noreply\r\n", ""},
-        {"set a 0 -1 1\r\nx\r\nget a\r\nadd a 0 0 1\r\ny\r\nget a\r\n", "STORED\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\ny\r\nEND\r\n"},
-        {"add a 0 0 1\r\nx\r\nadd a 0 0 1\r\ny\r\nreplace a 0 0 1\r\nz\r\nreplace b 0 0 1\r\nz\r\nget a b\r\n",
+        {"set a 0 -1 1\r\nx\r\nget a\r\nadd a 0 0 1\r\ny\r\nget a\r\n",
+         "STORED\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\ny\r\nEND\r\n"},
+        {"add a 0 0 1\r\nx\r\nadd a 0 0 1\r\ny\r\nreplace a 0 0 1\r\nz\r\nreplace b 0 0 1\r\nz\r\nget a "
+         "b\r\n",
          "STORED\r\nNOT_STORED\r\nSTORED\r\nNOT_STORED\r\nVALUE a 0 1\r\nz\r\nEND\r\n"},
-        {"cas a 0 0 1 7\r\nx\r\nset a 0 0 1\r\nx\r\ncas a 0 0 1 7\r\nx\r\n", "NOT_FOUND\r\nSTORED\r\nEXISTS\r\n"},
+        {"cas a 0 0 1 7\r\nx\r\nset a 0 0 1\r\nx\r\ncas a 0 0 1 7\r\nx\r\n",
+         "NOT_FOUND\r\nSTORED\r\nEXISTS\r\n"},
         {"delete a\r\nset a 0 0 1\r\nx\r\ndelete a noreply\r\ndelete a\r\nget a\r\n",
          "NOT_FOUND\r\nSTORED\r\nNOT_FOUND\r\nEND\r\n"},
         {"touch a 1\r\nset a 0 0 1\r\nx\r\ntouch a 0\r\nget a\r\ntouch a -1\r\nget a\r\n",
@@ -138,7 +144,7 @@ static void conversations(void **state)
          "STORED\r\nOK\r\nEND\r\nSTORED\r\nVALUE a 0 1\r\ny\r\nEND\r\n"},
         {"verbosity 1\r\nverbosity 1 noreply\r\nstats reset\r\nstats nonsense\r\nshutdown\r\n",
          "OK\r\nRESET\r\nERROR\r\nERROR: shutdown not enabled\r\n"},
-        {"stats settings\r\n", "STAT port 11211\r\nSTAT mode power\r\nEND\r\n"},
+        {"stats settings\r\n", "STAT port 11211\r\nSTAT mode power\r\nSTAT unix NULL\r\nEND\r\n"},
         {"\r\n\n \r\nGET a\r\nincr a 1\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
     };
     for (size_t i = 0; i < base_array_count(talks); i++)
@@ -154,8 +160,9 @@ static void gets_gives_what_cas_takes(void **state)
     assert_int_equal(say(fixture, set, strlen(set), 7), 0);
     assert_int_equal(sscanf(fixture->said, "STORED\r\nVALUE a 0 1 %lu\r\nx\r\n%3s", &version, rest), 2);
     assert_string_equal(rest, "END");
-    int len = snprintf(text, sizeof(text), "touch a 100\r\ncas a 0 0 1 %lu\r\ny\r\ncas a 0 0 1 %lu\r\nz\r\nget a\r\n",
-                       version, version);
+    int len = snprintf(text, sizeof(text),
+                       "touch a 100\r\ncas a 0 0 1 %lu\r\ny\r\ncas a 0 0 1 %lu\r\nz\r\nget a\r\n", version,
+                       version);
     assert_int_equal(say(fixture, text, (size_t)len, 3), 0);
     assert_string_equal(fixture->said, "TOUCHED\r\nSTORED\r\nEXISTS\r\nVALUE a 0 1\r\ny\r\nEND\r\n");
 }
@@ -292,10 +299,10 @@ static void stats_have_memcached_names(void **state)
     struct fixture *fixture = *state;
     const char text[] = "set a 0 0 1\r\nx\r\nget a b\r\nstats\r\n";
     assert_int_equal(say(fixture, text, strlen(text), 100), 0);
-    const char *const expected[] = {"STAT pid 4711\r\n",      "STAT version 0.1.0\r\n", "STAT curr_items 1\r\n",
-                                    "STAT cmd_get 2\r\n",     "STAT cmd_set 1\r\n",     "STAT get_hits 1\r\n",
-                                    "STAT get_misses 1\r\n",  "STAT threads 3\r\n",     "STAT pointer_size 64\r\n",
-                                    "STAT total_items 1\r\n", "STAT time 1700000000\r\n"};
+    const char *const expected[] = {
+        "STAT pid 4711\r\n",        "STAT version 0.1.0\r\n", "STAT curr_items 1\r\n",   "STAT cmd_get 2\r\n",
+        "STAT cmd_set 1\r\n",       "STAT get_hits 1\r\n",    "STAT get_misses 1\r\n",   "STAT threads 3\r\n",
+        "STAT pointer_size 64\r\n", "STAT total_items 1\r\n", "STAT time 1700000000\r\n"};
     for (size_t i = 0; i < base_array_count(expected); i++)
         assert_non_null(strstr(fixture->said, expected[i]));
     assert_string_equal(fixture->said + fixture->said_bytes - 7, "\r\nEND\r\n");

@@ -10,19 +10,13 @@
 
 void memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_depot *depot,
                           uint64_t item_bytes_max, uint64_t values_bytes_max,
-                          void (*ask)(void *arg, struct memcache_host *ret_host),
-                          void (*settings)(void *arg,
-                                           void (*visit)(void *visit_arg, const char *name, const char *value),
-                                           void *visit_arg),
-                          void *arg)
+                          const struct memcache_host *host)
 {
     *server = (struct memcache_server){.node = node,
                                        .depot = depot,
                                        .item_bytes_max = item_bytes_max,
                                        .begin_ns = task_now(),
-                                       .ask = ask,
-                                       .settings = settings,
-                                       .arg = arg};
+                                       .host = *host};
     base_account_init_user(&server->values, &node->memory, "values", values_bytes_max);
 }
 
@@ -45,6 +39,11 @@ static void add_text(void *arg, const char *name, const char *value)
         memcache_output_add(listing->server, listing->output, line, (size_t)len);
 }
 
+static void add_setting(void *arg, const char *name, const char *value)
+{
+    add_text(arg, name, value[0] == '\0' ? "NULL" : value); /* as memcached says it */
+}
+
 static void add(struct listing *listing, const char *name, uint64_t value)
 {
     char text[BASE_UNITS_ROOM];
@@ -62,10 +61,10 @@ static void add_time(struct listing *listing, const char *name, const struct tim
 static void add_process(struct listing *listing)
 {
     struct memcache_server *server = listing->server;
-    struct memcache_host host = {.pid = 0};
+    struct memcache_facts facts = {.pid = 0};
     struct rusage usage;
-    server->ask(server->arg, &host);
-    add(listing, "pid", host.pid);
+    server->host.tell(server->host.arg, &facts);
+    add(listing, "pid", facts.pid);
     add(listing, "uptime", (task_now() - server->begin_ns) / BASE_NS_PER_SECOND);
     add(listing, "time", task_wall(server->node) / BASE_NS_PER_SECOND);
     add_text(listing, "version", tarn_version());
@@ -74,11 +73,10 @@ static void add_process(struct listing *listing)
         add_time(listing, "rusage_user", &usage.ru_utime);
         add_time(listing, "rusage_system", &usage.ru_stime);
     }
-    add(listing, "max_connections", host.connections_max);
-    add(listing, "curr_connections", host.connections);
-    add(listing, "total_connections", host.connections_total);
-    add(listing, "rejected_connections", host.connections_rejected);
-    add(listing, "threads", host.threads);
+    add(listing, "max_connections", facts.connections_max);
+    add(listing, "curr_connections", facts.connections);
+    add(listing, "total_connections", facts.connections_total);
+    add(listing, "threads", facts.threads);
 }
 
 /* Each counter with its name. */
@@ -136,7 +134,7 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
         add_counters(&listing);
         add_store(&listing);
     } else if (names(request, "settings")) {
-        server->settings(server->arg, add_text, &listing);
+        server->host.settings(server->host.arg, add_setting, &listing);
     } else {
         memcache_output_text(server, output, "ERROR\r\n");
         return;

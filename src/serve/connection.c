@@ -135,8 +135,8 @@ static int execute_requests(struct work *work)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
         work->input_bytes += (size_t)bytes;
         size_t consumed;
-        int error =
-            memcache_session_consume(&work->session, work->input, work->input_bytes, &work->output, &consumed);
+        int error = memcache_session_consume(&work->session, work->input, work->input_bytes, &work->output,
+                                             &consumed);
         if (error != 0)
             return error;
         work->input_bytes -= consumed;

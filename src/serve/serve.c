@@ -14,22 +14,21 @@
 
 /* ---- what stats asks ----------------------------------------------------------------------------- */
 
-static void ask(void *arg, struct memcache_host *ret_host)
+static void tell_facts(void *arg, struct memcache_facts *ret_facts)
 {
     const struct serve *serve = arg;
-    struct memcache_host host = {
+    struct memcache_facts facts = {
         .pid = serve->pid,
         .threads = serve->lane_count,
         .connections_max = serve->options->connections_max,
         .connections_total = atomic_load_explicit(&serve->connections_total, memory_order_relaxed),
     };
     for (uint32_t i = 0; i < serve->lane_count; i++)
-        host.connections += net_connection_count(serve->lanes[i].sched);
-    *ret_host = host;
+        facts.connections += net_connection_count(serve->lanes[i].sched);
+    *ret_facts = facts;
 }
 
-static void dump_settings(void *arg, void (*visit)(void *visit_arg, const char *name, const char *value),
-                          void *visit_arg)
+static void dump_settings(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve *serve = arg;
     base_settings_dump(serve->settings, visit, visit_arg);
@@ -51,7 +50,8 @@ static int open_lane(struct serve *serve, struct serve_lane *lane)
     lane->serve = serve;
     task_group_init(&lane->keeper);
     task_semaphore_init(&lane->work_left, SERVE_WORK_MAX);
-    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, SERVE_WORK_MAX, SERVE_WORK_RESERVE);
+    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, SERVE_WORK_MAX,
+                   SERVE_WORK_RESERVE);
     int error = base_pool_reserve(&lane->work, SERVE_WORK_RESERVE);
     if (error == 0)
         error = task_sched_open(serve->node, &options, &lane->sched);
@@ -176,7 +176,8 @@ static void keeper(void *arg)
     while (task_shared_future_wait(&serve->stop, TASK_FOREVER, &value) != 0) {
     }
     close_listeners(serve, sched);
-    while (atomic_load_explicit(&serve->listeners_open, memory_order_acquire) > 0 || net_connection_count(sched) > 0) {
+    while (atomic_load_explicit(&serve->listeners_open, memory_order_acquire) > 0 ||
+           net_connection_count(sched) > 0) {
         net_shutdown_all(sched);
         (void)task_sleep(CONNECTIONS_POLL_NS);
     }
@@ -222,9 +223,10 @@ static void log_serving(struct serve *serve)
         char address[NET_ADDRESS_TEXT_MAX];
         net_listener_address(serve->listeners[i], address, sizeof(address));
         base_info(&serve->node->log, "serving",
-                  "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s", tarn_version(),
-                  address, serve->lane_count, task_sched_engine_name(serve->lanes[0].sched), drive->provider,
-                  drive->direct ? "on" : "off", serve->options->mode == TARN_MODE_POWER ? "power" : "device");
+                  "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s",
+                  tarn_version(), address, serve->lane_count, task_sched_engine_name(serve->lanes[0].sched),
+                  drive->provider, drive->direct ? "on" : "off",
+                  serve->options->mode == TARN_MODE_POWER ? "power" : "device");
     }
 }
 
@@ -244,8 +246,9 @@ static int open_parts(struct serve *serve)
         error = open_store(serve);
     if (error != 0)
         return error;
+    const struct memcache_host host = {.tell = tell_facts, .settings = dump_settings, .arg = serve};
     memcache_server_init(&serve->memcache, serve->node, serve->depot, options->item_bytes_max,
-                         options->memory_bytes / 4, ask, dump_settings, serve);
+                         options->memory_bytes / 4, &host);
     uint32_t started = 0;
     error = open_listeners(serve);
     if (error == 0)

@@ -22,16 +22,16 @@ struct serve_options {
     uint64_t port;
     const char *unix_path;
     bool insecure;
-    uint64_t threads;            /* 0: one for each processor */
+    uint64_t threads; /* 0: one for each processor */
     uint64_t memory_bytes;
     uint64_t connections_max;
     uint64_t item_bytes_max;
     uint64_t send_timeout_ns;
     uint64_t spin_ns;
-    unsigned mode;               /* enum tarn_mode */
-    unsigned direct;             /* enum drive_direct */
-    unsigned engine;             /* enum task_engine_choice */
-    unsigned log_level;          /* enum base_log_level */
+    unsigned mode;      /* enum tarn_mode */
+    unsigned direct;    /* enum drive_direct */
+    unsigned engine;    /* enum task_engine_choice */
+    unsigned log_level; /* enum base_log_level */
     const char *config;
     bool help;
     bool man;

@@ -38,9 +38,10 @@ struct serve {
     uint64_t pid;
     struct memcache_server memcache;
     struct serve_lane *lanes;
-    uint32_t lane_count;   /* with a scheduler */
+    uint32_t lane_count; /* with a scheduler */
     uint32_t lane_room;
-    struct net_listener *listeners[BASE_SETTING_LIST_MAX + 1]; /* NULL once closed, by the thread that accepts */
+    /* NULL once closed, by the thread that accepts */
+    struct net_listener *listeners[BASE_SETTING_LIST_MAX + 1];
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
     _Atomic uint64_t connections_total;

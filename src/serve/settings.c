@@ -106,7 +106,8 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_ENUM,
      .choices = engines,
      .default_text = "auto",
-     .help = "How to talk to the kernel. auto: io_uring if it is there and allowed, else Linux AIO and epoll.",
+     .help =
+         "How to talk to the kernel. auto: io_uring if it is there and allowed, else Linux AIO and epoll.",
      AT(engine)},
     {.name = "spin",
      .type = BASE_SETTING_DURATION,
@@ -162,10 +163,11 @@ int serve_check_options(const struct serve_options *options, char *error, size_t
     for (size_t i = 0; i < options->listen.count; i++) {
         const char *address = options->listen.items[i];
         if (!options->insecure && !is_loopback(address)) {
-            (void)snprintf(error, room,
-                           "%s may be reached by other machines, and anybody who reaches it could read and change "
-                           "everything: say --insecure if that is meant",
-                           address);
+            (void)snprintf(
+                error, room,
+                "%s may be reached by other machines, and anybody who reaches it could read and change "
+                "everything: say --insecure if that is meant",
+                address);
             return -EINVAL;
         }
     }

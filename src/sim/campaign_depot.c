@@ -57,6 +57,7 @@ struct play {
 
     bool made;             /* the store was opened once: it must be there */
     bool lossy;            /* it has acknowledged what a power cut may take */
+    uint64_t flush_errors; /* so far */
     uint64_t written_max;  /* bytes that the log can have grown to */
     uint64_t wall_high_ns; /* the latest civil time that a node told */
     uint32_t clients;      /* so far, in all epochs */
@@ -143,7 +144,7 @@ static void check_error(struct client *client, const char *what, int error, bool
             return;
         break;
     }
-    sim_fail(play->world, "%s returned %d without a reason", what, error);
+    sim_fail(play->world, "%s returned %s without a reason", what, strerrorname_np(-error));
 }
 
 static void get(struct client *client, uint64_t key, size_t room)
@@ -435,6 +436,15 @@ static void begin_epoch(struct play *play, uint32_t scheds, bool last)
         set_faults_of_opening(play);
 }
 
+/* What was acknowledged without being durable is gone. */
+static void lose(struct play *play)
+{
+    sim_oracle_lose(&play->oracle);
+    play->lossy = false;
+    /* versions are moments: if the clock stood still, lost ones could come again */
+    play->wall_high_ns += 1000000;
+}
+
 /* What is left of the node goes, and with it whatever was under way. */
 static void end_epoch(struct play *play, enum ending ending)
 {
@@ -447,12 +457,8 @@ static void end_epoch(struct play *play, enum ending ending)
         sim_node_kill(play->node);
     clear_faults(play);
     sim_oracle_end_epoch(&play->oracle, play->wall_high_ns);
-    if (play->lossy && ending == END_CUT) {
-        sim_oracle_lose(&play->oracle);
-        play->lossy = false;
-        /* versions are moments: if the clock stood still, lost ones could come again */
-        play->wall_high_ns += 1000000;
-    }
+    if (play->lossy && ending == END_CUT)
+        lose(play);
 }
 
 /* @return whether the store was closed and the node ended in good order */
@@ -464,15 +470,24 @@ static bool close_epoch(struct play *play, uint32_t scheds)
     if (!run_until_done(play))
         return false;
     if (play->error != 0 && !faulted(play))
-        sim_fail(play->world, "close returned %d without a reason", play->error);
+        sim_fail(play->world, "close returned %s without a reason", strerrorname_np(-play->error));
     play->lossy = play->lossy && play->error != 0;
     play->wall_high_ns = task_wall(sim_node_tarn(play->node));
     sim_event_cancel(play->world, &play->cut);
     return sim_node_close(play->node) == 0;
 }
 
+/*
+ * After a failed flush the power is cut: a kill would leave in the cache what no later flush makes durable,
+ * and whoever recovers from that cannot know.
+ */
 static enum ending draw_ending(struct play *play)
 {
+    uint64_t flush_errors = sim_drive_faults(play->disk, SIM_FAULT_FLUSH_ERROR);
+    if (flush_errors > play->flush_errors) {
+        play->flush_errors = flush_errors;
+        return END_CUT;
+    }
     if (play->last || (!play->cut_due && draw(play, 2) == 0))
         return END_CLOSE;
     return draw(play, 3) == 0 ? END_KILL : END_CUT;
@@ -486,7 +501,7 @@ static bool run_epoch(struct play *play, uint32_t scheds)
         return false;
     if (!play->opened) {
         if (!faulted(play))
-            sim_fail(play->world, "open returned %d without a reason", play->error);
+            sim_fail(play->world, "open returned %s without a reason", strerrorname_np(-play->error));
         return false;
     }
     clear_faults(play);
@@ -519,8 +534,11 @@ static void play_epoch(struct play *play, bool last)
     sim_event_cancel(play->world, &play->jump);
     clear_faults(play);
     sim_oracle_end_epoch(&play->oracle, play->wall_high_ns);
-    if (!play->lossy && draw(play, 2) == 0)
+    bool cut = play->lossy || draw(play, 2) == 0;
+    if (cut)
         sim_drive_cut(play->disk);
+    if (play->lossy)
+        lose(play); /* the last flush failed */
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -174,13 +174,20 @@ static void campaigns_pass(void)
     }
 }
 
+static void a_missing_flush_is_caught_soon(void)
+{
+    const struct sim_run_options options = {
+        .campaign = "depot", .count = 200, .jobs = 2, .mutation = "flush-ignored"};
+    expect(&options, 1, (const char *const[]){"1 FAILED", NULL});
+}
+
 static void mutations_are_caught(void)
 {
     size_t caught = 0;
     for (size_t i = 0; sim_campaigns[i] != NULL; i++) {
         for (const char *const *mutation = sim_campaigns[i]->mutations; *mutation != NULL; mutation++) {
             const struct sim_run_options options = {
-                .campaign = sim_campaigns[i]->name, .count = 200, .jobs = 2, .mutation = *mutation};
+                .campaign = sim_campaigns[i]->name, .count = 1000, .jobs = 2, .mutation = *mutation};
             expect(&options, 1, (const char *const[]){"failed", *mutation, NULL});
             caught++;
         }
@@ -198,6 +205,7 @@ int main(void)
         SIM_TEST(hangs_are_failures),
         SIM_TEST(two_runs_must_be_equal),
         SIM_TEST(campaigns_pass),
+        SIM_TEST(a_missing_flush_is_caught_soon),
         SIM_TEST(mutations_are_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

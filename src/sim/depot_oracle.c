@@ -343,6 +343,7 @@ static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct sta
     if (may_be_gone(op, state))
         states[count++] = emptied(&after);
     after.kill_ns = moment_ns;
+    after.life = ALIVE; /* the order that is replaced may have been seen at work before this one is durable */
     if (held(op, state))
         states[count++] = after;
     return count;

@@ -3,8 +3,7 @@
  * faults and broken promises as set. In a plain thread the poster waits inside post.
  */
 #include "base/base.h"
-#include "sim/media.h"
-#include "sim/sim_internal.h"
+#include "sim/drive_internal.h"
 #include <errno.h>
 
 enum {
@@ -13,291 +12,9 @@ enum {
     FLUSH_NS = 40000,
     SLOW_ONE_IN = 64, /* requests that take several times as long */
     SLOW_TIMES_MAX = 16,
-    DROP_ONE_IN = 64, /* writes, with SIM_DRIVE_WRITE_DROPPED */
     MEMORY_ALIGNMENT_BYTES = 512,
     SCRIBBLE = 0xdb, /* what a reader finds in its memory before the read has completed */
 };
-
-struct fault_state {
-    uint32_t per_million;
-    uint64_t nth; /* counts down to the request that it happens to; 0: none */
-    uint64_t count;
-};
-
-struct sim_drive {
-    struct base_list link; /* in the world */
-    struct sim_world *world;
-    const char *name;
-    struct sim_drive_options options;
-    struct sim_media media;
-    struct sim_node *owner;     /* who has it open */
-    struct base_list in_flight; /* of struct sim_request, oldest first */
-    uint64_t in_flight_count;
-    uint64_t writes_in_flight;
-    uint64_t requests;             /* so far */
-    uint64_t write_completed_last; /* by the clock of media */
-    struct fault_state faults[SIM_FAULT_COUNT];
-    bool lost;
-    uint32_t mutations;
-    bool damaged; /* `damage` is set */
-    struct sim_damage damage;
-};
-
-struct sim_request {
-    struct base_list link; /* in drive->in_flight, until the poster knows */
-    struct sim_event event;
-    struct task_message message; /* to the scheduler of a task that posted */
-    struct task_wait *wait;      /* of a thread that posted; else NULL */
-    struct task_sched *sched;
-    struct sim_drive *drive;
-    struct drive_request *request;
-    enum drive_op op;
-    bool durable;
-    uint64_t number;
-    uint64_t posted;         /* by the clock of media */
-    uint64_t changes_before; /* media.changes when it was posted */
-    uint64_t offset;
-    uint64_t bytes;
-    uint8_t *data; /* to write; or what was there when a read was posted, then what it returns */
-    int32_t result;
-    bool stuck;
-    bool completed; /* it has taken effect; the poster does not know yet */
-};
-
-/* ---- faults ---------------------------------------------------------------------------------- */
-
-void sim_drive_set_fault(struct sim_drive *drive, enum sim_fault fault, uint32_t per_million, uint64_t nth)
-{
-    drive->faults[fault].per_million = per_million;
-    drive->faults[fault].nth = nth;
-}
-
-void sim_drive_clear_faults(struct sim_drive *drive)
-{
-    for (int i = 0; i < SIM_FAULT_COUNT; i++)
-        sim_drive_set_fault(drive, (enum sim_fault)i, 0, 0);
-    drive->lost = false;
-}
-
-uint64_t sim_drive_faults(const struct sim_drive *drive, enum sim_fault fault)
-{
-    return drive->faults[fault].count;
-}
-
-bool sim_drive_damage(const struct sim_drive *drive, struct sim_damage *ret_damage)
-{
-    if (drive->damaged)
-        *ret_damage = drive->damage;
-    return drive->damaged;
-}
-
-void sim_drive_mutate(struct sim_drive *drive, uint32_t mutations)
-{
-    drive->mutations = mutations;
-}
-
-static bool mutated(const struct sim_drive *drive, enum sim_drive_mutation mutation)
-{
-    return (drive->mutations & (uint32_t)mutation) != 0;
-}
-
-static struct base_random *random_of(const struct sim_drive *drive)
-{
-    return &drive->world->drives_random;
-}
-
-/* Whether a fault happens to this request, which is one that it can happen to. */
-static bool strikes(struct sim_drive *drive, enum sim_fault fault)
-{
-    struct fault_state *state = &drive->faults[fault];
-    bool now = state->nth > 0 && --state->nth == 0;
-    if (state->per_million > 0 && base_random_below(random_of(drive), 1000000) < state->per_million)
-        now = true;
-    if (now) {
-        state->count++;
-        sim_note(drive->world, "fault", (uint64_t)fault, state->count);
-    }
-    return now;
-}
-
-/* Decide when a request is posted what will become of it. */
-static void decide_fate(struct sim_request *request)
-{
-    struct sim_drive *drive = request->drive;
-    if (strikes(drive, SIM_FAULT_LOST))
-        drive->lost = true;
-    request->stuck = strikes(drive, SIM_FAULT_STUCK);
-    switch (request->op) {
-    case DRIVE_READ:
-        if (strikes(drive, SIM_FAULT_READ_ERROR))
-            request->result = -EIO;
-        break;
-    case DRIVE_WRITE:
-        if (strikes(drive, SIM_FAULT_WRITE_FULL))
-            request->result = -ENOSPC;
-        if (strikes(drive, SIM_FAULT_WRITE_ERROR))
-            request->result = -EIO;
-        break;
-    case DRIVE_FLUSH:
-        if (strikes(drive, SIM_FAULT_FLUSH_ERROR))
-            request->result = -EIO;
-        break;
-    }
-}
-
-/* ---- effects --------------------------------------------------------------------------------- */
-
-/* The part of a request that lies in the sector at or around `at`. */
-static struct sim_piece piece_of(const struct sim_request *request, uint64_t at)
-{
-    uint64_t sector_end = base_align_down(at, SIM_SECTOR_BYTES) + SIM_SECTOR_BYTES;
-    return (struct sim_piece){
-        .offset = at,
-        .bytes = base_min(request->offset + request->bytes, sector_end) - at,
-        .data = request->data + (at - request->offset),
-        .posted = request->posted,
-        .write = request->number,
-    };
-}
-
-/* Which sectors of a write take effect that did not succeed, drawn once for each write. */
-enum subset { SUBSET_NONE, SUBSET_ALL, SUBSET_FRONT, SUBSET_ANY, SUBSET_COUNT };
-
-static void write_pieces(struct sim_request *request, enum subset subset, bool durable)
-{
-    struct base_random *random = random_of(request->drive);
-    uint64_t front = subset == SUBSET_FRONT ? base_random_below(random, request->bytes) : 0;
-    struct sim_piece piece;
-    for (uint64_t at = request->offset; at < request->offset + request->bytes; at += piece.bytes) {
-        piece = piece_of(request, at);
-        piece.durable = durable || !request->drive->options.write_cache;
-        if (subset == SUBSET_ALL || (subset == SUBSET_FRONT && at < request->offset + front) ||
-            (subset == SUBSET_ANY && base_random_below(random, 2) == 0))
-            sim_media_write(&request->drive->media, &piece, random);
-    }
-}
-
-/* What a write leaves that failed or was cut off: not durable, even if it was to be. */
-static void write_some_pieces(struct sim_request *request)
-{
-    write_pieces(request, (enum subset)base_random_below(random_of(request->drive), SUBSET_COUNT), false);
-}
-
-/* The drive reads the writer's memory when it likes: it must not have changed. */
-static void check_unchanged(const struct sim_request *request)
-{
-    const uint8_t *data = request->data;
-    for (uint32_t i = 0; i < request->request->iov_count; i++) {
-        const struct iovec *part = &request->request->iov[i];
-        if (memcmp(part->iov_base, data, part->iov_len) != 0)
-            sim_fail(request->drive->world,
-                     "memory of a write to %s at %llu was changed while it was in flight",
-                     request->drive->name, (unsigned long long)request->offset);
-        data += part->iov_len;
-    }
-}
-
-static void complete_write(struct sim_request *request)
-{
-    struct sim_drive *drive = request->drive;
-    check_unchanged(request);
-    if (request->result != 0)
-        write_some_pieces(request);
-    else if (!mutated(drive, SIM_DRIVE_WRITE_DROPPED) || base_random_below(random_of(drive), DROP_ONE_IN) > 0)
-        write_pieces(request, SUBSET_ALL, request->durable && !mutated(drive, SIM_DRIVE_DURABLE_IGNORED));
-    drive->write_completed_last = drive->media.clock;
-}
-
-static void complete_flush(struct sim_request *request)
-{
-    struct sim_drive *drive = request->drive;
-    uint64_t before = request->posted;
-    if (request->result != 0)
-        sim_media_flush_failed(&drive->media, before, random_of(drive));
-    else if (!mutated(drive, SIM_DRIVE_FLUSH_IGNORED))
-        sim_media_flush(&drive->media, before);
-}
-
-/* Lay pieces of writes in flight over what a read returns, each or not. */
-static void read_in_flight(const struct sim_request *read)
-{
-    base_list_for_each(link, &read->drive->in_flight) {
-        const struct sim_request *write = base_container_of(link, struct sim_request, link);
-        if (write->op != DRIVE_WRITE || write->completed)
-            continue;
-        uint64_t begin = base_max(read->offset, write->offset);
-        uint64_t end = base_min(read->offset + read->bytes, write->offset + write->bytes);
-        while (begin < end) {
-            struct sim_piece piece = piece_of(write, begin);
-            size_t bytes = base_min(piece.bytes, end - begin);
-            if (base_random_below(random_of(read->drive), 2) == 0)
-                memcpy(read->data + (begin - read->offset), piece.data, bytes);
-            begin += bytes;
-        }
-    }
-}
-
-/* Each sector as it was when the read was posted, as it is now, or as it will be. */
-static void read_pieces(const struct sim_request *request)
-{
-    struct sim_piece piece;
-    for (uint64_t at = request->offset; at < request->offset + request->bytes; at += piece.bytes) {
-        piece = piece_of(request, at);
-        uint8_t now[SIM_SECTOR_BYTES];
-        sim_media_read(&request->drive->media, at, now, piece.bytes);
-        if (memcmp(now, piece.data, piece.bytes) != 0 && base_random_below(random_of(request->drive), 2) == 0)
-            memcpy(request->data + (at - request->offset), now, piece.bytes);
-    }
-    read_in_flight(request);
-}
-
-/* Damage one sector of what a read returns, and remember which. */
-static void damage_piece(const struct sim_request *request)
-{
-    struct sim_drive *drive = request->drive;
-    struct base_random *random = random_of(drive);
-    uint64_t at = request->offset + base_random_below(random, request->bytes);
-    struct sim_piece piece =
-        piece_of(request, base_max(base_align_down(at, SIM_SECTOR_BYTES), request->offset));
-    uint8_t *victim = request->data + (piece.offset - request->offset);
-    uint8_t before[SIM_SECTOR_BYTES];
-    memcpy(before, victim, piece.bytes);
-    enum sim_damage_kind kind = (enum sim_damage_kind)base_random_below(random, 3);
-    if (kind == SIM_DAMAGE_ZERO) {
-        memset(victim, 0, piece.bytes);
-    } else if (kind == SIM_DAMAGE_STALE) {
-        uint8_t old[SIM_SECTOR_BYTES];
-        sim_media_read_durable(&drive->media, piece.offset / SIM_SECTOR_BYTES, old);
-        memcpy(victim, old + piece.offset % SIM_SECTOR_BYTES, piece.bytes);
-    }
-    if (memcmp(before, victim, piece.bytes) == 0) {
-        kind = SIM_DAMAGE_FLIP;
-        victim[base_random_below(random, piece.bytes)] ^= (uint8_t)(1u << base_random_below(random, 8));
-    }
-    drive->damaged = true;
-    drive->damage = (struct sim_damage){
-        .kind = kind,
-        .offset = base_align_down(piece.offset, SIM_SECTOR_BYTES),
-    };
-    sim_note(drive->world, "damage", (uint64_t)kind, drive->damage.offset);
-}
-
-static void complete_read(struct sim_request *request)
-{
-    struct sim_drive *drive = request->drive;
-    if (request->result != 0)
-        return;
-    if (drive->media.changes != request->changes_before || drive->writes_in_flight > 0)
-        read_pieces(request);
-    if (strikes(drive, SIM_FAULT_READ_DAMAGE))
-        damage_piece(request);
-    const uint8_t *data = request->data;
-    for (uint32_t i = 0; i < request->request->iov_count; i++) {
-        const struct iovec *part = &request->request->iov[i];
-        memcpy(part->iov_base, data, part->iov_len);
-        data += part->iov_len;
-    }
-}
 
 /* ---- the life of a request ------------------------------------------------------------------- */
 
@@ -329,20 +46,7 @@ static void run_message(struct task_message *message)
 static void complete(struct sim_event *event)
 {
     struct sim_request *request = base_container_of(event, struct sim_request, event);
-    if (request->drive->lost)
-        request->result = -ENODEV;
-    switch (request->op) {
-    case DRIVE_READ:
-        complete_read(request);
-        break;
-    case DRIVE_WRITE:
-        complete_write(request);
-        break;
-    case DRIVE_FLUSH:
-        complete_flush(request);
-        break;
-    }
-    request->completed = true;
+    sim_request_take_effect(request);
     sim_note(request->drive->world, "completed", request->number, (uint64_t)(-request->result));
     if (request->wait != NULL)
         (void)task_wait_wake(request->wait, 0);
@@ -358,9 +62,9 @@ static uint64_t draw_latency_ns(const struct sim_request *request)
         least_ns = options->read_ns;
     else if (request->op == DRIVE_WRITE)
         least_ns = options->write_ns + (request->durable && !options->fua ? options->flush_ns : 0);
-    uint64_t latency_ns = least_ns + base_random_below(random_of(request->drive), least_ns + 1);
-    if (base_random_below(random_of(request->drive), SLOW_ONE_IN) == 0)
-        latency_ns *= 2 + base_random_below(random_of(request->drive), SLOW_TIMES_MAX - 1);
+    uint64_t latency_ns = least_ns + base_random_below(sim_drive_random(request->drive), least_ns + 1);
+    if (base_random_below(sim_drive_random(request->drive), SLOW_ONE_IN) == 0)
+        latency_ns *= 2 + base_random_below(sim_drive_random(request->drive), SLOW_TIMES_MAX - 1);
     return latency_ns;
 }
 
@@ -407,7 +111,7 @@ static struct sim_request *take(struct sim_drive *drive, struct drive_request *p
     request->number = ++drive->requests;
     request->posted = sim_media_tick(&drive->media);
     request->changes_before = drive->media.changes;
-    if (mutated(drive, SIM_DRIVE_FLUSH_EARLY) && posted->op == DRIVE_FLUSH)
+    if (sim_drive_is_mutated(drive, SIM_DRIVE_FLUSH_EARLY) && posted->op == DRIVE_FLUSH)
         request->posted = drive->write_completed_last;
     take_data(request);
     base_list_push_back(&drive->in_flight, &request->link);
@@ -418,7 +122,7 @@ static struct sim_request *take(struct sim_drive *drive, struct drive_request *p
     sim_note(drive->world, "at", request->offset, request->bytes);
     if (posted->op == DRIVE_WRITE)
         sim_note(drive->world, "data", base_hash64(request->data, request->bytes, 0), 0);
-    decide_fate(request);
+    sim_request_decide(request);
     return request;
 }
 
@@ -457,7 +161,7 @@ static void tear(struct sim_drive *drive)
     while ((first = base_list_first(&drive->in_flight)) != NULL) {
         struct sim_request *request = base_container_of(first, struct sim_request, link);
         if (request->op == DRIVE_WRITE && !request->completed && !drive->lost)
-            write_some_pieces(request);
+            sim_request_tear(request);
         forget(request);
     }
 }
@@ -466,7 +170,7 @@ void sim_drive_cut(struct sim_drive *drive)
 {
     sim_note(drive->world, "cut", drive->in_flight_count, drive->media.undurable_sectors);
     tear(drive);
-    sim_media_cut(&drive->media, random_of(drive));
+    sim_media_cut(&drive->media, sim_drive_random(drive));
     drive->owner = NULL;
 }
 
@@ -591,7 +295,7 @@ void sim_drive_poke(struct sim_drive *drive, uint64_t offset, const void *data, 
             .posted = sim_media_tick(&drive->media),
             .durable = true,
         };
-        sim_media_write(&drive->media, &piece, random_of(drive));
+        sim_media_write(&drive->media, &piece, sim_drive_random(drive));
         offset += piece.bytes;
         from += piece.bytes;
         bytes -= piece.bytes;

@@ -49,8 +49,11 @@ struct task_io {
     struct base_list link; /* the engine's */
     enum task_io_op op;
     bool durable;
+    bool once;       /* RECEIVE: over after one arrival, of one buffer */
     bool more;       /* in done: ACCEPT and RECEIVE go on; false: this was the last */
-    bool cancelling; /* the engine's */
+    bool cancelling; /* the engine's, like the next two: cancel() was called */
+    bool cancel_issued;
+    bool over;
     int32_t result;  /* in done: bytes or descriptor, or negative errno */
     int socket;
     struct task_file *file;

@@ -6,6 +6,7 @@
 #include "task/net_internal.h"
 #include "task/testing.h"
 #include <errno.h>
+#include <sys/resource.h>
 
 #define ENGINE_TEST(test, engine, choice)                                                                    \
     {                                                                                                        \
@@ -37,6 +38,18 @@ static inline void engine_testing_run(void **state, const struct task_sched_opti
     struct task_node_options node_options = {.log_level = BASE_LOG_ERROR,
                                              .engine_choice = engine_testing_choice(state)};
     task_testing_run(&node_options, options, function, arg);
+}
+
+/** Allow so many descriptors; leaves the test where that is not permitted. */
+static inline void engine_testing_need_descriptors(rlim_t count)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_cur >= count)
+        return;
+    limit.rlim_cur = count;
+    if (limit.rlim_max < count || setrlimit(RLIMIT_NOFILE, &limit) != 0)
+        skip();
 }
 
 /** Post a request on the calling task's scheduler and wait for it. @return its result */

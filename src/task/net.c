@@ -9,7 +9,6 @@
 enum {
     COMPLAINTS_MAX = 1,
     COMPLAINTS_INTERVAL_S = 10,
-    UNREAD_RESUME = NET_UNREAD_BUFFERS_MAX / 2, /* receive again when no more buffers than this are unread */
 };
 
 static struct base_account *account_of(const struct task_sched *sched)
@@ -175,22 +174,30 @@ bool net_sched_retry(struct task_sched *sched)
 
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
-/* Receive, unless that goes on already, is over, or enough is unread. */
+/*
+ * Receive, unless that goes on already, is over, or enough is unread. From a peer who sends more than is read
+ * one buffer at a time is taken, as the kernel is not quick to stop when it is asked to.
+ */
 static void receive_more(struct net_connection *connection)
 {
     if (connection->receiving || connection->closed || connection->ended || connection->error != 0 ||
-        connection->unread_count > UNREAD_RESUME)
+        connection->unread_count >= NET_UNREAD_BUFFERS_MAX)
         return;
     connection->receiving = true;
+    connection->receive.once = connection->flooding;
     connection->pausing = false;
     task_io_post(connection->net->sched, &connection->receive);
 }
 
-/* Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large
- * memory. */
+/*
+ * Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large
+ * memory.
+ */
 static void keep(struct net_connection *connection, struct base_buffer *buffer)
 {
     struct base_buffer_list *unread = &connection->unread;
+    if (base_buffer_room(buffer) > 0)
+        connection->flooding = false; /* that was all there was */
     uint32_t bytes = base_buffer_bytes(buffer);
     if (unread->head != NULL && base_buffer_room(unread->tail) >= bytes &&
         base_buffer_list_copy_in(unread, buffer->pool, buffer->data + buffer->begin, bytes) == 0) {
@@ -221,6 +228,7 @@ static void receive_done(struct task_io *io)
         connection->error = io->result;
     if (connection->receiving && !connection->pausing && connection->unread_count >= NET_UNREAD_BUFFERS_MAX) {
         connection->pausing = true;
+        connection->flooding = true;
         task_io_cancel(connection->net->sched, io);
     }
     receive_more(connection);

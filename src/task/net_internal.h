@@ -36,6 +36,7 @@ struct net_connection {
     int error;                /* of the receive: what reads return when nothing is left */
     bool receiving;           /* `receive` is posted */
     bool pausing;             /* and was asked to end, as much is unread */
+    bool flooding;            /* was paused, and the socket was not found empty since */
     bool ended;               /* the peer will send no more, or nobody wants it */
     bool end_told;            /* a read has returned that, or the error */
     bool broken;              /* part of a write may be lost */

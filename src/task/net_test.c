@@ -107,7 +107,7 @@ static void echo_at(void *arg)
 static void echo_over_every_kind(void **state)
 {
     char path[64];
-    (void)snprintf(path, sizeof(path), "unix:net_test.%d.socket", getpid());
+    (void)snprintf(path, sizeof(path), "unix:%s/net_test.%d.socket", P_tmpdir, getpid());
     const char *addresses[] = {"127.0.0.1:0", "[::1]:0", path};
     for (size_t i = 0; i < base_array_count(addresses); i++)
         engine_testing_run(state, NULL, echo_at, (void *)(uintptr_t)addresses[i]);
@@ -178,7 +178,7 @@ static void a_half_closed_stream_is_answered(void **state)
 static void paths(void *arg)
 {
     char path[64];
-    (void)snprintf(path, sizeof(path), "net_test.%d.stale", getpid());
+    (void)snprintf(path, sizeof(path), "%s/net_test.%d.stale", P_tmpdir, getpid());
     char address[80];
     (void)snprintf(address, sizeof(address), "unix:%s", path);
     struct net_testing server = {.testing = arg, .handler = &echo, .address = address};
@@ -217,7 +217,7 @@ static void connect_to_full(void *arg)
 {
     (void)arg;
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    (void)snprintf(name.sun_path, sizeof(name.sun_path), "net_test.%d.full", getpid());
+    (void)snprintf(name.sun_path, sizeof(name.sun_path), "%s/net_test.%d.full", P_tmpdir, getpid());
     char address[120];
     (void)snprintf(address, sizeof(address), "unix:%s", name.sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -4,28 +4,24 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum {
-    EVENTS_MAX = 256,
-    RETRY_NS = 1000000, /* when the kernel takes no more requests, and none is in flight to wait for */
-};
+enum { EVENTS_MAX = 256 };
 
 /* ---- making ------------------------------------------------------------------------------------ */
 
 /*
- * An eventfd that is only there to end a sleep: edge-triggered, so that each signal is an event and
+ * An eventfd that is only there to end a sleep: edge-triggered, so that each wake() is an event and
  * nobody has to read it.
  */
-static int open_signal(struct task_engine *engine, int *ret_fd)
+static int open_wake(struct task_engine *engine)
 {
-    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = fd};
-    if (fd >= 0 && epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
-        *ret_fd = fd;
+    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->wake_fd < 0)
+        return -errno;
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.fd = engine->wake_fd};
+    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &event) == 0)
         return 0;
-    }
     int error = -errno;
-    if (fd >= 0)
-        (void)close(fd);
+    (void)close(engine->wake_fd);
     return error;
 }
 
@@ -34,17 +30,12 @@ static int open_parts(struct task_engine *engine)
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (engine->epoll_fd < 0)
         return -errno;
-    int error = open_signal(engine, &engine->wake_fd);
+    int error = open_wake(engine);
     if (error != 0)
         goto close_epoll;
-    error = open_signal(engine, &engine->completion_fd);
-    if (error != 0)
-        goto close_wake;
     error = aio_disk_open(engine);
     if (error == 0)
         return 0;
-    (void)close(engine->completion_fd);
-close_wake:
     (void)close(engine->wake_fd);
 close_epoll:
     (void)close(engine->epoll_fd);
@@ -86,7 +77,6 @@ static int aio_begin(struct task_engine *engine)
 static void aio_close(struct task_engine *engine)
 {
     aio_disk_close(engine);
-    (void)close(engine->completion_fd);
     (void)close(engine->wake_fd);
     (void)close(engine->epoll_fd);
     base_free(&engine->node->memory, engine->sockets, engine->socket_room * sizeof(*engine->sockets));
@@ -138,18 +128,18 @@ static uint32_t hand_out_cancelled(struct task_engine *engine)
 
 /* ---- the round's calls ------------------------------------------------------------------------- */
 
+/* Ask epoll. @return completions */
 static uint32_t look(struct task_engine *engine, uint64_t sleep_ns)
 {
     struct epoll_event events[EVENTS_MAX];
-    struct timespec time = {.tv_sec = (time_t)(sleep_ns / 1000000000),
-                            .tv_nsec = (long)(sleep_ns % 1000000000)};
+    struct timespec time = aio_timespec(sleep_ns);
     int ready =
         epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
     uint32_t count = 0;
+    engine->epoll_ready = ready == EVENTS_MAX; /* then there may be more */
     for (int i = 0; i < ready; i++) {
-        int fd = events[i].data.fd;
-        if (fd != engine->wake_fd && fd != engine->completion_fd)
-            count += aio_sockets_ready(engine, fd, events[i].events);
+        if (events[i].data.fd != engine->wake_fd)
+            count += aio_sockets_ready(engine, events[i].data.fd, events[i].events);
     }
     return count;
 }
@@ -165,12 +155,16 @@ static uint32_t aio_poll(struct task_engine *engine, uint64_t sleep_ns)
     count += aio_disk_submit(engine); /* what turned out to be unfinished */
     if (count > 0)
         sleep_ns = 0;
-    else if (!base_list_empty(&engine->queued) && engine->in_flight == 0)
-        sleep_ns = base_min(sleep_ns, (uint64_t)RETRY_NS);
-    if (sleep_ns > 0 || engine->watched_count > 0) {
-        count += look(engine, sleep_ns);
+    if (sleep_ns > 0 && engine->in_flight > 0) {
+        count += aio_disk_sleep(engine, sleep_ns);
         count += aio_disk_reap(engine);
+        sleep_ns = 0;
     }
+    if (!base_list_empty(&engine->queued))
+        sleep_ns =
+            base_min(sleep_ns, (uint64_t)AIO_RETRY_NS); /* refused, with nothing in flight to wait for */
+    if (sleep_ns > 0 || engine->watched_count > 0 || engine->epoll_ready)
+        count += look(engine, sleep_ns);
     return count;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The AIO engine, for where io_uring is not to be had: Linux AIO for files, epoll for sockets, and
- * one epoll_pwait2 to sleep for both: AIO signals its completions to an eventfd.
+ * The AIO engine, for where io_uring is not to be had: Linux AIO for files, epoll for sockets. It sleeps
+ * in epoll, or with files in flight in AIO, which then watches epoll for it.
  *
  * A request is in exactly one place: a file's in `queued` (for the next io_submit) or with the kernel; a
  * socket's in `posted` (for the next poll), in its socket's slot (waiting for readiness) or in `starved`
@@ -12,6 +12,7 @@
 #include "task/engine_internal.h"
 #include "task/sched_internal.h"
 #include <linux/aio_abi.h>
+#include <time.h>
 
 /* The head of the completion ring that the kernel maps into the process; the events follow. */
 struct aio_ring {
@@ -32,6 +33,9 @@ _Static_assert(sizeof(struct aio_ring) == 32, "the kernel's layout");
 /* How many requests one io_submit takes. */
 #define AIO_BATCH 64
 
+/* How long to sleep when the kernel takes no more requests, and may take them again without telling. */
+#define AIO_RETRY_NS 1000000
+
 /* What waits for a socket's readiness; slots are found by descriptor. */
 struct aio_socket {
     struct task_io *in;  /* ACCEPT or RECEIVE */
@@ -49,7 +53,8 @@ struct task_engine {
     struct base_list queued;
     aio_context_t context;
     struct aio_ring *ring;
-    int completion_fd;
+    bool watching;    /* a request of the context waits for epoll */
+    bool epoll_ready; /* it was done: look */
     uint32_t in_flight;
     uint32_t in_flight_max;
     struct iocb blocks[AIO_BATCH];
@@ -64,6 +69,12 @@ struct task_engine {
     uint32_t socket_room;
     uint32_t watched_count;
 };
+
+/** A length of time as the kernel wants it. */
+static inline struct timespec aio_timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+}
 
 /** Hand a request to its owner. */
 static inline void aio_finish(struct task_io *io, int32_t result, bool more)
@@ -88,6 +99,13 @@ uint32_t aio_disk_submit(struct task_engine *engine);
 
 /** Hand out completions, without a system call. @return their number */
 uint32_t aio_disk_reap(struct task_engine *engine);
+
+/**
+ * Sleep until a file's request is done or epoll has something to tell, which sets epoll_ready.
+ *
+ * @return completions handed out, 0 or 1
+ */
+uint32_t aio_disk_sleep(struct task_engine *engine, uint64_t sleep_ns);
 
 /** Start the socket requests posted since the last call. @return requests that ended here and now */
 uint32_t aio_sockets_start(struct task_engine *engine);

@@ -1,16 +1,22 @@
-/* Files: batches through io_submit, completions read from the ring that the kernel shares. */
+/*
+ * Files: batches through io_submit, completions read from the ring that the kernel shares. To sleep until a
+ * file or a socket has something, one more request of the context watches the epoll descriptor.
+ */
 #include "task/aio/aio.h"
 #include <errno.h>
-#include <stdatomic.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { IN_FLIGHT_MIN = 32 };
+enum {
+    IN_FLIGHT_MIN = 32,
+    WATCH_TAG = 1, /* what the completion of the watch carries instead of a request's address */
+};
 
 int aio_disk_open(struct task_engine *engine)
 {
     uint32_t in_flight_max = engine->sched->options.ring_entries;
-    while (syscall(SYS_io_setup, in_flight_max, &engine->context) != 0) {
+    while (syscall(SYS_io_setup, in_flight_max + 1, &engine->context) != 0) { /* with one for the watch */
         /* the system has a limit for all contexts together: be content with less */
         if (errno != EAGAIN || in_flight_max <= IN_FLIGHT_MIN)
             return -errno;
@@ -30,13 +36,11 @@ void aio_disk_close(struct task_engine *engine)
 }
 
 /* Describe a request to the kernel. */
-static void describe(const struct task_engine *engine, struct task_io *io, struct iocb *block)
+static void describe(struct task_io *io, struct iocb *block)
 {
     *block = (struct iocb){
         .aio_data = (uintptr_t)io,
         .aio_fildes = (uint32_t)io->file->fd,
-        .aio_flags = IOCB_FLAG_RESFD,
-        .aio_resfd = (uint32_t)engine->completion_fd,
     };
     if (io->op == TASK_IO_FLUSH) {
         block->aio_lio_opcode = IOCB_CMD_FDSYNC;
@@ -64,7 +68,7 @@ static uint32_t make_batch(struct task_engine *engine)
     base_list_for_each(link, &engine->queued) {
         if (count == room)
             break;
-        describe(engine, base_container_of(link, struct task_io, link), &engine->blocks[count]);
+        describe(base_container_of(link, struct task_io, link), &engine->blocks[count]);
         engine->block_pointers[count] = &engine->blocks[count];
         count++;
     }
@@ -100,28 +104,62 @@ uint32_t aio_disk_submit(struct task_engine *engine)
     return refused;
 }
 
+/* @return whether a request was handed out */
+static bool complete(struct task_engine *engine, const struct io_event *event)
+{
+    if (event->data == WATCH_TAG) {
+        engine->watching = false;
+        engine->epoll_ready = true;
+        return false;
+    }
+    struct task_io *io = (struct task_io *)(uintptr_t)event->data; /* NOLINT(performance-no-int-to-ptr) */
+    engine->in_flight--;
+    if (io->op == TASK_IO_FLUSH) {
+        io->result = (int32_t)event->res;
+    } else if (!task_io_settle(io, event->res)) {
+        base_list_push_back(&engine->queued, &io->link);
+        return false;
+    }
+    aio_finish(io, io->result, false);
+    return true;
+}
+
 uint32_t aio_disk_reap(struct task_engine *engine)
 {
     struct aio_ring *ring = engine->ring;
     const struct io_event *events = (const struct io_event *)(ring + 1);
     uint32_t count = 0;
-    uint32_t head = ring->head;
+    uint32_t head;
     /* Acquire: pairs with the kernel's barrier between writing events and moving the tail. */
-    while (head != __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE)) {
+    while ((head = ring->head) != __atomic_load_n(&ring->tail, __ATOMIC_ACQUIRE)) {
         struct io_event event = events[head];
-        head = head + 1 == ring->event_count ? 0 : head + 1;
         /* Release: the kernel may write over the event once it sees this. */
-        __atomic_store_n(&ring->head, head, __ATOMIC_RELEASE);
-        engine->in_flight--;
-        struct task_io *io = (struct task_io *)(uintptr_t)event.data; /* NOLINT(performance-no-int-to-ptr) */
-        if (io->op == TASK_IO_FLUSH) {
-            io->result = (int32_t)event.res;
-        } else if (!task_io_settle(io, event.res)) {
-            base_list_push_back(&engine->queued, &io->link);
-            continue;
-        }
-        aio_finish(io, io->result, false);
-        count++;
+        __atomic_store_n(&ring->head, head + 1 == ring->event_count ? 0 : head + 1, __ATOMIC_RELEASE);
+        count += complete(engine, &event);
     }
     return count;
+}
+
+/* Have the context complete a request when epoll has something to tell. @return false: the kernel refuses */
+static bool watch_epoll(struct task_engine *engine)
+{
+    struct iocb block = {.aio_data = WATCH_TAG,
+                         .aio_lio_opcode = IOCB_CMD_POLL,
+                         .aio_fildes = (uint32_t)engine->epoll_fd,
+                         .aio_buf = POLLIN};
+    struct iocb *blocks[] = {&block};
+    if (!engine->watching)
+        engine->watching = syscall(SYS_io_submit, engine->context, 1L, blocks) == 1;
+    return engine->watching;
+}
+
+uint32_t aio_disk_sleep(struct task_engine *engine, uint64_t sleep_ns)
+{
+    if (!watch_epoll(engine))
+        sleep_ns = base_min(sleep_ns, (uint64_t)AIO_RETRY_NS);
+    struct io_event event;
+    struct timespec time = aio_timespec(sleep_ns);
+    struct timespec *limit = sleep_ns == TASK_FOREVER ? NULL : &time;
+    return syscall(SYS_io_getevents, engine->context, 1L, 1L, &event, limit) == 1 ? complete(engine, &event)
+                                                                                  : 0;
 }

@@ -71,8 +71,11 @@ static int wait_ready(struct task_engine *engine, struct task_io *io)
     return error;
 }
 
+/* Take a request out of its socket's slot, if it is there. */
 static void leave_slot(struct task_engine *engine, struct task_io *io)
 {
+    if ((uint32_t)io->socket >= engine->socket_room)
+        return;
     struct aio_socket *slot = &engine->sockets[io->socket];
     if (slot->in == io)
         slot->in = NULL;
@@ -110,16 +113,6 @@ static bool try_connect(struct task_io *io)
     return io->result != -EINPROGRESS;
 }
 
-static bool start(struct task_engine *engine, struct task_io *io)
-{
-    bool ended = (io->op == TASK_IO_SEND && try_send(io)) || (io->op == TASK_IO_CONNECT && try_connect(io));
-    if (!ended) {
-        io->result = wait_ready(engine, io);
-        ended = io->result != 0;
-    }
-    return ended;
-}
-
 void aio_sockets_feed(struct task_engine *engine)
 {
     if (base_list_empty(&engine->starved) || !task_io_may_take_buffer(engine->pool))
@@ -130,37 +123,49 @@ void aio_sockets_feed(struct task_engine *engine)
     base_list_move_all(&engine->posted, &starved); /* which looks at them in this round */
 }
 
-/* Take what has arrived; the request ends with the stream. @return completions */
+/* What became of an attempt to receive. */
+enum arrival {
+    ARRIVAL_NONE,    /* the socket has nothing: wait for it */
+    ARRIVAL_STARVED, /* there is no buffer: the request is in `starved` */
+    ARRIVAL_SOME,    /* handed out; there may be more */
+    ARRIVAL_ALL,     /* handed out, or the request has ended */
+};
+
+static enum arrival receive_one(struct task_engine *engine, struct task_io *io)
+{
+    struct base_buffer *buffer = task_io_may_take_buffer(engine->pool) ? base_buffer_get(engine->pool) : NULL;
+    if (buffer == NULL) {
+        leave_slot(engine, io);
+        base_list_push_back(&engine->starved, &io->link);
+        return ARRIVAL_STARVED;
+    }
+    ssize_t bytes = recv(io->socket, buffer->data, buffer->capacity, MSG_DONTWAIT);
+    int result = bytes < 0 ? -errno : (int)bytes;
+    if (bytes <= 0)
+        base_buffer_put(buffer);
+    if (result == -EAGAIN || result == -EINTR)
+        return ARRIVAL_NONE;
+    bool more = bytes > 0 && !io->once;
+    if (bytes > 0) {
+        buffer->end = (uint32_t)bytes;
+        io->buffer = buffer;
+    }
+    if (!more)
+        leave_slot(engine, io);
+    bool whole = bytes == buffer->capacity;
+    aio_finish(io, result, more);
+    return more && whole && !io->cancelling ? ARRIVAL_SOME : ARRIVAL_ALL;
+}
+
+/* Take what has arrived. @return completions */
 static uint32_t receive(struct task_engine *engine, struct task_io *io)
 {
-    for (uint32_t count = 0;; count++) {
-        if (count == RECEIVES_MAX)
-            return count;
-        struct base_buffer *buffer =
-            task_io_may_take_buffer(engine->pool) ? base_buffer_get(engine->pool) : NULL;
-        if (buffer == NULL) {
-            leave_slot(engine, io);
-            base_list_push_back(&engine->starved, &io->link);
-            return count;
-        }
-        ssize_t bytes = recv(io->socket, buffer->data, buffer->capacity, MSG_DONTWAIT);
-        int error = bytes < 0 ? -errno : 0;
-        if (bytes > 0) {
-            bool whole = bytes == buffer->capacity;
-            buffer->end = (uint32_t)bytes;
-            io->buffer = buffer;
-            aio_finish(io, (int32_t)bytes, true);
-            if (io->cancelling || !whole)
-                return count + 1;
-            continue;
-        }
-        base_buffer_put(buffer);
-        if (error == -EAGAIN || error == -EINTR)
-            return count;
-        leave_slot(engine, io);
-        aio_finish(io, error, false);
-        return count + 1;
+    for (uint32_t count = 0; count < RECEIVES_MAX; count++) {
+        enum arrival arrival = receive_one(engine, io);
+        if (arrival != ARRIVAL_SOME)
+            return count + (arrival == ARRIVAL_ALL);
     }
+    return RECEIVES_MAX;
 }
 
 static uint32_t take_connections(struct task_engine *engine, struct task_io *io)
@@ -182,6 +187,26 @@ static uint32_t take_connections(struct task_engine *engine, struct task_io *io)
     }
 }
 
+/* Begin a request. @return completions */
+static uint32_t start(struct task_engine *engine, struct task_io *io)
+{
+    if ((io->op == TASK_IO_SEND && try_send(io)) || (io->op == TASK_IO_CONNECT && try_connect(io))) {
+        aio_finish(io, io->result, false);
+        return 1;
+    }
+    /* who asks for one arrival goes on with a stream: it is likely to be there */
+    enum arrival arrival = io->op == TASK_IO_RECEIVE && io->once ? receive_one(engine, io) : ARRIVAL_NONE;
+    if (arrival != ARRIVAL_NONE)
+        return arrival != ARRIVAL_STARVED;
+    int error = wait_ready(engine, io);
+    if (error != 0) {
+        aio_finish(io, error, false);
+        return 1;
+    }
+    /* accepting at once also tells whether the socket listens at all */
+    return io->op == TASK_IO_ACCEPT ? take_connections(engine, io) : 0;
+}
+
 uint32_t aio_sockets_start(struct task_engine *engine)
 {
     uint32_t count = 0;
@@ -189,15 +214,8 @@ uint32_t aio_sockets_start(struct task_engine *engine)
     base_list_init(&posted);
     base_list_move_all(&posted, &engine->posted);
     struct base_list *first;
-    while ((first = base_list_pop_front(&posted)) != NULL) {
-        struct task_io *io = base_container_of(first, struct task_io, link);
-        if (start(engine, io)) {
-            aio_finish(io, io->result, false);
-            count++;
-        } else if (io->op == TASK_IO_ACCEPT) {
-            count += take_connections(engine, io); /* also tells whether the socket listens at all */
-        }
-    }
+    while ((first = base_list_pop_front(&posted)) != NULL)
+        count += start(engine, base_container_of(first, struct task_io, link));
     return count;
 }
 

@@ -66,9 +66,13 @@ static void prepare_send(struct task_engine *engine, const struct task_io *io, s
     io_uring_prep_sendmsg(entry, io->socket, header, flags);
 }
 
-static void prepare_receive(const struct task_io *io, struct io_uring_sqe *entry)
+static void prepare_receive(const struct task_engine *engine, const struct task_io *io,
+                            struct io_uring_sqe *entry)
 {
-    io_uring_prep_recv_multishot(entry, io->socket, NULL, 0, 0);
+    if (io->once)
+        io_uring_prep_recv(entry, io->socket, NULL, engine->pool->buffer_bytes, 0);
+    else
+        io_uring_prep_recv_multishot(entry, io->socket, NULL, 0, 0);
     entry->flags = IOSQE_BUFFER_SELECT;
     entry->buf_group = URING_BUFFER_GROUP;
 }
@@ -91,7 +95,7 @@ static bool issue(struct task_engine *engine, struct task_io *io)
         io_uring_prep_multishot_accept(entry, io->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         break;
     case TASK_IO_RECEIVE:
-        prepare_receive(io, entry);
+        prepare_receive(engine, io, entry);
         break;
     case TASK_IO_SEND:
         prepare_send(engine, io, entry);
@@ -115,6 +119,8 @@ static void uring_post(struct task_engine *engine, struct task_io *io)
 {
     base_list_init(&io->link);
     io->cancelling = false;
+    io->cancel_issued = false;
+    io->over = false;
     task_io_begin(io);
     issue_or_queue(engine, io);
 }
@@ -141,7 +147,7 @@ static bool arm_wake(struct task_engine *engine)
         return engine->wake_armed;
     /* Each wake() is an edge; the counter is never read, so that being woken costs no system call. */
     io_uring_prep_poll_multishot(entry, engine->wake_fd, POLLIN);
-    entry->user_data = URING_TAG_WAKE;
+    entry->user_data = URING_WAKE;
     engine->wake_armed = true;
     return true;
 }
@@ -152,8 +158,8 @@ static bool issue_cancel(struct task_engine *engine, struct task_io *io)
     if (entry == NULL)
         return false;
     io_uring_prep_cancel64(entry, (uintptr_t)io, 0);
-    entry->user_data = URING_TAG_CANCEL;
-    entry->flags = IOSQE_CQE_SKIP_SUCCESS;
+    entry->user_data = (uintptr_t)io | URING_CANCEL_BIT;
+    io->cancel_issued = true;
     return true;
 }
 
@@ -189,12 +195,30 @@ static void feed_starved(struct task_engine *engine)
 
 /* ---- completion ------------------------------------------------------------------------------- */
 
-static void finish(struct task_io *io, bool more)
+/* Hand a request out, for the last time only when its cancellation is back too. @return whether it was */
+static bool finish(struct task_io *io, bool more)
 {
     io->more = more;
-    if (!more)
+    if (!more) {
         task_io_unlink(io); /* from cancels: too late */
+        io->over = true;
+        if (io->cancel_issued)
+            return false;
+    }
     io->done(io);
+    return true;
+}
+
+/* A cancellation is back. @return whether its request was handed out */
+static bool complete_cancel(struct task_engine *engine, struct task_io *io, int32_t result)
+{
+    io->cancel_issued = false;
+    if (io->over)
+        return finish(io, false);
+    if (result == -ENOENT)
+        base_list_push_back(&engine->cancels,
+                            &io->link); /* it was on its way between two queues: ask again */
+    return false;
 }
 
 /* @return whether the request was handed out */
@@ -219,15 +243,15 @@ static bool complete_receive(struct task_engine *engine, struct task_io *io,
     }
     if (io->result == -ENOBUFS)
         io->result = -ECANCELED;
-    if (io->result > 0 && !more && !io->cancelling) {
+    if (io->result > 0 && !more && !io->once && !io->cancelling) {
         issue_or_queue(engine, io); /* the kernel ends a multishot when it likes to */
         more = true;
     }
-    finish(io, more);
-    return true;
+    return finish(io, more);
 }
 
-static void complete_accept(struct task_engine *engine, struct task_io *io,
+/* @return whether the request was handed out */
+static bool complete_accept(struct task_engine *engine, struct task_io *io,
                             const struct io_uring_cqe *completion)
 {
     bool more = (completion->flags & IORING_CQE_F_MORE) != 0;
@@ -236,20 +260,20 @@ static void complete_accept(struct task_engine *engine, struct task_io *io,
         issue_or_queue(engine, io);
         more = true;
     }
-    finish(io, more);
+    return finish(io, more);
 }
 
 /* @return whether a request was handed out */
 static bool complete(struct task_engine *engine, const struct io_uring_cqe *completion)
 {
-    if (completion->user_data == URING_TAG_WAKE) {
+    if (completion->user_data == URING_WAKE) {
         engine->wake_armed = (completion->flags & IORING_CQE_F_MORE) != 0;
         return false;
     }
-    if (completion->user_data == URING_TAG_CANCEL)
-        return false;
-    struct task_io *io =
-        (struct task_io *)(uintptr_t)completion->user_data; /* NOLINT(performance-no-int-to-ptr) */
+    uintptr_t address = (uintptr_t)completion->user_data & ~(uintptr_t)URING_CANCEL_BIT;
+    struct task_io *io = (struct task_io *)address; /* NOLINT(performance-no-int-to-ptr) */
+    if ((completion->user_data & URING_CANCEL_BIT) != 0)
+        return complete_cancel(engine, io, completion->res);
     switch (io->op) {
     case TASK_IO_READ:
     case TASK_IO_WRITE:
@@ -264,13 +288,11 @@ static bool complete(struct task_engine *engine, const struct io_uring_cqe *comp
         io->result = completion->res;
         break;
     case TASK_IO_ACCEPT:
-        complete_accept(engine, io, completion);
-        return true;
+        return complete_accept(engine, io, completion);
     case TASK_IO_RECEIVE:
         return complete_receive(engine, io, completion);
     }
-    finish(io, false);
-    return true;
+    return finish(io, false);
 }
 
 static uint32_t hand_out_finished(struct task_engine *engine)
@@ -281,8 +303,7 @@ static uint32_t hand_out_finished(struct task_engine *engine)
     base_list_move_all(&finished, &engine->finished);
     struct base_list *first;
     while ((first = base_list_pop_front(&finished)) != NULL) {
-        finish(base_container_of(first, struct task_io, link), false);
-        count++;
+        count += finish(base_container_of(first, struct task_io, link), false);
     }
     return count;
 }

@@ -4,7 +4,8 @@
  * A request is in exactly one place: in `backlog` (no submission entry was free), in the ring (its
  * entry or the kernel has it), in `starved` (a receive that found no buffer) or in `finished` (it has
  * its result and waits to be handed out). One that is in the ring and shall be cancelled is also in
- * `cancels` until the next submission.
+ * `cancels` until the next submission; then both it and its cancellation have to come back before it is
+ * handed out for the last time, so that neither can meet memory that is used for something else.
  */
 #ifndef TASK_URING_URING_H
 #define TASK_URING_URING_H
@@ -17,8 +18,11 @@
     (IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |                     \
      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE)
 
-/* What completions that belong to no request carry instead of its address. */
-enum { URING_TAG_WAKE = 1, URING_TAG_CANCEL = 2 };
+/*
+ * What completions carry: the address of their request; that and a bit for the cancellation of it; nothing
+ * for a wake-up.
+ */
+enum { URING_WAKE = 0, URING_CANCEL_BIT = 1 };
 
 /* The group of provided buffers that receives take from, and the region that the arena is registered as. */
 enum { URING_BUFFER_GROUP = 0, URING_ARENA_REGION = 0 };

@@ -1,0 +1,63 @@
+#!/usr/bin/python3
+"""Do the man pages say what the command says?
+
+    manual.py TARN FOLDER [--write]
+
+FOLDER holds the man pages. --write brings their generated parts up to date.
+"""
+
+import re
+import subprocess
+import sys
+
+import serving
+from serving import expect
+
+OPTIONS = re.compile(r'(?<=^\.\\" options begin\n).*?(?=^\.\\" options end$)', re.MULTILINE | re.DOTALL)
+
+
+def output(*command):
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def page(folder, name):
+    with open(f"{folder}/{name}", encoding="utf-8") as file:
+        return file.read()
+
+
+def options_are_those_of_the_table(tarn, folder):
+    text = page(folder, "tarn-serve.1")
+    generated = output(tarn, "serve", "--man")
+    expect(OPTIONS.search(text), "tarn-serve.1 has no place for the options")
+    expect(OPTIONS.search(text).group() == generated,
+           "tarn-serve.1 is not up to date: run tests/conformance/manual.py TARN docs/man --write")
+    for name in re.findall(r"^  (?:-\w, |    )--(\S+?)(?:=|\s|$)", output(tarn, "help", "serve"), re.MULTILINE):
+        name = name.replace("[no-]", "")
+        expect(name.replace("-", "\\-") in text, f"tarn-serve.1 does not know --{name}")
+
+
+def verbs_are_those_of_the_command(tarn, folder):
+    text = page(folder, "tarn.1")
+    verbs = re.findall(r"^  (\w+)  ", output(tarn, "help"), re.MULTILINE)
+    expect(len(verbs) >= 6, f"verbs: {verbs}")
+    for verb in verbs:
+        expect(f"\\fBtarn {verb}\\fR" in text and f"\n\\fB{verb}\\fR" in text, f"tarn.1 does not tell about {verb}")
+
+
+def versions_agree(tarn, folder):
+    version = output(tarn, "--version").split()[1]
+    for name in ("tarn.1", "tarn-serve.1"):
+        expect(f'"tarn {version}"' in page(folder, name), f"{name} is not of version {version}")
+
+
+def main():
+    tarn, folder = sys.argv[1:3]
+    if "--write" in sys.argv:
+        text = OPTIONS.sub(lambda _: output(tarn, "serve", "--man"), page(folder, "tarn-serve.1"))
+        with open(f"{folder}/tarn-serve.1", "w", encoding="utf-8") as file:
+            file.write(text)
+    serving.run([options_are_those_of_the_table, verbs_are_those_of_the_command, versions_agree], tarn, folder)
+
+
+if __name__ == "__main__":
+    main()
