@@ -5,6 +5,7 @@
 #include "bench/bench.h"
 #include "bench/json_read.h"
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum { ARGUMENTS_MAX = 20, LINES_MAX = 64 };
@@ -210,6 +211,22 @@ static void test_task_only(void **state)
     free_run(&run);
 }
 
+static void test_echo_beyond_the_limit_of_files(void **state)
+{
+    (void)state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max >= 100000)
+        skip(); /* no number of connections is too large */
+    struct run run;
+    RUN(&run, "task", "--json", "--duration=1ms", "--repeats=2", "--only=echo", "--connections=100000",
+        "--seed=7");
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "task", "echo"), 2);
+    assert_non_null(strstr(run.out, "\"skipped\":\"more connections"));
+    free_run(&run);
+}
+
 static void test_tables(void **state)
 {
     (void)state;
@@ -339,6 +356,7 @@ int main(void)
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_task_results),
         cmocka_unit_test(test_task_only),
+        cmocka_unit_test(test_echo_beyond_the_limit_of_files),
         cmocka_unit_test(test_tables),
         cmocka_unit_test_setup_teardown(test_drive_results, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_drive_beside_fio, make_folder, remove_folder),

@@ -114,8 +114,9 @@ static const struct base_setting table[] = {
 static size_t find_word(const char *word, const char *const *known)
 {
     size_t i = 0;
-    while (strcmp(word, known[i]) != 0)
+    while (known[i] != NULL && strcmp(word, known[i]) != 0)
         i++;
+    base_assert(known[i] != NULL);
     return i;
 }
 

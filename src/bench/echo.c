@@ -24,8 +24,8 @@ struct side {
     struct bench_echo_state hello;
     bool serving;
     bool loading;
-    bool unavailable; /* its engine is not to be had here */
-    uint64_t rate;    /* of the run that is measured; 0: closed loop */
+    const char *skipped; /* why it cannot be measured here, or NULL */
+    uint64_t rate;       /* of the run that is measured; 0: closed loop */
     struct bench_echo_answer *answer;
 };
 
@@ -56,6 +56,8 @@ static int order_load(struct side *side, enum bench_echo_order order, uint32_t c
 
 static int open_side(struct side *side)
 {
+    if (side->skipped != NULL)
+        return 0;
     side->answer = base_alloc(side->bench->account, sizeof(*side->answer));
     if (side->answer == NULL)
         return -ENOMEM;
@@ -65,7 +67,7 @@ static int open_side(struct side *side)
     side->serving = true;
     error = ask_server(side, true, &side->hello);
     if (error == -ENOTSUP) {
-        side->unavailable = true;
+        side->skipped = "the kernel does not offer this engine here";
         return 0;
     }
     if (error != 0)
@@ -91,10 +93,23 @@ static int close_side(struct side *side)
 
 static int connect_side(struct side *side, uint32_t connections)
 {
-    return side->unavailable ? 0 : order_load(side, BENCH_ECHO_CONNECT, connections);
+    return side->skipped != NULL ? 0 : order_load(side, BENCH_ECHO_CONNECT, connections);
 }
 
 /* ---- both sides together ----------------------------------------------------------------------- */
+
+/* Whether there may be so many connections in a process; raises the limit as far as it goes. */
+static bool allow_connections(uint32_t connections)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return false;
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    return limit.rlim_cur >= connections + SPARE_DESCRIPTORS;
+}
 
 static void init_sides(struct side *sides, struct bench *bench, const struct bench_echo_options *options,
                        uint32_t connections)
@@ -105,6 +120,9 @@ static void init_sides(struct side *sides, struct bench *bench, const struct ben
                                              .connections_max = connections};
     sides[0] = (struct side){.name = "tarn", .serve = bench_echo_tarn, .bench = bench, .options = server};
     sides[1] = (struct side){.name = "epoll", .serve = bench_echo_epoll, .bench = bench, .options = server};
+    if (!allow_connections(connections))
+        sides[0].skipped = sides[1].skipped =
+            "more connections than the limit of open files allows (ulimit -n)";
 }
 
 static int open_sides(struct side *sides)
@@ -127,19 +145,6 @@ static int close_sides(struct side *sides, int error)
     return error;
 }
 
-/* Whether there may be so many connections in a process; raises the limit as far as it goes. */
-static bool allow_connections(uint32_t connections)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return false;
-    if (limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-    return limit.rlim_cur >= connections + SPARE_DESCRIPTORS;
-}
-
 static int open_case(struct side *sides, const char *name, const char *unit, uint32_t connections,
                      int (*measure)(void *arg, struct bench_sample *sample), struct bench_case **ret_case)
 {
@@ -147,7 +152,7 @@ static int open_case(struct side *sides, const char *name, const char *unit, uin
     if (error != 0)
         return error;
     bench_case_number(*ret_case, "connections", connections);
-    bench_case_text(*ret_case, "engine", sides[0].unavailable ? "none" : sides[0].hello.engine);
+    bench_case_text(*ret_case, "engine", sides[0].skipped != NULL ? "none" : sides[0].hello.engine);
     bench_case_number(*ret_case, "spin_ns", sides[0].options.spin_ns);
     for (int i = 0; i < SIDES; i++)
         bench_case_subject(*ret_case, sides[i].name, measure, &sides[i]);
@@ -161,10 +166,9 @@ static int measure_rate(void *arg, struct bench_sample *sample)
     struct side *side = arg;
     struct bench_echo_state before;
     struct bench_echo_state after;
-    if (side->unavailable) {
-        sample->skipped = "the kernel does not offer this engine here";
+    sample->skipped = side->skipped;
+    if (side->skipped != NULL)
         return 0;
-    }
     int error = ask_server(side, false, &before);
     if (error == 0)
         error = order_load(side, BENCH_ECHO_RUN, side->options.connections_max);
@@ -218,9 +222,6 @@ static int run_loop(struct side *sides, uint32_t connections, uint64_t rate, uin
 
 int bench_echo_run(struct bench *bench, const struct bench_echo_options *options)
 {
-    if (!allow_connections(options->connections))
-        return bench_fail(bench, 0, "echo: %u connections are more than the limit of open files allows",
-                          options->connections);
     struct side sides[SIDES];
     uint64_t rate = options->rate;
     init_sides(sides, bench, options, options->connections);
@@ -249,10 +250,9 @@ static int measure_memory(void *arg, struct bench_sample *sample)
     struct bench_echo_state before;
     struct bench_echo_state after;
     uint32_t connections = side->options.connections_max;
-    if (side->unavailable) {
-        sample->skipped = "the kernel does not offer this engine here";
+    sample->skipped = side->skipped;
+    if (side->skipped != NULL)
         return 0;
-    }
     int error = connect_side(side, 1);
     if (error == 0)
         error = order_load(side, BENCH_ECHO_RUN, 1);
@@ -280,10 +280,9 @@ static int measure_idle(void *arg, struct bench_sample *sample)
     struct side *side = arg;
     struct bench_echo_state before;
     struct bench_echo_state after;
-    if (side->unavailable) {
-        sample->skipped = "the kernel does not offer this engine here";
+    sample->skipped = side->skipped;
+    if (side->skipped != NULL)
         return 0;
-    }
     int error = connect_side(side, side->options.connections_max);
     if (error == 0)
         error = order_load(side, BENCH_ECHO_RUN, side->options.connections_max);
@@ -347,9 +346,6 @@ static int run_fresh(struct bench *bench, const struct bench_echo_options *optio
 
 int bench_echo_run_idle(struct bench *bench, const struct bench_echo_options *options)
 {
-    if (!allow_connections(options->connections))
-        return bench_fail(bench, 0, "echo: %u connections are more than the limit of open files allows",
-                          options->connections);
     int error = run_fresh(bench, options, options->connections, run_memory);
     if (error == 0)
         error =

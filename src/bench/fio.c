@@ -155,7 +155,7 @@ static int read_output(int output, uint64_t until_ns, char *text, size_t room, s
 static int run_fio(struct command *command, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
 {
     int ends[2];
-    pid_t pid;
+    pid_t pid = -1;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -errno;
     int error = spawn(command, ends[1], &pid);
@@ -164,6 +164,7 @@ static int run_fio(struct command *command, uint64_t until_ns, char *text, size_
         (void)close(ends[0]);
         return error;
     }
+    base_assert(pid > 0);
     error = read_output(ends[0], until_ns, text, room, ret_len);
     (void)close(ends[0]);
     if (error != 0)

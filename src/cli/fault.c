@@ -1,6 +1,7 @@
 /*
  * Memory faults: a stack that overflowed is named on standard error; then the fault happens again
  * under the default action, so that it ends the process, and leaves a core, as if nobody had looked.
+ * A signal that somebody sent does not happen again by itself.
  */
 #include "cli/fault.h"
 #include "base/base.h"
@@ -22,6 +23,8 @@ static void explain(int number, siginfo_t *info, void *context)
     }
     struct sigaction action = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &action, NULL);
+    if (info->si_code <= 0)
+        (void)raise(number);
 }
 
 void cli_fault_install(void)

@@ -59,6 +59,7 @@ static void receiver_wait(struct receiver *receiver)
     task_wait_init(&wait);
     receiver->waiter = &wait;
     assert_int_equal(task_wait_park(&wait, TASK_FOREVER), 0);
+    receiver->waiter = NULL;
 }
 
 static void receiver_stop(struct receiver *receiver)
@@ -285,7 +286,8 @@ static void flood(void *arg)
     struct task_testing *testing = arg;
     struct receiver *receivers = base_alloc(&testing->node->memory, FLOOD * sizeof(*receivers));
     int(*sockets)[2] = base_alloc(&testing->node->memory, FLOOD * sizeof(*sockets));
-    assert_true(receivers != NULL && sockets != NULL);
+    assert_non_null(receivers);
+    assert_non_null(sockets);
     for (int i = 0; i < FLOOD; i++) {
         make_pair(sockets[i]);
         receiver_start(&receivers[i], sockets[i][0]);

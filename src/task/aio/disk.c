@@ -35,6 +35,12 @@ void aio_disk_close(struct task_engine *engine)
     (void)syscall(SYS_io_destroy, engine->context);
 }
 
+/* The request that a block or its completion names. */
+static struct task_io *request_of(uint64_t data)
+{
+    return (struct task_io *)(uintptr_t)data; /* NOLINT(performance-no-int-to-ptr) */
+}
+
 /* Describe a request to the kernel. */
 static void describe(struct task_io *io, struct iocb *block)
 {
@@ -99,7 +105,7 @@ uint32_t aio_disk_submit(struct task_engine *engine)
         }
         engine->in_flight += (uint32_t)submitted;
         for (long i = 0; i < submitted; i++)
-            (void)base_list_pop_front(&engine->queued);
+            base_list_remove(&request_of(engine->blocks[i].aio_data)->link);
     }
     return refused;
 }
@@ -112,7 +118,7 @@ static bool complete(struct task_engine *engine, const struct io_event *event)
         engine->epoll_ready = true;
         return false;
     }
-    struct task_io *io = (struct task_io *)(uintptr_t)event->data; /* NOLINT(performance-no-int-to-ptr) */
+    struct task_io *io = request_of(event->data);
     engine->in_flight--;
     if (io->op == TASK_IO_FLUSH) {
         io->result = (int32_t)event->res;
