@@ -41,7 +41,7 @@ static void write_subject(struct base_json *json, const struct bench_case *self,
         base_json_object_end(json);
         return;
     }
-    if (subject->rates[0] > 0)
+    if (bench_summarize(subject->rates, self->repeats).max > 0)
         write_summary(json, "rate", subject->rates, self->repeats);
     struct bench_summary ratio =
         bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);
@@ -124,7 +124,7 @@ static void print_rate(FILE *out, const struct bench_case *self, const struct be
     char each[BASE_UNITS_ROOM];
     char compared[64] = "";
     double median = bench_summarize(subject->rates, self->repeats).median;
-    if (median <= 0)
+    if (median <= 0) /* this is not about a rate, or nothing was done in the time */
         return;
     struct bench_summary ratio =
         bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);

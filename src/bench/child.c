@@ -2,6 +2,7 @@
 
 #include "task/task.h"
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -55,6 +56,7 @@ static _Noreturn void run_child(const struct bench_machine *machine, int core, i
         _exit(1);
     if (close_range(BENCH_CHILD_CHANNEL + 1, ~0U, 0) != 0)
         _exit(1);
+    (void)malloc_trim(0); /* memory that the parent has freed would hide what this process takes */
     bench_pin(machine, core);
     int status = function(arg);
     (void)fflush(NULL);

@@ -17,8 +17,9 @@ static void explain(int number, siginfo_t *info, void *context)
     char text[256];
     (void)context;
     if (task_fault_is_overflow(info->si_addr, text, sizeof(text))) {
-        ssize_t written = write(STDERR_FILENO, text, strlen(text));
-        written = write(STDERR_FILENO, "\n", 1);
+        size_t len = strlen(text);
+        text[len] = '\n'; /* in the place of the zero */
+        ssize_t written = write(STDERR_FILENO, text, len + 1);
         (void)written; /* there is nobody left to tell */
     }
     struct sigaction action = {.sa_handler = SIG_DFL};

@@ -184,10 +184,11 @@ struct key_write {
 static void begin_write(struct tarn_depot *depot, const void *key, size_t key_len, struct key_write *write)
 {
     write->begin_ns = depot_stage_begin(&depot->stages);
-    write->hash = base_hash128(key, key_len, depot->superblock.hash_seed);
-    write->stripe = depot_stripe_of(depot, &write->hash);
+    const struct base_hash128 hash = base_hash128(key, key_len, depot->superblock.hash_seed);
+    write->hash = hash;
+    write->stripe = depot_stripe_of(depot, &hash);
     task_mutex_lock_firmly(&write->stripe->key_lock);
-    write->there = depot_table_find(write->stripe, &write->hash, &write->entry) &&
+    write->there = depot_table_find(write->stripe, &hash, &write->entry) &&
                    depot_is_visible(depot, &write->entry, task_wall(depot->node));
 }
 

@@ -193,6 +193,8 @@ static void fill(struct depot_log *log, const struct depot_write *write)
 static int write_group(struct depot_log *log, struct depot_group *group, uint32_t flags, bool durable)
 {
     base_spin_lock(&log->lock);
+    if (flags == DEPOT_GROUP_SESSION_ENDS) /* a clock that is set back before the next one revives nothing */
+        log->end.stamp = base_max(log->end.stamp, task_wall(log->node));
     struct depot_group_format header = {
         .number = log->end.number + 1,
         .session = log->session,

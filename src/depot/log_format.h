@@ -38,7 +38,8 @@
  *       32    8  check of the group before; of the first: 0
  *       40    8  checks of the records, hashed one after the other
  *       48    8  flushed: groups up to this number were durable before this one was written
- *       56    8  stamp: the highest that was given out before the write
+ *       56    8  stamp: the highest that was given out before the write; where the session ends, at least
+ *                civil time
  *       64    4  bytes of header and records
  *       68    4  number of records
  *       72    4  flags: 1 the session ends here
@@ -62,7 +63,7 @@
 #include "base/base.h"
 
 #define DEPOT_FORMAT_VERSION     0
-#define DEPOT_SUPERBLOCK_BYTES   4096
+#define DEPOT_SUPERBLOCK_BYTES   UINT64_C(4096)
 #define DEPOT_SUPERBLOCK_COPIES  2
 #define DEPOT_BLOCK_BYTES_MIN    4096
 #define DEPOT_BLOCK_BYTES_MAX    65536

@@ -166,7 +166,7 @@ static void check_all(struct model *model)
 static void open_store(struct model *model)
 {
     const struct tarn_depot_options options = {
-        .create_bytes = UINT64_C(8) << 20,
+        .create_bytes = UINT64_C(4) << 20,
         .mode = below(model, 2) == 0 ? TARN_MODE_POWER : TARN_MODE_DEVICE,
     };
     assert_int_equal(testing_try_open(&model->store, &model->drive, &model->clock, &options), 0);

@@ -101,7 +101,7 @@ static void a_blank_file_is_formatted_a_device_is_not(void **state)
 static void one_good_superblock_is_enough(void **state)
 {
     (void)state;
-    for (int copy = 0; copy < DEPOT_SUPERBLOCK_COPIES; copy++) {
+    for (uint32_t copy = 0; copy < DEPOT_SUPERBLOCK_COPIES; copy++) {
         struct testing_drive drive = killed_store(3, TARN_MODE_POWER);
         struct testing_store store;
         uint8_t *damaged = drive.bytes + copy * DEPOT_SUPERBLOCK_BYTES;
@@ -120,7 +120,7 @@ static void one_good_superblock_is_enough(void **state)
 static void an_interrupted_formatting_is_finished(void **state)
 {
     (void)state;
-    for (int copy = 0; copy < DEPOT_SUPERBLOCK_COPIES; copy++) {
+    for (uint32_t copy = 0; copy < DEPOT_SUPERBLOCK_COPIES; copy++) {
         struct testing_drive drive = killed_store(0, TARN_MODE_POWER);
         struct testing_drive whole = testing_drive_copy(&drive);
         memset(drive.bytes + copy * DEPOT_SUPERBLOCK_BYTES, 0, DEPOT_SUPERBLOCK_BYTES);

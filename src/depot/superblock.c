@@ -109,7 +109,7 @@ static int choose(struct tarn_node *node, struct drive *drive, bool read_only, u
     bool good[DEPOT_SUPERBLOCK_COPIES], empty[DEPOT_SUPERBLOCK_COPIES];
     struct depot_superblock_format copies[DEPOT_SUPERBLOCK_COPIES];
     for (uint32_t copy = 0; copy < DEPOT_SUPERBLOCK_COPIES; copy++) {
-        const uint8_t *bytes = memory + (size_t)copy * DEPOT_SUPERBLOCK_BYTES;
+        const uint8_t *bytes = memory + copy * DEPOT_SUPERBLOCK_BYTES;
         const char *found;
         good[copy] = depot_superblock_parse(bytes, &copies[copy], &found) == 0;
         empty[copy] = all_zero(bytes, DEPOT_SUPERBLOCK_BYTES);
@@ -144,7 +144,7 @@ int depot_superblock_open(struct tarn_node *node, struct drive *drive,
                           const struct tarn_depot_options *options,
                           struct depot_superblock_format *ret_superblock)
 {
-    const size_t bytes = (size_t)DEPOT_SUPERBLOCK_COPIES * DEPOT_SUPERBLOCK_BYTES;
+    const size_t bytes = DEPOT_SUPERBLOCK_COPIES * DEPOT_SUPERBLOCK_BYTES;
     const struct drive_info *info = drive_info(drive);
     if (info->bytes < bytes)
         return refuse(node, drive, "it is too short for a store", -EUCLEAN);

@@ -172,11 +172,7 @@ static int reserve(int fd, uint64_t bytes)
  */
 static int make(struct drive_opening *opening)
 {
-    uint64_t bytes = opening->options->create_bytes;
-    if (bytes < DRIVE_BYTES_MIN || bytes > INT64_MAX - BASE_PAGE_BYTES)
-        return refuse(opening, -EINVAL,
-                      "the size is too small for a drive (64 KiB), or too large for a file");
-    bytes = base_align_up(bytes, BASE_PAGE_BYTES);
+    uint64_t bytes = base_align_up(opening->options->create_bytes, BASE_PAGE_BYTES);
     opening->info.created = true;
     int error = reserve(opening->fd, bytes);
     if (error == -EOPNOTSUPP) {

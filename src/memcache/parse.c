@@ -212,7 +212,7 @@ void memcache_parse(const char *text, size_t len, struct memcache_request *ret_r
 
 uint64_t memcache_expiry_ns(int64_t exptime, uint64_t wall_ns)
 {
-    const int64_t month_seconds = 30 * 24 * 3600;
+    const int64_t month_seconds = INT64_C(30) * 24 * 3600;
     if (exptime == 0)
         return 0;
     if (exptime < 0)

@@ -58,9 +58,9 @@ bool memcache_next_word(struct memcache_text *text, struct memcache_text *ret_wo
 /**
  * Parse a line.
  *
- * @param line, len  any bytes, without the line end
+ * @param text, len  any bytes, without the line end
  */
-void memcache_parse(const char *line, size_t len, struct memcache_request *ret_request);
+void memcache_parse(const char *text, size_t len, struct memcache_request *ret_request);
 
 /** Whether the request is followed by a value and a line end. */
 static inline bool memcache_has_value(const struct memcache_request *request)

@@ -95,6 +95,7 @@ static struct task_sched *listener_sched(const struct serve *serve, uint32_t lis
 
 static int listen_on(struct serve *serve, const char *address)
 {
+    base_assert(serve->lane_count > 0);
     struct task_sched *targets[TASK_SCHEDS_MAX];
     for (uint32_t i = 0; i < serve->lane_count; i++)
         targets[i] = serve->lanes[i].sched;

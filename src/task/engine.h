@@ -54,7 +54,7 @@ struct task_io {
     bool cancelling; /* the engine's, like the next two: cancel() was called */
     bool cancel_issued;
     bool over;
-    int32_t result;  /* in done: bytes or descriptor, or negative errno */
+    int32_t result; /* in done: bytes or descriptor, or negative errno */
     int socket;
     struct task_file *file;
     uint64_t offset;
@@ -80,6 +80,7 @@ struct task_engine_ops {
     /** First call in the thread that runs the scheduler, before anything else. @return 0 or negative errno */
     int (*begin)(struct task_engine *engine);
 
+    /** Free the engine. What is still posted is never done, but its memory must still be there. */
     void (*close)(struct task_engine *engine);
 
     /** Queue a request; every outcome, errors too, comes through done, never before post returns. */

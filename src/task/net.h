@@ -9,8 +9,9 @@
  *                     └────────────────────────────────────────── net_close() ◀──┘
  *
  * Addresses are text: "127.0.0.1:11211", "[::1]:11211", "unix:/path/of/socket". A connection
- * belongs to one scheduler and is touched by its tasks only. Bytes received but not yet read are
- * bounded by NET_UNREAD_BUFFERS_MAX buffers of the scheduler's pool; then the peer has to wait.
+ * belongs to one scheduler and is touched by its tasks only. When NET_UNREAD_BUFFERS_MAX buffers of
+ * the scheduler's pool hold bytes that were not read yet, the peer has to wait; what the kernel had
+ * received until it was told so may come on top.
  */
 #ifndef TASK_NET_H
 #define TASK_NET_H
@@ -32,7 +33,8 @@ struct net_handler {
     /**
      * Serve a connection that has something to read (bytes, the end of the stream or an error):
      * read, answer, and return when net_read_try() says -EAGAIN, to become idle; or net_close().
-     * Runs in a task of the connection's scheduler; never twice at once for one connection.
+     * One that returns after a read gave the end or an error is closed; one that leaves something
+     * unread is called again. Runs in a task of the connection's scheduler; never twice at once for one connection.
      */
     void (*ready)(struct net_connection *connection);
 
@@ -48,10 +50,10 @@ struct net_handler {
  * @param sched     accepts (any thread may call before it runs; else from its own tasks)
  * @param targets   schedulers that get the connections
  * @param accepted  called on the target scheduler for each new connection before its first byte,
- *                  may set net_user(); a negative return closes it. May be NULL. Must not yield.
+ *                  may set net_user(); a negative return closes it, without a call of `closed`.
+ *                  May be NULL. Must not yield.
  * @param connections_max  further ones are accepted and closed at once, counted and logged
- * @return 0; -EINVAL (address, with a sentence in the log); -EADDRINUSE, -EACCES and the like of
- *         the kernel
+ * @return 0; -ENOMEM; -EINVAL, -EADDRINUSE, -EACCES and the like (with a sentence in the log)
  *
  * A Unix socket's path is replaced only if nobody listens there; mode 0700.
  */
@@ -64,15 +66,17 @@ base_must_check int net_listen(struct task_sched *sched, const char *address,
 /** The address that is really listened on (port 0 resolved), as text. */
 void net_listener_address(const struct net_listener *listener, char *ret_text, size_t room);
 
-/** Accept no more; what was accepted stays. Yields. A task of its scheduler, or any thread when no scheduler
- * runs. */
+/**
+ * Accept no more; what was accepted stays. To be called before task_sched_stop(), or for good after the
+ * scheduler's end. Yields. A task of its scheduler, or any thread when no scheduler runs.
+ */
 void net_listener_close(struct net_listener *listener);
 
 /**
  * Connect to an address and serve the connection in the calling task (it is not idle; when the
  * handler is NULL it never becomes so).
  *
- * @return 0; -ECONNREFUSED and the like; -ETIMEDOUT; -ECANCELED; -EINVAL. Yields. Tasks only.
+ * @return 0; -ECONNREFUSED and the like; -ETIMEDOUT; -ECANCELED; -EINVAL; -ENOMEM. Yields. Tasks only.
  */
 base_must_check int net_connect(const char *address, const struct net_handler *handler, uint64_t deadline_ns,
                                 struct net_connection **ret_connection);
@@ -114,8 +118,10 @@ void net_release(struct net_connection *connection);
 /** Close; `closed` is called when the last request of it has come back. The task that serves it. */
 void net_close(struct net_connection *connection);
 
-/** Have every connection of a listener's handler on this scheduler end: reads return 0. Any task of the
- * scheduler. */
+/**
+ * End every connection of this scheduler that a listener accepted: what is unread is dropped, reads return 0.
+ * Who is in the middle of a write ends with its deadline. Any task of the scheduler.
+ */
 void net_shutdown_all(struct task_sched *sched);
 
 /** Keep a pointer of the caller's with the connection. */
