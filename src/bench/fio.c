@@ -88,6 +88,7 @@ static int build_command(struct command *command, const struct bench_drive_job *
     add(command, "--time_based");
     add(command, "--runtime=%" PRIu64 "ms", job->bench->options.duration_ns / BASE_NS_PER_MS);
     add(command, "--numjobs=1");
+    add(command, "--thread"); /* a process of its own would be in a session of its own, scheduled as such */
     add(command, "--allow_file_create=0");
     add(command, "--overwrite=1");
     add(command, "--fallocate=none");

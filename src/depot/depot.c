@@ -71,7 +71,7 @@ no_read:
 }
 
 int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
-               unsigned direct, struct tarn_depot **ret_depot)
+               unsigned direct, uint64_t lock_wait_ns, struct tarn_depot **ret_depot)
 {
     static const struct tarn_depot_options defaults = {.mode = TARN_MODE_POWER};
     if (options == NULL)
@@ -88,6 +88,7 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
         .direct = (enum drive_direct)direct,
         .read_only = options->read_only,
         .zero_ahead = true,
+        .lock_wait_ns = lock_wait_ns,
     };
     depot->node = node;
     depot->read_only = options->read_only;
@@ -110,7 +111,7 @@ int tarn_depot_open(struct tarn_node *node, const char *path, const struct tarn_
                     struct tarn_depot **ret_depot)
 {
     bool direct_off = options != NULL && options->direct_off;
-    return depot_open(node, path, options, direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO, ret_depot);
+    return depot_open(node, path, options, direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO, 0, ret_depot);
 }
 
 int tarn_depot_close(struct tarn_depot *depot)

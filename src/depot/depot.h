@@ -10,16 +10,17 @@
 struct drive_info;
 
 /**
- * Open a store with a choice of how the drive is used that the public options do not offer.
+ * Open a store with choices of how the drive is used that the public options do not offer.
  *
- * @param direct  enum drive_direct; overrules options->direct_off
+ * @param direct        enum drive_direct; overrules options->direct_off
+ * @param lock_wait_ns  how long to wait for who has the drive open to be gone; 0: the drive's default
  * @return as tarn_depot_open()
  *
  * Yields.
  */
 base_must_check int depot_open(struct tarn_node *node, const char *path,
                                const struct tarn_depot_options *options, unsigned direct,
-                               struct tarn_depot **ret_depot);
+                               uint64_t lock_wait_ns, struct tarn_depot **ret_depot);
 
 /** What the store's drive is. Valid until the store is closed. */
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot);

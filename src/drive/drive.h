@@ -34,7 +34,7 @@
  * A process that was killed may still have writes in flight; its lock is free when they have landed,
  * some 50 ms later, and seconds on a disk under load.
  */
-#define DRIVE_LOCK_WAIT_NS (30 * BASE_NS_PER_SECOND)
+#define DRIVE_LOCK_WAIT_NS (5 * BASE_NS_PER_SECOND)
 
 struct drive;
 

@@ -7,7 +7,7 @@
 #define MIB  (UINT64_C(1) << 20)
 #define PAGE ((size_t)BASE_PAGE_BYTES)
 
-static const struct drive_options make_mib = {.create_bytes = MIB};
+static const struct drive_options make_mib = {.create_bytes = MIB, .lock_wait_ns = 60 * BASE_NS_PER_SECOND};
 
 /* ---- transfers by every provider --------------------------------------------------------------- */
 

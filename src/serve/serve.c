@@ -12,6 +12,9 @@
 
 #define CONNECTIONS_POLL_NS BASE_NS_PER_MS
 
+/* Started again after kill -9: what was in flight has to land first, however slow the disk. */
+#define LOCK_WAIT_NS (15 * BASE_NS_PER_SECOND)
+
 /* ---- what stats asks ----------------------------------------------------------------------------- */
 
 static void tell_facts(void *arg, struct memcache_facts *ret_facts)
@@ -236,7 +239,8 @@ static int open_store(struct serve *serve)
     const struct serve_options *options = serve->options;
     const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
                                                      .mode = (enum tarn_mode)options->mode};
-    return depot_open(serve->node, options->data, &depot_options, options->direct, &serve->depot);
+    return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,
+                      &serve->depot);
 }
 
 static int open_parts(struct serve *serve)

@@ -34,7 +34,8 @@ struct net_handler {
      * Serve a connection that has something to read (bytes, the end of the stream or an error):
      * read, answer, and return when net_read_try() says -EAGAIN, to become idle; or net_close().
      * One that returns after a read gave the end or an error is closed; one that leaves something
-     * unread is called again. Runs in a task of the connection's scheduler; never twice at once for one connection.
+     * unread is called again. Runs in a task of the connection's scheduler; never twice at once for one
+     * connection.
      */
     void (*ready)(struct net_connection *connection);
 

@@ -21,7 +21,7 @@ from serving import Connection, Tarn, expect  # pylint: disable=wrong-import-pos
 CLIENTS = 6
 KEYS = 40  # of each client
 ROUNDS_OF_A_STORE = 5  # it keeps everything, and fills
-SIZE = "1G"  # more than fifty rounds can fill
+SIZE = "512M"
 VALUE_BYTES = [0, 10, 100, 1000, 5000, 20000]
 
 
