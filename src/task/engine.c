@@ -40,9 +40,13 @@ const struct task_engine_ops *task_engine_choose(struct tarn_node *node)
 {
     if (node->options.engine != NULL)
         return node->options.engine;
-    if (node->engine == NULL)
-        node->engine = choose(node);
-    return node->engine;
+    /* Two threads may both find out, and say so twice: they find the same. */
+    const struct task_engine_ops *known = __atomic_load_n(&node->engine, __ATOMIC_ACQUIRE);
+    if (known == NULL) {
+        known = choose(node);
+        __atomic_store_n(&node->engine, known, __ATOMIC_RELEASE);
+    }
+    return known;
 }
 
 void task_io_begin(struct task_io *io)
