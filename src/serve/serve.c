@@ -272,6 +272,7 @@ static int free_parts(struct serve *serve)
     if (serve->depot != NULL) {
         memcache_server_deinit(&serve->memcache);
         error = tarn_depot_close(serve->depot);
+        base_info(&node->log, error == 0 ? "store closed" : "store closed after a failure", "");
     }
     base_free(&node->memory, serve, sizeof(*serve));
     task_node_close(node);

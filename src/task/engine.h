@@ -5,8 +5,8 @@
  *
  * Everything but wake() is called by the scheduler's own thread. A request is in the caller's
  * memory and must live until `done` was called for the last time; `done` runs on the scheduler's
- * stack and must not yield. Posting makes no system call: what a round has posted goes to the
- * kernel with the round's one call.
+ * stack and must not yield. Posting makes no system call but for files, which are handed over in
+ * fours; what else a round has posted goes to the kernel with the round's one call.
  */
 #ifndef TASK_ENGINE_H
 #define TASK_ENGINE_H

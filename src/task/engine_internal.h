@@ -15,6 +15,18 @@
  */
 base_must_check int task_uring_probe(const char **ret_reason);
 
+/*
+ * Requests for files that wait for the round's call; with this many they are handed over at once. A drive
+ * that gets a whole round in one wave idles before it and queues behind it.
+ */
+#define TASK_IO_FILES_UNSENT_MAX 4
+
+/** Whether a request is for a file, not for a socket. */
+static inline bool task_io_is_for_file(const struct task_io *io)
+{
+    return io->op == TASK_IO_READ || io->op == TASK_IO_WRITE || io->op == TASK_IO_FLUSH;
+}
+
 /** Begin a READ, WRITE or SEND: nothing is transferred yet. */
 void task_io_begin(struct task_io *io);
 

@@ -85,17 +85,15 @@ static void aio_close(struct task_engine *engine)
 
 /* ---- requests ---------------------------------------------------------------------------------- */
 
-static bool is_for_file(const struct task_io *io)
-{
-    return io->op == TASK_IO_READ || io->op == TASK_IO_WRITE || io->op == TASK_IO_FLUSH;
-}
-
 static void aio_post(struct task_engine *engine, struct task_io *io)
 {
     base_list_init(&io->link);
     io->cancelling = false;
     task_io_begin(io);
-    base_list_push_back(is_for_file(io) ? &engine->queued : &engine->posted, &io->link);
+    bool for_file = task_io_is_for_file(io);
+    base_list_push_back(for_file ? &engine->queued : &engine->posted, &io->link);
+    if (for_file && ++engine->files_unsent >= TASK_IO_FILES_UNSENT_MAX)
+        aio_disk_send(engine);
 }
 
 static void aio_cancel(struct task_engine *engine, struct task_io *io)
@@ -103,7 +101,7 @@ static void aio_cancel(struct task_engine *engine, struct task_io *io)
     if (io->cancelling)
         return;
     io->cancelling = true;
-    if (!is_for_file(io))
+    if (!task_io_is_for_file(io))
         aio_sockets_forget(engine, io);
     else if (base_list_is_linked(&io->link))
         base_list_remove(&io->link);

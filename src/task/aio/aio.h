@@ -57,6 +57,7 @@ struct task_engine {
     bool epoll_ready; /* it was done: look */
     uint32_t in_flight;
     uint32_t in_flight_max;
+    uint32_t files_unsent; /* posted and not handed over */
     struct iocb blocks[AIO_BATCH];
     struct iocb *block_pointers[AIO_BATCH];
 
@@ -96,6 +97,9 @@ void aio_disk_close(struct task_engine *engine);
 
 /** Submit what is queued as far as the context has room. @return requests that ended here and now */
 uint32_t aio_disk_submit(struct task_engine *engine);
+
+/** Hand what is queued to the kernel as far as it takes it, and tell nobody of errors. */
+void aio_disk_send(struct task_engine *engine);
 
 /** Hand out completions, without a system call. @return their number */
 uint32_t aio_disk_reap(struct task_engine *engine);

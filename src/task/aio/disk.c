@@ -90,22 +90,39 @@ static void refuse_first(struct task_engine *engine, int error)
     aio_finish(io, error, false);
 }
 
+/* Hand the queue's first requests to the kernel. @return how many it took, or negative errno */
+static long submit_batch(struct task_engine *engine, uint32_t batch)
+{
+    long submitted = syscall(SYS_io_submit, engine->context, (long)batch, engine->block_pointers);
+    if (submitted < 0)
+        return -errno;
+    engine->in_flight += (uint32_t)submitted;
+    for (long i = 0; i < submitted; i++)
+        base_list_remove(&request_of(engine->blocks[i].aio_data)->link);
+    return submitted;
+}
+
+void aio_disk_send(struct task_engine *engine)
+{
+    engine->files_unsent = 0;
+    uint32_t batch = make_batch(engine);
+    if (batch > 0)
+        (void)submit_batch(engine, batch); /* what is refused is refused again in the round's call */
+}
+
 uint32_t aio_disk_submit(struct task_engine *engine)
 {
     uint32_t refused = 0;
     uint32_t batch;
+    engine->files_unsent = 0;
     while ((batch = make_batch(engine)) > 0) {
-        long submitted = syscall(SYS_io_submit, engine->context, (long)batch, engine->block_pointers);
-        if (submitted < 0 && (errno == EAGAIN || errno == EINTR))
+        long submitted = submit_batch(engine, batch);
+        if (submitted == -EAGAIN || submitted == -EINTR)
             break;
         if (submitted < 0) {
-            refuse_first(engine, -errno);
+            refuse_first(engine, (int)submitted);
             refused++;
-            continue;
         }
-        engine->in_flight += (uint32_t)submitted;
-        for (long i = 0; i < submitted; i++)
-            base_list_remove(&request_of(engine->blocks[i].aio_data)->link);
     }
     return refused;
 }

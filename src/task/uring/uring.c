@@ -123,6 +123,10 @@ static void uring_post(struct task_engine *engine, struct task_io *io)
     io->over = false;
     task_io_begin(io);
     issue_or_queue(engine, io);
+    if (task_io_is_for_file(io) && ++engine->files_unsent >= TASK_IO_FILES_UNSENT_MAX) {
+        engine->files_unsent = 0;
+        (void)io_uring_submit(&engine->ring);
+    }
 }
 
 static void uring_cancel(struct task_engine *engine, struct task_io *io)
@@ -341,6 +345,7 @@ static bool kernel_has_work(const struct task_engine *engine)
 static uint32_t uring_poll(struct task_engine *engine, uint64_t sleep_ns)
 {
     uint32_t count = base_list_empty(&engine->finished) ? 0 : hand_out_finished(engine);
+    engine->files_unsent = 0;
     uring_buffers_fill(engine);
     feed_starved(engine);
     while (!fill_queue(engine) && io_uring_submit(&engine->ring) > 0) {

@@ -49,6 +49,7 @@ struct task_engine {
     struct base_list starved;
     struct base_list finished;
     int wake_fd;
+    uint32_t files_unsent; /* requests for files that were posted and not submitted */
     bool wake_armed;
     bool has_file_table;
 };
