@@ -16,6 +16,7 @@ enum {
     BUFFERS_COUNT = 1024,
     BUFFER_BYTES = 4096,
     RING_ENTRIES = 1024,
+    TRIM_INTERVAL_NS = 1000000000,
     SPAWN_RETRY_NS = 10000000, /* for tasks from elsewhere that found no memory for a stack */
 };
 
@@ -340,13 +341,32 @@ uint64_t task_sched_next_timer(const struct task_sched *sched)
     return first == NULL ? TASK_FOREVER : first->key;
 }
 
+/*
+ * Give back stacks that are not needed, not more often than once in a while: load that comes and goes
+ * would map them again at once.
+ *
+ * @return when to come back for more, TASK_FOREVER for never
+ */
+static uint64_t trim_stacks(struct task_sched *sched)
+{
+    if (base_likely(!task_stacks_excess(sched->stacks)))
+        return TASK_FOREVER;
+    uint64_t now_ns = task_now();
+    if (now_ns >= sched->trim_ns) {
+        sched->trim_ns = now_ns + TRIM_INTERVAL_NS;
+        task_stacks_trim(sched->stacks);
+        return TASK_FOREVER;
+    }
+    return sched->trim_ns;
+}
+
 /* Sleep in the kernel until there is something to do. */
 static void sleep_idle(struct task_sched *sched)
 {
-    task_stacks_trim(sched->stacks);
+    uint64_t trim_ns = trim_stacks(sched);
     atomic_store_explicit(&sched->sleeping, true, memory_order_seq_cst); /* pairs with task_sched_post() */
     if (atomic_load_explicit(&sched->inbox, memory_order_seq_cst) == NULL) {
-        uint64_t next_ns = task_sched_next_timer(sched);
+        uint64_t next_ns = base_min(task_sched_next_timer(sched), trim_ns);
         bool queued = !base_fifo_empty(&sched->spawn_queue) || net_sched_waits(sched);
         uint64_t now_ns = next_ns == TASK_FOREVER && !queued ? 0 : task_now();
         if (queued)

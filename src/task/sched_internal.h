@@ -47,6 +47,7 @@ struct task_sched {
     const struct task_engine_ops *engine_ops;
     struct task_engine *engine;
     struct tarn_node *node;
+    uint64_t trim_ns;             /* not before this are stacks given back again */
     struct task_stacks *stacks;   /* stack.c */
     struct base_fifo spawn_queue; /* spawned from elsewhere, waiting for a stack */
     struct base_buffer_pool buffers;

@@ -254,6 +254,11 @@ static uint64_t slab_peak_bytes(const struct task_stacks *stacks, const struct s
     return peak;
 }
 
+bool task_stacks_excess(const struct task_stacks *stacks)
+{
+    return stacks->empty > SLABS_KEPT_EMPTY;
+}
+
 void task_stacks_trim(struct task_stacks *stacks)
 {
     struct base_list *last = base_list_last(&stacks->open);

@@ -49,7 +49,10 @@ void task_stacks_put(struct task_stacks *stacks, struct task *task);
 /** Where a task's stack begins above its guard, and how long it is up to its struct task. */
 void *task_stacks_bottom(const struct task_stacks *stacks, const struct task *task, size_t *ret_bytes);
 
-/** Unmap empty slabs but a few. Not on a task's stack. */
+/** Whether there are more empty slabs than are worth keeping. */
+bool task_stacks_excess(const struct task_stacks *stacks);
+
+/** Unmap empty slabs but a few; slow. Not on a task's stack. */
 void task_stacks_trim(struct task_stacks *stacks);
 
 /** Stacks that are mapped. */
