@@ -1,0 +1,81 @@
+/* The collector: collect.c decides what is collected and frees it, move.c moves what lives. */
+#ifndef SEGLOG_COLLECT_INTERNAL_H
+#define SEGLOG_COLLECT_INTERNAL_H
+
+#include "seglog/seglog_internal.h"
+
+#define SEGLOG_VICTIMS_MAX 64 /* freed by one state */
+
+enum seglog_move_kind {
+    SEGLOG_MOVE_VALUE,
+    SEGLOG_MOVE_ENDED,     /* an expired value: a tombstone takes its place */
+    SEGLOG_MOVE_TOMBSTONE, /* that is still needed */
+};
+
+/* A record on its way from a victim to the relocation stream. */
+struct seglog_move {
+    struct seglog_entry_format entry;
+    uint64_t grain;            /* where it was */
+    struct seglog_place place; /* where it, or its tombstone, is now */
+    struct seglog_place grave; /* where the tombstone of an unwanted copy is */
+    enum seglog_move_kind kind;
+};
+
+struct seglog_victim {
+    uint32_t segment;
+    bool bad;        /* something in it cannot be read: it stays */
+    bool unfinished; /* something in it was not moved: it stays for now */
+};
+
+/* The service's alone. */
+struct seglog_collector {
+    uint8_t *summary; /* seglog_summary_memory_bytes() */
+    uint8_t *window;  /* of the victim that is being read */
+    uint64_t window_bytes;
+    struct seglog_move *moves;
+    uint32_t moves_max;
+    uint32_t unburied; /* the first of them: nobody wants the copy, and it has no tombstone yet */
+    uint32_t count;    /* these, and behind them what is appended and not yet published */
+    uint32_t planned;  /* behind all: in the window */
+    /* Those of the present batch, and those before that wait for a tombstone. */
+    struct seglog_victim victims[SEGLOG_VICTIMS_MAX];
+    uint32_t victim_count;
+    uint64_t
+        oldest_other; /* the lowest stamp of any segment that is not free, the present victim's left out */
+    uint64_t gone_sequence; /* lower sequences are gone, by a flush or the eviction horizon */
+    struct seglog_exhaustion exhaustion;
+
+    /* oldest first: a round over all stamps that were issued before it began */
+    uint64_t round_stamp;           /* 0: there is none */
+    uint64_t round_tombstone_bytes; /* when it began */
+    uint64_t round_dropped_bytes;   /* of tombstones, since then */
+    uint64_t tombstone_floor;       /* no round while there are fewer */
+    uint32_t rounds_in_vain;
+
+    /* progress: what was freed, all told */
+    uint64_t best_bytes;
+    uint64_t grants;
+    uint64_t victims_in_vain;
+};
+
+/**
+ * Move what lives in the last of the victims. Moves may remain to be published.
+ *
+ * @return 0 (also when the victim is bad); -ENOSPC (no segment to move to); -ECANCELED (the service stops);
+ * -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_move_victim(struct seglog *log, struct seglog_collector *collector);
+
+/**
+ * Publish what was moved, and bury what the owner does not want. Victims may become bad.
+ *
+ * @return 0 (though there may have been no room for tombstones: seglog_victim_is_held()); -EIO; -EROFS.
+ * Yields.
+ */
+base_must_check int seglog_move_publish(struct seglog *log, struct seglog_collector *collector);
+
+/** Whether a copy of something in a victim has no tombstone yet, so that it cannot be freed. */
+bool seglog_victim_is_held(const struct seglog *log, const struct seglog_collector *collector,
+                           const struct seglog_victim *victim);
+
+#endif

@@ -1,0 +1,247 @@
+/* Opening, starting and closing a log, and what it tells about itself. */
+#include "seglog/seglog_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+
+void *seglog_drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes)
+{
+    uint64_t alignment = base_max((uint64_t)BASE_PAGE_BYTES, drive_info(drive)->memory_alignment_bytes);
+    return base_alloc_aligned(&node->memory, alignment, bytes);
+}
+
+int seglog_drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes)
+{
+    int error = -EIO;
+    for (int try = 0; error != 0 && try < SEGLOG_READ_TRIES; try++)
+        error = drive_read(drive, offset, data, bytes);
+    return error;
+}
+
+/* ---- failing ------------------------------------------------------------------------------------- */
+
+void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int error)
+{
+    /* Pairs with the acquire in seglog_failed(). */
+    if (atomic_exchange_explicit(&log->failed, true, memory_order_acq_rel))
+        return;
+    char path[SEGLOG_PATH_ROOM];
+    base_error(&log->node->log, "a write failed: the store takes no more until it is opened again",
+               "path=%s what=\"%s\" offset=%" PRIu64 " error=\"%s\"", seglog_path(path, log->drive), what,
+               offset, strerrordesc_np(-error));
+    seglog_wake_all(log);
+}
+
+bool seglog_failed(struct seglog *log)
+{
+    /* Pairs with the exchange in seglog_fail(). */
+    return atomic_load_explicit(&log->failed, memory_order_acquire);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+static uint64_t segments_bytes(const struct seglog *log)
+{
+    return log->superblock.segment_count * sizeof(struct seglog_segment);
+}
+
+/* Free what has been made so far; nothing runs. */
+static void free_log(struct seglog *log)
+{
+    struct tarn_node *node = log->node;
+    if (!log->read_only) {
+        seglog_collector_deinit(log);
+        seglog_streams_deinit(log);
+    }
+    for (uint32_t i = 0; log->segments != NULL && i < log->superblock.segment_count; i++) {
+        struct seglog_segment *segment = &log->segments[i];
+        base_free(&node->memory, segment->unsealed_entries,
+                  segment->entry_count * sizeof(struct seglog_entry_format));
+    }
+    base_free(&node->memory, log->segments, segments_bytes(log));
+    seglog_state_deinit(log);
+    base_free(&node->memory, log, sizeof(*log));
+}
+
+static void init_log(struct seglog *log, struct tarn_node *node, struct drive *drive,
+                     const struct seglog_options *options, const struct seglog_superblock_format *superblock)
+{
+    log->node = node;
+    log->drive = drive;
+    log->superblock = *superblock;
+    log->mode = options->mode;
+    log->read_only = options->read_only;
+    log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
+    log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);
+    log->checkpoint_segment = SEGLOG_NO_SEGMENT;
+    task_mutex_init(&log->state_mutex);
+    base_spin_init(&log->lock);
+    base_list_init(&log->free);
+    base_list_init(&log->closing);
+}
+
+/* All memory that is held while it is open. */
+static int take_memory(struct seglog *log, uint32_t user_streams)
+{
+    log->segments = base_alloc(&log->node->memory, segments_bytes(log));
+    int error = log->segments == NULL ? -ENOMEM : 0;
+    if (error == 0 && !log->read_only)
+        error = seglog_streams_init(log, user_streams == 0 ? 1 : user_streams);
+    if (error == 0 && !log->read_only)
+        error = seglog_collector_init(log);
+    char path[SEGLOG_PATH_ROOM];
+    if (error != 0)
+        base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
+                   seglog_path(path, log->drive));
+    return error;
+}
+
+static int open_log(struct seglog *log, const struct seglog_options *options, int missing_copy)
+{
+    int error = seglog_state_load(log);
+    if (error == 0)
+        error = take_memory(log, options->user_streams);
+    if (error == 0 && !log->read_only)
+        error = seglog_superblock_complete(log->node, log->drive, &log->superblock, missing_copy);
+    if (error == 0 && !log->read_only)
+        error = seglog_state_settle(log);
+    if (error == 0)
+        error = seglog_recover(log);
+    return error;
+}
+
+int seglog_open(struct tarn_node *node, struct drive *drive, const struct seglog_options *options,
+                struct seglog **ret_log)
+{
+    struct seglog_superblock_format superblock;
+    int missing_copy, error = seglog_superblock_find(node, drive, options, &superblock, &missing_copy);
+    if (error != 0)
+        return error;
+    struct seglog *log = base_alloc(&node->memory, sizeof(*log));
+    if (log == NULL)
+        return -ENOMEM;
+    init_log(log, node, drive, options, &superblock);
+    error = open_log(log, options, missing_copy);
+    if (error != 0)
+        free_log(log);
+    else
+        *ret_log = log;
+    return error;
+}
+
+/* ---- the session --------------------------------------------------------------------------------- */
+
+/* The checkpoint of the last session has been read or never will be: its segments are free with the next
+ * state. */
+static void drop_checkpoint(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        if (log->segments[i].state == SEGLOG_STATE_CHECKPOINT)
+            log->segments[i].state = SEGLOG_STATE_COLLECTED;
+    }
+    base_spin_unlock(&log->lock);
+}
+
+int seglog_start(struct seglog *log, const struct seglog_owner_ops *ops, void *owner)
+{
+    base_assert(!log->read_only && !log->started);
+    log->ops = ops;
+    log->owner = owner;
+    drop_checkpoint(log);
+    int error = seglog_state_write(log, NULL);
+    if (error == 0)
+        error = seglog_service_start(log);
+    log->started = error == 0;
+    return error;
+}
+
+int seglog_close(struct seglog *log)
+{
+    int error = 0;
+    if (log->started && !log->stopped)
+        error = seglog_stop(log);
+    if (log->started && log->stopped_well)
+        error = seglog_state_write(log, &(struct seglog_state_change){.ended = true});
+    else if (log->started && error == 0)
+        error = -EROFS;
+    free_log(log);
+    return error;
+}
+
+/* ---- what it tells about itself ------------------------------------------------------------------ */
+
+const struct seglog_superblock_format *seglog_superblock(const struct seglog *log)
+{
+    return &log->superblock;
+}
+
+uint64_t seglog_entry_grain(const struct seglog *log, uint32_t segment,
+                            const struct seglog_entry_format *entry)
+{
+    return (seglog_segment_offset(log, segment) >> log->grain_shift) + entry->grain;
+}
+
+static uint64_t counter(const _Atomic uint64_t *from)
+{
+    return atomic_load_explicit(from, memory_order_relaxed);
+}
+
+void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
+{
+    struct seglog_stats stats = {
+        .segments = log->superblock.segment_count,
+        .live_bytes = counter(&log->live_bytes),
+        .tombstone_bytes = counter(&log->tombstone_bytes),
+        .appended_bytes = counter(&log->appended_bytes),
+        .moved_bytes = counter(&log->moved_bytes),
+        .written_bytes = counter(&log->written_bytes),
+        .writes = counter(&log->writes),
+        .flushes = counter(&log->flushes),
+        .state_writes = counter(&log->state_writes),
+        .collections = counter(&log->collections),
+        .session = log->session,
+    };
+    for (uint32_t begin = 0; begin < stats.segments; begin += SEGLOG_SEGMENTS_AT_ONCE) {
+        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, stats.segments);
+        base_spin_lock(&log->lock);
+        for (uint32_t i = begin; i < end; i++) {
+            enum seglog_segment_state state = log->segments[i].state;
+            stats.segments_open += state == SEGLOG_STATE_OPEN;
+            stats.segments_bad += state == SEGLOG_STATE_BAD;
+        }
+        base_spin_unlock(&log->lock);
+    }
+    base_spin_lock(&log->lock);
+    stats.segments_free = log->free_count;
+    stats.generation = log->state->generation;
+    base_spin_unlock(&log->lock);
+    *ret_stats = stats;
+}
+
+void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seglog_segment_info *ret_info)
+{
+    static const char *const names[] = {
+        [SEGLOG_STATE_FREE] = "free",
+        [SEGLOG_STATE_OPEN] = "open",
+        [SEGLOG_STATE_CLOSING] = "closing",
+        [SEGLOG_STATE_CLOSED] = "closed",
+        [SEGLOG_STATE_COLLECTING] = "collecting",
+        [SEGLOG_STATE_COLLECTED] = "collected",
+        [SEGLOG_STATE_CHECKPOINT] = "checkpoint",
+        [SEGLOG_STATE_BAD] = "bad",
+    };
+    base_assert(segment_number < log->superblock.segment_count);
+    const struct seglog_segment *segment = &log->segments[segment_number];
+    base_spin_lock(&log->lock);
+    *ret_info = (struct seglog_segment_info){
+        .stamp = segment->stamp,
+        .session = segment->session,
+        .state = names[segment->state],
+        .live_bytes = counter(&segment->live_bytes),
+        .tombstone_bytes = counter(&segment->tombstone_bytes),
+        .used_bytes = segment->end,
+        .entries = segment->entry_count,
+        .sealed = segment->sealed,
+    };
+    base_spin_unlock(&log->lock);
+}

@@ -1,0 +1,465 @@
+/*
+ * Recovery: which segments are live, and what is in them. A segment is what its header says; a valid summary
+ * proves all of it; the others are sealed (seal.c).
+ */
+#include "seglog/seglog_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+
+#define HEADERS_AT_ONCE 32
+
+/* A header on its way. */
+struct header_read {
+    struct drive_request request;
+    struct iovec iov;
+    uint32_t segment;
+    bool again; /* the second reading */
+    uint8_t first[sizeof(struct seglog_segment_format)];
+};
+
+struct recovery {
+    struct seglog *log;
+    struct header_read *reads; /* HEADERS_AT_ONCE */
+    uint8_t *headers;          /* their memory, header_bytes each */
+    uint64_t header_bytes;
+    uint8_t *summary;
+    uint64_t *stamps; /* of all that is live: a table with open addressing, 0 is empty */
+    uint64_t stamps_count;
+    uint64_t live_segments, summary_records;
+    struct seglog_salvage salvage;
+};
+
+int seglog_refuse_segment(struct seglog *log, uint32_t segment, const char *why, int error)
+{
+    char path[SEGLOG_PATH_ROOM];
+    base_error(&log->node->log, "a segment is not opened, and so the store is not, to lose nothing",
+               "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\" error=\"%s\"",
+               seglog_path(path, log->drive), segment, seglog_segment_offset(log, segment), why,
+               strerrordesc_np(-error));
+    return error;
+}
+
+/* ---- summaries ----------------------------------------------------------------------------------- */
+
+uint64_t seglog_summary_memory_bytes(const struct seglog *log)
+{
+    return seglog_summary_bytes(seglog_entries_max(&log->superblock), log->superblock.block_bytes);
+}
+
+static uint64_t trailer_stamp(const uint8_t *trailer)
+{
+    return base_load_le64(trailer + offsetof(struct seglog_trailer_format, stamp));
+}
+
+/*
+ * Read a summary once.
+ *
+ * @param stamp           0: any
+ * @param ret_trailer     magic 0: there is none
+ * @param ret_read_bytes  of `memory`: what the verdict is about
+ * @return 0; -EUCLEAN; the drive's error
+ */
+static int read_summary(struct seglog *log, uint32_t segment, uint64_t stamp, uint8_t *memory,
+                        struct seglog_trailer_format *ret_trailer, uint64_t *ret_read_bytes)
+{
+    const struct seglog_superblock_format *superblock = &log->superblock;
+    uint64_t end = seglog_segment_offset(log, segment) + superblock->segment_bytes;
+    uint64_t bytes = superblock->block_bytes;
+    int error = 0;
+    ret_trailer->magic = 0;
+    *ret_read_bytes = 0;
+    for (int part = 0; part < 2; part++) { /* the last block tells how long it is */
+        error = seglog_drive_read(log->drive, end - bytes, memory, bytes);
+        if (error != 0)
+            return error;
+        *ret_read_bytes = bytes;
+        const uint8_t *trailer = memory + bytes - sizeof(*ret_trailer);
+        ret_trailer->magic = 0;
+        error = seglog_trailer_parse(trailer, superblock, stamp == 0 ? trailer_stamp(trailer) : stamp,
+                                     ret_trailer);
+        if (error != 0)
+            return error;
+        uint64_t summary_bytes = seglog_summary_bytes(ret_trailer->entries, superblock->block_bytes);
+        if (summary_bytes == bytes)
+            return seglog_summary_verify(memory, ret_trailer, superblock);
+        bytes = summary_bytes;
+    }
+    return -EUCLEAN; /* the two readings do not agree about its length */
+}
+
+int seglog_summary_find(struct seglog *log, uint32_t segment, uint64_t stamp, void *memory,
+                        struct seglog_trailer_format *ret_trailer)
+{
+    uint64_t seen[SEGLOG_READ_TRIES], read_bytes;
+    int error = -EIO, seen_count = 0;
+    for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
+        error = read_summary(log, segment, stamp, memory, ret_trailer, &read_bytes);
+        if (error == 0)
+            return 0;
+        if (error != -EUCLEAN)
+            return error;
+        error = -EIO; /* unless another reading agrees */
+        seen[seen_count] = base_hash64(memory, read_bytes, 0);
+        for (int i = 0; i < seen_count; i++) {
+            if (seen[i] == seen[seen_count])
+                return -EUCLEAN;
+        }
+        seen_count++;
+    }
+    return error;
+}
+
+int seglog_summary_read(struct seglog *log, uint32_t segment, void *memory,
+                        const struct seglog_entry_format **ret_entries, uint32_t *ret_count)
+{
+    struct seglog_trailer_format trailer;
+    int error = seglog_summary_find(log, segment, log->segments[segment].stamp, memory, &trailer);
+    if (error != 0)
+        return error;
+    *ret_entries = memory;
+    *ret_count = trailer.entries;
+    return 0;
+}
+
+static void fill_from_trailer(struct seglog_segment *segment, const struct seglog_trailer_format *trailer)
+{
+    segment->entry_count = trailer->entries;
+    segment->end = trailer->end;
+    segment->highest_sequence = trailer->highest_sequence;
+    segment->sealed = (trailer->flags & SEGLOG_SUMMARY_SEALED) != 0;
+}
+
+/* ---- headers ------------------------------------------------------------------------------------- */
+
+/* @return false: it is there already */
+static bool add_stamp(struct recovery *recovery, uint64_t stamp)
+{
+    uint64_t mask = recovery->stamps_count - 1;
+    uint64_t at = base_hash64(&stamp, sizeof(stamp), 0) & mask;
+    while (recovery->stamps[at] != 0) {
+        if (recovery->stamps[at] == stamp)
+            return false;
+        at = (at + 1) & mask;
+    }
+    recovery->stamps[at] = stamp;
+    return true;
+}
+
+/* Take a segment as live; whether its checkpoint is named is seen later. */
+static int take_live(struct recovery *recovery, uint32_t number, uint32_t kind, uint64_t stamp,
+                     uint64_t session)
+{
+    struct seglog *log = recovery->log;
+    struct seglog_segment *segment = &log->segments[number];
+    if (stamp >= log->state->stamp_bound)
+        return seglog_refuse_segment(
+            log, number,
+            "it is newer than the state, of which an old copy was found: restore the "
+            "store from a dump",
+            -EUCLEAN);
+    if (!add_stamp(recovery, stamp))
+        return seglog_refuse_segment(
+            log, number, "two segments have the same stamp: restore the store from a dump", -EUCLEAN);
+    segment->stamp = stamp;
+    segment->session = session;
+    if (kind == SEGLOG_SEGMENT_RECORDS)
+        segment->state = SEGLOG_STATE_CLOSED;
+    else
+        segment->freed_stamp = stamp; /* unless it is named: seglog_checkpoint_claim() */
+    return 0;
+}
+
+/*
+ * A header that is no header. Where a whole summary stands behind it, with a stamp that was not freed, the
+ * segment is live and only its header is damaged.
+ */
+static int take_without_header(struct recovery *recovery, uint32_t number)
+{
+    struct seglog *log = recovery->log;
+    struct seglog_trailer_format trailer;
+    int error = seglog_summary_find(log, number, 0, recovery->summary, &trailer);
+    if (error != 0 && error != -EUCLEAN)
+        return seglog_refuse_segment(log, number, "its summary cannot be read", error);
+    if (error != 0 || trailer.stamp <= log->segments[number].freed_stamp)
+        return 0;
+    char path[SEGLOG_PATH_ROOM];
+    base_warn(&log->node->log, "the header of a segment is damaged, its summary is used",
+              "path=%s segment=%" PRIu32, seglog_path(path, log->drive), number);
+    return take_live(recovery, number, SEGLOG_SEGMENT_RECORDS, trailer.stamp, trailer.session);
+}
+
+static bool all_zero(const uint8_t *bytes, size_t len)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
+/* @return whether these bytes are the header of a live segment */
+static bool is_live(const struct recovery *recovery, uint32_t number, const uint8_t *bytes,
+                    struct seglog_segment_format *ret_header)
+{
+    const struct seglog *log = recovery->log;
+    return seglog_segment_parse(bytes, log->superblock.check_seed, number, ret_header) == 0 &&
+           ret_header->stamp > log->segments[number].freed_stamp;
+}
+
+/* Nothing lives there, two readings say. */
+static int take_dead(struct recovery *recovery, uint32_t number, const uint8_t *bytes)
+{
+    struct seglog_segment_format header;
+    uint64_t check_seed = recovery->log->superblock.check_seed;
+    bool is_header = seglog_segment_parse(bytes, check_seed, number, &header) == 0;
+    if (is_header || all_zero(bytes, sizeof(header)))
+        return 0;
+    return take_without_header(recovery, number);
+}
+
+/* One that differs from reading to reading: alone, until two agree. */
+static int read_header_alone(struct recovery *recovery, uint32_t number)
+{
+    struct seglog *log = recovery->log;
+    uint8_t *bytes = recovery->headers + HEADERS_AT_ONCE * recovery->header_bytes;
+    uint64_t seen[SEGLOG_READ_TRIES];
+    struct seglog_segment_format header;
+    int error = -EIO, seen_count = 0;
+    for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
+        error =
+            seglog_drive_read(log->drive, seglog_segment_offset(log, number), bytes, recovery->header_bytes);
+        if (error != 0)
+            break;
+        if (is_live(recovery, number, bytes, &header))
+            return take_live(recovery, number, header.kind, header.stamp, header.session);
+        seen[seen_count] = base_hash64(bytes, sizeof(header), 0);
+        for (int i = 0; i < seen_count; i++) {
+            if (seen[i] == seen[seen_count])
+                return take_dead(recovery, number, bytes);
+        }
+        seen_count++;
+        error = -EIO;
+    }
+    return seglog_refuse_segment(log, number, "the drive does not return its header twice", error);
+}
+
+static uint8_t *header_memory(const struct recovery *recovery, const struct header_read *read)
+{
+    return recovery->headers + (size_t)(read - recovery->reads) * recovery->header_bytes;
+}
+
+static void post_header(struct recovery *recovery, struct header_read *read)
+{
+    read->iov = (struct iovec){.iov_base = header_memory(recovery, read), .iov_len = recovery->header_bytes};
+    read->request = (struct drive_request){
+        .op = DRIVE_READ,
+        .offset = seglog_segment_offset(recovery->log, read->segment),
+        .iov = &read->iov,
+        .iov_count = 1,
+        .region = -1,
+    };
+    drive_post(recovery->log->drive, &read->request);
+}
+
+/* @param ret_settled  whether one reading was enough: only a live header proves itself */
+static int look_at_header(struct recovery *recovery, struct header_read *read, bool *ret_settled)
+{
+    struct seglog_segment_format header;
+    const uint8_t *bytes = header_memory(recovery, read);
+    *ret_settled = is_live(recovery, read->segment, bytes, &header);
+    if (*ret_settled)
+        return take_live(recovery, read->segment, header.kind, header.stamp, header.session);
+    if (!read->again) {
+        memcpy(read->first, bytes, sizeof(read->first));
+        return 0;
+    }
+    *ret_settled = true;
+    if (memcmp(read->first, bytes, sizeof(read->first)) == 0)
+        return take_dead(recovery, read->segment, bytes);
+    return read_header_alone(recovery, read->segment);
+}
+
+/* Read some headers at once; those that are not live once more. All requests are waited for, whatever
+ * happens. */
+static int read_batch(struct recovery *recovery, uint32_t begin, uint32_t count)
+{
+    int error = 0;
+    bool settled[HEADERS_AT_ONCE] = {false};
+    for (uint32_t i = 0; i < count; i++)
+        recovery->reads[i].segment = begin + i;
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < count; i++) {
+            recovery->reads[i].again = round > 0;
+            if (!settled[i])
+                post_header(recovery, &recovery->reads[i]);
+        }
+        int results[HEADERS_AT_ONCE];
+        for (uint32_t i = 0; i < count; i++)
+            results[i] = settled[i] ? 0 : drive_wait(&recovery->reads[i].request, TASK_FOREVER);
+        for (uint32_t i = 0; error == 0 && i < count; i++) {
+            if (results[i] != 0)
+                error = read_header_alone(recovery, begin + i);
+            else if (!settled[i])
+                error = look_at_header(recovery, &recovery->reads[i], &settled[i]);
+            settled[i] = settled[i] || results[i] != 0;
+        }
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+static int read_headers(struct recovery *recovery)
+{
+    struct seglog *log = recovery->log;
+    uint32_t segment_count = log->superblock.segment_count;
+    for (uint32_t i = 0; i < segment_count; i++) {
+        struct seglog_segment *segment = &log->segments[i];
+        segment->freed_stamp = log->state->freed_stamps[i];
+        segment->stamp = segment->freed_stamp;
+        segment->state = SEGLOG_STATE_FREE;
+        base_list_init(&segment->link);
+    }
+    int error = 0;
+    for (uint32_t begin = 0; error == 0 && begin < segment_count; begin += HEADERS_AT_ONCE)
+        error = read_batch(recovery, begin, base_min(segment_count - begin, (uint32_t)HEADERS_AT_ONCE));
+    return error;
+}
+
+/* ---- recovery ------------------------------------------------------------------------------------ */
+
+/* A segment whose summary does not verify: an open one, a torn summary, or damage. */
+static int recover_unproven(struct recovery *recovery, uint32_t number,
+                            const struct seglog_trailer_format *trailer)
+{
+    struct seglog *log = recovery->log;
+    uint64_t limit = log->superblock.segment_bytes;
+    char path[SEGLOG_PATH_ROOM];
+    if (trailer->magic != 0) {
+        base_warn(&log->node->log, "the summary of a segment is cut off or damaged, its records are read",
+                  "path=%s segment=%" PRIu32, seglog_path(path, log->drive), number);
+        /* What an earlier recovery hid stays hidden. */
+        if ((trailer->flags & SEGLOG_SUMMARY_SEALED) != 0)
+            limit = trailer->end;
+    }
+    return seglog_salvage_segment(&recovery->salvage, number, limit);
+}
+
+static int recover_segment(struct recovery *recovery, uint32_t number)
+{
+    struct seglog *log = recovery->log;
+    struct seglog_segment *segment = &log->segments[number];
+    struct seglog_trailer_format trailer;
+    int error = seglog_summary_find(log, number, segment->stamp, recovery->summary, &trailer);
+    recovery->live_segments++;
+    if (error == -EUCLEAN)
+        return recover_unproven(recovery, number, &trailer);
+    if (error != 0)
+        return seglog_refuse_segment(log, number, "its summary cannot be read", error);
+    if (trailer.highest_sequence >= log->state->sequence_bound)
+        return seglog_refuse_segment(
+            log, number, "its records are newer than the state: restore the store from a dump", -EUCLEAN);
+    fill_from_trailer(segment, &trailer);
+    recovery->summary_records += trailer.entries;
+    return 0;
+}
+
+static int recover_segments(struct recovery *recovery)
+{
+    struct seglog *log = recovery->log;
+    int error = read_headers(recovery);
+    if (error == 0)
+        error = seglog_checkpoint_claim(log, recovery->summary);
+    for (uint32_t i = 0; error == 0 && i < log->superblock.segment_count; i++) {
+        struct seglog_segment *segment = &log->segments[i];
+        if (segment->state == SEGLOG_STATE_CLOSED) {
+            error = recover_segment(recovery, i);
+        } else if (segment->state == SEGLOG_STATE_FREE) {
+            base_list_push_back(&log->free, &segment->link);
+            log->free_count++;
+        }
+    }
+    return error;
+}
+
+static int take_memory(struct recovery *recovery)
+{
+    struct seglog *log = recovery->log;
+    struct base_account *memory = &log->node->memory;
+    recovery->header_bytes =
+        base_max((uint64_t)SEGLOG_BLOCK_BYTES_MIN, (uint64_t)drive_info(log->drive)->logical_block_bytes);
+    recovery->stamps_count = 64;
+    while (recovery->stamps_count < UINT64_C(2) * log->superblock.segment_count)
+        recovery->stamps_count *= 2;
+    recovery->reads = base_alloc(memory, HEADERS_AT_ONCE * sizeof(struct header_read));
+    recovery->headers =
+        seglog_drive_memory(log->node, log->drive, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
+    recovery->stamps = base_alloc(memory, recovery->stamps_count * sizeof(uint64_t));
+    recovery->summary = seglog_drive_memory(log->node, log->drive, seglog_summary_memory_bytes(log));
+    recovery->salvage.log = log;
+    recovery->salvage.entries = (void *)recovery->summary;
+    bool whole = recovery->reads != NULL && recovery->headers != NULL && recovery->stamps != NULL &&
+                 recovery->summary != NULL;
+    return whole ? 0 : -ENOMEM;
+}
+
+static void free_memory(struct recovery *recovery)
+{
+    struct seglog *log = recovery->log;
+    struct base_account *memory = &log->node->memory;
+    base_free(memory, recovery->reads, HEADERS_AT_ONCE * sizeof(struct header_read));
+    base_free(memory, recovery->headers, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
+    base_free(memory, recovery->stamps, recovery->stamps_count * sizeof(uint64_t));
+    base_free(memory, recovery->summary, seglog_summary_memory_bytes(log));
+    seglog_salvage_deinit(&recovery->salvage);
+}
+
+int seglog_recover(struct seglog *log)
+{
+    struct recovery recovery = {.log = log};
+    uint64_t begin_ns = task_now();
+    char path[SEGLOG_PATH_ROOM];
+    int error = take_memory(&recovery);
+    if (error != 0)
+        base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
+                   seglog_path(path, log->drive));
+    else
+        error = recover_segments(&recovery);
+    const struct seglog_salvage *salvage = &recovery.salvage;
+    if (error == 0)
+        base_info(&log->node->log, "store recovered",
+                  "path=%s segments=%" PRIu64 " free=%" PRIu32 " records=%" PRIu64 " sealed=%" PRIu64
+                  " sealed_records=%" PRIu64 " skipped_bytes=%" PRIu64 " ms=%" PRIu64,
+                  seglog_path(path, log->drive), recovery.live_segments, log->free_count,
+                  recovery.summary_records + salvage->records, salvage->segments, salvage->records,
+                  salvage->skipped_bytes, (task_now() - begin_ns) / BASE_NS_PER_MS);
+    free_memory(&recovery);
+    return error;
+}
+
+/* ---- what is in it ------------------------------------------------------------------------------- */
+
+static int visit_segment(struct seglog *log, uint32_t number, void *memory, seglog_visit_function *visit,
+                         void *arg)
+{
+    const struct seglog_segment *segment = &log->segments[number];
+    const struct seglog_entry_format *entries = segment->unsealed_entries;
+    uint32_t count = segment->entry_count;
+    if (entries == NULL) {
+        int error = seglog_summary_read(log, number, memory, &entries, &count);
+        if (error != 0)
+            return seglog_refuse_segment(log, number, "its summary cannot be read any more", error);
+    }
+    return visit(arg, number, segment->stamp, entries, count);
+}
+
+int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
+{
+    uint64_t memory_bytes = seglog_summary_memory_bytes(log);
+    void *memory = seglog_drive_memory(log->node, log->drive, memory_bytes);
+    if (memory == NULL)
+        return -ENOMEM;
+    int result = 0;
+    for (uint32_t i = 0; result == 0 && i < log->superblock.segment_count; i++) {
+        if (log->segments[i].state == SEGLOG_STATE_CLOSED)
+            result = visit_segment(log, i, memory, visit, arg);
+    }
+    base_free(&log->node->memory, memory, memory_bytes);
+    return result;
+}

@@ -1,0 +1,394 @@
+/*
+ * seglog: a drive as a log of records, in segments that are collected (uDepot §4.1, after SALSA). Records are
+ * appended to streams by group commit, found again through summaries, moved by the collector, and freed by
+ * durable marks. What a record means, whether it lives and where it is found belongs to the owner (depot),
+ * who is asked through a table of up-calls.
+ *
+ * Addresses are grains: offset on the drive / grain bytes, from 1. Bytes of a record are without padding.
+ *
+ * Threading: any thread or task, unless said otherwise. Opening, starting and closing are for one caller at a
+ * time. Yielding: as stated. All waits are firm (no deadline, no cancellation): a call that has begun ends
+ * with its outcome. No lock of the caller's but key locks may be held across a call that yields. Errors:
+ * negative errno, logged with the drive's path where the drive or the store is at fault. After a failed write
+ * or flush the log takes no more (-EROFS); reading goes on.
+ */
+#ifndef SEGLOG_SEGLOG_H
+#define SEGLOG_SEGLOG_H
+
+#include "base/base.h"
+#include "drive/drive.h"
+#include "seglog/seglog_format.h"
+#include "task/node.h"
+#include "task/task.h"
+
+struct seglog;
+
+/** When an append is acknowledged. */
+enum seglog_mode {
+    SEGLOG_POWER,  /* it survives a power cut */
+    SEGLOG_DEVICE, /* the device has it */
+    SEGLOG_ASYNC,  /* it is in memory; within SEGLOG_ASYNC_DELAY_NS it survives a power cut */
+};
+
+#define SEGLOG_ASYNC_DELAY_NS BASE_NS_PER_SECOND
+#define SEGLOG_WRITES_MAX     4 /* in flight, of one stream */
+
+/* ---- making and opening ---------------------------------------------------------------------- */
+
+struct seglog_format_options {
+    uint32_t grain_bytes;   /* 0: SEGLOG_GRAIN_BYTES */
+    uint64_t segment_bytes; /* 0: by the drive's size */
+    uint32_t owner_kind;
+    /* Fills superblock->owner from the geometry, which is complete then. @return 0 or negative errno */
+    int (*fill_owner)(struct seglog_superblock_format *superblock);
+};
+
+/**
+ * Make a store on a drive, whatever is on it: the caller has decided that it may be overwritten. First the
+ * superblocks are wiped durably, then the state is written, then the copy, then the superblock: a cut leaves
+ * no store or a whole one.
+ *
+ * @return 0; -EINVAL (too small, blocks too large; logged); -ENOMEM; the drive's error. Yields.
+ */
+base_must_check int seglog_format(struct tarn_node *node, struct drive *drive,
+                                  const struct seglog_format_options *options);
+
+enum seglog_found {
+    SEGLOG_FOUND_STORE, /* at least one good superblock */
+    SEGLOG_FOUND_ZEROS, /* where superblocks belong there are only zeros */
+    SEGLOG_FOUND_OTHER, /* anything else, a damaged superblock included */
+};
+
+/**
+ * Look what is at a drive's beginning. Writes nothing, logs nothing.
+ *
+ * @param ret_why  for SEGLOG_FOUND_OTHER, a piece of a sentence
+ * @return 0; -ENOMEM; the drive's error. Yields.
+ */
+base_must_check int seglog_probe(struct tarn_node *node, struct drive *drive, enum seglog_found *ret_found,
+                                 const char **ret_why);
+
+/**
+ * Whether a drive holds nothing, read from end to end: only zeros, or what a formatting that was cut off
+ * before its first superblock has left of its state. Yields. @return 0; -ENOMEM; the drive's error
+ */
+base_must_check int seglog_is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank);
+
+struct seglog_options {
+    enum seglog_mode mode;
+    uint32_t owner_kind;
+    uint32_t user_streams; /* 0: 1 */
+    bool read_only;        /* nothing is written, not even seals */
+};
+
+/**
+ * Open a store: read superblock, state, all segment headers and trailers; then *seal* every segment that has
+ * no valid summary: read it record by record (header and body verified), write again what was accepted,
+ * flush, and write its summary; at the end begin a new session with a durable state. When read_only the
+ * summaries of unsealed segments are kept in memory instead. Nothing that one opening has hidden is ever
+ * shown by a later one.
+ *
+ * @return 0; -EUCLEAN (not a store, superblock or state damaged); -ENOTSUP (another version or feature; the
+ * drive's blocks are larger than the store's); -ENOMEM; the drive's error. Nothing was written unless the
+ * superblock and state are good. Yields, with a line of the log (and of progress) for what takes long.
+ */
+base_must_check int seglog_open(struct tarn_node *node, struct drive *drive,
+                                const struct seglog_options *options, struct seglog **ret_log);
+
+/** The store's geometry, widths and seeds; valid until seglog_close(). */
+const struct seglog_superblock_format *seglog_superblock(const struct seglog *log);
+
+/* ---- what is in it: between opening and starting -------------------------------------------- */
+
+/**
+ * Called for each live segment of records, in the order of their numbers, with all its entries.
+ *
+ * @param segment  its number
+ * @param stamp    its stamp
+ * @return 0 to go on; anything else ends seglog_visit() with it
+ */
+typedef int seglog_visit_function(void *arg, uint32_t segment, uint64_t stamp,
+                                  const struct seglog_entry_format *entries, uint32_t count);
+
+/** Read all summaries. May be called several times. @return 0; -ENOMEM; the drive's error; what `visit`
+ * returned. Yields. */
+base_must_check int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg);
+
+/** The grain of an entry on the drive. */
+uint64_t seglog_entry_grain(const struct seglog *log, uint32_t segment,
+                            const struct seglog_entry_format *entry);
+
+/* What the state says. Sequences below the first two are gone. */
+struct seglog_points {
+    uint64_t flush_sequence;
+    uint64_t horizon_sequence;
+    uint64_t flush_when_ns; /* 0: no order is pending */
+    uint64_t wall_ns;
+};
+
+/** What the newest durable state says. */
+void seglog_points(struct seglog *log, struct seglog_points *ret_points);
+
+/**
+ * The checkpoint that a clean stop left, if there is one and no session to write has begun since. It is to be
+ * read before seglog_start(), whose first durable state makes it void.
+ *
+ * @param ret_bytes  0: there is none
+ */
+void seglog_checkpoint_find(struct seglog *log, uint64_t *ret_bytes);
+
+/** Read all of the checkpoint. @param data  room for its bytes @return 0; -EBADMSG (damaged); the drive's
+ * error. Yields. */
+base_must_check int seglog_checkpoint_read(struct seglog *log, void *data);
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+enum seglog_verdict {
+    SEGLOG_DEAD, /* nothing refers to it */
+    SEGLOG_LIVE, /* move it */
+    SEGLOG_ENDED /* it refers to something that has expired: a tombstone of its sequence takes its place */
+};
+
+/* A record that was appended and not yet published: its segment cannot be collected meanwhile. */
+struct seglog_place {
+    uint64_t grain;
+    uint64_t bytes;
+    uint32_t segment;
+    uint32_t stream;
+    uint64_t position; /* of its end, in the stream since the opening */
+    bool tombstone;
+};
+
+/* Up-calls of the service; none is called with a lock held. */
+struct seglog_owner_ops {
+    /** Whether a value that the collector has met lives. Any error of the drive's is not its matter. Does not
+     * yield. */
+    enum seglog_verdict (*judge)(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
+
+    /**
+     * A value has moved, durably as the mode asks, or (`place` NULL) has ended: publish it, by exchanging the
+     * old address for the new one, or take it out. Does not yield.
+     *
+     * @return false: nothing pointed to `grain` any more. The collector then appends a tombstone of the
+     * record's sequence, so that the copy cannot come back whatever removed the original
+     */
+    bool (*moved)(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
+                  const struct seglog_place *place);
+
+    /** Called in the service whenever it wakes: the owner's own background work. May yield. Goes on after a
+     * failure. */
+    void (*service)(void *owner);
+};
+
+/**
+ * Start to run: make the first durable state of the session, then the service (a task on the caller's
+ * scheduler when called by a task, else a thread), which closes segments, flushes behind asynchronous writes,
+ * collects, and extends bounds.
+ *
+ * @param ops, owner  outlive the log
+ * @return 0; -ENOMEM; the drive's error. Not for a log opened to read. Yields.
+ */
+base_must_check int seglog_start(struct seglog *log, const struct seglog_owner_ops *ops, void *owner);
+
+/** Wake the service: there is something for owner->service to do. */
+void seglog_poke(struct seglog *log);
+
+/** Whether a write failed, so that nothing more is written. */
+bool seglog_failed(struct seglog *log);
+
+/** The next sequence; never issued before, restarts included. Yields when a new block of them must be made
+ * durable first.
+ * @return 0; -EROFS; -EIO */
+base_must_check int seglog_sequence_draw(struct seglog *log, uint64_t *ret_sequence);
+
+/** The sequence that would be drawn next. */
+uint64_t seglog_sequence_next(struct seglog *log);
+
+/* ---- space ----------------------------------------------------------------------------------- */
+
+enum seglog_space {
+    SEGLOG_SPACE_DATA,   /* new data and overwrites */
+    SEGLOG_SPACE_DELETE, /* tombstones: may take what is kept back from data */
+};
+
+/* Room for one record, taken before any lock, so that whoever holds one never waits for space. */
+struct seglog_reservation {
+    uint64_t cost_bytes; /* 0: none */
+    uint32_t stream;     /* where the record will go: there it is kept free */
+};
+
+/**
+ * Reserve room for a record of so many bytes. Waits for the collector as long as that makes progress.
+ *
+ * @return 0; -ENOSPC (the collector finds nothing to free); -EMSGSIZE (above record_bytes_max); -EROFS.
+ * Yields.
+ */
+base_must_check int seglog_reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
+                                   struct seglog_reservation *ret_reservation);
+
+/** Give room back that was not used. */
+void seglog_release(struct seglog *log, struct seglog_reservation *reservation);
+
+/** What a record of so many bytes takes of the capacity: padding, summary and its share of the end of
+ * segments. */
+uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes);
+
+/** Sum of the footprints that the store can hold: the owner must not let more than these live (of values). */
+uint64_t seglog_capacity(const struct seglog *log);
+
+/* ---- appending ------------------------------------------------------------------------------- */
+
+struct seglog_draft {
+    uint8_t kind; /* and marks */
+    uint16_t key_bytes;
+    uint32_t value_bytes;
+    uint32_t client_flags;
+    uint64_t sequence;
+    uint64_t version;
+    uint64_t expiry_ns;
+    struct base_hash128 hash;
+    uint64_t superseded; /* grain, 0: none */
+    const void *key;     /* borrowed until the append returns, as value and extension */
+    const void *value; /* of a tombstone: NULL and value_bytes 0, its birth is filled in; or, kept by a move,
+                          8 bytes */
+    const void *extension; /* 16 bytes, if marks ask for it */
+};
+
+/**
+ * Copy a record into a stream: the caller's scheduler's, or the first user stream for plain threads.
+ *
+ * @param reservation  of at least its bytes; used up, also on failure
+ * @param ret_place    to be waited for with seglog_wait(), then handed to seglog_settle()
+ * @return 0; -EROFS (nothing was appended). Yields while the stream has no room.
+ */
+base_must_check int seglog_append(struct seglog *log, struct seglog_reservation *reservation,
+                                  const struct seglog_draft *draft, struct seglog_place *ret_place);
+
+/**
+ * Wait until a record is as durable as the mode asks; lead a write if need be. Records of a stream are
+ * acknowledged in log order.
+ *
+ * @return 0; -EIO (it may or may not be there after a restart); -EROFS (it is not). Yields.
+ */
+base_must_check int seglog_wait(struct seglog *log, const struct seglog_place *place);
+
+/**
+ * The owner has published the record, or will not: its segment may be collected again. Call it once for every
+ * place, after a failure too.
+ *
+ * @param live  a value that is published, or a tombstone that was written: it counts as living
+ */
+void seglog_settle(struct seglog *log, const struct seglog_place *place, bool live);
+
+/** A value that lived is dead: overwritten or deleted. @param bytes  of the record */
+void seglog_live_remove(struct seglog *log, uint64_t grain, uint64_t bytes);
+
+/** For recovery, before seglog_start(): a value or tombstone lives. */
+void seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool tombstone);
+
+/** For recovery from a checkpoint, before seglog_start(): what lives in a segment, in footprints, as
+ * seglog_segment_info() told it. */
+void seglog_live_set(struct seglog *log, uint32_t segment, uint64_t live_bytes, uint64_t tombstone_bytes);
+
+/** No value lives any more (tombstones stay). In the service only, where nobody moves records; no append may
+ * be unsettled. */
+void seglog_live_clear(struct seglog *log);
+
+/** The stamp of the segment that a grain lies in: seglog_record_seed() takes it. 0 if the grain is none of
+ * the log's. Any thread, never waits. */
+uint64_t seglog_stamp_at(const struct seglog *log, uint64_t grain);
+
+/**
+ * SEGLOG_ASYNC: copy a record that is still only in memory.
+ *
+ * @return true: `bytes` from `grain` on were copied; false: read the drive (always in the other modes)
+ */
+bool seglog_read_pending(struct seglog *log, uint64_t grain, void *data, uint64_t bytes);
+
+/** Everything that was appended before is durable when this returns. @return 0; -EIO; -EROFS. Yields. */
+base_must_check int seglog_sync(struct seglog *log);
+
+/* ---- the state ------------------------------------------------------------------------------- */
+
+/** Raise the flush point and set the pending moment (0: none), durably. @return 0; -EIO; -EROFS. Yields. */
+base_must_check int seglog_flush_point_set(struct seglog *log, uint64_t sequence, uint64_t when_ns);
+
+/** Make durable that civil time has come so far, if the state does not say so already. @return 0; -EIO;
+ * -EROFS. Yields. */
+base_must_check int seglog_wall_note(struct seglog *log, uint64_t wall_ns);
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/**
+ * Stop the service and close all open segments with their summaries; everything appended is durable
+ * afterwards. Nobody may be appending. After this only seglog_checkpoint_write() and seglog_close(). @return
+ * 0; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_stop(struct seglog *log);
+
+/**
+ * Write a checkpoint of so many bytes into free segments, handed out in pieces by a function, in order.
+ *
+ * @param produce  writes the next `bytes` of the checkpoint to `data`; does not yield
+ * @return 0; -ENOSPC (too few free segments: there will be none); -ENOMEM; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_checkpoint_write(struct seglog *log, uint64_t bytes,
+                                            void (*produce)(void *arg, void *data, uint64_t bytes),
+                                            void *arg);
+
+/**
+ * Say that the session has ended in good order, if seglog_stop() returned 0, naming the checkpoint if one was
+ * written whole; free everything. @return 0; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_close(struct seglog *log);
+
+/* ---- what it tells about itself --------------------------------------------------------------- */
+
+struct seglog_stats {
+    uint32_t segments, segments_free, segments_open, segments_bad;
+    uint64_t live_bytes;      /* footprints of values that live */
+    uint64_t tombstone_bytes; /* of tombstones that are kept */
+    uint64_t appended_bytes;  /* user records, padded to grains */
+    uint64_t moved_bytes;     /* by the collector */
+    uint64_t written_bytes;   /* to the drive, all told */
+    uint64_t writes, flushes, state_writes, collections;
+    uint64_t generation, session;
+};
+
+/** Counters, each exact, together approximate. */
+void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats);
+
+/**
+ * Called for each record of a segment that is checked; may yield.
+ *
+ * @param grain           of the record
+ * @param error           0; -EBADMSG: it is not there, damaged, or not the one that the entry tells of
+ * @param header, record  NULL if there is an error; `record` is all of it, valid until return
+ */
+typedef void seglog_check_function(void *arg, const struct seglog_entry_format *entry, uint64_t grain,
+                                   int error, const struct seglog_record_format *header,
+                                   const uint8_t *record);
+
+/**
+ * Verify what is in one segment by reading all of it, for `tarn check`: header, summary, each record of the
+ * summary whole, in a log that is not started. Of a segment that is free there is nothing to verify.
+ *
+ * @return 0; -EUCLEAN (header or summary damaged; logged); -ENOMEM; the drive's error. Yields.
+ */
+base_must_check int seglog_check_segment(struct seglog *log, uint32_t segment, seglog_check_function *visit,
+                                         void *arg);
+
+/* What `tarn stat` and `tarn check` say of a segment. */
+struct seglog_segment_info {
+    uint64_t stamp;
+    uint64_t session;
+    const char *state; /* free, open, closing, closed, collecting, collected, checkpoint or bad */
+    uint64_t live_bytes, tombstone_bytes, used_bytes;
+    uint32_t entries;
+    bool sealed; /* by a recovery */
+};
+
+/** What a segment is and has. */
+void seglog_segment_info(struct seglog *log, uint32_t segment, struct seglog_segment_info *ret_info);
+
+#endif

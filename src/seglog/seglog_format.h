@@ -1,0 +1,440 @@
+/*
+ * The bytes of a segmented log on its drive, version 1. Numbers are little-endian, reserved bytes are 0.
+ *
+ *   0            4,096         state_offset            data_offset
+ *   ┌────────────┬─────────────┬───────────────────────┬───────────┬─ ─ ─┬───────────┐
+ *   │ superblock │ its copy    │ state: 2 pairs of     │ segment 0 │     │ segment   │ unused, less
+ *   │            │             │ equal slots           │           │     │ count - 1 │ than a segment
+ *   └────────────┴─────────────┴───────────────────────┴───────────┴─ ─ ─┴───────────┘
+ *
+ *   segment
+ *   ┌────────┬────────┬────────┬───────┬────────┬─────────┬─ ─ ─ ─┬────────────────────┬─────────┐
+ *   │ header │ record │ record │ zeros │ record │ record  │ never │ summary: an entry  │ trailer │
+ *   │        │        │        │       │        │         │ used  │ for each record    │         │
+ *   └────────┴────────┴────────┴───────┴────────┴─────────┴─ ─ ─ ─┴────────────────────┴─────────┘
+ *   └ block           a write ends here ┘└ block                  └ block               its end ┘
+ *
+ * A *block* is what writes begin and end at; a *grain* is the unit of addresses; both are powers of two, and
+ * all areas begin at blocks. A segment is live when its header verifies and its stamp is above the
+ * segment's freed stamp in the newest state. docs/format.md has the rules of reading and writing.
+ *
+ * Superblock, and its copy: 512 bytes (one sector: whole or absent), then zeros to 4,096
+ *   OFFSET SIZE  MEANING
+ *        0    8  "TarnStor"
+ *        8    4  CRC-32C of the 512 bytes, this field taken as 0
+ *       12    4  version of the format: 1
+ *       16   16  identity of the store, random
+ *       32    8  seed of key hashes, random, secret
+ *       40    8  seed of checks, random, secret: nothing that a client stores can pose as a record
+ *       48    8  civil time when it was made, nanoseconds
+ *       56    8  size of the store: where the last segment ends
+ *       64    8  offset of the state
+ *       72    8  bytes of one slot of the state
+ *       80    8  offset of segment 0
+ *       88    8  bytes of a segment, a power of two
+ *       96    4  number of segments
+ *      100    4  block, a power of two from 4,096 to 65,536
+ *      104    4  grain, a power of two from 32 to 512
+ *      108    4  largest record with its header, in bytes
+ *      112    8  features whose lack forbids opening
+ *      120    8  features whose lack forbids writing
+ *      128    8  features that may be unknown
+ *      136    4  what is kept in it: 1 depot
+ *      140    4  0
+ *      144   16  identity of the stripe, equal on all its drives; all 0: a single drive
+ *      160    4  number of drives of the stripe, 1 for a single drive
+ *      164    4  place of this drive among them, from 0
+ *      168    8  bytes of a stripe unit, 0 for a single drive
+ *      176   64  the owner's: depot keeps the widths of its index here (depot_format.h)
+ *      240  272  0
+ *
+ * State slot: what changes about the store as a whole. Generation g stands in both slots of pair g mod 2.
+ *   OFFSET SIZE  MEANING
+ *        0    8  check: XXH3-64 of all the slot but this field, with the seed of checks
+ *        8    8  "TarnStat"
+ *       16    8  generation: 1, 2, 3 …
+ *       24    8  session: 0 as it is made, 1 for the first opening to write, 2, 3 …
+ *       32    8  flags: 1 the session has ended in good order
+ *       40    8  no sequence at or above this was ever issued
+ *       48    8  no stamp at or above this was ever issued
+ *       56    8  civil time, at least as late as any that decided that something had expired
+ *       64    8  flush point: records with a lower sequence are gone
+ *       72    8  the moment when the flush point shall be raised to the sequence reached then; 0: none
+ *       80    8  eviction horizon: records with a lower sequence are gone (cache)
+ *       88    8  stamp of the checkpoint's first segment; 0: there is none
+ *       96    4  the checkpoint's first segment
+ *      100    4  number of segments
+ *      104    8  bytes of the checkpoint
+ *      112    8  check of the checkpoint: XXH3-64 of its first 64 KiB with the seed of checks, then of
+ *                each further 64 KiB with the result before as the seed; the last may be shorter
+ *      120    8  0
+ *      128  8×n  freed stamp of each segment: what it holds under this stamp or a lower one is gone
+ *                then zeros to the end of the slot
+ *
+ * Segment header: 64 bytes; the first record follows at the next grain. In a checkpoint's segment its bytes
+ * follow at the next block and fill the segment to its end.
+ *   OFFSET SIZE  MEANING
+ *        0    8  check: XXH3-64 of the other 56 bytes, with the seed of checks
+ *        8    8  "TarnSegm"
+ *       16    8  stamp: 1, 2, 3 … in the order of opening segments, never issued twice
+ *       24    8  session that wrote it
+ *       32    4  number of the segment
+ *       36    4  kind: 1 records · 2 checkpoint
+ *       40    4  stream: 0 relocation, 1 and up users
+ *       44    4  checkpoint: the next of its segments, 0xffffffff for the last · else 0
+ *       48    8  the sequence that was next when the segment was opened
+ *       56    8  checkpoint: stamp of the next of its segments · else 0
+ *
+ * Record: at a grain, zeros up to the next grain
+ *   OFFSET SIZE  MEANING
+ *        0    4  check of the header: low half of XXH3-64 of bytes 4 to 39. Its seed: XXH3-64 of the
+ *                segment's stamp (8 bytes, with the seed of checks) + the record's grain in the store, so
+ *                that a record proves where and when it was written
+ *        4    4  check of the body: low half of XXH3-64 of the value. Its seed: XXH3-64 of all between
+ *                the header and the value, with the seed of checks + the sequence as seed
+ *        8    8  sequence, 1 or more
+ *       16    8  version: the client's; 0 for a tombstone
+ *       24    4  bytes of the value
+ *       28    2  bytes of the key, 1 or more
+ *       30    1  kind, low 4 bits: 1 value, 2 tombstone · marks, high 4 bits: 1 of a batch, 2 the batch's
+ *                commit, 4 a piece of a value, 8 the head of pieces; 4 or 8 stand alone, and in values only
+ *       31    5  expiry in hundredths of a second since 1970, rounded up; 0: never
+ *       36    4  the client's flags
+ *       40   16  only with marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of
+ *                records of the batch, in the commit's record, else 0 (4 bytes), the batch's id: sequence
+ *                of its record 0 (8 bytes)
+ *            16  only with marks 4 or 8: piece: number of the piece (4 bytes), 0 (4 bytes), its offset in
+ *                the value (8 bytes); head: number of pieces (4 bytes), 0 (4 bytes), bytes of the whole
+ *                value (8 bytes)
+ *                key, value
+ *   A tombstone's value is 8 bytes: birth, the highest stamp that was issued when it was first written.
+ *
+ * Summary: an array of entries and the trailer, written after everything else in the segment is durable. The
+ * trailer is the last 64 bytes of the segment; entries begin at the block that leaves them just enough room.
+ * Entry
+ *   OFFSET SIZE  MEANING
+ *        0   16  XXH3-128 of the key, with the seed of key hashes
+ *       16    8  sequence
+ *       24    8  grain of the record that this one superseded, when it was written; 0: none
+ *       32    4  grain in the segment, of the record
+ *       36    4  bytes of the record with its header, without padding
+ *       40    1  kind and marks, as in the record
+ *       41    5  expiry, as in the record
+ *       46    2  0
+ * Trailer
+ *   OFFSET SIZE  MEANING
+ *        0    8  check: XXH3-64 of all entries with the seed of checks, then, the result being the seed,
+ *                of the other 56 bytes of the trailer
+ *        8    8  "TarnSumm"
+ *       16    8  stamp of the segment
+ *       24    8  session that wrote the summary: a later one than the segment's if that was sealed
+ *       32    4  number of entries
+ *       36    4  where the last record ends, bytes from the segment's beginning
+ *       40    8  highest sequence of the entries, 0 if there are none
+ *       48    4  flags: 1 sealed by a recovery
+ *       52   12  0
+ */
+#ifndef SEGLOG_SEGLOG_FORMAT_H
+#define SEGLOG_SEGLOG_FORMAT_H
+
+#include "base/base.h"
+#include "base/hash.h"
+
+#define SEGLOG_FORMAT_VERSION    1
+#define SEGLOG_SUPERBLOCK_BYTES  UINT64_C(4096)
+#define SEGLOG_SUPERBLOCK_COPIES 2
+#define SEGLOG_OWNER_BYTES       64
+#define SEGLOG_BLOCK_BYTES_MIN   4096
+#define SEGLOG_BLOCK_BYTES_MAX   65536
+#define SEGLOG_GRAIN_BYTES_MIN   32
+#define SEGLOG_GRAIN_BYTES       64 /* the default */
+#define SEGLOG_GRAIN_BYTES_MAX   512
+#define SEGLOG_SEGMENT_BYTES_MIN (UINT64_C(128) << 10)
+#define SEGLOG_SEGMENT_BYTES_MAX (UINT64_C(32) << 20)
+/* Segments are as large as leaves so many of them; those that hold no item of memcached's usual 1 MiB are few, rather. */
+#define SEGLOG_SEGMENTS_WANTED       120
+#define SEGLOG_SEGMENTS_WANTED_SMALL 30
+#define SEGLOG_SEGMENT_BYTES_SMALL   (UINT64_C(2) << 20)
+#define SEGLOG_SEGMENTS_MIN      12
+#define SEGLOG_SEGMENTS_MAX      (UINT32_C(1) << 24)
+#define SEGLOG_RECORD_BYTES_MAX  (UINT32_C(2) << 20)
+#define SEGLOG_RECORD_BYTES_MIN  41 /* a header and a key of one byte */
+#define SEGLOG_STATE_SLOTS       4
+#define SEGLOG_STATE_BYTES_MAX   (UINT64_C(1) << 28) /* of a slot */
+#define SEGLOG_OWNER_DEPOT       1
+#define SEGLOG_BIRTH_BYTES       8
+#define SEGLOG_NO_SEGMENT        UINT32_MAX
+#define SEGLOG_EXPIRY_UNIT_NS    UINT64_C(10000000)
+#define SEGLOG_EXPIRY_MAX        ((UINT64_C(1) << 40) - 1)
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the structs below are the bytes on the drive");
+
+struct seglog_superblock_format {
+    uint64_t magic;
+    uint32_t check;
+    uint32_t version;
+    uint64_t identity[2];
+    uint64_t hash_seed;
+    uint64_t check_seed;
+    uint64_t made_wall_ns;
+    uint64_t store_bytes;
+    uint64_t state_offset;
+    uint64_t state_bytes;
+    uint64_t data_offset;
+    uint64_t segment_bytes;
+    uint32_t segment_count;
+    uint32_t block_bytes;
+    uint32_t grain_bytes;
+    uint32_t record_bytes_max;
+    uint64_t incompatible;
+    uint64_t read_only_compatible;
+    uint64_t compatible;
+    uint32_t owner_kind;
+    uint32_t reserved0;
+    uint64_t stripe_identity[2];
+    uint32_t stripe_count;
+    uint32_t stripe_index;
+    uint64_t stripe_unit_bytes;
+    uint8_t owner[SEGLOG_OWNER_BYTES];
+    uint8_t reserved[272];
+};
+_Static_assert(sizeof(struct seglog_superblock_format) == 512, "a sector, see the table");
+_Static_assert(offsetof(struct seglog_superblock_format, segment_count) == 96, "see the table");
+_Static_assert(offsetof(struct seglog_superblock_format, owner_kind) == 136, "see the table");
+_Static_assert(offsetof(struct seglog_superblock_format, owner) == 176, "see the table");
+
+#define SEGLOG_STATE_ENDED 1
+
+struct seglog_state_format {
+    uint64_t check;
+    uint64_t magic;
+    uint64_t generation;
+    uint64_t session;
+    uint64_t flags;
+    uint64_t sequence_bound;
+    uint64_t stamp_bound;
+    uint64_t wall_ns;
+    uint64_t flush_sequence;
+    uint64_t flush_when_ns;
+    uint64_t horizon_sequence;
+    uint64_t checkpoint_stamp;
+    uint32_t checkpoint_segment;
+    uint32_t segment_count;
+    uint64_t checkpoint_bytes;
+    uint64_t checkpoint_check;
+    uint64_t reserved;
+    uint64_t freed_stamps[];
+};
+_Static_assert(sizeof(struct seglog_state_format) == 128, "see the table");
+_Static_assert(offsetof(struct seglog_state_format, checkpoint_segment) == 96, "see the table");
+
+enum seglog_segment_kind { SEGLOG_SEGMENT_RECORDS = 1, SEGLOG_SEGMENT_CHECKPOINT = 2 };
+
+struct seglog_segment_format {
+    uint64_t check;
+    uint64_t magic;
+    uint64_t stamp;
+    uint64_t session;
+    uint32_t segment;
+    uint32_t kind;
+    uint32_t stream;
+    uint32_t next_segment;
+    uint64_t first_sequence;
+    uint64_t next_stamp;
+};
+_Static_assert(sizeof(struct seglog_segment_format) == 64, "see the table");
+_Static_assert(offsetof(struct seglog_segment_format, first_sequence) == 48, "see the table");
+
+enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
+
+#define SEGLOG_KIND_MASK   0x0f
+#define SEGLOG_MARK_BATCH  0x10
+#define SEGLOG_MARK_COMMIT 0x20
+#define SEGLOG_MARK_PIECE  0x40
+#define SEGLOG_MARK_HEAD   0x80
+
+struct seglog_record_format {
+    uint32_t header_check;
+    uint32_t body_check;
+    uint64_t sequence;
+    uint64_t version;
+    uint32_t value_bytes;
+    uint16_t key_bytes;
+    uint8_t kind;
+    uint8_t expiry[5];
+    uint32_t client_flags;
+};
+_Static_assert(sizeof(struct seglog_record_format) == 40, "see the table");
+_Static_assert(offsetof(struct seglog_record_format, kind) == 30, "see the table");
+_Static_assert(offsetof(struct seglog_record_format, client_flags) == 36, "see the table");
+
+struct seglog_entry_format {
+    uint64_t hash[2];
+    uint64_t sequence;
+    uint64_t superseded;
+    uint32_t grain;
+    uint32_t bytes;
+    uint8_t kind;
+    uint8_t expiry[5];
+    uint8_t reserved[2];
+};
+_Static_assert(sizeof(struct seglog_entry_format) == 48, "see the table");
+_Static_assert(offsetof(struct seglog_entry_format, kind) == 40, "see the table");
+
+#define SEGLOG_SUMMARY_SEALED 1
+
+struct seglog_trailer_format {
+    uint64_t check;
+    uint64_t magic;
+    uint64_t stamp;
+    uint64_t session;
+    uint32_t entries;
+    uint32_t end;
+    uint64_t highest_sequence;
+    uint32_t flags;
+    uint32_t reserved[3];
+};
+_Static_assert(sizeof(struct seglog_trailer_format) == 64, "see the table");
+_Static_assert(offsetof(struct seglog_trailer_format, highest_sequence) == 40, "see the table");
+
+/* ---- superblock ------------------------------------------------------------------------------ */
+
+/** Finish a superblock: magic, version and check. */
+void seglog_superblock_seal(struct seglog_superblock_format *superblock);
+
+/**
+ * Read a superblock from any bytes, and check that its geometry is possible in every respect.
+ *
+ * @param bytes      512 of them
+ * @param ret_wrong  what is wrong, a piece of a sentence; set on failure only
+ * @return 0; -EUCLEAN (not a store, or damaged); -ENOTSUP (another version, or features this release lacks)
+ */
+base_must_check int seglog_superblock_parse(const void *bytes,
+                                            struct seglog_superblock_format *ret_superblock,
+                                            const char **ret_wrong);
+
+/* ---- state ----------------------------------------------------------------------------------- */
+
+/** Bytes of a slot for so many segments: whole blocks. */
+static inline uint64_t seglog_state_bytes(uint64_t segment_count, uint32_t block_bytes)
+{
+    return base_align_up(sizeof(struct seglog_state_format) + segment_count * sizeof(uint64_t), block_bytes);
+}
+
+/** Finish a slot in place. @param state  state_bytes of memory, zeros behind the freed stamps */
+void seglog_state_seal(struct seglog_state_format *state, const struct seglog_superblock_format *superblock);
+
+/** Whether any bytes are a good slot of this store. @param state  state_bytes of memory @return 0; -EUCLEAN
+ */
+base_must_check int seglog_state_verify(const struct seglog_state_format *state,
+                                        const struct seglog_superblock_format *superblock);
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+/** Where the first record of a segment lies, bytes from the segment's beginning. */
+static inline uint64_t seglog_segment_header_bytes(uint32_t grain_bytes)
+{
+    return base_align_up(sizeof(struct seglog_segment_format), grain_bytes);
+}
+
+/** Finish a segment's header: magic and check. */
+void seglog_segment_seal(struct seglog_segment_format *header, uint64_t check_seed);
+
+/** Read the header of segment number `segment` from any 64 bytes. @return 0; -EUCLEAN */
+base_must_check int seglog_segment_parse(const void *bytes, uint64_t check_seed, uint32_t segment,
+                                         struct seglog_segment_format *ret_header);
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/** Seed of the header checks of a segment's records. */
+uint64_t seglog_record_seed(uint64_t check_seed, uint64_t stamp);
+
+/** Expiry as it is kept: rounded up; 0 stays 0, what is too late becomes the latest. */
+uint64_t seglog_expiry_pack(uint64_t expiry_ns);
+
+/** Expiry in nanoseconds of civil time. */
+static inline uint64_t seglog_expiry_ns(const uint8_t expiry[5])
+{
+    return (base_load_le32(expiry) | (uint64_t)expiry[4] << 32) * SEGLOG_EXPIRY_UNIT_NS;
+}
+
+/** Bytes of a record's extension: 0 or 16. */
+static inline uint32_t seglog_extension_bytes(uint8_t kind)
+{
+    return (kind & ~SEGLOG_KIND_MASK) == 0 ? 0 : 16;
+}
+
+/** Bytes of a record with its header, extension included, without padding. */
+static inline uint64_t seglog_record_bytes(uint8_t kind, uint64_t key_bytes, uint64_t value_bytes)
+{
+    return sizeof(struct seglog_record_format) + seglog_extension_bytes(kind) + key_bytes + value_bytes;
+}
+
+/**
+ * The check of a body that lies in two places.
+ *
+ * @param front  extension and key
+ * Source of the definition: the body's check is XXH3-64 of `front`, then, that result being the seed, of the
+ * value.
+ */
+uint32_t seglog_body_check(const void *front, size_t front_bytes, const void *value, size_t value_bytes,
+                           uint64_t check_seed, uint64_t sequence);
+
+/** Finish a header (header_check): everything else in it is set. @param grain  of the store, where it will
+ * lie */
+void seglog_record_seal(struct seglog_record_format *header, uint64_t record_seed, uint64_t grain);
+
+/**
+ * Verify a record's header in any bytes, and that the record's lengths, kind and marks are possible.
+ *
+ * @param bytes, room       at least 40, else -EBADMSG
+ * @param record_bytes_max  the superblock's
+ * @return 0; -EBADMSG
+ */
+base_must_check int seglog_record_parse(const void *bytes, uint64_t room, uint64_t record_seed,
+                                        uint64_t grain, uint32_t record_bytes_max,
+                                        struct seglog_record_format *ret_header);
+
+/** Verify a record's body. @param record  the whole of it, contiguous @return 0; -EBADMSG */
+base_must_check int seglog_record_verify_body(const void *record, const struct seglog_record_format *header,
+                                              uint64_t check_seed);
+
+/* ---- summary --------------------------------------------------------------------------------- */
+
+/** No segment of this store has more records. */
+uint32_t seglog_entries_max(const struct seglog_superblock_format *superblock);
+
+/** Bytes that a record can take in a segment of its own. */
+uint64_t seglog_record_room(const struct seglog_superblock_format *superblock);
+
+/** Bytes that a summary of so many entries takes at the end of a segment: whole blocks. */
+static inline uint64_t seglog_summary_bytes(uint64_t entries, uint32_t block_bytes)
+{
+    return base_align_up(entries * sizeof(struct seglog_entry_format) + sizeof(struct seglog_trailer_format),
+                         block_bytes);
+}
+
+/**
+ * Finish a summary in place: zeros between, magic and check, trailer at its end.
+ *
+ * @param summary  seglog_summary_bytes() of memory, entries at its front
+ * @param trailer  stamp, session, entries, end, flags; highest_sequence is found here
+ */
+void seglog_summary_seal(void *summary, struct seglog_trailer_format *trailer,
+                         const struct seglog_superblock_format *superblock);
+
+/**
+ * Read a trailer from any 64 bytes: only magic, stamp and that the sizes are possible; the check covers the
+ * entries too.
+ *
+ * @return 0; -EUCLEAN
+ */
+base_must_check int seglog_trailer_parse(const void *bytes, const struct seglog_superblock_format *superblock,
+                                         uint64_t stamp, struct seglog_trailer_format *ret_trailer);
+
+/** Verify a summary: its check, and that each entry lies in the segment, at a grain, in rising order without
+ * overlap, before `end`. @return 0; -EUCLEAN */
+base_must_check int seglog_summary_verify(const void *summary, const struct seglog_trailer_format *trailer,
+                                          const struct seglog_superblock_format *superblock);
+
+#endif

@@ -1,0 +1,560 @@
+/* The insides of an open log, for the files of this folder. */
+#ifndef SEGLOG_SEGLOG_INTERNAL_H
+#define SEGLOG_SEGLOG_INTERNAL_H
+
+#include "base/base.h"
+#include "base/list.h"
+#include "seglog/seglog.h"
+#include <stdatomic.h>
+
+#define SEGLOG_PATH_ROOM        256
+#define SEGLOG_RELOCATION       0 /* number of the collector's stream; users' follow */
+#define SEGLOG_STREAMS_MAX      17
+#define SEGLOG_SUMMARIES_SPARE  2                   /* more than streams */
+#define SEGLOG_SEQUENCE_BLOCK   (UINT64_C(1) << 22) /* sequences that one durable state allows */
+#define SEGLOG_STAMP_BLOCK      (UINT64_C(1) << 16)
+#define SEGLOG_SEGMENTS_AT_ONCE 256 /* that are looked at under one hold of the lock */
+#define SEGLOG_READ_TRIES       3   /* before damage is believed: two readings that agree, of so many */
+/* Free segments that users' data leave alone: two for the collector, which may need one more than it frees,
+ * and one that tombstones may still take. */
+#define SEGLOG_KEPT_COLLECTOR 2
+#define SEGLOG_KEPT_DATA      3
+
+/** The drive's path, quoted for a line of the log. @param buffer  SEGLOG_PATH_ROOM */
+static inline const char *seglog_path(char *buffer, const struct drive *drive)
+{
+    return base_log_quote(buffer, SEGLOG_PATH_ROOM, drive_name(drive), strlen(drive_name(drive)));
+}
+
+/*
+ * A segment's life:
+ *
+ *   FREE ──▶ OPEN ──▶ CLOSING ──▶ CLOSED ──▶ COLLECTING ──▶ COLLECTED ──▶ FREE
+ *    │  stream takes   full     summary    victim chosen   all that lives   its freed stamp is durable
+ *    └─▶ CHECKPOINT ──▶ FREE     durable        └─▶ BAD: a living record could not be read; never freed
+ */
+enum seglog_segment_state {
+    SEGLOG_STATE_FREE,
+    SEGLOG_STATE_OPEN,
+    SEGLOG_STATE_CLOSING,
+    SEGLOG_STATE_CLOSED,
+    SEGLOG_STATE_COLLECTING,
+    SEGLOG_STATE_COLLECTED,
+    SEGLOG_STATE_CHECKPOINT,
+    SEGLOG_STATE_BAD,
+};
+
+#define SEGLOG_ENDS 4 /* quarters of a segment whose expiry is known */
+
+struct seglog_segment {
+    _Atomic uint64_t
+        stamp; /* of what it holds, or held when it was freed; written under the lock, read without */
+    uint64_t session;
+    uint64_t freed_stamp; /* as it is in memory: durable when the state says so */
+    uint64_t highest_sequence;
+    _Atomic uint64_t live_bytes;      /* footprints */
+    _Atomic uint64_t tombstone_bytes; /* footprints */
+    _Atomic uint32_t pending;         /* records that are appended and not settled: not collected meanwhile */
+    uint32_t entry_count;
+    uint32_t end; /* where the last record ends */
+    enum seglog_segment_state state;
+    bool sealed;
+    bool ends_known;               /* whether ends_ns is: not of segments that an earlier session closed */
+    uint64_t ends_ns[SEGLOG_ENDS]; /* when so many parts of all footprints will have expired */
+    _Atomic uint32_t open_stream;  /* number of the stream that has it open, + 1; 0: none */
+    struct seglog_entry_format
+        *unsealed_entries; /* read_only: of a segment without a summary; entry_count of them */
+    struct base_list link; /* in log->free */
+};
+
+/* ---- streams: stream.c, commit.c, close.c ------------------------------------------------------- */
+
+/*
+ * The summary of an open segment in memory, until it is written. There are two more than streams: a stream
+ * whose segment has ended goes on with another while the service writes the first.
+ */
+struct seglog_summary {
+    struct base_list link; /* in log->summaries_free or log->closing; in neither while its segment is open */
+    uint8_t *memory;       /* seglog_summary_memory_bytes(), block-aligned */
+    uint32_t segment;      /* SEGLOG_NO_SEGMENT: nobody's */
+    uint32_t count;
+    uint32_t end; /* of the last record, bytes from the segment's beginning */
+};
+
+/* What one write carries: a piece of the ring, of one segment, from a block to a block. */
+struct seglog_group {
+    uint64_t begin_position; /* in the stream */
+    uint64_t bytes;          /* padded to blocks once it is closed */
+    uint64_t offset;         /* on the drive */
+    uint32_t filling;        /* records that have room but are not copied yet */
+    bool written;            /* its write has returned, with this: */
+    int error;
+    struct task_wait *filled; /* the leader, waiting for filling == 0 */
+    struct base_list waiters; /* of struct task_wait: who waits for it to be acknowledged */
+};
+
+#define SEGLOG_GROUPS_MAX (SEGLOG_WRITES_MAX + 1) /* in flight, and the one that is open */
+
+/*
+ * A stream is a line of bytes without end, its *position*; a ring of memory holds the part that is not
+ * acknowledged yet. Groups are cut out of it one after the other:
+ *
+ *      free          groups in flight, in order          open group
+ *   ─────────────┤ written │ in flight │ written │ filling … reserved ├── room
+ *          tail_position                                        head_position
+ *
+ * free_position is tail_position, unless somebody copies out of what lies behind it (seglog_read_pending()).
+ */
+struct seglog_stream {
+    struct seglog *log;
+    uint32_t number;
+    uint8_t
+        *ring; /* block-aligned; position p lies at p mod ring_bytes. Behind it is SEGLOG_OVERHANG_BYTES */
+    uint64_t ring_bytes;
+    struct base_spin lock; /* of what follows; taken before log->lock */
+    uint64_t head_position;
+    uint64_t tail_position; /* acknowledged up to here, in order */
+    uint64_t free_position; /* memory of what is before it may be used again */
+    struct seglog_group groups[SEGLOG_GROUPS_MAX];
+    uint32_t first_group; /* the oldest in flight */
+    uint32_t group_count; /* in flight, the open one not counted: it is the next */
+    uint32_t writes_in_flight;
+    bool led;               /* somebody is about to close the open group and counts as a write in flight */
+    bool broken;            /* a write has failed: nothing behind tail_position is acknowledged any more */
+    bool nudged;            /* SEGLOG_ASYNC: the service was poked because much is unwritten */
+    bool making;            /* one writer makes room in ring or segment; all others queue */
+    struct base_list queue; /* of struct seglog_append, in order; empty unless `making` */
+    struct task_wait *room_wait;         /* the maker, waiting for readers */
+    struct seglog_summary *open_summary; /* of the open segment; NULL: there is no open segment */
+    uint64_t segment_position;           /* where the open segment begins */
+    uint64_t record_seed;                /* of the open segment */
+    /* Who copies out of the ring. Readers of the present phase began after tail_position had come to
+     * phase_position, those of the one before read nothing that lies before free_position. */
+    uint32_t readers[2];
+    uint32_t phase;
+    uint64_t phase_position;
+
+    /* space.c; of log->lock */
+    uint64_t reserved_bytes; /* costs of reservations that will be used here */
+    uint64_t room_bytes;     /* of the open segment, see seglog_space_placed(); of the one before while switching */
+    bool switched;           /* the next segment was taken, and the record that did not fit is not yet in it */
+    uint64_t needed;         /* segments that it may have to take for these reservations */
+};
+
+/* Extension and key of one record that does not end in the ring are put together behind it, to be checked. */
+#define SEGLOG_OVERHANG_BYTES (UINT64_C(68) << 10)
+
+/** The group that is being filled. Stream lock held. */
+static inline struct seglog_group *seglog_open_group(struct seglog_stream *stream)
+{
+    return &stream->groups[(stream->first_group + stream->group_count) % SEGLOG_GROUPS_MAX];
+}
+
+/* The background of a log: a task or a thread. */
+struct seglog_service {
+    struct base_spin lock;  /* of the next two */
+    bool poked;             /* there is something to do */
+    struct task_wait *wait; /* it sleeps */
+    _Atomic bool stopping;
+    _Atomic bool running;
+    bool is_thread;
+    pthread_t thread;
+    _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
+    struct task_group group;
+    struct task_mutex alive; /* held until its end */
+    uint64_t
+        stalled_ns; /* since when waiters wait for something that is not the collector's; 0: they do not */
+    uint64_t stalled_grants; /* log->grants at that time */
+};
+
+struct seglog_collector; /* collect_internal.h */
+
+/* ---- the log -------------------------------------------------------------------------------------- */
+
+struct seglog {
+    struct tarn_node *node;
+    struct drive *drive;
+    struct seglog_superblock_format superblock;
+    enum seglog_mode mode;
+    bool read_only;
+    uint32_t grain_shift;
+    uint64_t data_room; /* of a segment: what records and their summary can take */
+    uint64_t session;   /* this one: one above the state's when opened to write */
+
+    /* state.c: the newest durable state, and its successor while that is made */
+    struct task_mutex state_mutex;          /* one writer of the state at a time; held across its write */
+    struct seglog_state_format *state;      /* as durable */
+    struct seglog_state_format *next_state; /* two slots of memory: what is written */
+    _Atomic uint64_t wall_durable_ns;
+    _Atomic uint64_t sequence;       /* next to be drawn */
+    _Atomic uint64_t sequence_bound; /* durable: nothing at or above is drawn before it is raised */
+    _Atomic bool failed;
+
+    struct base_spin lock;           /* of segments' state and stamp, the lists and numbers below */
+    struct seglog_segment *segments; /* segment_count */
+    struct base_list free;
+    struct base_list closing;        /* of struct seglog_summary: their segments are CLOSING */
+    struct base_list summaries_free; /* of struct seglog_summary */
+    struct base_list summary_waiters;
+    uint32_t free_count;
+    uint64_t stamp;              /* the highest issued */
+    uint64_t stamp_bound;        /* durable */
+    uint64_t session_stamp;      /* the highest issued before this session */
+    uint64_t needed;             /* sum of the streams' */
+    uint64_t grants;             /* reservations granted to waiters */
+    _Atomic uint64_t user_taken; /* segments that users' streams have taken */
+    uint64_t
+        no_space_at; /* `chances` + 1 when the collector last began to look and found nothing; 0: never */
+    uint64_t no_space_until_ns; /* when something will have expired */
+    uint64_t quiet_at;          /* as no_space_at, when nobody waited and it would have had to gain more */
+    /* DATA and DELETE, of struct task_wait, in order */
+    struct base_list space_waiters[2];
+    _Atomic uint32_t space_waiting; /* how many: read without the lock */
+    _Atomic uint64_t chances;       /* counts what may let the collector find more: deaths, segments closed */
+
+    _Atomic uint64_t live_bytes;
+    _Atomic uint64_t tombstone_bytes;
+
+    uint32_t stream_count; /* 0: opened to read */
+    struct seglog_stream *streams;
+    struct seglog_summary *summaries; /* stream_count + SEGLOG_SUMMARIES_SPARE */
+    _Atomic uint64_t dirty_ns;        /* SEGLOG_ASYNC: since when something is not durable; 0: all is */
+
+    /* service.c */
+    const struct seglog_owner_ops *ops;
+    void *owner;
+    bool started;
+    bool stopped;      /* seglog_stop() was called: the service has ended */
+    bool stopped_well; /* and it returned 0: the session has ended in good order */
+    struct seglog_service service;
+    struct seglog_collector *collector;
+
+    /* checkpoint.c */
+    uint32_t checkpoint_segment; /* written in this session and to be named by the last state */
+    uint64_t checkpoint_stamp, checkpoint_bytes, checkpoint_check;
+
+    /* counters of seglog_stats() */
+    _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections;
+};
+
+/** Where a segment begins on the drive. */
+static inline uint64_t seglog_segment_offset(const struct seglog *log, uint32_t segment)
+{
+    return log->superblock.data_offset + segment * log->superblock.segment_bytes;
+}
+
+/** The segment that a grain of the store lies in; the grain is one that the log gave out. */
+static inline uint32_t seglog_segment_of(const struct seglog *log, uint64_t grain)
+{
+    return (uint32_t)(((grain << log->grain_shift) - log->superblock.data_offset) /
+                      log->superblock.segment_bytes);
+}
+
+/** Memory for transfers of this drive; charged, touched, zero. @return NULL: -ENOMEM */
+void *seglog_drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes);
+
+/** drive_read(), several times if it fails: a read that fails may succeed the next time. Yields. */
+base_must_check int seglog_drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes);
+
+/** No write succeeds any more; says so once. */
+void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int error);
+
+/* ---- superblock.c --------------------------------------------------------------------------------- */
+
+/**
+ * Find the good superblock of a drive, and check that drive, options and store go together; logged.
+ *
+ * @param ret_missing_copy  number of the copy that was not written when the formatting was cut off; -1: none
+ * @return 0; -EUCLEAN; -ENOTSUP; -ENOMEM; the drive's error. Writes nothing. Yields.
+ */
+base_must_check int seglog_superblock_find(struct tarn_node *node, struct drive *drive,
+                                           const struct seglog_options *options,
+                                           struct seglog_superblock_format *ret_superblock,
+                                           int *ret_missing_copy);
+
+/** Write the copy that is missing, if one is. @return 0; -ENOMEM; the drive's error. Yields. */
+base_must_check int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
+                                               const struct seglog_superblock_format *superblock,
+                                               int missing_copy);
+
+/* ---- state.c -------------------------------------------------------------------------------------- */
+
+/** Read the newest good state. @return 0; -EUCLEAN; -ENOMEM; the drive's error. Yields. */
+base_must_check int seglog_state_load(struct seglog *log);
+
+/**
+ * Write the state that was loaded to both its slots once more, byte for byte: what was read may have come
+ * from a page cache, and its successor overwrites the only other generation. @return 0; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_state_settle(struct seglog *log);
+
+/** Free its memory. */
+void seglog_state_deinit(struct seglog *log);
+
+/* What a new state shall say besides what is in memory (freed stamps of segments in SEGLOG_STATE_COLLECTED
+ * and SEGLOG_STATE_FREE, bounds). */
+struct seglog_state_change {
+    uint64_t flush_sequence; /* raised to this */
+    bool set_flush_when;
+    uint64_t flush_when_ns;
+    uint64_t wall_ns; /* raised to this */
+    bool ended;       /* the session ends in good order: checkpoint_* of the log are named */
+};
+
+/**
+ * Write a state, durably: the durable one with the change, bounds of sequences and stamps a block ahead, the
+ * freed stamps of all segments that are COLLECTED (which become FREE when it is durable). One durable write
+ * of two equal slots.
+ *
+ * @param change  NULL: nothing but what is in memory
+ * @return 0; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_state_write(struct seglog *log, const struct seglog_state_change *change);
+
+/* ---- scan.c: opening ------------------------------------------------------------------------------ */
+
+/**
+ * Read all headers and summaries, and seal what has no summary. Fills log->segments and the list of free
+ * ones.
+ *
+ * @return 0; -EUCLEAN; -ENOMEM; the drive's error; logged. Yields.
+ */
+base_must_check int seglog_recover(struct seglog *log);
+
+/**
+ * Read and verify the summary of a segment.
+ *
+ * @param memory       room for it, seglog_drive_memory() of seglog_summary_memory_bytes()
+ * @param ret_entries  in it
+ * @return 0; -EUCLEAN; the drive's error. Tries again before it believes in damage. Yields.
+ */
+base_must_check int seglog_summary_read(struct seglog *log, uint32_t segment, void *memory,
+                                        const struct seglog_entry_format **ret_entries, uint32_t *ret_count);
+
+/**
+ * The same for a segment of which nothing is known yet, with its trailer.
+ *
+ * @param stamp        that it must have; 0: any
+ * @param ret_trailer  set also when it returns -EUCLEAN; its magic is 0 then if there is no trailer of the
+ * stamp
+ */
+base_must_check int seglog_summary_find(struct seglog *log, uint32_t segment, uint64_t stamp, void *memory,
+                                        struct seglog_trailer_format *ret_trailer);
+
+/** Bytes of the largest possible summary of this store. */
+uint64_t seglog_summary_memory_bytes(const struct seglog *log);
+
+/** A segment's place for a line of the log, and why it is not opened. @return error */
+int seglog_refuse_segment(struct seglog *log, uint32_t segment, const char *why, int error);
+
+/* ---- seal.c --------------------------------------------------------------------------------------- */
+
+/* What sealing needs and has done, for all segments of one opening. */
+struct seglog_salvage {
+    struct seglog *log;
+    struct seglog_entry_format *entries; /* seglog_summary_memory_bytes(), the caller's */
+    uint8_t *window;                     /* what is read at once; NULL: nothing was sealed yet */
+    uint8_t *front;                      /* a block: what was accepted before the place that is read again */
+    uint64_t window_bytes;
+    uint64_t segments, records, skipped_bytes;
+};
+
+/**
+ * Read a segment record by record, write again what is accepted, and its summary; when read_only keep the
+ * summary in memory. Fills in the segment.
+ *
+ * @param limit  records end here at the latest, bytes from the segment's beginning
+ * @return 0; -EUCLEAN; -ENOMEM; -EIO and the like. Yields.
+ */
+base_must_check int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t segment, uint64_t limit);
+
+/** Free its memory. */
+void seglog_salvage_deinit(struct seglog_salvage *salvage);
+
+/* ---- checkpoint.c --------------------------------------------------------------------------------- */
+
+/**
+ * Walk the chain of the checkpoint that the state names, if it does, and make its segments CHECKPOINT; if the
+ * chain is broken there is none.
+ *
+ * @param memory  a block, seglog_drive_memory()
+ * @return 0; the drive's error. Yields.
+ */
+base_must_check int seglog_checkpoint_claim(struct seglog *log, void *memory);
+
+/* ---- space.c -------------------------------------------------------------------------------------- */
+
+/** What records and their entries can surely take of a segment, however they lie. */
+static inline uint64_t seglog_record_space(const struct seglog *log)
+{
+    return log->data_room - sizeof(struct seglog_trailer_format) - (log->superblock.block_bytes - 1);
+}
+
+/** A record with the zeros behind it. */
+static inline uint64_t seglog_padded(const struct seglog *log, uint64_t bytes)
+{
+    return base_align_up(bytes, log->superblock.grain_bytes);
+}
+
+/**
+ * Take a free segment and stamp it: OPEN. There is one for whoever has a reservation, for the collector if
+ * seglog_space_spare(), and for a checkpoint if free_count says so (asserted). The bound of stamps is raised
+ * in time by the service; if it is not, this waits for it. Yields.
+ * @return 0; -EROFS; -EIO
+ */
+base_must_check int seglog_segment_take(struct seglog *log, uint32_t *ret_segment);
+
+/** Whether the collector may take a segment: one is free that no reservation needs. */
+bool seglog_space_spare(struct seglog *log);
+
+/**
+ * A stream has placed a record, opened or ended a segment: give its reservation back. Stream lock held.
+ *
+ * @param room_bytes  what the open segment has left for records and their entries, whatever padding comes
+ * @return the highest stamp issued
+ */
+uint64_t seglog_space_placed(struct seglog_stream *stream, uint64_t cost_bytes, uint64_t room_bytes);
+
+/** The segment for a record that did not fit was taken: one less is needed. Until the record is placed the room counts that was left in
+ * the segment before, which is what the needs were reckoned from. */
+void seglog_space_switched(struct seglog_stream *stream);
+
+/** Whether the rest of a stream's open segment can be given up without breaking a promise; if so, it has none
+ * from now on. Stream lock held. */
+base_must_check bool seglog_space_forgo(struct seglog_stream *stream);
+
+/** The collector may find more than before: it is woken if somebody waits for it. */
+void seglog_space_chance(struct seglog *log);
+
+/** COLLECTED segments have become FREE: let in who waits for space. */
+void seglog_space_freed(struct seglog *log);
+
+/* What the collector says when it has found nothing. */
+struct seglog_exhaustion {
+    uint64_t chances;  /* log->chances before it began to look */
+    uint64_t until_ns; /* civil time when something will have expired */
+    bool pressed;      /* somebody waited, so that little would have been enough */
+};
+
+/**
+ * The collector has found nothing: wake with -ENOSPC who waits for space and cannot get it even when all
+ * reservations of others are given back, or all who wait.
+ */
+void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *exhaustion, bool all);
+
+/** Whether the service has to collect: free segments are few, or somebody waits. */
+bool seglog_space_short(struct seglog *log);
+
+/** A segment is empty: what was still counted in it is not. Log lock held, or nobody else has the segment. */
+void seglog_live_reset(struct seglog *log, struct seglog_segment *segment);
+
+/** As seglog_live_remove(), of a record that was moved: nothing has become free by that. */
+void seglog_live_moved(struct seglog *log, uint64_t grain, uint64_t bytes);
+
+/** The log has failed: wake whoever waits for what will not come. Called by seglog_fail(). */
+void seglog_wake_all(struct seglog *log);
+
+/* ---- stream.c, commit.c --------------------------------------------------------------------------- */
+
+/** Take memory for all streams; users' are at most an eighth of the segments. @return 0; -ENOMEM */
+base_must_check int seglog_streams_init(struct seglog *log, uint32_t user_streams);
+
+/** Free it; nobody is appending. */
+void seglog_streams_deinit(struct seglog *log);
+
+/** Number of the stream that the caller's records go to. */
+uint32_t seglog_stream_of_caller(const struct seglog *log);
+
+/**
+ * Append to a stream; otherwise as seglog_append().
+ *
+ * @param cost_bytes  of the reservation, given back when the record has its place; 0 for the collector
+ * @return 0; -EROFS; -ENOSPC (the relocation stream only: seglog_space_spare() says no)
+ */
+base_must_check int seglog_append_to(struct seglog_stream *stream, uint64_t cost_bytes,
+                                     const struct seglog_draft *draft, struct seglog_place *ret_place);
+
+/** Free the memory of what is acknowledged and read by nobody. Stream lock held. */
+void seglog_stream_release_locked(struct seglog_stream *stream);
+
+/** Whether the caller may lead a write now; if so it counts as one in flight, and must call seglog_lead().
+ * Stream lock held. */
+base_must_check bool seglog_lead_claim_locked(struct seglog_stream *stream);
+
+/** Write the open group: after seglog_lead_claim_locked(). Yields. */
+void seglog_lead(struct seglog_stream *stream);
+
+/** Wait until a stream is acknowledged up to a position; lead writes if need be. @return 0; -EIO. Yields. */
+base_must_check int seglog_await(struct seglog_stream *stream, uint64_t position);
+
+/** Write what a stream has, and wait until all of it is acknowledged. @return 0; -EIO. Yields. */
+base_must_check int seglog_stream_drain(struct seglog_stream *stream);
+
+/**
+ * Close the open segment of a stream, if it has one: CLOSING. Writers wait meanwhile.
+ *
+ * @param forgo  only if no reservation counts on the rest of it
+ * @return 0; -EBUSY (forgo: one does); -EIO. Yields.
+ */
+base_must_check int seglog_stream_end_segment(struct seglog_stream *stream, bool forgo);
+
+/* ---- close.c -------------------------------------------------------------------------------------- */
+
+/** The open segment of a stream is full, and all of it acknowledged. Stream lock held. */
+void seglog_segment_ended(struct seglog_stream *stream);
+
+/** A summary's memory, empty; closes segments if there is none. @return 0; -EROFS. Yields. */
+base_must_check int seglog_summary_take(struct seglog *log, struct seglog_summary **ret_summary);
+
+/** Give back one that was not used. */
+void seglog_summary_give(struct seglog *log, struct seglog_summary *summary);
+
+/**
+ * Write the summaries of CLOSING segments: flush first unless the mode has flushed already, so that a valid
+ * summary proves all of its segment. Called by the service, and by whoever needs a summary's memory; two
+ * never write one summary.
+ *
+ * @return 0; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_close_segments(struct seglog *log);
+
+/** Note when what a segment holds expires. @param entries  all of it */
+void seglog_segment_note_ends(struct seglog *log, struct seglog_segment *segment,
+                              const struct seglog_entry_format *entries, uint32_t count);
+
+/* ---- collect.c ------------------------------------------------------------------------------------ */
+
+/** The collector's memory. @return 0; -ENOMEM */
+base_must_check int seglog_collector_init(struct seglog *log);
+
+/** Free it. */
+void seglog_collector_deinit(struct seglog *log);
+
+/**
+ * Collect one or more victims: move what lives, then make their freed stamps durable. Called by the service
+ * only.
+ *
+ * @return 0; -ENOSPC (no victim would gain anything); -EAGAIN (only such as records are pending in);
+ * -ECANCELED (the service stops); -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_collect(struct seglog *log);
+
+/** What the last collection that found nothing has to say. */
+const struct seglog_exhaustion *seglog_collect_exhaustion(const struct seglog *log);
+
+/* ---- service.c ------------------------------------------------------------------------------------ */
+
+/** Start it. @return 0; -ENOMEM; pthread_create's error */
+base_must_check int seglog_service_start(struct seglog *log);
+
+/** Wake it, wait for its end, if it runs. Yields. */
+void seglog_service_stop(struct seglog *log);
+
+/** Whether the caller is the service: it never waits for itself. */
+bool seglog_service_is_self(const struct seglog *log);
+
+/** Close segments, flush behind asynchronous writes, extend bounds: what others rely on, also while the
+ * service collects. @return false: the log has failed. Yields. */
+bool seglog_service_chores(struct seglog *log);
+
+#endif

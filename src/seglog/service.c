@@ -1,0 +1,243 @@
+/*
+ * The service: a task or a thread that does what nobody waits for, or what all do. It sleeps when there is
+ * nothing to do.
+ */
+#include "seglog/seglog_internal.h"
+#include <errno.h>
+#include <signal.h>
+
+/* A delayed flush begins so early that it is over in time. */
+#define FLUSH_DELAY_NS (SEGLOG_ASYNC_DELAY_NS / 2)
+
+/* How long one waits for space that is not the collector's to give: reserved by others, or pending. */
+#define PATIENCE_NS BASE_NS_PER_SECOND
+
+/* ---- sleeping -------------------------------------------------------------------------------------- */
+
+void seglog_poke(struct seglog *log)
+{
+    struct seglog_service *service = &log->service;
+    base_spin_lock(&service->lock);
+    service->poked = true;
+    if (service->wait != NULL)
+        (void)task_wait_wake(service->wait, 0);
+    service->wait = NULL;
+    base_spin_unlock(&service->lock);
+}
+
+/* Sleep until poked, or until a moment; not at all if poked since the last time. */
+static void sleep_until(struct seglog_service *service, uint64_t when_ns)
+{
+    struct task_wait wait;
+    base_spin_lock(&service->lock);
+    bool sleeps = !service->poked;
+    if (sleeps) {
+        task_wait_init(&wait);
+        service->wait = &wait;
+    }
+    service->poked = false;
+    base_spin_unlock(&service->lock);
+    if (!sleeps)
+        return;
+    (void)task_wait_park(&wait, when_ns);
+    base_spin_lock(&service->lock);
+    service->wait = NULL;
+    service->poked = false;
+    base_spin_unlock(&service->lock);
+}
+
+/* ---- what others rely on --------------------------------------------------------------------------- */
+
+static uint64_t flush_due_ns(struct seglog *log)
+{
+    uint64_t dirty_ns = atomic_load(&log->dirty_ns);
+    return dirty_ns == 0 || seglog_failed(log) ? TASK_FOREVER : dirty_ns + FLUSH_DELAY_NS;
+}
+
+/* Write what a stream has when that is much, so that its writers find room. */
+static int write_behind(struct seglog_stream *stream)
+{
+    base_spin_lock(&stream->lock);
+    bool much = stream->nudged;
+    stream->nudged = false;
+    base_spin_unlock(&stream->lock);
+    return much ? seglog_stream_drain(stream) : 0;
+}
+
+static int write_behind_all(struct seglog *log)
+{
+    int error = 0;
+    for (uint32_t i = 0; i < log->stream_count && error == 0; i++)
+        error = write_behind(&log->streams[i]);
+    if (error != 0 || flush_due_ns(log) > task_now())
+        return error;
+    /* first, so that what is appended from now on counts as not durable again */
+    atomic_store(&log->dirty_ns, 0);
+    return seglog_sync(log);
+}
+
+static int extend_bounds(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    bool stamps_run_out = log->stamp + SEGLOG_STAMP_BLOCK / 2 > log->stamp_bound;
+    base_spin_unlock(&log->lock);
+    uint64_t sequence = seglog_sequence_next(log);
+    uint64_t bound = atomic_load_explicit(&log->sequence_bound, memory_order_relaxed);
+    bool sequences_run_out = sequence + SEGLOG_SEQUENCE_BLOCK / 2 > bound;
+    return stamps_run_out || sequences_run_out ? seglog_state_write(log, NULL) : 0;
+}
+
+bool seglog_service_chores(struct seglog *log)
+{
+    return !seglog_failed(log) && seglog_close_segments(log) == 0 &&
+           (log->mode != SEGLOG_ASYNC || write_behind_all(log) == 0) && extend_bounds(log) == 0;
+}
+
+/* ---- collecting ------------------------------------------------------------------------------------ */
+
+/* Somebody waits, and the collector has nothing to give: for how long? @return when to look again */
+static uint64_t bear_stall(struct seglog *log)
+{
+    struct seglog_service *service = &log->service;
+    uint64_t now_ns = task_now();
+    base_spin_lock(&log->lock);
+    uint64_t grants = log->grants;
+    base_spin_unlock(&log->lock);
+    if (atomic_load(&log->space_waiting) == 0) {
+        service->stalled_ns = 0;
+        return TASK_FOREVER;
+    }
+    if (service->stalled_ns == 0 || service->stalled_grants != grants) {
+        service->stalled_ns = now_ns;
+        service->stalled_grants = grants;
+    }
+    if (now_ns < service->stalled_ns + PATIENCE_NS)
+        return service->stalled_ns + PATIENCE_NS;
+    seglog_space_exhausted(log, seglog_collect_exhaustion(log), true);
+    service->stalled_ns = 0;
+    return TASK_FOREVER;
+}
+
+/* @return whether it is to be done again at once; else *ret_when_ns has a moment to look again */
+static bool collect(struct seglog *log, uint64_t *ret_when_ns)
+{
+    *ret_when_ns = TASK_FOREVER;
+    if (!seglog_space_short(log)) {
+        log->service.stalled_ns = 0;
+        return false;
+    }
+    int error = seglog_collect(log);
+    if (error == 0) {
+        log->service.stalled_ns = 0;
+        return true;
+    }
+    if (error == -ENOSPC)
+        seglog_space_exhausted(log, seglog_collect_exhaustion(log), false);
+    if (error == -ENOSPC || error == -EAGAIN)
+        *ret_when_ns = bear_stall(log);
+    return false;
+}
+
+/* ---- its life -------------------------------------------------------------------------------------- */
+
+static bool is_stopping(const struct seglog *log)
+{
+    /* Pairs with the release in seglog_service_stop(). */
+    return atomic_load_explicit(&log->service.stopping, memory_order_acquire);
+}
+
+static void run(struct seglog *log)
+{
+    while (!is_stopping(log)) {
+        log->ops->service(log->owner);
+        uint64_t when_ns = TASK_FOREVER;
+        bool again = seglog_service_chores(log) && collect(log, &when_ns);
+        if (!again && !is_stopping(log))
+            sleep_until(&log->service, base_min(when_ns, flush_due_ns(log)));
+    }
+}
+
+static void service_task(void *arg)
+{
+    struct seglog *log = arg;
+    atomic_store_explicit(&log->service.self, (uintptr_t)task_self(), memory_order_relaxed);
+    run(log);
+    task_mutex_unlock(&log->service.alive);
+}
+
+static void *service_thread(void *arg)
+{
+    struct seglog *log = arg;
+    atomic_store_explicit(&log->service.self, (uintptr_t)pthread_self(), memory_order_relaxed);
+    (void)pthread_setname_np(pthread_self(), "tarn-log");
+    run(log);
+    task_mutex_unlock(&log->service.alive);
+    return NULL;
+}
+
+/* Signals are for the threads of the program. */
+static int start_thread(struct seglog *log)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&log->service.thread, NULL, service_thread, log);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -error;
+}
+
+int seglog_service_start(struct seglog *log)
+{
+    struct seglog_service *service = &log->service;
+    service->is_thread = task_self() == NULL;
+    task_mutex_init(&service->alive);
+    base_assert(task_mutex_lock_try(&service->alive)); /* for the service, which gives it back */
+    task_group_init(&service->group);
+    log->session_stamp = log->stamp;
+    int error = service->is_thread
+                    ? start_thread(log)
+                    : task_spawn(task_sched_self(), &service->group, "tarn-log", service_task, log);
+    service->running = error == 0;
+    return error;
+}
+
+void seglog_service_stop(struct seglog *log)
+{
+    struct seglog_service *service = &log->service;
+    if (!service->running)
+        return;
+    /* Pairs with the acquire in is_stopping(). */
+    atomic_store_explicit(&service->stopping, true, memory_order_release);
+    seglog_poke(log);
+    task_mutex_lock_firmly(&service->alive);
+    if (service->is_thread)
+        (void)pthread_join(service->thread, NULL);
+    while (task_group_join(&service->group, TASK_FOREVER) != 0)
+        task_yield(); /* the caller was cancelled; the service is in its last steps */
+    service->running = false;
+}
+
+bool seglog_service_is_self(const struct seglog *log)
+{
+    const struct seglog_service *service = &log->service;
+    if (service->is_thread != (task_self() == NULL))
+        return false;
+    uintptr_t self = service->is_thread ? (uintptr_t)pthread_self() : (uintptr_t)task_self();
+    /* relaxed: the service sees what it has stored itself, all others something else */
+    return self == atomic_load_explicit(&service->self, memory_order_relaxed);
+}
+
+int seglog_stop(struct seglog *log)
+{
+    seglog_service_stop(log);
+    int error = 0;
+    for (uint32_t i = 0; i < log->stream_count && error == 0; i++)
+        error = seglog_stream_end_segment(&log->streams[i], false);
+    if (error == 0)
+        error = seglog_close_segments(log);
+    if (error == 0 && seglog_failed(log))
+        error = -EROFS;
+    log->stopped = true;
+    log->stopped_well = error == 0;
+    return error;
+}

@@ -1,0 +1,423 @@
+/*
+ * Space: free segments, reservations and who waits for one, what lives where. README, "Space", has the
+ * argument why whoever holds a reservation finds a free segment.
+ */
+#include "seglog/seglog_internal.h"
+#include <errno.h>
+
+#define CAPACITY_PERCENT 93 /* the rest is over-provisioning: it keeps collection cheap */
+
+/* One who waits for a reservation, on its stack. */
+struct waiter {
+    struct task_wait wait;
+    struct seglog_stream *stream;
+    enum seglog_space space;
+    uint64_t cost_bytes;
+};
+
+/* ---- footprints and capacity -------------------------------------------------------------------- */
+
+uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes)
+{
+    uint64_t space = seglog_record_space(log);
+    uint64_t own = seglog_padded(log, bytes) + sizeof(struct seglog_entry_format);
+    return own < space ? space / (space / own) : own;
+}
+
+uint64_t seglog_capacity(const struct seglog *log)
+{
+    uint64_t kept = log->stream_count + SEGLOG_KEPT_DATA + 1;
+    uint64_t segments = log->superblock.segment_count > kept ? log->superblock.segment_count - kept : 0;
+    uint64_t space = seglog_record_space(log);
+    return base_max(segments * space / 100 * CAPACITY_PERCENT, space);
+}
+
+/* ---- what reservations need ---------------------------------------------------------------------- */
+
+/*
+ * How many segments a stream may have to take until all its reservations are used, however they are ordered.
+ * A cost is twice what its record may take (padding and summary included), since what does not fit in the
+ * rest of a segment leaves that rest empty: with costs C and a rest of R, k segments are taken only if C > R
+ * + (k - 1) * space, and none if C <= 2 * R.
+ */
+static uint64_t needed_segments(const struct seglog_stream *stream, uint64_t reserved_bytes)
+{
+    uint64_t space = seglog_record_space(stream->log);
+    if (reserved_bytes <= 2 * stream->room_bytes)
+        return 0;
+    return (reserved_bytes - stream->room_bytes + space - 1) / space - stream->switched;
+}
+
+static void update_needed_locked(struct seglog_stream *stream)
+{
+    struct seglog *log = stream->log;
+    uint64_t needed = needed_segments(stream, stream->reserved_bytes);
+    log->needed += needed - stream->needed;
+    stream->needed = needed;
+}
+
+static uint64_t kept_for(enum seglog_space space)
+{
+    return space == SEGLOG_SPACE_DATA ? SEGLOG_KEPT_DATA : SEGLOG_KEPT_COLLECTOR;
+}
+
+/* Whether a reservation may be granted: it needs no segment that is not there, or none at all. */
+static bool is_granted_locked(const struct seglog_stream *stream, enum seglog_space space,
+                              uint64_t cost_bytes)
+{
+    const struct seglog *log = stream->log;
+    uint64_t needed = needed_segments(stream, stream->reserved_bytes + cost_bytes);
+    return needed == stream->needed ||
+           log->needed - stream->needed + needed + kept_for(space) <= log->free_count;
+}
+
+/* Whether it could not be granted even if there were no others. */
+static bool is_hopeless_locked(const struct seglog_stream *stream, enum seglog_space space,
+                               uint64_t cost_bytes)
+{
+    uint64_t needed = needed_segments(stream, cost_bytes);
+    return needed > 0 && needed + kept_for(space) > stream->log->free_count;
+}
+
+static void reserve_locked(struct seglog_stream *stream, uint64_t cost_bytes)
+{
+    stream->reserved_bytes += cost_bytes;
+    update_needed_locked(stream);
+}
+
+/* ---- waiting for room ---------------------------------------------------------------------------- */
+
+static struct waiter *waiter_of(struct base_list *link)
+{
+    return base_container_of(base_container_of(link, struct task_wait, link), struct waiter, wait);
+}
+
+static void end_wait_locked(struct seglog *log, struct waiter *waiter, int result)
+{
+    base_list_remove(&waiter->wait.link);
+    /* Pairs with the load in seglog_settle(). */
+    atomic_fetch_sub(&log->space_waiting, 1);
+    base_assert(task_wait_wake(&waiter->wait, result));
+}
+
+/* Let in, in order, who waits. Tombstones come first: they wait for less. */
+static void admit_locked(struct seglog *log)
+{
+    for (int space = SEGLOG_SPACE_DELETE; space >= SEGLOG_SPACE_DATA; space--) {
+        struct base_list *first;
+        while ((first = base_list_first(&log->space_waiters[space])) != NULL) {
+            struct waiter *waiter = waiter_of(first);
+            if (!is_granted_locked(waiter->stream, waiter->space, waiter->cost_bytes))
+                return;
+            reserve_locked(waiter->stream, waiter->cost_bytes);
+            log->grants++;
+            end_wait_locked(log, waiter, 0);
+        }
+    }
+}
+
+static bool nobody_waits_locked(const struct seglog *log, enum seglog_space space)
+{
+    return base_list_empty(&log->space_waiters[SEGLOG_SPACE_DELETE]) &&
+           (space == SEGLOG_SPACE_DELETE || base_list_empty(&log->space_waiters[SEGLOG_SPACE_DATA]));
+}
+
+/* Whether the collector looked and found nothing, and would find nothing now. */
+static bool is_exhausted_locked(struct seglog *log)
+{
+    return log->no_space_at == atomic_load(&log->chances) + 1 &&
+           task_wall(log->node) < log->no_space_until_ns;
+}
+
+/* Grant, refuse, or queue. @return 0; -EAGAIN (queued); -ENOSPC; -EROFS */
+static int try_reserve_locked(struct seglog *log, struct waiter *waiter)
+{
+    if (seglog_failed(log))
+        return -EROFS;
+    if (nobody_waits_locked(log, waiter->space) &&
+        is_granted_locked(waiter->stream, waiter->space, waiter->cost_bytes)) {
+        reserve_locked(waiter->stream, waiter->cost_bytes);
+        return 0;
+    }
+    bool hopeless = is_hopeless_locked(waiter->stream, waiter->space, waiter->cost_bytes);
+    if (seglog_service_is_self(log) || (hopeless && is_exhausted_locked(log)))
+        return -ENOSPC;
+    task_wait_init(&waiter->wait);
+    base_list_push_back(&log->space_waiters[waiter->space], &waiter->wait.link);
+    atomic_fetch_add(&log->space_waiting, 1); /* pairs with the load in seglog_settle() */
+    return -EAGAIN;
+}
+
+int seglog_reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
+                   struct seglog_reservation *ret_reservation)
+{
+    if (bytes > log->superblock.record_bytes_max)
+        return -EMSGSIZE;
+    uint32_t stream = seglog_stream_of_caller(log);
+    struct waiter waiter = {
+        .stream = &log->streams[stream],
+        .space = space,
+        .cost_bytes = 2 * (seglog_padded(log, bytes) + sizeof(struct seglog_entry_format) +
+                           log->superblock.block_bytes),
+    };
+    base_spin_lock(&log->lock);
+    int error = try_reserve_locked(log, &waiter);
+    base_spin_unlock(&log->lock);
+    if (error == -EAGAIN) {
+        seglog_poke(log);
+        error = task_wait_park_firmly(&waiter.wait);
+    }
+    if (error == 0)
+        *ret_reservation = (struct seglog_reservation){.cost_bytes = waiter.cost_bytes, .stream = stream};
+    return error;
+}
+
+void seglog_release(struct seglog *log, struct seglog_reservation *reservation)
+{
+    if (reservation->cost_bytes == 0)
+        return;
+    struct seglog_stream *stream = &log->streams[reservation->stream];
+    base_spin_lock(&log->lock);
+    base_assert(stream->reserved_bytes >= reservation->cost_bytes);
+    stream->reserved_bytes -= reservation->cost_bytes;
+    update_needed_locked(stream);
+    admit_locked(log);
+    base_spin_unlock(&log->lock);
+    reservation->cost_bytes = 0;
+}
+
+uint64_t seglog_space_placed(struct seglog_stream *stream, uint64_t cost_bytes, uint64_t room_bytes)
+{
+    struct seglog *log = stream->log;
+    base_spin_lock(&log->lock);
+    uint64_t stamp = log->stamp;
+    base_assert(stream->reserved_bytes >= cost_bytes);
+    stream->reserved_bytes -= cost_bytes;
+    stream->room_bytes = room_bytes;
+    stream->switched = false;
+    update_needed_locked(stream);
+    admit_locked(log);
+    base_spin_unlock(&log->lock);
+    return stamp;
+}
+
+void seglog_space_switched(struct seglog_stream *stream)
+{
+    struct seglog *log = stream->log;
+    base_spin_lock(&log->lock);
+    stream->switched = true;
+    update_needed_locked(stream);
+    base_spin_unlock(&log->lock);
+}
+
+bool seglog_space_forgo(struct seglog_stream *stream)
+{
+    struct seglog *log = stream->log;
+    base_spin_lock(&log->lock);
+    bool may = stream->reserved_bytes == 0;
+    if (may)
+        stream->room_bytes = 0;
+    base_spin_unlock(&log->lock);
+    return may;
+}
+
+/* ---- free segments ------------------------------------------------------------------------------- */
+
+bool seglog_space_spare(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    bool spare = log->free_count > log->needed;
+    base_spin_unlock(&log->lock);
+    return spare;
+}
+
+/* @return false: the bound of stamps has to be raised first */
+static bool take_segment(struct seglog *log, uint32_t *ret_segment)
+{
+    base_spin_lock(&log->lock);
+    if (log->stamp + 1 >= log->stamp_bound) {
+        base_spin_unlock(&log->lock);
+        return false;
+    }
+    struct base_list *first = base_list_pop_front(&log->free);
+    base_assert(first != NULL && log->free_count > 0);
+    struct seglog_segment *segment = base_container_of(first, struct seglog_segment, link);
+    log->free_count--;
+    segment->stamp = ++log->stamp;
+    segment->session = log->session;
+    segment->state = SEGLOG_STATE_OPEN;
+    segment->highest_sequence = 0;
+    segment->entry_count = 0;
+    segment->end = 0;
+    segment->sealed = false;
+    segment->ends_known = false;
+    seglog_live_reset(log, segment);
+    base_spin_unlock(&log->lock);
+    *ret_segment = (uint32_t)(segment - log->segments);
+    return true;
+}
+
+int seglog_segment_take(struct seglog *log, uint32_t *ret_segment)
+{
+    while (!take_segment(log, ret_segment)) {
+        int error = seglog_state_write(log, NULL);
+        if (error != 0)
+            return error;
+    }
+    return seglog_failed(log) ? -EROFS : 0;
+}
+
+void seglog_space_freed(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    admit_locked(log);
+    base_spin_unlock(&log->lock);
+}
+
+void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *exhaustion, bool all)
+{
+    base_spin_lock(&log->lock);
+    log->quiet_at = exhaustion->chances + 1;
+    log->no_space_until_ns = exhaustion->until_ns;
+    if (exhaustion->pressed)
+        log->no_space_at = exhaustion->chances + 1;
+    for (int space = 0; space < 2 && (all || exhaustion->pressed); space++) {
+        base_list_for_each_safe(link, &log->space_waiters[space]) {
+            struct waiter *waiter = waiter_of(link);
+            if (all || is_hopeless_locked(waiter->stream, waiter->space, waiter->cost_bytes))
+                end_wait_locked(log, waiter, -ENOSPC);
+        }
+    }
+    admit_locked(log); /* who waited behind them */
+    base_spin_unlock(&log->lock);
+}
+
+bool seglog_space_short(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    bool waits = !nobody_waits_locked(log, SEGLOG_SPACE_DATA);
+    bool few = log->free_count <= SEGLOG_KEPT_DATA + 1 + log->stream_count - 1;
+    bool quiet =
+        log->quiet_at == atomic_load(&log->chances) + 1 && task_wall(log->node) < log->no_space_until_ns;
+    bool is_short = waits || (few && !quiet);
+    base_spin_unlock(&log->lock);
+    return is_short && !seglog_failed(log);
+}
+
+void seglog_wake_all(struct seglog *log)
+{
+    if (log->streams == NULL)
+        return;
+    base_spin_lock(&log->lock);
+    for (int space = 0; space < 2; space++) {
+        base_list_for_each_safe(link, &log->space_waiters[space]) {
+            end_wait_locked(log, waiter_of(link), -EROFS);
+        }
+    }
+    struct base_list *first;
+    while ((first = base_list_pop_front(&log->summary_waiters)) != NULL)
+        base_assert(task_wait_wake(base_container_of(first, struct task_wait, link), -EROFS));
+    base_spin_unlock(&log->lock);
+    seglog_poke(log);
+}
+
+/* ---- what lives ---------------------------------------------------------------------------------- */
+
+/*
+ * Counters of footprints are exact when everybody has told what he did. They are changed without a lock, so
+ * that a death may be counted before the life; and a death that is told late may come after its segment was
+ * freed, and taken again. Then a counter is below zero for a while (a number near 2^64), until
+ * seglog_live_reset().
+ */
+static void count_live(struct seglog *log, struct seglog_segment *segment, uint64_t footprint)
+{
+    atomic_fetch_add_explicit(&segment->live_bytes, footprint, memory_order_relaxed);
+    atomic_fetch_add_explicit(&log->live_bytes, footprint, memory_order_relaxed);
+}
+
+static void count_tombstone(struct seglog *log, struct seglog_segment *segment, uint64_t footprint)
+{
+    atomic_fetch_add_explicit(&segment->tombstone_bytes, footprint, memory_order_relaxed);
+    atomic_fetch_add_explicit(&log->tombstone_bytes, footprint, memory_order_relaxed);
+}
+
+void seglog_space_chance(struct seglog *log)
+{
+    atomic_fetch_add(&log->chances, 1);
+    if (atomic_load(&log->space_waiting) > 0) /* pairs with the addition in try_reserve_locked() */
+        seglog_poke(log);
+}
+
+void seglog_settle(struct seglog *log, const struct seglog_place *place, bool live)
+{
+    struct seglog_segment *segment = &log->segments[place->segment];
+    uint64_t footprint = seglog_footprint(log, place->bytes);
+    if (live && place->tombstone)
+        count_tombstone(log, segment, footprint);
+    else if (live)
+        count_live(log, segment, footprint);
+    /* The count before is seen by the collector, which acquires `pending`. */
+    uint32_t before = atomic_fetch_sub(&segment->pending, 1);
+    base_assert(before > 0);
+    if (before == 1)
+        seglog_space_chance(log);
+}
+
+void seglog_live_moved(struct seglog *log, uint64_t grain, uint64_t bytes)
+{
+    count_live(log, &log->segments[seglog_segment_of(log, grain)], -seglog_footprint(log, bytes));
+}
+
+void seglog_live_remove(struct seglog *log, uint64_t grain, uint64_t bytes)
+{
+    seglog_live_moved(log, grain, bytes);
+    seglog_space_chance(log);
+}
+
+void seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool tombstone)
+{
+    struct seglog_segment *segment = &log->segments[seglog_segment_of(log, grain)];
+    uint64_t footprint = seglog_footprint(log, bytes);
+    if (tombstone)
+        count_tombstone(log, segment, footprint);
+    else
+        count_live(log, segment, footprint);
+}
+
+void seglog_live_reset(struct seglog *log, struct seglog_segment *segment)
+{
+    uint64_t live_bytes = atomic_exchange(&segment->live_bytes, 0);
+    uint64_t tombstone_bytes = atomic_exchange(&segment->tombstone_bytes, 0);
+    atomic_fetch_sub_explicit(&log->live_bytes, live_bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&log->tombstone_bytes, tombstone_bytes, memory_order_relaxed);
+}
+
+void seglog_live_set(struct seglog *log, uint32_t segment_number, uint64_t live_bytes,
+                     uint64_t tombstone_bytes)
+{
+    base_assert(segment_number < log->superblock.segment_count);
+    struct seglog_segment *segment = &log->segments[segment_number];
+    seglog_live_reset(log, segment);
+    count_live(log, segment, live_bytes);
+    count_tombstone(log, segment, tombstone_bytes);
+}
+
+void seglog_live_clear(struct seglog *log)
+{
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        uint64_t live_bytes = atomic_exchange(&log->segments[i].live_bytes, 0);
+        atomic_fetch_sub_explicit(&log->live_bytes, live_bytes, memory_order_relaxed);
+    }
+    seglog_space_chance(log);
+}
+
+uint64_t seglog_stamp_at(const struct seglog *log, uint64_t grain)
+{
+    const struct seglog_superblock_format *superblock = &log->superblock;
+    if (grain < superblock->data_offset >> log->grain_shift ||
+        grain >= superblock->store_bytes >> log->grain_shift)
+        return 0;
+    /* acquire: pairs with the store in take_segment(), so that who has met a record knows its segment's stamp
+     */
+    return atomic_load_explicit(&log->segments[seglog_segment_of(log, grain)].stamp, memory_order_acquire);
+}

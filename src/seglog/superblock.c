@@ -1,0 +1,404 @@
+/* Which drives are stores, and how one becomes a store. */
+#include "seglog/seglog_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+
+#define COPIES_BYTES       (SEGLOG_SUPERBLOCK_COPIES * SEGLOG_SUPERBLOCK_BYTES)
+#define BLANK_WINDOW_BYTES (UINT64_C(1) << 20)
+
+static int refuse(struct tarn_node *node, struct drive *drive, const char *why, int error)
+{
+    char path[SEGLOG_PATH_ROOM];
+    base_error(&node->log, "the store cannot be opened", "path=%s why=\"%s\"", seglog_path(path, drive), why);
+    return error;
+}
+
+static uint64_t block_bytes_of(struct drive *drive)
+{
+    return base_max((uint64_t)SEGLOG_BLOCK_BYTES_MIN, (uint64_t)drive_info(drive)->physical_block_bytes);
+}
+
+static bool all_zero(const uint8_t *bytes, size_t len)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
+}
+
+/* The state of a store in which nothing was ever written. @param state  state_bytes of zeros */
+static void fill_first_state(struct seglog_state_format *state,
+                             const struct seglog_superblock_format *superblock)
+{
+    state->generation = 1;
+    state->flags = SEGLOG_STATE_ENDED;
+    state->sequence_bound = 1;
+    state->stamp_bound = 1;
+    seglog_state_seal(state, superblock);
+}
+
+/*
+ * Whether a block is all zero but for a sector that a formatting writes before there is a superblock. Its
+ * check proves nothing, as the seed is lost, but every other byte is known.
+ */
+static bool is_blank_block(const uint8_t *block, uint64_t len)
+{
+    if (all_zero(block, len))
+        return true;
+    if (len < DRIVE_SECTOR_BYTES ||
+        (len > DRIVE_SECTOR_BYTES && !all_zero(block + DRIVE_SECTOR_BYTES, len - DRIVE_SECTOR_BYTES)))
+        return false;
+    struct seglog_superblock_format superblock = {.state_bytes = DRIVE_SECTOR_BYTES};
+    union {
+        struct seglog_state_format state;
+        uint8_t bytes[DRIVE_SECTOR_BYTES];
+    } found, first = {.bytes = {0}};
+    memcpy(found.bytes, block, sizeof(found));
+    superblock.segment_count = found.state.segment_count;
+    fill_first_state(&first.state, &superblock);
+    found.state.check = first.state.check;
+    return memcmp(&found, &first, sizeof(found)) == 0;
+}
+
+static bool is_blank_window(const uint8_t *window, uint64_t len)
+{
+    if (all_zero(window, len))
+        return true;
+    bool blank = true;
+    for (uint64_t at = 0; blank && at < len; at += SEGLOG_BLOCK_BYTES_MIN)
+        blank = is_blank_block(window + at, base_min(len - at, (uint64_t)SEGLOG_BLOCK_BYTES_MIN));
+    return blank;
+}
+
+int seglog_is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank)
+{
+    uint8_t *window = seglog_drive_memory(node, drive, BLANK_WINDOW_BYTES);
+    if (window == NULL)
+        return -ENOMEM;
+    bool blank = true;
+    int error = 0;
+    uint64_t drive_bytes = drive_info(drive)->bytes;
+    for (uint64_t offset = 0; error == 0 && blank && offset < drive_bytes; offset += BLANK_WINDOW_BYTES) {
+        size_t bytes = base_min(BLANK_WINDOW_BYTES, drive_bytes - offset);
+        error = seglog_drive_read(drive, offset, window, bytes);
+        blank = error == 0 && is_blank_window(window, bytes);
+    }
+    base_free(&node->memory, window, BLANK_WINDOW_BYTES);
+    if (error == 0)
+        *ret_blank = blank;
+    return error;
+}
+
+/* ---- making a store ------------------------------------------------------------------------------ */
+
+/* Where the areas lie if there are so many segments. */
+static void place_areas(struct seglog_superblock_format *superblock, uint64_t segment_count)
+{
+    superblock->segment_count = (uint32_t)segment_count;
+    superblock->state_offset = base_align_up(COPIES_BYTES, superblock->block_bytes);
+    superblock->state_bytes = seglog_state_bytes(segment_count, superblock->block_bytes);
+    superblock->data_offset = superblock->state_offset + SEGLOG_STATE_SLOTS * superblock->state_bytes;
+    superblock->store_bytes = superblock->data_offset + segment_count * superblock->segment_bytes;
+}
+
+/* As many segments of this size as fit. The state takes a few bytes of each, so the guess is near. */
+static void fill_drive(struct seglog_superblock_format *superblock, uint64_t drive_bytes,
+                       uint64_t segment_bytes)
+{
+    superblock->segment_bytes = segment_bytes;
+    uint64_t count = base_min(drive_bytes / segment_bytes, (uint64_t)SEGLOG_SEGMENTS_MAX);
+    place_areas(superblock, count);
+    while (count > 0 && superblock->store_bytes > drive_bytes)
+        place_areas(superblock, --count);
+}
+
+static int refuse_size(struct tarn_node *node, struct drive *drive,
+                       struct seglog_superblock_format *superblock)
+{
+    place_areas(superblock, SEGLOG_SEGMENTS_MIN);
+    char path[SEGLOG_PATH_ROOM], size[BASE_UNITS_ROOM];
+    base_error(&node->log, "the drive is too small for a store: make it larger", "path=%s least=%s",
+               seglog_path(path, drive), base_format_size_exact(size, sizeof(size), superblock->store_bytes));
+    return -EINVAL;
+}
+
+/* Large segments make large values possible, many segments make collection cheap: the first counts more in
+ * small stores. */
+static uint32_t segments_wanted(uint64_t segment_bytes)
+{
+    return segment_bytes <= SEGLOG_SEGMENT_BYTES_SMALL ? SEGLOG_SEGMENTS_WANTED_SMALL
+                                                       : SEGLOG_SEGMENTS_WANTED;
+}
+
+static int choose_geometry(struct tarn_node *node, struct drive *drive,
+                           const struct seglog_format_options *options,
+                           struct seglog_superblock_format *superblock)
+{
+    uint64_t drive_bytes = drive_info(drive)->bytes;
+    uint64_t segment_bytes = options->segment_bytes;
+    if (segment_bytes != 0) {
+        fill_drive(superblock, drive_bytes, segment_bytes);
+    } else {
+        segment_bytes = SEGLOG_SEGMENT_BYTES_MAX;
+        fill_drive(superblock, drive_bytes, segment_bytes);
+        while (superblock->segment_count < segments_wanted(segment_bytes) &&
+               segment_bytes > SEGLOG_SEGMENT_BYTES_MIN) {
+            segment_bytes /= 2;
+            fill_drive(superblock, drive_bytes, segment_bytes);
+        }
+    }
+    if (superblock->segment_count < SEGLOG_SEGMENTS_MIN)
+        return refuse_size(node, drive, superblock);
+    uint64_t record_bytes = base_min((uint64_t)SEGLOG_RECORD_BYTES_MAX, seglog_record_room(superblock));
+    superblock->record_bytes_max = (uint32_t)base_align_down(record_bytes, superblock->grain_bytes);
+    return 0;
+}
+
+static bool is_power_within(uint64_t value, uint64_t low, uint64_t high)
+{
+    return base_is_power_of_two(value) && value >= low && value <= high;
+}
+
+/* What the caller and the drive ask for, before any sum is made of it. */
+static int check_units(struct tarn_node *node, struct drive *drive,
+                       const struct seglog_format_options *options, uint64_t grain_bytes)
+{
+    const struct drive_info *info = drive_info(drive);
+    if (!is_power_within(block_bytes_of(drive), SEGLOG_BLOCK_BYTES_MIN, SEGLOG_BLOCK_BYTES_MAX) ||
+        info->logical_block_bytes > SEGLOG_SUPERBLOCK_BYTES)
+        return refuse(node, drive, "the drive's blocks are larger than a store can have (64 KiB)", -EINVAL);
+    if (!is_power_within(grain_bytes, SEGLOG_GRAIN_BYTES_MIN, SEGLOG_GRAIN_BYTES_MAX))
+        return refuse(node, drive, "a grain is a power of two from 32 to 512 bytes", -EINVAL);
+    if (options->segment_bytes != 0 &&
+        !is_power_within(options->segment_bytes, SEGLOG_SEGMENT_BYTES_MIN, SEGLOG_SEGMENT_BYTES_MAX))
+        return refuse(node, drive, "a segment is a power of two from 128 KiB to 32 MiB", -EINVAL);
+    return 0;
+}
+
+static int write_copy(struct drive *drive, uint32_t copy, const struct seglog_superblock_format *superblock,
+                      uint8_t *memory)
+{
+    memset(memory, 0, SEGLOG_SUPERBLOCK_BYTES);
+    memcpy(memory, superblock, sizeof(*superblock));
+    return drive_write(drive, copy * SEGLOG_SUPERBLOCK_BYTES, memory, SEGLOG_SUPERBLOCK_BYTES, true);
+}
+
+/* The first generation, in the second pair. The first pair becomes zeros. */
+static int write_first_state(struct drive *drive, const struct seglog_superblock_format *superblock,
+                             uint8_t *memory)
+{
+    uint64_t pair_bytes = 2 * superblock->state_bytes;
+    memset(memory, 0, pair_bytes);
+    int error = drive_write(drive, superblock->state_offset, memory, pair_bytes, true);
+    if (error != 0)
+        return error;
+    fill_first_state((void *)memory, superblock);
+    memcpy(memory + superblock->state_bytes, memory, superblock->state_bytes);
+    return drive_write(drive, superblock->state_offset + pair_bytes, memory, pair_bytes, true);
+}
+
+/* @param memory  a pair of states, and room for both superblocks */
+static int write_store(struct drive *drive, const struct seglog_superblock_format *superblock,
+                       uint8_t *memory)
+{
+    memset(memory, 0, COPIES_BYTES);
+    int error = drive_write(drive, 0, memory, COPIES_BYTES, true);
+    if (error == 0)
+        error = write_first_state(drive, superblock, memory);
+    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;)
+        error = write_copy(drive, copy, superblock, memory);
+    return error;
+}
+
+static int write_with_memory(struct tarn_node *node, struct drive *drive,
+                             const struct seglog_superblock_format *superblock)
+{
+    const size_t memory_bytes = base_max(2 * superblock->state_bytes, COPIES_BYTES);
+    uint8_t *memory = seglog_drive_memory(node, drive, memory_bytes);
+    if (memory == NULL)
+        return refuse(node, drive, "there is too little memory", -ENOMEM);
+    int error = write_store(drive, superblock, memory);
+    base_free(&node->memory, memory, memory_bytes);
+    return error;
+}
+
+int seglog_format(struct tarn_node *node, struct drive *drive, const struct seglog_format_options *options)
+{
+    uint32_t grain_bytes = options->grain_bytes == 0 ? SEGLOG_GRAIN_BYTES : options->grain_bytes;
+    int error = check_units(node, drive, options, grain_bytes);
+    if (error != 0)
+        return error;
+    struct seglog_superblock_format superblock = {
+        .identity = {task_rng(node), task_rng(node)},
+        .hash_seed = task_rng(node),
+        .check_seed = task_rng(node),
+        .made_wall_ns = task_wall(node),
+        .block_bytes = (uint32_t)block_bytes_of(drive),
+        .grain_bytes = grain_bytes,
+        .owner_kind = options->owner_kind,
+        .stripe_count = 1,
+    };
+    error = choose_geometry(node, drive, options, &superblock);
+    if (error == 0 && options->fill_owner != NULL)
+        error = options->fill_owner(&superblock);
+    if (error != 0)
+        return error;
+    seglog_superblock_seal(&superblock);
+    error = write_with_memory(node, drive, &superblock);
+    if (error != 0)
+        return error;
+    char path[SEGLOG_PATH_ROOM], size[BASE_UNITS_ROOM], segment[BASE_UNITS_ROOM];
+    base_info(&node->log, "store formatted", "path=%s size=\"%s\" segments=%" PRIu32 " segment=%s format=%d",
+              seglog_path(path, drive), base_format_size(size, sizeof(size), superblock.store_bytes),
+              superblock.segment_count,
+              base_format_size_exact(segment, sizeof(segment), superblock.segment_bytes),
+              SEGLOG_FORMAT_VERSION);
+    return 0;
+}
+
+/* ---- finding one --------------------------------------------------------------------------------- */
+
+/* Both copies as they were read. */
+struct copies {
+    struct seglog_superblock_format superblock[SEGLOG_SUPERBLOCK_COPIES];
+    const char *wrong[SEGLOG_SUPERBLOCK_COPIES]; /* NULL: it is good */
+    int error[SEGLOG_SUPERBLOCK_COPIES];
+    bool empty[SEGLOG_SUPERBLOCK_COPIES];
+};
+
+/* A read may return damaged bytes: what is not good is read again before that is believed. */
+static int read_copies(struct tarn_node *node, struct drive *drive, struct copies *ret_copies)
+{
+    uint64_t bytes = base_align_up(COPIES_BYTES, drive_info(drive)->logical_block_bytes);
+    if (drive_info(drive)->bytes < bytes) {
+        for (uint32_t copy = 0; copy < SEGLOG_SUPERBLOCK_COPIES; copy++) {
+            ret_copies->wrong[copy] = "it is too short for a store";
+            ret_copies->error[copy] = -EUCLEAN;
+            ret_copies->empty[copy] = false;
+        }
+        return 0;
+    }
+    uint8_t *memory = seglog_drive_memory(node, drive, bytes);
+    if (memory == NULL)
+        return -ENOMEM;
+    int error = 0;
+    bool all_good = false;
+    for (int try = 0; error == 0 && !all_good && try < SEGLOG_READ_TRIES; try++) {
+        error = seglog_drive_read(drive, 0, memory, bytes);
+        all_good = true;
+        for (uint32_t copy = 0; error == 0 && copy < SEGLOG_SUPERBLOCK_COPIES; copy++) {
+            const uint8_t *from = memory + copy * SEGLOG_SUPERBLOCK_BYTES;
+            if (try > 0 && ret_copies->wrong[copy] == NULL)
+                continue;
+            ret_copies->wrong[copy] = NULL;
+            ret_copies->error[copy] =
+                seglog_superblock_parse(from, &ret_copies->superblock[copy], &ret_copies->wrong[copy]);
+            ret_copies->empty[copy] = all_zero(from, SEGLOG_SUPERBLOCK_BYTES);
+            all_good = all_good && ret_copies->error[copy] == 0;
+        }
+    }
+    base_free(&node->memory, memory, bytes);
+    return error;
+}
+
+/*
+ * What is wrong with a drive that has no good copy, or one that says that this release must not touch it,
+ * whatever the other says. @return NULL: nothing
+ */
+static const char *all_wrong(const struct copies *copies, int *ret_error)
+{
+    const char *wrong = NULL;
+    uint32_t good = 0;
+    int error = 0;
+    for (uint32_t copy = 0; copy < SEGLOG_SUPERBLOCK_COPIES; copy++) {
+        good += copies->error[copy] == 0;
+        bool tells_more = wrong == NULL || (error != -ENOTSUP && !copies->empty[copy]);
+        if (copies->error[copy] != 0 && tells_more) {
+            wrong = copies->wrong[copy];
+            error = copies->error[copy];
+        }
+    }
+    if (good > 0 && error != -ENOTSUP)
+        return NULL;
+    *ret_error = error;
+    return wrong;
+}
+
+int seglog_probe(struct tarn_node *node, struct drive *drive, enum seglog_found *ret_found,
+                 const char **ret_why)
+{
+    struct copies copies;
+    int error = read_copies(node, drive, &copies);
+    if (error != 0)
+        return error;
+    int wrong_error;
+    const char *wrong = all_wrong(&copies, &wrong_error);
+    if (wrong == NULL) {
+        *ret_found = SEGLOG_FOUND_STORE;
+    } else if (copies.empty[0] && copies.empty[1]) {
+        *ret_found = SEGLOG_FOUND_ZEROS;
+    } else {
+        *ret_found = SEGLOG_FOUND_OTHER;
+        *ret_why = wrong;
+    }
+    return 0;
+}
+
+static int check_fit(struct tarn_node *node, struct drive *drive,
+                     const struct seglog_superblock_format *superblock, const struct seglog_options *options)
+{
+    if (drive_info(drive)->bytes < superblock->store_bytes)
+        return refuse(
+            node, drive,
+            "it is shorter than the store was made: its end is missing; give the drive its size back",
+            -EUCLEAN);
+    if (block_bytes_of(drive) > superblock->block_bytes)
+        return refuse(
+            node, drive,
+            "the drive's blocks are larger than those of the store: dump it where it came from, and "
+            "load it into a new one here",
+            -ENOTSUP);
+    if (superblock->owner_kind != options->owner_kind)
+        return refuse(node, drive, "what is kept in it is of another kind", -ENOTSUP);
+    if (superblock->read_only_compatible != 0 && !options->read_only)
+        return refuse(node, drive,
+                      "a newer version of Tarn made it: this one can only read it; use that version to write",
+                      -ENOTSUP);
+    return 0;
+}
+
+int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const struct seglog_options *options,
+                           struct seglog_superblock_format *ret_superblock, int *ret_missing_copy)
+{
+    struct copies copies;
+    int error = read_copies(node, drive, &copies), wrong_error;
+    if (error != 0)
+        return refuse(node, drive, "its superblock cannot be read", error);
+    const char *wrong = all_wrong(&copies, &wrong_error);
+    if (wrong != NULL)
+        return refuse(node, drive, wrong, wrong_error);
+    uint32_t chosen = copies.error[0] == 0 ? 0 : 1, other = 1 - chosen;
+    const struct seglog_superblock_format *superblock = &copies.superblock[chosen];
+    bool equal =
+        copies.error[other] == 0 && memcmp(&copies.superblock[other], superblock, sizeof(*superblock)) == 0;
+    char path[SEGLOG_PATH_ROOM];
+    if (!equal && !copies.empty[other])
+        base_warn(&node->log, "one of two superblocks is damaged, the other is used", "path=%s copy=%" PRIu32,
+                  seglog_path(path, drive), other);
+    error = check_fit(node, drive, superblock, options);
+    if (error != 0)
+        return error;
+    *ret_superblock = *superblock;
+    *ret_missing_copy = copies.empty[other] ? (int)other : -1;
+    return 0;
+}
+
+int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
+                               const struct seglog_superblock_format *superblock, int missing_copy)
+{
+    if (missing_copy < 0)
+        return 0;
+    uint8_t *memory = seglog_drive_memory(node, drive, SEGLOG_SUPERBLOCK_BYTES);
+    if (memory == NULL)
+        return -ENOMEM;
+    int error = write_copy(drive, (uint32_t)missing_copy, superblock, memory);
+    base_free(&node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
+    return error;
+}
