@@ -4,9 +4,11 @@
 export PATH := /usr/bin:$(PATH)
 
 ARGS ?=
-BENCH ?= task drive
+BENCH ?= task drive depot
 CAMPAIGN ?=
+OPERATIONS ?= 1000000
 PREFIX ?= /usr/local
+ROUNDS ?= 200
 SECONDS ?= 60
 SEEDS ?= 1000
 STAGES ?=
@@ -15,7 +17,7 @@ TARGET ?=
 .PHONY: help
 help:
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r target line; do \
-		printf 'make %-8s %s\n' "$$target" "$$line"; done
+		printf 'make %-9s %s\n' "$$target" "$$line"; done
 
 .PHONY: run
 run: program ## serve memcached's protocol on 127.0.0.1:11211 from ./data.tarn (ARGS="--listen ...")
@@ -27,7 +29,7 @@ test: ## build, then run every kind of test, in at most 25 minutes (STAGES="unit
 	@tools/test $(STAGES)
 
 .PHONY: bench
-bench: program ## print the benchmarks' results, a JSON line each (BENCH="task drive")
+bench: program ## print the benchmarks' results, a JSON line each (BENCH="task drive depot")
 	@tools/packages bench
 	@for name in $(BENCH); do build/tarn bench $$name --json || exit; done
 
@@ -49,6 +51,26 @@ fuzz: ## fuzz every target for SECONDS=60, or one (TARGET=name)
 .PHONY: sim
 sim: program ## run SEEDS=1000 of the simulator, of every campaign or one (CAMPAIGN=name)
 	@build/tarn sim --seeds=$(SEEDS) $(if $(CAMPAIGN),--campaign=$(CAMPAIGN)) $(ARGS)
+
+.PHONY: model
+model: ## a million operations against a plain map, and histories of real threads (OPERATIONS= ARGS="" for the seed)
+	@tools/packages test
+	@[ -e build/build.ninja ] || meson setup build
+	@ninja -C build depot_model_test tests/model/model_threads
+	@build/depot_model_test $(OPERATIONS) $(ARGS)
+	@build/tests/model/model_threads 60 $(ARGS)
+
+.PHONY: crash
+crash: program ## kill a server and a program with -9 under load, ROUNDS=200 times each
+	@tools/packages test
+	@ninja -C build tests/crash/crash_load
+	@/usr/bin/python3 tests/crash/load.py build/tests/crash/crash_load $(ROUNDS)
+	@/usr/bin/python3 tests/crash/kill.py build/tarn $(ROUNDS)
+
+.PHONY: mutations
+mutations: ## break the store in known places, one at a time, and see the simulator notice (ARGS="NAME...")
+	@tools/packages test
+	@tests/mutations/run $(ARGS)
 
 .PHONY: lint
 lint: ## check the repository's rules, the layout and what clang-tidy knows

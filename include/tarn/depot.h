@@ -30,6 +30,7 @@ struct tarn_depot;
 enum tarn_mode {
     TARN_MODE_POWER,  /**< it survives a power cut: flushed, or written through the cache */
     TARN_MODE_DEVICE, /**< the device has it: it survives the death of the process and of the kernel */
+    TARN_MODE_ASYNC,  /**< it is in memory; after a second at most it survives a power cut */
 };
 
 struct tarn_depot_options {
@@ -42,7 +43,8 @@ struct tarn_depot_options {
 /** What is stored beside a value. */
 struct tarn_record_info {
     uint64_t version;      /**< changes with every put of the key, kept by a touch; never 0 */
-    uint64_t expiry_ns;    /**< civil time when the record ends, in nanoseconds since 1970; 0: never */
+    uint64_t expiry_ns;    /**< civil time when the record ends, in nanoseconds since 1970; 0: never. Kept in
+                            * hundredths of a second, rounded up */
     uint32_t client_flags; /**< the caller's */
     uint32_t value_bytes;
 };
@@ -62,26 +64,53 @@ struct tarn_put_options {
 };
 
 struct tarn_depot_stats {
-    uint64_t records;     /**< that a get would find (expired ones not yet noticed included) */
-    uint64_t drive_bytes; /**< size of the store */
-    uint64_t used_bytes;  /**< of it, written */
-    uint64_t live_bytes;  /**< of that, holding records that a get would find */
+    uint64_t records;         /**< in the index (expired ones not yet collected included) */
+    uint64_t drive_bytes;     /**< size of the store */
+    uint64_t capacity_bytes;  /**< of records with header and padding that it takes */
+    uint64_t live_bytes;      /**< of them, in use */
+    uint64_t tombstone_bytes; /**< of remembered deletions, which come beside them */
     uint64_t gets, get_hits, puts, deletes, touches;
-    uint64_t writes; /**< transfers to the drive */
+    uint64_t reads;  /**< from the drive, for gets and to compare keys */
+    uint64_t writes; /**< to the drive */
     uint64_t flushes;
-    uint64_t index_bytes; /**< memory of the index */
+    uint64_t written_bytes; /**< to the drive, all told */
+    uint64_t moved_bytes;   /**< of them, by the collector */
+    uint64_t collections;   /**< segments that were freed */
+    uint32_t segments, segments_free, segment_bytes;
+    uint64_t index_bytes;   /**< memory of the index */
+    uint64_t index_entries; /**< that it has room for */
 };
+
+/** Choices when a store is made. */
+struct tarn_format_options {
+    uint64_t create_bytes; /**< > 0: make the file with this size if there is none */
+    uint32_t grain_bytes;  /**< unit of addresses, 32 to 512, a power of two; 0: 64 */
+    bool force;            /**< overwrite whatever is there, a store included */
+};
+
+/**
+ * Make a store on a file or device.
+ *
+ * @param options  NULL: only an existing, blank file or device
+ * @return 0; -ENOENT; -EEXIST (there is a store, or anything but zeros, and no `force`: nothing was
+ *         written); -EBUSY (open elsewhere); -EINVAL (too small); -ENOMEM; what the drive says
+ *
+ * Yields. What is there is read from end to end to see that it is blank, unless `force` is set.
+ */
+TARN_API int tarn_depot_format(struct tarn_node *node, const char *path,
+                               const struct tarn_format_options *options);
 
 /**
  * Open a store, after replaying what the last holder left.
  *
  * @param path     a file or block device, borrowed
  * @param options  NULL: an existing store, TARN_MODE_POWER
- * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or its superblock is damaged:
- *         nothing was written); -EBADMSG (damaged where what lies behind would be lost: nothing was
- *         written); -ENOTSUP; -ENOMEM; -EIO; what the drive says
+ * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or damaged: nothing was
+ *         written); -ENOTSUP (of another version, or with features that this one lacks); -ENOMEM;
+ *         -EIO; what the drive says
  *
- * Yields.
+ * Yields. Who opens it in a plain thread gets a service thread inside; in a task, a service task on the
+ * same scheduler, which must run until tarn_depot_close() has returned.
  */
 TARN_API int tarn_depot_open(struct tarn_node *node, const char *path,
                              const struct tarn_depot_options *options, struct tarn_depot **ret_depot);
@@ -102,6 +131,25 @@ TARN_API int tarn_depot_close(struct tarn_depot *depot);
 TARN_API int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value,
                             size_t value_room, struct tarn_record_info *ret_info);
 
+/** One of many keys to fetch. */
+struct tarn_get {
+    const void *key;
+    size_t key_len;
+    void *value;
+    size_t value_room;
+    struct tarn_record_info info; /**< result; as by tarn_depot_get() */
+    int error;                    /**< result; as tarn_depot_get() returns it */
+};
+
+/**
+ * Fetch the values of many keys, with all reads in flight at once (in a plain thread one after the other).
+ *
+ * @param gets  keys and room in, values, infos and errors out; the keys may repeat
+ *
+ * Yields. Each get is as by tarn_depot_get(); they are not one moment together.
+ */
+TARN_API void tarn_depot_get_many(struct tarn_depot *depot, struct tarn_get *gets, size_t count);
+
 /**
  * Store a value under a key, when the condition holds, and return when it is as durable as the
  * store's mode asks.
@@ -121,6 +169,38 @@ TARN_API int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t ke
  * -EINVAL */
 TARN_API int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len);
 
+/** What shall stand in a record's place. */
+struct tarn_update {
+    const void *value; /**< borrowed until tarn_depot_update() returns */
+    size_t value_len;
+    uint64_t expiry_ns;
+    uint32_t client_flags;
+    bool remove; /**< delete it instead (nothing happens if it is absent) */
+};
+
+/**
+ * Decides what becomes of a record.
+ *
+ * @param old     of the record, NULL if it is absent
+ * @param value   its value, old->value_bytes; borrowed until return
+ * @param update  what to store; holds the old expiry and client flags, and no value
+ * @return 0: do it; anything else: nothing is written, and tarn_depot_update() returns that
+ */
+typedef int tarn_update_function(void *arg, const struct tarn_record_info *old, const void *value,
+                                 struct tarn_update *update);
+
+/**
+ * Read a record, decide, and write it, with no other write to its key in between.
+ *
+ * @param decide       called once, unless reading fails; must not call the store
+ * @param ret_version  the new version; may be NULL; untouched when the record is removed
+ * @return as tarn_depot_put(), or what `decide` returned
+ *
+ * Yields.
+ */
+TARN_API int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
+                               tarn_update_function *decide, void *arg, uint64_t *ret_version);
+
 /** Give a record another expiry; its version stays. Yields. @return 0; -ENOENT; -ENOSPC; -EROFS; -EIO;
  * -EINVAL */
 TARN_API int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns);
@@ -134,6 +214,26 @@ TARN_API int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t 
  * Yields.
  */
 TARN_API int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns);
+
+/**
+ * Called for a record. May call the store, except to close it.
+ *
+ * @param key, value  borrowed until return
+ * @return 0 to go on; anything else ends the scan with it
+ */
+typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const void *value,
+                               const struct tarn_record_info *info);
+
+/**
+ * Visit every record, in no order. What is there from beginning to end is visited, once as long as the index
+ * does not grow meanwhile; what is stored or removed meanwhile may or may not be.
+ *
+ * @return 0; what `visit` returned; -ENOMEM; -EIO, -EBADMSG (a record is damaged: it is left out, the others
+ * were visited)
+ *
+ * Yields.
+ */
+TARN_API int tarn_depot_scan(struct tarn_depot *depot, tarn_scan_function *visit, void *arg);
 
 /** Counters, each exact, together approximate. */
 TARN_API void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats);

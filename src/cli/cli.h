@@ -30,7 +30,37 @@ int cli_serve(int argc, char **argv);
 /** The settings of serve. */
 void cli_serve_help(FILE *file);
 
-/** Print the value of a key. */
+/** Make a store. */
+int cli_format(int argc, char **argv);
+
+/** About format. */
+void cli_format_help(FILE *file);
+
+/** Prove that a store is sound. */
+int cli_check(int argc, char **argv);
+
+/** About check. */
+void cli_check_help(FILE *file);
+
+/** Tell about a store. */
+int cli_stat(int argc, char **argv);
+
+/** About stat. */
+void cli_stat_help(FILE *file);
+
+/** Print all records as JSON lines. */
+int cli_dump(int argc, char **argv);
+
+/** About dump. */
+void cli_dump_help(FILE *file);
+
+/** Print all keys. */
+int cli_scan(int argc, char **argv);
+
+/** About scan. */
+void cli_scan_help(FILE *file);
+
+/** Print values of keys. */
 int cli_get(int argc, char **argv);
 
 /** About get. */

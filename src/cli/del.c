@@ -1,6 +1,9 @@
 /* tarn del: remove a key. */
+#include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
+
+static const struct cli_arguments arguments = {NULL, 0};
 
 void cli_del_help(FILE *file)
 {
@@ -10,16 +13,22 @@ void cli_del_help(FILE *file)
         file);
 }
 
-int cli_del(int argc, char **argv)
+static int run(const void *options, const char *const *words, size_t count)
 {
+    (void)options;
     struct cli_store store;
-    if (argc != 2)
+    if (count != 2)
         return cli_usage("del takes a store and a key");
-    int status = cli_check_key(argv[1]);
+    int status = cli_check_key(words[1]);
     if (status == CLI_OK)
-        status = cli_store_open(argv[0], NULL, &store);
+        status = cli_store_open(words[0], NULL, &store);
     if (status != CLI_OK)
         return status;
-    int error = tarn_depot_delete(store.depot, argv[1], strlen(argv[1]));
-    return cli_store_close(&store, error == 0 ? CLI_OK : cli_key_failed(argv[1], error));
+    int error = tarn_depot_delete(store.depot, words[1], strlen(words[1]));
+    return cli_store_close(&store, error == 0 ? CLI_OK : cli_key_failed(words[1], error));
+}
+
+int cli_del(int argc, char **argv)
+{
+    return cli_run_arguments(&arguments, NULL, argc, argv, run);
 }

@@ -1,4 +1,4 @@
-/* The stores of the command line: files, used by a plain thread. */
+/* The stores of the command line: files and devices, used by a plain thread. */
 #include "cli/file_url.h"
 #include "cli/cli.h"
 #include <errno.h>
@@ -11,15 +11,42 @@ static int fail(const char *what, int error)
     return cli_failed("%s: %s", what, strerrordesc_np(-error));
 }
 
+/* Whether a text begins like a URL: two or more letters and a colon. */
+static bool has_scheme(const char *url)
+{
+    size_t letters = strspn(url, "abcdefghijklmnopqrstuvwxyz");
+    return letters >= 2 && url[letters] == ':';
+}
+
+int cli_store_path(const char *url, const char **ret_path)
+{
+    const size_t scheme_len = sizeof(file_scheme) - 1;
+    bool is_file = strncmp(url, file_scheme, scheme_len) == 0;
+    if (!is_file && has_scheme(url))
+        return cli_usage("a store is named as file:PATH; a path with a colon as ./PATH");
+    const char *path = is_file ? url + scheme_len : url;
+    if (path[0] == '\0')
+        return cli_usage("a store is named as file:PATH, and the path is missing");
+    *ret_path = path;
+    return CLI_OK;
+}
+
+int cli_node_open(struct tarn_node **ret_node)
+{
+    int error = tarn_node_open(NULL, ret_node);
+    return error == 0 ? CLI_OK : fail("cannot begin", error);
+}
+
 int cli_store_open(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
 {
-    if (strncmp(url, file_scheme, sizeof(file_scheme) - 1) != 0)
-        return cli_usage("a store is named as file:PATH");
     struct cli_store store;
-    int error = tarn_node_open(NULL, &store.node);
-    if (error != 0)
-        return fail("cannot begin", error);
-    error = tarn_depot_open(store.node, url + sizeof(file_scheme) - 1, options, &store.depot);
+    const char *path;
+    int status = cli_store_path(url, &path);
+    if (status == CLI_OK)
+        status = cli_node_open(&store.node);
+    if (status != CLI_OK)
+        return status;
+    int error = tarn_depot_open(store.node, path, options, &store.depot);
     if (error != 0) { /* the log has said why */
         tarn_node_close(store.node);
         return fail("cannot open the store", error);
@@ -42,6 +69,8 @@ int cli_key_failed(const char *key, int error)
     switch (error) {
     case -ENOENT:
         return cli_failed("there is no key %s", quoted);
+    case -EEXIST:
+        return cli_failed("there already is a key %s", quoted);
     case -ENOSPC:
         return cli_failed("the store is full: %s was not stored", quoted);
     case -EMSGSIZE:
@@ -51,6 +80,11 @@ int cli_key_failed(const char *key, int error)
     default:
         return cli_failed("%s: %s", quoted, strerrordesc_np(-error));
     }
+}
+
+int cli_output_failed(void)
+{
+    return cli_failed("cannot write to standard output: %s", strerrordesc_np(errno));
 }
 
 int cli_check_key(const char *key)

@@ -1,4 +1,4 @@
-/* Opening the store that a command line names. */
+/* The stores that a command line names. */
 #ifndef CLI_FILE_URL_H
 #define CLI_FILE_URL_H
 
@@ -12,7 +12,14 @@ struct cli_store {
 };
 
 /**
- * Open the store that a URL names: file:PATH.
+ * The path that a URL names: file:PATH, or a path as it stands.
+ *
+ * @return CLI_OK; CLI_USAGE: said on standard error
+ */
+base_must_check int cli_store_path(const char *url, const char **ret_path);
+
+/**
+ * Open the store that a URL names.
  *
  * @param options  as of tarn_depot_open()
  * @return CLI_OK; CLI_FAILED, CLI_USAGE: said on standard error
@@ -23,8 +30,14 @@ base_must_check int cli_store_open(const char *url, const struct tarn_depot_opti
 /** Close it. @param status  of the verb so far @return that, or CLI_FAILED: said on standard error */
 int cli_store_close(struct cli_store *store, int status);
 
+/** Make a node. @return CLI_OK; CLI_FAILED: said on standard error */
+base_must_check int cli_node_open(struct tarn_node **ret_node);
+
 /** Say why an operation on a key failed. @return CLI_FAILED */
 int cli_key_failed(const char *key, int error);
+
+/** Say that standard output takes no more. @return CLI_FAILED */
+int cli_output_failed(void);
 
 /** Check the length of a key. @return CLI_OK; CLI_USAGE: said on standard error */
 base_must_check int cli_check_key(const char *key);

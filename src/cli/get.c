@@ -1,46 +1,115 @@
-/* tarn get: a value to standard output. */
+/* tarn get: values to standard output. */
+#include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
+#include "cli/text.h"
 #include "task/node.h"
 #include <errno.h>
 #include <unistd.h>
+
+#define BATCH_KEYS 16 /* fetched at once: each has room for the longest value */
+
+static const struct cli_arguments arguments = {NULL, 0};
+
+/* Room for values, equal for each. */
+struct values {
+    char *memory;
+    size_t value_room;
+    size_t bytes;
+};
 
 void cli_get_help(FILE *file)
 {
     (void)fputs(
         "Prints the value of KEY in the store in the file PATH, byte for byte; on a terminal a line end\n"
-        "follows. The store must not be open elsewhere. Exit status 1: there is no such key.\n",
+        "follows. Of several keys each has a line: the key, a tab, the value, both in double quotes and\n"
+        "with escapes unless they are printable. The store must not be open elsewhere to be written.\n"
+        "Exit status 1: there is no such key; the other keys are printed.\n",
         file);
 }
 
-static int print_value(struct cli_store *store, const char *key, char *value, size_t room)
+static int print_value(struct cli_store *store, const char *key, const struct values *values)
 {
     struct tarn_record_info info;
-    int error = tarn_depot_get(store->depot, key, strlen(key), value, room, &info);
+    int error = tarn_depot_get(store->depot, key, strlen(key), values->memory, values->value_room, &info);
     if (error != 0)
         return cli_key_failed(key, error);
-    if (fwrite(value, 1, info.value_bytes, stdout) != info.value_bytes ||
+    if (fwrite(values->memory, 1, info.value_bytes, stdout) != info.value_bytes ||
         (isatty(STDOUT_FILENO) && putchar('\n') == EOF) || fflush(stdout) != 0)
-        return cli_failed("cannot write to standard output: %s", strerrordesc_np(errno));
+        return cli_output_failed();
     return CLI_OK;
+}
+
+static int print_batch(struct cli_store *store, const char *const *keys, size_t count,
+                       const struct values *values, const struct cli_text *text)
+{
+    struct tarn_get gets[BATCH_KEYS] = {0};
+    int status = CLI_OK;
+    for (size_t i = 0; i < count; i++) {
+        gets[i].key = keys[i];
+        gets[i].key_len = strlen(keys[i]);
+        gets[i].value = values->memory + i * values->value_room;
+        gets[i].value_room = values->value_room;
+    }
+    tarn_depot_get_many(store->depot, gets, count);
+    for (size_t i = 0; i < count; i++) {
+        if (gets[i].error != 0)
+            status = cli_key_failed(keys[i], gets[i].error);
+        else if (cli_text_print_record(text, keys[i], gets[i].key_len, gets[i].value,
+                                       gets[i].info.value_bytes, stdout) != 0)
+            return cli_output_failed();
+    }
+    return status;
+}
+
+static int print_values(struct cli_store *store, const char *const *keys, size_t count,
+                        const struct values *values)
+{
+    struct cli_text text;
+    int status = cli_text_init(&text, &store->node->memory, values->value_room + TARN_KEY_BYTES_MAX);
+    if (status != CLI_OK)
+        return status;
+    for (size_t done = 0; done < count; done += BATCH_KEYS) {
+        int outcome =
+            print_batch(store, keys + done, base_min(count - done, (size_t)BATCH_KEYS), values, &text);
+        if (outcome != CLI_OK)
+            status = outcome;
+        if (ferror(stdout))
+            break;
+    }
+    cli_text_deinit(&text);
+    return fflush(stdout) == 0 ? status : cli_output_failed();
+}
+
+static int print(struct cli_store *store, const char *const *keys, size_t count)
+{
+    struct values values = {.value_room = tarn_depot_value_bytes_max(store->depot)};
+    values.bytes = values.value_room * base_min(count, (size_t)BATCH_KEYS);
+    values.memory = base_alloc(&store->node->memory, values.bytes);
+    if (values.memory == NULL)
+        return cli_failed("out of memory");
+    int status =
+        count == 1 ? print_value(store, keys[0], &values) : print_values(store, keys, count, &values);
+    base_free(&store->node->memory, values.memory, values.bytes);
+    return status;
+}
+
+static int run(const void *unused, const char *const *words, size_t count)
+{
+    (void)unused;
+    const struct tarn_depot_options options = {.read_only = true};
+    struct cli_store store;
+    int status = count < 2 ? cli_usage("get takes a store and a key, or several") : CLI_OK;
+    for (size_t i = 1; i < count && status == CLI_OK; i++)
+        status = cli_check_key(words[i]);
+    if (status == CLI_OK)
+        status = cli_store_open(words[0], &options, &store);
+    if (status != CLI_OK)
+        return status;
+    return cli_store_close(&store, print(&store, words + 1, count - 1));
 }
 
 int cli_get(int argc, char **argv)
 {
-    const struct tarn_depot_options options = {.read_only = true};
-    struct cli_store store;
-    if (argc != 2)
-        return cli_usage("get takes a store and a key");
-    int status = cli_check_key(argv[1]);
-    if (status == CLI_OK)
-        status = cli_store_open(argv[0], &options, &store);
-    if (status != CLI_OK)
-        return status;
-    size_t room = tarn_depot_value_bytes_max(store.depot);
-    char *value = base_alloc(&store.node->memory, room);
-    if (value == NULL)
-        return cli_store_close(&store, cli_failed("out of memory"));
-    status = print_value(&store, argv[1], value, room);
-    base_free(&store.node->memory, value, room);
-    return cli_store_close(&store, status);
+    return cli_run_arguments(&arguments, NULL, argc, argv, run);
 }

@@ -1,4 +1,5 @@
 /* tarn put: a value from the command line or from standard input. */
+#include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
 #include "task/node.h"
@@ -6,39 +7,67 @@
 
 struct put_options {
     uint64_t size_bytes;
+    uint64_t expire_ns;
+    unsigned condition; /* of conditions */
+    unsigned mode;      /* enum tarn_mode */
 };
+
+static const char *const conditions[] = {"any", "absent", "present", NULL};
+static const enum tarn_put_condition condition_of[] = {TARN_PUT_ANY, TARN_PUT_IF_ABSENT, TARN_PUT_IF_PRESENT};
+static const char *const modes[] = {"power", "device", "async", NULL};
+_Static_assert(TARN_MODE_POWER == 0 && TARN_MODE_DEVICE == 1 && TARN_MODE_ASYNC == 2, "the order of modes");
+
+#define AT(field) .offset = offsetof(struct put_options, field)
 
 static const struct base_setting put_settings[] = {
     {.name = "size",
      .type = BASE_SETTING_SIZE,
      .min = UINT64_C(1) << 20,
      .help = "Make the file with this size if there is none.",
-     .offset = offsetof(struct put_options, size_bytes)},
+     AT(size_bytes)},
+    {.name = "if",
+     .type = BASE_SETTING_ENUM,
+     .choices = conditions,
+     .help = "Store only if the key is absent, or only if it is present.",
+     AT(condition)},
+    {.name = "expire",
+     .type = BASE_SETTING_DURATION,
+     .default_text = "0",
+     .help = "Have the record end so much later; 0 is never.",
+     AT(expire_ns)},
+    {.name = "mode",
+     .type = BASE_SETTING_ENUM,
+     .choices = modes,
+     .help = "When the value counts as stored: power: it survives a power cut. device: the device has it. "
+             "async: it is in memory. Whatever the mode, it survives a power cut when the command has ended "
+             "well.",
+     AT(mode)},
 };
-
-static struct base_settings settings_of(struct put_options *options, struct base_settings_arena *arena)
-{
-    return (struct base_settings){
-        .table = put_settings, .count = base_array_count(put_settings), .options = options, .arena = arena};
-}
+static const struct cli_arguments arguments = {put_settings, base_array_count(put_settings)};
 
 void cli_put_help(FILE *file)
 {
-    const struct base_settings settings = settings_of(NULL, NULL);
     (void)fputs(
         "Stores VALUE under KEY in the store in the file PATH, or what standard input holds if VALUE is\n"
-        "missing or -. It is durable when the command ends. The store must not be open elsewhere.\n\n",
+        "missing or -. It is durable when the command ends. The store must not be open elsewhere. Exit\n"
+        "status 1: the condition of --if does not hold, or the value could not be stored.\n\n",
         file);
-    base_settings_print_help(&settings, file);
+    cli_print_options(&arguments, file);
 }
 
-static int put(struct cli_store *store, const char *key, const char *value, size_t value_len)
+static int put(struct cli_store *store, const char *key, const char *value, size_t value_len,
+               const struct put_options *options)
 {
-    int error = tarn_depot_put(store->depot, key, strlen(key), value, value_len, NULL, NULL);
+    uint64_t now_ns = task_wall(store->node);
+    const struct tarn_put_options put_options = {
+        .condition = condition_of[options->condition],
+        .expiry_ns = options->expire_ns == 0 ? 0 : now_ns + base_min(options->expire_ns, UINT64_MAX - now_ns),
+    };
+    int error = tarn_depot_put(store->depot, key, strlen(key), value, value_len, &put_options, NULL);
     return error == 0 ? CLI_OK : cli_key_failed(key, error);
 }
 
-static int put_input(struct cli_store *store, const char *key)
+static int put_input(struct cli_store *store, const char *key, const struct put_options *options)
 {
     size_t room = tarn_depot_value_bytes_max(store->depot) + 1; /* one more tells that it is too long */
     char *value = base_alloc(&store->node->memory, room);
@@ -46,15 +75,17 @@ static int put_input(struct cli_store *store, const char *key)
         return cli_failed("out of memory");
     size_t value_len = fread(value, 1, room, stdin);
     int status = ferror(stdin) ? cli_failed("cannot read standard input: %s", strerrordesc_np(errno))
-                               : put(store, key, value, value_len);
+                               : put(store, key, value, value_len, options);
     base_free(&store->node->memory, value, room);
     return status;
 }
 
 /* @param words  store, key and perhaps a value */
-static int run(const char *const *words, size_t count, const struct put_options *options)
+static int run(const void *parsed, const char *const *words, size_t count)
 {
-    const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes};
+    const struct put_options *options = parsed;
+    const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
+                                                     .mode = (enum tarn_mode)options->mode};
     struct cli_store store;
     if (count != 2 && count != 3)
         return cli_usage("put takes a store, a key and a value");
@@ -64,30 +95,13 @@ static int run(const char *const *words, size_t count, const struct put_options 
     if (status != CLI_OK)
         return status;
     const char *value = count == 3 ? words[2] : "-";
-    status =
-        strcmp(value, "-") == 0 ? put_input(&store, words[1]) : put(&store, words[1], value, strlen(value));
+    status = strcmp(value, "-") == 0 ? put_input(&store, words[1], options)
+                                     : put(&store, words[1], value, strlen(value), options);
     return cli_store_close(&store, status);
 }
 
 int cli_put(int argc, char **argv)
 {
-    enum { WORDS_MAX = 8 };
-    const char *words[WORDS_MAX];
-    size_t count;
-    char error[BASE_SETTINGS_ERROR_ROOM];
     struct put_options options;
-    struct base_account account;
-    struct base_settings_arena arena;
-    if (argc > WORDS_MAX)
-        return cli_usage("put takes a store, a key and a value");
-    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
-    base_settings_arena_init(&arena, &account);
-    const struct base_settings settings = settings_of(&options, &arena);
-    int failed = base_settings_set_defaults(&settings, error, sizeof(error));
-    if (failed == 0)
-        failed = base_settings_parse_arguments(&settings, argc, argv, words, &count, error, sizeof(error));
-    int status = failed == 0 ? run(words, count, &options) : cli_usage("%s", error);
-    base_settings_arena_deinit(&arena);
-    base_account_deinit(&account);
-    return status;
+    return cli_run_arguments(&arguments, &options, argc, argv, run);
 }

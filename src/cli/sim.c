@@ -1,4 +1,5 @@
 /* tarn sim: seeds of the simulator's campaigns. */
+#include "cli/arguments.h"
 #include "cli/cli.h"
 #include "sim/campaign.h"
 #include <errno.h>
@@ -60,16 +61,11 @@ static const struct base_setting sim_settings[] = {
      AT(trace)},
 };
 
-static struct base_settings settings_of(struct sim_options *options, struct base_settings_arena *arena)
-{
-    return (struct base_settings){
-        .table = sim_settings, .count = base_array_count(sim_settings), .options = options, .arena = arena};
-}
+static const struct cli_arguments arguments = {sim_settings, base_array_count(sim_settings)};
 
 void cli_sim_help(FILE *file)
 {
-    const struct base_settings settings = settings_of(NULL, NULL);
-    base_settings_print_help(&settings, file);
+    cli_print_options(&arguments, file);
     (void)fputs("\nCampaigns:\n", file);
     for (size_t i = 0; sim_campaigns[i] != NULL; i++)
         (void)fprintf(file, "  %-10s %s\n", sim_campaigns[i]->name, sim_campaigns[i]->help);
@@ -96,8 +92,12 @@ static int run_campaign(const struct sim_options *options, const char *campaign)
     return outcome == -EINVAL ? CLI_USAGE : cli_failed("cannot run: %s", strerrordesc_np(-outcome));
 }
 
-static int run(const struct sim_options *options)
+static int run(const void *parsed, const char *const *words, size_t count)
 {
+    const struct sim_options *options = parsed;
+    (void)words;
+    if (count > 0)
+        return cli_usage("sim takes options only");
     if (options->campaign != NULL)
         return run_campaign(options, options->campaign);
     if (options->mutation != NULL)
@@ -110,25 +110,6 @@ static int run(const struct sim_options *options)
 
 int cli_sim(int argc, char **argv)
 {
-    enum { WORDS_MAX = 32 };
-    const char *words[WORDS_MAX];
-    size_t count;
-    char error[BASE_SETTINGS_ERROR_ROOM];
     struct sim_options options;
-    struct base_account account;
-    struct base_settings_arena arena;
-    if (argc > WORDS_MAX)
-        return cli_usage("too many arguments");
-    base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
-    base_settings_arena_init(&arena, &account);
-    const struct base_settings settings = settings_of(&options, &arena);
-    int failed = base_settings_set_defaults(&settings, error, sizeof(error));
-    if (failed == 0)
-        failed = base_settings_parse_arguments(&settings, argc, argv, words, &count, error, sizeof(error));
-    int status = failed != 0 ? cli_usage("%s", error)
-                 : count > 0 ? cli_usage("sim takes options only")
-                             : run(&options);
-    base_settings_arena_deinit(&arena);
-    base_account_deinit(&account);
-    return status;
+    return cli_run_arguments(&arguments, &options, argc, argv, run);
 }

@@ -1,73 +1,190 @@
-/* The store: opening and closing, and what the public calls do. */
+/* The store: making, opening and closing, and what it tells about itself. */
 #include "depot/depot.h"
 #include "depot/depot_internal.h"
 #include <errno.h>
 
-static const char *const stage_names[DEPOT_STAGE_COUNT] = {"index", "append", "commit",
-                                                           "write", "read",   "verify"};
+static const char *const stage_names[DEPOT_STAGE_COUNT] = {"index", "append", "commit", "read", "verify"};
+
+const char *const depot_mode_names[] = {
+    [TARN_MODE_POWER] = "power", [TARN_MODE_DEVICE] = "device", [TARN_MODE_ASYNC] = "async", NULL};
 
 #define DAMAGE_LINES_MAX 10 /* a minute */
+#define USER_STREAMS_MAX 8
 
-/* ---- opening and closing ------------------------------------------------------------------------ */
+/* ---- making -------------------------------------------------------------------------------------- */
 
-static int init_stripes(struct tarn_depot *depot)
+static int refuse(struct tarn_node *node, struct drive *drive, const char *why, int error)
 {
-    depot->stripes = base_alloc(&depot->node->memory, DEPOT_STRIPES * sizeof(*depot->stripes));
-    if (depot->stripes == NULL)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < DEPOT_STRIPES; i++) {
-        task_mutex_init(&depot->stripes[i].key_lock);
-        base_spin_init(&depot->stripes[i].lock);
-    }
-    return 0;
+    char path[DEPOT_PATH_ROOM];
+    base_error(&node->log, "the store cannot be opened", "path=%s why=\"%s\"", depot_path(path, drive), why);
+    return error;
 }
 
-static void deinit_stripes(struct tarn_depot *depot)
+static int refuse_format(struct tarn_node *node, struct drive *drive, const char *why)
 {
-    depot_table_clear_all(depot);
-    base_free(&depot->node->memory, depot->stripes, DEPOT_STRIPES * sizeof(*depot->stripes));
+    char path[DEPOT_PATH_ROOM];
+    base_error(&node->log, "no store is made here", "path=%s why=\"%s\"", depot_path(path, drive), why);
+    return -EEXIST;
 }
 
-/*
- * Recover, and make durable what was found before anybody can read it: it may have been on its way
- * when the last holder died.
- */
-static int bring_up(struct tarn_depot *depot)
+static int format(struct tarn_node *node, struct drive *drive, uint32_t grain_bytes)
 {
-    struct depot_log_end end;
-    int error = depot_recover(depot, &end);
-    if (error == 0 && !depot->read_only)
-        error = drive_flush(depot->drive);
+    const struct seglog_format_options options = {
+        .grain_bytes = grain_bytes, .owner_kind = SEGLOG_OWNER_DEPOT, .fill_owner = depot_owner_fill};
+    return seglog_format(node, drive, &options);
+}
+
+/* Whether a drive may be formatted without force: it is blank from end to end. */
+static int check_blank(struct tarn_node *node, struct drive *drive)
+{
+    enum seglog_found found;
+    const char *why;
+    bool blank = false;
+    int error = seglog_probe(node, drive, &found, &why);
+    if (error != 0)
+        return error;
+    if (found == SEGLOG_FOUND_STORE)
+        return refuse_format(node, drive,
+                             "it is a store already: a new one loses what is in it, and has to be forced");
+    if (found == SEGLOG_FOUND_OTHER)
+        return refuse_format(node, drive, "it is not blank, or a damaged store: it has to be forced");
+    error = seglog_is_blank(node, drive, &blank);
+    if (error != 0)
+        return error;
+    return blank ? 0 : refuse_format(node, drive, "it is not blank: it has to be forced");
+}
+
+int tarn_depot_format(struct tarn_node *node, const char *path, const struct tarn_format_options *options)
+{
+    static const struct tarn_format_options defaults = {.force = false};
+    if (options == NULL)
+        options = &defaults;
+    const struct drive_options drive_options = {.create_bytes = options->create_bytes};
+    struct drive *drive;
+    int error = drive_open(node, path, &drive_options, &drive);
+    if (error != 0)
+        return error;
+    if (!options->force && !drive_info(drive)->created)
+        error = check_blank(node, drive);
     if (error == 0)
-        depot_log_begin(&depot->log, &end);
+        error = format(node, drive, options->grain_bytes);
+    drive_close(drive);
+    return error;
+}
+
+/* A file that this opening has made, or that an earlier one could not format to the end, becomes a store. */
+static int format_if_new(struct tarn_depot *depot, const struct tarn_depot_options *options)
+{
+    const struct drive_info *info = drive_info(depot->drive);
+    if (options->create_bytes == 0 || options->read_only || info->device)
+        return 0;
+    enum seglog_found found;
+    const char *why;
+    bool blank = info->created;
+    int error = 0;
+    if (!blank)
+        error = seglog_probe(depot->node, depot->drive, &found, &why);
+    if (error == 0 && !blank && found == SEGLOG_FOUND_ZEROS)
+        error = seglog_is_blank(depot->node, depot->drive, &blank);
+    return error == 0 && blank ? format(depot->node, depot->drive, 0) : error;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------- */
+
+/* One stream for each scheduler that there is; the log takes fewer where they would tie up a small store. */
+static uint32_t user_streams(const struct tarn_depot *depot)
+{
+    base_spin_lock(&depot->node->lock);
+    uint32_t scheds = base_max(depot->node->sched_count, 1U);
+    base_spin_unlock(&depot->node->lock);
+    return base_min(scheds, (uint32_t)USER_STREAMS_MAX);
+}
+
+static int init_memory(struct tarn_depot *depot)
+{
+    struct depot_index_widths widths;
+    if (depot_owner_parse(seglog_superblock(depot->log), &widths) != 0)
+        return refuse(depot->node, depot->drive, "the widths of its index are impossible", -EUCLEAN);
+    if (depot->record_bytes_max <= seglog_record_bytes(SEGLOG_VALUE, TARN_KEY_BYTES_MAX, 0))
+        return refuse(depot->node, depot->drive, "its records cannot hold a key", -EUCLEAN);
+    depot->key_locks = base_alloc(&depot->node->memory, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
+    if (depot->key_locks == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < DEPOT_KEY_LOCKS; i++)
+        task_mutex_init(&depot->key_locks[i]);
+    int error = depot_index_init(&depot->index, &depot->node->memory, &widths);
+    if (error == 0) {
+        error = depot_read_init(depot);
+        if (error != 0)
+            depot_index_deinit(&depot->index);
+    }
+    if (error != 0)
+        base_free(&depot->node->memory, depot->key_locks, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
+    return error;
+}
+
+static void deinit_memory(struct tarn_depot *depot)
+{
+    depot_read_deinit(depot);
+    depot_index_deinit(&depot->index);
+    base_free(&depot->node->memory, depot->key_locks, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
+}
+
+static void take_geometry(struct tarn_depot *depot)
+{
+    const struct seglog_superblock_format *superblock = seglog_superblock(depot->log);
+    depot->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
+    depot->record_bytes_max = superblock->record_bytes_max;
+    depot->hash_seed = superblock->hash_seed;
+    depot->check_seed = superblock->check_seed;
+    depot->store_bytes = superblock->store_bytes;
+    depot->capacity_bytes = seglog_capacity(depot->log);
+}
+
+static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *options)
+{
+    static const enum seglog_mode modes[] = {[TARN_MODE_POWER] = SEGLOG_POWER,
+                                             [TARN_MODE_DEVICE] = SEGLOG_DEVICE,
+                                             [TARN_MODE_ASYNC] = SEGLOG_ASYNC};
+    const struct seglog_options log_options = {.mode = modes[options->mode],
+                                               .owner_kind = SEGLOG_OWNER_DEPOT,
+                                               .user_streams = user_streams(depot),
+                                               .read_only = options->read_only};
+    int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
+    if (error == 0)
+        take_geometry(depot);
     return error;
 }
 
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
 static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_options *options)
 {
-    int error = depot_superblock_open(depot->node, depot->drive, options, &depot->superblock);
-    if (error != 0)
-        return error;
-    error = init_stripes(depot);
-    if (error != 0)
-        return error;
-    error = depot_read_init(depot);
-    if (error != 0)
-        goto no_read;
-    error = depot_log_init(&depot->log, depot->node, depot->drive, &depot->superblock,
-                           options->mode == TARN_MODE_POWER, &depot->stages);
-    if (error != 0)
-        goto no_log;
-    error = bring_up(depot);
+    int error = format_if_new(depot, options);
     if (error == 0)
-        return 0;
-    depot_log_deinit(&depot->log);
-no_log:
-    depot_read_deinit(depot);
-no_read:
-    deinit_stripes(depot);
-    return error;
+        error = open_log(depot, options);
+    if (error != 0)
+        return error;
+    error = init_memory(depot);
+    if (error == 0) {
+        error = depot_recover(depot);
+        if (error == 0 && !depot->read_only)
+            error = seglog_start(depot->log, &depot_owner_ops, depot);
+        depot->running = error == 0 && !depot->read_only;
+        if (error == 0)
+            return 0;
+        deinit_memory(depot);
+    }
+    int closed = seglog_close(depot->log);
+    return error == 0 ? closed : error;
+}
+
+static bool options_are_valid(struct tarn_node *node, const struct tarn_depot_options *options)
+{
+    if (options->mode == TARN_MODE_POWER || options->mode == TARN_MODE_DEVICE ||
+        options->mode == TARN_MODE_ASYNC)
+        return true;
+    base_error(&node->log, "the store cannot be opened", "why=\"there is no such mode\"");
+    return false;
 }
 
 int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
@@ -76,10 +193,8 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     static const struct tarn_depot_options defaults = {.mode = TARN_MODE_POWER};
     if (options == NULL)
         options = &defaults;
-    if (options->create_bytes > 0 && options->create_bytes < DEPOT_STORE_BYTES_MIN) {
-        base_error(&node->log, "the store cannot be made", "why=\"it would be smaller than 1 MiB\"");
+    if (!options_are_valid(node, options))
         return -EINVAL;
-    }
     struct tarn_depot *depot = base_alloc(&node->memory, sizeof(*depot));
     if (depot == NULL)
         return -ENOMEM;
@@ -92,6 +207,8 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     };
     depot->node = node;
     depot->read_only = options->read_only;
+    depot->async = options->mode == TARN_MODE_ASYNC;
+    task_mutex_init(&depot->growth);
     base_spin_init(&depot->stages.lock);
     base_log_limit_init(&depot->damage_limit, DAMAGE_LINES_MAX, 60 * BASE_NS_PER_SECOND);
     int error = drive_open(node, path, &drive_options, &depot->drive);
@@ -114,248 +231,80 @@ int tarn_depot_open(struct tarn_node *node, const char *path, const struct tarn_
     return depot_open(node, path, options, direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO, 0, ret_depot);
 }
 
+/* ---- closing ------------------------------------------------------------------------------------- */
+
+/* Leave everything durable, and what makes the next start quick. */
+static int wind_up(struct tarn_depot *depot)
+{
+    if (!depot->running)
+        return 0;
+    /* a clock that is set back while the store is closed revives nothing; if it cannot be noted, stopping
+     * fails too */
+    int noted = seglog_wall_note(depot->log, task_wall(depot->node));
+    int error = seglog_stop(depot->log);
+    depot->running = false;
+    if (error == 0)
+        depot_checkpoint(depot);
+    return error == 0 ? noted : error;
+}
+
 int tarn_depot_close(struct tarn_depot *depot)
 {
     struct tarn_node *node = depot->node;
-    int error = depot_log_finish(&depot->log);
-    depot_log_deinit(&depot->log);
-    depot_read_deinit(depot);
-    deinit_stripes(depot);
+    int error = wind_up(depot);
+    int closed = seglog_close(depot->log);
+    deinit_memory(depot);
     if (atomic_load_explicit(&depot->stages.enabled, memory_order_relaxed))
         base_stages_deinit(&depot->stages.stages);
     drive_close(depot->drive);
     base_free(&node->memory, depot, sizeof(*depot));
-    return error;
+    return error == 0 ? closed : error;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------ */
-
-static bool key_is_valid(size_t key_len)
-{
-    return key_len > 0 && key_len <= TARN_KEY_BYTES_MAX;
-}
-
-static void count(_Atomic uint64_t *counter)
-{
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
-}
-
-static void tell(const struct depot_entry *entry, struct tarn_record_info *ret_info)
-{
-    if (ret_info != NULL)
-        *ret_info = (struct tarn_record_info){.version = entry->version,
-                                              .expiry_ns = entry->expiry_ns,
-                                              .client_flags = entry->client_flags,
-                                              .value_bytes = entry->value_bytes};
-}
-
-int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
-                   struct tarn_record_info *ret_info)
-{
-    struct depot_entry entry;
-    if (!key_is_valid(key_len))
-        return -EINVAL;
-    uint64_t begin_ns = depot_stage_begin(&depot->stages);
-    struct base_hash128 hash = base_hash128(key, key_len, depot->superblock.hash_seed);
-    bool there = depot_table_find(depot_stripe_of(depot, &hash), &hash, &entry) &&
-                 depot_is_visible(depot, &entry, task_wall(depot->node));
-    depot_stage_end(&depot->stages, DEPOT_STAGE_INDEX, begin_ns);
-    count(&depot->gets);
-    if (!there)
-        return -ENOENT;
-    count(&depot->get_hits);
-    int error =
-        entry.value_bytes <= value_room ? depot_read_value(depot, &entry, key, key_len, value) : -ENOBUFS;
-    if (error == 0 || error == -ENOBUFS)
-        tell(&entry, ret_info);
-    return error;
-}
-
-/* ---- writing ------------------------------------------------------------------------------------ */
-
-/* A write to one key, from taking its lock to giving it back. */
-struct key_write {
-    struct depot_stripe *stripe;
-    struct base_hash128 hash;
-    bool there; /* a get would find `entry` */
-    struct depot_entry entry;
-    uint64_t begin_ns;
-};
-
-static void begin_write(struct tarn_depot *depot, const void *key, size_t key_len, struct key_write *write)
-{
-    write->begin_ns = depot_stage_begin(&depot->stages);
-    const struct base_hash128 hash = base_hash128(key, key_len, depot->superblock.hash_seed);
-    write->hash = hash;
-    write->stripe = depot_stripe_of(depot, &hash);
-    task_mutex_lock_firmly(&write->stripe->key_lock);
-    write->there = depot_table_find(write->stripe, &hash, &write->entry) &&
-                   depot_is_visible(depot, &write->entry, task_wall(depot->node));
-}
-
-static int append(struct tarn_depot *depot, const struct key_write *write, const struct depot_draft *draft,
-                  uint64_t *ret_address, uint64_t *ret_stamp)
-{
-    depot_stage_end(&depot->stages, DEPOT_STAGE_INDEX, write->begin_ns);
-    return depot_log_append(&depot->log, draft, ret_address, ret_stamp);
-}
-
-static int end_write(const struct key_write *write, int outcome)
-{
-    task_mutex_unlock(&write->stripe->key_lock);
-    return outcome;
-}
-
-static int check_condition(const struct key_write *write, const struct tarn_put_options *options)
-{
-    switch (options->condition) {
-    case TARN_PUT_ANY:
-        return 0;
-    case TARN_PUT_IF_ABSENT:
-        return write->there ? -EEXIST : 0;
-    case TARN_PUT_IF_PRESENT:
-        return write->there ? 0 : -ENOENT;
-    case TARN_PUT_IF_VERSION:
-        if (!write->there)
-            return -ENOENT;
-        return write->entry.version == options->if_version ? 0 : -EEXIST;
-    }
-    return -EINVAL;
-}
-
-/* Memory for the index is room for data: where it ends, new keys have no space. */
-static int reserve_slot(struct tarn_depot *depot, const struct key_write *write)
-{
-    return depot_table_reserve(depot, write->stripe) == 0 ? 0 : -ENOSPC;
-}
-
-int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, const void *value,
-                   size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
-{
-    static const struct tarn_put_options any = {.condition = TARN_PUT_ANY};
-    if (options == NULL)
-        options = &any;
-    if (!key_is_valid(key_len))
-        return -EINVAL;
-    if (value_len > tarn_depot_value_bytes_max(depot))
-        return -EMSGSIZE;
-    if (depot->read_only)
-        return -EROFS;
-    struct key_write write;
-    begin_write(depot, key, key_len, &write);
-    int error = check_condition(&write, options);
-    if (error == 0)
-        error = reserve_slot(depot, &write);
-    struct depot_entry entry = {.hash = write.hash,
-                                .expiry_ns = options->expiry_ns,
-                                .client_flags = options->client_flags,
-                                .value_bytes = (uint32_t)value_len};
-    const struct depot_draft draft = {.kind = DEPOT_PUT,
-                                      .key_bytes = (uint16_t)key_len,
-                                      .value_bytes = (uint32_t)value_len,
-                                      .client_flags = options->client_flags,
-                                      .expiry_ns = options->expiry_ns,
-                                      .key = key,
-                                      .value = value};
-    if (error == 0)
-        error = append(depot, &write, &draft, &entry.address, &entry.version);
-    if (error == 0) {
-        depot_table_put(depot, write.stripe, &entry, key_len);
-        count(&depot->puts);
-        if (ret_version != NULL)
-            *ret_version = entry.version;
-    }
-    return end_write(&write, error);
-}
-
-int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
-{
-    if (!key_is_valid(key_len))
-        return -EINVAL;
-    if (depot->read_only)
-        return -EROFS;
-    struct key_write write;
-    uint64_t address, stamp;
-    const struct depot_draft draft = {.kind = DEPOT_DELETE, .key_bytes = (uint16_t)key_len, .key = key};
-    begin_write(depot, key, key_len, &write);
-    int error = write.there ? append(depot, &write, &draft, &address, &stamp) : -ENOENT;
-    if (error == 0) {
-        depot_table_remove(depot, write.stripe, &write.hash, key_len);
-        count(&depot->deletes);
-    }
-    return end_write(&write, error);
-}
-
-int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns)
-{
-    if (!key_is_valid(key_len))
-        return -EINVAL;
-    if (depot->read_only)
-        return -EROFS;
-    struct key_write write;
-    uint64_t address, stamp;
-    begin_write(depot, key, key_len, &write);
-    if (!write.there)
-        return end_write(&write, -ENOENT);
-    const struct depot_draft draft = {.kind = DEPOT_TOUCH,
-                                      .key_bytes = (uint16_t)key_len,
-                                      .version = write.entry.version,
-                                      .expiry_ns = expiry_ns,
-                                      .key = key};
-    int error = append(depot, &write, &draft, &address, &stamp);
-    if (error == 0) {
-        write.entry.expiry_ns = expiry_ns;
-        depot_table_put(depot, write.stripe, &write.entry, key_len);
-        count(&depot->touches);
-    }
-    return end_write(&write, error);
-}
-
-/* All key locks at once: no write is between its decision and its record, to survive what it should not. */
-int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
-{
-    if (depot->read_only)
-        return -EROFS;
-    for (uint32_t i = 0; i < DEPOT_STRIPES; i++)
-        task_mutex_lock_firmly(&depot->stripes[i].key_lock);
-    uint64_t address, stamp;
-    const struct depot_draft draft = {.kind = DEPOT_FLUSH_ALL, .expiry_ns = when_ns};
-    int error = depot_log_append(&depot->log, &draft, &address, &stamp);
-    if (error == 0)
-        depot_flush_order(depot, stamp, when_ns);
-    for (uint32_t i = DEPOT_STRIPES; i-- > 0;)
-        task_mutex_unlock(&depot->stripes[i].key_lock);
-    return error;
-}
-
-/* ---- what it tells about itself ------------------------------------------------------------------ */
+/* ---- what it tells about itself ------------------------------------------------------------------- */
 
 void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats)
 {
-    struct tarn_depot_stats stats = {.drive_bytes = depot->superblock.store_bytes};
-    const struct {
-        _Atomic uint64_t *from;
-        uint64_t *to;
-    } counters[] = {
-        {&depot->records, &stats.records}, {&depot->live_bytes, &stats.live_bytes},
-        {&depot->gets, &stats.gets},       {&depot->get_hits, &stats.get_hits},
-        {&depot->puts, &stats.puts},       {&depot->deletes, &stats.deletes},
-        {&depot->touches, &stats.touches}, {&depot->index_bytes, &stats.index_bytes},
+    struct seglog_stats log;
+    seglog_stats(depot->log, &log);
+    *ret_stats = (struct tarn_depot_stats){
+        .records = depot_index_count(&depot->index),
+        .drive_bytes = depot->store_bytes,
+        .capacity_bytes = depot->capacity_bytes,
+        .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),
+        .tombstone_bytes = log.tombstone_bytes,
+        .gets = atomic_load_explicit(&depot->gets, memory_order_relaxed),
+        .get_hits = atomic_load_explicit(&depot->get_hits, memory_order_relaxed),
+        .puts = atomic_load_explicit(&depot->puts, memory_order_relaxed),
+        .deletes = atomic_load_explicit(&depot->deletes, memory_order_relaxed),
+        .touches = atomic_load_explicit(&depot->touches, memory_order_relaxed),
+        .reads = atomic_load_explicit(&depot->reads, memory_order_relaxed),
+        .writes = log.writes,
+        .flushes = log.flushes,
+        .written_bytes = log.written_bytes,
+        .moved_bytes = log.moved_bytes,
+        .collections = log.collections,
+        .segments = log.segments,
+        .segments_free = log.segments_free,
+        .segment_bytes = (uint32_t)seglog_superblock(depot->log)->segment_bytes,
+        .index_bytes = depot_index_bytes(&depot->index),
+        .index_entries = depot_index_capacity(&depot->index),
     };
-    for (size_t i = 0; i < base_array_count(counters); i++)
-        *counters[i].to = atomic_load_explicit(counters[i].from, memory_order_relaxed);
-    base_spin_lock(&depot->log.lock);
-    stats.used_bytes = depot->log.end.address;
-    stats.writes = depot->log.writes;
-    stats.flushes = depot->log.flushes;
-    base_spin_unlock(&depot->log.lock);
-    *ret_stats = stats;
 }
 
-/* A group holds the header, the longest key and a value. */
-uint64_t tarn_depot_value_bytes_max(const struct tarn_depot *depot)
+int depot_segment(struct tarn_depot *depot, uint32_t segment, struct depot_segment_info *ret_info)
 {
-    return depot->superblock.group_bytes - (TARN_KEY_BYTES_MAX + 1) - DEPOT_BLOCK_BYTES_MIN;
+    struct seglog_segment_info info;
+    if (segment >= seglog_superblock(depot->log)->segment_count)
+        return -ENOENT;
+    seglog_segment_info(depot->log, segment, &info);
+    *ret_info = (struct depot_segment_info){.stamp = info.stamp,
+                                            .state = info.state,
+                                            .live_bytes = info.live_bytes,
+                                            .tombstone_bytes = info.tombstone_bytes,
+                                            .entries = info.entries,
+                                            .sealed = info.sealed};
+    return 0;
 }
 
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot)
@@ -365,10 +314,7 @@ const struct drive_info *depot_drive_info(const struct tarn_depot *depot)
 
 bool depot_failed(struct tarn_depot *depot)
 {
-    base_spin_lock(&depot->log.lock);
-    bool failed = depot->log.failed;
-    base_spin_unlock(&depot->log.lock);
-    return failed;
+    return seglog_failed(depot->log);
 }
 
 int depot_measure(struct tarn_depot *depot)

@@ -9,6 +9,9 @@
 
 struct drive_info;
 
+/* Names of enum tarn_mode for settings and lines of the log, NULL at the end. */
+extern const char *const depot_mode_names[];
+
 /**
  * Open a store with choices of how the drive is used that the public options do not offer.
  *
@@ -21,6 +24,45 @@ struct drive_info;
 base_must_check int depot_open(struct tarn_node *node, const char *path,
                                const struct tarn_depot_options *options, unsigned direct,
                                uint64_t lock_wait_ns, struct tarn_depot **ret_depot);
+
+/* A segment as `tarn stat` shows it. */
+struct depot_segment_info {
+    uint64_t stamp;
+    const char *state;
+    uint64_t live_bytes, tombstone_bytes;
+    uint32_t entries;
+    bool sealed;
+};
+
+/** One of the store's segments. @return 0; -ENOENT (no more). Any thread or task. */
+base_must_check int depot_segment(struct tarn_depot *depot, uint32_t segment,
+                                  struct depot_segment_info *ret_info);
+
+/* ---- check.c ----------------------------------------------------------------------------------- */
+
+/* What a check has found. */
+struct depot_check_report {
+    uint64_t records, tombstones; /* that count: the newest of their keys */
+    uint64_t superseded;          /* that do not */
+    uint64_t bytes_read;
+    uint64_t faults; /* invariants that do not hold, by how often */
+    uint32_t segments, segments_free, segments_unsealed;
+};
+
+/**
+ * Read all of a store and prove its invariants (README numbers them), without writing anything.
+ *
+ * @param tell      called for each fault: the number of the invariant and a sentence; NULL: nobody
+ * @param progress  called now and then, with bytes done and bytes in all; NULL: nobody
+ * @return 0: it was read to the end, and ret_report->faults says whether it is sound; -EUCLEAN, -ENOTSUP and
+ * the like as tarn_depot_open(); the drive's error
+ *
+ * Yields.
+ */
+base_must_check int depot_check(struct tarn_node *node, const char *path, bool direct_off,
+                                void (*tell)(void *arg, unsigned invariant, const char *sentence),
+                                void (*progress)(void *arg, uint64_t done, uint64_t all), void *arg,
+                                struct depot_check_report *ret_report);
 
 /** What the store's drive is. Valid until the store is closed. */
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot);

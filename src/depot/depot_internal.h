@@ -3,23 +3,26 @@
 #define DEPOT_DEPOT_INTERNAL_H
 
 #include "base/base.h"
+#include "depot/depot.h"
+#include "depot/depot_format.h"
 #include "depot/index.h"
-#include "depot/log.h"
-#include "depot/log_format.h"
+#include "depot/stage.h"
 #include "drive/drive.h"
+#include "seglog/seglog.h"
 #include "task/node.h"
 #include "task/task.h"
 #include <stdatomic.h>
 #include <tarn/depot.h>
 
-#define DEPOT_STRIPES 256
+#define DEPOT_KEY_LOCKS        1024
+#define DEPOT_PATH_ROOM        256
+#define DEPOT_READ_SMALL_BYTES (UINT64_C(16) << 10)
 
-/* A part of the keys, by hash: writes to it take turns, and it has a table of its own. */
-struct depot_stripe {
-    struct task_mutex key_lock; /* held across decide and append; who holds it may change the table … */
-    struct base_spin lock;      /* … under this one, and readers look under it */
-    struct depot_index index;
-};
+/** The drive's path, quoted for a line of the log. @param buffer  DEPOT_PATH_ROOM */
+static inline const char *depot_path(char *buffer, const struct drive *drive)
+{
+    return base_log_quote(buffer, DEPOT_PATH_ROOM, drive_name(drive), strlen(drive_name(drive)));
+}
 
 /* Read buffers of one size. */
 struct depot_read_class {
@@ -31,63 +34,87 @@ struct depot_read_class {
     struct base_list readers; /* that wait for one */
 };
 
-#define DEPOT_READ_SMALL_BYTES (UINT64_C(16) << 10)
-
 struct tarn_depot {
     struct tarn_node *node;
     struct drive *drive;
+    struct seglog *log;
     bool read_only;
-    struct depot_superblock_format superblock;
-    struct depot_log log;
-    struct depot_stripe *stripes; /* DEPOT_STRIPES */
+    bool async;
+    bool running; /* the log was started */
+    uint32_t grain_shift;
+    uint32_t record_bytes_max;
+    uint64_t hash_seed;
+    uint64_t check_seed;
+    uint64_t store_bytes;
+    uint64_t capacity_bytes;
+    struct depot_index index;
+    struct task_mutex *key_locks; /* DEPOT_KEY_LOCKS */
     struct depot_read_class small, large;
     struct depot_stages stages;
     struct base_log_limit damage_limit;
 
-    /* What flush_all has ordered; changed under all key locks. Records with a version below … are gone: */
-    _Atomic uint64_t flushed_version; /* … this, now */
-    _Atomic uint64_t flush_when_ns;   /* … this, once civil time has come to it; 0: no order is pending */
+    /* flush.c: what is gone. The sequence is changed under all key locks. */
+    _Atomic uint64_t gone_sequence; /* records with a lower one: flushed or evicted */
+    _Atomic uint64_t
+        flush_when_ns;           /* the moment at which all that is there then shall go; 0: none is ordered */
+    _Atomic uint64_t expired_ns; /* durable: civil time has come so far */
 
-    _Atomic uint64_t records, live_bytes, index_bytes;
-    _Atomic uint64_t gets, get_hits, puts, deletes, touches;
+    /* background.c: wishes of others to the log's service, and who waits for them */
+    struct task_mutex growth; /* held by who lets the index grow */
+    _Atomic bool growth_wanted;
+    _Atomic bool growth_refused;              /* it failed: only who finds no place asks again */
+    _Atomic(struct task_wait *) clear_wanted; /* a flush, with all key locks: the index shall be emptied */
+
+    _Atomic uint64_t live_bytes; /* footprints of all values in the index */
+    _Atomic uint64_t gets, get_hits, puts, deletes, touches, reads;
 };
 
-/** Whether a record is there at a moment of civil time: not flushed, not expired. */
-static inline bool depot_is_visible(const struct tarn_depot *depot, const struct depot_entry *entry,
-                                    uint64_t wall_ns)
+/* What is known of a key while one works on it. */
+struct depot_key {
+    const void *bytes;
+    size_t len;
+    struct base_hash128 hash;
+};
+
+/** A key's hash. */
+static inline struct depot_key depot_key_of(const struct tarn_depot *depot, const void *bytes, size_t len)
 {
-    uint64_t when_ns = atomic_load_explicit(&depot->flush_when_ns, memory_order_acquire);
-    return entry->version >= atomic_load_explicit(&depot->flushed_version, memory_order_acquire) &&
-           (when_ns == 0 || wall_ns < when_ns || entry->version >= when_ns) &&
-           (entry->expiry_ns == 0 || wall_ns < entry->expiry_ns);
+    return (struct depot_key){.bytes = bytes, .len = len, .hash = base_hash128(bytes, len, depot->hash_seed)};
 }
 
-/* ---- superblock.c ------------------------------------------------------------------------------ */
+/** The lock that writes to a key take turns by. */
+static inline struct task_mutex *depot_key_lock(struct tarn_depot *depot, const struct depot_key *key)
+{
+    return &depot->key_locks[key->hash.high % DEPOT_KEY_LOCKS];
+}
 
-/**
- * Find the superblock of a drive, or format it: one that this opening created, or a file that is
- * nothing but zeros because an earlier creation did not come so far.
- *
- * @return 0; -EUCLEAN (not a store, or damaged); -ENOTSUP (the drive's blocks are larger than the
- *         store's); -EINVAL (too small to format); -ENOMEM; the drive's error; with a sentence in the
- *         log. Yields.
- */
-base_must_check int depot_superblock_open(struct tarn_node *node, struct drive *drive,
-                                          const struct tarn_depot_options *options,
-                                          struct depot_superblock_format *ret_superblock);
+/** Grains that a record takes. */
+static inline uint64_t depot_grains(const struct tarn_depot *depot, uint64_t bytes)
+{
+    return (bytes + ((UINT64_C(1) << depot->grain_shift) - 1)) >> depot->grain_shift;
+}
 
-/* ---- recover.c --------------------------------------------------------------------------------- */
+/** Count one. */
+static inline void depot_count(_Atomic uint64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
 
-/**
- * Read the log and rebuild the index. The log's groups serve as buffers.
- *
- * @param ret_end  where the log goes on
- * @return 0; -EBADMSG (damage before the end of the log: what lies behind would be lost); -ENOMEM; the
- *         drive's error; with a sentence in the log. Yields.
- */
-base_must_check int depot_recover(struct tarn_depot *depot, struct depot_log_end *ret_end);
+/* ---- read.c: records ----------------------------------------------------------------------------- */
 
-/* ---- read.c ------------------------------------------------------------------------------------ */
+/* A record in one of the store's buffers. */
+struct depot_record {
+    struct depot_read_class *class; /* NULL: no buffer is held */
+    uint8_t *buffer;
+    uint64_t word; /* the entry of the index that led to it */
+    uint64_t grain;
+    uint64_t bytes; /* of the record, without padding */
+    struct seglog_record_format header;
+    const uint8_t *key;
+    const uint8_t *value; /* verified, unless only the key was wanted */
+};
+
+enum depot_want { DEPOT_WANT_KEY, DEPOT_WANT_WHOLE };
 
 /** Take the memory for reading. @return 0; -ENOMEM (nothing taken) */
 base_must_check int depot_read_init(struct tarn_depot *depot);
@@ -95,44 +122,97 @@ base_must_check int depot_read_init(struct tarn_depot *depot);
 /** Free it. */
 void depot_read_deinit(struct tarn_depot *depot);
 
-/**
- * Read a record that the index names, verify it, and copy its value.
- *
- * @param value  room for entry->value_bytes
- * @return 0; -EBADMSG (damaged); the drive's error; logged. Yields.
- */
-base_must_check int depot_read_value(struct tarn_depot *depot, const struct depot_entry *entry,
-                                     const void *key, size_t key_len, void *value);
-
-/* ---- table.c ----------------------------------------------------------------------------------- */
-
-/** The stripe of a key. */
-struct depot_stripe *depot_stripe_of(struct tarn_depot *depot, const struct base_hash128 *hash);
-
-/** Look a key up. @param ret_entry  a copy @return whether it was there, visible or not. Any thread. */
-bool depot_table_find(struct depot_stripe *stripe, const struct base_hash128 *hash,
-                      struct depot_entry *ret_entry);
-
-/** Make sure that one more key has a slot. Key lock held. @return 0; -ENOMEM */
-base_must_check int depot_table_reserve(struct tarn_depot *depot, struct depot_stripe *stripe);
-
-/** Put an entry, counting the bytes of its record. Key lock held, a slot reserved. */
-void depot_table_put(struct tarn_depot *depot, struct depot_stripe *stripe, const struct depot_entry *entry,
-                     uint64_t key_bytes);
-
-/** Take a key out if it is there. Key lock held. */
-void depot_table_remove(struct tarn_depot *depot, struct depot_stripe *stripe,
-                        const struct base_hash128 *hash, uint64_t key_bytes);
-
-/** Empty all tables. All key locks held, or nobody else has the store. */
-void depot_table_clear_all(struct tarn_depot *depot);
+/* A read of one entry's record on its way. */
+struct depot_read {
+    struct depot_record record;
+    enum depot_want want;
+    uint64_t begin;      /* on the drive */
+    uint64_t span_bytes; /* of the read; 0: it came from memory */
+    uint64_t room;       /* bytes from the record's beginning that are read */
+    uint64_t stamp;
+    struct iovec iov;
+    struct drive_request request;
+};
 
 /**
- * What a durable FLUSH_ALL record does to the index. All key locks held, or nobody else has the store.
+ * Start to read the record that an entry names.
  *
- * @param stamp    the record's
- * @param when_ns  the moment that it names
+ * @param key_len  of the key that is looked for: enough is read to compare it
+ * @param wait     for a buffer, if there is none
+ * @return whether it was started: without `wait` there may be no buffer. Yields only if `wait`.
  */
-void depot_flush_order(struct tarn_depot *depot, uint64_t stamp, uint64_t when_ns);
+base_must_check bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t word,
+                                     enum depot_want want, size_t key_len, bool wait);
+
+/**
+ * Wait for it and verify. A record's buffer is held only if 0 is returned. Yields.
+ *
+ * @return 0; -EBADMSG (not a whole record, or damaged, or not there any more); the drive's error
+ */
+base_must_check int depot_read_finish(struct tarn_depot *depot, struct depot_read *read);
+
+/** Give the record's buffer back; the record keeps its header. */
+void depot_record_release(struct depot_record *record);
+
+/**
+ * Find the record of a key: read what the index has under its hash until the key is met. What is returned was
+ * the key's record at one moment between call and return; with the key lock held it still is, but the
+ * collector may have moved it.
+ *
+ * @param locked      the caller holds the key lock
+ * @param ret_record  holds a buffer if 0 is returned: depot_record_release()
+ * @return 0; -ENOENT; -EBADMSG (damaged); the drive's error. Yields.
+ */
+base_must_check int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want,
+                               bool locked, struct depot_record *ret_record);
+
+/** The same for an entry that an iteration has met: 0 as long as the index holds it. @return as depot_find().
+ * Yields. */
+base_must_check int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word,
+                                     struct depot_record *ret_record);
+
+/** Say that a record is damaged; a limited number of times. @return -EBADMSG */
+int depot_damaged(struct tarn_depot *depot, uint64_t grain);
+
+/** Tell what is stored beside a value. @param ret_info  may be NULL */
+void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_info);
+
+/* ---- flush.c -------------------------------------------------------------------------------------- */
+
+/** Whether a record that was found is there for clients: not flushed, not evicted, not expired. What was once
+ * said to have expired stays so, over crashes and clocks that are set back. Yields when that must be made
+ * durable first. */
+bool depot_visible(struct tarn_depot *depot, const struct seglog_record_format *record);
+
+/** Carry out an order of flush_all whose moment has come. At the beginning of every call, before any lock is
+ * taken. Yields then. */
+void depot_flush_due(struct tarn_depot *depot);
+
+/* ---- background.c --------------------------------------------------------------------------------- */
+
+/** What the log asks about its records. */
+extern const struct seglog_owner_ops depot_owner_ops;
+
+/** Have the index grow when its load asks for it. Cheap, for every insert. */
+void depot_growth_poke(struct tarn_depot *depot);
+
+/**
+ * Let the index grow now: an insert has found no place. @return 0 (try again); -ENOSPC (it cannot grow)
+ *
+ * Yields. The caller may hold a key lock.
+ */
+base_must_check int depot_growth_now(struct tarn_depot *depot);
+
+/** Empty the index, by the service, which moves no record meanwhile. All key locks are held. Yields. */
+void depot_index_empty(struct tarn_depot *depot);
+
+/* ---- recover.c ------------------------------------------------------------------------------------ */
+
+/** Fill the index from the checkpoint or the summaries. The log is open and not started. @return 0; -ENOMEM;
+ * -ENOSPC; -EUCLEAN; the drive's error; logged. Yields. */
+base_must_check int depot_recover(struct tarn_depot *depot);
+
+/** Leave a checkpoint, if there is room. The log is stopped. Yields. */
+void depot_checkpoint(struct tarn_depot *depot);
 
 #endif

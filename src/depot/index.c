@@ -1,92 +1,157 @@
-/* The hash table of a stripe. */
 #include "depot/index.h"
+
+#include "depot/index_internal.h"
 #include <errno.h>
 
-#define CAPACITY_MIN 16
+enum {
+    ADDRESS_BITS_MIN = 20,
+    ADDRESS_BITS_MAX = 40,
+    WORD_BITS_FOR_BOTH = 64 - INDEX_ADDRESS_SHIFT, /* address and tag */
+    EXACT_SIZES = 64,                              /* classes below it are lengths */
+    STEPS_BITS = 5,                                /* 32 classes for each doubling above */
+};
 
-static uint64_t home_of(const struct depot_index *index, const struct depot_entry *entry)
+/* ---- widths ------------------------------------------------------------------------------------- */
+
+/* Bits that numbers up to `value` need. */
+static uint32_t bits_of(uint64_t value)
 {
-    return entry->hash.low & (index->capacity - 1);
+    return value == 0 ? 0 : 64 - (uint32_t)__builtin_clzll(value);
 }
 
-static uint64_t next_to(const struct depot_index *index, uint64_t slot)
+/* The smallest table that, doubled until only the last tag bits remain, has an entry for each grain. */
+static uint32_t table_bits_min(uint64_t grains, uint32_t tag_bits)
 {
-    return (slot + 1) & (index->capacity - 1);
+    uint32_t entries_bits = bits_of(grains - 1);
+    uint32_t doublings = tag_bits - DEPOT_TAG_BITS_LEFT;
+    return entries_bits > doublings + INDEX_REGION_BITS ? entries_bits - doublings : INDEX_REGION_BITS;
 }
 
-struct depot_entry *depot_index_find(const struct depot_index *index, const struct base_hash128 *hash)
+int depot_index_widths_choose(uint64_t grains, struct depot_index_widths *ret_widths)
 {
-    if (index->count == 0)
-        return NULL;
-    uint64_t slot = hash->low & (index->capacity - 1);
-    while (index->slots[slot].address != 0) {
-        struct depot_entry *entry = &index->slots[slot];
-        if (entry->hash.low == hash->low && entry->hash.high == hash->high)
-            return entry;
-        slot = next_to(index, slot);
-    }
-    return NULL;
-}
-
-bool depot_index_full(const struct depot_index *index)
-{
-    return (index->count + 1) * 4 > index->capacity * 3;
-}
-
-int depot_index_grow(const struct depot_index *index, struct base_account *account,
-                     struct depot_index *ret_larger)
-{
-    struct depot_index larger = {.capacity = base_max(index->capacity * 2, (uint64_t)CAPACITY_MIN)};
-    larger.slots = base_alloc(account, larger.capacity * sizeof(*larger.slots));
-    if (larger.slots == NULL)
-        return -ENOMEM;
-    for (uint64_t slot = 0; slot < index->capacity; slot++) {
-        if (index->slots[slot].address != 0)
-            depot_index_put(&larger, &index->slots[slot]);
-    }
-    *ret_larger = larger;
+    uint32_t address_bits = base_max(bits_of(grains), (uint32_t)ADDRESS_BITS_MIN);
+    if (grains < 2 || address_bits > ADDRESS_BITS_MAX)
+        return -EINVAL;
+    uint32_t tag_bits = WORD_BITS_FOR_BOTH - address_bits;
+    *ret_widths = (struct depot_index_widths){
+        .address_bits = (uint8_t)address_bits,
+        .tag_bits = (uint8_t)tag_bits,
+        .table_bits = (uint8_t)table_bits_min(grains, tag_bits),
+    };
     return 0;
 }
 
-void depot_index_put(struct depot_index *index, const struct depot_entry *entry)
+bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains)
 {
-    base_assert(entry->address != 0);
-    struct depot_entry *old = depot_index_find(index, &entry->hash);
-    if (old != NULL) {
-        *old = *entry;
-        return;
-    }
-    base_assert(!depot_index_full(index));
-    uint64_t slot = home_of(index, entry);
-    while (index->slots[slot].address != 0)
-        slot = next_to(index, slot);
-    index->slots[slot] = *entry;
-    index->count++;
+    if (grains < 2 || widths->address_bits < ADDRESS_BITS_MIN || widths->address_bits > ADDRESS_BITS_MAX ||
+        widths->address_bits + widths->tag_bits != WORD_BITS_FOR_BOTH || grains >> widths->address_bits != 0)
+        return false;
+    uint32_t most = base_max(bits_of(grains - 1), (uint32_t)INDEX_REGION_BITS);
+    return widths->table_bits >= table_bits_min(grains, widths->tag_bits) && widths->table_bits <= most;
 }
 
-/*
- * Close the gap: an entry behind it moves in, unless its home lies cyclically in (gap, entry], from
- * where a search would not pass the gap.
- */
-void depot_index_remove(struct depot_index *index, struct depot_entry *slot)
+/* ---- length classes ----------------------------------------------------------------------------- */
+
+uint32_t depot_index_size_encode(uint64_t grains)
 {
-    uint64_t mask = index->capacity - 1;
-    uint64_t gap = (uint64_t)(slot - index->slots);
-    uint64_t from = next_to(index, gap);
-    while (index->slots[from].address != 0) {
-        uint64_t home = home_of(index, &index->slots[from]);
-        if (((from - home) & mask) >= ((from - gap) & mask)) {
-            index->slots[gap] = index->slots[from];
-            gap = from;
-        }
-        from = next_to(index, from);
-    }
-    index->slots[gap] = (struct depot_entry){.address = 0};
-    index->count--;
+    if (grains < EXACT_SIZES)
+        return (uint32_t)grains;
+    uint32_t shift = bits_of(grains) - 1 - STEPS_BITS;
+    uint64_t steps = (grains >> shift) + ((grains & depot_index_low_mask(shift)) != 0); /* 32 to 64 */
+    return EXACT_SIZES + ((shift - 1) << STEPS_BITS) + (uint32_t)steps - (1U << STEPS_BITS);
 }
 
-void depot_index_clear(struct depot_index *index, struct base_account *account)
+uint64_t depot_index_size_decode(uint32_t size)
 {
-    base_free(account, index->slots, index->capacity * sizeof(*index->slots));
-    *index = (struct depot_index){.slots = NULL};
+    if (size < EXACT_SIZES)
+        return size;
+    uint32_t shift = ((size - EXACT_SIZES) >> STEPS_BITS) + 1;
+    uint64_t steps = (1U << STEPS_BITS) + (size & ((1U << STEPS_BITS) - 1));
+    return shift > 64 - STEPS_BITS - 1 ? UINT64_MAX : steps << shift;
+}
+
+uint64_t depot_index_address(const struct depot_index *index, uint64_t word)
+{
+    return depot_index_word_address(index, word);
+}
+
+uint64_t depot_index_grains(const struct depot_index *index, uint64_t word)
+{
+    (void)index;
+    return depot_index_size_decode(
+        (uint32_t)(word >> INDEX_SIZE_SHIFT & depot_index_low_mask(DEPOT_SIZE_BITS)));
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+int depot_index_init(struct depot_index *index, struct base_account *account,
+                     const struct depot_index_widths *widths)
+{
+    struct depot_index fresh = {
+        .account = account,
+        .widths = *widths,
+        .tag_shift = INDEX_ADDRESS_SHIFT + (uint32_t)widths->address_bits,
+        .tag_mask = depot_index_low_mask(widths->tag_bits),
+        .address_mask = depot_index_low_mask(widths->address_bits),
+        .regions = (uint64_t)1 << (widths->table_bits - INDEX_REGION_BITS),
+        .has_wide_vectors = depot_index_has_wide_vectors(),
+    };
+    fresh.match_mask = INDEX_OFFSET_MASK | fresh.tag_mask << fresh.tag_shift;
+    struct depot_index_directory *directory = depot_index_directory_make(&fresh, NULL);
+    if (directory == NULL)
+        return -ENOMEM;
+    for (uint64_t i = 0; i < fresh.regions; i++) /* whoever gets the index from this thread sees it */
+        atomic_init(&directory->tables[0].regions[i].depth, 1);
+    atomic_init(&fresh.directory, directory);
+    memcpy(index, &fresh, sizeof(fresh));
+    return 0;
+}
+
+void depot_index_deinit(struct depot_index *index)
+{
+    depot_index_directory_free(index, depot_index_directory_now(index));
+}
+
+static uint64_t capacity_of(const struct depot_index *index, const struct depot_index_directory *directory)
+{
+    return (directory->mask + 1) << index->widths.table_bits;
+}
+
+uint64_t depot_index_capacity(const struct depot_index *index)
+{
+    return capacity_of(index, depot_index_directory_now(index));
+}
+
+uint64_t depot_index_bytes(const struct depot_index *index)
+{
+    uint64_t bytes = 0;
+    for (const struct depot_index_directory *at = depot_index_directory_now(index); at != NULL;
+         at = at->previous)
+        bytes += at->memory_bytes + depot_index_directory_bytes(at);
+    return bytes;
+}
+
+uint64_t depot_index_count(const struct depot_index *index)
+{
+    const struct depot_index_directory *directory = depot_index_directory_now(index);
+    uint64_t count = 0;
+    for (uint64_t table = 0; table <= directory->mask; table++) {
+        for (uint64_t i = 0; i < index->regions; i++) /* relaxed: each region at a moment of its own */
+            count += atomic_load_explicit(&directory->tables[table].regions[i].used, memory_order_relaxed);
+    }
+    return count;
+}
+
+bool depot_index_load_reaches(const struct depot_index *index, uint64_t percent)
+{
+    /* Relaxed: an estimate, but for at most 32 entries a region. */
+    uint64_t count = atomic_load_explicit(&index->settled_count, memory_order_relaxed);
+    return count * 100 >= depot_index_capacity(index) * percent;
+}
+
+bool depot_index_wants_growth(const struct depot_index *index)
+{
+    return depot_index_load_reaches(index, INDEX_LOAD_TO_GROW) &&
+           depot_index_directory_now(index)->bits + DEPOT_TAG_BITS_LEFT < index->widths.tag_bits &&
+           !atomic_load_explicit(&index->growing, memory_order_relaxed); /* advice */
 }

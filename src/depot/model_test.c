@@ -1,21 +1,30 @@
 /*
- * Do many random operations agree with a plain map, through clean ends, deaths and full drives?
+ * Do many random operations agree with a plain map, through clean ends, deaths, growth, collection and full
+ * drives, and does the checker find nothing?
+ *
+ *     depot_model_test [OPERATIONS [SEED]]
  */
 #include "depot/testing.h"
 
-#define KEYS        64
-#define VALUE_BYTES 2000
-#define STEPS       120000
+#define BIG_KEYS    200
+#define TINY_KEYS   12000
+#define KEYS        (BIG_KEYS + TINY_KEYS)
+#define BATCH       300
+#define VALUE_BYTES 20000
+#define KEY_BYTES   6000
+#define STORE_BYTES (UINT64_C(4) << 20)
+#define OPERATIONS  (TESTING_SLOW ? 30000 : 100000)
+#define CHECK_EVERY (OPERATIONS / 10)
 #define SECOND      BASE_NS_PER_SECOND
 #define BEGIN       (UINT64_C(1700000000) * SECOND)
 
 struct expected {
     bool there;
-    uint32_t value_bytes;
     uint8_t fill;
+    uint32_t value_bytes;
+    uint32_t flags;
     uint64_t expiry_ns;
     uint64_t version;
-    uint32_t flags;
 };
 
 struct model {
@@ -23,10 +32,16 @@ struct model {
     struct testing_clock clock;
     struct testing_store store;
     struct base_random random;
+    enum tarn_mode mode;
     struct expected expected[KEYS];
     uint64_t flush_when_ns;
-    uint64_t full;
-    uint64_t reopened;
+    uint64_t operations;
+    uint64_t full, killed, checked, grown, collections; /* how often that happened */
+    uint64_t records_max;
+    char key[KEY_BYTES];
+    char value[VALUE_BYTES];
+    char found[VALUE_BYTES];
+    bool seen[KEYS];
 };
 
 static uint64_t below(struct model *model, uint64_t n)
@@ -34,47 +49,109 @@ static uint64_t below(struct model *model, uint64_t n)
     return base_random_below(&model->random, n);
 }
 
-/* Keys of many lengths, the longest of two blocks. */
-static size_t key_of(uint64_t number, char *key)
+/* Keys of many lengths, the longest of two blocks. The tiny ones are for their number. */
+static size_t fill_key(struct model *model, uint64_t number)
 {
-    size_t len = number % 8 == 7 ? 5000 + number : 4 + number % 40;
-    memset(key, 'k', len);
-    memcpy(key, &number, 4);
+    size_t len = number >= BIG_KEYS ? 4 : number % 16 == 7 ? 5000 + number : 5 + number % 40;
+    memset(model->key, 'k', len);
+    memcpy(model->key, &number, 4);
     return len;
 }
 
-/* A delayed flush takes what was stored before its moment, as soon as that has come. */
+static uint64_t key_number(const void *key)
+{
+    uint32_t number;
+    memcpy(&number, key, sizeof(number));
+    return number;
+}
+
+/* A delayed flush takes everything as soon as its moment has come. */
 static void apply_time(struct model *model)
 {
-    uint64_t now_ns = model->clock.wall_ns;
+    uint64_t now_ns = atomic_load(&model->clock.wall_ns);
     bool flush = model->flush_when_ns != 0 && now_ns >= model->flush_when_ns;
     for (int key = 0; key < KEYS; key++) {
         struct expected *expected = &model->expected[key];
-        if ((flush && expected->version < model->flush_when_ns) ||
-            (expected->expiry_ns != 0 && now_ns >= expected->expiry_ns))
+        if (flush || (expected->expiry_ns != 0 && now_ns >= expected->expiry_ns))
             expected->there = false;
     }
     if (flush)
         model->flush_when_ns = 0;
 }
 
+static void pass_time(struct model *model, uint64_t ns)
+{
+    atomic_fetch_add(&model->clock.wall_ns, ns);
+    apply_time(model);
+}
+
+/* Only what is really full may say so. @return whether it did */
+static bool is_full(struct model *model, int error, uint64_t bytes)
+{
+    if (error != -ENOSPC)
+        return false;
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(model->store.depot, &stats);
+    assert_true((stats.live_bytes + bytes) / 9 >= stats.capacity_bytes / 10);
+    model->full++;
+    return true;
+}
+
+static uint64_t round_expiry(uint64_t expiry_ns)
+{
+    return (expiry_ns + SEGLOG_EXPIRY_UNIT_NS - 1) / SEGLOG_EXPIRY_UNIT_NS * SEGLOG_EXPIRY_UNIT_NS;
+}
+
+static uint64_t draw_expiry(struct model *model, uint64_t number)
+{
+    if (number >= BIG_KEYS && below(model, 8) != 0)
+        return 0;
+    uint64_t now_ns = atomic_load(&model->clock.wall_ns);
+    const uint64_t expiries[] = {0, 0, 0, 0, 0, now_ns + 1 + below(model, 60 * SECOND), 1};
+    return expiries[below(model, base_array_count(expiries))];
+}
+
+static struct expected draw_value(struct model *model, uint64_t number)
+{
+    uint32_t longest =
+        number >= BIG_KEYS ? 9 : (uint32_t)base_min(UINT64_C(1) << below(model, 24), VALUE_BYTES);
+    struct expected drawn = {
+        .there = true,
+        .value_bytes = (uint32_t)below(model, longest),
+        .fill = (uint8_t)below(model, 256),
+        .expiry_ns = draw_expiry(model, number),
+        .flags = (uint32_t)base_random_u64(&model->random),
+    };
+    memset(model->value, drawn.fill, drawn.value_bytes);
+    return drawn;
+}
+
+/* ---- operations --------------------------------------------------------------------------------- */
+
+static void store(struct model *model, uint64_t number, const struct expected *stored, uint64_t version)
+{
+    struct expected *expected = &model->expected[number];
+    assert_true(version != 0 && version != expected->version);
+    *expected = *stored;
+    expected->expiry_ns = round_expiry(stored->expiry_ns);
+    expected->version = version;
+    apply_time(model);
+}
+
 static void do_put(struct model *model, uint64_t number)
 {
-    char key[6000], value[VALUE_BYTES];
-    size_t key_len = key_of(number, key);
-    struct expected *expected = &model->expected[number];
-    uint64_t expiries[] = {0, 0, 0, model->clock.wall_ns + 1 + below(model, 20 * SECOND), 1};
+    const struct expected *expected = &model->expected[number];
+    const struct expected drawn = draw_value(model, number);
+    size_t key_len = fill_key(model, number);
     struct tarn_put_options options = {
-        .condition = (enum tarn_put_condition)below(model, 4),
+        .condition = below(model, 2) == 0 ? TARN_PUT_ANY : (enum tarn_put_condition)below(model, 4),
         .if_version = below(model, 2) == 0 ? expected->version : below(model, 1000),
-        .expiry_ns = expiries[below(model, base_array_count(expiries))],
-        .client_flags = (uint32_t)base_random_u64(&model->random),
+        .expiry_ns = drawn.expiry_ns,
+        .client_flags = drawn.flags,
     };
-    uint32_t value_bytes = (uint32_t)below(model, VALUE_BYTES);
-    uint8_t fill = (uint8_t)below(model, 256);
     uint64_t version = 0;
-    memset(value, fill, value_bytes);
-    int error = tarn_depot_put(model->store.depot, key, key_len, value, value_bytes, &options, &version);
+    int error = tarn_depot_put(model->store.depot, model->key, key_len, model->value, drawn.value_bytes,
+                               &options, &version);
     int wanted = 0;
     if (options.condition == TARN_PUT_IF_ABSENT)
         wanted = expected->there ? -EEXIST : 0;
@@ -82,168 +159,309 @@ static void do_put(struct model *model, uint64_t number)
         wanted = -ENOENT;
     else if (options.condition == TARN_PUT_IF_VERSION && options.if_version != expected->version)
         wanted = -EEXIST;
-    if (wanted == 0 && error == -ENOSPC) {
-        model->full++;
+    if (wanted == 0 && is_full(model, error, key_len + drawn.value_bytes))
         return;
-    }
     assert_int_equal(error, wanted);
-    if (error != 0)
-        return;
-    assert_true(version > expected->version);
-    *expected = (struct expected){.there = true,
-                                  .value_bytes = value_bytes,
-                                  .fill = fill,
-                                  .expiry_ns = options.expiry_ns,
-                                  .version = version,
-                                  .flags = options.client_flags};
-    apply_time(model);
+    if (error == 0)
+        store(model, number, &drawn, version);
 }
 
 static void do_delete(struct model *model, uint64_t number)
 {
-    char key[6000];
-    int error = tarn_depot_delete(model->store.depot, key, key_of(number, key));
-    if (error == -ENOSPC) {
-        model->full++;
-        return;
-    }
+    int error = tarn_depot_delete(model->store.depot, model->key, fill_key(model, number));
     assert_int_equal(error, model->expected[number].there ? 0 : -ENOENT);
     model->expected[number].there = false;
 }
 
 static void do_touch(struct model *model, uint64_t number)
 {
-    char key[6000];
-    uint64_t expiry_ns = below(model, 3) == 0 ? 0 : model->clock.wall_ns + 1 + below(model, 20 * SECOND);
-    int error = tarn_depot_touch(model->store.depot, key, key_of(number, key), expiry_ns);
-    if (error == -ENOSPC) {
-        model->full++;
+    uint64_t expiry_ns = draw_expiry(model, number);
+    size_t key_len = fill_key(model, number);
+    int error = tarn_depot_touch(model->store.depot, model->key, key_len, expiry_ns);
+    if (is_full(model, error, key_len + model->expected[number].value_bytes))
         return;
-    }
     assert_int_equal(error, model->expected[number].there ? 0 : -ENOENT);
     if (error == 0)
-        model->expected[number].expiry_ns = expiry_ns;
+        model->expected[number].expiry_ns = round_expiry(expiry_ns);
+    apply_time(model);
 }
 
 static void do_flush_all(struct model *model)
 {
     bool later = below(model, 2) == 0;
-    uint64_t when_ns = later ? model->clock.wall_ns + 1 + below(model, 10 * SECOND) : 0;
-    int error = tarn_depot_flush_all(model->store.depot, when_ns);
-    if (error == -ENOSPC) {
-        model->full++;
-        return;
-    }
-    assert_int_equal(error, 0);
+    uint64_t when_ns = later ? atomic_load(&model->clock.wall_ns) + 1 + below(model, 10 * SECOND) : 0;
+    assert_int_equal(tarn_depot_flush_all(model->store.depot, when_ns), 0);
     model->flush_when_ns = when_ns;
     for (int key = 0; key < KEYS && !later; key++)
         model->expected[key].there = false;
 }
 
-static void check_key(struct model *model, uint64_t number)
+static void expect_found(struct model *model, uint64_t number, int error, const struct tarn_record_info *info,
+                         const void *value)
 {
-    char key[6000], value[VALUE_BYTES], filled[VALUE_BYTES];
     const struct expected *expected = &model->expected[number];
-    struct tarn_record_info info;
-    int error = tarn_depot_get(model->store.depot, key, key_of(number, key), value, sizeof(value), &info);
     assert_int_equal(error, expected->there ? 0 : -ENOENT);
     if (error != 0)
         return;
-    assert_int_equal(info.value_bytes, expected->value_bytes);
-    assert_int_equal(info.version, expected->version);
-    assert_int_equal(info.expiry_ns, expected->expiry_ns);
-    assert_int_equal(info.client_flags, expected->flags);
-    memset(filled, expected->fill, info.value_bytes);
-    assert_memory_equal(value, filled, info.value_bytes);
+    assert_int_equal(info->value_bytes, expected->value_bytes);
+    assert_int_equal(info->version, expected->version);
+    assert_int_equal(info->expiry_ns, expected->expiry_ns);
+    assert_int_equal(info->client_flags, expected->flags);
+    memset(model->value, expected->fill, info->value_bytes);
+    if (value != NULL)
+        assert_memory_equal(value, model->value, info->value_bytes);
+}
+
+static void do_get(struct model *model, uint64_t number)
+{
+    struct tarn_record_info info;
+    size_t room = below(model, 8) == 0 ? below(model, 100) : VALUE_BYTES;
+    int error =
+        tarn_depot_get(model->store.depot, model->key, fill_key(model, number), model->found, room, &info);
+    bool fits = error != -ENOBUFS;
+    assert_true(fits || info.value_bytes > room);
+    expect_found(model, number, fits ? error : 0, &info, fits ? model->found : NULL);
+}
+
+static void do_get_many(struct model *model)
+{
+    enum { COUNT = 6 };
+    struct tarn_get gets[COUNT];
+    uint32_t keys[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        keys[i] = BIG_KEYS + (uint32_t)below(model, TINY_KEYS);
+        gets[i] = (struct tarn_get){
+            .key = &keys[i], .key_len = 4, .value = model->found + 100 * i, .value_room = 100};
+    }
+    tarn_depot_get_many(model->store.depot, gets, COUNT);
+    for (int i = 0; i < COUNT; i++)
+        expect_found(model, keys[i], gets[i].error, &gets[i].info, gets[i].value);
+}
+
+struct update {
+    struct model *model;
+    uint64_t number;
+    struct expected drawn;
+    int answer;
+    bool remove;
+};
+
+static int decide(void *arg, const struct tarn_record_info *old, const void *value,
+                  struct tarn_update *update)
+{
+    struct update *own = arg;
+    expect_found(own->model, own->number, old == NULL ? -ENOENT : 0, old, value);
+    own->drawn = draw_value(own->model, own->number);
+    update->value = own->model->value;
+    update->value_len = own->drawn.value_bytes;
+    update->expiry_ns = own->drawn.expiry_ns;
+    update->client_flags = own->drawn.flags;
+    update->remove = own->remove;
+    return own->answer;
+}
+
+static void do_update(struct model *model, uint64_t number)
+{
+    struct update update = {.model = model, .number = number, .remove = below(model, 4) == 0};
+    update.answer = below(model, 4) == 0 ? -ECHILD : 0;
+    uint64_t version = 0;
+    size_t key_len = fill_key(model, number);
+    int error = tarn_depot_update(model->store.depot, model->key, key_len, decide, &update, &version);
+    if (update.answer == 0 && is_full(model, error, key_len + update.drawn.value_bytes))
+        return;
+    assert_int_equal(error, update.answer);
+    if (error != 0)
+        return;
+    if (update.remove)
+        model->expected[number].there = false;
+    else
+        store(model, number, &update.drawn, version);
+}
+
+/* Many of the tiny keys come or go, so that the index grows. */
+static void do_batch(struct model *model)
+{
+    bool remove = below(model, 8) == 0;
+    for (int i = 0; i < BATCH; i++) {
+        uint64_t number = BIG_KEYS + below(model, TINY_KEYS);
+        if (remove)
+            do_delete(model, number);
+        else
+            do_put(model, number);
+    }
+    model->operations += BATCH;
+}
+
+/* Long values until there is no more room; then most of them go. */
+static void do_fill(struct model *model)
+{
+    uint64_t full = model->full, key = 0;
+    for (; key < BIG_KEYS && model->full == full; key++) {
+        size_t key_len = fill_key(model, key);
+        const struct expected filled = {.there = true, .value_bytes = VALUE_BYTES, .fill = (uint8_t)key};
+        uint64_t version = 0;
+        memset(model->value, filled.fill, VALUE_BYTES);
+        int error = tarn_depot_put(model->store.depot, model->key, key_len, model->value, VALUE_BYTES, NULL,
+                                   &version);
+        if (is_full(model, error, key_len + VALUE_BYTES))
+            break;
+        assert_int_equal(error, 0);
+        store(model, key, &filled, version);
+    }
+    for (uint64_t emptied = 0; emptied < key; emptied += 1 + below(model, 3))
+        do_delete(model, emptied);
+}
+
+/* ---- all keys ----------------------------------------------------------------------------------- */
+
+static int visit(void *arg, const void *key, size_t key_len, const void *value,
+                 const struct tarn_record_info *info)
+{
+    struct model *model = arg;
+    uint64_t number = key_number(key);
+    assert_true(number < KEYS && !model->seen[number]);
+    assert_int_equal(key_len, fill_key(model, number));
+    assert_memory_equal(key, model->key, key_len);
+    expect_found(model, number, 0, info, value);
+    model->seen[number] = true;
+    return 0;
 }
 
 static void check_all(struct model *model)
 {
+    memset(model->seen, 0, sizeof(model->seen));
+    assert_int_equal(tarn_depot_scan(model->store.depot, visit, model), 0);
     for (uint64_t key = 0; key < KEYS; key++)
-        check_key(model, key);
+        assert_int_equal(model->seen[key], model->expected[key].there);
+    for (uint64_t key = 0; key < BIG_KEYS; key++)
+        do_get(model, key);
 }
 
 static void open_store(struct model *model)
 {
     const struct tarn_depot_options options = {
-        .create_bytes = UINT64_C(4) << 20,
-        .mode = below(model, 2) == 0 ? TARN_MODE_POWER : TARN_MODE_DEVICE,
+        .create_bytes = STORE_BYTES,
+        .mode = (enum tarn_mode)below(model, 3),
     };
+    model->mode = options.mode;
     assert_int_equal(testing_try_open(&model->store, &model->drive, &model->clock, &options), 0);
+    /* the store may know of a later time: it notes it somewhat ahead */
+    uint64_t known_ns = task_wall(model->store.node);
+    assert_true(known_ns <= atomic_load(&model->clock.wall_ns) + SECOND);
+    atomic_store(&model->clock.wall_ns, known_ns);
+    apply_time(model);
+}
+
+static void close_store(struct model *model)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(model->store.depot, &stats);
+    model->records_max = base_max(model->records_max, stats.records);
+    model->grown += stats.index_entries > 8192;
+    model->collections += stats.collections;
+    testing_close(&model->store);
+}
+
+static void print_fault(void *arg, unsigned invariant, const char *sentence)
+{
+    (void)arg;
+    print_error("invariant %u: %s\n", invariant, sentence);
+}
+
+/* The store is proven as it lies on the drive. */
+static void check_store(struct model *model)
+{
+    struct depot_check_report report;
+    struct tarn_node *node = testing_node(&model->drive, &model->clock);
+    assert_int_equal(depot_check(node, "store", false, print_fault, NULL, NULL, &report), 0);
+    task_node_close(node);
+    assert_int_equal(report.faults, 0);
+    model->checked++;
 }
 
 /* The end of the process, in good order or not, and another one. */
 static void restart(struct model *model)
 {
-    bool killed = below(model, 2) == 0;
+    bool killed = model->mode != TARN_MODE_ASYNC && below(model, 2) == 0;
     struct testing_drive copy = testing_drive_copy(&model->drive);
-    testing_close(&model->store);
+    close_store(model);
     if (killed) {
         testing_drive_free(&model->drive);
         model->drive = copy;
+        model->killed++;
     } else {
         testing_drive_free(&copy);
     }
+    if (model->operations / CHECK_EVERY > model->checked)
+        check_store(model);
     open_store(model);
-    model->reopened++;
     check_all(model);
-}
-
-/* A full store never has room again: begin with another one, which is empty. */
-static void begin_anew(struct model *model)
-{
-    check_all(model);
-    restart(model);
-    testing_close(&model->store);
-    testing_drive_free(&model->drive);
-    memset(model->expected, 0, sizeof(model->expected));
-    model->flush_when_ns = 0;
-    model->full = 0;
-    open_store(model);
 }
 
 static void step(struct model *model)
 {
     uint64_t number = below(model, KEYS);
-    uint64_t what = below(model, 1000);
-    if (what < 400)
+    if (below(model, 2) == 0)
+        number = below(model, BIG_KEYS);
+    uint64_t what = below(model, 10000);
+    if (what < 3500)
         do_put(model, number);
-    else if (what < 500)
+    else if (what < 4300)
         do_delete(model, number);
-    else if (what < 600)
+    else if (what < 5000)
         do_touch(model, number);
-    else if (what < 602)
+    else if (what < 5500)
+        do_update(model, number);
+    else if (what < 5600)
+        do_get_many(model);
+    else if (what < 5601 && below(model, 3) == 0)
         do_flush_all(model);
-    else if (what < 604)
+    else if (what < 5610 || model->operations / CHECK_EVERY > model->checked)
         restart(model);
-    else if (what < 700)
-        model->clock.wall_ns += below(model, SECOND);
+    else if (what < 5690)
+        do_batch(model);
+    else if (what < 5695)
+        do_fill(model);
+    else if (what < 5900)
+        pass_time(model, below(model, SECOND));
     else
-        check_key(model, number);
-    apply_time(model);
-    if (model->full > 50)
-        begin_anew(model);
+        do_get(model, number);
+    model->operations++;
+}
+
+static uint64_t argument_or(const char *text, uint64_t otherwise)
+{
+    return text == NULL ? otherwise : strtoull(text, NULL, 10);
 }
 
 static void agrees_with_a_map(void **state)
 {
-    (void)state;
+    const char *const *arguments = *state;
+    uint64_t operations = argument_or(arguments[0], OPERATIONS);
     struct model *model = calloc(1, sizeof(*model));
     assert_non_null(model);
-    model->clock.wall_ns = BEGIN;
-    base_random_init(&model->random, 20260101);
+    atomic_store(&model->clock.wall_ns, BEGIN);
+    base_random_init(&model->random, argument_or(arguments[0] == NULL ? NULL : arguments[1], 20260101));
     open_store(model);
-    for (int i = 0; i < STEPS; i++)
+    while (model->operations < operations)
         step(model);
     check_all(model);
-    assert_true(model->reopened > 50);
-    testing_close(&model->store);
+    close_store(model);
+    check_store(model);
+    print_message("at most %llu records, %llu operations, %llu deaths, %llu checks, %llu segments collected, "
+                  "%llu times full\n",
+                  (unsigned long long)model->records_max, (unsigned long long)model->operations,
+                  (unsigned long long)model->killed, (unsigned long long)model->checked,
+                  (unsigned long long)model->collections, (unsigned long long)model->full);
+    assert_true(model->killed > 2 && model->checked > 5 && model->collections > 50);
+    assert_true(operations < 100000 || (model->grown > 0 && model->full > 0));
     testing_drive_free(&model->drive);
     free(model);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(agrees_with_a_map)};
+    (void)argc;
+    const struct CMUnitTest tests[] = {cmocka_unit_test_prestate(agrees_with_a_map, argv + 1)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,18 @@
-/* Reading records: buffers of two sizes, taken when the store opens; a reader that finds none waits. */
+/* Reading records: the buffers that they are read into, one read, and the search for a key. */
 #include "depot/depot_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
-#define LARGE_BUFFERS 2
+#define LARGE_BUFFERS     2
+#define SMALL_BUFFERS_MIN 16
+#define SMALL_BUFFERS_MAX 256
+#define DAMAGE_TRIES      3 /* a read may return damaged bytes once */
+#define DISTURBED_TRIES   8 /* before a reader takes the key lock */
+
+/* ---- buffers --------------------------------------------------------------------------------------- */
 
 /* A reader without a buffer, on its stack. */
-struct depot_reader {
+struct reader {
     struct task_wait wait;
     uint8_t *buffer;
 };
@@ -39,13 +45,15 @@ static void deinit_class(struct tarn_depot *depot, struct depot_read_class *clas
     base_free(&depot->node->memory, class->memory, class->buffer_bytes * class->count);
 }
 
-static uint8_t *take(struct depot_read_class *class)
+/* @return NULL only if not to `wait`. Yields then. */
+static uint8_t *take(struct depot_read_class *class, bool wait)
 {
-    struct depot_reader reader;
+    struct reader reader;
     base_spin_lock(&class->lock);
     reader.buffer = class->free;
-    if (reader.buffer != NULL) {
+    if (reader.buffer != NULL)
         memcpy(&class->free, reader.buffer, sizeof(class->free));
+    if (reader.buffer != NULL || !wait) {
         base_spin_unlock(&class->lock);
         return reader.buffer;
     }
@@ -61,7 +69,7 @@ static void give(struct depot_read_class *class, uint8_t *buffer)
     base_spin_lock(&class->lock);
     struct base_list *first = base_list_pop_front(&class->readers);
     if (first != NULL) {
-        struct depot_reader *reader = base_container_of(first, struct depot_reader, wait.link);
+        struct reader *reader = base_container_of(first, struct reader, wait.link);
         reader->buffer = buffer;
         base_assert(task_wait_wake(&reader->wait, 0));
     } else {
@@ -70,15 +78,21 @@ static void give(struct depot_read_class *class, uint8_t *buffer)
     base_spin_unlock(&class->lock);
 }
 
+/* A read begins and ends at blocks of the drive, and may be longer than the record by its length class. */
+static uint64_t large_bytes(const struct tarn_depot *depot)
+{
+    uint64_t unit = drive_info(depot->drive)->logical_block_bytes;
+    return base_align_up(depot->record_bytes_max + 2 * unit, BASE_PAGE_BYTES);
+}
+
 int depot_read_init(struct tarn_depot *depot)
 {
-    uint64_t group_bytes = depot->superblock.group_bytes;
-    int error = init_class(depot, &depot->small, DEPOT_READ_SMALL_BYTES,
-                           (uint32_t)(group_bytes / DEPOT_READ_SMALL_BYTES));
+    uint64_t wanted = large_bytes(depot) / (DEPOT_READ_SMALL_BYTES / 2);
+    uint32_t count = (uint32_t)base_min(base_max(wanted, SMALL_BUFFERS_MIN), SMALL_BUFFERS_MAX);
+    int error = init_class(depot, &depot->small, DEPOT_READ_SMALL_BYTES, count);
     if (error != 0)
         return error;
-    /* a record with what surrounds it in its blocks lies within a group */
-    error = init_class(depot, &depot->large, group_bytes, LARGE_BUFFERS);
+    error = init_class(depot, &depot->large, large_bytes(depot), LARGE_BUFFERS);
     if (error != 0)
         deinit_class(depot, &depot->small);
     return error;
@@ -90,44 +104,376 @@ void depot_read_deinit(struct tarn_depot *depot)
     deinit_class(depot, &depot->large);
 }
 
-static int damaged(struct tarn_depot *depot, uint64_t address)
+void depot_record_release(struct depot_record *record)
+{
+    if (record->class != NULL)
+        give(record->class, record->buffer);
+    record->class = NULL;
+}
+
+/* ---- one read ---------------------------------------------------------------------------------------- */
+
+/* What is in the memory of an asynchronous writer needs no drive. */
+static bool read_from_memory(struct tarn_depot *depot, struct depot_read *read)
+{
+    struct seglog_record_format header;
+    uint8_t *to = read->record.buffer + ((read->record.grain << depot->grain_shift) - read->begin);
+    if (!depot->async || !seglog_read_pending(depot->log, read->record.grain, to, sizeof(header)))
+        return false;
+    memcpy(&header, to, sizeof(header));
+    uint64_t bytes = seglog_record_bytes(header.kind, header.key_bytes, header.value_bytes);
+    if (bytes > read->room && read->want == DEPOT_WANT_WHOLE)
+        return false;
+    return seglog_read_pending(depot->log, read->record.grain, to, base_min(bytes, read->room));
+}
+
+bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t word, enum depot_want want,
+                     size_t key_len, bool wait)
+{
+    uint64_t unit = drive_info(depot->drive)->logical_block_bytes;
+    uint64_t grain = depot_index_address(&depot->index, word);
+    uint64_t offset = grain << depot->grain_shift;
+    uint64_t room = depot_index_grains(&depot->index, word) << depot->grain_shift;
+    room = base_min(room, base_min((uint64_t)depot->record_bytes_max, depot->store_bytes - offset));
+    if (want == DEPOT_WANT_KEY) /* header, an extension, the key */
+        room =
+            base_min(room, sizeof(struct seglog_record_format) + seglog_extension_bytes(UINT8_MAX) + key_len);
+    read->want = want;
+    read->room = room;
+    read->begin = base_align_down(offset, unit);
+    read->span_bytes = base_align_up(offset + room, unit) - read->begin;
+    struct depot_read_class *class =
+        read->span_bytes <= depot->small.buffer_bytes ? &depot->small : &depot->large;
+    uint8_t *buffer = take(class, wait);
+    if (buffer == NULL)
+        return false;
+    read->stamp =
+        seglog_stamp_at(depot->log, grain); /* before the read: what is written later does not verify */
+    read->record = (struct depot_record){.class = class, .buffer = buffer, .word = word, .grain = grain};
+    depot_count(&depot->reads);
+    if (read_from_memory(depot, read)) {
+        read->span_bytes = 0;
+        return true;
+    }
+    read->iov = (struct iovec){.iov_base = buffer, .iov_len = read->span_bytes};
+    read->request = (struct drive_request){
+        .op = DRIVE_READ, .offset = read->begin, .iov = &read->iov, .iov_count = 1, .region = -1};
+    drive_post(depot->drive, &read->request);
+    return true;
+}
+
+static int verify(struct tarn_depot *depot, struct depot_read *read)
+{
+    struct depot_record *record = &read->record;
+    const uint8_t *bytes = record->buffer + ((record->grain << depot->grain_shift) - read->begin);
+    uint64_t seed = seglog_record_seed(depot->check_seed, read->stamp);
+    int error =
+        seglog_record_parse(bytes, read->room, seed, record->grain, depot->record_bytes_max, &record->header);
+    if (error != 0)
+        return error;
+    const struct seglog_record_format *header = &record->header;
+    uint64_t front = seglog_record_bytes(header->kind, header->key_bytes, 0);
+    record->bytes = front + header->value_bytes;
+    record->key = bytes + front - header->key_bytes;
+    record->value = bytes + front;
+    if ((header->kind & SEGLOG_KIND_MASK) != SEGLOG_VALUE)
+        return -EBADMSG;
+    if (read->want == DEPOT_WANT_KEY) /* another key may be too long to be read to its end */
+        return 0;
+    return record->bytes <= read->room ? seglog_record_verify_body(bytes, header, depot->check_seed)
+                                       : -EBADMSG;
+}
+
+int depot_read_finish(struct tarn_depot *depot, struct depot_read *read)
+{
+    uint64_t begin_ns = depot_stage_begin(&depot->stages);
+    int error = 0;
+    if (read->span_bytes > 0) {
+        do
+            error = drive_wait(&read->request, TASK_FOREVER);
+        while (error == -ETIMEDOUT);
+    }
+    begin_ns = depot_stage_end(&depot->stages, DEPOT_STAGE_READ, begin_ns);
+    if (error == 0)
+        error = verify(depot, read);
+    depot_stage_end(&depot->stages, DEPOT_STAGE_VERIFY, begin_ns);
+    if (error != 0)
+        depot_record_release(&read->record);
+    return error;
+}
+
+int depot_damaged(struct tarn_depot *depot, uint64_t grain)
 {
     char path[DEPOT_PATH_ROOM];
     base_error_limited(&depot->node->log, &depot->damage_limit, "a record is damaged",
-                       "path=%s offset=%" PRIu64, depot_path(path, depot->drive), address);
+                       "path=%s offset=%" PRIu64, depot_path(path, depot->drive),
+                       grain << depot->grain_shift);
     return -EBADMSG;
 }
 
-/* Check that the bytes are the record that the index means, and copy its value. */
-static int verify(struct tarn_depot *depot, const struct depot_entry *entry, const uint8_t *bytes,
-                  uint64_t room, const void *key, size_t key_len, void *value)
+/* ---- the search for a key ------------------------------------------------------------------------------ */
+
+/* Whether what was read is what the entry still means: then it was the record of its key all the time. */
+static bool still_there(struct tarn_depot *depot, uint64_t hash, const struct depot_read *read)
 {
-    struct depot_record_format record;
-    int error = depot_record_verify(bytes, room, depot->superblock.check_seed, &record);
-    if (error != 0 || record.kind != DEPOT_PUT || record.version != entry->version ||
-        record.value_bytes != entry->value_bytes || record.key_bytes != key_len ||
-        memcmp(bytes + sizeof(record), key, key_len) != 0)
-        return damaged(depot, entry->address);
-    if (record.value_bytes > 0)
-        memcpy(value, bytes + sizeof(record) + key_len, record.value_bytes);
+    return depot_index_holds(&depot->index, hash, read->record.word) &&
+           seglog_stamp_at(depot->log, read->record.grain) == read->stamp;
+}
+
+/* Read one entry's record, more than once if it looks damaged and nobody has moved it. */
+static int read_word(struct tarn_depot *depot, struct depot_read *read, uint64_t hash, uint64_t word,
+                     enum depot_want want, size_t key_len)
+{
+    int error = -EBADMSG;
+    for (int tries = 0; tries < DAMAGE_TRIES && error != 0; tries++) {
+        base_assert(depot_read_post(depot, read, word, want, key_len, true));
+        error = depot_read_finish(depot, read);
+        if (error != 0 && !still_there(depot, hash, read))
+            return -EAGAIN;
+    }
+    return error == -EBADMSG ? depot_damaged(depot, read->record.grain) : error;
+}
+
+static bool is_key(const struct depot_record *record, const struct depot_key *key)
+{
+    return record->header.key_bytes == key->len && memcmp(record->key, key->bytes, key->len) == 0;
+}
+
+/*
+ * Read what may be the record of a key. The header's check does not cover the key: what looks like another
+ * one is read whole and verified before it is believed.
+ */
+static int read_candidate(struct tarn_depot *depot, struct depot_read *read, const struct depot_key *key,
+                          uint64_t word, enum depot_want want)
+{
+    int error = read_word(depot, read, key->hash.low, word, want, key->len);
+    if (error != 0 || want == DEPOT_WANT_WHOLE || read->record.header.key_bytes != key->len ||
+        is_key(&read->record, key))
+        return error;
+    depot_record_release(&read->record);
+    return read_word(depot, read, key->hash.low, word, DEPOT_WANT_WHOLE, key->len);
+}
+
+/* Entries that were found to be other keys'. */
+struct others {
+    uint32_t count;
+    uint64_t words[DEPOT_CANDIDATES_MAX];
+    uint64_t stamps[DEPOT_CANDIDATES_MAX];
+};
+
+/* Whether all that the index has now are those entries, with the records that were read: then the key is not
+ * there. */
+static bool only_others(struct tarn_depot *depot, const struct depot_index_view *view,
+                        const struct others *others)
+{
+    for (uint32_t i = 0; i < view->count; i++) {
+        uint32_t at = 0;
+        while (at < others->count && others->words[at] != view->words[i])
+            at++;
+        if (at == others->count ||
+            seglog_stamp_at(depot->log, depot_index_address(&depot->index, view->words[i])) !=
+                others->stamps[at])
+            return false;
+    }
+    return true;
+}
+
+/* One pass over what the index has. @return -EAGAIN: it was changed meanwhile */
+static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want,
+                     struct depot_record *ret_record)
+{
+    struct depot_index_view view;
+    struct others others = {.count = 0};
+    struct depot_read read;
+    int damage = 0;
+    depot_index_find(&depot->index, key->hash.low, &view);
+    if (view.count == 0)
+        return -ENOENT;
+    for (uint32_t i = 0; i < view.count; i++) {
+        int error = read_candidate(depot, &read, key, view.words[i], want);
+        if (error == -EAGAIN)
+            return error;
+        if (error == 0 && is_key(&read.record, key)) {
+            if (still_there(depot, key->hash.low, &read)) {
+                *ret_record = read.record;
+                return 0;
+            }
+            depot_record_release(&read.record);
+            return -EAGAIN;
+        }
+        if (error == 0) {
+            depot_record_release(&read.record);
+            others.words[others.count] = view.words[i];
+            others.stamps[others.count++] = read.stamp;
+        } else {
+            damage = error; /* it may be this key's */
+        }
+    }
+    if (damage != 0)
+        return damage;
+    depot_index_find(&depot->index, key->hash.low, &view);
+    return only_others(depot, &view, &others) ? -ENOENT : -EAGAIN;
+}
+
+int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want, bool locked,
+               struct depot_record *ret_record)
+{
+    struct task_mutex *lock = NULL;
+    int error;
+    for (int tries = 0;; tries++) {
+        error = find_once(depot, key, want, ret_record);
+        if (error != -EAGAIN)
+            break;
+        if (tries == DISTURBED_TRIES && !locked) { /* no writer disturbs any more */
+            lock = depot_key_lock(depot, key);
+            task_mutex_lock_firmly(lock);
+        }
+    }
+    if (lock != NULL)
+        task_mutex_unlock(lock);
+    return error;
+}
+
+int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, struct depot_record *ret_record)
+{
+    struct depot_read read;
+    int error = read_word(depot, &read, hash, word, DEPOT_WANT_WHOLE, 0);
+    if (error == -EAGAIN)
+        return -ENOENT;
+    if (error != 0)
+        return error;
+    if (!still_there(depot, hash, &read)) {
+        depot_record_release(&read.record);
+        return -ENOENT;
+    }
+    *ret_record = read.record;
     return 0;
 }
 
-int depot_read_value(struct tarn_depot *depot, const struct depot_entry *entry, const void *key,
-                     size_t key_len, void *value)
+/* ---- get ------------------------------------------------------------------------------------------------
+ */
+
+void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_info)
 {
-    uint64_t unit = drive_info(depot->drive)->logical_block_bytes;
-    uint64_t bytes = depot_record_bytes((uint32_t)key_len, entry->value_bytes);
-    uint64_t begin = base_align_down(entry->address, unit);
-    uint64_t span = base_align_up(entry->address + bytes, unit) - begin;
-    struct depot_read_class *class = span <= depot->small.buffer_bytes ? &depot->small : &depot->large;
-    uint8_t *buffer = take(class);
-    uint64_t begin_ns = depot_stage_begin(&depot->stages);
-    int error = drive_read(depot->drive, begin, buffer, span);
-    begin_ns = depot_stage_end(&depot->stages, DEPOT_STAGE_READ, begin_ns);
-    if (error == 0)
-        error = verify(depot, entry, buffer + (entry->address - begin), bytes, key, key_len, value);
-    depot_stage_end(&depot->stages, DEPOT_STAGE_VERIFY, begin_ns);
-    give(class, buffer);
+    if (ret_info != NULL)
+        *ret_info = (struct tarn_record_info){.version = record->header.version,
+                                              .expiry_ns = seglog_expiry_ns(record->header.expiry),
+                                              .client_flags = record->header.client_flags,
+                                              .value_bytes = record->header.value_bytes};
+}
+
+/* Hand a record that was found to the caller, and give its buffer back. */
+static int deliver(struct tarn_depot *depot, struct depot_record *record, void *value, size_t value_room,
+                   struct tarn_record_info *ret_info)
+{
+    int error = 0;
+    if (!depot_visible(depot, &record->header))
+        error = -ENOENT;
+    else if (record->header.value_bytes > value_room)
+        error = -ENOBUFS;
+    else if (record->header.value_bytes > 0)
+        memcpy(value, record->value, record->header.value_bytes);
+    depot_record_release(record);
+    if (error == 0 || error == -ENOBUFS) {
+        depot_count(&depot->get_hits);
+        depot_tell(record, ret_info);
+    }
     return error;
+}
+
+int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
+                   struct tarn_record_info *ret_info)
+{
+    if (key_len == 0 || key_len > TARN_KEY_BYTES_MAX)
+        return -EINVAL;
+    depot_flush_due(depot);
+    depot_count(&depot->gets);
+    struct depot_key found_key = depot_key_of(depot, key, key_len);
+    struct depot_record record;
+    int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
+    return error == 0 ? deliver(depot, &record, value, value_room, ret_info) : error;
+}
+
+/* One of many gets on its way. */
+struct pending_get {
+    struct depot_key key;
+    struct depot_read read;
+    struct tarn_get *get;
+};
+
+#define GETS_IN_FLIGHT 32
+
+/* Start a get's first read, if the index has anything. @return whether there is something to finish */
+static bool post_get(struct tarn_depot *depot, struct pending_get *pending, struct tarn_get *get, bool wait,
+                     bool *ret_no_buffer)
+{
+    struct depot_index_view view;
+    *ret_no_buffer = false;
+    pending->get = get;
+    if (get->key_len == 0 || get->key_len > TARN_KEY_BYTES_MAX) {
+        get->error = -EINVAL;
+        return false;
+    }
+    pending->key = depot_key_of(depot, get->key, get->key_len);
+    depot_index_find(&depot->index, pending->key.hash.low, &view);
+    get->error = -ENOENT;
+    if (view.count == 0)
+        return false;
+    *ret_no_buffer =
+        !depot_read_post(depot, &pending->read, view.words[0], DEPOT_WANT_WHOLE, get->key_len, wait);
+    return !*ret_no_buffer;
+}
+
+/* What the first read did not decide: searched for by a get of its own when no buffer is held any more. */
+#define UNDECIDED (-EINPROGRESS)
+
+/* The first read decides almost always. */
+static void finish_get(struct tarn_depot *depot, struct pending_get *pending)
+{
+    struct tarn_get *get = pending->get;
+    struct depot_record *record = &pending->read.record;
+    get->error = UNDECIDED;
+    if (depot_read_finish(depot, &pending->read) != 0)
+        return;
+    if (is_key(record, &pending->key) && still_there(depot, pending->key.hash.low, &pending->read))
+        get->error = deliver(depot, record, get->value, get->value_room, &get->info);
+    else
+        depot_record_release(record);
+}
+
+static void decide_rest(struct tarn_depot *depot, struct tarn_get *gets, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (gets[i].error != UNDECIDED)
+            continue;
+        struct depot_key key = depot_key_of(depot, gets[i].key, gets[i].key_len);
+        struct depot_record record;
+        gets[i].error = depot_find(depot, &key, DEPOT_WANT_WHOLE, false, &record);
+        if (gets[i].error == 0)
+            gets[i].error = deliver(depot, &record, gets[i].value, gets[i].value_room, &gets[i].info);
+    }
+}
+
+void tarn_depot_get_many(struct tarn_depot *depot, struct tarn_get *gets, size_t count)
+{
+    struct pending_get window[GETS_IN_FLIGHT];
+    size_t posted = 0, finished = 0;
+    depot_flush_due(depot);
+    atomic_fetch_add_explicit(&depot->gets, count, memory_order_relaxed);
+    for (size_t i = 0; i < count; i++) {
+        bool no_buffer;
+        if (posted - finished == GETS_IN_FLIGHT)
+            finish_get(depot, &window[finished++ % GETS_IN_FLIGHT]);
+        /* who holds buffers does not wait for one */
+        if (post_get(depot, &window[posted % GETS_IN_FLIGHT], &gets[i], posted == finished, &no_buffer))
+            posted++;
+        if (!no_buffer)
+            continue;
+        while (finished < posted)
+            finish_get(depot, &window[finished++ % GETS_IN_FLIGHT]);
+        i--; /* once more, with nothing in flight */
+    }
+    while (finished < posted)
+        finish_get(depot, &window[finished++ % GETS_IN_FLIGHT]);
+    decide_rest(depot, gets, count);
 }

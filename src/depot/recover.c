@@ -1,203 +1,345 @@
 /*
- * Recovery: read the log from its beginning, group by group, as long as the chain holds; then look at
- * what lies behind, because the end of a log and damage in its middle look alike from the front.
+ * Filling the index when a store is opened: from the checkpoint of a clean stop, else from the summaries of
+ * all segments.
+ *
+ * Of each key the record with the highest sequence counts; of equal ones the tombstone. A table remembers the
+ * best of each 128-bit hash while the summaries pass by; where it would be too large, they pass by several
+ * times, a part of the keys each time.
  */
 #include "depot/depot_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
-struct recovery {
-    struct tarn_depot *depot;
-    uint8_t *window;
-    struct depot_log_end end;
-    uint64_t groups;
-    uint64_t records;
-    bool clean; /* the last group ends its session */
+#define TABLE_BYTES_MAX (UINT64_C(256) << 20)
+#define PASSES_MAX      1024
+
+/* The best record of a key so far; bytes 0: none. */
+struct best {
+    uint64_t hash[2];
+    uint64_t sequence;
+    uint64_t grain;
+    uint32_t bytes;
+    uint32_t kind;
 };
 
-static int read_window(struct recovery *recovery, uint64_t address, uint64_t *ret_bytes)
+struct replay {
+    struct tarn_depot *depot;
+    struct best *table;
+    uint64_t slots;
+    uint64_t used;
+    uint32_t pass, passes;
+    uint64_t tombstones;
+    uint64_t gone_sequence;
+};
+
+static void no_sense(struct tarn_depot *depot, const char *why)
 {
-    struct tarn_depot *depot = recovery->depot;
-    uint64_t bytes =
-        base_min((uint64_t)depot->superblock.group_bytes, depot->superblock.store_bytes - address);
-    int error = bytes == 0 ? 0 : drive_read(depot->drive, address, recovery->window, bytes);
     char path[DEPOT_PATH_ROOM];
-    if (error != 0)
-        base_error(&depot->node->log, "the log cannot be read: the store is not opened, to lose nothing",
-                   "path=%s offset=%" PRIu64 " error=\"%s\"", depot_path(path, depot->drive), address,
-                   strerrordesc_np(-error));
-    else
-        *ret_bytes = bytes;
+    base_error(&depot->node->log, "the store cannot be opened", "path=%s why=\"%s\"",
+               depot_path(path, depot->drive), why);
+}
+
+/* ---- from summaries
+ * ---------------------------------------------------------------------------------------- */
+
+static bool is_better(const struct best *best, const struct seglog_entry_format *entry, uint32_t kind)
+{
+    return entry->sequence > best->sequence ||
+           (entry->sequence == best->sequence && kind == SEGLOG_TOMBSTONE && best->kind != SEGLOG_TOMBSTONE);
+}
+
+/* @return -EUCLEAN: more keys of this part than honest hashes can give */
+static int meet(struct replay *replay, const struct seglog_entry_format *entry, uint64_t grain)
+{
+    uint32_t kind = entry->kind & SEGLOG_KIND_MASK;
+    uint64_t slot = entry->hash[0] % replay->slots;
+    struct best *best = &replay->table[slot];
+    while (best->bytes != 0 && (best->hash[0] != entry->hash[0] || best->hash[1] != entry->hash[1])) {
+        slot = slot + 1 == replay->slots ? 0 : slot + 1;
+        best = &replay->table[slot];
+    }
+    if (best->bytes == 0) {
+        if (replay->used + replay->used / 8 >= replay->slots)
+            return -EUCLEAN;
+        replay->used++;
+    } else if (!is_better(best, entry, kind)) {
+        return 0;
+    }
+    *best = (struct best){.hash = {entry->hash[0], entry->hash[1]},
+                          .sequence = entry->sequence,
+                          .grain = grain,
+                          .bytes = entry->bytes,
+                          .kind = kind};
+    return 0;
+}
+
+static int visit_segment(void *arg, uint32_t segment, uint64_t stamp,
+                         const struct seglog_entry_format *entries, uint32_t count)
+{
+    struct replay *replay = arg;
+    struct seglog *log = replay->depot->log;
+    (void)stamp;
+    for (uint32_t i = 0; i < count; i++) {
+        if (entries[i].hash[1] % replay->passes != replay->pass)
+            continue;
+        uint64_t grain = seglog_entry_grain(log, segment, &entries[i]);
+        if ((entries[i].kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE) {
+            seglog_live_add(log, grain, entries[i].bytes, true);
+            replay->tombstones++;
+        }
+        int error = meet(replay, &entries[i], grain);
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
+static int load_best(struct replay *replay)
+{
+    struct tarn_depot *depot = replay->depot;
+    for (uint64_t slot = 0; slot < replay->slots; slot++) {
+        const struct best *best = &replay->table[slot];
+        if (best->bytes == 0 || best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
+            continue;
+        int error =
+            depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
+        if (error != 0)
+            return error;
+        seglog_live_add(depot->log, best->grain, best->bytes, false);
+        atomic_fetch_add_explicit(&depot->live_bytes, seglog_footprint(depot->log, best->bytes),
+                                  memory_order_relaxed);
+    }
+    return 0;
+}
+
+static uint64_t count_entries(struct seglog *log)
+{
+    uint64_t entries = 0;
+    for (uint32_t segment = 0; segment < seglog_superblock(log)->segment_count; segment++) {
+        struct seglog_segment_info info;
+        seglog_segment_info(log, segment, &info);
+        entries += info.entries;
+    }
+    return entries;
+}
+
+/* The largest table that may be had for the entries, in as few passes as that needs. */
+static int take_table(struct replay *replay, uint64_t entries)
+{
+    struct base_account *account = &replay->depot->node->memory;
+    for (replay->passes = 1; replay->passes <= PASSES_MAX; replay->passes *= 2) {
+        uint64_t part = entries / replay->passes;
+        replay->slots = part + part / 2 + 1024; /* parts differ a little */
+        if (replay->slots * sizeof(*replay->table) > TABLE_BYTES_MAX)
+            continue;
+        replay->table = base_alloc(account, replay->slots * sizeof(*replay->table));
+        if (replay->table != NULL)
+            return 0;
+    }
+    return -ENOMEM;
+}
+
+static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
+{
+    struct replay replay = {.depot = depot, .gone_sequence = gone_sequence};
+    uint64_t begin_ns = task_now(), entries = count_entries(depot->log);
+    int error = take_table(&replay, entries);
+    if (error != 0) {
+        no_sense(depot, "there is too little memory to rebuild the index");
+        return error;
+    }
+    for (replay.pass = 0; error == 0 && replay.pass < replay.passes; replay.pass++) {
+        memset(replay.table, 0, replay.slots * sizeof(*replay.table));
+        replay.used = 0;
+        error = seglog_visit(depot->log, visit_segment, &replay);
+        if (error == 0)
+            error = load_best(&replay);
+    }
+    base_free(&depot->node->memory, replay.table, replay.slots * sizeof(*replay.table));
+    if (error != 0) {
+        no_sense(depot, error == -ENOMEM   ? "there is too little memory for the index"
+                        : error == -ENOSPC ? "its records do not fit into the index"
+                                           : "its summaries cannot be read");
+        return error;
+    }
+    char path[DEPOT_PATH_ROOM];
+    base_info(&depot->node->log, "index rebuilt from summaries",
+              "path=%s records=%" PRIu64 " tombstones=%" PRIu64 " entries=%" PRIu64 " passes=%" PRIu32
+              " ms=%" PRIu64,
+              depot_path(path, depot->drive), depot_index_count(&depot->index), replay.tombstones, entries,
+              replay.passes, (task_now() - begin_ns) / BASE_NS_PER_MS);
+    return 0;
+}
+
+/* ---- from a checkpoint
+ * --------------------------------------------------------------------------------------- */
+
+#define CHECKPOINT_MAGIC UINT64_C(0x78646e496e726154) /* "TarnIndx" */
+
+static uint64_t checkpoint_bytes(uint32_t segments, uint64_t entries)
+{
+    return sizeof(struct depot_checkpoint_format) +
+           segments * sizeof(struct depot_checkpoint_segment_format) +
+           entries * sizeof(struct depot_checkpoint_entry_format);
+}
+
+static int load_entry(struct tarn_depot *depot, const struct depot_checkpoint_entry_format *entry)
+{
+    uint64_t grain = depot_index_address(&depot->index, entry->word);
+    if (seglog_stamp_at(depot->log, grain) == 0)
+        return -EBADMSG;
+    return depot_index_load(&depot->index, entry->hash, grain,
+                            depot_index_grains(&depot->index, entry->word));
+}
+
+static int load_checkpoint(struct tarn_depot *depot, const uint8_t *data, uint64_t bytes)
+{
+    struct depot_checkpoint_format header;
+    uint32_t segments = seglog_superblock(depot->log)->segment_count;
+    if (bytes < sizeof(header))
+        return -EBADMSG;
+    memcpy(&header, data, sizeof(header));
+    if (header.magic != CHECKPOINT_MAGIC || header.segments != segments || header.entries > bytes ||
+        bytes != checkpoint_bytes(segments, header.entries))
+        return -EBADMSG;
+    data += sizeof(header);
+    for (uint32_t segment = 0; segment < segments;
+         segment++, data += sizeof(struct depot_checkpoint_segment_format)) {
+        struct depot_checkpoint_segment_format lives;
+        memcpy(&lives, data, sizeof(lives));
+        seglog_live_set(depot->log, segment, lives.live_bytes, lives.tombstone_bytes);
+    }
+    int error = depot_index_grow_to(&depot->index, header.entries);
+    for (uint64_t i = 0; error == 0 && i < header.entries;
+         i++, data += sizeof(struct depot_checkpoint_entry_format)) {
+        struct depot_checkpoint_entry_format entry;
+        memcpy(&entry, data, sizeof(entry));
+        error = load_entry(depot, &entry);
+    }
+    atomic_store_explicit(&depot->live_bytes, header.live_bytes, memory_order_relaxed);
     return error;
 }
 
-static int replay_put(struct tarn_depot *depot, const struct depot_record_format *record,
-                      const struct base_hash128 *hash, uint64_t address)
+/* Forget what a checkpoint that turned out bad has left. */
+static int begin_anew(struct tarn_depot *depot, const struct depot_index_widths *widths)
 {
-    struct depot_stripe *stripe = depot_stripe_of(depot, hash);
-    int error = depot_table_reserve(depot, stripe);
+    depot_index_deinit(&depot->index);
+    for (uint32_t segment = 0; segment < seglog_superblock(depot->log)->segment_count; segment++)
+        seglog_live_set(depot->log, segment, 0, 0);
+    atomic_store_explicit(&depot->live_bytes, 0, memory_order_relaxed);
+    return depot_index_init(&depot->index, &depot->node->memory, widths);
+}
+
+/* @return whether the index is filled; else it is empty, and the summaries have to be read */
+static bool use_checkpoint(struct tarn_depot *depot, int *ret_error)
+{
+    uint64_t bytes, begin_ns = task_now();
     char path[DEPOT_PATH_ROOM];
-    if (error != 0) {
-        base_error(&depot->node->log, "there is too little memory for the store's index",
-                   "path=%s records=%" PRIu64, depot_path(path, depot->drive),
-                   atomic_load_explicit(&depot->records, memory_order_relaxed));
-        return error;
-    }
-    const struct depot_entry entry = {.hash = *hash,
-                                      .address = address,
-                                      .version = record->version,
-                                      .expiry_ns = record->expiry_ns,
-                                      .client_flags = record->client_flags,
-                                      .value_bytes = record->value_bytes};
-    depot_table_put(depot, stripe, &entry, record->key_bytes);
-    return 0;
-}
-
-static int replay_record(struct tarn_depot *depot, const struct depot_record_format *record, const void *key,
-                         uint64_t address)
-{
-    struct base_hash128 hash = base_hash128(key, record->key_bytes, depot->superblock.hash_seed);
-    struct depot_stripe *stripe = depot_stripe_of(depot, &hash);
-    struct depot_entry entry;
-    switch ((enum depot_record_kind)record->kind) {
-    case DEPOT_PUT:
-        return replay_put(depot, record, &hash, address);
-    case DEPOT_DELETE:
-        depot_table_remove(depot, stripe, &hash, record->key_bytes);
-        return 0;
-    case DEPOT_TOUCH:
-        if (depot_table_find(stripe, &hash, &entry) && entry.version == record->version) {
-            entry.expiry_ns = record->expiry_ns;
-            depot_table_put(depot, stripe, &entry, record->key_bytes);
-        }
-        return 0;
-    case DEPOT_FLUSH_ALL:
-        depot_flush_order(depot, record->stamp, record->expiry_ns);
-        return 0;
-    }
-    return -EBADMSG; /* not reached: depot_record_verify() lets no other kind pass */
-}
-
-/* Bring a verified group into the index. */
-static int replay_group(struct recovery *recovery, const uint8_t *group,
-                        const struct depot_group_format *header)
-{
-    uint32_t offset = sizeof(*header);
-    for (uint32_t i = 0; i < header->records; i++) {
-        const struct depot_record_format *record = (const void *)(group + offset);
-        int error = replay_record(recovery->depot, record, record + 1, recovery->end.address + offset);
-        if (error != 0)
-            return error;
-        offset += depot_record_bytes(record->key_bytes, record->value_bytes);
-    }
-    recovery->end.address += base_align_up(header->bytes, recovery->depot->superblock.block_bytes);
-    recovery->end.number = header->number;
-    recovery->end.check = header->check;
-    recovery->end.stamp = base_max(recovery->end.stamp, header->stamp);
-    recovery->groups++;
-    recovery->records += header->records;
-    recovery->clean = (header->flags & DEPOT_GROUP_SESSION_ENDS) != 0;
-    return 0;
-}
-
-/* Whether the bytes begin with the next group of the chain, whole. */
-static bool goes_on(const struct recovery *recovery, const uint8_t *bytes, uint64_t room,
-                    struct depot_group_format *ret_header)
-{
-    const struct depot_superblock_format *superblock = &recovery->depot->superblock;
-    return room >= superblock->block_bytes &&
-           depot_group_parse(bytes, superblock->check_seed, superblock->group_bytes, ret_header) == 0 &&
-           ret_header->number == recovery->end.number + 1 &&
-           ret_header->previous_check == recovery->end.check && ret_header->bytes <= room &&
-           depot_group_verify(bytes, ret_header, superblock->check_seed) == 0;
-}
-
-/* Replay what a window holds. @param ret_found  whether it began with a group that fits on */
-static int replay_window(struct recovery *recovery, uint64_t bytes, bool *ret_found)
-{
-    uint64_t begin = recovery->end.address;
-    struct depot_group_format header;
-    *ret_found = false;
-    for (;;) {
-        uint64_t offset = recovery->end.address - begin;
-        if (!goes_on(recovery, recovery->window + offset, bytes - offset, &header))
-            return 0;
-        int error = replay_group(recovery, recovery->window + offset, &header);
-        if (error != 0)
-            return error;
-        *ret_found = true;
-    }
-}
-
-/* A read may return damaged bytes: the log ends where two reads in a row find no next group. */
-static int replay_log(struct recovery *recovery)
-{
-    for (int misses = 0; misses < 2;) {
-        uint64_t bytes;
-        bool found;
-        int error = read_window(recovery, recovery->end.address, &bytes);
-        if (error == 0)
-            error = replay_window(recovery, bytes, &found);
-        if (error != 0)
-            return error;
-        misses = found ? 0 : misses + 1;
-    }
-    return 0;
-}
-
-/*
- * Look for groups behind the end that were written when more of the log was durable than was found.
- * One group is in flight at a time, so behind a write that was cut off there is none: finding one means
- * that something in between is damaged. Groups that were merely never flushed do not claim that.
- */
-static int look_behind(struct recovery *recovery)
-{
-    const struct tarn_depot *depot = recovery->depot;
-    const struct depot_superblock_format *superblock = &depot->superblock;
-    struct depot_group_format header;
-    char path[DEPOT_PATH_ROOM];
-    uint64_t bytes;
-    for (uint64_t address = recovery->end.address; address < superblock->store_bytes; address += bytes) {
-        int error = read_window(recovery, address, &bytes);
-        if (error != 0)
-            return error;
-        for (uint64_t offset = 0; offset < bytes; offset += superblock->block_bytes) {
-            if (depot_group_parse(recovery->window + offset, superblock->check_seed, superblock->group_bytes,
-                                  &header) == 0 &&
-                header.flushed > recovery->end.number) {
-                base_error(&depot->node->log,
-                           "the log is damaged in its middle: the store is not opened, to lose nothing",
-                           "path=%s offset=%" PRIu64 " intact_behind=%" PRIu64,
-                           depot_path(path, depot->drive), recovery->end.address, address + offset);
-                return -EBADMSG;
-            }
-        }
-    }
-    return 0;
-}
-
-int depot_recover(struct tarn_depot *depot, struct depot_log_end *ret_end)
-{
-    struct recovery recovery = {
-        .depot = depot,
-        .window = depot->log.groups[0].buffer,
-        .end = {.address = depot->superblock.log_offset},
-        .clean = true,
-    };
-    uint64_t begin_ns = task_now();
-    int error = replay_log(&recovery);
+    *ret_error = 0;
+    seglog_checkpoint_find(depot->log, &bytes);
+    if (bytes == 0)
+        return false;
+    uint8_t *data = base_alloc(&depot->node->memory, bytes);
+    int error = data == NULL ? -ENOMEM : seglog_checkpoint_read(depot->log, data);
     if (error == 0)
-        error = look_behind(&recovery);
-    if (error != 0)
-        return error;
-    task_wall_raise(depot->node, recovery.end.stamp);
+        error = load_checkpoint(depot, data, bytes);
+    base_free(&depot->node->memory, data, bytes);
+    if (error == 0) {
+        base_info(&depot->node->log, "index read from its checkpoint",
+                  "path=%s records=%" PRIu64 " bytes=%" PRIu64 " ms=%" PRIu64, depot_path(path, depot->drive),
+                  depot_index_count(&depot->index), bytes, (task_now() - begin_ns) / BASE_NS_PER_MS);
+        return true;
+    }
+    base_warn(&depot->node->log, "the checkpoint cannot be used, the summaries are read instead",
+              "path=%s error=\"%s\"", depot_path(path, depot->drive), strerrordesc_np(-error));
+    const struct depot_index_widths widths = depot->index.widths;
+    *ret_error = begin_anew(depot, &widths);
+    return false;
+}
+
+int depot_recover(struct tarn_depot *depot)
+{
+    struct seglog_points points;
+    int error;
+    seglog_points(depot->log, &points);
+    task_wall_raise(depot->node, points.wall_ns);
+    atomic_store_explicit(&depot->expired_ns, points.wall_ns, memory_order_relaxed);
+    uint64_t gone = base_max(points.flush_sequence, points.horizon_sequence);
+    bool due = points.flush_when_ns != 0 && task_wall(depot->node) >= points.flush_when_ns;
+    if (due) /* whatever is here was stored before the moment */
+        gone = seglog_sequence_next(depot->log);
+    atomic_store_explicit(&depot->gone_sequence, gone, memory_order_relaxed);
+    /* a due order is made durable by the first call: depot_flush_due() */
+    atomic_store_explicit(&depot->flush_when_ns, points.flush_when_ns, memory_order_relaxed);
+    if (!due && use_checkpoint(depot, &error))
+        return 0;
+    return due || error == 0 ? replay_summaries(depot, gone) : error;
+}
+
+/* ---- leaving a checkpoint
+ * -------------------------------------------------------------------------------------- */
+
+/* Hands the checkpoint out, 16 bytes after 16 bytes. */
+struct source {
+    struct tarn_depot *depot;
+    struct depot_checkpoint_format header;
+    uint64_t unit; /* the next 16 bytes */
+    struct depot_index_cursor cursor;
+    struct depot_index_item *items; /* DEPOT_INDEX_BATCH_MAX */
+    uint32_t item, item_count;
+};
+
+#define UNIT_BYTES 16
+_Static_assert(sizeof(struct depot_checkpoint_format) == 2 * UNIT_BYTES, "all parts are made of whole units");
+
+static void next_entry(struct source *source, uint8_t *unit)
+{
+    while (source->item == source->item_count) {
+        base_assert(!source->cursor.end); /* the index has as many entries as were counted */
+        source->item_count = depot_index_next(&source->depot->index, &source->cursor, source->items);
+        source->item = 0;
+    }
+    const struct depot_index_item *item = &source->items[source->item++];
+    const struct depot_checkpoint_entry_format entry = {.hash = item->hash, .word = item->word};
+    memcpy(unit, &entry, sizeof(entry));
+}
+
+static void produce(void *arg, void *data, uint64_t bytes)
+{
+    struct source *source = arg;
+    base_assert(bytes % UNIT_BYTES == 0);
+    for (uint8_t *unit = data; unit < (uint8_t *)data + bytes; unit += UNIT_BYTES, source->unit++) {
+        if (source->unit < 2) {
+            memcpy(unit, (const uint8_t *)&source->header + source->unit * UNIT_BYTES, UNIT_BYTES);
+        } else if (source->unit < 2 + source->header.segments) {
+            struct seglog_segment_info info;
+            seglog_segment_info(source->depot->log, (uint32_t)(source->unit - 2), &info);
+            const struct depot_checkpoint_segment_format lives = {.live_bytes = info.live_bytes,
+                                                                  .tombstone_bytes = info.tombstone_bytes};
+            memcpy(unit, &lives, sizeof(lives));
+        } else {
+            next_entry(source, unit);
+        }
+    }
+}
+
+void depot_checkpoint(struct tarn_depot *depot)
+{
+    struct source source = {.depot = depot};
     char path[DEPOT_PATH_ROOM];
-    base_info(&depot->node->log, recovery.clean ? "store opened" : "store opened after an unclean end",
-              "path=%s records=%" PRIu64 " log_groups=%" PRIu64 " log_records=%" PRIu64 " used_bytes=%" PRIu64
-              " size_bytes=%" PRIu64 " recovery_ms=%" PRIu64,
-              depot_path(path, depot->drive), atomic_load_explicit(&depot->records, memory_order_relaxed),
-              recovery.groups, recovery.records, recovery.end.address, depot->superblock.store_bytes,
-              (task_now() - begin_ns) / BASE_NS_PER_MS);
-    *ret_end = recovery.end;
-    return 0;
+    source.header = (struct depot_checkpoint_format){
+        .magic = CHECKPOINT_MAGIC,
+        .entries = depot_index_count(&depot->index),
+        .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),
+        .segments = seglog_superblock(depot->log)->segment_count,
+    };
+    source.items = base_alloc(&depot->node->memory, DEPOT_INDEX_BATCH_MAX * sizeof(*source.items));
+    int error = source.items == NULL ? -ENOMEM : 0;
+    if (error == 0)
+        error = seglog_checkpoint_write(
+            depot->log, checkpoint_bytes(source.header.segments, source.header.entries), produce, &source);
+    base_free(&depot->node->memory, source.items, DEPOT_INDEX_BATCH_MAX * sizeof(*source.items));
+    if (error != 0)
+        base_info(&depot->node->log, "no checkpoint was left: the next start reads the summaries",
+                  "path=%s error=\"%s\"", depot_path(path, depot->drive), strerrordesc_np(-error));
 }

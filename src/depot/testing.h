@@ -1,6 +1,7 @@
 /*
  * For the tests of this layer: a drive in memory whose bytes can be looked at, copied and damaged, that
- * fails when it is told to; a clock that stands still; nodes on both.
+ * fails when it is told to and can keep a record of all writes; a civil clock that stands still; nodes on
+ * both.
  */
 #ifndef DEPOT_TESTING_H
 #define DEPOT_TESTING_H
@@ -12,19 +13,48 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "base/spin.h"
 #include "depot/depot.h"
-#include "depot/log_format.h"
 #include "drive/drive.h"
+#include "seglog/seglog_format.h"
 #include "task/node.h"
 #include "task/task.h"
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
-#define TESTING_STORE_BYTES DEPOT_STORE_BYTES_MIN
-#define TESTING_LOG_OFFSET  (DEPOT_SUPERBLOCK_COPIES * DEPOT_SUPERBLOCK_BYTES)
-#define TESTING_BLOCK_BYTES DEPOT_BLOCK_BYTES_MIN
+/* Where everything takes some ten times as long, tests do less. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TESTING_SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TESTING_SLOW 1
+#endif
+#endif
+#ifndef TESTING_SLOW
+#define TESTING_SLOW 0
+#endif
+
+#define TESTING_STORE_BYTES (UINT64_C(2) << 20) /* some 15 segments */
+#define TESTING_BLOCK_BYTES SEGLOG_BLOCK_BYTES_MIN
+
+/* A write as it reached a drive. */
+struct testing_write {
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t mark; /* the recording's, when the write was done */
+    uint8_t *data;
+};
+
+/* All writes since it was given to a drive, in the order in which they took effect. */
+struct testing_recording {
+    struct testing_write *writes;
+    size_t count;
+    size_t room;
+    _Atomic uint64_t mark; /* the test's: how far it has come */
+};
 
 struct testing_drive {
     uint8_t *bytes;
@@ -32,17 +62,18 @@ struct testing_drive {
     uint32_t physical_block_bytes; /* 0: 512 */
     bool exists;                   /* was made before */
     bool device;
+    struct base_spin lock;     /* of the bytes and the recording */
     _Atomic uint64_t requests; /* so far */
     _Atomic uint64_t fail_at;  /* the n-th request from now fails, and … */
     bool fail_on;              /* … all after it; or */
     bool lies;                 /* … it succeeds, a read with wrong bytes */
     enum drive_op fail_op;     /* only requests of this kind count */
     _Atomic uint64_t reads, writes, flushes, durable_writes;
+    struct testing_recording *recording; /* NULL: none */
 };
 
 struct testing_clock {
     _Atomic uint64_t wall_ns;
-    _Atomic uint64_t monotonic_ns;
 };
 
 /* ---- the drive ---------------------------------------------------------------------------------- */
@@ -56,6 +87,9 @@ static inline int testing_drive_open(struct tarn_node *node, void *arg, const ch
     (void)path;
     if (!drive->exists && options->create_bytes == 0)
         return -ENOENT;
+    if (!drive->exists &&
+        (options->create_bytes < DRIVE_BYTES_MIN || options->create_bytes % DRIVE_SECTOR_BYTES != 0))
+        return -EINVAL;
     bool created = !drive->exists;
     if (created) {
         drive->size = options->create_bytes;
@@ -91,9 +125,48 @@ static inline bool testing_drive_fails(struct testing_drive *drive, enum drive_o
     return atomic_fetch_sub(&drive->fail_at, 1) == 1;
 }
 
+static inline void testing_record(struct testing_recording *recording, uint64_t offset, const void *data,
+                                  uint64_t bytes)
+{
+    if (recording->count == recording->room) {
+        recording->room = 2 * recording->room + 64;
+        recording->writes = realloc(recording->writes, recording->room * sizeof(recording->writes[0]));
+        base_assert(recording->writes != NULL);
+    }
+    struct testing_write *write = &recording->writes[recording->count++];
+    *write = (struct testing_write){.offset = offset, .bytes = bytes, .mark = atomic_load(&recording->mark)};
+    write->data = malloc(bytes);
+    base_assert(write->data != NULL);
+    memcpy(write->data, data, bytes);
+}
+
+static inline void testing_recording_free(struct testing_recording *recording)
+{
+    for (size_t i = 0; i < recording->count; i++)
+        free(recording->writes[i].data);
+    free(recording->writes);
+}
+
+static inline void testing_drive_transfer(struct testing_drive *drive, const struct drive_request *request)
+{
+    uint64_t offset = request->offset;
+    for (uint32_t i = 0; i < request->iov_count; i++) {
+        const struct iovec *iov = &request->iov[i];
+        if (request->op == DRIVE_READ) {
+            memcpy(iov->iov_base, drive->bytes + offset, iov->iov_len);
+        } else {
+            memcpy(drive->bytes + offset, iov->iov_base, iov->iov_len);
+            if (drive->recording != NULL)
+                testing_record(drive->recording, offset, iov->iov_base, iov->iov_len);
+        }
+        offset += iov->iov_len;
+    }
+}
+
 static inline void testing_drive_post(void *state, struct drive_request *request)
 {
     struct testing_drive *drive = state;
+    atomic_fetch_add(&drive->requests, 1);
     bool fails = testing_drive_fails(drive, request->op);
     if (fails && !drive->lies) {
         drive_finish_now(request, -EIO);
@@ -101,15 +174,9 @@ static inline void testing_drive_post(void *state, struct drive_request *request
     }
     if (task_self() != NULL && request->op != DRIVE_FLUSH)
         task_yield(); /* a drive takes its time, and others run meanwhile */
-    uint64_t offset = request->offset;
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        const struct iovec *iov = &request->iov[i];
-        if (request->op == DRIVE_READ)
-            memcpy(iov->iov_base, drive->bytes + offset, iov->iov_len);
-        else
-            memcpy(drive->bytes + offset, iov->iov_base, iov->iov_len);
-        offset += iov->iov_len;
-    }
+    base_spin_lock(&drive->lock);
+    testing_drive_transfer(drive, request);
+    base_spin_unlock(&drive->lock);
     if (fails)
         memset(request->iov[0].iov_base, 0xdb, request->iov[0].iov_len);
     atomic_fetch_add(request->op == DRIVE_READ    ? &drive->reads
@@ -125,12 +192,14 @@ static const struct drive_provider testing_provider = {
     .name = "testing", .open = testing_drive_open, .close = testing_drive_close, .post = testing_drive_post};
 
 /** Another drive with the same bytes: what is there if the process dies now. */
-static inline struct testing_drive testing_drive_copy(const struct testing_drive *drive)
+static inline struct testing_drive testing_drive_copy(struct testing_drive *drive)
 {
     struct testing_drive copy = {.size = drive->size, .exists = drive->exists, .device = drive->device};
     copy.bytes = malloc(drive->size);
     assert_non_null(copy.bytes);
+    base_spin_lock(&drive->lock);
     memcpy(copy.bytes, drive->bytes, drive->size);
+    base_spin_unlock(&drive->lock);
     return copy;
 }
 
@@ -150,8 +219,10 @@ static inline uint64_t testing_wall(void *arg)
 
 static inline uint64_t testing_monotonic(void *arg)
 {
-    struct testing_clock *clock = arg;
-    return atomic_fetch_add(&clock->monotonic_ns, 1000);
+    struct timespec now;
+    (void)arg;
+    base_assert(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * BASE_NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
 static inline void testing_quiet(void *arg, enum base_log_level level, const char *line, size_t len)

@@ -50,7 +50,7 @@ static int setup(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     assert_non_null(fixture);
     fixture->clock.wall_ns = BEGIN;
-    const struct tarn_depot_options options = {.create_bytes = UINT64_C(64) << 20};
+    const struct tarn_depot_options options = {.create_bytes = UINT64_C(256) << 20};
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
     const struct memcache_host host = {.tell = tell, .settings = settings, .arg = fixture};
     memcache_server_init(&fixture->server, fixture->store.node, fixture->store.depot, 1 << 20, 8 << 20,
@@ -288,10 +288,14 @@ static void failures_of_the_store_are_told(void **state)
     const char text[] = "set a 0 0 1\r\nx\r\n";
     assert_int_equal(say(fixture, text, strlen(text), 100), 0);
     fixture->drive.fail_op = DRIVE_READ;
+    fixture->drive.fail_on = true;
     atomic_store(&fixture->drive.fail_at, 1);
-    const char get[] = "get none a none\r\nget a\r\n";
+    const char get[] = "get none a none\r\nversion\r\n";
     assert_int_equal(say(fixture, get, strlen(get), 100), 0);
-    assert_string_equal(fixture->said, "SERVER_ERROR the drive has failed\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+    assert_string_equal(fixture->said, "SERVER_ERROR the drive has failed\r\nVERSION 0.1.0\r\n");
+    atomic_store(&fixture->drive.fail_at, 0);
+    assert_int_equal(say(fixture, get, strlen(get), 100), 0);
+    assert_string_equal(fixture->said, "VALUE a 0 1\r\nx\r\nEND\r\nVERSION 0.1.0\r\n");
 }
 
 static void stats_have_memcached_names(void **state)

@@ -107,9 +107,16 @@ static void add_store(struct listing *listing)
     tarn_depot_stats(listing->server->depot, &stats);
     add(listing, "bytes", stats.live_bytes);
     add(listing, "curr_items", stats.records);
-    add(listing, "limit_maxbytes", stats.drive_bytes);
-    add(listing, "store_used_bytes", stats.used_bytes);
+    add(listing, "limit_maxbytes", stats.capacity_bytes);
+    add(listing, "store_drive_bytes", stats.drive_bytes);
+    add(listing, "store_tombstone_bytes", stats.tombstone_bytes);
+    add(listing, "store_segments", stats.segments);
+    add(listing, "store_segments_free", stats.segments_free);
+    add(listing, "store_collections", stats.collections);
+    add(listing, "store_reads", stats.reads);
     add(listing, "store_writes", stats.writes);
+    add(listing, "store_written_bytes", stats.written_bytes);
+    add(listing, "store_moved_bytes", stats.moved_bytes);
     add(listing, "store_flushes", stats.flushes);
     add(listing, "store_index_bytes", stats.index_bytes);
     add(listing, "memory_used_bytes", base_account_used(&listing->server->node->memory));

@@ -230,7 +230,7 @@ static void log_serving(struct serve *serve)
                   "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s",
                   tarn_version(), address, serve->lane_count, task_sched_engine_name(serve->lanes[0].sched),
                   drive->provider, drive->direct ? "on" : "off",
-                  serve->options->mode == TARN_MODE_POWER ? "power" : "device");
+                  depot_mode_names[serve->options->mode]);
     }
 }
 

@@ -1,4 +1,5 @@
 /* The settings of `tarn serve`: command line, configuration file, help, man page and `stats settings`. */
+#include "depot/depot.h"
 #include "drive/drive.h"
 #include "memcache/memcache.h"
 #include "serve/serve.h"
@@ -6,12 +7,10 @@
 #include <stdio.h>
 #include <tarn/depot.h>
 
-static const char *const modes[] = {"power", "device", NULL};
 static const char *const directs[] = {"auto", "on", "off", NULL};
 static const char *const engines[] = {"auto", "uring", "aio", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
-_Static_assert((int)TARN_MODE_POWER == 0 && (int)TARN_MODE_DEVICE == 1, "modes[]");
 _Static_assert(DRIVE_DIRECT_AUTO == 0 && DRIVE_DIRECT_ON == 1 && DRIVE_DIRECT_OFF == 2, "directs[]");
 _Static_assert(TASK_ENGINE_AUTO == 0 && TASK_ENGINE_URING == 1 && TASK_ENGINE_AIO == 2, "engines[]");
 _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
@@ -87,11 +86,11 @@ const struct base_setting serve_settings[] = {
      .max = UINT64_C(2) << 20,
      .default_text = "1M",
      .help = "Largest item, counted as memcached does: key, value and 59 bytes. The store has a limit of its "
-             "own, a little below 2 MiB, less in stores below 32 MiB.",
+             "own, a little below 2 MiB, less in stores below 64 MiB.",
      AT(item_bytes_max)},
     {.name = "mode",
      .type = BASE_SETTING_ENUM,
-     .choices = modes,
+     .choices = depot_mode_names,
      .default_text = "power",
      .help = "What an acknowledged write survives. power: a power cut. device: the death of the process and "
              "of the kernel, but not of a drive with a volatile cache.",

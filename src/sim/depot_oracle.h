@@ -8,39 +8,60 @@
  *   cut off by the end of an epoch it happened before that end, or never
  *   -EIO and the like              it happens at the end of the epoch, or never: until then nobody sees it
  *
- * An epoch ends with a power cut, the end of the process, or a close. Source of the definition:
- * Izraelevitz et al., Linearizability of Persistent Memory Objects, DISC 2016 (durable linearizability).
+ * An epoch ends with a power cut, the end of the process, or a close. What was acknowledged in a lossy mode
+ * may be lost then: each key has, beside what it holds, what is *kept* of it, which is some state that it had
+ * since it was last known to be durable; a loss puts it in place. Source of the definition: Izraelevitz et
+ * al., Linearizability of Persistent Memory Objects, DISC 2016 (durable linearizability; lossy: buffered).
  */
 #ifndef SIM_DEPOT_ORACLE_H
 #define SIM_DEPOT_ORACLE_H
 
 #include "sim/sim.h"
+#include <errno.h>
 #include <tarn/depot.h>
 
-#define SIM_ORACLE_CLIENTS_MAX 64
-#define SIM_ORACLE_OPS_MAX     64 /* of each client */
+#define SIM_ORACLE_CLIENTS_MAX 80
+#define SIM_ORACLE_OPS_MAX     256 /* of each client */
 #define SIM_ORACLE_ALL_KEYS    UINT64_MAX
+#define SIM_ORACLE_REFUSED     (-ECHILD) /* what an update returns whose decision was SIM_REFUSE */
 
-enum sim_oracle_kind { SIM_GET, SIM_PUT, SIM_DELETE, SIM_TOUCH, SIM_FLUSH_ALL, SIM_LOSS };
+enum sim_oracle_kind {
+    SIM_GET,
+    SIM_PUT,
+    SIM_DELETE,
+    SIM_TOUCH,
+    SIM_UPDATE,
+    SIM_FLUSH_ALL,
+    SIM_DURABLE, /* what is there survives */
+    SIM_LOSS,    /* what was kept is there, and nothing else */
+};
+
+/* What the decision of an update was, once it was made. */
+enum sim_oracle_answer { SIM_UNDECIDED, SIM_STORE, SIM_REMOVE, SIM_REFUSE };
 
 struct sim_oracle_op {
     enum sim_oracle_kind kind;
     enum tarn_put_condition condition;
-    uint64_t key;         /* SIM_ORACLE_ALL_KEYS for SIM_FLUSH_ALL and SIM_LOSS */
+    enum sim_oracle_answer answer;
+    uint64_t key;         /* SIM_ORACLE_ALL_KEYS for what is not about one key */
     uint32_t if_number;   /* TARN_PUT_IF_VERSION: the put whose version it must be */
-    uint32_t value_bytes; /* of a put */
-    uint64_t expiry_ns;   /* of a put or touch, 0 for never; of a flush_all: the moment */
-    uint64_t version;     /* of a put, once it was seen */
+    uint32_t value_bytes; /* of a put or update */
+    uint64_t expiry_ns;   /* of a put, touch or update, 0 for never, rounded as stores do; of a flush_all: the
+                             moment */
+    uint64_t version;     /* of a put or update, once it was seen */
     uint64_t begin_ns;    /* of the world's time */
     uint64_t end_ns;
     uint64_t wall_begin_ns; /* of the node's civil time */
     uint64_t wall_end_ns;
+    uint64_t wall_known_ns; /* the latest that any operation was told before this one began */
     int error;
-    uint32_t found; /* by a get: the number of the put */
+    uint32_t found; /* by a get or a decision: the number of the put or update */
     uint64_t found_expiry_ns;
     bool ended;
     bool optional;      /* it may never have happened */
     bool unconditional; /* its condition was decided earlier */
+    bool lossy;         /* acknowledged before it was durable */
+    bool frail;         /* the store could note nothing: what it has seen to end binds nobody */
     uint32_t client;
     int64_t record; /* in the history */
 };
@@ -51,6 +72,9 @@ struct sim_oracle {
     struct sim_oracle_op *ops; /* the first is nobody's: numbers are from 1 */
     uint32_t count;
     uint32_t epoch_begin; /* number of the first operation of this epoch */
+    uint64_t wall_high_ns;
+    bool lossy; /* the mode of this epoch; set by the campaign */
+    bool frail; /* the store has failed, or only reads: it can note nothing; set by the campaign */
 };
 
 /** Begin with an empty store. @return 0; -ENOMEM */
@@ -72,7 +96,24 @@ uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uin
 void sim_oracle_end_get(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
                         const struct tarn_record_info *info, const void *value, size_t value_room);
 
-/** Another operation has returned. @param version  of a put, if error is 0 */
+/**
+ * A scan has ended that did not visit a key, for which a get was begun before it. If nobody changed the key
+ * meanwhile, that get has found nothing.
+ *
+ * @param whole  the scan came to its end
+ */
+void sim_oracle_end_unvisited(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, bool whole);
+
+/**
+ * An update decides: what it found, and what it will do.
+ *
+ * @param info, value  of the record, NULL if there is none
+ * @param decided      answer, and for SIM_STORE value_bytes and expiry_ns
+ */
+void sim_oracle_decide(struct sim_oracle *oracle, uint32_t number, const struct tarn_record_info *info,
+                       const void *value, const struct sim_oracle_op *decided);
+
+/** Another operation has returned. @param version  of a put or update that stored, if error is 0 */
 void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
                     uint64_t version);
 
@@ -80,12 +121,14 @@ void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t 
 void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns);
 
 /**
- * A power cut has taken what was acknowledged without being durable: each key holds now what it held at
- * some earlier time, or nothing; but once somebody has looked, that stays. At the end of an epoch.
+ * Between epochs, or at an earlier moment of the epoch that has just ended: what was acknowledged before is
+ * durable (SIM_DURABLE), or what was not is lost (SIM_LOSS).
+ *
+ * @param at_ns  of the world's time, not before the last such call's
  */
-void sim_oracle_lose(struct sim_oracle *oracle);
+void sim_oracle_settle(struct sim_oracle *oracle, enum sim_oracle_kind kind, uint64_t at_ns);
 
-/** The latest put of a key whose version is known, 0 if there is none. */
+/** The latest put or update of a key whose version is known, 0 if there is none. */
 uint32_t sim_oracle_known_put(const struct sim_oracle *oracle, uint64_t key);
 
 /** The bytes of a put's value. @param number  of the put */

@@ -4,7 +4,8 @@
 #include <errno.h>
 
 enum {
-    DROP_ONE_IN = 64, /* writes, with SIM_DRIVE_WRITE_DROPPED */
+    DROP_ONE_IN = 64,  /* writes, with SIM_DRIVE_WRITE_DROPPED */
+    DAMAGES_SPARE = 3, /* reads after a damaged one: who reads again finds what is there */
 };
 
 /* ---- faults ---------------------------------------------------------------------------------- */
@@ -13,6 +14,7 @@ void sim_drive_set_fault(struct sim_drive *drive, enum sim_fault fault, uint32_t
 {
     drive->faults[fault].per_million = per_million;
     drive->faults[fault].nth = nth;
+    drive->faults[fault].spare = 0;
 }
 
 void sim_drive_clear_faults(struct sim_drive *drive)
@@ -46,8 +48,13 @@ static bool strikes(struct sim_drive *drive, enum sim_fault fault)
     bool now = state->nth > 0 && --state->nth == 0;
     if (state->per_million > 0 && base_random_below(sim_drive_random(drive), 1000000) < state->per_million)
         now = true;
+    if (fault == SIM_FAULT_READ_DAMAGE && state->spare > 0) {
+        state->spare--;
+        return false;
+    }
     if (now) {
         state->count++;
+        state->spare = DAMAGES_SPARE;
         sim_note(drive->world, "fault", (uint64_t)fault, state->count);
     }
     return now;

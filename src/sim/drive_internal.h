@@ -7,7 +7,8 @@
 
 struct sim_fault_state {
     uint32_t per_million;
-    uint64_t nth; /* counts down to the request that it happens to; 0: none */
+    uint64_t nth;   /* counts down to the request that it happens to; 0: none */
+    uint32_t spare; /* requests that it will not happen to, drawn or not, after it has */
     uint64_t count;
 };
 

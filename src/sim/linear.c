@@ -4,7 +4,7 @@
 
 enum {
     OPEN_MAX = 64, /* operations under way at once: bits of a mask */
-    CONFIGS_MAX = 1 << 14,
+    CONFIGS_MAX = 1 << 16,
     BUCKETS = 2 * CONFIGS_MAX,
     EXPLAIN_MAX = 8,
 };

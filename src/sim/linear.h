@@ -12,8 +12,8 @@
 
 #include "base/base.h"
 
-#define SIM_LINEAR_STATE_BYTES_MAX 64
-#define SIM_LINEAR_SUCCESSORS_MAX  4
+#define SIM_LINEAR_STATE_BYTES_MAX 72
+#define SIM_LINEAR_SUCCESSORS_MAX  5
 
 struct sim_linear_op {
     uint64_t begin_ns;

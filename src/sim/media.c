@@ -13,9 +13,10 @@ struct sim_version {
     struct sim_version *older;
     struct base_list link; /* in media->undurable */
     uint64_t sector;
-    uint64_t completed; /* when its write completed; UINT64_MAX: no flush covers it any more */
+    uint64_t completed; /* when its write completed */
     uint64_t write;
     uint8_t data[SIM_SECTOR_BYTES];
+    bool out_of_reach; /* a flush of it failed: readers find it, and no later flush covers it */
 };
 
 /* What a power cut leaves, drawn once for all sectors, so that rare patterns are not rare. */
@@ -173,6 +174,7 @@ void sim_media_write(struct sim_media *media, const struct sim_piece *piece, str
     version->link = (struct base_list){0};
     version->sector = sector;
     version->completed = sim_media_tick(media);
+    version->out_of_reach = false;
     version->write = piece->write;
 
     struct sim_page *page = make_page(media, sector);
@@ -189,11 +191,16 @@ void sim_media_write(struct sim_media *media, const struct sim_piece *piece, str
 
 /* ---- flushing and power cuts ----------------------------------------------------------------- */
 
+static bool is_covered(const struct sim_version *version, uint64_t before)
+{
+    return version->completed < before && !version->out_of_reach;
+}
+
 /* The newest version of a sector that a flush covers; points to NULL if none is. */
 static struct sim_version **find_covered(struct sim_page *page, uint64_t sector, uint64_t before)
 {
     struct sim_version **where = newest_of(page, sector);
-    while (*where != NULL && (*where)->completed >= before)
+    while (*where != NULL && !is_covered(*where, before))
         where = &(*where)->older;
     return where;
 }
@@ -203,7 +210,7 @@ static struct sim_version *first_covered(const struct sim_media *media, uint64_t
 {
     base_list_for_each(link, &media->undurable) {
         struct sim_version *version = base_container_of(link, struct sim_version, link);
-        if (version->completed < before)
+        if (is_covered(version, before))
             return version;
     }
     return NULL;
@@ -238,8 +245,7 @@ void sim_media_flush_failed(struct sim_media *media, uint64_t before, struct bas
             for (version = *covered; version != NULL; version = version->older) {
                 base_list_remove(&version->link);
                 base_list_push_back(&kept, &version->link);
-                if (loss == LOSS_OUT_OF_REACH)
-                    version->completed = UINT64_MAX;
+                version->out_of_reach = version->out_of_reach || loss == LOSS_OUT_OF_REACH;
             }
         }
     }

@@ -179,7 +179,8 @@ struct sim_drive_options {
 /* What may go wrong, each on its own. */
 enum sim_fault {
     SIM_FAULT_READ_ERROR,  /* -EIO */
-    SIM_FAULT_READ_DAMAGE, /* success with a bit flipped, or a sector of zeros or old content */
+    SIM_FAULT_READ_DAMAGE, /* success with a bit flipped, or a sector of zeros or old content; the next three
+                              are spared */
     SIM_FAULT_WRITE_ERROR, /* -EIO, any subset of the sectors written */
     SIM_FAULT_WRITE_FULL,  /* -ENOSPC, any subset of the sectors written */
     SIM_FAULT_FLUSH_ERROR, /* -EIO, what was not durable is lost now, or at the next cut, or in doubt */

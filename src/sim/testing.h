@@ -16,6 +16,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Where everything takes some ten times as long, tests do less. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SIM_TEST_SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SIM_TEST_SLOW 1
+#endif
+#endif
+#ifndef SIM_TEST_SLOW
+#define SIM_TEST_SLOW 0
+#endif
+
 typedef void sim_test_function(void);
 
 /** Run a test in a child; it fails if the child does not end well. */

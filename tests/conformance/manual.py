@@ -39,14 +39,26 @@ def options_are_those_of_the_table(tarn, folder):
 def verbs_are_those_of_the_command(tarn, folder):
     text = page(folder, "tarn.1")
     verbs = re.findall(r"^  (\w+)  ", output(tarn, "help"), re.MULTILINE)
-    expect(len(verbs) >= 6, f"verbs: {verbs}")
+    expect(len(verbs) >= 11, f"verbs: {verbs}")
     for verb in verbs:
         expect(f"\\fBtarn {verb}\\fR" in text and f"\n\\fB{verb}\\fR" in text, f"tarn.1 does not tell about {verb}")
 
 
+def calls_are_those_of_the_header(_, folder):
+    text = page(folder, "tarn-depot.3")
+    header = page(folder, "../../include/tarn/depot.h")
+    calls = re.findall(r"^TARN_API .*?\b(tarn_depot_\w+)\(", header, re.MULTILINE)
+    expect(len(calls) >= 13, f"calls: {calls}")
+    for call in calls:
+        expect(re.search(rf"^\\fB\w+ {call}\(", text, re.MULTILINE), f"tarn-depot.3 has no synopsis of {call}()")
+        expect(f".TP\n\\fB{call}\\fR()\n" in text, f"tarn-depot.3 does not tell about {call}()")
+    example = page(folder, "../examples/hello.c").replace("\\", "\\e").replace("-", "\\-")
+    expect(f".nf\n{example}.fi\n" in text, "the example of tarn-depot.3 is not docs/examples/hello.c")
+
+
 def versions_agree(tarn, folder):
     version = output(tarn, "--version").split()[1]
-    for name in ("tarn.1", "tarn-serve.1"):
+    for name in ("tarn.1", "tarn-serve.1", "tarn-depot.3"):
         expect(f'"tarn {version}"' in page(folder, name), f"{name} is not of version {version}")
 
 
@@ -56,7 +68,8 @@ def main():
         text = OPTIONS.sub(lambda _: output(tarn, "serve", "--man"), page(folder, "tarn-serve.1"))
         with open(f"{folder}/tarn-serve.1", "w", encoding="utf-8") as file:
             file.write(text)
-    serving.run([options_are_those_of_the_table, verbs_are_those_of_the_command, versions_agree], tarn, folder)
+    serving.run([options_are_those_of_the_table, verbs_are_those_of_the_command, calls_are_those_of_the_header,
+                 versions_agree], tarn, folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,131 @@
+/* tarn dump: every record as a line of JSON. */
+#include "cli/arguments.h"
+#include "cli/cli.h"
+#include "cli/file_url.h"
+#include "cli/text.h"
+#include "task/node.h"
+#include "task/task.h"
+#include <errno.h>
+#include <unistd.h>
+
+enum dump_values { DUMP_TEXT, DUMP_HEX, DUMP_NONE };
+
+struct dump_options {
+    unsigned values; /* enum dump_values */
+};
+
+static const char *const value_choices[] = {"text", "hex", "none", NULL};
+
+static const struct base_setting dump_settings[] = {
+    {.name = "values",
+     .type = BASE_SETTING_ENUM,
+     .choices = value_choices,
+     .help = "How values are written: as text where they are UTF-8 and in hexadecimal digits where they are "
+             "not, all in digits, or not at all.",
+     .offset = offsetof(struct dump_options, values)},
+};
+static const struct cli_arguments arguments = {dump_settings, base_array_count(dump_settings)};
+
+/* A byte of a string takes six at most, and what else is in a line this much. */
+#define JSON_ESCAPE_BYTES_MAX 6
+#define JSON_REST_ROOM        512
+
+struct dump {
+    enum dump_values values;
+    struct cli_text text;
+    char *line;
+    size_t line_room;
+    struct base_progress progress;
+    uint64_t records;
+};
+
+void cli_dump_help(FILE *file)
+{
+    (void)fputs(
+        "Prints every record of the store in the file PATH as JSON lines, in no order: an object with\n"
+        "  key or key_hex      the key as a string if it is UTF-8 without zero bytes, else in hexadecimal\n"
+        "                      digits\n"
+        "  version             changes with every put of the key\n"
+        "  expiry_ms           when the record ends: milliseconds since 1970; 0 is never\n"
+        "  flags               the client's\n"
+        "  bytes               of the value\n"
+        "  value or value_hex  as the key; left out with --values=none\n"
+        "Later releases may add members. The store must not be open elsewhere to be written.\n\n",
+        file);
+    cli_print_options(&arguments, file);
+}
+
+static uint64_t now(void *arg)
+{
+    (void)arg;
+    return task_now();
+}
+
+static int visit(void *arg, const void *key, size_t key_len, const void *value,
+                 const struct tarn_record_info *info)
+{
+    struct dump *dump = arg;
+    struct base_json json;
+    size_t bytes;
+    base_json_init_buffer(&json, dump->line, dump->line_room);
+    base_json_object_begin(&json, NULL);
+    cli_text_write_json(&dump->text, &json, "key", key, key_len, false);
+    base_json_u64(&json, "version", info->version);
+    base_json_u64(&json, "expiry_ms", info->expiry_ns / BASE_NS_PER_MS);
+    base_json_u64(&json, "flags", info->client_flags);
+    base_json_u64(&json, "bytes", info->value_bytes);
+    if (dump->values != DUMP_NONE)
+        cli_text_write_json(&dump->text, &json, "value", value, info->value_bytes, dump->values == DUMP_HEX);
+    base_json_object_end(&json);
+    int error = base_json_finish(&json, &bytes);
+    if (error == 0 && (fwrite(dump->line, 1, bytes, stdout) != bytes || putchar('\n') == EOF))
+        error = -EIO;
+    base_progress_update(&dump->progress, ++dump->records);
+    return error;
+}
+
+static int dump_records(struct cli_store *store, struct dump *dump)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(store->depot, &stats);
+    base_progress_init(&dump->progress, stderr, "dump", "records", stats.records, now, NULL);
+    dump->progress.silent |= isatty(STDOUT_FILENO) == 1; /* the records themselves are seen */
+    int error = tarn_depot_scan(store->depot, visit, dump);
+    base_progress_done(&dump->progress, dump->records);
+    if (ferror(stdout) || fflush(stdout) != 0)
+        return cli_output_failed();
+    if (error == -EBADMSG)
+        return cli_failed("records are damaged, and were left out; `tarn check` tells more");
+    return error == 0 ? CLI_OK : cli_failed("cannot dump: %s", strerrordesc_np(-error));
+}
+
+static int dump_store(struct cli_store *store, const struct dump_options *options)
+{
+    uint64_t value_max = tarn_depot_value_bytes_max(store->depot), key_max = TARN_KEY_BYTES_MAX;
+    struct dump dump = {.values = (enum dump_values)options->values,
+                        .line_room = JSON_ESCAPE_BYTES_MAX * (value_max + key_max) + JSON_REST_ROOM};
+    int status = cli_text_init(&dump.text, &store->node->memory, value_max + key_max);
+    if (status != CLI_OK)
+        return status;
+    dump.line = base_alloc(&store->node->memory, dump.line_room);
+    status = dump.line == NULL ? cli_failed("out of memory") : dump_records(store, &dump);
+    base_free(&store->node->memory, dump.line, dump.line_room);
+    cli_text_deinit(&dump.text);
+    return status;
+}
+
+static int run(const void *options, const char *const *words, size_t count)
+{
+    const struct tarn_depot_options depot_options = {.read_only = true};
+    struct cli_store store;
+    if (count != 1)
+        return cli_usage("dump takes a store");
+    int status = cli_store_open(words[0], &depot_options, &store);
+    return status == CLI_OK ? cli_store_close(&store, dump_store(&store, options)) : status;
+}
+
+int cli_dump(int argc, char **argv)
+{
+    struct dump_options options;
+    return cli_run_arguments(&arguments, &options, argc, argv, run);
+}

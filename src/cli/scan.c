@@ -1,0 +1,101 @@
+/* tarn scan: the keys of a store, a line each. */
+#include "cli/arguments.h"
+#include "cli/cli.h"
+#include "cli/file_url.h"
+#include "cli/text.h"
+#include "task/node.h"
+#include <errno.h>
+
+struct scan_options {
+    const char *prefix;
+    uint64_t limit;
+    bool values;
+};
+
+#define AT(field) .offset = offsetof(struct scan_options, field)
+
+static const struct base_setting scan_settings[] = {
+    {.name = "prefix",
+     .type = BASE_SETTING_STRING,
+     .metavar = "TEXT",
+     .help = "Only keys that begin with this text.",
+     AT(prefix)},
+    {.name = "limit",
+     .type = BASE_SETTING_UINT,
+     .default_text = "0",
+     .unit = "keys",
+     .help = "Stop after so many; 0 is all.",
+     AT(limit)},
+    {.name = "values",
+     .type = BASE_SETTING_BOOL,
+     .help = "Print a tab and the value behind each key.",
+     AT(values)},
+};
+static const struct cli_arguments arguments = {scan_settings, base_array_count(scan_settings)};
+
+struct scan {
+    const struct scan_options *options;
+    size_t prefix_len;
+    struct cli_text text;
+    uint64_t printed;
+};
+
+enum { SCAN_ENOUGH = 1 }; /* what ends a scan, and is no error */
+
+void cli_scan_help(FILE *file)
+{
+    (void)fputs(
+        "Prints the keys of the store in the file PATH, a line each, in no order; those that are not\n"
+        "printable stand in double quotes, with escapes. The store must not be open elsewhere to be\n"
+        "written.\n\n",
+        file);
+    cli_print_options(&arguments, file);
+}
+
+static int visit(void *arg, const void *key, size_t key_len, const void *value,
+                 const struct tarn_record_info *info)
+{
+    struct scan *scan = arg;
+    if (key_len < scan->prefix_len || memcmp(key, scan->options->prefix, scan->prefix_len) != 0)
+        return 0;
+    int error = cli_text_print_record(&scan->text, key, key_len, scan->options->values ? value : NULL,
+                                      info->value_bytes, stdout);
+    if (error != 0)
+        return error;
+    scan->printed++;
+    return scan->printed == scan->options->limit ? SCAN_ENOUGH : 0;
+}
+
+static int scan_store(struct cli_store *store, const struct scan_options *options)
+{
+    struct scan scan = {.options = options,
+                        .prefix_len = options->prefix == NULL ? 0 : strlen(options->prefix)};
+    int status = cli_text_init(&scan.text, &store->node->memory,
+                               tarn_depot_value_bytes_max(store->depot) + TARN_KEY_BYTES_MAX);
+    if (status != CLI_OK)
+        return status;
+    int error = tarn_depot_scan(store->depot, visit, &scan);
+    cli_text_deinit(&scan.text);
+    if (ferror(stdout) || fflush(stdout) != 0)
+        return cli_output_failed();
+    if (error == -EBADMSG)
+        return cli_failed("records are damaged, and were left out; `tarn check` tells more");
+    return error == 0 || error == SCAN_ENOUGH ? CLI_OK
+                                              : cli_failed("cannot scan: %s", strerrordesc_np(-error));
+}
+
+static int run(const void *options, const char *const *words, size_t count)
+{
+    const struct tarn_depot_options depot_options = {.read_only = true};
+    struct cli_store store;
+    if (count != 1)
+        return cli_usage("scan takes a store");
+    int status = cli_store_open(words[0], &depot_options, &store);
+    return status == CLI_OK ? cli_store_close(&store, scan_store(&store, options)) : status;
+}
+
+int cli_scan(int argc, char **argv)
+{
+    struct scan_options options;
+    return cli_run_arguments(&arguments, &options, argc, argv, run);
+}

@@ -1,0 +1,118 @@
+/* What the log's service does for the store: judging and publishing what the collector moves, growth,
+ * emptying. */
+#include "depot/depot_internal.h"
+
+#include <errno.h>
+
+#define GROWTH_REGIONS 8 /* split between two looks at other work */
+
+/* ---- collection ------------------------------------------------------------------------------------------
+ */
+
+static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *entry, uint64_t grain)
+{
+    struct tarn_depot *depot = owner;
+    if (!depot_index_has(&depot->index, entry->hash[0], grain))
+        return SEGLOG_DEAD;
+    uint64_t expiry_ns = seglog_expiry_ns(entry->expiry);
+    return expiry_ns != 0 && task_wall(depot->node) >= expiry_ns ? SEGLOG_ENDED : SEGLOG_LIVE;
+}
+
+static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
+                  const struct seglog_place *place)
+{
+    struct tarn_depot *depot = owner;
+    if (place != NULL)
+        return depot_index_replace(&depot->index, entry->hash[0], grain, place->grain,
+                                   depot_grains(depot, place->bytes));
+    bool removed = depot_index_remove(&depot->index, entry->hash[0], grain);
+    if (removed)
+        atomic_fetch_sub_explicit(&depot->live_bytes, seglog_footprint(depot->log, entry->bytes),
+                                  memory_order_relaxed);
+    return removed;
+}
+
+/* ---- growth ----------------------------------------------------------------------------------------------
+ */
+
+/* Double the index. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */
+static int grow_locked(struct tarn_depot *depot)
+{
+    int error = depot_index_grow_begin(&depot->index);
+    if (error != 0)
+        return error;
+    while (depot_index_grow_step(&depot->index, GROWTH_REGIONS))
+        task_yield();
+    return 0;
+}
+
+int depot_growth_now(struct tarn_depot *depot)
+{
+    uint64_t before = depot_index_capacity(&depot->index);
+    task_mutex_lock_firmly(&depot->growth);
+    int error = depot_index_capacity(&depot->index) > before ? 0 : grow_locked(depot);
+    task_mutex_unlock(&depot->growth);
+    return error == 0 ? 0 : -ENOSPC;
+}
+
+void depot_growth_poke(struct tarn_depot *depot)
+{
+    if (base_likely(!depot_index_wants_growth(&depot->index)) ||
+        atomic_load_explicit(&depot->growth_refused, memory_order_relaxed) ||
+        atomic_exchange_explicit(&depot->growth_wanted, true, memory_order_relaxed))
+        return;
+    seglog_poke(depot->log);
+}
+
+static void grow_if_wanted(struct tarn_depot *depot)
+{
+    if (!atomic_load_explicit(&depot->growth_wanted, memory_order_relaxed))
+        return;
+    task_mutex_lock_firmly(&depot->growth);
+    int error = depot_index_wants_growth(&depot->index) ? grow_locked(depot) : 0;
+    task_mutex_unlock(&depot->growth);
+    if (error != 0) {
+        char path[DEPOT_PATH_ROOM];
+        atomic_store_explicit(&depot->growth_refused, true, memory_order_relaxed);
+        base_warn(&depot->node->log, "the index cannot grow: new keys may find no place",
+                  "path=%s error=\"%s\"", depot_path(path, depot->drive), strerrordesc_np(-error));
+    }
+    atomic_store_explicit(&depot->growth_wanted, false, memory_order_relaxed);
+}
+
+/* ---- emptying --------------------------------------------------------------------------------------------
+ */
+
+void depot_index_empty(struct tarn_depot *depot)
+{
+    struct task_wait wait;
+    if (!depot->running) {
+        depot_index_clear(&depot->index);
+        return;
+    }
+    task_wait_init(&wait);
+    /* release: pairs with the acquire of the service */
+    atomic_store_explicit(&depot->clear_wanted, &wait, memory_order_release);
+    seglog_poke(depot->log);
+    (void)task_wait_park_firmly(&wait);
+}
+
+static void empty_if_wanted(struct tarn_depot *depot)
+{
+    /* acquire: pairs with the release in depot_index_empty() */
+    struct task_wait *wait = atomic_exchange_explicit(&depot->clear_wanted, NULL, memory_order_acquire);
+    if (wait == NULL)
+        return;
+    depot_index_clear(&depot->index);
+    seglog_live_clear(depot->log);
+    base_assert(task_wait_wake(wait, 0));
+}
+
+static void service(void *owner)
+{
+    struct tarn_depot *depot = owner;
+    empty_if_wanted(depot);
+    grow_if_wanted(depot);
+}
+
+const struct seglog_owner_ops depot_owner_ops = {.judge = judge, .moved = moved, .service = service};

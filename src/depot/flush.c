@@ -1,0 +1,98 @@
+/* What is gone although it is stored: flushed, evicted, expired. */
+#include "depot/depot_internal.h"
+
+#include <errno.h>
+
+/* Civil time is noted so far ahead, so that a stream of expiries costs one durable state a second. */
+#define NOTE_AHEAD_NS BASE_NS_PER_SECOND
+
+/* All at once: no write is between its decision and its record, to survive what it should not. */
+static void lock_all_keys(struct tarn_depot *depot)
+{
+    for (uint32_t i = 0; i < DEPOT_KEY_LOCKS; i++)
+        task_mutex_lock_firmly(&depot->key_locks[i]);
+}
+
+static void unlock_all_keys(struct tarn_depot *depot)
+{
+    for (uint32_t i = DEPOT_KEY_LOCKS; i-- > 0;)
+        task_mutex_unlock(&depot->key_locks[i]);
+}
+
+/* Everything that is stored so far is gone. All key locks held. */
+static void forget_all(struct tarn_depot *depot, uint64_t sequence)
+{
+    atomic_store_explicit(&depot->gone_sequence, sequence, memory_order_release);
+    atomic_store_explicit(&depot->flush_when_ns, 0, memory_order_release);
+    depot_index_empty(depot);
+    atomic_store_explicit(&depot->live_bytes, 0, memory_order_relaxed);
+}
+
+/* Whether the moment of a pending order has come. */
+static bool is_due(struct tarn_depot *depot)
+{
+    uint64_t when_ns = atomic_load_explicit(&depot->flush_when_ns, memory_order_acquire);
+    return base_unlikely(when_ns != 0) && task_wall(depot->node) >= when_ns;
+}
+
+/* All key locks held. */
+static void carry_out_due(struct tarn_depot *depot)
+{
+    if (!is_due(depot))
+        return;
+    uint64_t sequence = seglog_sequence_next(depot->log);
+    /* the order itself is durable: where this cannot be noted any more, the next opening carries it out */
+    if (!depot->read_only && seglog_flush_point_set(depot->log, sequence, 0) != 0)
+        base_warn(&depot->node->log, "a flush could not be noted", "what=\"the next start will do it\"");
+    forget_all(depot, sequence);
+}
+
+void depot_flush_due(struct tarn_depot *depot)
+{
+    if (base_likely(!is_due(depot)))
+        return;
+    lock_all_keys(depot);
+    carry_out_due(depot);
+    unlock_all_keys(depot);
+}
+
+int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
+{
+    if (depot->read_only)
+        return -EROFS;
+    lock_all_keys(depot);
+    carry_out_due(depot); /* an order that has come is not replaced */
+    bool at_once = when_ns <= task_wall(depot->node);
+    uint64_t sequence = seglog_sequence_next(depot->log);
+    int error = seglog_flush_point_set(depot->log, at_once ? sequence : 0, at_once ? 0 : when_ns);
+    if (error == 0 && at_once)
+        forget_all(depot, sequence);
+    else if (error == 0)
+        atomic_store_explicit(&depot->flush_when_ns, when_ns, memory_order_release);
+    unlock_all_keys(depot);
+    return error;
+}
+
+/* What has been told to have expired must have expired after a crash, too, whatever the clock says then. */
+static void note_expired(struct tarn_depot *depot, uint64_t expiry_ns, uint64_t now_ns)
+{
+    if (expiry_ns <= atomic_load_explicit(&depot->expired_ns, memory_order_acquire) || depot->read_only)
+        return;
+    /* After a failure nothing can be noted any more, and nothing else either. */
+    if (seglog_wall_note(depot->log, now_ns + NOTE_AHEAD_NS) == 0)
+        atomic_store_explicit(&depot->expired_ns, now_ns + NOTE_AHEAD_NS, memory_order_release);
+}
+
+bool depot_visible(struct tarn_depot *depot, const struct seglog_record_format *record)
+{
+    if (record->sequence < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire))
+        return false;
+    uint64_t expiry_ns = seglog_expiry_ns(record->expiry);
+    if (expiry_ns == 0)
+        return true;
+    uint64_t now_ns = task_wall(depot->node);
+    if (now_ns < expiry_ns)
+        return true;
+    note_expired(depot, expiry_ns, now_ns);
+    return false;
+}

@@ -1,0 +1,249 @@
+/* Changing entries: a new one in two steps, moving, removing. */
+#include "depot/index_internal.h"
+#include <errno.h>
+
+enum { SPLIT_FIRST = 1 }; /* an inner outcome: a region was split, look again */
+
+/* ---- finding a place ---------------------------------------------------------------------------- */
+
+/* Put a reserved entry into an empty word. No reader sees it, so that no sequence has to change. */
+static void fill(struct depot_index *index, const struct depot_index_part *part,
+                 const struct depot_index_home *home, uint32_t offset)
+{
+    uint64_t word = depot_index_word_make(index, home->tag, index->address_mask, 0);
+    depot_index_store_word(&part->words[home->position + offset], word | offset);
+    depot_index_note_used(index, part->region, 1);
+}
+
+static bool fill_neighbourhood(struct depot_index *index, const struct depot_index_held *held)
+{
+    uint32_t empty = depot_index_match_empty(index, &held->home, held->parts);
+    if (empty == 0)
+        return false;
+    uint32_t i = (uint32_t)__builtin_ctz(empty);
+    fill(index, &held->parts[i >= held->home.first], &held->home, i);
+    return true;
+}
+
+static bool fill_stash(struct depot_index *index, const struct depot_index_held *held)
+{
+    const struct depot_index_home *home = &held->home;
+    struct depot_index_region *region = held->parts[0].region;
+    /* Relaxed: under the lock. */
+    if (atomic_load_explicit(&region->stash_count, memory_order_relaxed) == DEPOT_STASH_ENTRIES)
+        return false;
+    depot_index_stash_push(region, depot_index_word_make(index, home->tag, index->address_mask, 0),
+                           (uint16_t)(home->position % DEPOT_REGION_ENTRIES));
+    depot_index_note_used(index, region, 1);
+    return true;
+}
+
+/* ---- displacing --------------------------------------------------------------------------------- */
+
+/* An empty word moves towards a home: what lies before it, and may as well lie in it, takes its place. */
+struct hole {
+    struct depot_index *index;
+    const struct depot_index_held *held;
+    uint64_t split; /* the first position of the second region */
+    uint64_t at;
+};
+
+static const struct depot_index_part *part_at(const struct hole *hole, uint64_t position)
+{
+    return &hole->held->parts[position >= hole->split];
+}
+
+/* The first empty word from a position on; `end` if there is none. */
+static uint64_t next_empty(const struct hole *hole, uint64_t position, uint64_t end)
+{
+    while (position < end) {
+        const struct depot_index_part *part = part_at(hole, position);
+        uint64_t part_end = position < hole->split ? base_min(hole->split, end) : end;
+        uint32_t empty = part_end - position >= DEPOT_NEIGHBOURHOOD
+                             ? depot_index_match(hole->index, &part->words[position], UINT64_MAX, 0, 0)
+                             : depot_index_load_word(&part->words[position]) == 0;
+        if (empty != 0)
+            return position + (uint32_t)__builtin_ctz(empty);
+        position += part_end - position >= DEPOT_NEIGHBOURHOOD ? DEPOT_NEIGHBOURHOOD : 1;
+    }
+    return end;
+}
+
+static void move(struct hole *hole, uint64_t from)
+{
+    const struct depot_index_part *source = part_at(hole, from);
+    const struct depot_index_part *target = part_at(hole, hole->at);
+    uint64_t word = depot_index_load_word(&source->words[from]);
+    depot_index_change_begin(source->region);
+    if (target->region != source->region)
+        depot_index_change_begin(target->region);
+    depot_index_store_word(&target->words[hole->at], word + (hole->at - from)); /* a larger offset */
+    depot_index_store_word(&source->words[from], 0);
+    if (target->region != source->region) {
+        depot_index_change_end(target->region);
+        depot_index_note_used(hole->index, target->region, 1);
+        depot_index_note_used(hole->index, source->region, -1);
+    }
+    depot_index_change_end(source->region);
+    hole->at = from;
+}
+
+/* Move the hole as far back as one entry allows. @return false: none may lie where the hole is */
+static bool move_back(struct hole *hole)
+{
+    for (uint64_t from = hole->at - (DEPOT_NEIGHBOURHOOD - 1); from < hole->at; from++) {
+        uint64_t word = depot_index_load_word(&part_at(hole, from)->words[from]);
+        if ((word & INDEX_OFFSET_MASK) + (hole->at - from) < DEPOT_NEIGHBOURHOOD) {
+            move(hole, from);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Make room in a full neighbourhood; both regions are of one depth, so that whatever lies in the first may
+ * lie in the second. */
+static bool displace(struct depot_index *index, const struct depot_index_held *held)
+{
+    const struct depot_index_home *home = &held->home;
+    bool is_last = held->parts[1].region == NULL;
+    struct hole hole = {.index = index, .held = held};
+    hole.split = is_last ? UINT64_MAX : depot_index_region_end(index, home->region);
+    uint64_t end = depot_index_region_end(index, home->region + !is_last);
+    uint64_t outside = home->position + DEPOT_NEIGHBOURHOOD;
+    hole.at = next_empty(&hole, outside, end);
+    if (hole.at == end)
+        return false;
+    while (hole.at >= outside) {
+        if (!move_back(&hole))
+            return false; /* so would every other hole end here */
+    }
+    fill(index, part_at(&hole, hole.at), home, (uint32_t)(hole.at - home->position));
+    return true;
+}
+
+/* ---- reserving ---------------------------------------------------------------------------------- */
+
+/* Split what a growth has not come to of the regions that are held. @return whether there was any */
+static bool split_held(struct depot_index *index, const struct depot_index_held *held)
+{
+    uint32_t bits = depot_index_directory_now(index)->bits;
+    bool any = false;
+    for (size_t i = 0; i < base_array_count(held->parts); i++) {
+        const struct depot_index_part *part = &held->parts[i];
+        /* Relaxed: under the lock. */
+        if (part->region == NULL || atomic_load_explicit(&part->region->depth, memory_order_relaxed) > bits)
+            continue;
+        depot_index_split_locked(index, part, held->home.region + i);
+        any = true;
+    }
+    return any;
+}
+
+/* The neighbourhood is full. @return 0, SPLIT_FIRST, -EAGAIN or -ENOSPC */
+static int reserve_crowded(struct depot_index *index, struct depot_index_held *held)
+{
+    const struct depot_index_home *home = &held->home;
+    if (held->parts[1].region == NULL && home->region + 1 < index->regions)
+        held->parts[1] = depot_index_lock_part(index, home->tag, home->region + 1);
+    if (split_held(index, held))
+        return SPLIT_FIRST;
+    if (displace(index, held) || fill_stash(index, held))
+        return 0;
+    return depot_index_load_reaches(index, INDEX_LOAD_TO_TRUST) ? -EAGAIN : -ENOSPC;
+}
+
+int depot_index_reserve(struct depot_index *index, uint64_t hash)
+{
+    int result;
+    /* Taking a lock makes the processor wait for all that came before, and with what comes after. */
+    depot_index_prefetch(index, hash);
+    do {
+        struct depot_index_held held;
+        depot_index_hold(index, hash, &held);
+        result = fill_neighbourhood(index, &held) ? 0 : reserve_crowded(index, &held);
+        depot_index_release(&held);
+    } while (result == SPLIT_FIRST);
+    return result;
+}
+
+/* ---- entries that are there --------------------------------------------------------------------- */
+
+static uint64_t word_with(const struct depot_index *index, uint64_t old_word, uint64_t address,
+                          uint64_t grains)
+{
+    base_assert(address > 0 && address < index->address_mask);
+    return depot_index_word_make(index, depot_index_word_tag(index, old_word), address,
+                                 depot_index_size_encode(grains)) |
+           (old_word & INDEX_OFFSET_MASK);
+}
+
+static void change(const struct depot_index_slot *slot, uint64_t word)
+{
+    depot_index_change_begin(slot->region);
+    depot_index_store_word(slot->word, word);
+    depot_index_change_end(slot->region);
+}
+
+/* Take an entry out, in a way that no reader sees more than that. */
+static void take_out(struct depot_index *index, const struct depot_index_slot *slot)
+{
+    depot_index_change_begin(slot->region);
+    if (slot->stash_place < DEPOT_STASH_ENTRIES)
+        depot_index_stash_take(slot->region, slot->stash_place);
+    else
+        depot_index_store_word(slot->word, 0);
+    depot_index_change_end(slot->region);
+    depot_index_note_used(index, slot->region, -1);
+}
+
+void depot_index_publish(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t grains)
+{
+    struct depot_index_held held;
+    struct depot_index_slot slot;
+    depot_index_hold(index, hash, &held);
+    bool is_there = depot_index_held_find(index, &held, index->address_mask, &slot);
+    base_assert(is_there);
+    change(&slot, word_with(index, depot_index_load_word(slot.word), address, grains));
+    depot_index_release(&held);
+}
+
+void depot_index_cancel(struct depot_index *index, uint64_t hash)
+{
+    struct depot_index_held held;
+    struct depot_index_slot slot;
+    depot_index_hold(index, hash, &held);
+    bool is_there = depot_index_held_find(index, &held, index->address_mask, &slot);
+    base_assert(is_there);
+    take_out(index, &slot);
+    depot_index_release(&held);
+}
+
+bool depot_index_replace(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t new_address,
+                         uint64_t new_grains)
+{
+    struct depot_index_held held;
+    struct depot_index_slot slot;
+    base_assert(address < index->address_mask);
+    depot_index_hold(index, hash, &held);
+    bool is_there = depot_index_held_find(index, &held, address, &slot);
+    if (is_there) {
+        uint64_t old_word = depot_index_load_word(slot.word);
+        change(&slot, word_with(index, old_word, new_address, new_grains) | (old_word & INDEX_HIT_MASK));
+    }
+    depot_index_release(&held);
+    return is_there;
+}
+
+bool depot_index_remove(struct depot_index *index, uint64_t hash, uint64_t address)
+{
+    struct depot_index_held held;
+    struct depot_index_slot slot;
+    base_assert(address < index->address_mask);
+    depot_index_hold(index, hash, &held);
+    bool is_there = depot_index_held_find(index, &held, address, &slot);
+    if (is_there)
+        take_out(index, &slot);
+    depot_index_release(&held);
+    return is_there;
+}

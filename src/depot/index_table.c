@@ -1,0 +1,95 @@
+/* The memory of the index: directories and tables. */
+#include "depot/index_internal.h"
+#include <sys/mman.h>
+
+/* Tables from this size on take huge pages. */
+#define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
+#define HUGE_FROM_BYTES (2 * HUGE_PAGE_BYTES)
+
+/* What one table takes of a mapping: its words, and its regions' headers behind the words of all. */
+static uint64_t words_bytes(const struct depot_index *index)
+{
+    return (((uint64_t)1 << index->widths.table_bits) + INDEX_EXTRA_WORDS) * sizeof(uint64_t);
+}
+
+static uint64_t regions_bytes(const struct depot_index *index)
+{
+    return index->regions * sizeof(struct depot_index_region);
+}
+
+/* A mapping that begins at a multiple of a power of two. @return MAP_FAILED: no memory */
+static void *map_aligned(uint64_t bytes, uint64_t alignment)
+{
+    uint64_t slack = alignment > BASE_PAGE_BYTES ? alignment : 0;
+    uint8_t *memory =
+        mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || slack == 0)
+        return memory;
+    uint64_t before = base_align_up((uintptr_t)memory, alignment) - (uintptr_t)memory;
+    if (before > 0)
+        (void)munmap(memory, before);
+    if (slack > before)
+        (void)munmap(memory + before + bytes, slack - before);
+    return memory + before;
+}
+
+/* Charged fresh zero pages, untouched. @return NULL: no memory */
+static void *map_tables(const struct depot_index *index, uint64_t bytes)
+{
+    bool is_huge = bytes >= HUGE_FROM_BYTES;
+    if (base_account_take(index->account, bytes) != 0)
+        return NULL;
+    void *memory = map_aligned(bytes, is_huge ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES);
+    if (memory == MAP_FAILED) {
+        base_account_give(index->account, bytes);
+        return NULL;
+    }
+    if (is_huge) /* keys hit a table all over: what misses are there, translations are most of */
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+struct depot_index_directory *depot_index_directory_make(struct depot_index *index,
+                                                         struct depot_index_directory *previous)
+{
+    uint64_t old_tables = previous == NULL ? 0 : previous->mask + 1;
+    uint64_t new_tables = previous == NULL ? 1 : old_tables;
+    struct depot_index_directory shape = {
+        .previous = previous,
+        .bits = previous == NULL ? 0 : previous->bits + 1,
+        .mask = old_tables + new_tables - 1,
+        .memory_bytes =
+            base_align_up(new_tables * (words_bytes(index) + regions_bytes(index)), BASE_PAGE_BYTES),
+    };
+    struct depot_index_directory *made = base_alloc(index->account, depot_index_directory_bytes(&shape));
+    if (made == NULL)
+        return NULL;
+    shape.memory = map_tables(index, shape.memory_bytes);
+    if (shape.memory == NULL) {
+        base_free(index->account, made, depot_index_directory_bytes(&shape));
+        return NULL;
+    }
+    memcpy(made, &shape, sizeof(shape));
+    for (uint64_t i = 0; i < old_tables; i++)
+        made->tables[i] = previous->tables[i];
+    uint8_t *words = made->memory;
+    uint8_t *regions = words + new_tables * words_bytes(index);
+    for (uint64_t i = 0; i < new_tables; i++) {
+        made->tables[old_tables + i] = (struct depot_index_table){
+            .words = (void *)(words + i * words_bytes(index)),
+            .regions = (void *)(regions + i * regions_bytes(index)),
+        };
+    }
+    return made;
+}
+
+void depot_index_directory_free(struct depot_index *index, struct depot_index_directory *directory)
+{
+    while (directory != NULL) {
+        struct depot_index_directory *previous = directory->previous;
+        (void)munmap(directory->memory, directory->memory_bytes);
+        base_account_give(index->account, directory->memory_bytes);
+        base_free(index->account, directory, depot_index_directory_bytes(directory));
+        directory = previous;
+    }
+}

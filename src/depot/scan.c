@@ -1,0 +1,98 @@
+/* Visiting every record. */
+#include "depot/depot_internal.h"
+
+#include <errno.h>
+
+struct scan {
+    struct tarn_depot *depot;
+    tarn_scan_function *visit;
+    void *arg;
+    struct depot_index_item *items; /* DEPOT_INDEX_BATCH_MAX */
+    uint32_t count;
+    uint8_t *copy; /* of a record's key and value, so that the visitor may call the store */
+    int damage;    /* the first error of a record that could not be read */
+};
+
+/*
+ * Show one entry's record.
+ *
+ * @param ret_gone  the entry is not there any more
+ * @return what the visitor said, or 0
+ */
+static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
+{
+    struct depot_record record;
+    int error = depot_read_entry(scan->depot, hash, word, &record);
+    *ret_gone = error == -ENOENT;
+    if (error != 0) {
+        if (!*ret_gone && scan->damage == 0)
+            scan->damage = error;
+        return 0;
+    }
+    bool visible = depot_visible(scan->depot, &record.header);
+    size_t key_bytes = record.header.key_bytes;
+    if (visible)
+        memcpy(scan->copy, record.key, key_bytes + record.header.value_bytes);
+    depot_record_release(&record);
+    if (!visible)
+        return 0;
+    struct tarn_record_info info;
+    depot_tell(&record, &info);
+    return scan->visit(scan->arg, scan->copy, key_bytes, scan->copy + key_bytes, &info);
+}
+
+static bool in_batch(const struct scan *scan, uint64_t word)
+{
+    for (uint32_t i = 0; i < scan->count; i++) {
+        if (scan->items[i].word == word)
+            return true;
+    }
+    return false;
+}
+
+/* A record was moved or replaced after the batch was taken: show what has come in its place. */
+static int show_successors(struct scan *scan, uint64_t hash)
+{
+    bool gone = true;
+    int outcome = 0;
+    while (gone && outcome == 0) {
+        struct depot_index_view view;
+        depot_index_find(&scan->depot->index, hash, &view);
+        gone = false;
+        for (uint32_t i = 0; i < view.count && !gone && outcome == 0; i++) {
+            if (!in_batch(scan, view.words[i]))
+                outcome = show(scan, hash, view.words[i], &gone);
+        }
+    }
+    return outcome;
+}
+
+static int scan_all(struct scan *scan)
+{
+    struct depot_index_cursor cursor = {.region = 0};
+    int outcome = 0;
+    while (outcome == 0 && !cursor.end) {
+        scan->count = depot_index_next(&scan->depot->index, &cursor, scan->items);
+        for (uint32_t i = 0; outcome == 0 && i < scan->count; i++) {
+            bool gone;
+            outcome = show(scan, scan->items[i].hash, scan->items[i].word, &gone);
+            if (gone)
+                outcome = show_successors(scan, scan->items[i].hash);
+        }
+    }
+    return outcome;
+}
+
+int tarn_depot_scan(struct tarn_depot *depot, tarn_scan_function *visit, void *arg)
+{
+    struct base_account *account = &depot->node->memory;
+    struct scan scan = {.depot = depot, .visit = visit, .arg = arg};
+    depot_flush_due(depot);
+    size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(*scan.items), copy_bytes = depot->record_bytes_max;
+    scan.items = base_alloc(account, items_bytes);
+    scan.copy = base_alloc(account, copy_bytes);
+    int outcome = scan.items == NULL || scan.copy == NULL ? -ENOMEM : scan_all(&scan);
+    base_free(account, scan.copy, copy_bytes);
+    base_free(account, scan.items, items_bytes);
+    return outcome == 0 ? scan.damage : outcome;
+}

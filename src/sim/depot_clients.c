@@ -1,0 +1,547 @@
+#include "sim/depot_clients.h"
+#include "base/base.h"
+#include "depot/depot.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <tarn/depot.h>
+
+enum {
+    KEY_BYTES_MAX = 300,
+    KEY_ROOM = KEY_BYTES_MAX + 2,
+    LOOKS_MAX = SIM_DEPOT_KEYS_MAX,
+    EXPIRY_BITS = 33,      /* up to some seconds */
+    RECORD_OVERHEAD = 512, /* of header, padding and summary, at most */
+    CHURN_KEY = 1000,      /* numbers of keys that the oracle does not hear of begin here */
+    CHURNS_MAX = 12,       /* at once */
+    CHURN_BYTES_MAX = 48 << 10,
+};
+
+uint64_t sim_depot_draw_log(struct base_random *random, uint64_t bits)
+{
+    return base_random_below(random, UINT64_C(1) << base_random_below(random, bits + 1));
+}
+
+static struct tarn_node *tarn_of(const struct sim_depot_client *client)
+{
+    return sim_node_tarn(client->shared->node);
+}
+
+static uint64_t draw(struct sim_depot_client *client, uint64_t n)
+{
+    return base_random_below(&client->random, n);
+}
+
+/* ---- keys and errors --------------------------------------------------------------------------- */
+
+/* Keys of different lengths, of which some begin alike. */
+static size_t fill_key(uint64_t key, uint8_t *ret_key)
+{
+    size_t bytes = key == 0 ? 1 : (size_t)(key * key * 37 % KEY_BYTES_MAX) + 2;
+    memset(ret_key, 'k', bytes);
+    ret_key[bytes - 1] = (uint8_t)key;
+    return bytes;
+}
+
+/* @return the number; -1: not one of those */
+static int key_number(const uint8_t *key, size_t len)
+{
+    uint8_t expected[KEY_ROOM];
+    uint64_t number = key[len - 1];
+    bool same =
+        number < SIM_DEPOT_KEYS_MAX && fill_key(number, expected) == len && memcmp(expected, key, len) == 0;
+    return same ? (int)number : -1;
+}
+
+uint64_t sim_depot_fault_count(const struct sim_depot_shared *shared)
+{
+    uint64_t count = 0;
+    for (int fault = 0; fault < SIM_FAULT_COUNT; fault++)
+        count += sim_drive_faults(shared->disk, (enum sim_fault)fault);
+    return count;
+}
+
+bool sim_depot_faulted(const struct sim_depot_shared *shared)
+{
+    return sim_depot_fault_count(shared) > shared->faults_before;
+}
+
+/* What lives, and what others want to add just now, must come near to what the store says it holds. */
+static bool is_almost_full(const struct sim_depot_shared *shared)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(shared->depot, &stats);
+    return stats.live_bytes + shared->reserving_bytes >= stats.capacity_bytes / 10 * 9;
+}
+
+/* @param condition  the operation had one @param grows  it may have found no room */
+static void check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
+                        bool grows)
+{
+    const struct sim_depot_shared *shared = client->shared;
+    switch (error) {
+    case 0:
+    case -ENOENT:
+        return;
+    case -EEXIST:
+        if (condition)
+            return;
+        break;
+    case -EIO:
+    case -EROFS:
+    case -ENODEV:
+    case -EBADMSG:
+        if (sim_depot_faulted(shared))
+            return;
+        break;
+    case -ENOSPC:
+        if (grows && is_almost_full(shared))
+            return;
+        break;
+    default:
+        break;
+    }
+    sim_fail(shared->world, "%s returned %s without a reason", what, strerrorname_np(-error));
+}
+
+static void reserve(struct sim_depot_client *client, uint64_t bytes)
+{
+    client->shared->reserving_bytes += bytes + RECORD_OVERHEAD;
+}
+
+static void release(struct sim_depot_client *client, uint64_t bytes)
+{
+    client->shared->reserving_bytes -= bytes + RECORD_OVERHEAD;
+}
+
+/* An operation begins. @return its number */
+static uint32_t begin(struct sim_depot_client *client, const struct sim_oracle_op *op)
+{
+    client->told++;
+    return sim_oracle_begin(&client->shared->oracle, tarn_of(client), client->number, op);
+}
+
+/* The oracle, for the end of an operation. */
+static struct sim_oracle *oracle_now(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    shared->oracle.frail = shared->read_only || depot_failed(shared->depot);
+    return &shared->oracle;
+}
+
+/* ---- looking ------------------------------------------------------------------------------------ */
+
+static uint32_t begin_get(struct sim_depot_client *client, uint64_t key)
+{
+    return begin(client, &(struct sim_oracle_op){.kind = SIM_GET, .key = key});
+}
+
+static void get(struct sim_depot_client *client, uint64_t key, size_t room)
+{
+    struct sim_depot_shared *shared = client->shared;
+    uint8_t name[KEY_ROOM];
+    size_t name_bytes = fill_key(key, name);
+    uint32_t number = begin_get(client, key);
+    struct tarn_record_info info = {0};
+    int error = tarn_depot_get(shared->depot, name, name_bytes, client->value, room, &info);
+    sim_oracle_end_get(oracle_now(client), tarn_of(client), number, error, &info, client->value, room);
+    if (error != -ENOBUFS)
+        check_error(client, "get", error, false, false);
+}
+
+/* Several keys, perhaps one twice, in one call. The values share the client's memory. */
+static void get_many(struct sim_depot_client *client, const uint64_t *keys, size_t count)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct tarn_get gets[LOOKS_MAX];
+    uint8_t names[LOOKS_MAX][KEY_ROOM];
+    uint32_t numbers[LOOKS_MAX];
+    const size_t room = SIM_DEPOT_VALUE_BYTES_MAX / LOOKS_MAX;
+    for (size_t i = 0; i < count; i++) {
+        gets[i] = (struct tarn_get){
+            .key = names[i], .key_len = fill_key(keys[i], names[i]), .value = client->value + i * room};
+        gets[i].value_room = room;
+        numbers[i] = begin_get(client, keys[i]);
+    }
+    tarn_depot_get_many(shared->depot, gets, count);
+    for (size_t i = 0; i < count; i++) {
+        sim_oracle_end_get(oracle_now(client), tarn_of(client), numbers[i], gets[i].error, &gets[i].info,
+                           gets[i].value, room);
+        if (gets[i].error != -ENOBUFS)
+            check_error(client, "get_many", gets[i].error, false, false);
+    }
+}
+
+/* A scan: what it has visited, and the gets that it stands for. */
+struct scan {
+    struct sim_depot_client *client;
+    uint32_t numbers[SIM_DEPOT_KEYS_MAX];
+    bool visited[SIM_DEPOT_KEYS_MAX];
+    uint64_t left; /* visits until it is ended; 0: never */
+};
+
+static int visit(void *arg, const void *key, size_t key_len, const void *value,
+                 const struct tarn_record_info *info)
+{
+    struct scan *scan = arg;
+    struct sim_depot_shared *shared = scan->client->shared;
+    int number = key_number(key, key_len);
+    if (number >= 0 && (uint64_t)number < shared->keys) {
+        if (!scan->visited[number]) /* else it was removed and stored again */
+            sim_oracle_end_get(oracle_now(scan->client), tarn_of(scan->client), scan->numbers[number], 0,
+                               info, value, info->value_bytes);
+        scan->visited[number] = true;
+    }
+    return scan->left > 0 && --scan->left == 0 ? SIM_ORACLE_REFUSED : 0;
+}
+
+static void scan_all(struct sim_depot_client *client, uint64_t visits)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct scan scan = {.client = client, .left = visits};
+    for (uint64_t key = 0; key < shared->keys; key++)
+        scan.numbers[key] = begin_get(client, key);
+    int error = tarn_depot_scan(shared->depot, visit, &scan);
+    for (uint64_t key = 0; key < shared->keys; key++) {
+        if (!scan.visited[key])
+            sim_oracle_end_unvisited(oracle_now(client), tarn_of(client), scan.numbers[key], error == 0);
+    }
+    if (error != SIM_ORACLE_REFUSED || visits == 0)
+        check_error(client, "scan", error, false, false);
+}
+
+static void look(struct sim_depot_client *client)
+{
+    uint64_t keys[LOOKS_MAX] = {0};
+    uint64_t count = 1 + draw(client, LOOKS_MAX);
+    if (draw(client, 3) == 0) {
+        scan_all(client, draw(client, 4) == 0 ? 1 + draw(client, 4) : 0);
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++)
+        keys[i] = draw(client, client->shared->keys);
+    get_many(client, keys, count);
+}
+
+/* ---- changing ----------------------------------------------------------------------------------- */
+
+static uint64_t draw_expiry(struct sim_depot_client *client)
+{
+    if (draw(client, 8) != 0)
+        return 0;
+    return task_wall(tarn_of(client)) + sim_depot_draw_log(&client->random, EXPIRY_BITS);
+}
+
+static uint32_t draw_value_bytes(struct sim_depot_client *client)
+{
+    uint64_t longest =
+        base_min(tarn_depot_value_bytes_max(client->shared->depot), (uint64_t)SIM_DEPOT_VALUE_BYTES_MAX);
+    if (draw(client, 4) < client->shared->long_of_4)
+        return (uint32_t)draw(client, longest + 1);
+    return (uint32_t)base_min(sim_depot_draw_log(&client->random, 13), longest);
+}
+
+static struct sim_oracle_op draw_put(struct sim_depot_client *client, uint64_t key)
+{
+    struct sim_oracle_op op = {.kind = SIM_PUT, .key = key, .expiry_ns = draw_expiry(client)};
+    op.value_bytes = draw_value_bytes(client);
+    if (draw(client, 2) == 0)
+        op.condition = (enum tarn_put_condition)draw(client, 4);
+    if (op.condition == TARN_PUT_IF_VERSION) {
+        op.if_number = sim_oracle_known_put(&client->shared->oracle, key);
+        if (op.if_number == 0)
+            op.condition = TARN_PUT_IF_ABSENT;
+    }
+    return op;
+}
+
+static void put(struct sim_depot_client *client, uint64_t key)
+{
+    struct sim_depot_shared *shared = client->shared;
+    uint8_t name[KEY_ROOM];
+    size_t name_bytes = fill_key(key, name);
+    const struct sim_oracle_op op = draw_put(client, key);
+    uint32_t number = begin(client, &op);
+    sim_oracle_fill_value(key, number, client->value, op.value_bytes);
+    const struct tarn_put_options options = {
+        .condition = op.condition,
+        .if_version = op.condition == TARN_PUT_IF_VERSION ? shared->oracle.ops[op.if_number].version : 0,
+        .expiry_ns = op.expiry_ns,
+        .client_flags = number,
+    };
+    uint64_t version = 0;
+    reserve(client, op.value_bytes);
+    int error =
+        tarn_depot_put(shared->depot, name, name_bytes, client->value, op.value_bytes, &options, &version);
+    sim_oracle_end(oracle_now(client), tarn_of(client), number, error, version);
+    check_error(client, "put", error, op.condition != TARN_PUT_ANY, true);
+    release(client, op.value_bytes);
+}
+
+static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kind kind, uint64_t key)
+{
+    struct sim_depot_shared *shared = client->shared;
+    uint8_t name[KEY_ROOM];
+    size_t name_bytes = fill_key(key, name);
+    struct sim_oracle_op op = {.kind = kind, .key = key};
+    if (kind == SIM_TOUCH)
+        op.expiry_ns = draw_expiry(client);
+    uint64_t bytes = kind == SIM_TOUCH ? tarn_depot_value_bytes_max(shared->depot) : 0;
+    uint32_t number = begin(client, &op);
+    reserve(client, bytes);
+    int error = kind == SIM_TOUCH ? tarn_depot_touch(shared->depot, name, name_bytes, op.expiry_ns)
+                                  : tarn_depot_delete(shared->depot, name, name_bytes);
+    sim_oracle_end(oracle_now(client), tarn_of(client), number, error, 0);
+    check_error(client, kind == SIM_TOUCH ? "touch" : "delete", error, false, kind == SIM_TOUCH);
+    release(client, bytes);
+}
+
+struct update {
+    struct sim_depot_client *client;
+    uint32_t number;
+    struct sim_oracle_op decided;
+};
+
+static int decide(void *arg, const struct tarn_record_info *old, const void *value,
+                  struct tarn_update *update)
+{
+    struct update *own = arg;
+    struct sim_depot_client *client = own->client;
+    if (old != NULL && (update->expiry_ns != old->expiry_ns || update->client_flags != old->client_flags))
+        sim_fail(client->shared->world, "an update of key %" PRIu64 " was told another expiry or other flags",
+                 own->decided.key);
+    sim_oracle_decide(&client->shared->oracle, own->number, old, value, &own->decided);
+    update->remove = own->decided.answer == SIM_REMOVE;
+    update->value = client->value;
+    update->value_len = own->decided.value_bytes;
+    update->expiry_ns = own->decided.expiry_ns;
+    update->client_flags = own->number;
+    return own->decided.answer == SIM_REFUSE ? SIM_ORACLE_REFUSED : 0;
+}
+
+static void update(struct sim_depot_client *client, uint64_t key)
+{
+    static const enum sim_oracle_answer answers[] = {SIM_STORE, SIM_STORE, SIM_REMOVE, SIM_REFUSE};
+    struct sim_depot_shared *shared = client->shared;
+    uint8_t name[KEY_ROOM];
+    size_t name_bytes = fill_key(key, name);
+    const struct sim_oracle_op op = {.kind = SIM_UPDATE, .key = key};
+    struct update own = {.client = client, .decided = {.key = key, .expiry_ns = draw_expiry(client)}};
+    own.decided.answer = answers[draw(client, base_array_count(answers))];
+    own.decided.value_bytes = draw_value_bytes(client);
+    own.number = begin(client, &op);
+    sim_oracle_fill_value(key, own.number, client->value, own.decided.value_bytes);
+    uint64_t version = 0;
+    reserve(client, own.decided.value_bytes);
+    int error = tarn_depot_update(shared->depot, name, name_bytes, decide, &own, &version);
+    sim_oracle_end(oracle_now(client), tarn_of(client), own.number, error, version);
+    if (error != SIM_ORACLE_REFUSED || own.decided.answer != SIM_REFUSE)
+        check_error(client, "update", error, false, own.decided.answer == SIM_STORE);
+    release(client, own.decided.value_bytes);
+}
+
+static void flush_all(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct sim_oracle_op op = {.kind = SIM_FLUSH_ALL, .key = SIM_ORACLE_ALL_KEYS};
+    op.expiry_ns = task_wall(tarn_of(client));
+    if (draw(client, 2) == 0)
+        op.expiry_ns += sim_depot_draw_log(&client->random, EXPIRY_BITS);
+    uint32_t number = begin(client, &op);
+    int error = tarn_depot_flush_all(shared->depot, op.expiry_ns);
+    sim_oracle_end(oracle_now(client), tarn_of(client), number, error, 0);
+    check_error(client, "flush_all", error, false, false);
+}
+
+/* ---- filling the drive -------------------------------------------------------------------------- */
+
+static void fill_churn_key(uint32_t number, uint64_t slot, uint64_t *ret_key)
+{
+    ret_key[0] = CHURN_KEY + number;
+    ret_key[1] = slot;
+}
+
+/* What an answer to a change tells of the key. */
+static void note_churned(struct sim_depot_churn *churn, int error)
+{
+    if (error == 0 || error == -ENOENT)
+        *churn = (struct sim_depot_churn){.known = true, .held = churn->maybe};
+    else if (error == -ENOSPC || error == -EROFS)
+        churn->unsettled = false;
+}
+
+/* Overwrite and delete keys of the client's own, which the oracle does not hear of. */
+static void churn_one(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    uint64_t slot = draw(client, SIM_DEPOT_CHURNED), key[2];
+    struct sim_depot_churn *churn = &shared->churned[client->number][slot];
+    uint64_t longest = base_min(tarn_depot_value_bytes_max(shared->depot), (uint64_t)CHURN_BYTES_MAX);
+    uint64_t bytes = sizeof(uint32_t) + draw(client, longest - sizeof(uint32_t));
+    bool deletes = draw(client, 4) == 0;
+    int error;
+    if (churn->unsettled)
+        return; /* its store has failed */
+    fill_churn_key(client->number, slot, key);
+    churn->unsettled = true;
+    churn->maybe = deletes ? 0 : ++client->churn_count;
+    if (deletes) {
+        error = tarn_depot_delete(shared->depot, key, sizeof(key));
+        check_error(client, "delete of a churned key", error, false, false);
+    } else {
+        memset(client->value, (int)churn->maybe, bytes);
+        memcpy(client->value, &churn->maybe, sizeof(churn->maybe));
+        reserve(client, bytes);
+        error = tarn_depot_put(shared->depot, key, sizeof(key), client->value, bytes, NULL, NULL);
+        check_error(client, "put of a churned key", error, false, true);
+        release(client, bytes);
+    }
+    note_churned(churn, error);
+}
+
+/* @return the number of the value; 0 if it is not one */
+static uint32_t churned_number(const uint8_t *value, size_t bytes)
+{
+    uint32_t number = 0;
+    if (bytes < sizeof(number))
+        return 0;
+    memcpy(&number, value, sizeof(number));
+    for (size_t i = sizeof(number); i < bytes; i++) {
+        if (value[i] != (uint8_t)number)
+            return 0;
+    }
+    return number;
+}
+
+/*
+ * What a client's own key holds, only that client can have stored. @param settle  nothing is under way: what
+ * is found is certain from now on
+ */
+static void check_churned(struct sim_depot_client *client, uint32_t number, uint64_t slot, bool settle)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct sim_depot_churn *churn = &shared->churned[number][slot];
+    uint64_t key[2];
+    struct tarn_record_info info;
+    fill_churn_key(number, slot, key);
+    int error =
+        tarn_depot_get(shared->depot, key, sizeof(key), client->value, SIM_DEPOT_VALUE_BYTES_MAX, &info);
+    check_error(client, "get of a churned key", error, false, false);
+    if (error != 0 && error != -ENOENT)
+        return;
+    uint32_t found = error == 0 ? churned_number(client->value, info.value_bytes) : 0;
+    bool may_be = found == churn->held || (settle && churn->unsettled && found == churn->maybe) ||
+                  (error == -ENOENT && shared->flushes);
+    if ((error == 0 && found == 0) || (churn->known && !may_be))
+        sim_fail(shared->world, "churned key %" PRIu64 " of client %u holds %u (%d) and not %u or %u", slot,
+                 number, found, error, churn->held, churn->maybe);
+    if (settle)
+        *churn = (struct sim_depot_churn){.known = true, .held = found};
+}
+
+static void churn(struct sim_depot_client *client)
+{
+    for (uint64_t times = 1 + draw(client, CHURNS_MAX); times > 0; times--)
+        churn_one(client);
+    for (uint64_t slot = 0; slot < SIM_DEPOT_CHURNED; slot++)
+        check_churned(client, client->number, slot, false);
+}
+
+/* Before any client works: what those of earlier epochs have left. */
+static void check_all_churned(struct sim_depot_client *client)
+{
+    for (uint32_t number = 0; number < client->number; number++) {
+        for (uint64_t slot = 0; slot < SIM_DEPOT_CHURNED; slot++) {
+            const struct sim_depot_churn *churn = &client->shared->churned[number][slot];
+            if (churn->known || churn->unsettled)
+                check_churned(client, number, slot, true);
+        }
+    }
+}
+
+void sim_depot_forget_churned(struct sim_depot_shared *shared, uint32_t first)
+{
+    for (uint32_t number = first; number < SIM_ORACLE_CLIENTS_MAX; number++) {
+        for (uint64_t slot = 0; slot < SIM_DEPOT_CHURNED; slot++) {
+            struct sim_depot_churn *churn = &shared->churned[number][slot];
+            churn->unsettled = churn->unsettled || churn->known;
+            churn->known = false;
+        }
+    }
+}
+
+/* ---- clients ------------------------------------------------------------------------------------ */
+
+void sim_depot_read_all(struct sim_depot_client *client)
+{
+    uint64_t keys[SIM_DEPOT_KEYS_MAX] = {0};
+    uint64_t count = client->shared->keys;
+    switch (draw(client, 4)) {
+    case 0:
+        scan_all(client, 0);
+        break;
+    case 1:
+        for (uint64_t key = 0; key < count; key++)
+            keys[key] = key;
+        get_many(client, keys, count);
+        break;
+    default:
+        break;
+    }
+    for (uint64_t key = 0; key < count; key++)
+        get(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
+    check_all_churned(client);
+}
+
+/* What the store must refuse before it looks at anything. */
+static void misuse(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct tarn_record_info info;
+    uint64_t longest = tarn_depot_value_bytes_max(shared->depot);
+    if (tarn_depot_get(shared->depot, "", 0, client->value, 1, &info) != -EINVAL ||
+        tarn_depot_delete(shared->depot, "", 0) != -EINVAL ||
+        tarn_depot_touch(shared->depot, "", 0, 0) != -EINVAL ||
+        tarn_depot_put(shared->depot, "", 0, "", 0, NULL, NULL) != -EINVAL ||
+        tarn_depot_put(shared->depot, "k", 1, client->value, longest + 1, NULL, NULL) != -EMSGSIZE)
+        sim_fail(shared->world, "the store took an empty key or a value that is too long");
+}
+
+static void do_one(struct sim_depot_client *client)
+{
+    uint64_t key = draw(client, client->shared->keys);
+    uint64_t choice = draw(client, 100);
+    if (client->shared->deletes_much && draw(client, 3) == 0)
+        touch_or_delete(client, SIM_DELETE, key);
+    else if (choice < 30)
+        get(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
+    else if (choice < 33)
+        get(client, key, sim_depot_draw_log(&client->random, 13));
+    else if (choice < 37)
+        look(client);
+    else if (choice < 72)
+        put(client, key);
+    else if (choice < 81)
+        touch_or_delete(client, SIM_DELETE, key);
+    else if (choice < 88)
+        touch_or_delete(client, SIM_TOUCH, key);
+    else if (choice < 97)
+        update(client, key);
+    else if (choice == 99)
+        misuse(client);
+    else if (client->shared->flushes)
+        flush_all(client);
+}
+
+void sim_depot_run_client(void *arg)
+{
+    struct sim_depot_client *client = arg;
+    uint64_t ops = draw(client, client->shared->ops_max);
+    for (; ops > 0 && client->told + 2 * LOOKS_MAX <= SIM_ORACLE_OPS_MAX; ops--) {
+        if (draw(client, 8) < client->shared->churn_of_8)
+            churn(client);
+        else
+            do_one(client);
+        if (draw(client, 4) == 0)
+            (void)task_sleep(sim_depot_draw_log(&client->random, client->shared->sleep_bits));
+    }
+}

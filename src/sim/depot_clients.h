@@ -1,0 +1,77 @@
+/*
+ * The clients of campaign `depot`: each does random operations on the few keys of one store, tells the oracle
+ * of them, and judges every answer as far as it can be judged at once.
+ */
+#ifndef SIM_DEPOT_CLIENTS_H
+#define SIM_DEPOT_CLIENTS_H
+
+#include "sim/depot_oracle.h"
+
+#define SIM_DEPOT_KEYS_MAX        8
+#define SIM_DEPOT_VALUE_BYTES_MAX (128 << 10)
+#define SIM_DEPOT_CHURNED         5 /* keys of a client's own that only fill the drive */
+
+/*
+ * What a key of a client's own holds; values are numbered. Nobody else changes it, but for a flush_all, so
+ * its client knows what it must find, and whoever opens the store later.
+ */
+struct sim_depot_churn {
+    bool known;     /* `held` or `maybe` it is */
+    bool unsettled; /* `maybe` may have taken its place: its write has failed or was cut off */
+    uint32_t held;  /* 0: nothing */
+    uint32_t maybe;
+};
+
+/* What the clients of a store share. */
+struct sim_depot_shared {
+    struct sim_world *world;
+    struct sim_oracle oracle;
+    struct sim_drive *disk;
+
+    /* drawn for the seed */
+    uint64_t keys;
+    uint64_t long_of_4;  /* values of any length, which fill the drive; the others are short */
+    uint64_t churn_of_8; /* operations that fill the drive with what dies soon */
+    uint64_t sleep_bits; /* clients sleep up to so long */
+    uint64_t ops_max;    /* of a client in an epoch */
+    bool deletes_much;
+    bool flushes; /* there are orders to flush */
+
+    struct sim_depot_churn churned[SIM_ORACLE_CLIENTS_MAX][SIM_DEPOT_CHURNED]; /* by client */
+
+    /* of the epoch */
+    struct sim_node *node;
+    struct tarn_depot *depot;
+    bool read_only;
+    uint64_t faults_before;   /* that had happened when faults were last set or cleared */
+    uint64_t reserving_bytes; /* of all writes under way */
+};
+
+struct sim_depot_client {
+    struct sim_depot_shared *shared;
+    struct base_random random;
+    uint32_t number; /* the oracle's */
+    uint32_t told;   /* operations of which the oracle has heard */
+    uint8_t *value;  /* SIM_DEPOT_VALUE_BYTES_MAX */
+    uint32_t churn_count;
+};
+
+/** From 0 to just below 2^bits, each number of bits as likely. */
+uint64_t sim_depot_draw_log(struct base_random *random, uint64_t bits);
+
+/** Whether a fault has happened since faults_before that may be the reason of an error. */
+bool sim_depot_faulted(const struct sim_depot_shared *shared);
+
+/** How many faults have happened. */
+uint64_t sim_depot_fault_count(const struct sim_depot_shared *shared);
+
+/** Read every key, one by one, all at once or by a scan. A client's own task. Yields. */
+void sim_depot_read_all(struct sim_depot_client *client);
+
+/** What the clients from `first` on have churned may be lost: nobody knows any more what is there. */
+void sim_depot_forget_churned(struct sim_depot_shared *shared, uint32_t first);
+
+/** Do a random number of random operations. A task function; its argument is the client. Yields. */
+void sim_depot_run_client(void *arg);
+
+#endif

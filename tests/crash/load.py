@@ -1,0 +1,146 @@
+#!/usr/bin/python3
+"""Killed with -9 under load, does a store come back with all that it acknowledged, and nothing half-written?
+
+    load.py PROGRAM [ROUNDS [SEED]]
+
+PROGRAM is crash_load, of load.c beside this file. Each round it works on the store that the last round left, is
+killed at a random moment, or sometimes ends in good order or is killed while it opens; then another one looks at
+every key. A store in the modes `power` and `device` has lost nothing that it acknowledged; one in the mode `async`
+nothing that it acknowledged more than a second before its death.
+"""
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+EVENT = struct.Struct("<QQQII")
+ROUNDS_OF_A_STORE = 10
+ASYNC_NS = 1_250_000_000  # what was acknowledged earlier is there
+PATIENCE = 60
+
+
+class Failure(Exception):
+    """The store has broken its word; the text is for the reader."""
+
+
+class Key:
+    """What a key holds, number by number, each with the moment when it was acknowledged, and what it may hold."""
+
+    def __init__(self):
+        self.held = [(0, 0)]
+        self.maybe = None
+
+
+def read_all(pipe, chunks):
+    while chunk := pipe.read(1 << 16):
+        chunks.append(chunk)
+
+
+def work(program, store, mode, rng, keys):
+    """Let the program work and end it. Returns how, when, and how many writes it had acknowledged."""
+    ending = rng.choice(["kill", "kill", "kill", "kill", "stop", "early"])
+    seed = rng.randrange(1, 1 << 32)
+    with subprocess.Popen([program, "run", store, mode, str(seed)], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        chunks, errors = [], []
+        readers = [threading.Thread(target=read_all, args=(process.stdout, chunks)),
+                   threading.Thread(target=read_all, args=(process.stderr, errors))]
+        for reader in readers:
+            reader.start()
+        time.sleep(rng.uniform(0, 0.05) if ending == "early" else rng.uniform(0.05, 0.6) if mode != "async"
+                   else rng.uniform(0.05, 2))
+        process.send_signal(signal.SIGTERM if ending == "stop" else signal.SIGKILL)
+        end_ns = time.monotonic_ns()
+        status = process.wait(PATIENCE)
+        for reader in readers:
+            reader.join()
+    said = b"".join(errors).decode(errors="replace")
+    if status != (0 if ending == "stop" else -signal.SIGKILL):
+        raise Failure(f"it ended with {status} after {ending}:\n{said}")
+    return ending, end_ns, hear(b"".join(chunks), keys)
+
+
+def hear(told, keys):
+    acknowledged = 0
+    for at in range(0, len(told) - EVENT.size + 1, EVENT.size):
+        time_ns, number, value, is_acknowledged, writes = EVENT.unpack_from(told, at)
+        key = keys.setdefault(number, Key())
+        if not writes:
+            if value != key.held[-1][0]:
+                raise Failure(f"key {number} held {value:#x} and not {key.held[-1][0]:#x} while nobody had died")
+        elif is_acknowledged:
+            key.held.append((value, time_ns))
+            key.maybe = None
+            acknowledged += 1
+        else:
+            key.maybe = value
+    return acknowledged
+
+
+def look(program, store, mode, ending, end_ns, keys):
+    """See what is there. What is found is certain from now on."""
+    result = subprocess.run([program, "look", store], capture_output=True, timeout=PATIENCE, check=False)
+    if result.returncode != 0:
+        raise Failure(f"the look ended with {result.returncode}:\n{result.stderr.decode(errors='replace')}")
+    found = dict(map(int, line.split()) for line in result.stdout.splitlines())
+    for number in found.keys() - keys.keys():
+        raise Failure(f"key {number} was never stored")
+    lossy = mode == "async" and ending != "stop"
+    for number, key in keys.items():
+        possible = {key.held[-1][0]}
+        if lossy:
+            late = [value for value, time_ns in key.held if time_ns > end_ns - ASYNC_NS]
+            sure = [value for value, time_ns in key.held if time_ns <= end_ns - ASYNC_NS]
+            possible = set(late + sure[-1:])
+        if key.maybe is not None:
+            possible.add(key.maybe)
+        value = found.get(number, 0)
+        if value not in possible:
+            raise Failure(f"after {ending} in mode {mode} key {number} holds {value:#x}, and could hold "
+                          f"{', '.join(map(hex, possible))}")
+        key.held = [(value, 0)]
+        key.maybe = None
+
+
+def rounds_of_kills(program, rounds, rng, folder):
+    acknowledged = 0
+    store, keys = None, {}
+    for count in range(rounds):
+        if count % ROUNDS_OF_A_STORE == 0:
+            if store:
+                os.unlink(store)
+            store, keys = f"{folder}/store{count}", {}
+        mode = rng.choice(["power", "power", "device", "async"])
+        ending, end_ns, writes = work(program, store, mode, rng, keys)
+        if not os.path.exists(store):
+            continue  # it was killed before it had made it
+        look(program, store, mode, ending, end_ns, keys)
+        acknowledged += writes
+    print(f"# {rounds} rounds, {acknowledged} writes acknowledged", flush=True)
+    if acknowledged < 20 * rounds:
+        raise Failure("so few writes tell nothing")
+
+
+def main():
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.SystemRandom().randrange(1 << 32)
+    print(f"# seed {seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="tarn-crash-") as folder:
+        try:
+            rounds_of_kills(sys.argv[1], rounds, random.Random(seed), folder)
+        except Failure as failure:
+            print(f"# {failure}")
+            print("not ok - a killed store has what it acknowledged")
+            return 1
+    print("ok - a killed store has what it acknowledged")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
