@@ -8,7 +8,8 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static const struct bench_verb *const bench_verbs[] = {&bench_verb_task, &bench_verb_drive};
+static const struct bench_verb *const bench_verbs[] = {&bench_verb_task, &bench_verb_drive, &bench_verb_index,
+                                                       &bench_verb_depot};
 
 int bench_fail(struct bench *bench, int error, const char *format, ...)
 {

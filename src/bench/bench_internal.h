@@ -44,6 +44,8 @@ struct bench_verb {
 
 extern const struct bench_verb bench_verb_task;
 extern const struct bench_verb bench_verb_drive;
+extern const struct bench_verb bench_verb_index;
+extern const struct bench_verb bench_verb_depot;
 
 /* The settings that every verb has; `type` is its options structure, whose first member is `common`. */
 #define BENCH_COMMON_SETTINGS(options_type, duration, repeats_count)                                         \

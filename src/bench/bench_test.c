@@ -75,6 +75,17 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "drive", "--block=1000");
     EXPECT_STATUS(2, "drive", "--depth=x");
     EXPECT_STATUS(2, "drive", "--duration=1ms");
+    EXPECT_STATUS(2, "depot", "--only=gets");
+    EXPECT_STATUS(2, "depot", "--modes=weak");
+    EXPECT_STATUS(2, "depot", "--keys=new");
+    EXPECT_STATUS(2, "depot", "--sizes=1001");
+    EXPECT_STATUS(2, "depot", "--sizes=56");
+    EXPECT_STATUS(2, "depot", "--depths=0");
+    EXPECT_STATUS(2, "depot", "--writers=1025");
+    EXPECT_STATUS(2, "depot", "--duration=1ms");
+    EXPECT_STATUS(2, "index", "--threads=3");
+    EXPECT_STATUS(2, "index", "--only=erase");
+    EXPECT_STATUS(2, "index", "--keys=1");
     EXPECT_STATUS(0, "--help");
     EXPECT_STATUS(0, "task", "--help");
     EXPECT_STATUS(0, "drive", "--help");
@@ -98,6 +109,14 @@ static double number_of(struct bench_json_value object, const char *name)
     assert_int_equal(bench_json_member(object, name, &value), 0);
     assert_int_equal(bench_json_number(value, &number), 0);
     return number;
+}
+
+static size_t count_lines(const struct run *run, const char *text)
+{
+    size_t found = 0;
+    for (const char *line = run->out; *line != '\0'; line += strcspn(line, "\n") + 1)
+        found += memmem(line, strcspn(line, "\n"), text, strlen(text)) != NULL;
+    return found;
 }
 
 /* A ratio is of the first subject's rate to this one's, not the other way round. */
@@ -240,6 +259,37 @@ static void test_tables(void **state)
     free_run(&run);
 }
 
+/* ---- index ------------------------------------------------------------------------------------- */
+
+static void test_index_results(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "index", "--json", "--duration=2ms", "--repeats=2", "--keys=20000", "--seed=7");
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "index", "hit"), 2);
+    assert_int_equal(check_lines(&run, "index", "miss"), 2);
+    assert_int_equal(check_lines(&run, "index", "insert"), 2);
+    assert_non_null(strstr(run.out, "\"keys\":26542,\"load_percent\":81,\"threads\":2"));
+    free_run(&run);
+}
+
+static void test_index_only(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "index", "--duration=1ms", "--repeats=1", "--keys=4096", "--only=miss", "--threads=2",
+        "--seed=7");
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "miss keys=6635 load_percent=81 threads=2: lookups/s\n"));
+    assert_null(strstr(run.out, "threads=1"));
+    assert_null(strstr(run.out, "insert"));
+    assert_non_null(strstr(run.out, "  tarn-ahead "));
+    free_run(&run);
+}
+
 /* ---- drives ------------------------------------------------------------------------------------ */
 
 struct folder {
@@ -248,16 +298,27 @@ struct folder {
     char option[128];
 };
 
-static int make_folder(void **state)
+static int make_folder_in(void **state, const char *parent)
 {
     struct folder *folder = test_calloc(1, sizeof(*folder));
-    (void)snprintf(folder->path, sizeof(folder->path), "bench-test-XXXXXX");
+    (void)snprintf(folder->path, sizeof(folder->path), "%sbench-test-XXXXXX", parent);
     if (mkdtemp(folder->path) == NULL)
         return -1;
     (void)snprintf(folder->file, sizeof(folder->file), "%s/a:b.data", folder->path);
     (void)snprintf(folder->option, sizeof(folder->option), "--path=%s", folder->file);
     *state = folder;
     return 0;
+}
+
+static int make_folder(void **state)
+{
+    return make_folder_in(state, "");
+}
+
+/* In memory where there is such a folder: a store is flushed often. */
+static int make_memory_folder(void **state)
+{
+    return make_folder_in(state, access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "");
 }
 
 static int remove_folder(void **state)
@@ -352,6 +413,88 @@ static void test_drive_failure(void **state)
     free_run(&run);
 }
 
+/* ---- stores ------------------------------------------------------------------------------------ */
+
+/* Gets at two depths; puts of old and new keys, by one number of writers in `power` mode and at two depths in
+ * `device` mode; each with its stages, of which gets have no "commit". */
+static void test_depot_results(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "depot", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=32M", "--depths=1,7",
+        "--writers=3", "--sizes=1000", "--fill=5", "--only=get,put", "--stages", "--seed=7", folder->option);
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(count_lines(&run, "\"name\":\"stages\""), 2 + 2 * 1 + 2 * 2);
+    assert_int_equal(count_lines(&run, "\"commit\":{\"count\":0"), 2);
+    assert_int_equal(count_lines(&run, "\"name\":\"get\",\"parameters\""), 2);
+    assert_int_equal(count_lines(&run, "\"name\":\"put\",\"parameters\""), 2 * 1 + 2 * 2);
+    assert_int_equal(count_lines(&run, "\"subjects\":[{\"name\":\"tarn\",\"rate\":{\"median\":"), 8);
+    assert_int_equal(count_lines(&run, "\"latency_ns\":{\"count\":"), 8);
+    assert_int_equal(count_lines(&run, "\"mode\":\"power\",\"keys\":\"overwrite\""), 2);
+    assert_int_equal(count_lines(&run, "\"mode\":\"device\",\"keys\":\"insert\""), 2 * 2);
+    assert_int_equal(access(folder->file, F_OK), -1);
+    free_run(&run);
+}
+
+static void test_depot_threads(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "depot", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=32M", "--writers=3",
+        "--sizes=1K", "--only=put", "--modes=power,async", "--keys=insert", "--threads", "--seed=7",
+        "--depths=2", folder->option);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "depot", "put"), 2);
+    assert_int_equal(count_lines(&run, "\"writers\":\"threads\""), 2);
+    free_run(&run);
+}
+
+static void test_depot_beside_fio(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "depot", "--json", "--duration=30ms", "--repeats=2", "--size=32M", "--depths=1", "--writers=2",
+        "--sizes=1K", "--fill=5", "--only=get,put", "--modes=power", "--keys=overwrite", "--seed=7",
+        folder->option);
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "depot", "get"), 1);
+    assert_int_equal(check_lines(&run, "depot", "get-latency"), 1);
+    assert_int_equal(check_lines(&run, "depot", "put"), 1);
+    assert_int_equal(count_lines(&run, "\"name\":\"fio-flush-x2\""), 1);
+    if (strstr(run.out, "fio is not installed") == NULL) {
+        assert_int_equal(count_lines(&run, "\"ratio\":{"), 3);
+        assert_int_equal(count_lines(&run, "\"skipped\""), 0);
+    }
+    free_run(&run);
+}
+
+static void test_depot_memory(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "depot", "--json", "--only=memory", "--records=2000", "--repeats=2", "--seed=7",
+        folder->option);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(check_lines(&run, "depot", "memory"), 7);
+    free_run(&run);
+    RUN(&run, "depot", "--only=memory", "--records=2000", folder->option);
+    assert_int_equal(run.status, 0);
+    assert_non_null(strstr(run.out, "\n  index "));
+    free_run(&run);
+}
+
+static void test_depot_spares_old_files(void **state)
+{
+    const struct folder *folder = *state;
+    write_old_file(folder->file, "what somebody keeps", 1 << 20);
+    EXPECT_STATUS(2, "depot", "--no-fio", "--only=get", folder->option);
+    assert_true(file_begins_with(folder->file, "what somebody keeps"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,10 +503,17 @@ int main(void)
         cmocka_unit_test(test_task_only),
         cmocka_unit_test(test_echo_beyond_the_limit_of_files),
         cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_index_results),
+        cmocka_unit_test(test_index_only),
         cmocka_unit_test_setup_teardown(test_drive_results, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_drive_beside_fio, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_drive_spares_old_files, make_folder, remove_folder),
         cmocka_unit_test(test_drive_failure),
+        cmocka_unit_test_setup_teardown(test_depot_results, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_depot_threads, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_depot_beside_fio, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_depot_memory, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_depot_spares_old_files, make_memory_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,7 @@ struct bench_drive_job {
     uint32_t depth;
     uint64_t rate; /* requests a second in an open loop; 0: closed loop, each task goes on when it can */
     uint64_t spin_ns;
+    bool flush_each; /* fio alone: each write is flushed before the next begins */
 
     /* what Tarn's drive says when it is opened, for fio */
     bool opened;

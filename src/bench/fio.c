@@ -105,6 +105,8 @@ static int build_command(struct command *command, const struct bench_drive_job *
         add(command, "--registerfiles");
         add(command, "--fixedbufs");
     }
+    if (job->flush_each)
+        add(command, "--fdatasync=1");
     return command->full ? -ENAMETOOLONG : 0;
 }
 
