@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* The counters order nothing but themselves: relaxed everywhere. */
 
@@ -164,5 +165,41 @@ void base_free(struct base_account *account, void *pointer, size_t bytes)
     if (pointer == NULL)
         return;
     free(pointer);
+    base_account_give(account, bytes);
+}
+
+/* A mapping that begins at a multiple of a power of two. @return MAP_FAILED: no memory */
+static void *map_aligned(size_t alignment, size_t bytes)
+{
+    size_t slack = alignment > BASE_PAGE_BYTES ? alignment : 0;
+    uint8_t *memory =
+        mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || slack == 0)
+        return memory;
+    size_t before = base_align_up((uintptr_t)memory, alignment) - (uintptr_t)memory;
+    if (before > 0)
+        (void)munmap(memory, before);
+    if (slack > before)
+        (void)munmap(memory + before + bytes, slack - before);
+    return memory + before;
+}
+
+void *base_map(struct base_account *account, size_t alignment, size_t bytes)
+{
+    base_assert(base_is_power_of_two(alignment) && alignment >= BASE_PAGE_BYTES && bytes > 0);
+    if (bytes > PTRDIFF_MAX - alignment || base_account_take(account, bytes) != 0)
+        return NULL;
+    void *memory = map_aligned(alignment, base_align_up(bytes, BASE_PAGE_BYTES));
+    if (memory != MAP_FAILED)
+        return memory;
+    base_account_give(account, bytes);
+    return NULL;
+}
+
+void base_unmap(struct base_account *account, void *pointer, size_t bytes)
+{
+    if (pointer == NULL)
+        return;
+    (void)munmap(pointer, base_align_up(bytes, BASE_PAGE_BYTES));
     base_account_give(account, bytes);
 }

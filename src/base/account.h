@@ -123,4 +123,22 @@ void *base_alloc_aligned(struct base_account *account, size_t alignment, size_t 
  */
 void base_free(struct base_account *account, void *pointer, size_t bytes);
 
+/**
+ * Map fresh zero pages, untouched: only what is used becomes resident, and all of it is charged. For memory
+ * that is large in the worst case and small in the usual one.
+ *
+ * @param alignment  a power of two, BASE_PAGE_BYTES or more
+ * @param bytes      1 or more
+ * @return the memory; NULL if the account or the system has no more
+ */
+void *base_map(struct base_account *account, size_t alignment, size_t bytes) base_must_check;
+
+/**
+ * Unmap what base_map returned, and give its bytes back.
+ *
+ * @param pointer  NULL does nothing
+ * @param bytes    as they were mapped
+ */
+void base_unmap(struct base_account *account, void *pointer, size_t bytes);
+
 #endif

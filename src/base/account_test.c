@@ -208,6 +208,30 @@ static void test_threads_never_pass_the_cap(void **state base_unused)
     base_account_deinit(&account);
 }
 
+static void test_mappings(void **state base_unused)
+{
+    struct base_account account;
+    base_account_init(&account, UINT64_C(1) << 40);
+    const size_t alignments[] = {BASE_PAGE_BYTES, 2 << 20},
+                 sizes[] = {1, BASE_PAGE_BYTES, 300000, (size_t)1 << 36};
+    for (size_t i = 0; i < base_array_count(alignments); i++) {
+        for (size_t j = 0; j < base_array_count(sizes); j++) {
+            uint8_t *memory = base_map(&account, alignments[i], sizes[j]);
+            assert_non_null(memory);
+            assert_true(base_is_aligned((uintptr_t)memory, alignments[i]));
+            assert_int_equal(base_account_used(&account), sizes[j]);
+            assert_int_equal(memory[0] | memory[sizes[j] - 1], 0);
+            memory[sizes[j] - 1] = 1;
+            base_unmap(&account, memory, sizes[j]);
+            assert_int_equal(base_account_used(&account), 0);
+        }
+    }
+    assert_null(base_map(&account, BASE_PAGE_BYTES, ((size_t)1 << 40) + 1));
+    assert_null(base_map(&account, BASE_PAGE_BYTES, SIZE_MAX));
+    base_unmap(&account, NULL, 1);
+    base_account_deinit(&account);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +244,7 @@ int main(void)
 #endif
         cmocka_unit_test(test_failure_on_request),
         cmocka_unit_test(test_bugs_abort),
+        cmocka_unit_test(test_mappings),
         cmocka_unit_test(test_threads_never_pass_the_cap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

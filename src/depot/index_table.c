@@ -17,34 +17,13 @@ static uint64_t regions_bytes(const struct depot_index *index)
     return index->regions * sizeof(struct depot_index_region);
 }
 
-/* A mapping that begins at a multiple of a power of two. @return MAP_FAILED: no memory */
-static void *map_aligned(uint64_t bytes, uint64_t alignment)
-{
-    uint64_t slack = alignment > BASE_PAGE_BYTES ? alignment : 0;
-    uint8_t *memory =
-        mmap(NULL, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED || slack == 0)
-        return memory;
-    uint64_t before = base_align_up((uintptr_t)memory, alignment) - (uintptr_t)memory;
-    if (before > 0)
-        (void)munmap(memory, before);
-    if (slack > before)
-        (void)munmap(memory + before + bytes, slack - before);
-    return memory + before;
-}
-
 /* Charged fresh zero pages, untouched. @return NULL: no memory */
 static void *map_tables(const struct depot_index *index, uint64_t bytes)
 {
     bool is_huge = bytes >= HUGE_FROM_BYTES;
-    if (base_account_take(index->account, bytes) != 0)
-        return NULL;
-    void *memory = map_aligned(bytes, is_huge ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES);
-    if (memory == MAP_FAILED) {
-        base_account_give(index->account, bytes);
-        return NULL;
-    }
-    if (is_huge) /* keys hit a table all over: what misses are there, translations are most of */
+    void *memory = base_map(index->account, is_huge ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES, bytes);
+    if (memory != NULL &&
+        is_huge) /* keys hit a table all over: what misses are there, translations are most of */
         (void)madvise(memory, bytes, MADV_HUGEPAGE);
     return memory;
 }
@@ -87,8 +66,7 @@ void depot_index_directory_free(struct depot_index *index, struct depot_index_di
 {
     while (directory != NULL) {
         struct depot_index_directory *previous = directory->previous;
-        (void)munmap(directory->memory, directory->memory_bytes);
-        base_account_give(index->account, directory->memory_bytes);
+        base_unmap(index->account, directory->memory, directory->memory_bytes);
         base_free(index->account, directory, depot_index_directory_bytes(directory));
         directory = previous;
     }

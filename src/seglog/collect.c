@@ -25,7 +25,8 @@ int seglog_collector_init(struct seglog *log)
         base_max(base_align_up(record_bytes, log->superblock.block_bytes), WINDOW_BYTES);
     collector->window_bytes = base_min(collector->window_bytes, log->superblock.segment_bytes);
     collector->moves_max = base_min(seglog_entries_max(&log->superblock), (uint32_t)MOVES_MAX);
-    collector->summary = seglog_drive_memory(log->node, log->drive, seglog_summary_memory_bytes(log));
+    collector->summary =
+        base_map(account, seglog_drive_alignment(log->drive), seglog_summary_memory_bytes(log));
     collector->window = seglog_drive_memory(log->node, log->drive, collector->window_bytes);
     collector->moves = base_alloc(account, collector->moves_max * sizeof(*collector->moves));
     if (collector->summary != NULL && collector->window != NULL && collector->moves != NULL)
@@ -42,7 +43,7 @@ void seglog_collector_deinit(struct seglog *log)
         return;
     base_free(account, collector->moves, collector->moves_max * sizeof(*collector->moves));
     base_free(account, collector->window, collector->window_bytes);
-    base_free(account, collector->summary, seglog_summary_memory_bytes(log));
+    base_unmap(account, collector->summary, seglog_summary_memory_bytes(log));
     base_free(account, collector, sizeof(*collector));
     log->collector = NULL;
 }

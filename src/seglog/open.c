@@ -3,10 +3,14 @@
 #include <errno.h>
 #include <inttypes.h>
 
+size_t seglog_drive_alignment(const struct drive *drive)
+{
+    return base_max((size_t)BASE_PAGE_BYTES, (size_t)drive_info(drive)->memory_alignment_bytes);
+}
+
 void *seglog_drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes)
 {
-    uint64_t alignment = base_max((uint64_t)BASE_PAGE_BYTES, drive_info(drive)->memory_alignment_bytes);
-    return base_alloc_aligned(&node->memory, alignment, bytes);
+    return base_alloc_aligned(&node->memory, seglog_drive_alignment(drive), bytes);
 }
 
 int seglog_drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes)

@@ -151,21 +151,22 @@
 #define SEGLOG_GRAIN_BYTES_MAX   512
 #define SEGLOG_SEGMENT_BYTES_MIN (UINT64_C(128) << 10)
 #define SEGLOG_SEGMENT_BYTES_MAX (UINT64_C(32) << 20)
-/* Segments are as large as leaves so many of them; those that hold no item of memcached's usual 1 MiB are few, rather. */
+/* Segments are as large as leaves so many of them; those that hold no item of memcached's usual 1 MiB are
+ * few, rather. */
 #define SEGLOG_SEGMENTS_WANTED       120
 #define SEGLOG_SEGMENTS_WANTED_SMALL 30
 #define SEGLOG_SEGMENT_BYTES_SMALL   (UINT64_C(2) << 20)
-#define SEGLOG_SEGMENTS_MIN      12
-#define SEGLOG_SEGMENTS_MAX      (UINT32_C(1) << 24)
-#define SEGLOG_RECORD_BYTES_MAX  (UINT32_C(2) << 20)
-#define SEGLOG_RECORD_BYTES_MIN  41 /* a header and a key of one byte */
-#define SEGLOG_STATE_SLOTS       4
-#define SEGLOG_STATE_BYTES_MAX   (UINT64_C(1) << 28) /* of a slot */
-#define SEGLOG_OWNER_DEPOT       1
-#define SEGLOG_BIRTH_BYTES       8
-#define SEGLOG_NO_SEGMENT        UINT32_MAX
-#define SEGLOG_EXPIRY_UNIT_NS    UINT64_C(10000000)
-#define SEGLOG_EXPIRY_MAX        ((UINT64_C(1) << 40) - 1)
+#define SEGLOG_SEGMENTS_MIN          12
+#define SEGLOG_SEGMENTS_MAX          (UINT32_C(1) << 24)
+#define SEGLOG_RECORD_BYTES_MAX      (UINT32_C(2) << 20)
+#define SEGLOG_RECORD_BYTES_MIN      41 /* a header and a key of one byte */
+#define SEGLOG_STATE_SLOTS           4
+#define SEGLOG_STATE_BYTES_MAX       (UINT64_C(1) << 28) /* of a slot */
+#define SEGLOG_OWNER_DEPOT           1
+#define SEGLOG_BIRTH_BYTES           8
+#define SEGLOG_NO_SEGMENT            UINT32_MAX
+#define SEGLOG_EXPIRY_UNIT_NS        UINT64_C(10000000)
+#define SEGLOG_EXPIRY_MAX            ((UINT64_C(1) << 40) - 1)
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the structs below are the bytes on the drive");
 

@@ -136,9 +136,10 @@ struct seglog_stream {
 
     /* space.c; of log->lock */
     uint64_t reserved_bytes; /* costs of reservations that will be used here */
-    uint64_t room_bytes;     /* of the open segment, see seglog_space_placed(); of the one before while switching */
-    bool switched;           /* the next segment was taken, and the record that did not fit is not yet in it */
-    uint64_t needed;         /* segments that it may have to take for these reservations */
+    uint64_t
+        room_bytes;  /* of the open segment, see seglog_space_placed(); of the one before while switching */
+    bool switched;   /* the next segment was taken, and the record that did not fit is not yet in it */
+    uint64_t needed; /* segments that it may have to take for these reservations */
 };
 
 /* Extension and key of one record that does not end in the ring are put together behind it, to be checked. */
@@ -249,6 +250,9 @@ static inline uint32_t seglog_segment_of(const struct seglog *log, uint64_t grai
     return (uint32_t)(((grain << log->grain_shift) - log->superblock.data_offset) /
                       log->superblock.segment_bytes);
 }
+
+/** What memory for transfers of this drive is aligned to. */
+size_t seglog_drive_alignment(const struct drive *drive);
 
 /** Memory for transfers of this drive; charged, touched, zero. @return NULL: -ENOMEM */
 void *seglog_drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes);
@@ -415,8 +419,8 @@ bool seglog_space_spare(struct seglog *log);
  */
 uint64_t seglog_space_placed(struct seglog_stream *stream, uint64_t cost_bytes, uint64_t room_bytes);
 
-/** The segment for a record that did not fit was taken: one less is needed. Until the record is placed the room counts that was left in
- * the segment before, which is what the needs were reckoned from. */
+/** The segment for a record that did not fit was taken: one less is needed. Until the record is placed the
+ * room counts that was left in the segment before, which is what the needs were reckoned from. */
 void seglog_space_switched(struct seglog_stream *stream);
 
 /** Whether the rest of a stream's open segment can be given up without breaking a promise; if so, it has none

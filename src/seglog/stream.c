@@ -65,7 +65,9 @@ static int init_summaries(struct seglog *log)
     for (uint32_t i = 0; i < count; i++) {
         struct seglog_summary *summary = &log->summaries[i];
         summary->segment = SEGLOG_NO_SEGMENT;
-        summary->memory = seglog_drive_memory(log->node, log->drive, seglog_summary_memory_bytes(log));
+        /* the most that there can be is far more than there is: it is not touched before it is used */
+        summary->memory = base_map(&log->node->memory, seglog_drive_alignment(log->drive),
+                                   seglog_summary_memory_bytes(log));
         if (summary->memory == NULL)
             return -ENOMEM;
         base_list_push_back(&log->summaries_free, &summary->link);
@@ -98,7 +100,7 @@ void seglog_streams_deinit(struct seglog *log)
     struct base_account *account = &log->node->memory;
     uint32_t count = log->stream_count + SEGLOG_SUMMARIES_SPARE;
     for (uint32_t i = 0; log->summaries != NULL && i < count; i++)
-        base_free(account, log->summaries[i].memory, seglog_summary_memory_bytes(log));
+        base_unmap(account, log->summaries[i].memory, seglog_summary_memory_bytes(log));
     base_free(account, log->summaries, count * sizeof(*log->summaries));
     log->summaries = NULL;
     for (uint32_t i = 0; log->streams != NULL && i < log->stream_count; i++) {

@@ -229,8 +229,7 @@ static void log_serving(struct serve *serve)
         base_info(&serve->node->log, "serving",
                   "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s",
                   tarn_version(), address, serve->lane_count, task_sched_engine_name(serve->lanes[0].sched),
-                  drive->provider, drive->direct ? "on" : "off",
-                  depot_mode_names[serve->options->mode]);
+                  drive->provider, drive->direct ? "on" : "off", depot_mode_names[serve->options->mode]);
     }
 }
 
