@@ -1,7 +1,7 @@
 #include "bench/depot_memory.h"
 
 #include "bench/case.h"
-#include "seglog/seglog.h"
+#include "depot/depot.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -12,12 +12,17 @@ enum {
     TASKS_MAX = 128,
 };
 
-/* The rows of the account. The first four are what the store has asked the accountant for. */
+/* The rows of the account. Up to PART_STORE is what the store has asked the accountant for. */
 enum part {
     PART_INDEX,
-    PART_LOG,              /* rings, summaries, segments, the collector */
-    PART_OTHER,            /* key locks, buffers to read into */
-    PART_STORE,            /* the three together */
+    PART_KEY_LOCKS,
+    PART_READ_BUFFERS,
+    PART_RINGS,
+    PART_SUMMARIES, /* at their most; resident is what is used of them */
+    PART_COLLECTOR, /* as well */
+    PART_SEGMENTS,
+    PART_OTHER,
+    PART_STORE,            /* all together */
     PART_RESIDENT_OPEN,    /* what the process grew by when the empty store was opened */
     PART_RESIDENT_FULL,    /* and until the records were in it */
     PART_RESIDENT_PROCESS, /* the whole process then */
@@ -26,8 +31,13 @@ enum part {
 
 static const char *const part_names[PART_COUNT] = {
     [PART_INDEX] = "index",
-    [PART_LOG] = "log",
-    [PART_OTHER] = "locks-and-buffers",
+    [PART_KEY_LOCKS] = "key-locks",
+    [PART_READ_BUFFERS] = "read-buffers",
+    [PART_RINGS] = "rings",
+    [PART_SUMMARIES] = "summaries",
+    [PART_COLLECTOR] = "collector",
+    [PART_SEGMENTS] = "segments",
+    [PART_OTHER] = "other",
     [PART_STORE] = "store",
     [PART_RESIDENT_OPEN] = "resident-open",
     [PART_RESIDENT_FULL] = "resident-full",
@@ -41,24 +51,23 @@ struct memory {
     uint64_t bytes[PART_COUNT];
 };
 
-/* The log alone: opened without the store around it. */
-static int measure_log(struct memory *memory, struct tarn_node *node)
+/* @param store_bytes  of all that the store was charged with */
+static void take_parts(struct memory *memory, const struct tarn_depot *depot, uint64_t store_bytes)
 {
-    const struct seglog_options options = {.mode = SEGLOG_POWER, .owner_kind = SEGLOG_OWNER_DEPOT};
-    const struct drive_options drive_options = {.direct = memory->store->setup->direct};
-    struct drive *drive;
-    struct seglog *log;
-    int error = drive_open(node, memory->store->file.path, &drive_options, &drive);
-    if (error != 0)
-        return error;
-    uint64_t before = base_account_used(&node->memory);
-    error = seglog_open(node, drive, &options, &log);
-    if (error == 0) {
-        memory->bytes[PART_LOG] = base_account_used(&node->memory) - before;
-        error = seglog_close(log);
-    }
-    drive_close(drive);
-    return error;
+    struct depot_memory parts;
+    uint64_t named_bytes = 0;
+    depot_memory(depot, &parts);
+    memory->bytes[PART_INDEX] = parts.index_bytes;
+    memory->bytes[PART_KEY_LOCKS] = parts.key_lock_bytes;
+    memory->bytes[PART_READ_BUFFERS] = parts.read_buffer_bytes;
+    memory->bytes[PART_RINGS] = parts.ring_bytes;
+    memory->bytes[PART_SUMMARIES] = parts.summary_bytes;
+    memory->bytes[PART_COLLECTOR] = parts.collector_bytes;
+    memory->bytes[PART_SEGMENTS] = parts.segment_bytes;
+    for (int part = 0; part < PART_OTHER; part++)
+        named_bytes += memory->bytes[part];
+    memory->bytes[PART_OTHER] = store_bytes - base_min(store_bytes, named_bytes);
+    memory->bytes[PART_STORE] = store_bytes;
 }
 
 static int read_resident(uint64_t *ret_bytes)
@@ -85,11 +94,7 @@ static int measure_open_store(struct memory *memory, struct tarn_node *node, str
     if (error != 0)
         return error;
     tarn_depot_stats(depot, &stats);
-    memory->bytes[PART_INDEX] = stats.index_bytes;
-    memory->bytes[PART_STORE] = base_account_used(&node->memory) - used_before;
-    memory->bytes[PART_OTHER] =
-        memory->bytes[PART_STORE] -
-        base_min(memory->bytes[PART_STORE], stats.index_bytes + memory->bytes[PART_LOG]);
+    take_parts(memory, depot, base_account_used(&node->memory) - used_before);
     memory->bytes[PART_RESIDENT_OPEN] = resident_open - base_min(resident_open, resident_before);
     memory->bytes[PART_RESIDENT_FULL] = resident_full - base_min(resident_full, resident_before);
     memory->bytes[PART_RESIDENT_PROCESS] = resident_full;
@@ -104,8 +109,6 @@ static void memory_main(void *arg)
     struct tarn_depot *depot;
     uint64_t resident = 0;
     world->error = bench_depot_format(memory->store, world->node);
-    if (world->error == 0)
-        world->error = measure_log(memory, world->node);
     uint64_t used = base_account_used(&world->node->memory);
     if (world->error == 0)
         world->error = read_resident(&resident);

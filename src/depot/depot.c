@@ -292,6 +292,22 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
     };
 }
 
+void depot_memory(const struct tarn_depot *depot, struct depot_memory *ret_memory)
+{
+    struct seglog_memory log;
+    seglog_memory(depot->log, &log);
+    *ret_memory = (struct depot_memory){
+        .index_bytes = depot_index_bytes(&depot->index),
+        .key_lock_bytes = DEPOT_KEY_LOCKS * sizeof(*depot->key_locks),
+        .read_buffer_bytes =
+            depot->small.count * depot->small.buffer_bytes + depot->large.count * depot->large.buffer_bytes,
+        .ring_bytes = log.ring_bytes,
+        .summary_bytes = log.summary_bytes,
+        .collector_bytes = log.collector_bytes,
+        .segment_bytes = log.segment_bytes,
+    };
+}
+
 int depot_segment(struct tarn_depot *depot, uint32_t segment, struct depot_segment_info *ret_info)
 {
     struct seglog_segment_info info;

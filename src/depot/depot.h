@@ -25,6 +25,20 @@ base_must_check int depot_open(struct tarn_node *node, const char *path,
                                const struct tarn_depot_options *options, unsigned direct,
                                uint64_t lock_wait_ns, struct tarn_depot **ret_depot);
 
+/* Memory that a store has been charged with, by what it is for. */
+struct depot_memory {
+    uint64_t index_bytes;
+    uint64_t key_lock_bytes;
+    uint64_t read_buffer_bytes;
+    uint64_t ring_bytes; /* the log's, as seglog_memory() tells it, and the three that follow */
+    uint64_t summary_bytes;
+    uint64_t collector_bytes;
+    uint64_t segment_bytes;
+};
+
+/** What it takes. Any thread or task. */
+void depot_memory(const struct tarn_depot *depot, struct depot_memory *ret_memory);
+
 /* A segment as `tarn stat` shows it. */
 struct depot_segment_info {
     uint64_t stamp;

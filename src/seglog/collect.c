@@ -48,6 +48,15 @@ void seglog_collector_deinit(struct seglog *log)
     log->collector = NULL;
 }
 
+uint64_t seglog_collector_bytes(const struct seglog *log)
+{
+    const struct seglog_collector *collector = log->collector;
+    return collector == NULL
+               ? 0
+               : sizeof(*collector) + collector->window_bytes + seglog_summary_memory_bytes(log) +
+                     collector->moves_max * sizeof(*collector->moves);
+}
+
 /* ---- looking at segments --------------------------------------------------------------------------- */
 
 #define NO_SEGMENT SEGLOG_NO_SEGMENT

@@ -249,3 +249,19 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
     };
     base_spin_unlock(&log->lock);
 }
+
+void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory)
+{
+    uint64_t ring_bytes = 0, summaries = 0;
+    for (uint32_t i = 0; log->streams != NULL && i < log->stream_count; i++)
+        ring_bytes += log->streams[i].ring_bytes + SEGLOG_OVERHANG_BYTES;
+    if (log->summaries != NULL)
+        summaries = log->stream_count + SEGLOG_SUMMARIES_SPARE;
+    *ret_memory = (struct seglog_memory){
+        .ring_bytes = ring_bytes,
+        .summary_bytes = summaries * seglog_summary_memory_bytes(log),
+        .collector_bytes = seglog_collector_bytes(log),
+        .segment_bytes =
+            log->superblock.segment_count * sizeof(*log->segments) + 3 * log->superblock.state_bytes,
+    };
+}

@@ -369,6 +369,17 @@ typedef void seglog_check_function(void *arg, const struct seglog_entry_format *
                                    int error, const struct seglog_record_format *header,
                                    const uint8_t *record);
 
+/* Memory that a log has been charged with, by what it is for. */
+struct seglog_memory {
+    uint64_t ring_bytes;      /* of all streams */
+    uint64_t summary_bytes;   /* of open and closing segments at their most; resident is what was ever used */
+    uint64_t collector_bytes; /* its window, its moves and a summary at its most */
+    uint64_t segment_bytes;   /* what is known of each segment, and the state */
+};
+
+/** What it takes. Any thread or task. */
+void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory);
+
 /**
  * Verify what is in one segment by reading all of it, for `tarn check`: header, summary, each record of the
  * summary whole, in a log that is not started. Of a segment that is free there is nothing to verify.

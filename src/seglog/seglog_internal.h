@@ -534,6 +534,9 @@ base_must_check int seglog_collector_init(struct seglog *log);
 /** Free it. */
 void seglog_collector_deinit(struct seglog *log);
 
+/** What it was charged. */
+uint64_t seglog_collector_bytes(const struct seglog *log);
+
 /**
  * Collect one or more victims: move what lives, then make their freed stamps durable. Called by the service
  * only.
