@@ -213,10 +213,16 @@ int depot_damaged(struct tarn_depot *depot, uint64_t grain)
 
 /* ---- the search for a key ------------------------------------------------------------------------------ */
 
-/* Whether what was read is what the entry still means: then it was the record of its key all the time. */
-static bool still_there(struct tarn_depot *depot, uint64_t hash, const struct depot_read *read)
+/*
+ * Whether what was read is what the entry still means: then it was the record of its key all the time.
+ *
+ * @param view  that the entry was found in, or NULL: where nothing near it has changed, one look is enough
+ */
+static bool still_there(struct tarn_depot *depot, uint64_t hash, const struct depot_read *read,
+                        const struct depot_index_view *view)
 {
-    return depot_index_holds(&depot->index, hash, read->record.word) &&
+    bool unchanged = view != NULL && depot_index_unchanged(&depot->index, view);
+    return (unchanged || depot_index_holds(&depot->index, hash, read->record.word)) &&
            seglog_stamp_at(depot->log, read->record.grain) == read->stamp;
 }
 
@@ -228,7 +234,7 @@ static int read_word(struct tarn_depot *depot, struct depot_read *read, uint64_t
     for (int tries = 0; tries < DAMAGE_TRIES && error != 0; tries++) {
         base_assert(depot_read_post(depot, read, word, want, key_len, true));
         error = depot_read_finish(depot, read);
-        if (error != 0 && !still_there(depot, hash, read))
+        if (error != 0 && !still_there(depot, hash, read, NULL))
             return -EAGAIN;
     }
     return error == -EBADMSG ? depot_damaged(depot, read->record.grain) : error;
@@ -294,7 +300,7 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
         if (error == -EAGAIN)
             return error;
         if (error == 0 && is_key(&read.record, key)) {
-            if (still_there(depot, key->hash.low, &read)) {
+            if (still_there(depot, key->hash.low, &read, &view)) {
                 *ret_record = read.record;
                 return 0;
             }
@@ -342,7 +348,7 @@ int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, str
         return -ENOENT;
     if (error != 0)
         return error;
-    if (!still_there(depot, hash, &read)) {
+    if (!still_there(depot, hash, &read, NULL)) {
         depot_record_release(&read.record);
         return -ENOENT;
     }
@@ -435,7 +441,7 @@ static void finish_get(struct tarn_depot *depot, struct pending_get *pending)
     get->error = UNDECIDED;
     if (depot_read_finish(depot, &pending->read) != 0)
         return;
-    if (is_key(record, &pending->key) && still_there(depot, pending->key.hash.low, &pending->read))
+    if (is_key(record, &pending->key) && still_there(depot, pending->key.hash.low, &pending->read, NULL))
         get->error = deliver(depot, record, get->value, get->value_room, &get->info);
     else
         depot_record_release(record);

@@ -139,16 +139,23 @@ static void advance(struct drive_request *request, size_t moved)
     }
 }
 
+/* Reads of one piece, which most are, are spared the kernel's copying of vectors. */
+static ssize_t transfer_once(int fd, const struct drive_request *request, off_t offset)
+{
+    int count = (int)request->iov_count;
+    if (request->op == DRIVE_WRITE)
+        return pwritev2(fd, request->iov, count, offset, request->durable ? RWF_DSYNC : 0);
+    return count == 1 ? pread(fd, request->iov->iov_base, request->iov->iov_len, offset)
+                      : preadv2(fd, request->iov, count, offset, 0);
+}
+
 /* @return 0 or negative errno */
 static int32_t transfer(int fd, struct drive_request *request)
 {
     uint64_t offset = request->offset;
     uint64_t end = offset + request->expected_bytes;
     while (offset < end) {
-        int count = (int)request->iov_count;
-        ssize_t moved = request->op == DRIVE_READ ? preadv2(fd, request->iov, count, (off_t)offset, 0)
-                                                  : pwritev2(fd, request->iov, count, (off_t)offset,
-                                                             request->durable ? RWF_DSYNC : 0);
+        ssize_t moved = transfer_once(fd, request, (off_t)offset);
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
