@@ -411,13 +411,17 @@ static uint32_t apply_update(const struct sim_oracle_op *op, uint64_t number, co
                                     : apply_store(op, number, state, states);
 }
 
-/* What an order to flush makes of a content, if its moment is still to come. @return how many */
+/*
+ * What an order to flush makes of a content, if its moment is still to come; that a record has expired, which
+ * nobody has seen, is not its matter. @return how many
+ */
 static uint32_t order(const struct sim_oracle_op *op, const struct content *content, struct content *contents)
 {
     uint32_t count = 0;
-    if (may_be_gone(op, content))
+    if (content->value == 0 || content->gone_ns != 0 || latest_wall(op) >= content->kill_ns)
         contents[count++] = nothing;
-    if (!held(op, content))
+    if (content->value == 0 || op->wall_begin_ns > content->kill_ns ||
+        (content->gone_ns != 0 && op->begin_ns >= content->gone_ns))
         return count;
     contents[count] = *content;
     contents[count].kill_ns = op->expiry_ns;

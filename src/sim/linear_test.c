@@ -9,10 +9,17 @@
 #include <cmocka.h>
 // clang-format on
 
-/* A register: a number that is written and read, 0 at first. */
+/*
+ * A register: a number that is written and read, 0 at first, which stands for nothing. It is also removed,
+ * which fails if there is nothing; stored if there is nothing; and exchanged if it is `expected`.
+ */
+enum kind { READ, WRITE, REMOVE, ADD, EXCHANGE };
+
 struct action {
-    bool write;
+    enum kind kind;
+    bool refused;
     uint64_t value;
+    uint64_t expected;
 };
 
 struct history {
@@ -23,15 +30,32 @@ struct history {
     uint64_t explained; /* values that were possible before the bad operation, as bits */
 };
 
+/* Whether it can have been carried out on this value, or have been refused. */
+static bool can_happen(const struct action *action, uint64_t value)
+{
+    switch (action->kind) {
+    case READ:
+        return action->value == value;
+    case REMOVE:
+        return action->refused == (value == 0);
+    case ADD:
+        return action->refused == (value != 0);
+    case EXCHANGE:
+        return action->refused == (value != action->expected);
+    default:
+        return true;
+    }
+}
+
 static uint32_t apply(void *arg, uint64_t number, const void *state, void *ret_states)
 {
     const struct history *history = arg;
     const struct action *action = &history->actions[number];
     uint64_t value;
     memcpy(&value, state, sizeof(value));
-    if (!action->write && action->value != value)
+    if (!can_happen(action, value))
         return 0;
-    memcpy(ret_states, &action->value, sizeof(action->value));
+    memcpy(ret_states, action->refused ? &value : &action->value, sizeof(value));
     return 1;
 }
 
@@ -48,24 +72,44 @@ static void history_init(struct history *history)
     base_account_init(&history->account, BASE_ACCOUNT_UNLIMITED);
 }
 
-static struct sim_linear_op *add(struct history *history, bool write, uint64_t value, uint64_t begin,
+static struct sim_linear_op *add(struct history *history, const struct action *action, uint64_t begin,
                                  uint64_t end)
 {
     struct sim_linear_op *op = &history->ops[history->count];
-    *op = (struct sim_linear_op){.begin_ns = begin, .end_ns = end, .number = history->count, .read = !write};
-    history->actions[history->count] = (struct action){.write = write, .value = value};
-    history->count++;
+    *op = (struct sim_linear_op){.begin_ns = begin,
+                                 .end_ns = end,
+                                 .number = history->count,
+                                 .read = action->kind == READ || action->refused};
+    history->actions[history->count++] = *action;
     return op;
 }
 
 static struct sim_linear_op *add_write(struct history *history, uint64_t value, uint64_t begin, uint64_t end)
 {
-    return add(history, true, value, begin, end);
+    return add(history, &(struct action){.kind = WRITE, .value = value}, begin, end);
 }
 
 static struct sim_linear_op *add_read(struct history *history, uint64_t value, uint64_t begin, uint64_t end)
 {
-    return add(history, false, value, begin, end);
+    return add(history, &(struct action){.kind = READ, .value = value}, begin, end);
+}
+
+static void add_remove(struct history *history, bool refused, uint64_t begin, uint64_t end)
+{
+    (void)add(history, &(struct action){.kind = REMOVE, .refused = refused}, begin, end);
+}
+
+static void add_add(struct history *history, uint64_t value, bool refused, uint64_t begin, uint64_t end)
+{
+    (void)add(history, &(struct action){.kind = ADD, .value = value, .refused = refused}, begin, end);
+}
+
+static void add_exchange(struct history *history, uint64_t expected, uint64_t value, bool refused,
+                         uint64_t begin, uint64_t end)
+{
+    (void)add(history,
+              &(struct action){.kind = EXCHANGE, .value = value, .expected = expected, .refused = refused},
+              begin, end);
 }
 
 static int check(struct history *history, uint64_t *ret_number)
@@ -201,6 +245,72 @@ static void what_is_not_optional_happened(void **state)
     expect_bad(&history, 2);
 }
 
+static void what_is_removed_is_gone(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    add_remove(&history, true, 1, 2);
+    add_write(&history, 1, 3, 4);
+    add_remove(&history, false, 5, 10);
+    add_read(&history, 1, 6, 7);
+    add_read(&history, 0, 8, 9);
+    add_remove(&history, true, 11, 12);
+    expect_good(&history);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_remove(&history, false, 3, 4);
+    add_read(&history, 1, 5, 6); /* it is back */
+    expect_bad(&history, 2);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_remove(&history, false, 3, 8);
+    add_remove(&history, false, 4, 9); /* both found it */
+    expect_bad(&history, 2);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_remove(&history, true, 3, 4); /* it was there */
+    expect_bad(&history, 1);
+}
+
+static void conditions_hold_when_it_happens(void **state)
+{
+    (void)state;
+    struct history history;
+    history_init(&history);
+    add_add(&history, 1, false, 1, 5);
+    add_add(&history, 2, true, 2, 6);
+    add_exchange(&history, 1, 3, false, 7, 12);
+    add_exchange(&history, 1, 4, true, 8, 13);
+    add_read(&history, 3, 14, 15);
+    expect_good(&history);
+
+    history_init(&history);
+    add_add(&history, 1, false, 1, 5);
+    add_add(&history, 2, false, 2, 6); /* both found nothing */
+    expect_bad(&history, 1);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_exchange(&history, 1, 2, false, 3, 8);
+    add_exchange(&history, 1, 3, false, 4, 9); /* both found the same: one write is lost */
+    expect_bad(&history, 2);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_exchange(&history, 1, 2, true, 3, 4); /* refused, although it held */
+    expect_bad(&history, 1);
+
+    history_init(&history);
+    add_write(&history, 1, 1, 2);
+    add_exchange(&history, 7, 2, true, 3, 4);
+    add_read(&history, 2, 5, 6); /* what was refused was done */
+    expect_bad(&history, 2);
+}
+
 static void too_many_at_once_are_not_judged(void **state)
 {
     (void)state;
@@ -241,6 +351,8 @@ int main(void)
         cmocka_unit_test(equal_times_are_concurrent),
         cmocka_unit_test(an_optional_write_happened_or_not),
         cmocka_unit_test(what_is_not_optional_happened),
+        cmocka_unit_test(what_is_removed_is_gone),
+        cmocka_unit_test(conditions_hold_when_it_happens),
         cmocka_unit_test(too_many_at_once_are_not_judged),
         cmocka_unit_test(memory_may_end),
     };
