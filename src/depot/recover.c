@@ -2,9 +2,9 @@
  * Filling the index when a store is opened: from the checkpoint of a clean stop, else from the summaries of
  * all segments.
  *
- * Of each key the record with the highest sequence counts; of equal ones the tombstone. A table remembers the
- * best of each 128-bit hash while the summaries pass by; where it would be too large, they pass by several
- * times, a part of the keys each time.
+ * Of each key the record with the highest sequence counts; of equal ones the tombstone, then the oldest copy.
+ * A table remembers the best of each 128-bit hash while the summaries pass by; where it would be too large,
+ * they pass by several times, a part of the keys each time.
  */
 #include "depot/depot_internal.h"
 #include <errno.h>
@@ -42,14 +42,23 @@ static void no_sense(struct tarn_depot *depot, const char *why)
 /* ---- from summaries
  * ---------------------------------------------------------------------------------------- */
 
-static bool is_better(const struct best *best, const struct seglog_entry_format *entry, uint32_t kind)
+/*
+ * Of two copies of a value the one in the older segment counts: the other is what a collection that was cut
+ * off has written, and is dead then, so that its segments are free without moving anything.
+ */
+static bool is_better(const struct seglog *log, const struct best *best,
+                      const struct seglog_entry_format *entry, uint32_t kind, uint64_t stamp)
 {
-    return entry->sequence > best->sequence ||
-           (entry->sequence == best->sequence && kind == SEGLOG_TOMBSTONE && best->kind != SEGLOG_TOMBSTONE);
+    if (entry->sequence != best->sequence)
+        return entry->sequence > best->sequence;
+    if (kind != best->kind)
+        return kind == SEGLOG_TOMBSTONE;
+    return stamp < seglog_stamp_at(log, best->grain);
 }
 
 /* @return -EUCLEAN: more keys of this part than honest hashes can give */
-static int meet(struct replay *replay, const struct seglog_entry_format *entry, uint64_t grain)
+static int meet(struct replay *replay, const struct seglog_entry_format *entry, uint64_t grain,
+                uint64_t stamp)
 {
     uint32_t kind = entry->kind & SEGLOG_KIND_MASK;
     uint64_t slot = entry->hash[0] % replay->slots;
@@ -62,7 +71,7 @@ static int meet(struct replay *replay, const struct seglog_entry_format *entry, 
         if (replay->used + replay->used / 8 >= replay->slots)
             return -EUCLEAN;
         replay->used++;
-    } else if (!is_better(best, entry, kind)) {
+    } else if (!is_better(replay->depot->log, best, entry, kind, stamp)) {
         return 0;
     }
     *best = (struct best){.hash = {entry->hash[0], entry->hash[1]},
@@ -78,7 +87,6 @@ static int visit_segment(void *arg, uint32_t segment, uint64_t stamp,
 {
     struct replay *replay = arg;
     struct seglog *log = replay->depot->log;
-    (void)stamp;
     for (uint32_t i = 0; i < count; i++) {
         if (entries[i].hash[1] % replay->passes != replay->pass)
             continue;
@@ -87,7 +95,7 @@ static int visit_segment(void *arg, uint32_t segment, uint64_t stamp,
             seglog_live_add(log, grain, entries[i].bytes, true);
             replay->tombstones++;
         }
-        int error = meet(replay, &entries[i], grain);
+        int error = meet(replay, &entries[i], grain, stamp);
         if (error != 0)
             return error;
     }

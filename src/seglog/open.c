@@ -185,9 +185,11 @@ uint64_t seglog_entry_grain(const struct seglog *log, uint32_t segment,
     return (seglog_segment_offset(log, segment) >> log->grain_shift) + entry->grain;
 }
 
+/* One that is below zero for a while (space.c) is told as zero. */
 static uint64_t counter(const _Atomic uint64_t *from)
 {
-    return atomic_load_explicit(from, memory_order_relaxed);
+    uint64_t value = atomic_load_explicit(from, memory_order_relaxed);
+    return value > UINT64_MAX / 2 ? 0 : value;
 }
 
 void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)

@@ -267,12 +267,13 @@ static int free_parts(struct serve *serve)
 {
     struct tarn_node *node = serve->node;
     int error = 0;
-    close_lanes(serve);
-    if (serve->depot != NULL) {
-        memcache_server_deinit(&serve->memcache);
+    if (serve->depot != NULL) { /* first: its service may just be waking a task of a lane */
         error = tarn_depot_close(serve->depot);
         base_info(&node->log, error == 0 ? "store closed" : "store closed after a failure", "");
     }
+    close_lanes(serve);
+    if (serve->depot != NULL)
+        memcache_server_deinit(&serve->memcache);
     base_free(&node->memory, serve, sizeof(*serve));
     task_node_close(node);
     return error;
