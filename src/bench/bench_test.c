@@ -479,7 +479,7 @@ static void test_depot_memory(void **state)
     RUN(&run, "depot", "--json", "--only=memory", "--records=2000", "--repeats=2", "--seed=7",
         folder->option);
     assert_int_equal(run.status, 0);
-    assert_int_equal(check_lines(&run, "depot", "memory"), 7);
+    assert_int_equal(check_lines(&run, "depot", "memory"), 12);
     free_run(&run);
     RUN(&run, "depot", "--only=memory", "--records=2000", folder->option);
     assert_int_equal(run.status, 0);

@@ -56,7 +56,8 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
                  const struct tarn_record_info *info)
 {
     struct scan *scan = arg;
-    if (key_len < scan->prefix_len || memcmp(key, scan->options->prefix, scan->prefix_len) != 0)
+    if (scan->prefix_len > 0 &&
+        (key_len < scan->prefix_len || memcmp(key, scan->options->prefix, scan->prefix_len) != 0))
         return 0;
     int error = cli_text_print_record(&scan->text, key, key_len, scan->options->values ? value : NULL,
                                       info->value_bytes, stdout);
