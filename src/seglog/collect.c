@@ -193,11 +193,21 @@ static bool gains(struct seglog *log, uint64_t bytes)
     return move_cost(log, bytes) + least <= space;
 }
 
-static bool wants_round(const struct seglog *log, const struct seglog_collector *collector)
+/* The stamp that no tombstone may be older than to be kept. */
+static uint64_t lowest_stamp(const struct look *look)
+{
+    return look->open_oldest == NO_SEGMENT ? look->unfree_stamp
+                                           : base_min(look->unfree_stamp, look->open_stamp);
+}
+
+/* The floor is about something old that stays: when that has gone, it says nothing any more. */
+static bool wants_round(const struct seglog *log, const struct seglog_collector *collector,
+                        const struct look *look)
 {
     uint64_t tombstone_bytes = counted(&log->tombstone_bytes);
+    bool stuck = lowest_stamp(look) == collector->floor_stamp;
     return tombstone_bytes > seglog_capacity(log) / 100 * TOMBSTONE_PERCENT &&
-           tombstone_bytes > collector->tombstone_floor;
+           (!stuck || tombstone_bytes > collector->tombstone_floor);
 }
 
 /*
@@ -205,7 +215,7 @@ static bool wants_round(const struct seglog *log, const struct seglog_collector 
  * before the first, unless something old stays (a bad segment): then they are left alone until there are
  * more.
  */
-static void end_round(struct seglog *log, struct seglog_collector *collector)
+static void end_round(struct seglog *log, struct seglog_collector *collector, const struct look *look)
 {
     uint64_t tombstone_bytes = counted(&log->tombstone_bytes);
     bool in_vain = collector->round_dropped_bytes < collector->round_tombstone_bytes / 8;
@@ -213,6 +223,7 @@ static void end_round(struct seglog *log, struct seglog_collector *collector)
     collector->tombstone_floor = 0;
     if (collector->rounds_in_vain == 2) {
         collector->tombstone_floor = tombstone_bytes + seglog_capacity(log) / 100 * TOMBSTONE_PERCENT;
+        collector->floor_stamp = lowest_stamp(look);
         collector->rounds_in_vain = 0;
     }
     collector->round_stamp = 0;
@@ -230,7 +241,7 @@ static bool has_two_spare(struct seglog *log)
 /* The next victim of a round, oldest first. */
 static uint32_t choose_oldest(struct seglog *log, struct seglog_collector *collector, const struct look *look)
 {
-    if (collector->round_stamp == 0 && wants_round(log, collector)) {
+    if (collector->round_stamp == 0 && wants_round(log, collector, look)) {
         base_spin_lock(&log->lock);
         collector->round_stamp = log->stamp;
         base_spin_unlock(&log->lock);
@@ -242,7 +253,7 @@ static uint32_t choose_oldest(struct seglog *log, struct seglog_collector *colle
     if (look->oldest != NO_SEGMENT && look->oldest_stamp <= collector->round_stamp)
         return look->oldest;
     if (!look->pinned) /* else there may be more of it soon */
-        end_round(log, collector);
+        end_round(log, collector, look);
     return NO_SEGMENT;
 }
 

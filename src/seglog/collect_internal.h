@@ -49,7 +49,8 @@ struct seglog_collector {
     uint64_t round_stamp;           /* 0: there is none */
     uint64_t round_tombstone_bytes; /* when it began */
     uint64_t round_dropped_bytes;   /* of tombstones, since then */
-    uint64_t tombstone_floor;       /* no round while there are fewer */
+    uint64_t tombstone_floor;       /* no round while there are fewer … */
+    uint64_t floor_stamp;           /* … and this is still the lowest stamp of all */
     uint32_t rounds_in_vain;
 
     /* progress: what was freed, all told */
