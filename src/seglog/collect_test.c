@@ -2,6 +2,7 @@
  * Does collection keep all that lives and lose all that does not, for ever; does space come back; and what if
  * the owner is quicker, records have expired, or cannot be read?
  */
+#include "seglog/collect_internal.h"
 #include "seglog/collect_testing.h"
 
 static void overwrite(struct run *run, uint32_t value_bytes)
@@ -143,6 +144,25 @@ static void filled_and_emptied_again_and_again(void **state)
     run_in_a_thread(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN, fill_and_empty_middle);
     run_in_a_thread(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN, fill_and_empty_tiny);
     run_in_a_thread(SEGLOG_POWER, 30, fill_and_empty_middle);
+}
+
+/* Rounds that had dropped nothing say nothing any more when the old segment that was the reason has gone. */
+static void reason_has_gone(struct run *run)
+{
+    run->log->collector->tombstone_floor = UINT64_MAX;
+    run->log->collector->floor_stamp = 1; /* the first segment that there is, which will be collected */
+    for (uint32_t round = 0; round < 12; round++) {
+        uint32_t keys = run_fill_to(run, 100, 150);
+        for (uint32_t i = 0; i < keys; i++)
+            assert_int_equal(run_delete(run, i), 0);
+    }
+    assert_true(run_stats(run).tombstone_bytes < seglog_capacity(run->log) / 2);
+}
+
+static void rounds_begin_again(void **state)
+{
+    (void)state;
+    run_in_a_thread(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN, reason_has_gone);
 }
 
 /* ---- the owner is quicker ----------------------------------------------------------------------- */
@@ -468,6 +488,7 @@ int main(void)
         cmocka_unit_test(overwritten_by_a_task),
         cmocka_unit_test(cold_among_hot),
         cmocka_unit_test(filled_and_emptied_again_and_again),
+        cmocka_unit_test(rounds_begin_again),
         cmocka_unit_test(a_move_that_comes_too_late_is_buried),
         cmocka_unit_test(expired_records_are_room),
         cmocka_unit_test(tombstones_are_kept_as_long_as_needed),
