@@ -120,6 +120,9 @@ static inline bool base_is_aligned(uint64_t value, uint64_t alignment)
     return (value & (alignment - 1)) == 0;
 }
 
+/** Whether all of some bytes are zero. */
+bool base_is_zero(const void *bytes, size_t len);
+
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define BASE_LITTLE_ENDIAN(bits, value) (value)
 #else

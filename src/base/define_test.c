@@ -68,6 +68,21 @@ static void test_byte_order(void **state base_unused)
     assert_memory_equal(copy + 1, "\x22\x11\x0b", 3);
 }
 
+static void test_zero(void **state base_unused)
+{
+    uint8_t bytes[64] = {0};
+    assert_true(base_is_zero(bytes, 0));
+    for (size_t len = 1; len <= sizeof(bytes); len++) {
+        assert_true(base_is_zero(bytes, len));
+        for (size_t i = 0; i < len; i++) {
+            bytes[i] = 1;
+            assert_false(base_is_zero(bytes, len));
+            assert_int_equal(base_is_zero(bytes + i + 1, len - i - 1), true);
+            bytes[i] = 0;
+        }
+    }
+}
+
 static void assert_that(void *arg)
 {
     base_assert(*(int *)arg == 1);
@@ -86,7 +101,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_container_of), cmocka_unit_test(test_array_count),
         cmocka_unit_test(test_min_max),      cmocka_unit_test(test_alignment),
-        cmocka_unit_test(test_byte_order),   cmocka_unit_test(test_assert),
+        cmocka_unit_test(test_byte_order),   cmocka_unit_test(test_zero),
+        cmocka_unit_test(test_assert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,8 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 static const struct bench_verb *const bench_verbs[] = {&bench_verb_task, &bench_verb_drive, &bench_verb_index,
                                                        &bench_verb_depot};
 
+const char *const bench_directs[] = {"auto", "on", "off", NULL};
+
 int bench_fail(struct bench *bench, int error, const char *format, ...)
 {
     va_list args;
@@ -46,6 +48,36 @@ int bench_check_words(struct bench *bench, const char *setting, const struct bas
             (void)fprintf(bench->err, " %s", known[k]);
         (void)fputc('\n', bench->err);
         return -EINVAL;
+    }
+    return 0;
+}
+
+unsigned bench_word_index(const char *word, const char *const *known)
+{
+    unsigned i = 0;
+    while (known[i] != NULL && strcmp(word, known[i]) != 0)
+        i++;
+    base_assert(known[i] != NULL);
+    return i;
+}
+
+int bench_read_depth(const char *text, uint32_t *ret_depth)
+{
+    uint64_t depth;
+    int error = base_parse_u64(text, &depth);
+    if (error != 0 || depth < 1 || depth > BENCH_DEPTH_MAX)
+        return -EINVAL;
+    *ret_depth = (uint32_t)depth;
+    return 0;
+}
+
+int bench_check_depths(struct bench *bench, const char *setting, const struct base_setting_list *list)
+{
+    uint32_t depth;
+    for (size_t i = 0; i < list->count; i++) {
+        if (bench_read_depth(list->items[i], &depth) != 0)
+            return bench_fail(bench, 0, "--%s: '%s' is no number from 1 to %d", setting, list->items[i],
+                              BENCH_DEPTH_MAX);
     }
     return 0;
 }

@@ -47,6 +47,26 @@ extern const struct bench_verb bench_verb_drive;
 extern const struct bench_verb bench_verb_index;
 extern const struct bench_verb bench_verb_depot;
 
+extern const char *const bench_directs[]; /* as enum drive_direct */
+
+/* The settings of verbs that use files and have fio beside them: members direct, spin_ns, fio. */
+#define BENCH_FILE_SETTINGS(options_type)                                                                    \
+    {.name = "direct",                                                                                       \
+     .type = BASE_SETTING_ENUM,                                                                              \
+     .choices = bench_directs,                                                                               \
+     .default_text = "auto",                                                                                 \
+     .help = "Whether to go past the page cache; fio does as Tarn does.",                                    \
+     .offset = offsetof(options_type, direct)},                                                              \
+        {.name = "spin",                                                                                     \
+         .type = BASE_SETTING_DURATION,                                                                      \
+         .default_text = "0",                                                                                \
+         .help = "How long Tarn's scheduler looks for work before it sleeps.",                               \
+         .offset = offsetof(options_type, spin_ns)},                                                         \
+    {                                                                                                        \
+        .name = "fio", .type = BASE_SETTING_BOOL, .default_text = "yes", .help = "Measure fio beside it.",   \
+        .offset = offsetof(options_type, fio)                                                                \
+    }
+
 /* The settings that every verb has; `type` is its options structure, whose first member is `common`. */
 #define BENCH_COMMON_SETTINGS(options_type, duration, repeats_count)                                         \
     {.name = "json",                                                                                         \
@@ -101,5 +121,17 @@ bool bench_is_wanted(const struct base_setting_list *list, const char *name);
  */
 base_must_check int bench_check_words(struct bench *bench, const char *setting,
                                       const struct base_setting_list *list, const char *const *known);
+
+/** The place of a word in a list of known ones that it was checked against. */
+unsigned bench_word_index(const char *word, const char *const *known);
+
+#define BENCH_DEPTH_MAX 1024 /* requests in flight at once */
+
+/** A number of requests in flight. @return 0; -EINVAL: it is none from 1 to BENCH_DEPTH_MAX */
+base_must_check int bench_read_depth(const char *text, uint32_t *ret_depth);
+
+/** Check that every word of a list is a depth. @return 0; -EINVAL: said in bench->err */
+base_must_check int bench_check_depths(struct bench *bench, const char *setting,
+                                       const struct base_setting_list *list);
 
 #endif

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 enum {
-    DEPTH_MAX = 1024,
     VALUE_BYTES_MAX = 1 << 20,
     FIO_MS_MIN = 10, /* it counts in milliseconds */
     PEER_SHARE = 4,  /* fio's own file is that part of the store's */
@@ -40,10 +39,8 @@ struct options {
 };
 
 static const char *const parts[] = {"get", "put", "memory", NULL};
-static const char *const modes[] = {"power", "device", "async", NULL}; /* as enum tarn_mode */
 static const char *const keys[] = {"overwrite", "insert", NULL};
 static const char *const engines[] = {"auto", "uring", "aio", NULL}; /* as enum task_engine_choice */
-static const char *const directs[] = {"auto", "on", "off", NULL};    /* as enum drive_direct */
 
 static const struct base_setting table[] = {
     {.name = "only",
@@ -131,40 +128,15 @@ static const struct base_setting table[] = {
      .default_text = "auto",
      .help = "Engine of Tarn's scheduler; fio has the same.",
      .offset = offsetof(struct options, engine)},
-    {.name = "direct",
-     .type = BASE_SETTING_ENUM,
-     .choices = directs,
-     .default_text = "auto",
-     .help = "Whether to go past the page cache; fio does as Tarn does.",
-     .offset = offsetof(struct options, direct)},
-    {.name = "spin",
-     .type = BASE_SETTING_DURATION,
-     .default_text = "0",
-     .help = "How long Tarn's scheduler looks for work before it sleeps.",
-     .offset = offsetof(struct options, spin_ns)},
     {.name = "stages",
      .type = BASE_SETTING_BOOL,
      .help = "Write how long each stage of the work took, too; looking at the clock so often costs a little.",
      .offset = offsetof(struct options, stages)},
-    {.name = "fio",
-     .type = BASE_SETTING_BOOL,
-     .default_text = "yes",
-     .help = "Measure fio beside it.",
-     .offset = offsetof(struct options, fio)},
+    BENCH_FILE_SETTINGS(struct options),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "5"),
 };
 
 /* ---- options -------------------------------------------------------------------------------------- */
-
-/* @return place of a word in a list of known ones that it was checked against */
-static unsigned find_word(const char *word, const char *const *known)
-{
-    unsigned i = 0;
-    while (known[i] != NULL && strcmp(word, known[i]) != 0)
-        i++;
-    base_assert(known[i] != NULL);
-    return i;
-}
 
 static int read_value_bytes(const char *text, uint32_t *ret_bytes)
 {
@@ -174,27 +146,6 @@ static int read_value_bytes(const char *text, uint32_t *ret_bytes)
         !base_is_aligned(bytes, sizeof(uint64_t)))
         return -EINVAL;
     *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
-
-static int read_depth(const char *text, uint32_t *ret_depth)
-{
-    uint64_t depth;
-    int error = base_parse_u64(text, &depth);
-    if (error != 0 || depth < 1 || depth > DEPTH_MAX)
-        return -EINVAL;
-    *ret_depth = (uint32_t)depth;
-    return 0;
-}
-
-static int check_depths(struct bench *bench, const char *setting, const struct base_setting_list *list)
-{
-    uint32_t number;
-    for (size_t i = 0; i < list->count; i++) {
-        if (read_depth(list->items[i], &number) != 0)
-            return bench_fail(bench, 0, "--%s: '%s' is no number from 1 to %d", setting, list->items[i],
-                              DEPTH_MAX);
-    }
     return 0;
 }
 
@@ -225,15 +176,15 @@ static int check(struct bench *bench, const void *verb_options)
     const struct options *options = verb_options;
     int error = bench_check_words(bench, "only", &options->only, parts);
     if (error == 0)
-        error = bench_check_words(bench, "modes", &options->modes, modes);
+        error = bench_check_words(bench, "modes", &options->modes, depot_mode_names);
     if (error == 0)
         error = bench_check_words(bench, "keys", &options->keys, keys);
     if (error == 0)
         error = check_sizes(bench, &options->sizes);
     if (error == 0)
-        error = check_depths(bench, "depths", &options->depths);
+        error = bench_check_depths(bench, "depths", &options->depths);
     if (error == 0)
-        error = check_depths(bench, "writers", &options->writers);
+        error = bench_check_depths(bench, "writers", &options->writers);
     if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
         error =
             bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
@@ -269,7 +220,7 @@ static int open_case(const struct set *set, const char *name, const char *unit, 
     bench_case_text(*ret_case, "file", store->file.memory ? "memory" : "disk");
     bench_case_text(*ret_case, "provider", store->provider);
     if (job->op != BENCH_DEPOT_GET) {
-        bench_case_text(*ret_case, "mode", modes[job->mode]);
+        bench_case_text(*ret_case, "mode", depot_mode_names[job->mode]);
         bench_case_text(*ret_case, "keys", keys[job->op == BENCH_DEPOT_INSERT]);
         bench_case_text(*ret_case, "writers", job->threads ? "threads" : "tasks");
     }
@@ -407,7 +358,7 @@ static int run_set(struct place *place, enum bench_depot_op op, enum tarn_mode m
                                         .mode = mode,
                                         .threads = op != BENCH_DEPOT_GET && place->options->threads,
                                         .stages = place->options->stages};
-    int error = read_depth(depth, &set->job.depth);
+    int error = bench_read_depth(depth, &set->job.depth);
     if (op == BENCH_DEPOT_GET)
         add_get_peers(place, set);
     else
@@ -438,7 +389,8 @@ static int run_puts(struct place *place, enum bench_depot_op op)
     if (!bench_is_wanted(&options->keys, keys[op == BENCH_DEPOT_INSERT]))
         return 0;
     for (size_t i = 0; i < options->modes.count && error == 0; i++)
-        error = run_depths(place, op, (enum tarn_mode)find_word(options->modes.items[i], modes));
+        error = run_depths(place, op,
+                           (enum tarn_mode)bench_word_index(options->modes.items[i], depot_mode_names));
     return error;
 }
 

@@ -9,7 +9,6 @@
 
 enum {
     BLOCK_BYTES_MAX = 4 << 20,
-    DEPTH_MAX = 1024,
     FIO_MS_MIN = 10, /* it counts in milliseconds */
 };
 
@@ -33,8 +32,7 @@ static const char *const providers[] = {"uring", "aio", "sync", NULL};
 static const enum drive_provider_choice provider_choices[] = {DRIVE_PROVIDER_URING, DRIVE_PROVIDER_AIO,
                                                               DRIVE_PROVIDER_SYNC};
 static const char *const ops[] = {"randread", "randwrite", "read", "write",
-                                  NULL};                          /* as enum bench_drive_op */
-static const char *const directs[] = {"auto", "on", "off", NULL}; /* as enum drive_direct */
+                                  NULL}; /* as enum bench_drive_op */
 
 static const struct base_setting table[] = {
     {.name = "path",
@@ -78,12 +76,6 @@ static const struct base_setting table[] = {
      .default_text = "1,32,128",
      .help = "Numbers of requests in flight; in Tarn so many tasks.",
      .offset = offsetof(struct options, depths)},
-    {.name = "direct",
-     .type = BASE_SETTING_ENUM,
-     .choices = directs,
-     .default_text = "auto",
-     .help = "Whether to go past the page cache; fio does as Tarn does.",
-     .offset = offsetof(struct options, direct)},
     {.name = "open-loop",
      .type = BASE_SETTING_BOOL,
      .default_text = "yes",
@@ -95,30 +87,11 @@ static const struct base_setting table[] = {
      .default_text = "0",
      .help = "Rate of the open loop; 0 is half of what Tarn did in the closed loop.",
      .offset = offsetof(struct options, rate)},
-    {.name = "spin",
-     .type = BASE_SETTING_DURATION,
-     .default_text = "0",
-     .help = "How long Tarn's scheduler looks for work before it sleeps.",
-     .offset = offsetof(struct options, spin_ns)},
-    {.name = "fio",
-     .type = BASE_SETTING_BOOL,
-     .default_text = "yes",
-     .help = "Measure fio beside it.",
-     .offset = offsetof(struct options, fio)},
+    BENCH_FILE_SETTINGS(struct options),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "5"),
 };
 
 /* ---- options -------------------------------------------------------------------------------------- */
-
-/* @return place of a word in a list of known ones that it was checked against */
-static size_t find_word(const char *word, const char *const *known)
-{
-    size_t i = 0;
-    while (known[i] != NULL && strcmp(word, known[i]) != 0)
-        i++;
-    base_assert(known[i] != NULL);
-    return i;
-}
 
 static int read_block(const char *text, uint32_t *ret_bytes)
 {
@@ -131,22 +104,13 @@ static int read_block(const char *text, uint32_t *ret_bytes)
     return 0;
 }
 
-static int read_depth(const char *text, uint32_t *ret_depth)
-{
-    uint64_t depth;
-    int error = base_parse_u64(text, &depth);
-    if (error != 0 || depth < 1 || depth > DEPTH_MAX)
-        return -EINVAL;
-    *ret_depth = (uint32_t)depth;
-    return 0;
-}
-
 /* What is there already is only written to by order. */
 static int check_paths(struct bench *bench, const struct options *options)
 {
     bool writes = false;
     for (size_t i = 0; i < options->ops.count; i++)
-        writes = writes || bench_drive_op_writes((enum bench_drive_op)find_word(options->ops.items[i], ops));
+        writes = writes ||
+                 bench_drive_op_writes((enum bench_drive_op)bench_word_index(options->ops.items[i], ops));
     for (size_t i = 0; i < options->paths.count; i++) {
         if (writes && !options->force && access(options->paths.items[i], F_OK) == 0)
             return bench_fail(bench, 0,
@@ -168,11 +132,8 @@ static int check(struct bench *bench, const void *verb_options)
             error = bench_fail(bench, 0, "--block: '%s' is no multiple of 512 up to 4M",
                                options->blocks.items[i]);
     }
-    for (size_t i = 0; i < options->depths.count && error == 0; i++) {
-        if (read_depth(options->depths.items[i], &number) != 0)
-            error = bench_fail(bench, 0, "--depth: '%s' is no number from 1 to %d", options->depths.items[i],
-                               DEPTH_MAX);
-    }
+    if (error == 0)
+        error = bench_check_depths(bench, "depth", &options->depths);
     if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
         error =
             bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
@@ -253,7 +214,7 @@ static int run_jobs(struct bench_drive_job *job, const struct bench_drive_file *
         for (size_t d = 0; d < options->depths.count; d++) {
             int error = read_block(options->blocks.items[b], &job->block_bytes);
             if (error == 0)
-                error = read_depth(options->depths.items[d], &job->depth);
+                error = bench_read_depth(options->depths.items[d], &job->depth);
             if (error == 0 && (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1))
                 error = run_job(job, file, options, provider);
             if (error != 0)
@@ -275,9 +236,9 @@ static int run_path(struct bench *bench, const struct options *options, const ch
             struct bench_drive_job job = {
                 .bench = bench,
                 .path = path,
-                .provider = provider_choices[find_word(provider, providers)],
+                .provider = provider_choices[bench_word_index(provider, providers)],
                 .direct_choice = (enum drive_direct)options->direct,
-                .op = (enum bench_drive_op)find_word(options->ops.items[o], ops),
+                .op = (enum bench_drive_op)bench_word_index(options->ops.items[o], ops),
                 .spin_ns = options->spin_ns,
             };
             error = run_jobs(&job, &file, options, provider);

@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
+#include "depot/depot.h"
 #include "task/node.h"
 #include <errno.h>
 
@@ -14,8 +15,6 @@ struct put_options {
 
 static const char *const conditions[] = {"any", "absent", "present", NULL};
 static const enum tarn_put_condition condition_of[] = {TARN_PUT_ANY, TARN_PUT_IF_ABSENT, TARN_PUT_IF_PRESENT};
-static const char *const modes[] = {"power", "device", "async", NULL};
-_Static_assert(TARN_MODE_POWER == 0 && TARN_MODE_DEVICE == 1 && TARN_MODE_ASYNC == 2, "the order of modes");
 
 #define AT(field) .offset = offsetof(struct put_options, field)
 
@@ -37,7 +36,7 @@ static const struct base_setting put_settings[] = {
      AT(expire_ns)},
     {.name = "mode",
      .type = BASE_SETTING_ENUM,
-     .choices = modes,
+     .choices = depot_mode_names,
      .help = "When the value counts as stored: power: it survives a power cut. device: the device has it. "
              "async: it is in memory. Whatever the mode, it survives a power cut when the command has ended "
              "well.",

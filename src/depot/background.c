@@ -72,10 +72,9 @@ static void grow_if_wanted(struct tarn_depot *depot)
     int error = depot_index_wants_growth(&depot->index) ? grow_locked(depot) : 0;
     task_mutex_unlock(&depot->growth);
     if (error != 0) {
-        char path[DEPOT_PATH_ROOM];
         atomic_store_explicit(&depot->growth_refused, true, memory_order_relaxed);
         base_warn(&depot->node->log, "the index cannot grow: new keys may find no place",
-                  "path=%s error=\"%s\"", depot_path(path, depot->drive), strerrordesc_np(-error));
+                  "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-error));
     }
     atomic_store_explicit(&depot->growth_wanted, false, memory_order_relaxed);
 }

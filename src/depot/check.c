@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #define SENTENCE_ROOM 256
-#define READINGS_MAX  4
 
 /* ---- what all parts use --------------------------------------------------------------------------- */
 
@@ -22,45 +21,30 @@ void depot_check_fault(struct depot_check *check, enum depot_invariant invariant
     check->tell(check->arg, invariant, sentence);
 }
 
-void *depot_check_memory(struct depot_check *check, size_t bytes)
-{
-    uint64_t alignment =
-        base_max((uint64_t)BASE_PAGE_BYTES, drive_info(check->drive)->memory_alignment_bytes);
-    return base_alloc_aligned(&check->node->memory, alignment, bytes);
-}
-
 int depot_check_read(struct depot_check *check, uint64_t offset, void *memory, size_t bytes)
 {
-    uint64_t last = 0;
-    for (unsigned reading = 0; reading < READINGS_MAX; reading++) {
+    struct seglog_readings readings = {.count = 0};
+    for (bool agree = false; !agree && readings.count < SEGLOG_READ_TRIES;) {
         int error = drive_read(check->drive, offset, memory, bytes);
         if (error != 0)
             return error;
         check->report.bytes_read += bytes;
-        uint64_t print = base_hash64(memory, bytes, 0);
-        if (reading > 0 && print == last)
-            break;
-        last = print;
+        agree = seglog_readings_agree(&readings, memory, bytes);
     }
     return 0;
 }
 
 /* ---- superblock ----------------------------------------------------------------------------------- */
 
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
-}
-
 /* A copy that is all zero was not written yet when formatting was cut. */
 static void check_copy(struct depot_check *check, unsigned copy, const uint8_t *bytes)
 {
     const size_t superblock_bytes = sizeof(*check->superblock);
-    if (all_zero(bytes, SEGLOG_SUPERBLOCK_BYTES))
+    if (base_is_zero(bytes, SEGLOG_SUPERBLOCK_BYTES))
         return;
     if (memcmp(bytes, check->superblock, superblock_bytes) != 0)
         depot_check_fault(check, DEPOT_INVARIANT_SUPERBLOCK, "copy %u of the superblock is damaged", copy);
-    else if (!all_zero(bytes + superblock_bytes, SEGLOG_SUPERBLOCK_BYTES - superblock_bytes))
+    else if (!base_is_zero(bytes + superblock_bytes, SEGLOG_SUPERBLOCK_BYTES - superblock_bytes))
         depot_check_fault(check, DEPOT_INVARIANT_SUPERBLOCK,
                           "copy %u of the superblock is not followed by zeros", copy);
 }
@@ -69,7 +53,7 @@ static int check_superblock(struct depot_check *check)
 {
     const size_t bytes = base_align_up(SEGLOG_SUPERBLOCK_COPIES * SEGLOG_SUPERBLOCK_BYTES,
                                        drive_info(check->drive)->logical_block_bytes);
-    uint8_t *memory = depot_check_memory(check, bytes);
+    uint8_t *memory = drive_memory_alloc(check->node, check->drive, bytes);
     if (memory == NULL)
         return -ENOMEM;
     int error = depot_check_read(check, 0, memory, bytes);
@@ -90,7 +74,7 @@ static bool check_owner(struct depot_check *check, struct depot_index_widths *re
                           owner.address_bits, owner.tag_bits, owner.table_bits);
         return false;
     }
-    if (!all_zero(owner.reserved, sizeof(owner.reserved)))
+    if (!base_is_zero(owner.reserved, sizeof(owner.reserved)))
         depot_check_fault(check, DEPOT_INVARIANT_OWNER, "what follows the widths of the index is not zero");
     return true;
 }
@@ -127,7 +111,7 @@ static int check_log(struct depot_check *check)
     const uint64_t stamps_bytes = check->superblock->segment_count * sizeof(uint64_t);
     struct base_account *account = &check->node->memory;
     check->state = base_alloc(account, state_bytes);
-    check->slots = depot_check_memory(check, SEGLOG_STATE_SLOTS * state_bytes);
+    check->slots = drive_memory_alloc(check->node, check->drive, SEGLOG_STATE_SLOTS * state_bytes);
     check->stamps = base_alloc(account, stamps_bytes);
     error =
         check->state == NULL || check->slots == NULL || check->stamps == NULL ? -ENOMEM : check_all(check);

@@ -53,9 +53,6 @@ struct depot_check {
 void depot_check_fault(struct depot_check *check, enum depot_invariant invariant, const char *format, ...)
     base_printf_like(3, 4);
 
-/** Memory that the drive can read into. @return NULL: -ENOMEM */
-void *depot_check_memory(struct depot_check *check, size_t bytes);
-
 /** Read until two readings in a row agree, a few times at most: a drive may return damaged bytes once.
  * Yields.
  * @return 0; the drive's error */

@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define SUMMARY_READINGS_MAX 3
-
 /* The ends of a segment, as they are on the drive. */
 struct frame {
     uint32_t segment;
@@ -54,8 +52,7 @@ static int read_summary(struct segments *segments, struct frame *frame)
     if (seglog_trailer_parse(bytes, superblock, stamp, &frame->trailer) != 0)
         return 0;
     uint64_t summary_bytes = seglog_summary_bytes(frame->trailer.entries, superblock->block_bytes);
-    for (unsigned reading = 0; error == 0 && !frame->summary_good && reading < SUMMARY_READINGS_MAX;
-         reading++) {
+    for (unsigned reading = 0; error == 0 && !frame->summary_good && reading < SEGLOG_READ_TRIES; reading++) {
         error = drive_read(check->drive, end - summary_bytes, segments->summary, summary_bytes);
         check->report.bytes_read += summary_bytes;
         frame->summary_good =
@@ -127,16 +124,6 @@ static uint64_t check_frame(struct depot_check *check, const struct frame *frame
 
 /* ---- records ---------------------------------------------------------------------------------------- */
 
-static bool agrees(const struct depot_check *check, const struct seglog_entry_format *entry,
-                   const struct seglog_record_format *header, const uint8_t *key)
-{
-    struct base_hash128 hash = base_hash128(key, header->key_bytes, check->superblock->hash_seed);
-    return entry->hash[0] == hash.low && entry->hash[1] == hash.high && entry->sequence == header->sequence &&
-           entry->kind == header->kind &&
-           entry->bytes == seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes) &&
-           memcmp(entry->expiry, header->expiry, sizeof(entry->expiry)) == 0;
-}
-
 static void check_numbers(struct depot_check *check, uint64_t grain, const struct seglog_entry_format *entry,
                           const struct seglog_record_format *header, const uint8_t *key)
 {
@@ -173,12 +160,6 @@ static void check_record(void *arg, const struct seglog_entry_format *entry, uin
         return;
     }
     const uint8_t *key = record + sizeof(*header) + seglog_extension_bytes(header->kind);
-    if (!agrees(check, entry, header, key))
-        depot_check_fault(check, DEPOT_INVARIANT_RECORD,
-                          "the record at grain %" PRIu64 ", in segment %" PRIu32
-                          ", is not the one that the summary "
-                          "names",
-                          grain, segments->segment);
     check_numbers(check, grain, entry, header, key);
 }
 
@@ -224,8 +205,8 @@ int depot_check_segments(struct depot_check *check)
     struct base_account *account = &check->node->memory;
     struct segments segments = {.check = check};
     segments.summary_bytes = seglog_summary_bytes(seglog_entries_max(superblock), superblock->block_bytes);
-    segments.block = depot_check_memory(check, superblock->block_bytes);
-    segments.summary = depot_check_memory(check, segments.summary_bytes);
+    segments.block = drive_memory_alloc(check->node, check->drive, superblock->block_bytes);
+    segments.summary = drive_memory_alloc(check->node, check->drive, segments.summary_bytes);
     int error = segments.block == NULL || segments.summary == NULL ? -ENOMEM : check_each(&segments);
     base_free(account, segments.block, superblock->block_bytes);
     base_free(account, segments.summary, segments.summary_bytes);

@@ -13,17 +13,9 @@ const char *const depot_mode_names[] = {
 
 /* ---- making -------------------------------------------------------------------------------------- */
 
-static int refuse(struct tarn_node *node, struct drive *drive, const char *why, int error)
-{
-    char path[DEPOT_PATH_ROOM];
-    base_error(&node->log, "the store cannot be opened", "path=%s why=\"%s\"", depot_path(path, drive), why);
-    return error;
-}
-
 static int refuse_format(struct tarn_node *node, struct drive *drive, const char *why)
 {
-    char path[DEPOT_PATH_ROOM];
-    base_error(&node->log, "no store is made here", "path=%s why=\"%s\"", depot_path(path, drive), why);
+    base_error(&node->log, "no store is made here", "path=%s why=\"%s\"", drive_name(drive), why);
     return -EEXIST;
 }
 
@@ -104,9 +96,9 @@ static int init_memory(struct tarn_depot *depot)
 {
     struct depot_index_widths widths;
     if (depot_owner_parse(seglog_superblock(depot->log), &widths) != 0)
-        return refuse(depot->node, depot->drive, "the widths of its index are impossible", -EUCLEAN);
+        return seglog_refuse(depot->node, depot->drive, "the widths of its index are impossible", -EUCLEAN);
     if (depot->record_bytes_max <= seglog_record_bytes(SEGLOG_VALUE, TARN_KEY_BYTES_MAX, 0))
-        return refuse(depot->node, depot->drive, "its records cannot hold a key", -EUCLEAN);
+        return seglog_refuse(depot->node, depot->drive, "its records cannot hold a key", -EUCLEAN);
     depot->key_locks = base_alloc(&depot->node->memory, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
     if (depot->key_locks == NULL)
         return -ENOMEM;
@@ -240,7 +232,8 @@ static int wind_up(struct tarn_depot *depot)
         return 0;
     /* a clock that is set back while the store is closed revives nothing; if it cannot be noted, stopping
      * fails too */
-    int noted = seglog_wall_note(depot->log, task_wall(depot->node));
+    uint64_t now_ns = task_wall(depot->node);
+    int noted = seglog_wall_note(depot->log, now_ns, now_ns);
     int error = seglog_stop(depot->log);
     depot->running = false;
     if (error == 0)

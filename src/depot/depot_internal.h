@@ -15,14 +15,7 @@
 #include <tarn/depot.h>
 
 #define DEPOT_KEY_LOCKS        1024
-#define DEPOT_PATH_ROOM        256
 #define DEPOT_READ_SMALL_BYTES (UINT64_C(16) << 10)
-
-/** The drive's path, quoted for a line of the log. @param buffer  DEPOT_PATH_ROOM */
-static inline const char *depot_path(char *buffer, const struct drive *drive)
-{
-    return base_log_quote(buffer, DEPOT_PATH_ROOM, drive_name(drive), strlen(drive_name(drive)));
-}
 
 /* Read buffers of one size. */
 struct depot_read_class {
@@ -56,8 +49,7 @@ struct tarn_depot {
     /* flush.c: what is gone. The sequence is changed under all key locks. */
     _Atomic uint64_t gone_sequence; /* records with a lower one: flushed or evicted */
     _Atomic uint64_t
-        flush_when_ns;           /* the moment at which all that is there then shall go; 0: none is ordered */
-    _Atomic uint64_t expired_ns; /* durable: civil time has come so far */
+        flush_when_ns; /* the moment at which all that is there then shall go; 0: none is ordered */
 
     /* background.c: wishes of others to the log's service, and who waits for them */
     struct task_mutex growth; /* held by who lets the index grow */
@@ -76,7 +68,13 @@ struct depot_key {
     struct base_hash128 hash;
 };
 
-/** A key's hash. */
+/** Whether a key may be so long. */
+static inline bool depot_key_is_valid(size_t len)
+{
+    return len > 0 && len <= TARN_KEY_BYTES_MAX;
+}
+
+/** A key with its hash. */
 static inline struct depot_key depot_key_of(const struct tarn_depot *depot, const void *bytes, size_t len)
 {
     return (struct depot_key){.bytes = bytes, .len = len, .hash = base_hash128(bytes, len, depot->hash_seed)};

@@ -76,11 +76,9 @@ int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
 /* What has been told to have expired must have expired after a crash, too, whatever the clock says then. */
 static void note_expired(struct tarn_depot *depot, uint64_t expiry_ns, uint64_t now_ns)
 {
-    if (expiry_ns <= atomic_load_explicit(&depot->expired_ns, memory_order_acquire) || depot->read_only)
-        return;
     /* After a failure nothing can be noted any more, and nothing else either. */
-    if (seglog_wall_note(depot->log, now_ns + NOTE_AHEAD_NS) == 0)
-        atomic_store_explicit(&depot->expired_ns, now_ns + NOTE_AHEAD_NS, memory_order_release);
+    if (!depot->read_only)
+        (void)!seglog_wall_note(depot->log, expiry_ns, now_ns + NOTE_AHEAD_NS);
 }
 
 bool depot_visible(struct tarn_depot *depot, const struct seglog_record_format *record)

@@ -132,7 +132,7 @@ bool depot_index_holds(struct depot_index *index, uint64_t hash, uint64_t word);
 
 /** Whether nothing at all was changed in the view's regions since depot_index_find() (then a miss is
  * certain). May say false when in doubt. */
-bool depot_index_unchanged(struct depot_index *index, const struct depot_index_view *view);
+bool depot_index_unchanged(const struct depot_index_view *view);
 
 /** Where an entry's record lies, in grains from the store's beginning. */
 uint64_t depot_index_address(const struct depot_index *index, uint64_t word);

@@ -129,9 +129,8 @@ void depot_index_find(struct depot_index *index, uint64_t hash, struct depot_ind
     find_locked(index, hash, ret_view);
 }
 
-bool depot_index_unchanged(struct depot_index *index, const struct depot_index_view *view)
+bool depot_index_unchanged(const struct depot_index_view *view)
 {
-    (void)index;
     return is_undisturbed(view);
 }
 

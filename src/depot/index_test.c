@@ -209,28 +209,28 @@ static void changes_are_noticed(void **state)
         uint64_t hash = hash_of(&medium, 1, 8190); /* both regions */
         uint64_t neighbour = 100 + other * DEPOT_REGION_ENTRIES;
         depot_index_find(index, hash, &view);
-        assert_true(depot_index_unchanged(index, &view));
+        assert_true(depot_index_unchanged(&view));
         assert_int_equal(depot_index_reserve(index, neighbour), 0);
         depot_index_publish(index, neighbour, 5, 1);
-        assert_false(depot_index_unchanged(index, &view));
+        assert_false(depot_index_unchanged(&view));
         depot_index_find(index, hash, &view);
-        assert_true(depot_index_unchanged(index, &view));
+        assert_true(depot_index_unchanged(&view));
         assert_true(depot_index_replace(index, neighbour, 5, 6, 1));
-        assert_false(depot_index_unchanged(index, &view));
+        assert_false(depot_index_unchanged(&view));
         depot_index_find(index, hash, &view);
         assert_true(depot_index_remove(index, neighbour, 6));
-        assert_false(depot_index_unchanged(index, &view));
+        assert_false(depot_index_unchanged(&view));
         depot_index_find(index, hash, &view);
         depot_index_clear(index);
-        assert_false(depot_index_unchanged(index, &view));
+        assert_false(depot_index_unchanged(&view));
     }
     struct depot_index_view view;
     depot_index_find(index, 1, &view);
     grow_all(&fixture);
-    assert_false(depot_index_unchanged(index, &view));
+    assert_false(depot_index_unchanged(&view));
     depot_index_find(index, 1, &view);
     insert(&fixture, 1 + DEPOT_REGION_ENTRIES, 5, 1); /* not its regions */
-    assert_true(depot_index_unchanged(index, &view));
+    assert_true(depot_index_unchanged(&view));
     close_index(&fixture);
 }
 
@@ -388,8 +388,8 @@ static void displacing_crosses_regions(void **state)
     depot_index_find(&fixture.index, hash_of(&medium, 1, 9000), &behind);
     assert_int_equal(moved.count, 1);
     insert(&fixture, hash_of(&medium, 2, first), 1, 1);
-    assert_false(depot_index_unchanged(&fixture.index, &behind));
-    assert_false(depot_index_unchanged(&fixture.index, &moved));
+    assert_false(depot_index_unchanged(&behind));
+    assert_false(depot_index_unchanged(&moved));
     assert_true(depot_index_holds(&fixture.index, moved.hash, moved.words[0]));
     assert_true(depot_index_holds(&fixture.index, moved.hash, moved.words[0] | INDEX_HIT_MASK));
     depot_index_find(&fixture.index, moved.hash, &behind);

@@ -27,8 +27,7 @@ static void push_free(struct depot_read_class *class, uint8_t *buffer)
 static int init_class(struct tarn_depot *depot, struct depot_read_class *class, uint64_t buffer_bytes,
                       uint32_t count)
 {
-    size_t alignment = base_max(BASE_PAGE_BYTES, drive_info(depot->drive)->memory_alignment_bytes);
-    uint8_t *memory = base_alloc_aligned(&depot->node->memory, alignment, buffer_bytes * count);
+    uint8_t *memory = drive_memory_alloc(depot->node, depot->drive, buffer_bytes * count);
     if (memory == NULL)
         return -ENOMEM;
     *class = (struct depot_read_class){.buffer_bytes = buffer_bytes, .count = count, .memory = memory};
@@ -204,10 +203,8 @@ int depot_read_finish(struct tarn_depot *depot, struct depot_read *read)
 
 int depot_damaged(struct tarn_depot *depot, uint64_t grain)
 {
-    char path[DEPOT_PATH_ROOM];
     base_error_limited(&depot->node->log, &depot->damage_limit, "a record is damaged",
-                       "path=%s offset=%" PRIu64, depot_path(path, depot->drive),
-                       grain << depot->grain_shift);
+                       "path=%s offset=%" PRIu64, drive_name(depot->drive), grain << depot->grain_shift);
     return -EBADMSG;
 }
 
@@ -221,7 +218,7 @@ int depot_damaged(struct tarn_depot *depot, uint64_t grain)
 static bool still_there(struct tarn_depot *depot, uint64_t hash, const struct depot_read *read,
                         const struct depot_index_view *view)
 {
-    bool unchanged = view != NULL && depot_index_unchanged(&depot->index, view);
+    bool unchanged = view != NULL && depot_index_unchanged(view);
     return (unchanged || depot_index_holds(&depot->index, hash, read->record.word)) &&
            seglog_stamp_at(depot->log, read->record.grain) == read->stamp;
 }
@@ -387,17 +384,23 @@ static int deliver(struct tarn_depot *depot, struct depot_record *record, void *
     return error;
 }
 
-int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
+static int get_one(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
                    struct tarn_record_info *ret_info)
 {
-    if (key_len == 0 || key_len > TARN_KEY_BYTES_MAX)
-        return -EINVAL;
-    depot_flush_due(depot);
-    depot_count(&depot->gets);
     struct depot_key found_key = depot_key_of(depot, key, key_len);
     struct depot_record record;
     int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
     return error == 0 ? deliver(depot, &record, value, value_room, ret_info) : error;
+}
+
+int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
+                   struct tarn_record_info *ret_info)
+{
+    if (!depot_key_is_valid(key_len))
+        return -EINVAL;
+    depot_flush_due(depot);
+    depot_count(&depot->gets);
+    return get_one(depot, key, key_len, value, value_room, ret_info);
 }
 
 /* One of many gets on its way. */
@@ -416,7 +419,7 @@ static bool post_get(struct tarn_depot *depot, struct pending_get *pending, stru
     struct depot_index_view view;
     *ret_no_buffer = false;
     pending->get = get;
-    if (get->key_len == 0 || get->key_len > TARN_KEY_BYTES_MAX) {
+    if (!depot_key_is_valid(get->key_len)) {
         get->error = -EINVAL;
         return false;
     }
@@ -452,11 +455,8 @@ static void decide_rest(struct tarn_depot *depot, struct tarn_get *gets, size_t 
     for (size_t i = 0; i < count; i++) {
         if (gets[i].error != UNDECIDED)
             continue;
-        struct depot_key key = depot_key_of(depot, gets[i].key, gets[i].key_len);
-        struct depot_record record;
-        gets[i].error = depot_find(depot, &key, DEPOT_WANT_WHOLE, false, &record);
-        if (gets[i].error == 0)
-            gets[i].error = deliver(depot, &record, gets[i].value, gets[i].value_room, &gets[i].info);
+        gets[i].error =
+            get_one(depot, gets[i].key, gets[i].key_len, gets[i].value, gets[i].value_room, &gets[i].info);
     }
 }
 

@@ -1,122 +1,44 @@
 /*
  * Filling the index when a store is opened: from the checkpoint of a clean stop, else from the summaries of
  * all segments.
- *
- * Of each key the record with the highest sequence counts; of equal ones the tombstone, then the oldest copy.
- * A table remembers the best of each 128-bit hash while the summaries pass by; where it would be too large,
- * they pass by several times, a part of the keys each time.
  */
-#include "depot/depot_internal.h"
+#include "depot/best.h"
 #include <errno.h>
 #include <inttypes.h>
 
-#define TABLE_BYTES_MAX (UINT64_C(256) << 20)
-#define PASSES_MAX      1024
-
-/* The best record of a key so far; bytes 0: none. */
-struct best {
-    uint64_t hash[2];
-    uint64_t sequence;
-    uint64_t grain;
-    uint32_t bytes;
-    uint32_t kind;
-};
-
 struct replay {
     struct tarn_depot *depot;
-    struct best *table;
-    uint64_t slots;
-    uint64_t used;
-    uint32_t pass, passes;
     uint64_t tombstones;
     uint64_t gone_sequence;
 };
 
-static void no_sense(struct tarn_depot *depot, const char *why)
-{
-    char path[DEPOT_PATH_ROOM];
-    base_error(&depot->node->log, "the store cannot be opened", "path=%s why=\"%s\"",
-               depot_path(path, depot->drive), why);
-}
+/* ---- from summaries ------------------------------------------------------------------------------- */
 
-/* ---- from summaries
- * ---------------------------------------------------------------------------------------- */
-
-/*
- * Of two copies of a value the one in the older segment counts: the other is what a collection that was cut
- * off has written, and is dead then, so that its segments are free without moving anything.
- */
-static bool is_better(const struct seglog *log, const struct best *best,
-                      const struct seglog_entry_format *entry, uint32_t kind, uint64_t stamp)
-{
-    if (entry->sequence != best->sequence)
-        return entry->sequence > best->sequence;
-    if (kind != best->kind)
-        return kind == SEGLOG_TOMBSTONE;
-    return stamp < seglog_stamp_at(log, best->grain);
-}
-
-/* @return -EUCLEAN: more keys of this part than honest hashes can give */
-static int meet(struct replay *replay, const struct seglog_entry_format *entry, uint64_t grain,
-                uint64_t stamp)
-{
-    uint32_t kind = entry->kind & SEGLOG_KIND_MASK;
-    uint64_t slot = entry->hash[0] % replay->slots;
-    struct best *best = &replay->table[slot];
-    while (best->bytes != 0 && (best->hash[0] != entry->hash[0] || best->hash[1] != entry->hash[1])) {
-        slot = slot + 1 == replay->slots ? 0 : slot + 1;
-        best = &replay->table[slot];
-    }
-    if (best->bytes == 0) {
-        if (replay->used + replay->used / 8 >= replay->slots)
-            return -EUCLEAN;
-        replay->used++;
-    } else if (!is_better(replay->depot->log, best, entry, kind, stamp)) {
-        return 0;
-    }
-    *best = (struct best){.hash = {entry->hash[0], entry->hash[1]},
-                          .sequence = entry->sequence,
-                          .grain = grain,
-                          .bytes = entry->bytes,
-                          .kind = kind};
-    return 0;
-}
-
-static int visit_segment(void *arg, uint32_t segment, uint64_t stamp,
-                         const struct seglog_entry_format *entries, uint32_t count)
+static int meet_entry(void *arg, const struct depot_best *before, struct depot_best *best,
+                      const struct seglog_entry_format *entry, uint64_t grain)
 {
     struct replay *replay = arg;
-    struct seglog *log = replay->depot->log;
-    for (uint32_t i = 0; i < count; i++) {
-        if (entries[i].hash[1] % replay->passes != replay->pass)
-            continue;
-        uint64_t grain = seglog_entry_grain(log, segment, &entries[i]);
-        if ((entries[i].kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE) {
-            seglog_live_add(log, grain, entries[i].bytes, true);
-            replay->tombstones++;
-        }
-        int error = meet(replay, &entries[i], grain, stamp);
-        if (error != 0)
-            return error;
+    (void)before;
+    (void)best;
+    if ((entry->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE) {
+        seglog_live_add(replay->depot->log, grain, entry->bytes, true);
+        replay->tombstones++;
     }
     return 0;
 }
 
-static int load_best(struct replay *replay)
+static int load_best(void *arg, const struct depot_best *best)
 {
+    const struct replay *replay = arg;
     struct tarn_depot *depot = replay->depot;
-    for (uint64_t slot = 0; slot < replay->slots; slot++) {
-        const struct best *best = &replay->table[slot];
-        if (best->bytes == 0 || best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
-            continue;
-        int error =
-            depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
-        if (error != 0)
-            return error;
-        seglog_live_add(depot->log, best->grain, best->bytes, false);
-        atomic_fetch_add_explicit(&depot->live_bytes, seglog_footprint(depot->log, best->bytes),
-                                  memory_order_relaxed);
-    }
+    if (best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
+        return 0;
+    int error = depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
+    if (error != 0)
+        return error;
+    seglog_live_add(depot->log, best->grain, best->bytes, false);
+    atomic_fetch_add_explicit(&depot->live_bytes, seglog_footprint(depot->log, best->bytes),
+                              memory_order_relaxed);
     return 0;
 }
 
@@ -131,51 +53,24 @@ static uint64_t count_entries(struct seglog *log)
     return entries;
 }
 
-/* The largest table that may be had for the entries, in as few passes as that needs. */
-static int take_table(struct replay *replay, uint64_t entries)
-{
-    struct base_account *account = &replay->depot->node->memory;
-    for (replay->passes = 1; replay->passes <= PASSES_MAX; replay->passes *= 2) {
-        uint64_t part = entries / replay->passes;
-        replay->slots = part + part / 2 + 1024; /* parts differ a little */
-        if (replay->slots * sizeof(*replay->table) > TABLE_BYTES_MAX)
-            continue;
-        replay->table = base_alloc(account, replay->slots * sizeof(*replay->table));
-        if (replay->table != NULL)
-            return 0;
-    }
-    return -ENOMEM;
-}
-
 static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
 {
     struct replay replay = {.depot = depot, .gone_sequence = gone_sequence};
+    static const struct depot_best_ops ops = {.meet = meet_entry, .take = load_best};
     uint64_t begin_ns = task_now(), entries = count_entries(depot->log);
-    int error = take_table(&replay, entries);
-    if (error != 0) {
-        no_sense(depot, "there is too little memory to rebuild the index");
-        return error;
-    }
-    for (replay.pass = 0; error == 0 && replay.pass < replay.passes; replay.pass++) {
-        memset(replay.table, 0, replay.slots * sizeof(*replay.table));
-        replay.used = 0;
-        error = seglog_visit(depot->log, visit_segment, &replay);
-        if (error == 0)
-            error = load_best(&replay);
-    }
-    base_free(&depot->node->memory, replay.table, replay.slots * sizeof(*replay.table));
-    if (error != 0) {
-        no_sense(depot, error == -ENOMEM   ? "there is too little memory for the index"
-                        : error == -ENOSPC ? "its records do not fit into the index"
-                                           : "its summaries cannot be read");
-        return error;
-    }
-    char path[DEPOT_PATH_ROOM];
+    uint32_t passes;
+    int error = depot_best_find(depot->node, depot->log, entries, &ops, &replay, &passes);
+    if (error != 0)
+        return seglog_refuse(depot->node, depot->drive,
+                             error == -ENOMEM   ? "there is too little memory to rebuild the index"
+                             : error == -ENOSPC ? "its records do not fit into the index"
+                                                : "its summaries cannot be read",
+                             error);
     base_info(&depot->node->log, "index rebuilt from summaries",
               "path=%s records=%" PRIu64 " tombstones=%" PRIu64 " entries=%" PRIu64 " passes=%" PRIu32
               " ms=%" PRIu64,
-              depot_path(path, depot->drive), depot_index_count(&depot->index), replay.tombstones, entries,
-              replay.passes, (task_now() - begin_ns) / BASE_NS_PER_MS);
+              drive_name(depot->drive), depot_index_count(&depot->index), replay.tombstones, entries, passes,
+              (task_now() - begin_ns) / BASE_NS_PER_MS);
     return 0;
 }
 
@@ -242,7 +137,6 @@ static int begin_anew(struct tarn_depot *depot, const struct depot_index_widths 
 static bool use_checkpoint(struct tarn_depot *depot, int *ret_error)
 {
     uint64_t bytes, begin_ns = task_now();
-    char path[DEPOT_PATH_ROOM];
     *ret_error = 0;
     seglog_checkpoint_find(depot->log, &bytes);
     if (bytes == 0)
@@ -254,12 +148,12 @@ static bool use_checkpoint(struct tarn_depot *depot, int *ret_error)
     base_free(&depot->node->memory, data, bytes);
     if (error == 0) {
         base_info(&depot->node->log, "index read from its checkpoint",
-                  "path=%s records=%" PRIu64 " bytes=%" PRIu64 " ms=%" PRIu64, depot_path(path, depot->drive),
+                  "path=%s records=%" PRIu64 " bytes=%" PRIu64 " ms=%" PRIu64, drive_name(depot->drive),
                   depot_index_count(&depot->index), bytes, (task_now() - begin_ns) / BASE_NS_PER_MS);
         return true;
     }
     base_warn(&depot->node->log, "the checkpoint cannot be used, the summaries are read instead",
-              "path=%s error=\"%s\"", depot_path(path, depot->drive), strerrordesc_np(-error));
+              "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-error));
     const struct depot_index_widths widths = depot->index.widths;
     *ret_error = begin_anew(depot, &widths);
     return false;
@@ -271,7 +165,6 @@ int depot_recover(struct tarn_depot *depot)
     int error;
     seglog_points(depot->log, &points);
     task_wall_raise(depot->node, points.wall_ns);
-    atomic_store_explicit(&depot->expired_ns, points.wall_ns, memory_order_relaxed);
     uint64_t gone = base_max(points.flush_sequence, points.horizon_sequence);
     bool due = points.flush_when_ns != 0 && task_wall(depot->node) >= points.flush_when_ns;
     if (due) /* whatever is here was stored before the moment */
@@ -334,7 +227,6 @@ static void produce(void *arg, void *data, uint64_t bytes)
 void depot_checkpoint(struct tarn_depot *depot)
 {
     struct source source = {.depot = depot};
-    char path[DEPOT_PATH_ROOM];
     source.header = (struct depot_checkpoint_format){
         .magic = CHECKPOINT_MAGIC,
         .entries = depot_index_count(&depot->index),
@@ -349,5 +241,5 @@ void depot_checkpoint(struct tarn_depot *depot)
     base_free(&depot->node->memory, source.items, DEPOT_INDEX_BATCH_MAX * sizeof(*source.items));
     if (error != 0)
         base_info(&depot->node->log, "no checkpoint was left: the next start reads the summaries",
-                  "path=%s error=\"%s\"", depot_path(path, depot->drive), strerrordesc_np(-error));
+                  "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-error));
 }

@@ -27,7 +27,7 @@ struct write {
 static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum depot_want want,
                  enum seglog_space space, uint64_t bytes, struct write *write)
 {
-    if (key_len == 0 || key_len > TARN_KEY_BYTES_MAX)
+    if (!depot_key_is_valid(key_len))
         return -EINVAL;
     if (depot->read_only)
         return -EROFS;

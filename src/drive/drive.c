@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define QUOTED_BYTES 320 /* of a path in the log */
-
 /* Lines about failed requests: a dying disk fails thousands. */
 #define ERROR_LINES       8
 #define ERROR_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
@@ -31,7 +29,7 @@ static const char *error_text(int error)
 
 int drive_refuse(struct tarn_node *node, const char *path, int error, const char *reason)
 {
-    char quoted[QUOTED_BYTES];
+    char quoted[DRIVE_QUOTED_BYTES];
     base_error(&node->log, "cannot open drive", "drive=%s error=\"%s\" reason=\"%s\"",
                base_log_quote(quoted, sizeof(quoted), path, strlen(path)), error_text(error), reason);
     return error;
@@ -40,7 +38,7 @@ int drive_refuse(struct tarn_node *node, const char *path, int error, const char
 void drive_note(struct tarn_node *node, enum base_log_level level, const char *path, const char *event,
                 const char *reason)
 {
-    char quoted[QUOTED_BYTES];
+    char quoted[DRIVE_QUOTED_BYTES];
     BASE_LOG_AT(&node->log, level, event, "drive=%s reason=\"%s\"",
                 base_log_quote(quoted, sizeof(quoted), path, strlen(path)), reason);
 }
@@ -55,14 +53,12 @@ static size_t drive_bytes(const struct drive *drive)
 static void log_opened(const struct drive *drive)
 {
     const struct drive_info *info = &drive->info;
-    char quoted[QUOTED_BYTES];
     base_info(&drive->node->log, "drive open",
               "drive=%s provider=%s bytes=%" PRIu64 " logical_block=%" PRIu32 " physical_block=%" PRIu32
               " direct=%s write_cache=%s fua=%s read_only=%s created=%s",
-              base_log_quote(quoted, sizeof(quoted), drive->name, strlen(drive->name)), info->provider,
-              info->bytes, info->logical_block_bytes, info->physical_block_bytes, info->direct ? "yes" : "no",
-              info->write_cache ? "yes" : "no", info->fua ? "yes" : "no", drive->read_only ? "yes" : "no",
-              info->created ? "yes" : "no");
+              drive->quoted, info->provider, info->bytes, info->logical_block_bytes,
+              info->physical_block_bytes, info->direct ? "yes" : "no", info->write_cache ? "yes" : "no",
+              info->fua ? "yes" : "no", drive->read_only ? "yes" : "no", info->created ? "yes" : "no");
 }
 
 int drive_open(struct tarn_node *node, const char *path, const struct drive_options *options,
@@ -73,6 +69,7 @@ int drive_open(struct tarn_node *node, const char *path, const struct drive_opti
     if (drive == NULL)
         return drive_refuse(node, path, -ENOMEM, "the memory cap is reached");
     memcpy(drive->name, path, name_bytes);
+    (void)base_log_quote(drive->quoted, sizeof(drive->quoted), path, name_bytes - 1);
     drive->node = node;
     drive->read_only = options->read_only;
     drive->provider = node->options.drives == NULL ? &drive_provider_kernel : node->options.drives;
@@ -108,7 +105,7 @@ const struct drive_info *drive_info(const struct drive *drive)
 
 const char *drive_name(const struct drive *drive)
 {
-    return drive->name;
+    return drive->quoted;
 }
 
 bool drive_failed(const struct drive *drive)
@@ -194,10 +191,8 @@ static bool promises_durability(const struct drive_request *request)
 
 static void log_failed_request(struct drive *drive, const struct drive_request *request, int32_t result)
 {
-    char quoted[QUOTED_BYTES];
     base_error_limited(&drive->node->log, &drive->errors, "drive request failed",
-                       "drive=%s op=\"%s\" offset=%" PRIu64 " bytes=%" PRIu64 " error=\"%s\"",
-                       base_log_quote(quoted, sizeof(quoted), drive->name, strlen(drive->name)),
+                       "drive=%s op=\"%s\" offset=%" PRIu64 " bytes=%" PRIu64 " error=\"%s\"", drive->quoted,
                        op_name(request), request->offset, request->expected_bytes, error_text(result));
 }
 
@@ -206,13 +201,11 @@ static void fail_drive(struct drive *drive, const struct drive_request *request,
 {
     if (atomic_exchange_explicit(&drive->failed, true, memory_order_acq_rel))
         return;
-    char quoted[QUOTED_BYTES];
     base_error(
         &drive->node->log, "drive failed",
         "drive=%s op=\"%s\" error=\"%s\" reason=\"what was written since the last good flush may be lost; it "
         "takes no more writes: replace it, or restart to recover what it holds\"",
-        base_log_quote(quoted, sizeof(quoted), drive->name, strlen(drive->name)), op_name(request),
-        error_text(result));
+        drive->quoted, op_name(request), error_text(result));
 }
 
 /* What a provider's result means for the drive. Stores what the caller is told. */

@@ -123,7 +123,19 @@ void drive_close(struct drive *drive);
 /** What it is. Valid until drive_close(). */
 const struct drive_info *drive_info(const struct drive *drive);
 
-/** Its path, for messages. Valid until drive_close(). */
+/** What memory for transfers is aligned to: a page, or more if the drive asks for it. */
+static inline size_t drive_memory_alignment(const struct drive *drive)
+{
+    return base_max((size_t)BASE_PAGE_BYTES, (size_t)drive_info(drive)->memory_alignment_bytes);
+}
+
+/** Memory for transfers: charged to the node, touched, zero. @return NULL: -ENOMEM */
+static inline void *drive_memory_alloc(struct tarn_node *node, const struct drive *drive, size_t bytes)
+{
+    return base_alloc_aligned(&node->memory, drive_memory_alignment(drive), bytes);
+}
+
+/** Its path in double quotes, as a line of the log takes it. Valid until drive_close(). */
 const char *drive_name(const struct drive *drive);
 
 /**

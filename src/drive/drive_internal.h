@@ -4,6 +4,8 @@
 
 #include "drive/drive.h"
 
+#define DRIVE_QUOTED_BYTES 320 /* of a path in the log */
+
 /* ---- drive.c: what is common to all providers ------------------------------------------------- */
 
 /* Flushes of one drive, one at a time; flush.c. */
@@ -22,7 +24,8 @@ struct drive {
     bool read_only;
     _Atomic bool failed; /* set once, by the first failed flush or durable write */
     struct drive_flushes flushes;
-    struct base_log_limit errors; /* of lines about failed requests */
+    struct base_log_limit errors;    /* of lines about failed requests */
+    char quoted[DRIVE_QUOTED_BYTES]; /* the name, for the log */
     char name[];
 };
 

@@ -206,7 +206,7 @@ static void check_opening(struct context *context)
     struct drive *none = NULL;
     assert_int_equal(drive_open(context->node, "missing", &no_options, &none), -ENOENT);
     assert_null(none);
-    assert_string_equal(drive_name(context->drive), "fake");
+    assert_string_equal(drive_name(context->drive), "\"fake\"");
     assert_string_equal(drive_info(context->drive)->provider, "fake");
     assert_int_equal(drive_zeroed_bytes(context->drive), FAKE_BYTES);
     assert_false(drive_failed(context->drive));

@@ -49,7 +49,8 @@ static void making(struct testing_folder *folder)
     assert_true(drive_info(drive)->created);
     assert_false(drive_info(drive)->device);
     assert_int_equal(drive_info(drive)->bytes, MIB + PAGE);
-    assert_string_equal(drive_name(drive), path);
+    char quoted[TESTING_PATH_BYTES + 8];
+    assert_string_equal(drive_name(drive), base_log_quote(quoted, sizeof(quoted), path, strlen(path)));
     struct stat status;
     assert_int_equal(stat(path, &status), 0);
     assert_int_equal(status.st_size, MIB + PAGE);

@@ -15,8 +15,7 @@
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 
-#define EXTENTS_MAX  32 /* asked for at a time */
-#define QUOTED_BYTES 320
+#define EXTENTS_MAX 32 /* asked for at a time */
 
 /* All else than plain unwritten space is left alone. */
 #define EXTENT_FLAGS_ALLOWED                                                                                 \
@@ -149,7 +148,7 @@ static int fill_next(struct drive_zero *zero)
 
 static void log_end(struct drive_zero *zero, int error)
 {
-    char quoted[QUOTED_BYTES];
+    char quoted[DRIVE_QUOTED_BYTES];
     (void)base_log_quote(quoted, sizeof(quoted), zero->name, strlen(zero->name));
     if (error == 0)
         base_info(&zero->node->log, "zeroing ended", "drive=%s", quoted);

@@ -35,17 +35,12 @@ static bool is_right(const struct check *check, const struct seglog_entry_format
                      const uint8_t *record, struct seglog_record_format *ret_header)
 {
     const struct seglog_superblock_format *superblock = &check->log->superblock;
-    if (seglog_record_parse(record, entry->bytes, check->record_seed, grain, superblock->record_bytes_max,
-                            ret_header) != 0 ||
-        seglog_record_bytes(ret_header->kind, ret_header->key_bytes, ret_header->value_bytes) !=
-            entry->bytes ||
-        seglog_record_verify_body(record, ret_header, superblock->check_seed) != 0)
+    if (seglog_record_verify(record, entry->bytes, check->record_seed, grain, superblock, ret_header) != 0 ||
+        !seglog_entry_tells_of(entry, ret_header))
         return false;
     const uint8_t *key = record + sizeof(*ret_header) + seglog_extension_bytes(ret_header->kind);
     struct base_hash128 hash = base_hash128(key, ret_header->key_bytes, superblock->hash_seed);
-    return ret_header->sequence == entry->sequence && ret_header->kind == entry->kind &&
-           memcmp(ret_header->expiry, entry->expiry, sizeof(entry->expiry)) == 0 &&
-           hash.low == entry->hash[0] && hash.high == entry->hash[1];
+    return hash.low == entry->hash[0] && hash.high == entry->hash[1];
 }
 
 /* A read may return damaged bytes: what is not right is read again. */
@@ -71,11 +66,9 @@ static int check_record(struct check *check, const struct seglog_entry_format *e
 
 static int tell(const struct check *check, const char *why, int error)
 {
-    char path[SEGLOG_PATH_ROOM];
     base_error(&check->log->node->log, "a segment is damaged",
-               "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\"",
-               seglog_path(path, check->log->drive), check->segment,
-               seglog_segment_offset(check->log, check->segment), why);
+               "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\"", drive_name(check->log->drive),
+               check->segment, seglog_segment_offset(check->log, check->segment), why);
     return error;
 }
 
@@ -129,8 +122,8 @@ int seglog_check_segment(struct seglog *log, uint32_t segment, seglog_check_func
         .arg = arg,
     };
     uint64_t summary_bytes = seglog_summary_memory_bytes(log);
-    void *summary = seglog_drive_memory(log->node, log->drive, summary_bytes);
-    check.window = seglog_drive_memory(log->node, log->drive, check.window_room);
+    void *summary = drive_memory_alloc(log->node, log->drive, summary_bytes);
+    check.window = drive_memory_alloc(log->node, log->drive, check.window_room);
     int error = summary == NULL || check.window == NULL ? -ENOMEM : check_records(&check, summary);
     base_free(&log->node->memory, summary, summary_bytes);
     base_free(&log->node->memory, check.window, check.window_room);

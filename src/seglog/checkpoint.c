@@ -68,9 +68,8 @@ int seglog_checkpoint_claim(struct seglog *log, void *memory)
         if (log->segments[i].state == SEGLOG_STATE_CHECKPOINT)
             log->segments[i].state = SEGLOG_STATE_FREE;
     }
-    char path[SEGLOG_PATH_ROOM];
     base_warn(&log->node->log, "the checkpoint is damaged: opening takes longer", "path=%s",
-              seglog_path(path, log->drive));
+              drive_name(log->drive));
     return 0;
 }
 
@@ -134,7 +133,7 @@ int seglog_checkpoint_read(struct seglog *log, void *data)
     seglog_checkpoint_find(log, &bytes);
     if (bytes == 0)
         return -EBADMSG;
-    uint8_t *buffer = seglog_drive_memory(log->node, log->drive, BUFFER_BYTES);
+    uint8_t *buffer = drive_memory_alloc(log->node, log->drive, BUFFER_BYTES);
     if (buffer == NULL)
         return -ENOMEM;
     int error = -EBADMSG;
@@ -203,8 +202,7 @@ static int write_buffer(struct writer *writer)
     int error = drive_write(log->drive, writer->offset, writer->buffer, bytes, false);
     if (error != 0)
         return error == -EROFS ? -EROFS : -EIO;
-    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->written_bytes, bytes, memory_order_relaxed);
+    seglog_count_write(log, bytes);
     writer->offset += bytes;
     writer->buffered = 0;
     return 0;
@@ -268,8 +266,7 @@ static int write_chain(struct writer *writer)
         if (error != 0)
             return error;
     }
-    int error = drive_flush(log->drive);
-    atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
+    int error = seglog_flush(log);
     return error == 0 || error == -EROFS ? error : -EIO;
 }
 
@@ -314,7 +311,7 @@ int seglog_checkpoint_write(struct seglog *log, uint64_t bytes,
                             .arg = arg,
                             .left = bytes,
                             .check = log->superblock.check_seed,
-                            .buffer = seglog_drive_memory(log->node, log->drive, BUFFER_BYTES),
+                            .buffer = drive_memory_alloc(log->node, log->drive, BUFFER_BYTES),
                             .piece = base_alloc(&log->node->memory, PIECE_BYTES)};
     base_list_init(&writer.chain);
     int error = writer.buffer == NULL || writer.piece == NULL ? -ENOMEM : write_checkpoint(&writer, bytes);

@@ -135,8 +135,7 @@ static int close_segment(struct seglog *log, struct seglog_summary *summary)
     uint64_t offset = seglog_segment_offset(log, summary->segment) + superblock->segment_bytes - bytes;
     seglog_summary_seal(summary->memory, &trailer, superblock);
     int error = drive_write(log->drive, offset, summary->memory, bytes, true);
-    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->written_bytes, bytes, memory_order_relaxed);
+    seglog_count_write(log, bytes);
     if (error != 0) {
         seglog_fail(log, "a summary", offset, error);
         return -EIO;
@@ -145,18 +144,6 @@ static int close_segment(struct seglog *log, struct seglog_summary *summary)
     seglog_summary_give(log, summary);
     seglog_space_chance(log);
     return 0;
-}
-
-/* Make durable what the segments to be closed hold. */
-static int flush_data(struct seglog *log)
-{
-    if (log->mode == SEGLOG_POWER)
-        return 0; /* what is acknowledged is durable */
-    atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
-    int error = drive_flush(log->drive);
-    if (error != 0)
-        seglog_fail(log, "a flush", 0, error);
-    return error == 0 ? 0 : -EIO;
 }
 
 int seglog_close_segments(struct seglog *log)
@@ -170,7 +157,7 @@ int seglog_close_segments(struct seglog *log)
     base_spin_unlock(&log->lock);
     if (base_list_empty(&claimed))
         return 0;
-    int error = flush_data(log);
+    int error = seglog_flush_behind(log);
     struct base_list *first;
     while ((first = base_list_pop_front(&claimed)) != NULL) {
         if (error == 0)

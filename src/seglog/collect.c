@@ -26,8 +26,8 @@ int seglog_collector_init(struct seglog *log)
     collector->window_bytes = base_min(collector->window_bytes, log->superblock.segment_bytes);
     collector->moves_max = base_min(seglog_entries_max(&log->superblock), (uint32_t)MOVES_MAX);
     collector->summary =
-        base_map(account, seglog_drive_alignment(log->drive), seglog_summary_memory_bytes(log));
-    collector->window = seglog_drive_memory(log->node, log->drive, collector->window_bytes);
+        base_map(account, drive_memory_alignment(log->drive), seglog_summary_memory_bytes(log));
+    collector->window = drive_memory_alloc(log->node, log->drive, collector->window_bytes);
     collector->moves = base_alloc(account, collector->moves_max * sizeof(*collector->moves));
     if (collector->summary != NULL && collector->window != NULL && collector->moves != NULL)
         return 0;
@@ -58,8 +58,6 @@ uint64_t seglog_collector_bytes(const struct seglog *log)
 }
 
 /* ---- looking at segments --------------------------------------------------------------------------- */
-
-#define NO_SEGMENT SEGLOG_NO_SEGMENT
 
 /* What a look at all segments has found. */
 struct look {
@@ -105,18 +103,18 @@ static void look_at_closed(const struct seglog *log, uint32_t number, struct loo
 {
     const struct seglog_segment *segment = &log->segments[number];
     uint64_t bytes = bytes_to_move(log, segment, look->now_ns), stamp = segment->stamp;
-    if (look->least == NO_SEGMENT || bytes < look->least_bytes ||
+    if (look->least == SEGLOG_NO_SEGMENT || bytes < look->least_bytes ||
         (bytes == look->least_bytes && stamp < look->least_stamp)) {
         look->least = number;
         look->least_bytes = bytes;
         look->least_stamp = stamp;
     }
-    if (look->oldest == NO_SEGMENT || stamp < look->oldest_stamp) {
+    if (look->oldest == SEGLOG_NO_SEGMENT || stamp < look->oldest_stamp) {
         look->oldest = number;
         look->oldest_bytes = bytes;
         look->oldest_stamp = stamp;
     }
-    if (!segment->ends_known && look->unknown == NO_SEGMENT)
+    if (!segment->ends_known && look->unknown == SEGLOG_NO_SEGMENT)
         look->unknown = number;
     for (uint32_t part = 0; segment->ends_known && part < SEGLOG_ENDS; part++) {
         if (segment->ends_ns[part] > look->now_ns)
@@ -131,7 +129,7 @@ static void look_at(const struct seglog *log, uint32_t number, struct look *look
     if (segment->state == SEGLOG_STATE_FREE || segment->state == SEGLOG_STATE_CHECKPOINT)
         return;
     if (segment->state == SEGLOG_STATE_OPEN) {
-        bool older = look->open_oldest == NO_SEGMENT || stamp < look->open_stamp;
+        bool older = look->open_oldest == SEGLOG_NO_SEGMENT || stamp < look->open_stamp;
         look->open_oldest = older ? number : look->open_oldest;
         look->open_stamp = older ? stamp : look->open_stamp;
         return;
@@ -144,14 +142,14 @@ static void look_at(const struct seglog *log, uint32_t number, struct look *look
             look->pinned || segment->state == SEGLOG_STATE_CLOSED || segment->state == SEGLOG_STATE_CLOSING;
 }
 
-/* @param left_out  a segment that does not count; NO_SEGMENT: none */
+/* @param left_out  a segment that does not count; SEGLOG_NO_SEGMENT: none */
 static void look_around(struct seglog *log, uint32_t left_out, struct look *look)
 {
     *look = (struct look){.now_ns = task_wall(log->node),
-                          .least = NO_SEGMENT,
-                          .oldest = NO_SEGMENT,
-                          .unknown = NO_SEGMENT,
-                          .open_oldest = NO_SEGMENT,
+                          .least = SEGLOG_NO_SEGMENT,
+                          .oldest = SEGLOG_NO_SEGMENT,
+                          .unknown = SEGLOG_NO_SEGMENT,
+                          .open_oldest = SEGLOG_NO_SEGMENT,
                           .unfree_stamp = UINT64_MAX,
                           .ends_ns = UINT64_MAX};
     for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGMENTS_AT_ONCE) {
@@ -196,8 +194,8 @@ static bool gains(struct seglog *log, uint64_t bytes)
 /* The stamp that no tombstone may be older than to be kept. */
 static uint64_t lowest_stamp(const struct look *look)
 {
-    return look->open_oldest == NO_SEGMENT ? look->unfree_stamp
-                                           : base_min(look->unfree_stamp, look->open_stamp);
+    return look->open_oldest == SEGLOG_NO_SEGMENT ? look->unfree_stamp
+                                                  : base_min(look->unfree_stamp, look->open_stamp);
 }
 
 /* The floor is about something old that stays: when that has gone, it says nothing any more. */
@@ -249,23 +247,24 @@ static uint32_t choose_oldest(struct seglog *log, struct seglog_collector *colle
         collector->round_dropped_bytes = 0;
     }
     if (collector->round_stamp == 0 || !has_two_spare(log))
-        return NO_SEGMENT;
-    if (look->oldest != NO_SEGMENT && look->oldest_stamp <= collector->round_stamp)
+        return SEGLOG_NO_SEGMENT;
+    if (look->oldest != SEGLOG_NO_SEGMENT && look->oldest_stamp <= collector->round_stamp)
         return look->oldest;
     if (!look->pinned) /* else there may be more of it soon */
         end_round(log, collector, look);
-    return NO_SEGMENT;
+    return SEGLOG_NO_SEGMENT;
 }
 
 static uint32_t choose(struct seglog *log, struct seglog_collector *collector, const struct look *look)
 {
-    if (look->least != NO_SEGMENT && look->least_bytes <= seglog_record_space(log) / 2 &&
+    if (look->least != SEGLOG_NO_SEGMENT && look->least_bytes <= seglog_record_space(log) / 2 &&
         gains(log, look->least_bytes))
         return look->least;
     uint32_t oldest = choose_oldest(log, collector, look);
-    if (oldest != NO_SEGMENT)
+    if (oldest != SEGLOG_NO_SEGMENT)
         return oldest;
-    return look->least != NO_SEGMENT && gains(log, look->least_bytes) ? look->least : NO_SEGMENT;
+    return look->least != SEGLOG_NO_SEGMENT && gains(log, look->least_bytes) ? look->least
+                                                                             : SEGLOG_NO_SEGMENT;
 }
 
 /*
@@ -275,7 +274,7 @@ static uint32_t choose(struct seglog *log, struct seglog_collector *collector, c
 static int end_old_segment(struct seglog *log, const struct seglog_collector *collector,
                            const struct look *look)
 {
-    if (look->open_oldest == NO_SEGMENT || collector->round_stamp == 0 ||
+    if (look->open_oldest == SEGLOG_NO_SEGMENT || collector->round_stamp == 0 ||
         look->open_stamp > base_min(look->unfree_stamp, collector->round_stamp) || !has_two_spare(log))
         return 0;
     uint32_t number = atomic_load(&log->segments[look->open_oldest].open_stream);
@@ -305,19 +304,19 @@ static int find_victim(struct seglog *log, struct seglog_collector *collector, u
 {
     for (;;) {
         struct look look;
-        look_around(log, NO_SEGMENT, &look);
+        look_around(log, SEGLOG_NO_SEGMENT, &look);
         int ended = end_old_segment(log, collector, &look);
         if (ended < 0)
             return ended;
         if (ended > 0)
             continue;
         uint32_t segment = choose(log, collector, &look);
-        if (segment != NO_SEGMENT) {
+        if (segment != SEGLOG_NO_SEGMENT) {
             *ret_segment = segment;
             *ret_bytes = segment == look.least ? look.least_bytes : look.oldest_bytes;
             return 0;
         }
-        if (look.unknown == NO_SEGMENT) {
+        if (look.unknown == SEGLOG_NO_SEGMENT) {
             collector->exhaustion.until_ns = look.ends_ns;
             return look.pinned || !seglog_space_spare(log) ? -EAGAIN : -ENOSPC;
         }
@@ -342,7 +341,7 @@ static void add_victim(struct seglog *log, struct seglog_collector *collector, u
     set_state(log, segment, SEGLOG_STATE_COLLECTING);
     look_around(log, segment, &look);
     collector->oldest_other = look.unfree_stamp;
-    if (look.open_oldest != NO_SEGMENT)
+    if (look.open_oldest != SEGLOG_NO_SEGMENT)
         collector->oldest_other = base_min(look.unfree_stamp, look.open_stamp);
     collector->victims[collector->victim_count++] = (struct seglog_victim){.segment = segment};
 }

@@ -24,7 +24,7 @@ struct seglog_move {
 struct seglog_victim {
     uint32_t segment;
     bool bad;        /* something in it cannot be read: it stays */
-    bool unfinished; /* something in it was not moved: it stays for now */
+    bool unfinished; /* something in it was not moved: it stays until another round */
 };
 
 /* The service's alone. */

@@ -29,13 +29,34 @@ static struct seglog_group *close_group_locked(struct seglog_stream *stream)
     return group;
 }
 
+void seglog_count_write(struct seglog *log, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&log->written_bytes, bytes, memory_order_relaxed);
+}
+
+int seglog_flush(struct seglog *log)
+{
+    atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
+    return drive_flush(log->drive);
+}
+
 /* What a write is to survive is on the drive when this returns 0. */
 static int make_durable(struct seglog *log, bool wrote_durably)
 {
     if (log->mode != SEGLOG_POWER || wrote_durably)
         return 0;
-    atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
-    return drive_flush(log->drive);
+    return seglog_flush(log);
+}
+
+int seglog_flush_behind(struct seglog *log)
+{
+    if (log->mode == SEGLOG_POWER)
+        return 0; /* what is acknowledged is durable */
+    int error = seglog_flush(log);
+    if (error != 0)
+        seglog_fail(log, "a flush", 0, error);
+    return error == 0 ? 0 : -EIO;
 }
 
 /* Durable writes where they are cheap: with FUA, and to a file, for which the kernel knows what to flush. */
@@ -64,8 +85,7 @@ static int write_group(struct seglog_stream *stream, const struct seglog_group *
         return -EIO;
     drive_post(log->drive, &request);
     int error = drive_wait(&request, TASK_FOREVER);
-    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->written_bytes, group->bytes, memory_order_relaxed);
+    seglog_count_write(log, group->bytes);
     if (error == 0)
         error = make_durable(log, request.durable);
     if (error != 0)
@@ -225,11 +245,5 @@ int seglog_sync(struct seglog *log)
     }
     if (seglog_failed(log))
         return -EROFS;
-    if (log->mode == SEGLOG_POWER)
-        return 0; /* what is acknowledged is durable */
-    atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
-    int error = drive_flush(log->drive);
-    if (error != 0)
-        seglog_fail(log, "a flush", 0, error);
-    return error == 0 ? 0 : -EIO;
+    return seglog_flush_behind(log);
 }

@@ -6,8 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#define GAP_BYTES  (UINT64_C(64) << 10) /* dead bytes that are read rather than skipped */
-#define READ_TRIES 3
+#define GAP_BYTES (UINT64_C(64) << 10) /* dead bytes that are read rather than skipped */
 
 static uint64_t move_begin(const struct seglog *log, const struct seglog_move *move)
 {
@@ -16,11 +15,10 @@ static uint64_t move_begin(const struct seglog *log, const struct seglog_move *m
 
 static void say_bad(struct seglog *log, struct seglog_victim *victim, uint64_t offset, const char *why)
 {
-    char path[SEGLOG_PATH_ROOM];
     if (!victim->bad)
         base_error(&log->node->log,
                    "a segment cannot be collected: its space is lost, the rest of it is kept",
-                   "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\"", seglog_path(path, log->drive),
+                   "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\"", drive_name(log->drive),
                    victim->segment, offset, why);
     victim->bad = true;
 }
@@ -54,13 +52,8 @@ static bool verify(const struct seglog *log, const struct seglog_move *move, con
 {
     const struct seglog_superblock_format *superblock = &log->superblock;
     uint64_t seed = seglog_record_seed(superblock->check_seed, seglog_stamp_at(log, move->grain));
-    const struct seglog_entry_format *entry = &move->entry;
-    return seglog_record_parse(record, entry->bytes, seed, move->grain, superblock->record_bytes_max,
-                               ret_header) == 0 &&
-           ret_header->sequence == entry->sequence && ret_header->kind == entry->kind &&
-           seglog_record_bytes(ret_header->kind, ret_header->key_bytes, ret_header->value_bytes) ==
-               entry->bytes &&
-           seglog_record_verify_body(record, ret_header, superblock->check_seed) == 0;
+    return seglog_record_verify(record, move->entry.bytes, seed, move->grain, superblock, ret_header) == 0 &&
+           seglog_entry_tells_of(&move->entry, ret_header);
 }
 
 /* Find a record in the window, and read it again if it is not good. @return NULL: it is lost */
@@ -70,7 +63,7 @@ static const uint8_t *get_record(struct seglog *log, struct seglog_collector *co
 {
     const uint8_t *record = collector->window + (move_begin(log, move) - window_begin);
     for (int try = 1; !verify(log, move, record, ret_header); try++) {
-        if (try == READ_TRIES)
+        if (try == SEGLOG_READ_TRIES)
             return NULL;
         read_again(log, collector, window_begin, move);
     }

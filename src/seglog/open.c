@@ -3,14 +3,15 @@
 #include <errno.h>
 #include <inttypes.h>
 
-size_t seglog_drive_alignment(const struct drive *drive)
+bool seglog_readings_agree(struct seglog_readings *readings, const void *bytes, size_t len)
 {
-    return base_max((size_t)BASE_PAGE_BYTES, (size_t)drive_info(drive)->memory_alignment_bytes);
-}
-
-void *seglog_drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes)
-{
-    return base_alloc_aligned(&node->memory, seglog_drive_alignment(drive), bytes);
+    uint64_t print = base_hash64(bytes, len, 0);
+    bool agree = false;
+    base_assert(readings->count < SEGLOG_READ_TRIES);
+    for (uint32_t i = 0; i < readings->count; i++)
+        agree = agree || readings->seen[i] == print;
+    readings->seen[readings->count++] = print;
+    return agree;
 }
 
 int seglog_drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes)
@@ -28,10 +29,9 @@ void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int erro
     /* Pairs with the acquire in seglog_failed(). */
     if (atomic_exchange_explicit(&log->failed, true, memory_order_acq_rel))
         return;
-    char path[SEGLOG_PATH_ROOM];
     base_error(&log->node->log, "a write failed: the store takes no more until it is opened again",
-               "path=%s what=\"%s\" offset=%" PRIu64 " error=\"%s\"", seglog_path(path, log->drive), what,
-               offset, strerrordesc_np(-error));
+               "path=%s what=\"%s\" offset=%" PRIu64 " error=\"%s\"", drive_name(log->drive), what, offset,
+               strerrordesc_np(-error));
     seglog_wake_all(log);
 }
 
@@ -92,10 +92,9 @@ static int take_memory(struct seglog *log, uint32_t user_streams)
         error = seglog_streams_init(log, user_streams == 0 ? 1 : user_streams);
     if (error == 0 && !log->read_only)
         error = seglog_collector_init(log);
-    char path[SEGLOG_PATH_ROOM];
     if (error != 0)
         base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
-                   seglog_path(path, log->drive));
+                   drive_name(log->drive));
     return error;
 }
 

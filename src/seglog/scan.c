@@ -31,10 +31,9 @@ struct recovery {
 
 int seglog_refuse_segment(struct seglog *log, uint32_t segment, const char *why, int error)
 {
-    char path[SEGLOG_PATH_ROOM];
     base_error(&log->node->log, "a segment is not opened, and so the store is not, to lose nothing",
                "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\" error=\"%s\"",
-               seglog_path(path, log->drive), segment, seglog_segment_offset(log, segment), why,
+               drive_name(log->drive), segment, seglog_segment_offset(log, segment), why,
                strerrordesc_np(-error));
     return error;
 }
@@ -90,21 +89,18 @@ static int read_summary(struct seglog *log, uint32_t segment, uint64_t stamp, ui
 int seglog_summary_find(struct seglog *log, uint32_t segment, uint64_t stamp, void *memory,
                         struct seglog_trailer_format *ret_trailer)
 {
-    uint64_t seen[SEGLOG_READ_TRIES], read_bytes;
-    int error = -EIO, seen_count = 0;
+    struct seglog_readings readings = {.count = 0};
+    uint64_t read_bytes;
+    int error = -EIO;
     for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
         error = read_summary(log, segment, stamp, memory, ret_trailer, &read_bytes);
         if (error == 0)
             return 0;
         if (error != -EUCLEAN)
             return error;
-        error = -EIO; /* unless another reading agrees */
-        seen[seen_count] = base_hash64(memory, read_bytes, 0);
-        for (int i = 0; i < seen_count; i++) {
-            if (seen[i] == seen[seen_count])
-                return -EUCLEAN;
-        }
-        seen_count++;
+        if (seglog_readings_agree(&readings, memory, read_bytes))
+            return -EUCLEAN;
+        error = -EIO;
     }
     return error;
 }
@@ -182,15 +178,9 @@ static int take_without_header(struct recovery *recovery, uint32_t number)
         return seglog_refuse_segment(log, number, "its summary cannot be read", error);
     if (error != 0 || trailer.stamp <= log->segments[number].freed_stamp)
         return 0;
-    char path[SEGLOG_PATH_ROOM];
     base_warn(&log->node->log, "the header of a segment is damaged, its summary is used",
-              "path=%s segment=%" PRIu32, seglog_path(path, log->drive), number);
+              "path=%s segment=%" PRIu32, drive_name(log->drive), number);
     return take_live(recovery, number, SEGLOG_SEGMENT_RECORDS, trailer.stamp, trailer.session);
-}
-
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
 /* @return whether these bytes are the header of a live segment */
@@ -208,7 +198,7 @@ static int take_dead(struct recovery *recovery, uint32_t number, const uint8_t *
     struct seglog_segment_format header;
     uint64_t check_seed = recovery->log->superblock.check_seed;
     bool is_header = seglog_segment_parse(bytes, check_seed, number, &header) == 0;
-    if (is_header || all_zero(bytes, sizeof(header)))
+    if (is_header || base_is_zero(bytes, sizeof(header)))
         return 0;
     return take_without_header(recovery, number);
 }
@@ -218,9 +208,9 @@ static int read_header_alone(struct recovery *recovery, uint32_t number)
 {
     struct seglog *log = recovery->log;
     uint8_t *bytes = recovery->headers + HEADERS_AT_ONCE * recovery->header_bytes;
-    uint64_t seen[SEGLOG_READ_TRIES];
+    struct seglog_readings readings = {.count = 0};
     struct seglog_segment_format header;
-    int error = -EIO, seen_count = 0;
+    int error = -EIO;
     for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
         error =
             seglog_drive_read(log->drive, seglog_segment_offset(log, number), bytes, recovery->header_bytes);
@@ -228,12 +218,8 @@ static int read_header_alone(struct recovery *recovery, uint32_t number)
             break;
         if (is_live(recovery, number, bytes, &header))
             return take_live(recovery, number, header.kind, header.stamp, header.session);
-        seen[seen_count] = base_hash64(bytes, sizeof(header), 0);
-        for (int i = 0; i < seen_count; i++) {
-            if (seen[i] == seen[seen_count])
-                return take_dead(recovery, number, bytes);
-        }
-        seen_count++;
+        if (seglog_readings_agree(&readings, bytes, sizeof(header)))
+            return take_dead(recovery, number, bytes);
         error = -EIO;
     }
     return seglog_refuse_segment(log, number, "the drive does not return its header twice", error);
@@ -330,10 +316,9 @@ static int recover_unproven(struct recovery *recovery, uint32_t number,
 {
     struct seglog *log = recovery->log;
     uint64_t limit = log->superblock.segment_bytes;
-    char path[SEGLOG_PATH_ROOM];
     if (trailer->magic != 0) {
         base_warn(&log->node->log, "the summary of a segment is cut off or damaged, its records are read",
-                  "path=%s segment=%" PRIu32, seglog_path(path, log->drive), number);
+                  "path=%s segment=%" PRIu32, drive_name(log->drive), number);
         /* What an earlier recovery hid stays hidden. */
         if ((trailer->flags & SEGLOG_SUMMARY_SEALED) != 0)
             limit = trailer->end;
@@ -389,9 +374,9 @@ static int take_memory(struct recovery *recovery)
         recovery->stamps_count *= 2;
     recovery->reads = base_alloc(memory, HEADERS_AT_ONCE * sizeof(struct header_read));
     recovery->headers =
-        seglog_drive_memory(log->node, log->drive, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
+        drive_memory_alloc(log->node, log->drive, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
     recovery->stamps = base_alloc(memory, recovery->stamps_count * sizeof(uint64_t));
-    recovery->summary = seglog_drive_memory(log->node, log->drive, seglog_summary_memory_bytes(log));
+    recovery->summary = drive_memory_alloc(log->node, log->drive, seglog_summary_memory_bytes(log));
     recovery->salvage.log = log;
     recovery->salvage.entries = (void *)recovery->summary;
     bool whole = recovery->reads != NULL && recovery->headers != NULL && recovery->stamps != NULL &&
@@ -414,11 +399,10 @@ int seglog_recover(struct seglog *log)
 {
     struct recovery recovery = {.log = log};
     uint64_t begin_ns = task_now();
-    char path[SEGLOG_PATH_ROOM];
     int error = take_memory(&recovery);
     if (error != 0)
         base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
-                   seglog_path(path, log->drive));
+                   drive_name(log->drive));
     else
         error = recover_segments(&recovery);
     const struct seglog_salvage *salvage = &recovery.salvage;
@@ -426,7 +410,7 @@ int seglog_recover(struct seglog *log)
         base_info(&log->node->log, "store recovered",
                   "path=%s segments=%" PRIu64 " free=%" PRIu32 " records=%" PRIu64 " sealed=%" PRIu64
                   " sealed_records=%" PRIu64 " skipped_bytes=%" PRIu64 " ms=%" PRIu64,
-                  seglog_path(path, log->drive), recovery.live_segments, log->free_count,
+                  drive_name(log->drive), recovery.live_segments, log->free_count,
                   recovery.summary_records + salvage->records, salvage->segments, salvage->records,
                   salvage->skipped_bytes, (task_now() - begin_ns) / BASE_NS_PER_MS);
     free_memory(&recovery);
@@ -452,7 +436,7 @@ static int visit_segment(struct seglog *log, uint32_t number, void *memory, segl
 int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
     uint64_t memory_bytes = seglog_summary_memory_bytes(log);
-    void *memory = seglog_drive_memory(log->node, log->drive, memory_bytes);
+    void *memory = drive_memory_alloc(log->node, log->drive, memory_bytes);
     if (memory == NULL)
         return -ENOMEM;
     int result = 0;

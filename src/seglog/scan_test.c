@@ -148,7 +148,7 @@ static void an_open_segment_is_sealed(void **state)
     assert_non_null(strstr(log.lines.info, "sealed=1 sealed_records=39"));
     const struct seglog_entry_format *entries;
     uint32_t count;
-    void *memory = seglog_drive_memory(log.node, log.drive, seglog_summary_memory_bytes(log.log));
+    void *memory = drive_memory_alloc(log.node, log.drive, seglog_summary_memory_bytes(log.log));
     assert_int_equal(seglog_summary_read(log.log, 0, memory, &entries, &count), 0);
     assert_int_equal(count, 39);
     assert_memory_equal(entries, segment.entries, count * sizeof(*entries));

@@ -45,11 +45,6 @@ static uint64_t drive_offset(const struct seal *seal, uint64_t position)
     return seglog_segment_offset(seal->log, seal->number) + position;
 }
 
-static bool all_zero(const uint8_t *bytes, uint64_t len)
-{
-    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
-}
-
 /* ---- reading ------------------------------------------------------------------------------------- */
 
 static int read_piece(struct seal *seal, uint64_t from, uint64_t to)
@@ -112,17 +107,16 @@ static int read_again(struct seal *seal)
 {
     uint64_t begin = base_align_down(seal->position, seal->block_bytes);
     uint64_t front_bytes = seal->position - begin, rest_bytes = seal->window_end - seal->position;
-    uint64_t seen[SEGLOG_READ_TRIES] = {base_hash64(at(seal, seal->position), rest_bytes, 0)};
+    struct seglog_readings readings = {.count = 0};
     struct seglog_record_format header;
+    (void)seglog_readings_agree(&readings, at(seal, seal->position), rest_bytes);
     memcpy(seal->salvage->front, at(seal, begin), front_bytes);
     for (int try = 1; try < SEGLOG_READ_TRIES; try++) {
         int error = read_piece(seal, begin, seal->window_end);
         if (error != 0)
             return error;
         memcpy(at(seal, begin), seal->salvage->front, front_bytes);
-        seen[try] = base_hash64(at(seal, seal->position), rest_bytes, 0);
-        for (int i = 0; i < try; i++)
-            seal->confirmed = seal->confirmed || seen[i] == seen[try];
+        seal->confirmed = seglog_readings_agree(&readings, at(seal, seal->position), rest_bytes);
         if (seal->confirmed || look(seal, &header) >= FOUND_BEYOND)
             return 0;
     }
@@ -171,8 +165,7 @@ static int write_run(struct seal *seal, uint64_t begin, uint64_t end)
     int error = drive_write(log->drive, drive_offset(seal, begin), at(seal, begin), end - begin, false);
     if (error != 0)
         return seglog_refuse_segment(log, seal->number, "it cannot be written again", error);
-    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->written_bytes, end - begin, memory_order_relaxed);
+    seglog_count_write(log, end - begin);
     return 0;
 }
 
@@ -247,7 +240,7 @@ static void skip(struct seal *seal, enum found found)
     uint64_t next = base_align_down(seal->position, seal->block_bytes) + seal->block_bytes;
     uint64_t bytes = base_min(next, seal->window_end) - seal->position;
     seal->cut_count += found == FOUND_CUT;
-    if (!all_zero(at(seal, seal->position), bytes)) {
+    if (!base_is_zero(at(seal, seal->position), bytes)) {
         seal->hole = true;
         seal->skipped_bytes += bytes;
     }
@@ -288,15 +281,13 @@ static int write_summary(struct seal *seal)
     };
     uint64_t bytes = seglog_summary_bytes(seal->count, seal->block_bytes);
     seglog_summary_seal(seal->salvage->entries, &trailer, &log->superblock);
-    int error = drive_flush(log->drive);
+    int error = seglog_flush(log);
     if (error == 0)
         error = drive_write(log->drive, drive_offset(seal, log->superblock.segment_bytes - bytes),
                             seal->salvage->entries, bytes, true);
     if (error != 0)
         return seglog_refuse_segment(log, seal->number, "it cannot be sealed", error);
-    atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->written_bytes, bytes, memory_order_relaxed);
+    seglog_count_write(log, bytes);
     return 0;
 }
 
@@ -316,10 +307,9 @@ static void tell_damage(const struct seal *seal)
 {
     if (seal->cut_count == 0 && seal->hole_count == 0)
         return;
-    char path[SEGLOG_PATH_ROOM];
     base_warn(&seal->log->node->log, "records that were cut off or damaged are left out",
               "path=%s segment=%" PRIu32 " cut_off=%" PRIu64 " places=%" PRIu64 " skipped_bytes=%" PRIu64,
-              seglog_path(path, seal->log->drive), seal->number, seal->cut_count, seal->hole_count,
+              drive_name(seal->log->drive), seal->number, seal->cut_count, seal->hole_count,
               seal->skipped_bytes);
 }
 
@@ -329,7 +319,7 @@ static int take_window(struct seglog_salvage *salvage)
     const struct seglog_superblock_format *superblock = &log->superblock;
     uint64_t bytes = base_align_up(WINDOW_BYTES + superblock->record_bytes_max, superblock->block_bytes);
     salvage->window_bytes = base_min(bytes, superblock->segment_bytes);
-    salvage->window = seglog_drive_memory(log->node, log->drive, salvage->window_bytes);
+    salvage->window = drive_memory_alloc(log->node, log->drive, salvage->window_bytes);
     salvage->front = base_alloc(&log->node->memory, superblock->block_bytes);
     return salvage->window == NULL || salvage->front == NULL ? -ENOMEM : 0;
 }

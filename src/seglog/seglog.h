@@ -313,9 +313,14 @@ base_must_check int seglog_sync(struct seglog *log);
 /** Raise the flush point and set the pending moment (0: none), durably. @return 0; -EIO; -EROFS. Yields. */
 base_must_check int seglog_flush_point_set(struct seglog *log, uint64_t sequence, uint64_t when_ns);
 
-/** Make durable that civil time has come so far, if the state does not say so already. @return 0; -EIO;
- * -EROFS. Yields. */
-base_must_check int seglog_wall_note(struct seglog *log, uint64_t wall_ns);
+/**
+ * Have it durable that civil time has come to `needed_ns`: if the state does not say so already, it says
+ * `noted_ns` from now on, which may be ahead so that this is seldom. Asking costs a load.
+ *
+ * @param noted_ns  not below needed_ns
+ * @return 0; -EIO; -EROFS. Yields if it writes.
+ */
+base_must_check int seglog_wall_note(struct seglog *log, uint64_t needed_ns, uint64_t noted_ns);
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
@@ -341,6 +346,20 @@ base_must_check int seglog_checkpoint_write(struct seglog *log, uint64_t bytes,
  * written whole; free everything. @return 0; -EIO; -EROFS. Yields.
  */
 base_must_check int seglog_close(struct seglog *log);
+
+#define SEGLOG_READ_TRIES 3 /* before damage is believed: two readings that agree, of so many */
+
+/* What was read of one place so far. Starts as zeros. */
+struct seglog_readings {
+    uint64_t seen[SEGLOG_READ_TRIES];
+    uint32_t count;
+};
+
+/** Remember a reading, one of SEGLOG_READ_TRIES at most. @return whether an earlier one was the same */
+bool seglog_readings_agree(struct seglog_readings *readings, const void *bytes, size_t len);
+
+/** Say in the log why the store on a drive cannot be opened. @return error */
+int seglog_refuse(struct tarn_node *node, const struct drive *drive, const char *why, int error);
 
 /* ---- what it tells about itself --------------------------------------------------------------- */
 

@@ -264,6 +264,26 @@ int seglog_record_verify_body(const void *record, const struct seglog_record_for
     return check == header->body_check ? 0 : -EBADMSG;
 }
 
+int seglog_record_verify(const void *bytes, uint64_t room, uint64_t record_seed, uint64_t grain,
+                         const struct seglog_superblock_format *superblock,
+                         struct seglog_record_format *ret_header)
+{
+    struct seglog_record_format header;
+    if (seglog_record_parse(bytes, room, record_seed, grain, superblock->record_bytes_max, &header) != 0 ||
+        seglog_record_bytes(header.kind, header.key_bytes, header.value_bytes) > room ||
+        seglog_record_verify_body(bytes, &header, superblock->check_seed) != 0)
+        return -EBADMSG;
+    *ret_header = header;
+    return 0;
+}
+
+bool seglog_entry_tells_of(const struct seglog_entry_format *entry, const struct seglog_record_format *header)
+{
+    return entry->sequence == header->sequence && entry->kind == header->kind &&
+           entry->bytes == seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes) &&
+           memcmp(entry->expiry, header->expiry, sizeof(entry->expiry)) == 0;
+}
+
 /* ---- summary --------------------------------------------------------------------------------- */
 
 /* As if summaries were not rounded to blocks, and the last record ended where it ends: never too few. */

@@ -396,6 +396,20 @@ base_must_check int seglog_record_parse(const void *bytes, uint64_t room, uint64
                                         uint64_t grain, uint32_t record_bytes_max,
                                         struct seglog_record_format *ret_header);
 
+/**
+ * Verify all of a record: its header, that it ends within the room, and its body.
+ *
+ * @param bytes, room  what there is of it, contiguous
+ * @return 0; -EBADMSG
+ */
+base_must_check int seglog_record_verify(const void *bytes, uint64_t room, uint64_t record_seed,
+                                         uint64_t grain, const struct seglog_superblock_format *superblock,
+                                         struct seglog_record_format *ret_header);
+
+/** Whether a summary's entry tells of a record with this header; hashes are not compared. */
+bool seglog_entry_tells_of(const struct seglog_entry_format *entry,
+                           const struct seglog_record_format *header);
+
 /** Verify a record's body. @param record  the whole of it, contiguous @return 0; -EBADMSG */
 base_must_check int seglog_record_verify_body(const void *record, const struct seglog_record_format *header,
                                               uint64_t check_seed);

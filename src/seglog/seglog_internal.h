@@ -7,24 +7,16 @@
 #include "seglog/seglog.h"
 #include <stdatomic.h>
 
-#define SEGLOG_PATH_ROOM        256
 #define SEGLOG_RELOCATION       0 /* number of the collector's stream; users' follow */
 #define SEGLOG_STREAMS_MAX      17
 #define SEGLOG_SUMMARIES_SPARE  2                   /* more than streams */
 #define SEGLOG_SEQUENCE_BLOCK   (UINT64_C(1) << 22) /* sequences that one durable state allows */
 #define SEGLOG_STAMP_BLOCK      (UINT64_C(1) << 16)
 #define SEGLOG_SEGMENTS_AT_ONCE 256 /* that are looked at under one hold of the lock */
-#define SEGLOG_READ_TRIES       3   /* before damage is believed: two readings that agree, of so many */
 /* Free segments that users' data leave alone: two for the collector, which may need one more than it frees,
  * and one that tombstones may still take. */
 #define SEGLOG_KEPT_COLLECTOR 2
 #define SEGLOG_KEPT_DATA      3
-
-/** The drive's path, quoted for a line of the log. @param buffer  SEGLOG_PATH_ROOM */
-static inline const char *seglog_path(char *buffer, const struct drive *drive)
-{
-    return base_log_quote(buffer, SEGLOG_PATH_ROOM, drive_name(drive), strlen(drive_name(drive)));
-}
 
 /*
  * A segment's life:
@@ -251,14 +243,18 @@ static inline uint32_t seglog_segment_of(const struct seglog *log, uint64_t grai
                       log->superblock.segment_bytes);
 }
 
-/** What memory for transfers of this drive is aligned to. */
-size_t seglog_drive_alignment(const struct drive *drive);
-
-/** Memory for transfers of this drive; charged, touched, zero. @return NULL: -ENOMEM */
-void *seglog_drive_memory(struct tarn_node *node, struct drive *drive, size_t bytes);
-
 /** drive_read(), several times if it fails: a read that fails may succeed the next time. Yields. */
 base_must_check int seglog_drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes);
+
+/** A write has reached the drive: for the statistics. */
+void seglog_count_write(struct seglog *log, uint64_t bytes);
+
+/** drive_flush(), counted. Yields. */
+base_must_check int seglog_flush(struct seglog *log);
+
+/** Make durable what was written without: nothing to do in SEGLOG_POWER. Yields. @return 0; -EIO (the log has
+ * failed) */
+base_must_check int seglog_flush_behind(struct seglog *log);
 
 /** No write succeeds any more; says so once. */
 void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int error);
@@ -328,7 +324,7 @@ base_must_check int seglog_recover(struct seglog *log);
 /**
  * Read and verify the summary of a segment.
  *
- * @param memory       room for it, seglog_drive_memory() of seglog_summary_memory_bytes()
+ * @param memory       room for it, drive_memory_alloc() of seglog_summary_memory_bytes()
  * @param ret_entries  in it
  * @return 0; -EUCLEAN; the drive's error. Tries again before it believes in damage. Yields.
  */
@@ -381,7 +377,7 @@ void seglog_salvage_deinit(struct seglog_salvage *salvage);
  * Walk the chain of the checkpoint that the state names, if it does, and make its segments CHECKPOINT; if the
  * chain is broken there is none.
  *
- * @param memory  a block, seglog_drive_memory()
+ * @param memory  a block, drive_memory_alloc()
  * @return 0; the drive's error. Yields.
  */
 base_must_check int seglog_checkpoint_claim(struct seglog *log, void *memory);

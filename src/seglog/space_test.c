@@ -266,7 +266,7 @@ static void fails(struct run *run, struct task_testing *testing)
     assert_int_equal(task_spawn(testing->scheds[0], &group, "data", reserve_one, &data), 0);
     wait_for(run, 1);
     testing_drive_fail_at(&run->drive.base, DRIVE_WRITE, 1, true);
-    assert_int_equal(seglog_wall_note(run->log, UINT64_MAX / 2), -EIO);
+    assert_int_equal(seglog_wall_note(run->log, UINT64_MAX / 2, UINT64_MAX / 2), -EIO);
     assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
     assert_int_equal(data.error, -EROFS);
     while (count > 0)

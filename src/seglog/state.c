@@ -60,14 +60,6 @@ static int read_newest(struct seglog *log, uint64_t *ret_generation)
     return 0;
 }
 
-static int refuse(struct seglog *log, const char *why, int error)
-{
-    char path[SEGLOG_PATH_ROOM];
-    base_error(&log->node->log, "the store cannot be opened", "path=%s why=\"%s\"",
-               seglog_path(path, log->drive), why);
-    return error;
-}
-
 /* Numbers go on where the state bounds them: none below that is given out again. */
 static void continue_from_state(struct seglog *log)
 {
@@ -83,15 +75,16 @@ static void continue_from_state(struct seglog *log)
 int seglog_state_load(struct seglog *log)
 {
     log->state = base_alloc(&log->node->memory, log->superblock.state_bytes);
-    log->next_state = seglog_drive_memory(log->node, log->drive, pair_bytes(log));
+    log->next_state = drive_memory_alloc(log->node, log->drive, pair_bytes(log));
     if (log->state == NULL || log->next_state == NULL)
-        return refuse(log, "there is too little memory", -ENOMEM);
+        return seglog_refuse(log->node, log->drive, "there is too little memory", -ENOMEM);
     uint64_t generation = 0;
     int error = read_newest(log, &generation);
     if (error != 0)
-        return refuse(log, "its state cannot be read", error);
+        return seglog_refuse(log->node, log->drive, "its state cannot be read", error);
     if (generation == 0)
-        return refuse(log, "all copies of its state are damaged: restore it from a dump", -EUCLEAN);
+        return seglog_refuse(log->node, log->drive,
+                             "all copies of its state are damaged: restore it from a dump", -EUCLEAN);
     continue_from_state(log);
     return 0;
 }
@@ -118,8 +111,7 @@ static int write_pair_locked(struct seglog *log)
                         its way */
     }
     atomic_fetch_add_explicit(&log->state_writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->writes, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&log->written_bytes, pair_bytes(log), memory_order_relaxed);
+    seglog_count_write(log, pair_bytes(log));
     return 0;
 }
 
@@ -267,13 +259,13 @@ static bool wall_is_durable(struct seglog *log, uint64_t wall_ns)
     return atomic_load_explicit(&log->wall_durable_ns, memory_order_acquire) >= wall_ns;
 }
 
-int seglog_wall_note(struct seglog *log, uint64_t wall_ns)
+int seglog_wall_note(struct seglog *log, uint64_t needed_ns, uint64_t noted_ns)
 {
-    if (wall_is_durable(log, wall_ns))
+    if (wall_is_durable(log, needed_ns))
         return 0;
-    const struct seglog_state_change change = {.wall_ns = wall_ns};
+    const struct seglog_state_change change = {.wall_ns = noted_ns};
     task_mutex_lock_firmly(&log->state_mutex);
-    int error = wall_is_durable(log, wall_ns) ? 0 : write_locked(log, &change);
+    int error = wall_is_durable(log, needed_ns) ? 0 : write_locked(log, &change);
     task_mutex_unlock(&log->state_mutex);
     return error;
 }

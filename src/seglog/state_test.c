@@ -185,7 +185,7 @@ static void a_write_may_be_cut_off(void **state)
         assert_true(seglog_failed(log.log));
         assert_non_null(strstr(log.lines.error, "takes no more"));
         assert_int_equal(seglog_flush_point_set(log.log, 1, 0), -EROFS);
-        assert_int_equal(seglog_wall_note(log.log, UINT64_MAX), -EROFS);
+        assert_int_equal(seglog_wall_note(log.log, UINT64_MAX, UINT64_MAX), -EROFS);
         struct seglog_points points;
         seglog_points(log.log, &points);
         assert_int_equal(points.flush_sequence, 0); /* what is not durable is not told */
@@ -211,7 +211,7 @@ static void points_are_durable_and_never_go_back(void **state)
     struct seglog_points points;
     open_and_start(&log, &drive);
     assert_int_equal(seglog_flush_point_set(log.log, 50, 777), 0);
-    assert_int_equal(seglog_wall_note(log.log, 1000), 0);
+    assert_int_equal(seglog_wall_note(log.log, 1000, 1000), 0);
     for (int round = 0; round < 2; round++) {
         seglog_points(log.log, &points);
         assert_int_equal(points.flush_sequence, 50);
@@ -224,8 +224,8 @@ static void points_are_durable_and_never_go_back(void **state)
         }
     }
     uint64_t writes = atomic_load(&log.log->state_writes);
-    assert_int_equal(seglog_wall_note(log.log, 1000), 0); /* it says so already */
-    assert_int_equal(seglog_wall_note(log.log, 3), 0);
+    assert_int_equal(seglog_wall_note(log.log, 1000, 1000), 0); /* it says so already */
+    assert_int_equal(seglog_wall_note(log.log, 3, 3), 0);
     assert_int_equal(atomic_load(&log.log->state_writes), writes);
     assert_int_equal(seglog_flush_point_set(log.log, 20, 0), 0);
     seglog_points(log.log, &points);

@@ -52,7 +52,7 @@ static int init_stream(struct seglog *log, uint32_t number)
     base_list_init(&stream->queue);
     for (uint32_t i = 0; i < SEGLOG_GROUPS_MAX; i++)
         base_list_init(&stream->groups[i].waiters);
-    stream->ring = seglog_drive_memory(log->node, log->drive, ring_memory_bytes(stream));
+    stream->ring = drive_memory_alloc(log->node, log->drive, ring_memory_bytes(stream));
     return stream->ring == NULL ? -ENOMEM : 0;
 }
 
@@ -66,7 +66,7 @@ static int init_summaries(struct seglog *log)
         struct seglog_summary *summary = &log->summaries[i];
         summary->segment = SEGLOG_NO_SEGMENT;
         /* the most that there can be is far more than there is: it is not touched before it is used */
-        summary->memory = base_map(&log->node->memory, seglog_drive_alignment(log->drive),
+        summary->memory = base_map(&log->node->memory, drive_memory_alignment(log->drive),
                                    seglog_summary_memory_bytes(log));
         if (summary->memory == NULL)
             return -ENOMEM;

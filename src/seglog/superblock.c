@@ -6,21 +6,15 @@
 #define COPIES_BYTES       (SEGLOG_SUPERBLOCK_COPIES * SEGLOG_SUPERBLOCK_BYTES)
 #define BLANK_WINDOW_BYTES (UINT64_C(1) << 20)
 
-static int refuse(struct tarn_node *node, struct drive *drive, const char *why, int error)
+int seglog_refuse(struct tarn_node *node, const struct drive *drive, const char *why, int error)
 {
-    char path[SEGLOG_PATH_ROOM];
-    base_error(&node->log, "the store cannot be opened", "path=%s why=\"%s\"", seglog_path(path, drive), why);
+    base_error(&node->log, "the store cannot be opened", "path=%s why=\"%s\"", drive_name(drive), why);
     return error;
 }
 
 static uint64_t block_bytes_of(struct drive *drive)
 {
     return base_max((uint64_t)SEGLOG_BLOCK_BYTES_MIN, (uint64_t)drive_info(drive)->physical_block_bytes);
-}
-
-static bool all_zero(const uint8_t *bytes, size_t len)
-{
-    return bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0;
 }
 
 /* The state of a store in which nothing was ever written. @param state  state_bytes of zeros */
@@ -40,10 +34,10 @@ static void fill_first_state(struct seglog_state_format *state,
  */
 static bool is_blank_block(const uint8_t *block, uint64_t len)
 {
-    if (all_zero(block, len))
+    if (base_is_zero(block, len))
         return true;
     if (len < DRIVE_SECTOR_BYTES ||
-        (len > DRIVE_SECTOR_BYTES && !all_zero(block + DRIVE_SECTOR_BYTES, len - DRIVE_SECTOR_BYTES)))
+        (len > DRIVE_SECTOR_BYTES && !base_is_zero(block + DRIVE_SECTOR_BYTES, len - DRIVE_SECTOR_BYTES)))
         return false;
     struct seglog_superblock_format superblock = {.state_bytes = DRIVE_SECTOR_BYTES};
     union {
@@ -59,7 +53,7 @@ static bool is_blank_block(const uint8_t *block, uint64_t len)
 
 static bool is_blank_window(const uint8_t *window, uint64_t len)
 {
-    if (all_zero(window, len))
+    if (base_is_zero(window, len))
         return true;
     bool blank = true;
     for (uint64_t at = 0; blank && at < len; at += SEGLOG_BLOCK_BYTES_MIN)
@@ -69,7 +63,7 @@ static bool is_blank_window(const uint8_t *window, uint64_t len)
 
 int seglog_is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank)
 {
-    uint8_t *window = seglog_drive_memory(node, drive, BLANK_WINDOW_BYTES);
+    uint8_t *window = drive_memory_alloc(node, drive, BLANK_WINDOW_BYTES);
     if (window == NULL)
         return -ENOMEM;
     bool blank = true;
@@ -113,9 +107,9 @@ static int refuse_size(struct tarn_node *node, struct drive *drive,
                        struct seglog_superblock_format *superblock)
 {
     place_areas(superblock, SEGLOG_SEGMENTS_MIN);
-    char path[SEGLOG_PATH_ROOM], size[BASE_UNITS_ROOM];
+    char size[BASE_UNITS_ROOM];
     base_error(&node->log, "the drive is too small for a store: make it larger", "path=%s least=%s",
-               seglog_path(path, drive), base_format_size_exact(size, sizeof(size), superblock->store_bytes));
+               drive_name(drive), base_format_size_exact(size, sizeof(size), superblock->store_bytes));
     return -EINVAL;
 }
 
@@ -163,12 +157,13 @@ static int check_units(struct tarn_node *node, struct drive *drive,
     const struct drive_info *info = drive_info(drive);
     if (!is_power_within(block_bytes_of(drive), SEGLOG_BLOCK_BYTES_MIN, SEGLOG_BLOCK_BYTES_MAX) ||
         info->logical_block_bytes > SEGLOG_SUPERBLOCK_BYTES)
-        return refuse(node, drive, "the drive's blocks are larger than a store can have (64 KiB)", -EINVAL);
+        return seglog_refuse(node, drive, "the drive's blocks are larger than a store can have (64 KiB)",
+                             -EINVAL);
     if (!is_power_within(grain_bytes, SEGLOG_GRAIN_BYTES_MIN, SEGLOG_GRAIN_BYTES_MAX))
-        return refuse(node, drive, "a grain is a power of two from 32 to 512 bytes", -EINVAL);
+        return seglog_refuse(node, drive, "a grain is a power of two from 32 to 512 bytes", -EINVAL);
     if (options->segment_bytes != 0 &&
         !is_power_within(options->segment_bytes, SEGLOG_SEGMENT_BYTES_MIN, SEGLOG_SEGMENT_BYTES_MAX))
-        return refuse(node, drive, "a segment is a power of two from 128 KiB to 32 MiB", -EINVAL);
+        return seglog_refuse(node, drive, "a segment is a power of two from 128 KiB to 32 MiB", -EINVAL);
     return 0;
 }
 
@@ -211,9 +206,9 @@ static int write_with_memory(struct tarn_node *node, struct drive *drive,
                              const struct seglog_superblock_format *superblock)
 {
     const size_t memory_bytes = base_max(2 * superblock->state_bytes, COPIES_BYTES);
-    uint8_t *memory = seglog_drive_memory(node, drive, memory_bytes);
+    uint8_t *memory = drive_memory_alloc(node, drive, memory_bytes);
     if (memory == NULL)
-        return refuse(node, drive, "there is too little memory", -ENOMEM);
+        return seglog_refuse(node, drive, "there is too little memory", -ENOMEM);
     int error = write_store(drive, superblock, memory);
     base_free(&node->memory, memory, memory_bytes);
     return error;
@@ -244,9 +239,9 @@ int seglog_format(struct tarn_node *node, struct drive *drive, const struct segl
     error = write_with_memory(node, drive, &superblock);
     if (error != 0)
         return error;
-    char path[SEGLOG_PATH_ROOM], size[BASE_UNITS_ROOM], segment[BASE_UNITS_ROOM];
+    char size[BASE_UNITS_ROOM], segment[BASE_UNITS_ROOM];
     base_info(&node->log, "store formatted", "path=%s size=\"%s\" segments=%" PRIu32 " segment=%s format=%d",
-              seglog_path(path, drive), base_format_size(size, sizeof(size), superblock.store_bytes),
+              drive_name(drive), base_format_size(size, sizeof(size), superblock.store_bytes),
               superblock.segment_count,
               base_format_size_exact(segment, sizeof(segment), superblock.segment_bytes),
               SEGLOG_FORMAT_VERSION);
@@ -275,7 +270,7 @@ static int read_copies(struct tarn_node *node, struct drive *drive, struct copie
         }
         return 0;
     }
-    uint8_t *memory = seglog_drive_memory(node, drive, bytes);
+    uint8_t *memory = drive_memory_alloc(node, drive, bytes);
     if (memory == NULL)
         return -ENOMEM;
     int error = 0;
@@ -290,7 +285,7 @@ static int read_copies(struct tarn_node *node, struct drive *drive, struct copie
             ret_copies->wrong[copy] = NULL;
             ret_copies->error[copy] =
                 seglog_superblock_parse(from, &ret_copies->superblock[copy], &ret_copies->wrong[copy]);
-            ret_copies->empty[copy] = all_zero(from, SEGLOG_SUPERBLOCK_BYTES);
+            ret_copies->empty[copy] = base_is_zero(from, SEGLOG_SUPERBLOCK_BYTES);
             all_good = all_good && ret_copies->error[copy] == 0;
         }
     }
@@ -345,22 +340,23 @@ static int check_fit(struct tarn_node *node, struct drive *drive,
                      const struct seglog_superblock_format *superblock, const struct seglog_options *options)
 {
     if (drive_info(drive)->bytes < superblock->store_bytes)
-        return refuse(
+        return seglog_refuse(
             node, drive,
             "it is shorter than the store was made: its end is missing; give the drive its size back",
             -EUCLEAN);
     if (block_bytes_of(drive) > superblock->block_bytes)
-        return refuse(
+        return seglog_refuse(
             node, drive,
             "the drive's blocks are larger than those of the store: dump it where it came from, and "
             "load it into a new one here",
             -ENOTSUP);
     if (superblock->owner_kind != options->owner_kind)
-        return refuse(node, drive, "what is kept in it is of another kind", -ENOTSUP);
+        return seglog_refuse(node, drive, "what is kept in it is of another kind", -ENOTSUP);
     if (superblock->read_only_compatible != 0 && !options->read_only)
-        return refuse(node, drive,
-                      "a newer version of Tarn made it: this one can only read it; use that version to write",
-                      -ENOTSUP);
+        return seglog_refuse(
+            node, drive,
+            "a newer version of Tarn made it: this one can only read it; use that version to write",
+            -ENOTSUP);
     return 0;
 }
 
@@ -370,18 +366,17 @@ int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const st
     struct copies copies;
     int error = read_copies(node, drive, &copies), wrong_error;
     if (error != 0)
-        return refuse(node, drive, "its superblock cannot be read", error);
+        return seglog_refuse(node, drive, "its superblock cannot be read", error);
     const char *wrong = all_wrong(&copies, &wrong_error);
     if (wrong != NULL)
-        return refuse(node, drive, wrong, wrong_error);
+        return seglog_refuse(node, drive, wrong, wrong_error);
     uint32_t chosen = copies.error[0] == 0 ? 0 : 1, other = 1 - chosen;
     const struct seglog_superblock_format *superblock = &copies.superblock[chosen];
     bool equal =
         copies.error[other] == 0 && memcmp(&copies.superblock[other], superblock, sizeof(*superblock)) == 0;
-    char path[SEGLOG_PATH_ROOM];
     if (!equal && !copies.empty[other])
         base_warn(&node->log, "one of two superblocks is damaged, the other is used", "path=%s copy=%" PRIu32,
-                  seglog_path(path, drive), other);
+                  drive_name(drive), other);
     error = check_fit(node, drive, superblock, options);
     if (error != 0)
         return error;
@@ -395,7 +390,7 @@ int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
 {
     if (missing_copy < 0)
         return 0;
-    uint8_t *memory = seglog_drive_memory(node, drive, SEGLOG_SUPERBLOCK_BYTES);
+    uint8_t *memory = drive_memory_alloc(node, drive, SEGLOG_SUPERBLOCK_BYTES);
     if (memory == NULL)
         return -ENOMEM;
     int error = write_copy(drive, (uint32_t)missing_copy, superblock, memory);

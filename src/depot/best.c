@@ -1,0 +1,116 @@
+#include "depot/best.h"
+#include <errno.h>
+
+#define TABLE_BYTES_MAX (UINT64_C(256) << 20)
+#define PASSES_MAX      1024
+#define SLOTS_SPARE     1024 /* parts differ a little */
+
+struct table {
+    struct seglog *log;
+    const struct depot_best_ops *ops;
+    void *arg;
+    uint64_t seed;
+    struct depot_best *slots;
+    uint64_t slot_count;
+    uint64_t used;
+    uint32_t pass, passes;
+};
+
+/* The largest table that may be had, in as few passes as that needs. */
+static int take_table(struct table *table, struct base_account *account, uint64_t entries)
+{
+    for (table->passes = 1; table->passes <= PASSES_MAX; table->passes *= 2) {
+        uint64_t part = entries / table->passes;
+        table->slot_count = part + part / 2 + SLOTS_SPARE;
+        if (table->slot_count * sizeof(*table->slots) > TABLE_BYTES_MAX)
+            continue;
+        table->slots = base_alloc(account, table->slot_count * sizeof(*table->slots));
+        if (table->slots != NULL)
+            return 0;
+    }
+    return -ENOMEM;
+}
+
+/* @return the slot of a key; NULL: more keys fall into this part than chance allows */
+static struct depot_best *find(struct table *table, const uint64_t hash[2], uint64_t mixed)
+{
+    uint64_t slot = (uint64_t)(((unsigned __int128)mixed * table->slot_count) >> 64);
+    struct depot_best *best = &table->slots[slot];
+    while (best->grain != 0 && (best->hash[0] != hash[0] || best->hash[1] != hash[1])) {
+        slot = slot + 1 == table->slot_count ? 0 : slot + 1;
+        best = &table->slots[slot];
+    }
+    if (best->grain != 0)
+        return best;
+    if (table->used + table->used / 8 >= table->slot_count)
+        return NULL;
+    table->used++;
+    return best;
+}
+
+static bool is_better(const struct table *table, const struct depot_best *best,
+                      const struct seglog_entry_format *entry, uint8_t kind, uint64_t stamp)
+{
+    if (best->grain == 0 || entry->sequence != best->sequence)
+        return best->grain == 0 || entry->sequence > best->sequence;
+    if (kind != best->kind)
+        return kind == SEGLOG_TOMBSTONE;
+    return stamp < seglog_stamp_at(table->log, best->grain);
+}
+
+static int meet(struct table *table, const struct seglog_entry_format *entry, uint64_t grain, uint64_t stamp,
+                uint64_t mixed)
+{
+    uint8_t kind = entry->kind & SEGLOG_KIND_MASK;
+    struct depot_best *best = find(table, entry->hash, mixed);
+    if (best == NULL)
+        return -ENOMEM;
+    struct depot_best before = *best;
+    if (is_better(table, best, entry, kind, stamp))
+        *best = (struct depot_best){.hash = {entry->hash[0], entry->hash[1]},
+                                    .sequence = entry->sequence,
+                                    .grain = grain,
+                                    .bytes = entry->bytes,
+                                    .kind = kind,
+                                    .marked = before.marked && before.sequence == entry->sequence &&
+                                              before.kind == kind};
+    return table->ops->meet == NULL ? 0 : table->ops->meet(table->arg, &before, best, entry, grain);
+}
+
+static int visit(void *arg, uint32_t segment, uint64_t stamp, const struct seglog_entry_format *entries,
+                 uint32_t count)
+{
+    struct table *table = arg;
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < count; i++) {
+        uint64_t mixed = base_hash64(entries[i].hash, sizeof(entries[i].hash), table->seed);
+        if (mixed % table->passes == table->pass)
+            error =
+                meet(table, &entries[i], seglog_entry_grain(table->log, segment, &entries[i]), stamp, mixed);
+    }
+    return error;
+}
+
+static int run_pass(struct table *table)
+{
+    memset(table->slots, 0, table->slot_count * sizeof(*table->slots));
+    table->used = 0;
+    int error = seglog_visit(table->log, visit, table);
+    for (uint64_t slot = 0; error == 0 && slot < table->slot_count; slot++) {
+        if (table->slots[slot].grain != 0)
+            error = table->ops->take(table->arg, &table->slots[slot]);
+    }
+    return error;
+}
+
+int depot_best_find(struct tarn_node *node, struct seglog *log, uint64_t entries,
+                    const struct depot_best_ops *ops, void *arg, uint32_t *ret_passes)
+{
+    struct table table = {.log = log, .ops = ops, .arg = arg, .seed = task_rng(node)};
+    int error = take_table(&table, &node->memory, entries);
+    *ret_passes = table.passes;
+    for (table.pass = 0; error == 0 && table.pass < table.passes; table.pass++)
+        error = run_pass(&table);
+    base_free(&node->memory, table.slots, table.slot_count * sizeof(*table.slots));
+    return error;
+}
