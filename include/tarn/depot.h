@@ -40,6 +40,8 @@ struct tarn_depot_options {
     bool direct_off; /**< through the page cache even where the drive could do without */
 };
 
+#define TARN_NOTE_MAX 3
+
 /** What is stored beside a value. */
 struct tarn_record_info {
     uint64_t version;      /**< changes with every put of the key, kept by a touch; never 0 */
@@ -47,6 +49,7 @@ struct tarn_record_info {
                             * hundredths of a second, rounded up */
     uint32_t client_flags; /**< the caller's */
     uint32_t value_bytes;
+    uint8_t note; /**< the caller's: 0 to TARN_NOTE_MAX */
 };
 
 enum tarn_put_condition {
@@ -60,7 +63,9 @@ struct tarn_put_options {
     enum tarn_put_condition condition;
     uint64_t if_version;
     uint64_t expiry_ns;
+    uint64_t version; /**< 0: a new one; else this one, whatever others there have been */
     uint32_t client_flags;
+    uint8_t note; /**< 0 to TARN_NOTE_MAX */
 };
 
 struct tarn_depot_stats {
@@ -174,7 +179,9 @@ struct tarn_update {
     const void *value; /**< borrowed until tarn_depot_update() returns */
     size_t value_len;
     uint64_t expiry_ns;
+    uint64_t version; /**< 0: a new one; the old one where only expiry, flags or note change */
     uint32_t client_flags;
+    uint8_t note;
     bool remove; /**< delete it instead (nothing happens if it is absent) */
 };
 
@@ -183,7 +190,8 @@ struct tarn_update {
  *
  * @param old     of the record, NULL if it is absent
  * @param value   its value, old->value_bytes; borrowed until return
- * @param update  what to store; holds the old expiry and client flags, and no value
+ * @param update  what to store; holds the old expiry, client flags and note, no version and no value; the
+ *                value may be the old one
  * @return 0: do it; anything else: nothing is written, and tarn_depot_update() returns that
  */
 typedef int tarn_update_function(void *arg, const struct tarn_record_info *old, const void *value,

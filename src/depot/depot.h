@@ -99,4 +99,26 @@ base_must_check int depot_measure(struct tarn_depot *depot);
  */
 base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_json *json, const char *key);
 
+/**
+ * Called for a get, in their order. Must not yield, nor call the store.
+ *
+ * @param get    its error and info are set
+ * @param value  if there was no error: borrowed until return
+ * @return false: there is no room for it now. It is not counted, and no other is shown
+ */
+typedef bool depot_get_function(void *arg, struct tarn_get *get, const void *value);
+
+/**
+ * Show the values of keys where they were read, with all reads in flight at once, as long as there is room.
+ *
+ * @param gets         only their keys are read
+ * @param room_bytes   of the values: none is read that would not fit with those before it, but for the first
+ * @param extra_bytes  of room that each get takes besides
+ * @return how many were shown, from the first on; less than count only if the room has ended
+ *
+ * Yields, and holds buffers of the store only while it runs.
+ */
+size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *gets, size_t count, uint64_t room_bytes,
+                      uint64_t extra_bytes, depot_get_function *visit, void *arg);
+
 #endif

@@ -362,35 +362,19 @@ void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_
         *ret_info = (struct tarn_record_info){.version = record->header.version,
                                               .expiry_ns = seglog_expiry_ns(record->header.expiry),
                                               .client_flags = record->header.client_flags,
-                                              .value_bytes = record->header.value_bytes};
+                                              .value_bytes = record->header.value_bytes,
+                                              .note = seglog_note(record->header.kind)};
 }
 
-/* Hand a record that was found to the caller, and give its buffer back. */
-static int deliver(struct tarn_depot *depot, struct depot_record *record, void *value, size_t value_room,
-                   struct tarn_record_info *ret_info)
+/* A record that a get has found: whether it is there for clients. @return 0; -ENOENT */
+static int show(struct tarn_depot *depot, const struct depot_record *record,
+                struct tarn_record_info *ret_info)
 {
-    int error = 0;
     if (!depot_visible(depot, &record->header))
-        error = -ENOENT;
-    else if (record->header.value_bytes > value_room)
-        error = -ENOBUFS;
-    else if (record->header.value_bytes > 0)
-        memcpy(value, record->value, record->header.value_bytes);
-    depot_record_release(record);
-    if (error == 0 || error == -ENOBUFS) {
-        depot_count(&depot->get_hits);
-        depot_tell(record, ret_info);
-    }
-    return error;
-}
-
-static int get_one(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
-                   struct tarn_record_info *ret_info)
-{
-    struct depot_key found_key = depot_key_of(depot, key, key_len);
-    struct depot_record record;
-    int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
-    return error == 0 ? deliver(depot, &record, value, value_room, ret_info) : error;
+        return -ENOENT;
+    depot_count(&depot->get_hits);
+    depot_tell(record, ret_info);
+    return 0;
 }
 
 int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
@@ -400,86 +384,163 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
         return -EINVAL;
     depot_flush_due(depot);
     depot_count(&depot->gets);
-    return get_one(depot, key, key_len, value, value_room, ret_info);
+    struct depot_key found_key = depot_key_of(depot, key, key_len);
+    struct depot_record record;
+    int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
+    if (error != 0)
+        return error;
+    error = show(depot, &record, ret_info);
+    if (error == 0 && record.header.value_bytes > value_room)
+        error = -ENOBUFS;
+    if (error == 0 && record.header.value_bytes > 0)
+        memcpy(value, record.value, record.header.value_bytes);
+    depot_record_release(&record);
+    return error;
 }
+
+/* ---- get many -------------------------------------------------------------------------------------------
+ */
+
+#define GETS_IN_FLIGHT 32
+
+/* What the first read did not decide. */
+#define UNDECIDED (-EINPROGRESS)
 
 /* One of many gets on its way. */
 struct pending_get {
     struct depot_key key;
     struct depot_read read;
-    struct tarn_get *get;
+    bool reading;
+    int error; /* if it is not */
 };
 
-#define GETS_IN_FLIGHT 32
+/* Gets that are shown in order; those from `shown` to `posted` are on their way. */
+struct gets {
+    struct tarn_depot *depot;
+    struct tarn_get *gets;
+    size_t count, shown, posted;
+    uint64_t room_bytes;
+    uint64_t extra_bytes;
+    struct pending_get window[GETS_IN_FLIGHT];
+};
 
-/* Start a get's first read, if the index has anything. @return whether there is something to finish */
-static bool post_get(struct tarn_depot *depot, struct pending_get *pending, struct tarn_get *get, bool wait,
-                     bool *ret_no_buffer)
+static struct pending_get *pending_of(struct gets *gets, size_t at)
 {
+    return &gets->window[at % GETS_IN_FLIGHT];
+}
+
+/* Start the next get. @return false: there is no room for its value, or no buffer */
+static bool post_next(struct gets *gets)
+{
+    struct tarn_depot *depot = gets->depot;
+    const struct tarn_get *get = &gets->gets[gets->posted];
+    struct pending_get *pending = pending_of(gets, gets->posted);
     struct depot_index_view view;
-    *ret_no_buffer = false;
-    pending->get = get;
-    if (!depot_key_is_valid(get->key_len)) {
-        get->error = -EINVAL;
-        return false;
+    bool first = gets->posted == gets->shown; /* who holds buffers does not wait for one */
+    *pending = (struct pending_get){.reading = false, .error = -EINVAL};
+    if (depot_key_is_valid(get->key_len)) {
+        pending->key = depot_key_of(depot, get->key, get->key_len);
+        depot_index_find(&depot->index, pending->key.hash.low, &view);
+        pending->error = -ENOENT;
+        pending->reading = view.count > 0;
     }
-    pending->key = depot_key_of(depot, get->key, get->key_len);
-    depot_index_find(&depot->index, pending->key.hash.low, &view);
-    get->error = -ENOENT;
-    if (view.count == 0)
+    uint64_t bytes = gets->extra_bytes;
+    if (pending->reading)
+        bytes += depot_index_grains(&depot->index, view.words[0]) << depot->grain_shift;
+    if (bytes > gets->room_bytes && gets->posted > 0)
         return false;
-    *ret_no_buffer =
-        !depot_read_post(depot, &pending->read, view.words[0], DEPOT_WANT_WHOLE, get->key_len, wait);
-    return !*ret_no_buffer;
+    if (pending->reading &&
+        !depot_read_post(depot, &pending->read, view.words[0], DEPOT_WANT_WHOLE, get->key_len, first))
+        return false;
+    gets->room_bytes -= base_min(bytes, gets->room_bytes);
+    gets->posted++;
+    return true;
 }
 
-/* What the first read did not decide: searched for by a get of its own when no buffer is held any more. */
-#define UNDECIDED (-EINPROGRESS)
-
-/* The first read decides almost always. */
-static void finish_get(struct tarn_depot *depot, struct pending_get *pending)
+/* The first read decides almost always. @return 0: the record is held; an error; UNDECIDED */
+static int finish_first(struct gets *gets, struct depot_record *ret_record)
 {
-    struct tarn_get *get = pending->get;
+    struct pending_get *pending = pending_of(gets, gets->shown);
     struct depot_record *record = &pending->read.record;
-    get->error = UNDECIDED;
-    if (depot_read_finish(depot, &pending->read) != 0)
-        return;
-    if (is_key(record, &pending->key) && still_there(depot, pending->key.hash.low, &pending->read, NULL))
-        get->error = deliver(depot, record, get->value, get->value_room, &get->info);
-    else
-        depot_record_release(record);
+    if (!pending->reading)
+        return pending->error;
+    if (depot_read_finish(gets->depot, &pending->read) != 0)
+        return UNDECIDED;
+    if (is_key(record, &pending->key) &&
+        still_there(gets->depot, pending->key.hash.low, &pending->read, NULL)) {
+        *ret_record = *record;
+        return 0;
+    }
+    depot_record_release(record);
+    return UNDECIDED;
 }
 
-static void decide_rest(struct tarn_depot *depot, struct tarn_get *gets, size_t count)
+/* Take back those behind the first, so that no buffer is held. */
+static void recall(struct gets *gets)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (gets[i].error != UNDECIDED)
-            continue;
-        gets[i].error =
-            get_one(depot, gets[i].key, gets[i].key_len, gets[i].value, gets[i].value_room, &gets[i].info);
+    while (gets->posted > gets->shown + 1) {
+        struct pending_get *pending = pending_of(gets, --gets->posted);
+        if (pending->reading && depot_read_finish(gets->depot, &pending->read) == 0)
+            depot_record_release(&pending->read.record);
     }
+}
+
+/* @return false: the visitor has no room */
+static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
+{
+    struct tarn_get *get = &gets->gets[gets->shown];
+    struct depot_record record = {.class = NULL};
+    get->error = finish_first(gets, &record);
+    if (get->error == UNDECIDED) {
+        recall(gets);
+        get->error =
+            depot_find(gets->depot, &pending_of(gets, gets->shown)->key, DEPOT_WANT_WHOLE, false, &record);
+    }
+    if (get->error == 0)
+        get->error = show(gets->depot, &record, &get->info);
+    bool taken = visit(arg, get, record.value);
+    depot_record_release(&record);
+    if (taken) {
+        gets->shown++;
+        return true;
+    }
+    recall(gets);
+    return false;
+}
+
+size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t count, uint64_t room_bytes,
+                      uint64_t extra_bytes, depot_get_function *visit, void *arg)
+{
+    struct gets gets;
+    gets.depot = depot;
+    gets.gets = list;
+    gets.count = count;
+    gets.shown = gets.posted = 0;
+    gets.room_bytes = room_bytes;
+    gets.extra_bytes = extra_bytes;
+    depot_flush_due(depot);
+    while (gets.shown < count) {
+        while (gets.posted < count && gets.posted - gets.shown < GETS_IN_FLIGHT && post_next(&gets))
+            continue;
+        if (gets.posted == gets.shown || !show_first(&gets, visit, arg))
+            break;
+    }
+    atomic_fetch_add_explicit(&depot->gets, gets.shown, memory_order_relaxed);
+    return gets.shown;
+}
+
+static bool copy_value(void *arg, struct tarn_get *get, const void *value)
+{
+    (void)arg;
+    if (get->error == 0 && get->info.value_bytes > get->value_room)
+        get->error = -ENOBUFS;
+    if (get->error == 0 && get->info.value_bytes > 0)
+        memcpy(get->value, value, get->info.value_bytes);
+    return true;
 }
 
 void tarn_depot_get_many(struct tarn_depot *depot, struct tarn_get *gets, size_t count)
 {
-    struct pending_get window[GETS_IN_FLIGHT];
-    size_t posted = 0, finished = 0;
-    depot_flush_due(depot);
-    atomic_fetch_add_explicit(&depot->gets, count, memory_order_relaxed);
-    for (size_t i = 0; i < count; i++) {
-        bool no_buffer;
-        if (posted - finished == GETS_IN_FLIGHT)
-            finish_get(depot, &window[finished++ % GETS_IN_FLIGHT]);
-        /* who holds buffers does not wait for one */
-        if (post_get(depot, &window[posted % GETS_IN_FLIGHT], &gets[i], posted == finished, &no_buffer))
-            posted++;
-        if (!no_buffer)
-            continue;
-        while (finished < posted)
-            finish_get(depot, &window[finished++ % GETS_IN_FLIGHT]);
-        i--; /* once more, with nothing in flight */
-    }
-    while (finished < posted)
-        finish_get(depot, &window[finished++ % GETS_IN_FLIGHT]);
-    decide_rest(depot, gets, count);
+    size_t shown = depot_get_each(depot, gets, count, UINT64_MAX, 0, copy_value, NULL);
+    base_assert(shown == count);
 }

@@ -171,6 +171,7 @@ struct content {
     uint64_t expiry_ns;
     uint32_t client_flags;
     uint64_t version; /* 0: a new one */
+    uint8_t note;
 };
 
 /* Store a value, all conditions met. */
@@ -187,7 +188,7 @@ static int store(struct tarn_depot *depot, struct write *write, const struct con
         error = seglog_sequence_draw(depot->log, &sequence);
     if (error == 0) {
         uint64_t version = content->version == 0 ? sequence : content->version;
-        const struct seglog_draft draft = {.kind = SEGLOG_VALUE,
+        const struct seglog_draft draft = {.kind = (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT),
                                            .key_bytes = (uint16_t)write->key.len,
                                            .value_bytes = (uint32_t)content->value_len,
                                            .client_flags = content->client_flags,
@@ -250,6 +251,8 @@ int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, co
         options = &any;
     if (value_len > tarn_depot_value_bytes_max(depot))
         return -EMSGSIZE;
+    if (options->note > TARN_NOTE_MAX)
+        return -EINVAL;
     struct write write;
     int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DATA,
                       seglog_record_bytes(SEGLOG_VALUE, key_len, value_len), &write);
@@ -258,7 +261,9 @@ int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, co
     const struct content content = {.value = value,
                                     .value_len = value_len,
                                     .expiry_ns = options->expiry_ns,
-                                    .client_flags = options->client_flags};
+                                    .client_flags = options->client_flags,
+                                    .version = options->version,
+                                    .note = options->note};
     error = check_condition(&write, options);
     if (error == 0)
         error = store(depot, &write, &content, ret_version);
@@ -301,7 +306,8 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
                                     .value_len = write.old.header.value_bytes,
                                     .expiry_ns = expiry_ns,
                                     .client_flags = write.old.header.client_flags,
-                                    .version = write.old.header.version};
+                                    .version = write.old.header.version,
+                                    .note = seglog_note(write.old.header.kind)};
     error = reserve_late(depot, &write, SEGLOG_SPACE_DATA, SEGLOG_VALUE, content.value_len);
     if (error == 0)
         error = store(depot, &write, &content, NULL);
@@ -318,6 +324,8 @@ static int apply_update(struct tarn_depot *depot, struct write *write, const str
         return 0;
     if (!update->remove && update->value_len > tarn_depot_value_bytes_max(depot))
         return -EMSGSIZE;
+    if (update->note > TARN_NOTE_MAX)
+        return -EINVAL;
     int error = update->remove
                     ? reserve_late(depot, write, SEGLOG_SPACE_DELETE, SEGLOG_TOMBSTONE, SEGLOG_BIRTH_BYTES)
                     : reserve_late(depot, write, SEGLOG_SPACE_DATA, SEGLOG_VALUE, update->value_len);
@@ -332,7 +340,9 @@ static int apply_update(struct tarn_depot *depot, struct write *write, const str
     const struct content content = {.value = update->value,
                                     .value_len = update->value_len,
                                     .expiry_ns = update->expiry_ns,
-                                    .client_flags = update->client_flags};
+                                    .client_flags = update->client_flags,
+                                    .version = update->version,
+                                    .note = update->note};
     error = store(depot, write, &content, ret_version);
     if (error == 0)
         depot_count(&depot->puts);
@@ -352,6 +362,7 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
         depot_tell(&write.old, &info);
         update.expiry_ns = info.expiry_ns;
         update.client_flags = info.client_flags;
+        update.note = info.note;
     }
     error = decide(arg, write.there ? &info : NULL, write.there ? write.old.value : NULL, &update);
     if (error == 0)

@@ -220,13 +220,13 @@ void seglog_record_seal(struct seglog_record_format *header, uint64_t record_see
 /* The extension has room for one thing: marks of batches and of pieces exclude each other. */
 static bool kind_makes_sense(uint8_t kind)
 {
-    uint8_t marks = kind & (uint8_t)~SEGLOG_KIND_MASK;
+    uint8_t marks = kind & SEGLOG_MARKS_MASK;
     bool of_batch = (marks & ~(SEGLOG_MARK_BATCH | SEGLOG_MARK_COMMIT)) == 0;
     switch (kind & SEGLOG_KIND_MASK) {
     case SEGLOG_VALUE:
         return of_batch || marks == SEGLOG_MARK_PIECE || marks == SEGLOG_MARK_HEAD;
     case SEGLOG_TOMBSTONE:
-        return of_batch;
+        return of_batch && seglog_note(kind) == 0;
     default:
         return false;
     }

@@ -96,8 +96,9 @@
  *       16    8  version: the client's; 0 for a tombstone
  *       24    4  bytes of the value
  *       28    2  bytes of the key, 1 or more
- *       30    1  kind, low 4 bits: 1 value, 2 tombstone · marks, high 4 bits: 1 of a batch, 2 the batch's
- *                commit, 4 a piece of a value, 8 the head of pieces; 4 or 8 stand alone, and in values only
+ *       30    1  kind, low 2 bits: 1 value, 2 tombstone · note, the next 2 bits: the client's, 0 in a
+ *                tombstone · marks, high 4 bits: 1 of a batch, 2 the batch's commit, 4 a piece of a value,
+ *                8 the head of pieces; 4 or 8 stand alone, and in values only
  *       31    5  expiry in hundredths of a second since 1970, rounded up; 0: never
  *       36    4  the client's flags
  *       40   16  only with marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of
@@ -118,7 +119,7 @@
  *       24    8  grain of the record that this one superseded, when it was written; 0: none
  *       32    4  grain in the segment, of the record
  *       36    4  bytes of the record with its header, without padding
- *       40    1  kind and marks, as in the record
+ *       40    1  kind, note and marks, as in the record
  *       41    5  expiry, as in the record
  *       46    2  0
  * Trailer
@@ -248,7 +249,10 @@ _Static_assert(offsetof(struct seglog_segment_format, first_sequence) == 48, "se
 
 enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 
-#define SEGLOG_KIND_MASK   0x0f
+#define SEGLOG_KIND_MASK   0x03
+#define SEGLOG_NOTE_SHIFT  2
+#define SEGLOG_NOTE_MAX    3
+#define SEGLOG_MARKS_MASK  0xf0
 #define SEGLOG_MARK_BATCH  0x10
 #define SEGLOG_MARK_COMMIT 0x20
 #define SEGLOG_MARK_PIECE  0x40
@@ -359,10 +363,16 @@ static inline uint64_t seglog_expiry_ns(const uint8_t expiry[5])
     return (base_load_le32(expiry) | (uint64_t)expiry[4] << 32) * SEGLOG_EXPIRY_UNIT_NS;
 }
 
+/** The client's two bits. */
+static inline uint8_t seglog_note(uint8_t kind)
+{
+    return (kind >> SEGLOG_NOTE_SHIFT) & SEGLOG_NOTE_MAX;
+}
+
 /** Bytes of a record's extension: 0 or 16. */
 static inline uint32_t seglog_extension_bytes(uint8_t kind)
 {
-    return (kind & ~SEGLOG_KIND_MASK) == 0 ? 0 : 16;
+    return (kind & SEGLOG_MARKS_MASK) == 0 ? 0 : 16;
 }
 
 /** Bytes of a record with its header, extension included, without padding. */
