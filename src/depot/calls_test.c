@@ -3,41 +3,10 @@
 
 #define KEYS 300
 
-struct fixture {
-    struct testing_drive drive;
-    struct testing_clock clock;
-    struct testing_store store;
-};
-
 #define SECOND BASE_NS_PER_SECOND
-#define BEGIN  (UINT64_C(1700000000) * SECOND)
+#define BEGIN  TESTING_BEGIN
 
-static int setup(void **state)
-{
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
-    assert_non_null(fixture);
-    fixture->clock.wall_ns = BEGIN;
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    testing_close(&fixture->store);
-    testing_drive_free(&fixture->drive);
-    free(fixture);
-    return 0;
-}
-
-static void reopen(struct fixture *fixture)
-{
-    testing_close(&fixture->store);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
-}
-
-static void put_keys(struct fixture *fixture, int begin, int end)
+static void put_keys(struct testing_fixture *fixture, int begin, int end)
 {
     for (int i = begin; i < end; i++) {
         char key[16], value[32];
@@ -51,7 +20,7 @@ static void put_keys(struct fixture *fixture, int begin, int end)
 
 static void many_are_fetched_at_once(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct tarn_get gets[6];
     char values[6][32];
     put_keys(fixture, 0, 3);
@@ -76,9 +45,9 @@ static void many_are_fetched_at_once(void **state)
 
 static void very_many_are_fetched(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     put_keys(fixture, 0, KEYS);
-    reopen(fixture);
+    testing_reopen(fixture);
     struct tarn_get *gets = calloc(2 * KEYS, sizeof(*gets));
     char(*keys)[16] = calloc(2 * KEYS, sizeof(*keys));
     char(*values)[32] = calloc(2 * KEYS, sizeof(*values));
@@ -138,14 +107,14 @@ static int decide(void *arg, const struct tarn_record_info *old, const void *val
     return decision->result;
 }
 
-static int update_k(struct fixture *fixture, struct decision *decision, uint64_t *ret_version)
+static int update_k(struct testing_fixture *fixture, struct decision *decision, uint64_t *ret_version)
 {
     return tarn_depot_update(fixture->store.depot, "k", 1, decide, decision, ret_version);
 }
 
 static void an_update_reads_and_writes(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct decision decision = {
         .update = {.value = "first", .value_len = 5, .expiry_ns = BEGIN + SECOND, .client_flags = 7}};
     uint64_t first = 0, second = 0;
@@ -171,7 +140,7 @@ static void an_update_reads_and_writes(void **state)
         assert_int_equal(info.version, second);
         assert_int_equal(info.client_flags, 7);
         assert_int_equal(info.expiry_ns, BEGIN + SECOND);
-        reopen(fixture);
+        testing_reopen(fixture);
     }
     fixture->clock.wall_ns = BEGIN + SECOND; /* what has expired is absent */
     decision = (struct decision){.update = {.value = "third", .value_len = 5}};
@@ -182,7 +151,7 @@ static void an_update_reads_and_writes(void **state)
 
 static void an_update_may_refuse_or_remove(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct tarn_depot_stats before, after;
     struct decision refuse = {.update = {.value = "x", .value_len = 1}, .result = -ECHILD};
     struct decision positive = {.update = {.value = "x", .value_len = 1}, .result = 42};
@@ -203,7 +172,7 @@ static void an_update_may_refuse_or_remove(void **state)
     assert_string_equal(removal.value, "there");
     for (int round = 0; round < 2; round++) {
         testing_expect(&fixture->store, "k", NULL);
-        reopen(fixture);
+        testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_update(fixture->store.depot, "", 0, decide, &removal, NULL), -EINVAL);
     assert_int_equal(removal.calls, 2);
@@ -211,7 +180,7 @@ static void an_update_may_refuse_or_remove(void **state)
 
 static void updates_have_limits(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     uint64_t longest = tarn_depot_value_bytes_max(fixture->store.depot);
     char *value = calloc(1, longest + 1);
     assert_non_null(value);
@@ -230,7 +199,7 @@ static void updates_have_limits(void **state)
 /* ---- scan --------------------------------------------------------------------------------------- */
 
 struct visits {
-    struct fixture *fixture;
+    struct testing_fixture *fixture;
     int seen[2 * KEYS];
     int count;
     int stop_after; /* 0: never */
@@ -257,7 +226,7 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
     return visits->count == visits->stop_after ? -ECHILD : 0;
 }
 
-static void expect_visits(struct fixture *fixture, int begin, int end)
+static void expect_visits(struct testing_fixture *fixture, int begin, int end)
 {
     struct visits *visits = calloc(1, sizeof(*visits));
     assert_non_null(visits);
@@ -269,7 +238,7 @@ static void expect_visits(struct fixture *fixture, int begin, int end)
 
 static void a_scan_visits_all_once(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     expect_visits(fixture, 0, 0);
     put_keys(fixture, 0, KEYS);
     put_keys(fixture, 0, 10); /* once more */
@@ -285,7 +254,7 @@ static void a_scan_visits_all_once(void **state)
     fixture->clock.wall_ns = BEGIN + SECOND; /* what has expired is not there */
     for (int round = 0; round < 2; round++) {
         expect_visits(fixture, 100, KEYS);
-        reopen(fixture);
+        testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_flush_all(fixture->store.depot, 0), 0);
     expect_visits(fixture, 0, 0);
@@ -293,7 +262,7 @@ static void a_scan_visits_all_once(void **state)
 
 static void a_scan_may_be_ended(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct visits *visits = calloc(1, sizeof(*visits));
     assert_non_null(visits);
     put_keys(fixture, 0, 20);
@@ -316,7 +285,7 @@ static int replace_key(struct visits *visits, int number)
 
 static void a_visit_may_change_the_store(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct visits *visits = calloc(1, sizeof(*visits));
     assert_non_null(visits);
     visits->fixture = fixture;
@@ -343,13 +312,6 @@ static int format(struct testing_drive *drive, const struct tarn_format_options 
     return error;
 }
 
-static void blank(struct testing_drive *drive, uint64_t bytes)
-{
-    *drive = (struct testing_drive){.size = bytes, .exists = true};
-    drive->bytes = calloc(1, bytes);
-    assert_non_null(drive->bytes);
-}
-
 static void formatting_minds_what_is_there(void **state)
 {
     (void)state;
@@ -373,7 +335,7 @@ static void formatting_minds_what_is_there(void **state)
     testing_expect(&store, "a", NULL);
     testing_close(&store);
     testing_drive_free(&drive);
-    blank(&drive, TESTING_STORE_BYTES);
+    drive = testing_drive_new(TESTING_STORE_BYTES);
     drive.bytes[TESTING_STORE_BYTES - 1] = 1; /* somebody's */
     assert_int_equal(format(&drive, NULL), -EEXIST);
     assert_int_equal(drive.bytes[TESTING_STORE_BYTES - 1], 1);
@@ -386,10 +348,9 @@ static void stores_of_all_kinds_are_made(void **state)
 {
     (void)state;
     for (uint32_t grain = 32; grain <= 512; grain *= 2) {
-        struct testing_drive drive;
         struct testing_store store;
         const struct tarn_format_options options = {.grain_bytes = grain};
-        blank(&drive, TESTING_STORE_BYTES + grain * 4096);
+        struct testing_drive drive = testing_drive_new(TESTING_STORE_BYTES + grain * 4096);
         assert_int_equal(format(&drive, &options), 0);
         testing_open(&store, &drive, NULL, TARN_MODE_POWER);
         for (int i = 0; i < 100; i++)
@@ -425,14 +386,14 @@ static void impossible_stores_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(many_are_fetched_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(very_many_are_fetched, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_update_reads_and_writes, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_update_may_refuse_or_remove, setup, teardown),
-        cmocka_unit_test_setup_teardown(updates_have_limits, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_scan_visits_all_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_scan_may_be_ended, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_visit_may_change_the_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(many_are_fetched_at_once, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(very_many_are_fetched, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(an_update_reads_and_writes, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(an_update_may_refuse_or_remove, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(updates_have_limits, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(a_scan_visits_all_once, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(a_scan_may_be_ended, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(a_visit_may_change_the_store, testing_setup, testing_teardown),
         cmocka_unit_test(formatting_minds_what_is_there),
         cmocka_unit_test(stores_of_all_kinds_are_made),
         cmocka_unit_test(impossible_stores_are_refused),

@@ -50,7 +50,7 @@ static void damaged_superblocks(void **state)
 /* Write other contents to the owner's part of both superblocks. */
 static void set_owner(struct testing_drive *drive, size_t at, uint8_t byte)
 {
-    struct seglog_superblock_format superblock = superblock_of(drive);
+    struct seglog_superblock_format superblock = testing_superblock(drive);
     superblock.owner[at] = byte;
     seglog_superblock_seal(&superblock);
     for (unsigned copy = 0; copy < SEGLOG_SUPERBLOCK_COPIES; copy++)
@@ -61,7 +61,7 @@ static void impossible_widths(void **state)
 {
     (void)state;
     struct testing_drive drive = made_store(false);
-    uint8_t tag_bits = superblock_of(&drive).owner[offsetof(struct depot_owner_format, tag_bits)];
+    uint8_t tag_bits = testing_superblock(&drive).owner[offsetof(struct depot_owner_format, tag_bits)];
     set_owner(&drive, offsetof(struct depot_owner_format, tag_bits), 63);
     expect_only(&drive, 2);
     set_owner(&drive, offsetof(struct depot_owner_format, tag_bits), tag_bits);
@@ -92,7 +92,7 @@ static void states_that_contradict_each_other(void **state)
 {
     (void)state;
     struct testing_drive drive = made_store(false);
-    const struct seglog_superblock_format superblock = superblock_of(&drive);
+    const struct seglog_superblock_format superblock = testing_superblock(&drive);
     uint32_t newest = newest_slot(&drive);
     /* good, of the same generation, and different */
     state_at(&drive, newest)->wall_ns++;
@@ -115,7 +115,7 @@ static void torn_states_are_no_faults(void **state)
     testing_drive_free(&drive);
     drive = made_store(false);
     uint32_t newest = newest_slot(&drive);
-    const uint64_t state_bytes = superblock_of(&drive).state_bytes;
+    const uint64_t state_bytes = testing_superblock(&drive).state_bytes;
     uint8_t *torn = (uint8_t *)state_at(&drive, newest ^ 1);
     torn[DRIVE_SECTOR_BYTES] ^= 1; /* not the first sector */
     expect_sound(&drive);

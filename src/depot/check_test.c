@@ -87,16 +87,6 @@ static void flushed_records_do_not_count(void **state)
 
 /* ---- an end at every write -------------------------------------------------------------------------- */
 
-/* Leave any of the sectors of a write that did not complete. */
-static void tear(uint8_t *bytes, const struct testing_write *write, struct base_random *random)
-{
-    for (uint64_t at = 0; at < write->bytes; at += DRIVE_SECTOR_BYTES) {
-        if (base_random_below(random, 2) == 0)
-            memcpy(bytes + write->offset + at, write->data + at,
-                   base_min((uint64_t)DRIVE_SECTOR_BYTES, write->bytes - at));
-    }
-}
-
 static void run_sessions(struct testing_drive *drive, struct base_random *random, enum tarn_mode mode,
                          unsigned steps)
 {
@@ -136,7 +126,7 @@ static void end_within_writes(enum tarn_mode mode, unsigned steps, size_t each, 
         const struct testing_write *write = &recording.writes[i];
         if (i % each == 0) {
             struct testing_drive end = testing_drive_copy(&now);
-            tear(end.bytes, write, &random);
+            testing_write_tear(write, &end, &random);
             expect_sound(&end);
             struct testing_drive twice = testing_drive_copy(&end);
             end.recording = &again;
@@ -147,15 +137,15 @@ static void end_within_writes(enum tarn_mode mode, unsigned steps, size_t each, 
             expect_sound(&end);
             size_t cut = base_random_below(&random, again.count);
             for (size_t j = 0; j < cut; j++)
-                memcpy(twice.bytes + again.writes[j].offset, again.writes[j].data, again.writes[j].bytes);
-            tear(twice.bytes, &again.writes[cut], &random);
+                testing_write_play(&again.writes[j], &twice);
+            testing_write_tear(&again.writes[cut], &twice, &random);
             expect_sound(&twice);
             testing_recording_free(&again);
             again = (struct testing_recording){.count = 0};
             testing_drive_free(&twice);
             testing_drive_free(&end);
         }
-        memcpy(now.bytes + write->offset, write->data, write->bytes);
+        testing_write_play(write, &now);
     }
     assert_true(recording.count > 4 * each);
     testing_recording_free(&recording);
@@ -185,9 +175,11 @@ static void a_drive_that_lies_once_is_asked_again(void **state)
     for (uint64_t n = 1; n <= reads; n++) {
         drive.fail_at = n;
         drive.fail_op = DRIVE_READ;
-        drive.lies = true;
+        drive.lie = TESTING_NOISE;
+        drive.reads = 0;
         assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(told.all, 0);
+        assert_true(drive.reads > reads);
         assert_int_equal(drive.fail_at, 0);
     }
     testing_drive_free(&drive);

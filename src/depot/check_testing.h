@@ -107,34 +107,22 @@ static inline struct testing_drive made_store(bool killed)
         (void)snprintf(key, sizeof(key), "key%d", i);
         assert_int_equal(testing_delete(&store, key), 0);
     }
-    struct testing_drive copy = testing_drive_copy(&drive);
-    testing_close(&store);
-    testing_drive_free(killed ? &drive : &copy);
-    return killed ? copy : drive;
+    return testing_end(&store, &drive, killed);
 }
 
 /* ---- looking into the bytes ------------------------------------------------------------------------ */
 
-/** The superblock. */
-static inline struct seglog_superblock_format superblock_of(const struct testing_drive *drive)
-{
-    struct seglog_superblock_format superblock;
-    const char *why = NULL;
-    assert_int_equal(seglog_superblock_parse(drive->bytes, &superblock, &why), 0);
-    return superblock;
-}
-
 /** A slot of the state. */
 static inline struct seglog_state_format *state_at(struct testing_drive *drive, uint32_t slot)
 {
-    const struct seglog_superblock_format superblock = superblock_of(drive);
+    const struct seglog_superblock_format superblock = testing_superblock(drive);
     return (void *)(drive->bytes + superblock.state_offset + slot * superblock.state_bytes);
 }
 
 /** The first good slot of the newest state. */
 static inline uint32_t newest_slot(struct testing_drive *drive)
 {
-    const struct seglog_superblock_format superblock = superblock_of(drive);
+    const struct seglog_superblock_format superblock = testing_superblock(drive);
     uint32_t newest = 0;
     for (uint32_t slot = 0; slot < SEGLOG_STATE_SLOTS; slot++) {
         if (seglog_state_verify(state_at(drive, slot), &superblock) == 0 &&
@@ -168,7 +156,7 @@ static inline uint32_t entry_of(const struct place *place, uint32_t kind)
 static inline bool look_at(struct testing_drive *drive, uint32_t number, uint32_t kind, struct place *place)
 {
     const struct seglog_state_format *state = state_at(drive, newest_slot(drive));
-    *place = (struct place){.superblock = superblock_of(drive), .number = number};
+    *place = (struct place){.superblock = testing_superblock(drive), .number = number};
     const struct seglog_superblock_format *superblock = &place->superblock;
     place->segment = drive->bytes + superblock->data_offset + number * superblock->segment_bytes;
     uint8_t *end = place->segment + superblock->segment_bytes;
@@ -187,7 +175,7 @@ static inline bool look_at(struct testing_drive *drive, uint32_t number, uint32_
 static inline struct place find_records(struct testing_drive *drive, uint32_t kind)
 {
     struct place place;
-    uint32_t count = superblock_of(drive).segment_count, number = 0;
+    uint32_t count = testing_superblock(drive).segment_count, number = 0;
     while (number < count && (!look_at(drive, number, SEGLOG_SEGMENT_RECORDS, &place) ||
                               place.summary == NULL || entry_of(&place, kind) == place.trailer.entries))
         number++;

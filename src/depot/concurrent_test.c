@@ -75,7 +75,7 @@ static void run(struct shared *shared)
     const struct task_node_options options = {.drives = &testing_provider,
                                               .drives_arg = &shared->drive,
                                               .log_level = BASE_LOG_ERROR,
-                                              .log_sink = testing_quiet};
+                                              .log_sink = testing_sink};
     task_testing_run(&options, NULL, run_workers, shared);
 }
 
@@ -135,6 +135,20 @@ static void writers_wait_for_room(void **state)
 
 /* ---- one key for all ----------------------------------------------------------------------------- */
 
+/* Nothing is lost that they count, each in every one of his rounds. */
+static void expect_all_counted(void (*body)(struct shared *shared, uint32_t number))
+{
+    struct shared shared = {.body = body};
+    run(&shared);
+    struct testing_store store;
+    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
+    uint64_t count = 0;
+    assert_int_equal(tarn_depot_get(store.depot, "counter", 7, &count, sizeof(count), NULL), 0);
+    assert_int_equal(count, (TASKS + THREADS) * ROUNDS);
+    testing_close(&store);
+    testing_drive_free(&shared.drive);
+}
+
 static void count_up(struct shared *shared, uint32_t number)
 {
     (void)number;
@@ -157,15 +171,7 @@ static void count_up(struct shared *shared, uint32_t number)
 static void conditions_decide_once(void **state)
 {
     (void)state;
-    struct shared shared = {.body = count_up};
-    run(&shared);
-    struct testing_store store;
-    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
-    uint64_t count = 0;
-    assert_int_equal(tarn_depot_get(store.depot, "counter", 7, &count, sizeof(count), NULL), 0);
-    assert_int_equal(count, (TASKS + THREADS) * ROUNDS);
-    testing_close(&store);
-    testing_drive_free(&shared.drive);
+    expect_all_counted(count_up);
 }
 
 /* ---- flushes among writes ------------------------------------------------------------------------- */
@@ -300,15 +306,7 @@ static void update_all(struct shared *shared, uint32_t number)
 static void updates_are_whole(void **state)
 {
     (void)state;
-    struct shared shared = {.body = update_all};
-    run(&shared);
-    struct testing_store store;
-    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
-    uint64_t count = 0;
-    assert_int_equal(tarn_depot_get(store.depot, "counter", 7, &count, sizeof(count), NULL), 0);
-    assert_int_equal(count, (TASKS + THREADS) * ROUNDS);
-    testing_close(&store);
-    testing_drive_free(&shared.drive);
+    expect_all_counted(update_all);
 }
 
 static int count_visit(void *arg, const void *key, size_t key_len, const void *value,

@@ -1,42 +1,11 @@
 /* Does the store do what <tarn/depot.h> says: values, conditions, time, order? */
 #include "depot/testing.h"
 
-struct fixture {
-    struct testing_drive drive;
-    struct testing_clock clock;
-    struct testing_store store;
-};
-
 #define SECOND BASE_NS_PER_SECOND
-#define BEGIN  (UINT64_C(1700000000) * SECOND)
+#define BEGIN  TESTING_BEGIN
 #define TICK   SEGLOG_EXPIRY_UNIT_NS
 
-static int setup(void **state)
-{
-    struct fixture *fixture = calloc(1, sizeof(*fixture));
-    assert_non_null(fixture);
-    fixture->clock.wall_ns = BEGIN;
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
-    *state = fixture;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *fixture = *state;
-    testing_close(&fixture->store);
-    testing_drive_free(&fixture->drive);
-    free(fixture);
-    return 0;
-}
-
-static void reopen(struct fixture *fixture)
-{
-    testing_close(&fixture->store);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
-}
-
-static struct tarn_record_info info_of(struct fixture *fixture, const char *key)
+static struct tarn_record_info info_of(struct testing_fixture *fixture, const char *key)
 {
     char value[64];
     struct tarn_record_info info;
@@ -48,7 +17,7 @@ static struct tarn_record_info info_of(struct fixture *fixture, const char *key)
 
 static void values_come_back(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     testing_expect(store, "a", NULL);
     assert_int_equal(testing_put(store, "a", "one"), 0);
@@ -61,13 +30,13 @@ static void values_come_back(void **state)
     for (int round = 0; round < 3; round++) {
         testing_expect(store, "a", "another");
         testing_expect(store, "b", NULL);
-        reopen(fixture);
+        testing_reopen(fixture);
     }
 }
 
 static void info_comes_back(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct tarn_depot *depot = fixture->store.depot;
     const struct tarn_put_options options = {.client_flags = 0xdeadbeef, .expiry_ns = BEGIN + SECOND};
     uint64_t version = 0;
@@ -89,7 +58,7 @@ static void info_comes_back(void **state)
 
 static void sizes_have_limits(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct tarn_depot *depot = fixture->store.depot;
     uint64_t value_max = tarn_depot_value_bytes_max(depot);
     char *key = malloc(TARN_KEY_BYTES_MAX + 1), *value = malloc(value_max + 1), *found = malloc(value_max);
@@ -110,7 +79,7 @@ static void sizes_have_limits(void **state)
         assert_int_equal(tarn_depot_get(depot, key, TARN_KEY_BYTES_MAX, found, value_max, NULL), 0);
         assert_memory_equal(found, value, value_max);
         assert_int_equal(tarn_depot_get(depot, key, TARN_KEY_BYTES_MAX - 1, found, 1, NULL), 0);
-        reopen(fixture);
+        testing_reopen(fixture);
         depot = fixture->store.depot;
     }
     free(key);
@@ -120,7 +89,7 @@ static void sizes_have_limits(void **state)
 
 static void any_length_and_alignment(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     char key[40], value[600], found[600];
     for (size_t len = 0; len < sizeof(value); len += 7) {
         memset(value, (int)len, len);
@@ -128,7 +97,7 @@ static void any_length_and_alignment(void **state)
         assert_int_equal(tarn_depot_put(fixture->store.depot, key, (size_t)key_len, value, len, NULL, NULL),
                          0);
     }
-    reopen(fixture);
+    testing_reopen(fixture);
     for (size_t len = 0; len < sizeof(value); len += 7) {
         struct tarn_record_info info;
         memset(value, (int)len, len);
@@ -142,7 +111,7 @@ static void any_length_and_alignment(void **state)
 
 /* ---- conditions and versions -------------------------------------------------------------------- */
 
-static int put_if(struct fixture *fixture, const char *value, enum tarn_put_condition condition,
+static int put_if(struct testing_fixture *fixture, const char *value, enum tarn_put_condition condition,
                   uint64_t version)
 {
     const struct tarn_put_options options = {.condition = condition, .if_version = version};
@@ -151,7 +120,7 @@ static int put_if(struct fixture *fixture, const char *value, enum tarn_put_cond
 
 static void conditions_decide(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, 1), -ENOENT);
@@ -164,7 +133,7 @@ static void conditions_decide(void **state)
     assert_int_equal(put_if(fixture, "second", TARN_PUT_IF_VERSION, version), 0);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, version), -EEXIST);
     assert_int_equal(put_if(fixture, "third", TARN_PUT_IF_PRESENT, 0), 0);
-    reopen(fixture); /* and nothing that was rejected is in the log */
+    testing_reopen(fixture); /* and nothing that was rejected is in the log */
     testing_expect(store, "k", "third");
     assert_int_equal(testing_delete(store, "k"), 0);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
@@ -173,7 +142,7 @@ static void conditions_decide(void **state)
 
 static void versions_never_repeat(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     uint64_t seen[40];
     for (size_t i = 0; i < base_array_count(seen); i++) {
         assert_int_equal(testing_put(&fixture->store, "k", "v"), 0);
@@ -183,7 +152,7 @@ static void versions_never_repeat(void **state)
             assert_int_not_equal(seen[i], seen[j]);
         fixture->clock.wall_ns -= SECOND; /* whatever the clock does, restarts and removals included */
         if (i % 5 == 4)
-            reopen(fixture);
+            testing_reopen(fixture);
         if (i % 7 == 6)
             assert_int_equal(testing_delete(&fixture->store, "k"), 0);
     }
@@ -193,20 +162,20 @@ static void versions_never_repeat(void **state)
 
 static void records_expire(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     const struct tarn_put_options options = {.expiry_ns = BEGIN + 10 * SECOND};
     assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
     fixture->clock.wall_ns = BEGIN + 10 * SECOND - 1;
     testing_expect(store, "k", "v");
-    reopen(fixture);
+    testing_reopen(fixture);
     testing_expect(store, "k", "v");
     fixture->clock.wall_ns = BEGIN + 10 * SECOND;
     testing_expect(store, "k", NULL);
     assert_int_equal(testing_delete(store, "k"), -ENOENT);
     assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 0), -ENOENT);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
-    reopen(fixture);
+    testing_reopen(fixture);
     testing_expect(store, "k", NULL);
     assert_int_equal(put_if(fixture, "new", TARN_PUT_IF_ABSENT, 0), 0);
     testing_expect(store, "k", "new");
@@ -214,7 +183,7 @@ static void records_expire(void **state)
 
 static void expiries_are_rounded_up(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct tarn_depot *depot = fixture->store.depot;
     const struct {
         uint64_t given, kept;
@@ -243,7 +212,7 @@ static void expiries_are_rounded_up(void **state)
 /* What was seen to have expired stays so, though the clock goes back and the process has died. */
 static void a_clock_set_back_revives_nothing(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     const struct tarn_put_options options = {.expiry_ns = BEGIN + 10 * SECOND};
     assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
@@ -255,7 +224,7 @@ static void a_clock_set_back_revives_nothing(void **state)
     for (int round = 0; round < 2; round++) {
         testing_expect(store, "k", NULL);
         testing_expect(store, "other", "v");
-        reopen(fixture);
+        testing_reopen(fixture);
     }
     testing_close(store);
     testing_drive_free(&fixture->drive);
@@ -267,7 +236,7 @@ static void a_clock_set_back_revives_nothing(void **state)
 
 static void touch_moves_the_expiry_only(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 0), -ENOENT);
     const struct tarn_put_options options = {.expiry_ns = BEGIN + SECOND, .client_flags = 7};
@@ -280,7 +249,7 @@ static void touch_moves_the_expiry_only(void **state)
         assert_int_equal(after.version, before.version);
         assert_int_equal(after.client_flags, 7);
         assert_int_equal(after.expiry_ns, BEGIN + 5 * SECOND);
-        reopen(fixture);
+        testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 1), 0);
     testing_expect(store, "k", NULL);
@@ -288,7 +257,7 @@ static void touch_moves_the_expiry_only(void **state)
 
 static void flush_all_now(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     struct tarn_depot_stats stats;
     assert_int_equal(testing_put(store, "old", "v"), 0);
@@ -301,19 +270,19 @@ static void flush_all_now(void **state)
     for (int round = 0; round < 2; round++) {
         testing_expect(store, "old", NULL);
         testing_expect(store, "k", "new");
-        reopen(fixture);
+        testing_reopen(fixture);
     }
 }
 
 static void flush_all_later(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     assert_int_equal(testing_put(store, "a", "before the order"), 0);
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 10 * SECOND), 0);
     fixture->clock.wall_ns = BEGIN + 9 * SECOND;
     assert_int_equal(testing_put(store, "b", "before the moment"), 0);
-    reopen(fixture);
+    testing_reopen(fixture);
     testing_expect(store, "a", "before the order");
     testing_expect(store, "b", "before the moment");
     fixture->clock.wall_ns = BEGIN + 10 * SECOND;
@@ -325,13 +294,13 @@ static void flush_all_later(void **state)
         testing_expect(store, "a", NULL);
         testing_expect(store, "b", NULL);
         testing_expect(store, "c", "after");
-        reopen(fixture);
+        testing_reopen(fixture);
     }
 }
 
 static void orders_to_flush_replace_each_other(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     assert_int_equal(testing_put(store, "a", "v"), 0);
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 5 * SECOND), 0);
@@ -345,7 +314,7 @@ static void orders_to_flush_replace_each_other(void **state)
     for (int round = 0; round < 2; round++) {
         testing_expect(store, "a", NULL);
         testing_expect(store, "b", "v");
-        reopen(fixture);
+        testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_flush_all(store->depot, 0), 0);
     testing_expect(store, "b", NULL);
@@ -358,7 +327,7 @@ static void orders_to_flush_replace_each_other(void **state)
 
 static void stats_count(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     struct tarn_depot_stats before, stats;
     tarn_depot_stats(store->depot, &before);
@@ -394,7 +363,7 @@ static void stats_count(void **state)
     assert_true(stats.written_bytes - before.written_bytes >= UINT64_C(5) * TESTING_BLOCK_BYTES);
     assert_true(stats.index_bytes > 0 && stats.index_entries >= 8192);
     uint64_t live_bytes = stats.live_bytes;
-    reopen(fixture);
+    testing_reopen(fixture);
     tarn_depot_stats(store->depot, &stats);
     assert_int_equal(stats.records, 1);
     assert_int_equal(stats.live_bytes, live_bytes);
@@ -402,7 +371,7 @@ static void stats_count(void **state)
 
 static void stages_are_measured(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     struct base_json json;
     char text[8192];
@@ -422,7 +391,7 @@ static void stages_are_measured(void **state)
 
 /* ---- kinds of opening --------------------------------------------------------------------------- */
 
-static void expect_read_only(struct fixture *fixture)
+static void expect_read_only(struct testing_fixture *fixture)
 {
     struct testing_store *store = &fixture->store;
     const struct tarn_depot_options options = {.read_only = true, .create_bytes = TESTING_STORE_BYTES};
@@ -443,7 +412,7 @@ static void expect_read_only(struct fixture *fixture)
 
 static void read_only_changes_nothing(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     const struct tarn_put_options expired = {.expiry_ns = BEGIN + SECOND};
     assert_int_equal(testing_put(store, "a", "v"), 0);
@@ -463,7 +432,7 @@ static void read_only_changes_nothing(void **state)
 /* In all modes a clean end keeps everything, and the next opening may choose another mode. */
 static void modes_may_change(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     const enum tarn_mode modes[] = {TARN_MODE_ASYNC, TARN_MODE_DEVICE, TARN_MODE_POWER, TARN_MODE_ASYNC};
     char key[8];
@@ -480,7 +449,7 @@ static void modes_may_change(void **state)
         testing_expect(store, "all", key);
     }
     assert_int_equal(testing_delete(store, "0"), 0);
-    reopen(fixture);
+    testing_reopen(fixture);
     testing_expect(store, "0", NULL);
     testing_expect(store, "all", "3");
 }
@@ -488,7 +457,7 @@ static void modes_may_change(void **state)
 /* What is only in memory yet is found, and after a second it is on the drive. */
 static void async_is_late_but_not_for_long(void **state)
 {
-    struct fixture *fixture = *state;
+    struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     testing_close(store);
     testing_open(store, &fixture->drive, NULL, TARN_MODE_ASYNC);
@@ -513,24 +482,24 @@ static void async_is_late_but_not_for_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(values_come_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(info_comes_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(sizes_have_limits, setup, teardown),
-        cmocka_unit_test_setup_teardown(any_length_and_alignment, setup, teardown),
-        cmocka_unit_test_setup_teardown(conditions_decide, setup, teardown),
-        cmocka_unit_test_setup_teardown(versions_never_repeat, setup, teardown),
-        cmocka_unit_test_setup_teardown(records_expire, setup, teardown),
-        cmocka_unit_test_setup_teardown(expiries_are_rounded_up, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_clock_set_back_revives_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(touch_moves_the_expiry_only, setup, teardown),
-        cmocka_unit_test_setup_teardown(flush_all_now, setup, teardown),
-        cmocka_unit_test_setup_teardown(flush_all_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(orders_to_flush_replace_each_other, setup, teardown),
-        cmocka_unit_test_setup_teardown(stats_count, setup, teardown),
-        cmocka_unit_test_setup_teardown(stages_are_measured, setup, teardown),
-        cmocka_unit_test_setup_teardown(read_only_changes_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(modes_may_change, setup, teardown),
-        cmocka_unit_test_setup_teardown(async_is_late_but_not_for_long, setup, teardown),
+        cmocka_unit_test_setup_teardown(values_come_back, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(info_comes_back, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(sizes_have_limits, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(any_length_and_alignment, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(conditions_decide, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(versions_never_repeat, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(records_expire, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(expiries_are_rounded_up, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(a_clock_set_back_revives_nothing, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(touch_moves_the_expiry_only, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(flush_all_now, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(flush_all_later, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(orders_to_flush_replace_each_other, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(stats_count, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(stages_are_measured, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(read_only_changes_nothing, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(modes_may_change, testing_setup, testing_teardown),
+        cmocka_unit_test_setup_teardown(async_is_late_but_not_for_long, testing_setup, testing_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,61 +4,12 @@
 
 #define BLOCK TESTING_BLOCK_BYTES
 
-static int try_open(struct testing_drive *drive, uint64_t create_bytes)
-{
-    const struct tarn_depot_options options = {.create_bytes = create_bytes};
-    struct testing_store store;
-    int error = testing_try_open(&store, drive, NULL, &options);
-    if (error == 0)
-        testing_close(&store);
-    return error;
-}
-
-static void put_keys(struct testing_store *store, int begin, int end, const char *value)
-{
-    for (int i = begin; i < end; i++) {
-        char key[16];
-        (void)snprintf(key, sizeof(key), "%d", i);
-        assert_int_equal(testing_put(store, key, value), 0);
-    }
-}
-
-static void expect_keys(struct testing_store *store, int begin, int end, const char *value)
-{
-    for (int i = begin; i < end; i++) {
-        char key[16];
-        (void)snprintf(key, sizeof(key), "%d", i);
-        testing_expect(store, key, value);
-    }
-}
-
-/* A store with `keys` keys whose process died. */
-static struct testing_drive killed_store(int keys)
-{
-    struct testing_drive drive = {.size = 0};
-    struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    put_keys(&store, 0, keys, "value");
-    struct testing_drive copy = testing_drive_copy(&drive);
-    testing_close(&store);
-    testing_drive_free(&drive);
-    return copy;
-}
-
-static struct seglog_superblock_format superblock_of(const struct testing_drive *drive)
-{
-    struct seglog_superblock_format superblock;
-    const char *why = NULL;
-    assert_int_equal(seglog_superblock_parse(drive->bytes, &superblock, &why), 0);
-    return superblock;
-}
-
 /* A refusal must leave every byte as it was. */
 static void expect_refusal(struct testing_drive *drive, int error)
 {
     struct testing_drive before = testing_drive_copy(drive);
-    assert_int_equal(try_open(drive, TESTING_STORE_BYTES), error);
-    assert_int_equal(try_open(drive, 0), error);
+    assert_int_equal(testing_try_once(drive, TESTING_STORE_BYTES), error);
+    assert_int_equal(testing_try_once(drive, 0), error);
     assert_memory_equal(drive->bytes, before.bytes, drive->size);
     testing_drive_free(&before);
 }
@@ -67,10 +18,10 @@ static void what_is_no_store_is_left_alone(void **state)
 {
     (void)state;
     struct testing_drive drive = {.size = 0};
-    assert_int_equal(try_open(&drive, 0), -ENOENT);
-    assert_int_equal(try_open(&drive, 100), -EINVAL);
+    assert_int_equal(testing_try_once(&drive, 0), -ENOENT);
+    assert_int_equal(testing_try_once(&drive, 100), -EINVAL);
     assert_false(drive.exists);
-    struct testing_drive other = killed_store(1);
+    struct testing_drive other = testing_made_store(1, TARN_MODE_POWER, true);
     memset(other.bytes, 0x5a, 2 * SEGLOG_SUPERBLOCK_BYTES);
     expect_refusal(&other, -EUCLEAN);
     testing_drive_free(&other);
@@ -79,18 +30,17 @@ static void what_is_no_store_is_left_alone(void **state)
 static void a_blank_file_is_formatted_a_device_is_not(void **state)
 {
     (void)state;
-    struct testing_drive drive = {.size = TESTING_STORE_BYTES, .exists = true};
-    drive.bytes = calloc(1, drive.size);
-    assert_non_null(drive.bytes);
-    assert_int_equal(try_open(&drive, 0), -EUCLEAN);
+    struct testing_drive drive = testing_drive_new(TESTING_STORE_BYTES);
+    assert_int_equal(testing_try_once(&drive, 0), -EUCLEAN);
     drive.device = true;
     expect_refusal(&drive, -EUCLEAN);
     drive.device = false;
     drive.bytes[drive.size - 1] = 1; /* somebody's, after all */
     expect_refusal(&drive, -EUCLEAN);
     drive.bytes[drive.size - 1] = 0;
-    assert_int_equal(try_open(&drive, TESTING_STORE_BYTES), 0); /* what an interrupted creation leaves */
-    assert_int_equal(try_open(&drive, 0), 0);
+    assert_int_equal(testing_try_once(&drive, TESTING_STORE_BYTES),
+                     0); /* what an interrupted creation leaves */
+    assert_int_equal(testing_try_once(&drive, 0), 0);
     testing_drive_free(&drive);
 }
 
@@ -105,14 +55,12 @@ static void making_a_store_may_be_cut_off(void **state)
     testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_close(&store);
     for (size_t count = 0; count <= recording.count; count++) {
-        struct testing_drive end = {.size = drive.size, .exists = true, .bytes = calloc(1, drive.size)};
-        assert_non_null(end.bytes);
+        struct testing_drive end = testing_drive_new(drive.size);
         for (size_t i = 0; i < count; i++)
-            memcpy(end.bytes + recording.writes[i].offset, recording.writes[i].data,
-                   recording.writes[i].bytes);
-        assert_int_equal(try_open(&end, TESTING_STORE_BYTES), 0);
+            testing_write_play(&recording.writes[i], &end);
+        assert_int_equal(testing_try_once(&end, TESTING_STORE_BYTES), 0);
         testing_open(&store, &end, NULL, TARN_MODE_POWER);
-        put_keys(&store, 0, 3, "value");
+        testing_put_keys(&store, 0, 3, "value");
         testing_close(&store);
         testing_drive_free(&end);
     }
@@ -124,11 +72,11 @@ static void one_good_superblock_is_enough(void **state)
 {
     (void)state;
     for (uint32_t copy = 0; copy < SEGLOG_SUPERBLOCK_COPIES; copy++) {
-        struct testing_drive drive = killed_store(3);
+        struct testing_drive drive = testing_made_store(3, TARN_MODE_POWER, true);
         struct testing_store store;
         drive.bytes[copy * SEGLOG_SUPERBLOCK_BYTES + 20] ^= 1;
         testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-        expect_keys(&store, 0, 3, "value");
+        testing_expect_keys(&store, 0, 3, "value");
         testing_close(&store);
         drive.bytes[copy * SEGLOG_SUPERBLOCK_BYTES + 30] ^= 1;
         drive.bytes[(1 - copy) * SEGLOG_SUPERBLOCK_BYTES + 20] ^= 1;
@@ -140,8 +88,8 @@ static void one_good_superblock_is_enough(void **state)
 static void geometry_must_fit(void **state)
 {
     (void)state;
-    struct testing_drive drive = killed_store(3);
-    struct seglog_superblock_format superblock = superblock_of(&drive);
+    struct testing_drive drive = testing_made_store(3, TARN_MODE_POWER, true);
+    struct seglog_superblock_format superblock = testing_superblock(&drive);
     drive.size = superblock.store_bytes - BLOCK;
     expect_refusal(&drive, -EUCLEAN);
     drive.size = 16 * BLOCK;
@@ -150,7 +98,7 @@ static void geometry_must_fit(void **state)
     drive.physical_block_bytes = 2 * BLOCK;
     expect_refusal(&drive, -ENOTSUP);
     drive.physical_block_bytes = BLOCK;
-    assert_int_equal(try_open(&drive, 0), 0);
+    assert_int_equal(testing_try_once(&drive, 0), 0);
     testing_drive_free(&drive);
 }
 
@@ -163,8 +111,8 @@ static void store_superblock(struct testing_drive *drive, const struct seglog_su
 static void superblocks_of_the_future_are_refused(void **state)
 {
     (void)state;
-    struct testing_drive drive = killed_store(0);
-    const struct seglog_superblock_format superblock = superblock_of(&drive);
+    struct testing_drive drive = testing_made_store(0, TARN_MODE_POWER, true);
+    const struct seglog_superblock_format superblock = testing_superblock(&drive);
     const struct {
         size_t offset, bytes;
         uint64_t value;
@@ -192,7 +140,7 @@ static void superblocks_of_the_future_are_refused(void **state)
         memcpy((uint8_t *)&wrong + changes[i].offset, &changes[i].value, changes[i].bytes);
         seglog_superblock_seal(&wrong);
         store_superblock(&drive, &wrong);
-        int error = try_open(&drive, 0);
+        int error = testing_try_once(&drive, 0);
         assert_true(changes[i].error == 0 ? error == -ENOTSUP || error == -EUCLEAN
                                           : error == changes[i].error);
         expect_refusal(&drive, error);
@@ -201,7 +149,7 @@ static void superblocks_of_the_future_are_refused(void **state)
     newer.compatible = 1; /* may be unknown */
     seglog_superblock_seal(&newer);
     store_superblock(&drive, &newer);
-    assert_int_equal(try_open(&drive, 0), 0);
+    assert_int_equal(testing_try_once(&drive, 0), 0);
     testing_drive_free(&drive);
 }
 
@@ -210,8 +158,8 @@ static void one_good_state_is_enough(void **state)
 {
     (void)state;
     for (uint32_t good = 0; good < 3; good++) {
-        struct testing_drive drive = killed_store(3);
-        struct seglog_superblock_format superblock = superblock_of(&drive);
+        struct testing_drive drive = testing_made_store(3, TARN_MODE_POWER, true);
+        struct seglog_superblock_format superblock = testing_superblock(&drive);
         uint64_t newest = 0;
         for (uint32_t slot = 0; slot < SEGLOG_STATE_SLOTS; slot++) {
             const struct seglog_state_format *at =
@@ -231,7 +179,7 @@ static void one_good_state_is_enough(void **state)
         } else {
             struct testing_store store;
             testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-            expect_keys(&store, 0, 3, "value");
+            testing_expect_keys(&store, 0, 3, "value");
             testing_close(&store);
         }
         testing_drive_free(&drive);

@@ -16,7 +16,7 @@
 #define OPERATIONS  (TESTING_SLOW ? 30000 : 100000)
 #define CHECK_EVERY (OPERATIONS / 10)
 #define SECOND      BASE_NS_PER_SECOND
-#define BEGIN       (UINT64_C(1700000000) * SECOND)
+#define BEGIN       TESTING_BEGIN
 
 struct expected {
     bool there;

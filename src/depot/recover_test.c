@@ -6,55 +6,6 @@
 
 #define BLOCK TESTING_BLOCK_BYTES
 
-static int try_open(struct testing_drive *drive, uint64_t create_bytes)
-{
-    const struct tarn_depot_options options = {.create_bytes = create_bytes};
-    struct testing_store store;
-    int error = testing_try_open(&store, drive, NULL, &options);
-    if (error == 0)
-        testing_close(&store);
-    return error;
-}
-
-static void put_keys(struct testing_store *store, int begin, int end, const char *value)
-{
-    for (int i = begin; i < end; i++) {
-        char key[16];
-        (void)snprintf(key, sizeof(key), "%d", i);
-        assert_int_equal(testing_put(store, key, value), 0);
-    }
-}
-
-static void expect_keys(struct testing_store *store, int begin, int end, const char *value)
-{
-    for (int i = begin; i < end; i++) {
-        char key[16];
-        (void)snprintf(key, sizeof(key), "%d", i);
-        testing_expect(store, key, value);
-    }
-}
-
-/* A store with `keys` keys, after a clean end or not. */
-static struct testing_drive made_store(int keys, enum tarn_mode mode, bool killed)
-{
-    struct testing_drive drive = {.size = 0};
-    struct testing_store store;
-    testing_open(&store, &drive, NULL, mode);
-    put_keys(&store, 0, keys, "value");
-    struct testing_drive copy = testing_drive_copy(&drive);
-    testing_close(&store);
-    testing_drive_free(killed ? &drive : &copy);
-    return killed ? copy : drive;
-}
-
-static struct seglog_superblock_format superblock_of(const struct testing_drive *drive)
-{
-    struct seglog_superblock_format superblock;
-    const char *why = NULL;
-    assert_int_equal(seglog_superblock_parse(drive->bytes, &superblock, &why), 0);
-    return superblock;
-}
-
 /* ---- an end at every write ---------------------------------------------------------------------- */
 
 enum { RUN_KEYS = 24, RUN_VALUE_BYTES = 12000, STEP = TESTING_SLOW ? 5 : 1 };
@@ -159,16 +110,15 @@ static void check_run(const struct run *run, struct testing_drive *drive, uint64
     testing_close(&store);
 }
 
-/* Leave any of the sectors of a write that did not complete. */
-static void tear(uint8_t *bytes, const struct testing_write *write, struct base_random *random)
+/* Leave the first sectors of a write that did not complete, or any. */
+static void tear(struct testing_drive *drive, const struct testing_write *write, struct base_random *random)
 {
     bool front = base_random_below(random, 2) == 0;
-    uint64_t end = base_random_below(random, write->bytes);
-    for (uint64_t at = 0; at < write->bytes; at += DRIVE_SECTOR_BYTES) {
-        if (front ? at < end : base_random_below(random, 2) == 0)
-            memcpy(bytes + write->offset + at, write->data + at,
-                   base_min((uint64_t)DRIVE_SECTOR_BYTES, write->bytes - at));
-    }
+    uint64_t end = base_align_up(base_random_below(random, write->bytes), (uint64_t)DRIVE_SECTOR_BYTES);
+    if (front)
+        memcpy(drive->bytes + write->offset, write->data, base_min(end, write->bytes));
+    else
+        testing_write_tear(write, drive, random);
 }
 
 /* Play a run again write by write, and end it after each, or within it. */
@@ -187,10 +137,10 @@ static void end_everywhere(struct run *run, uint64_t step, bool torn)
         if (i % step == 0)
             end = testing_drive_copy(&now);
         if (i % step == 0 && torn)
-            tear(end.bytes, write, &random);
+            tear(&end, write, &random);
         else if (i % step == 0)
-            memcpy(end.bytes + write->offset, write->data, write->bytes);
-        memcpy(now.bytes + write->offset, write->data, write->bytes);
+            testing_write_play(write, &end);
+        testing_write_play(write, &now);
         if (i % step != 0)
             continue;
         check_run(run, &end, marked);
@@ -246,11 +196,9 @@ static void what_was_hidden_stays_hidden(void **state)
     for (int i = 0; i < 8; i++) {
         char value[16];
         (void)snprintf(value, sizeof(value), "<value-%d>", i);
-        put_keys(&store, i, i + 1, value);
+        testing_put_keys(&store, i, i + 1, value);
     }
-    struct testing_drive cut = testing_drive_copy(&drive);
-    testing_close(&store);
-    testing_drive_free(&drive);
+    struct testing_drive cut = testing_end(&store, &drive, true);
     uint8_t *lost = find_bytes(&cut, "<value-3>");
     assert_non_null(lost);
     memset(cut.bytes + base_align_down((uint64_t)(lost - cut.bytes), BLOCK), 0, BLOCK);
@@ -267,10 +215,7 @@ static void what_was_hidden_stays_hidden(void **state)
         }
         assert_true(there[0] && there[1] && there[2] && !there[3]);
         assert_int_equal(testing_put(&store, "other", "<value-x>"), 0); /* of the same size */
-        struct testing_drive killed = testing_drive_copy(&cut);
-        testing_close(&store);
-        testing_drive_free(&cut);
-        cut = killed;
+        cut = testing_end(&store, &cut, true);
     }
     testing_drive_free(&cut);
 }
@@ -284,8 +229,8 @@ static void what_was_hidden_stays_hidden(void **state)
 static void no_damage_gives_wrong_values(void **state)
 {
     (void)state;
-    struct testing_drive drive = made_store(20, TARN_MODE_POWER, false);
-    struct seglog_superblock_format superblock = superblock_of(&drive);
+    struct testing_drive drive = testing_made_store(20, TARN_MODE_POWER, false);
+    struct seglog_superblock_format superblock = testing_superblock(&drive);
     struct base_random random;
     base_random_init(&random, 5);
     uint64_t opened = 0;
@@ -321,8 +266,8 @@ static void a_damaged_record_is_an_error_of_its_key(void **state)
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
     testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    put_keys(&store, 0, 1, "<first>");
-    put_keys(&store, 1, 2, "<second>");
+    testing_put_keys(&store, 0, 1, "<first>");
+    testing_put_keys(&store, 1, 2, "<second>");
     testing_close(&store);
     testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     uint8_t *byte = find_bytes(&drive, "<second>");
@@ -331,13 +276,13 @@ static void a_damaged_record_is_an_error_of_its_key(void **state)
     *byte ^= 1;
     memset(value, 7, sizeof(value));
     assert_int_equal(tarn_depot_get(store.depot, "1", 1, value, sizeof(value), NULL), -EBADMSG);
-    expect_keys(&store, 0, 1, "<first>");
+    testing_expect_keys(&store, 0, 1, "<first>");
     *byte ^= 1;
-    expect_keys(&store, 1, 2, "<second>");
+    testing_expect_keys(&store, 1, 2, "<second>");
     byte[-10] ^= 1; /* its header */
     assert_int_equal(tarn_depot_get(store.depot, "1", 1, value, sizeof(value), NULL), -EBADMSG);
     byte[-10] ^= 1;
-    expect_keys(&store, 1, 2, "<second>");
+    testing_expect_keys(&store, 1, 2, "<second>");
     testing_close(&store);
     testing_drive_free(&drive);
 }
@@ -349,8 +294,8 @@ static void damage_can_be_overwritten(void **state)
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
     testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    put_keys(&store, 0, 1, "<first>");
-    put_keys(&store, 1, 2, "<second>");
+    testing_put_keys(&store, 0, 1, "<first>");
+    testing_put_keys(&store, 1, 2, "<second>");
     uint8_t *first = find_bytes(&drive, "<first>"), *second = find_bytes(&drive, "<second>");
     assert_true(first != NULL && second != NULL);
     *first ^= 1;
@@ -358,7 +303,7 @@ static void damage_can_be_overwritten(void **state)
     assert_int_equal(testing_put(&store, "0", "again"), 0);
     (void)testing_delete(&store, "1");
     for (int round = 0; round < 2; round++) {
-        expect_keys(&store, 0, 1, "again");
+        testing_expect_keys(&store, 0, 1, "again");
         testing_close(&store);
         testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     }
@@ -369,14 +314,14 @@ static void damage_can_be_overwritten(void **state)
 /* A read that fails once is an error or tried again, one that lies once is tried again: no key is missing. */
 static void one_bad_read(int keys, bool killed, bool lies)
 {
-    struct testing_drive drive = made_store(keys, TARN_MODE_POWER, killed);
+    struct testing_drive drive = testing_made_store(keys, TARN_MODE_POWER, killed);
     struct testing_store store;
     const struct tarn_depot_options existing = {.mode = TARN_MODE_POWER};
     uint64_t reads = 0;
     for (uint64_t n = 1, left = 0; left == 0; n++) {
         struct testing_drive copy = testing_drive_copy(&drive);
         copy.fail_op = DRIVE_READ;
-        copy.lies = lies;
+        copy.lie = lies ? TESTING_NOISE : TESTING_TRUTH;
         atomic_store(&copy.fail_at, n);
         int error = testing_try_open(&store, &copy, NULL, &existing);
         left = atomic_exchange(&copy.fail_at, 0);
@@ -384,10 +329,10 @@ static void one_bad_read(int keys, bool killed, bool lies)
         assert_true(error == 0 || error == -EIO);
         assert_true(error == 0 || !lies);
         if (error == 0) {
-            expect_keys(&store, 0, keys, "value");
+            testing_expect_keys(&store, 0, keys, "value");
             testing_close(&store);
         } else {
-            assert_int_equal(try_open(&copy, 0), 0);
+            assert_int_equal(testing_try_once(&copy, 0), 0);
         }
         testing_drive_free(&copy);
         reads = n;

@@ -5,14 +5,12 @@
 #include "depot/testing.h"
 
 #define SECOND      BASE_NS_PER_SECOND
-#define BEGIN       (UINT64_C(1700000000) * SECOND)
+#define BEGIN       TESTING_BEGIN
 #define KEYS_MAX    20000
 #define VALUE_BYTES 40000
 
 struct fixture {
-    struct testing_drive drive;
-    struct testing_clock clock;
-    struct testing_store store;
+    struct testing_fixture base;
     struct base_random random;
     uint32_t versions[KEYS_MAX]; /* of each key, how often it was stored; 0: it is not there */
     uint32_t sizes[KEYS_MAX];
@@ -22,9 +20,8 @@ static int setup(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     assert_non_null(fixture);
-    fixture->clock.wall_ns = BEGIN;
+    testing_fixture_begin(&fixture->base, TARN_MODE_DEVICE);
     base_random_init(&fixture->random, 4);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_DEVICE);
     *state = fixture;
     return 0;
 }
@@ -32,22 +29,15 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *fixture = *state;
-    testing_close(&fixture->store);
-    testing_drive_free(&fixture->drive);
+    testing_fixture_end(&fixture->base);
     free(fixture);
     return 0;
-}
-
-static void reopen(struct fixture *fixture)
-{
-    testing_close(&fixture->store);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_DEVICE);
 }
 
 static struct tarn_depot_stats stats_of(struct fixture *fixture)
 {
     struct tarn_depot_stats stats;
-    tarn_depot_stats(fixture->store.depot, &stats);
+    tarn_depot_stats(fixture->base.store.depot, &stats);
     return stats;
 }
 
@@ -65,7 +55,7 @@ static int put(struct fixture *fixture, uint32_t key, uint32_t bytes)
     static char value[VALUE_BYTES];
     uint32_t version = fixture->versions[key] + 1;
     fill(key, version, value, bytes);
-    int error = tarn_depot_put(fixture->store.depot, &key, sizeof(key), value, bytes, NULL, NULL);
+    int error = tarn_depot_put(fixture->base.store.depot, &key, sizeof(key), value, bytes, NULL, NULL);
     if (error == 0) {
         fixture->versions[key] = version;
         fixture->sizes[key] = bytes;
@@ -75,7 +65,7 @@ static int put(struct fixture *fixture, uint32_t key, uint32_t bytes)
 
 static int remove_key(struct fixture *fixture, uint32_t key)
 {
-    int error = tarn_depot_delete(fixture->store.depot, &key, sizeof(key));
+    int error = tarn_depot_delete(fixture->base.store.depot, &key, sizeof(key));
     if (error == 0)
         fixture->versions[key] = 0;
     return error;
@@ -86,7 +76,7 @@ static void check(struct fixture *fixture, uint32_t keys)
     static char found[VALUE_BYTES], value[VALUE_BYTES];
     for (uint32_t key = 0; key < keys; key++) {
         struct tarn_record_info info;
-        int error = tarn_depot_get(fixture->store.depot, &key, sizeof(key), found, sizeof(found), &info);
+        int error = tarn_depot_get(fixture->base.store.depot, &key, sizeof(key), found, sizeof(found), &info);
         assert_int_equal(error, fixture->versions[key] == 0 ? -ENOENT : 0);
         if (error != 0)
             continue;
@@ -121,13 +111,13 @@ static void a_full_store_refuses_and_loses_nothing(void **state)
         check(fixture, keys + 1);
         assert_int_equal(put(fixture, keys, 3000), -ENOSPC);
         assert_int_equal(put(fixture, 0, VALUE_BYTES), -ENOSPC);
-        reopen(fixture);
+        testing_reopen(&fixture->base);
     }
     assert_int_equal(remove_key(fixture, 0), 0);
     assert_int_equal(put(fixture, keys, 2000), 0); /* there is room again at once */
     check(fixture, keys + 1);
-    assert_int_equal(tarn_depot_flush_all(fixture->store.depot, BEGIN + SECOND), 0);
-    fixture->clock.wall_ns = BEGIN + SECOND;
+    assert_int_equal(tarn_depot_flush_all(fixture->base.store.depot, BEGIN + SECOND), 0);
+    fixture->base.clock.wall_ns = BEGIN + SECOND;
     memset(fixture->versions, 0, sizeof(fixture->versions));
     check(fixture, keys + 1);
     (void)fill_up(fixture, 3000);
@@ -150,7 +140,7 @@ static void a_full_store_empties_and_fills_a_hundred_times(void **state)
             check(fixture, keys);
         assert_int_equal(stats_of(fixture).records, 0);
         if (round % 25 == 24)
-            reopen(fixture);
+            testing_reopen(&fixture->base);
     }
 }
 
@@ -173,7 +163,7 @@ static void an_almost_full_store_is_overwritten(void **state)
     assert_true(stats.collections > before.collections + stats.segments);
     assert_true(stats.moved_bytes > 0);
     check(fixture, keys);
-    reopen(fixture);
+    testing_reopen(&fixture->base);
     check(fixture, keys);
     assert_int_equal(stats_of(fixture).live_bytes, before.live_bytes);
 }
@@ -194,7 +184,7 @@ static void cold_among_hot(void **state)
         assert_true(error == 0 || error == -ENOENT);
         if (i % 1000 == 999) {
             collections += stats_of(fixture).collections;
-            reopen(fixture);
+            testing_reopen(&fixture->base);
         }
     }
     check(fixture, keys);
@@ -211,13 +201,14 @@ static void expired_records_are_room(void **state)
         assert_int_equal(put(fixture, key, 2000), 0);
     for (int i = 0; i < 5000; i++) {
         uint32_t key = kept + (uint32_t)i;
-        const struct tarn_put_options options = {.expiry_ns = fixture->clock.wall_ns + SECOND};
-        assert_int_equal(
-            tarn_depot_put(fixture->store.depot, &key, sizeof(key), value, sizeof(value), &options, NULL), 0);
-        fixture->clock.wall_ns += SECOND / 100;
+        const struct tarn_put_options options = {.expiry_ns = fixture->base.clock.wall_ns + SECOND};
+        assert_int_equal(tarn_depot_put(fixture->base.store.depot, &key, sizeof(key), value, sizeof(value),
+                                        &options, NULL),
+                         0);
+        fixture->base.clock.wall_ns += SECOND / 100;
     }
     check(fixture, kept);
-    reopen(fixture);
+    testing_reopen(&fixture->base);
     check(fixture, kept);
 }
 

@@ -271,8 +271,7 @@ static uint32_t choose(struct seglog *log, struct seglog_collector *collector, c
  * In a round: if the oldest of all segments is one that a stream has open and seldom writes to, end it, since
  * no tombstone that is younger can be dropped before. @return 1: it was ended; 0; -EIO; -EROFS
  */
-static int end_old_segment(struct seglog *log, const struct seglog_collector *collector,
-                           const struct look *look)
+static int end_old_segment(struct seglog *log, const struct seglog_collector *collector, struct look *look)
 {
     if (look->open_oldest == SEGLOG_NO_SEGMENT || collector->round_stamp == 0 ||
         look->open_stamp > base_min(look->unfree_stamp, collector->round_stamp) || !has_two_spare(log))
@@ -281,8 +280,10 @@ static int end_old_segment(struct seglog *log, const struct seglog_collector *co
     if (number == 0)
         return 0;
     int error = seglog_stream_end_segment(&log->streams[number - 1], true);
-    if (error == -EBUSY)
+    if (error == -EBUSY) { /* somebody is about to write there: the round goes on when he has */
+        look->pinned = true;
         return 0;
+    }
     if (error == 0)
         error = seglog_close_segments(log);
     return error == 0 ? 1 : error;

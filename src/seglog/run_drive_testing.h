@@ -6,7 +6,6 @@
 #define SEGLOG_RUN_DRIVE_TESTING_H
 
 #include "seglog/testing.h"
-#include <pthread.h>
 
 #define RUN_EVENTS_MAX 8192
 #define RUN_GATES      8
@@ -21,9 +20,8 @@ struct run_event {
 struct run_drive {
     struct testing_drive base;
     bool fua;
-    pthread_mutex_t copying; /* held by threads while bytes move, so that a copy is of one moment */
-    uint8_t *stable;         /* what a power cut leaves, if none of the rest survives; NULL: not kept */
-    struct base_spin lock;   /* of what follows */
+    uint8_t *stable;       /* what a power cut leaves, if none of the rest survives; NULL: not kept */
+    struct base_spin lock; /* of what follows */
     struct run_event events[RUN_EVENTS_MAX];
     uint32_t event_count;
     uint32_t held;    /* the next so many writes are held, each at the next gate */
@@ -79,12 +77,7 @@ static inline void run_drive_post(void *state, struct drive_request *request)
     uint64_t offset = request->offset;
     bool durable = request->durable;
     enum drive_op op = request->op;
-    bool is_thread = task_self() == NULL;
-    if (is_thread)
-        (void)pthread_mutex_lock(&drive->copying);
     testing_drive_post(&drive->base, request);
-    if (is_thread)
-        (void)pthread_mutex_unlock(&drive->copying);
     if (drive->stable == NULL || request->result != 0)
         return;
     if (op == DRIVE_FLUSH)
@@ -128,6 +121,13 @@ static inline uint32_t run_arrived(struct run_drive *drive)
     uint32_t arrived = drive->arrived;
     base_spin_unlock(&drive->lock);
     return arrived;
+}
+
+/** Let others run until so many have. A task. */
+static inline void run_wait_for_arrivals(struct run_drive *drive, uint32_t count)
+{
+    while (run_arrived(drive) < count)
+        task_yield();
 }
 
 #endif

@@ -83,7 +83,6 @@ static inline struct run *run_new(enum seglog_mode mode, uint64_t segments)
     run->mode = mode;
     run->user_streams = 1;
     run->key_room = 8;
-    (void)pthread_mutex_init(&run->drive.copying, NULL);
     run->drive.base = testing_drive_new(6 * UINT64_C(4096) + segments * SEGLOG_SEGMENT_BYTES_MIN);
     for (uint32_t i = 0; i < RUN_KEYS_MAX; i++)
         task_mutex_init(&run->keys[i].lock);
@@ -94,7 +93,6 @@ static inline void run_free(struct run *run)
 {
     testing_drive_free(&run->drive.base);
     free(run->drive.stable);
-    (void)pthread_mutex_destroy(&run->drive.copying);
     free(run);
 }
 
@@ -373,8 +371,7 @@ static inline uint32_t run_check(struct run *run, uint32_t keys)
     return living;
 }
 
-/* ---- writers ---------------------------------------------------------------------------------------------
- */
+/* ---- writers ------------------------------------------------------------------------------------ */
 
 /* Tasks of one scheduler that each do one change. */
 struct run_writer {
@@ -488,9 +485,7 @@ static inline uint64_t run_expect_found(struct run *run, struct seglog *log)
  */
 static inline uint64_t run_expect_after_crash(struct run *run, bool cut)
 {
-    (void)pthread_mutex_lock(&run->drive.copying);
     struct testing_drive copy = testing_drive_copy(&run->drive.base);
-    (void)pthread_mutex_unlock(&run->drive.copying);
     if (cut)
         memcpy(copy.bytes, run->drive.stable, copy.size);
     struct testing_log log;

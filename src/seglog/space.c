@@ -184,6 +184,7 @@ void seglog_release(struct seglog *log, struct seglog_reservation *reservation)
     admit_locked(log);
     base_spin_unlock(&log->lock);
     reservation->cost_bytes = 0;
+    seglog_space_chance(log); /* the stream's segment may be ended now */
 }
 
 uint64_t seglog_space_placed(struct seglog_stream *stream, uint64_t cost_bytes, uint64_t room_bytes)

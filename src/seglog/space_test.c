@@ -96,8 +96,7 @@ static void streams_are_at_most_an_eighth(void **state)
     run_in(40, 50, stream_counts);
 }
 
-/* ---- what is reserved is there --------------------------------------------------------------------------
- */
+/* ---- what is reserved is there ------------------------------------------------------------------ */
 
 #define HELD_MAX 4000
 
@@ -177,8 +176,7 @@ static void whoever_has_a_reservation_finds_room(void **state)
     run_in(SEGLOG_SEGMENTS_MIN, 1, promises);
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------
- */
+/* ---- waiting ------------------------------------------------------------------------------------ */
 
 struct waiting {
     struct run *run;
@@ -320,8 +318,7 @@ static void between(struct run *run, struct task_testing *testing)
         assert_int_equal(seglog_summary_take(run->log, &summaries[spare++]), 0);
     run_hold(&run->drive, 1);
     assert_int_equal(task_spawn(testing->scheds[0], &group, "first", append_one, &first), 0);
-    while (run_arrived(&run->drive) == 0) /* the summary of the segment that has ended */
-        task_yield();
+    run_wait_for_arrivals(&run->drive, 1); /* the summary of the segment that has ended */
     assert_true(run->log->streams[1].making);
     assert_null(run->log->streams[1].open_summary);
     uintptr_t service = atomic_exchange(&run->log->service.self, (uintptr_t)task_self());

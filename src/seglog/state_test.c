@@ -4,51 +4,6 @@
  */
 #include "seglog/testing.h"
 
-static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *entry, uint64_t grain)
-{
-    (void)owner;
-    (void)entry;
-    (void)grain;
-    return SEGLOG_LIVE;
-}
-
-static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
-                  const struct seglog_place *place)
-{
-    (void)owner;
-    (void)entry;
-    (void)grain;
-    (void)place;
-    return true;
-}
-
-static void service(void *owner)
-{
-    (void)owner;
-}
-
-static const struct seglog_owner_ops ops = {.judge = judge, .moved = moved, .service = service};
-
-static void open_and_start(struct testing_log *log, struct testing_drive *drive)
-{
-    testing_log_open(log, drive, false);
-    assert_int_equal(seglog_start(log->log, &ops, NULL), 0);
-}
-
-static void stop_and_close(struct testing_log *log)
-{
-    assert_int_equal(seglog_stop(log->log), 0);
-    testing_log_close(log);
-}
-
-/* Close a log that takes no more writes. */
-static void close_failed(struct testing_log *log)
-{
-    assert_int_equal(seglog_stop(log->log), -EROFS);
-    assert_int_equal(seglog_close(log->log), -EROFS);
-    testing_drive_stop(log);
-}
-
 /* The slot of a pair, in the drive's bytes. */
 static struct seglog_state_format *slot_of(struct testing_drive *drive, uint64_t slot)
 {
@@ -147,7 +102,7 @@ static void a_session_begins_and_ends(void **state)
     struct testing_drive drive = testing_store();
     for (uint64_t session = 1; session < 4; session++) {
         struct testing_log log;
-        open_and_start(&log, &drive);
+        testing_log_start(&log, &drive);
         const struct seglog_state_format *running = testing_state(&drive);
         assert_int_equal(running->session, session);
         assert_int_equal(running->flags, 0);
@@ -156,7 +111,7 @@ static void a_session_begins_and_ends(void **state)
         assert_int_equal(stats.session, session);
         assert_int_equal(stats.generation, running->generation);
         assert_true(stats.state_writes >= 2);
-        stop_and_close(&log);
+        testing_log_stop(&log);
         assert_int_equal(testing_state(&drive)->session, session);
         assert_int_equal(testing_state(&drive)->flags, SEGLOG_STATE_ENDED);
     }
@@ -177,7 +132,7 @@ static void a_write_may_be_cut_off(void **state)
     for (uint64_t sectors = 0; sectors <= 16; sectors++) {
         struct testing_drive drive = testing_store();
         struct testing_log log;
-        open_and_start(&log, &drive);
+        testing_log_start(&log, &drive);
         uint64_t generation = testing_state(&drive)->generation;
         testing_drive_fail_at(&drive, DRIVE_WRITE, 1, true);
         drive.partial_bytes = sectors * DRIVE_SECTOR_BYTES;
@@ -189,7 +144,7 @@ static void a_write_may_be_cut_off(void **state)
         struct seglog_points points;
         seglog_points(log.log, &points);
         assert_int_equal(points.flush_sequence, 0); /* what is not durable is not told */
-        close_failed(&log);
+        testing_log_close_failed(&log);
         testing_drive_fail_at(&drive, DRIVE_WRITE, 0, true);
         testing_log_open(&log, &drive, true);
         struct seglog_stats stats;
@@ -209,7 +164,7 @@ static void points_are_durable_and_never_go_back(void **state)
     testing_state_bound(&drive, 100, 10);
     struct testing_log log;
     struct seglog_points points;
-    open_and_start(&log, &drive);
+    testing_log_start(&log, &drive);
     assert_int_equal(seglog_flush_point_set(log.log, 50, 777), 0);
     assert_int_equal(seglog_wall_note(log.log, 1000, 1000), 0);
     for (int round = 0; round < 2; round++) {
@@ -219,8 +174,8 @@ static void points_are_durable_and_never_go_back(void **state)
         assert_int_equal(points.wall_ns, 1000);
         assert_int_equal(points.horizon_sequence, 0);
         if (round == 0) {
-            stop_and_close(&log);
-            open_and_start(&log, &drive);
+            testing_log_stop(&log);
+            testing_log_start(&log, &drive);
         }
     }
     uint64_t writes = atomic_load(&log.log->state_writes);
@@ -232,7 +187,7 @@ static void points_are_durable_and_never_go_back(void **state)
     assert_int_equal(points.flush_sequence, 50);
     assert_int_equal(points.flush_when_ns, 0);
     assert_int_equal(points.wall_ns, 1000);
-    stop_and_close(&log);
+    testing_log_stop(&log);
     testing_drive_free(&drive);
 }
 
@@ -245,7 +200,7 @@ static void no_sequence_is_drawn_twice(void **state)
     uint64_t last = 0;
     for (int round = 0; round < 4; round++) {
         struct testing_log log;
-        open_and_start(&log, &drive);
+        testing_log_start(&log, &drive);
         for (int i = 0; i < 100; i++) {
             uint64_t sequence;
             assert_int_equal(seglog_sequence_draw(log.log, &sequence), 0);
@@ -255,7 +210,7 @@ static void no_sequence_is_drawn_twice(void **state)
         }
         assert_int_equal(seglog_sequence_next(log.log), last + 1);
         struct testing_drive killed = testing_drive_copy(&drive);
-        stop_and_close(&log);
+        testing_log_stop(&log);
         if (round % 2 == 0) { /* the process dies instead */
             testing_drive_free(&drive);
             drive = killed;
@@ -272,7 +227,7 @@ static void a_used_up_block_is_extended_first(void **state)
     struct testing_drive drive = testing_store();
     struct testing_log log;
     uint64_t sequence;
-    open_and_start(&log, &drive);
+    testing_log_start(&log, &drive);
     uint64_t bound = testing_state(&drive)->sequence_bound;
     assert_int_equal(bound, 1 + SEGLOG_SEQUENCE_BLOCK);
     assert_int_equal(testing_state(&drive)->stamp_bound, 1 + SEGLOG_STAMP_BLOCK);
@@ -289,7 +244,7 @@ static void a_used_up_block_is_extended_first(void **state)
     assert_int_equal(seglog_sequence_draw(log.log, &sequence), -EIO);
     assert_int_equal(sequence, 77);
     assert_int_equal(seglog_sequence_draw(log.log, &sequence), -EROFS);
-    close_failed(&log);
+    testing_log_close_failed(&log);
     testing_drive_free(&drive);
 }
 
@@ -302,10 +257,10 @@ static void stamps_go_on_from_the_bound(void **state)
     testing_log_open(&log, &drive, false);
     assert_int_equal(log.log->stamp, 499);
     assert_int_equal(log.log->stamp_bound, 500); /* so none is issued before the session's first state */
-    assert_int_equal(seglog_start(log.log, &ops, NULL), 0);
+    assert_int_equal(seglog_start(log.log, &testing_ops, NULL), 0);
     assert_int_equal(log.log->stamp_bound, 500 + SEGLOG_STAMP_BLOCK);
     assert_int_equal(testing_state(&drive)->stamp_bound, 500 + SEGLOG_STAMP_BLOCK);
-    stop_and_close(&log);
+    testing_log_stop(&log);
     assert_int_equal(testing_state(&drive)->stamp_bound, 500 + SEGLOG_STAMP_BLOCK);
     testing_drive_free(&drive);
 }
@@ -337,7 +292,7 @@ static void collected_segments_are_free_when_it_is_durable(void **state)
     (void)state;
     struct testing_drive drive = store_with_segments(5);
     struct testing_log log;
-    open_and_start(&log, &drive);
+    testing_log_start(&log, &drive);
     uint32_t free_before = log.log->free_count;
     collect(log.log, 1);
     collect(log.log, 3);
@@ -355,7 +310,7 @@ static void collected_segments_are_free_when_it_is_durable(void **state)
     assert_int_equal(seglog_state_write(log.log, NULL), -EIO);
     assert_int_equal(log.log->segments[4].state, SEGLOG_STATE_COLLECTED); /* it may live after a restart */
     assert_int_equal(log.log->free_count, free_before + 2);
-    close_failed(&log);
+    testing_log_close_failed(&log);
     testing_drive_fail_at(&drive, DRIVE_WRITE, 0, true);
     struct testing_found found;
     testing_log_open(&log, &drive, false);
@@ -378,7 +333,7 @@ static void what_is_collected_meanwhile_waits(void **state)
     (void)state;
     struct testing_drive drive = store_with_segments(5);
     struct testing_log log;
-    open_and_start(&log, &drive);
+    testing_log_start(&log, &drive);
     collect(log.log, 1);
     drive.in_write_arg = log.log;
     drive.in_write = collect_2;
@@ -390,7 +345,7 @@ static void what_is_collected_meanwhile_waits(void **state)
     assert_int_equal(seglog_state_write(log.log, NULL), 0);
     assert_int_equal(log.log->segments[2].state, SEGLOG_STATE_FREE);
     assert_int_equal(testing_state(&drive)->freed_stamps[2], 12);
-    stop_and_close(&log);
+    testing_log_stop(&log);
     testing_drive_free(&drive);
 }
 

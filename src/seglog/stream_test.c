@@ -12,12 +12,6 @@ static void settle(void)
         task_yield();
 }
 
-static void wait_for_arrivals(struct run *run, uint32_t count)
-{
-    while (run_arrived(&run->drive) < count)
-        task_yield();
-}
-
 /* Requests that touch records or summaries, from event `from` on. */
 static uint32_t count_data(struct run *run, uint32_t from, enum drive_op op)
 {
@@ -94,7 +88,7 @@ static void share(struct run *run, struct task_testing *testing)
     uint32_t before = run->drive.event_count;
     for (uint32_t i = 0; i < 200; i++)
         (void)run_spawn_writer(run, testing, writers, i, 300);
-    wait_for_arrivals(run, 1);
+    run_wait_for_arrivals(&run->drive, 1);
     settle();
     run_let_go(&run->drive, 0);
     run_join(writers);
@@ -124,7 +118,7 @@ static void order(struct run *run, struct task_testing *testing)
     run_hold(&run->drive, 5);
     for (uint32_t i = 0; i < SEGLOG_WRITES_MAX; i++) { /* each leads a write of its own */
         writer[i] = run_spawn_writer(run, testing, writers, i, 100);
-        wait_for_arrivals(run, i + 1);
+        run_wait_for_arrivals(&run->drive, i + 1);
     }
     for (uint32_t i = 4; i < 8; i++) /* these wait for a leader */
         writer[i] = run_spawn_writer(run, testing, writers, i, 100);
@@ -138,7 +132,7 @@ static void order(struct run *run, struct task_testing *testing)
         assert_false(
             atomic_load(&writer[i]->done)); /* what is behind an unwritten group is not acknowledged */
     run_let_go(&run->drive, 0);
-    wait_for_arrivals(run, 5); /* the four that wait are one write */
+    run_wait_for_arrivals(&run->drive, 5); /* the four that wait are one write */
     settle();
     for (uint32_t i = 0; i < 8; i++)
         assert_int_equal(atomic_load(&writer[i]->done), i < 3);
@@ -223,7 +217,7 @@ static void full(struct run *run, struct task_testing *testing)
     run_hold(&run->drive, 1);
     for (uint32_t i = 0; i < 4; i++)
         (void)run_spawn_writer(run, testing, writers, i, largest);
-    wait_for_arrivals(run, 1);
+    run_wait_for_arrivals(&run->drive, 1);
     settle();
     run_let_go(&run->drive, 0);
     run_join(writers);
@@ -246,7 +240,7 @@ static void brim(struct run *run, struct task_testing *testing)
         run_hold(&run->drive, 1);
         for (uint32_t i = 0; i < 300; i++)
             (void)run_spawn_writer(run, testing, writers, i, 4500 + i * 3);
-        wait_for_arrivals(run, 1);
+        run_wait_for_arrivals(&run->drive, 1);
         settle();
         assert_true(stream->making || run->mode == SEGLOG_ASYNC);
         assert_true(stream->head_position - stream->tail_position <= stream->ring_bytes);
@@ -474,8 +468,7 @@ static void stopping_closes_all_segments(void **state)
     run_in_one(SEGLOG_POWER, false, false, stop_closes);
 }
 
-/* ---- delayed writes --------------------------------------------------------------------------------------
- */
+/* ---- delayed writes ----------------------------------------------------------------------------- */
 
 static void delayed(struct run *run, struct task_testing *testing)
 {

@@ -1,285 +1,12 @@
 /*
- * For the tests of this layer and those above: a drive in memory whose bytes can be looked at, copied and
- * damaged, that fails when it is told to; a clock that stands still; nodes on both; segments that are made by
- * hand.
+ * For the tests of this layer: logs on a drive in memory, with an owner to whom all is right; segments that
+ * are made by hand; what an opening finds.
  */
 #ifndef SEGLOG_TESTING_H
 #define SEGLOG_TESTING_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
-#include "base/base.h"
-#include "drive/drive.h"
+#include "drive/memory_testing.h"
 #include "seglog/seglog_internal.h"
-#include "task/node.h"
-#include "task/task.h"
-#include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-/* What a failing request does besides. */
-enum testing_lie {
-    TESTING_TRUTH,    /* it returns -EIO; a write has written `partial_bytes` before */
-    TESTING_NOISE,    /* a read succeeds, with wrong bytes */
-    TESTING_ZEROS,    /* a read succeeds, with zeros */
-    TESTING_CHANGING, /* a read succeeds, with wrong bytes that are others each time */
-};
-
-struct testing_drive {
-    uint8_t *bytes;
-    uint64_t size;
-    uint32_t physical_block_bytes; /* 0: 512 */
-    bool exists;                   /* was made before */
-    bool device;
-    _Atomic uint64_t fail_at; /* the n-th request from now fails, and … */
-    bool fail_on;             /* … all after it; or */
-    enum testing_lie lie;     /* … it lies */
-    enum drive_op fail_op;    /* only requests of this kind count */
-    uint64_t fail_begin;      /* only those that touch these bytes; both 0: all */
-    uint64_t fail_end;
-    uint64_t partial_bytes;
-    void (*in_write)(void *arg); /* called while a write is on its way, once */
-    void *in_write_arg;
-    _Atomic uint64_t reads, writes, flushes, durable_writes;
-    _Atomic uint64_t read_bytes;
-};
-
-struct testing_clock {
-    _Atomic uint64_t wall_ns;
-    _Atomic uint64_t monotonic_ns;
-};
-
-/* Counts lines, and keeps the last of each kind. One thread. */
-struct testing_lines {
-    unsigned errors, warns, infos;
-    char error[BASE_LOG_LINE_BYTES];
-    char warn[BASE_LOG_LINE_BYTES];
-    char info[BASE_LOG_LINE_BYTES];
-};
-
-/* ---- the drive ---------------------------------------------------------------------------------- */
-
-static inline int testing_drive_open(struct tarn_node *node, void *arg, const char *path,
-                                     const struct drive_options *options, struct drive_info *ret_info,
-                                     void **ret_state)
-{
-    struct testing_drive *drive = arg;
-    (void)node;
-    (void)path;
-    if (!drive->exists && options->create_bytes == 0)
-        return -ENOENT;
-    bool created = !drive->exists;
-    if (created) {
-        drive->size = options->create_bytes;
-        drive->bytes = calloc(1, drive->size);
-        assert_non_null(drive->bytes);
-        drive->exists = true;
-    }
-    *ret_info = (struct drive_info){
-        .provider = "testing",
-        .bytes = drive->size,
-        .logical_block_bytes = 512,
-        .physical_block_bytes = drive->physical_block_bytes == 0 ? 512 : drive->physical_block_bytes,
-        .memory_alignment_bytes = 512,
-        .direct = true,
-        .created = created,
-        .device = drive->device,
-    };
-    *ret_state = drive;
-    return 0;
-}
-
-static inline void testing_drive_close(void *state)
-{
-    (void)state;
-}
-
-static inline bool testing_drive_fails(struct testing_drive *drive, const struct drive_request *request)
-{
-    if (request->op != drive->fail_op || atomic_load(&drive->fail_at) == 0)
-        return false;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < request->iov_count; i++)
-        bytes += request->iov[i].iov_len;
-    if (drive->fail_end != 0 &&
-        (request->offset >= drive->fail_end || request->offset + bytes <= drive->fail_begin))
-        return false;
-    if (atomic_load(&drive->fail_at) == 1 && drive->fail_on)
-        return true;
-    return atomic_fetch_sub(&drive->fail_at, 1) == 1;
-}
-
-static inline void testing_drive_move(struct testing_drive *drive, const struct drive_request *request,
-                                      uint64_t bytes_max)
-{
-    uint64_t offset = request->offset;
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        const struct iovec *iov = &request->iov[i];
-        uint64_t bytes = base_min((uint64_t)iov->iov_len, bytes_max);
-        if (request->op == DRIVE_READ)
-            memcpy(iov->iov_base, drive->bytes + offset, bytes);
-        else
-            memcpy(drive->bytes + offset, iov->iov_base, bytes);
-        offset += bytes;
-        bytes_max -= bytes;
-    }
-    if (request->op == DRIVE_READ)
-        atomic_fetch_add(&drive->read_bytes, offset - request->offset);
-}
-
-/* Wrong bytes, within the part of the drive that lies. */
-static inline void testing_drive_lie(struct testing_drive *drive, const struct drive_request *request)
-{
-    uint64_t begin = drive->fail_end == 0 ? 0 : drive->fail_begin;
-    uint64_t end = drive->fail_end == 0 ? UINT64_MAX : drive->fail_end;
-    uint64_t offset = request->offset;
-    int changing = (int)(atomic_load(&drive->reads) % 251) + 1;
-    int byte = drive->lie == TESTING_ZEROS ? 0 : drive->lie == TESTING_NOISE ? 0xdb : changing;
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        const struct iovec *iov = &request->iov[i];
-        uint64_t from = base_max(offset, begin), to = base_min(offset + iov->iov_len, end);
-        if (from < to)
-            memset((uint8_t *)iov->iov_base + (from - offset), byte, to - from);
-        offset += iov->iov_len;
-    }
-}
-
-static inline void testing_drive_post(void *state, struct drive_request *request)
-{
-    struct testing_drive *drive = state;
-    bool fails = testing_drive_fails(drive, request);
-    if (fails && drive->lie == TESTING_TRUTH) {
-        if (request->op == DRIVE_WRITE && atomic_load(&drive->fail_at) <= 1)
-            testing_drive_move(drive, request, drive->partial_bytes);
-        drive->partial_bytes = 0;
-        drive_finish_now(request, -EIO);
-        return;
-    }
-    if (task_self() != NULL && request->op != DRIVE_FLUSH)
-        task_yield(); /* a drive takes its time, and others run meanwhile */
-    testing_drive_move(drive, request, UINT64_MAX);
-    void (*in_write)(void *arg) = drive->in_write;
-    if (request->op == DRIVE_WRITE && in_write != NULL) {
-        drive->in_write = NULL;
-        in_write(drive->in_write_arg);
-    }
-    if (fails)
-        testing_drive_lie(drive, request);
-    atomic_fetch_add(request->op == DRIVE_READ    ? &drive->reads
-                     : request->op == DRIVE_WRITE ? &drive->writes
-                                                  : &drive->flushes,
-                     1);
-    if (request->op == DRIVE_WRITE && request->durable)
-        atomic_fetch_add(&drive->durable_writes, 1);
-    drive_finish_now(request, 0);
-}
-
-static const struct drive_provider testing_provider = {
-    .name = "testing", .open = testing_drive_open, .close = testing_drive_close, .post = testing_drive_post};
-
-/** Another drive with the same bytes: what is there if the process dies now. */
-static inline struct testing_drive testing_drive_copy(const struct testing_drive *drive)
-{
-    struct testing_drive copy = {.size = drive->size,
-                                 .exists = drive->exists,
-                                 .device = drive->device,
-                                 .physical_block_bytes = drive->physical_block_bytes};
-    copy.bytes = malloc(drive->size);
-    assert_non_null(copy.bytes);
-    memcpy(copy.bytes, drive->bytes, drive->size);
-    return copy;
-}
-
-/** A drive of zeros. */
-static inline struct testing_drive testing_drive_new(uint64_t bytes)
-{
-    struct testing_drive drive = {.size = bytes, .exists = true, .bytes = calloc(1, bytes)};
-    assert_non_null(drive.bytes);
-    return drive;
-}
-
-static inline void testing_drive_free(struct testing_drive *drive)
-{
-    free(drive->bytes);
-    *drive = (struct testing_drive){.size = 0};
-}
-
-/** Have the n-th request of a kind from now fail. @param n  0: none */
-static inline void testing_drive_fail_at(struct testing_drive *drive, enum drive_op op, uint64_t n,
-                                         bool fail_on)
-{
-    drive->fail_op = op;
-    drive->fail_on = fail_on;
-    drive->lie = TESTING_TRUTH;
-    drive->fail_begin = drive->fail_end = 0;
-    atomic_store(&drive->fail_at, n);
-}
-
-/** Have the n-th read from now that touches some bytes return others for them. */
-static inline void testing_drive_lie_at(struct testing_drive *drive, enum testing_lie lie, uint64_t n,
-                                        uint64_t begin, uint64_t end)
-{
-    drive->fail_op = DRIVE_READ;
-    drive->fail_on = false;
-    drive->lie = lie;
-    drive->fail_begin = begin;
-    drive->fail_end = end;
-    atomic_store(&drive->fail_at, n);
-}
-
-/* ---- nodes -------------------------------------------------------------------------------------- */
-
-static inline uint64_t testing_wall(void *arg)
-{
-    struct testing_clock *clock = arg;
-    return atomic_load(&clock->wall_ns);
-}
-
-static inline uint64_t testing_monotonic(void *arg)
-{
-    struct testing_clock *clock = arg;
-    return atomic_fetch_add(&clock->monotonic_ns, 1000);
-}
-
-static inline void testing_sink(void *arg, enum base_log_level level, const char *line, size_t len)
-{
-    struct testing_lines *lines = arg;
-    if (lines == NULL)
-        return;
-    if (level > BASE_LOG_INFO)
-        return;
-    bool error = level == BASE_LOG_ERROR, warn = level == BASE_LOG_WARN;
-    memcpy(error ? lines->error : warn ? lines->warn : lines->info, line, len + 1);
-    *(error ? &lines->errors : warn ? &lines->warns : &lines->infos) += 1;
-}
-
-/** A node on a drive in memory. @param clock, lines  may be NULL */
-static inline struct tarn_node *
-testing_node_with_lines(struct testing_drive *drive, struct testing_clock *clock, struct testing_lines *lines)
-{
-    const struct task_clock task_clock = {.monotonic = testing_monotonic, .wall = testing_wall, .arg = clock};
-    const struct task_node_options options = {
-        .clock = clock == NULL ? NULL : &task_clock,
-        .drives = &testing_provider,
-        .drives_arg = drive,
-        .log_level = BASE_LOG_DEBUG,
-        .log_sink = testing_sink,
-        .log_arg = lines,
-    };
-    struct tarn_node *node;
-    assert_int_equal(task_node_open(&options, &node), 0);
-    return node;
-}
-
-static inline struct tarn_node *testing_node(struct testing_drive *drive, struct testing_clock *clock)
-{
-    return testing_node_with_lines(drive, clock, NULL);
-}
 
 /* ---- logs --------------------------------------------------------------------------------------- */
 
@@ -341,6 +68,56 @@ static inline void testing_log_open(struct testing_log *log, struct testing_driv
 static inline void testing_log_close(struct testing_log *log)
 {
     assert_int_equal(seglog_close(log->log), 0);
+    testing_drive_stop(log);
+}
+
+/* An owner whose records all live. */
+static inline enum seglog_verdict testing_judge(void *owner, const struct seglog_entry_format *entry,
+                                                uint64_t grain)
+{
+    (void)owner;
+    (void)entry;
+    (void)grain;
+    return SEGLOG_LIVE;
+}
+
+static inline bool testing_moved(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
+                                 const struct seglog_place *place)
+{
+    (void)owner;
+    (void)entry;
+    (void)grain;
+    (void)place;
+    return true;
+}
+
+static inline void testing_service(void *owner)
+{
+    (void)owner;
+}
+
+static const struct seglog_owner_ops testing_ops = {
+    .judge = testing_judge, .moved = testing_moved, .service = testing_service};
+
+/** Open a log and start it, with that owner. */
+static inline void testing_log_start(struct testing_log *log, struct testing_drive *drive)
+{
+    testing_log_open(log, drive, false);
+    assert_int_equal(seglog_start(log->log, &testing_ops, NULL), 0);
+}
+
+/** Stop a log and close it. */
+static inline void testing_log_stop(struct testing_log *log)
+{
+    assert_int_equal(seglog_stop(log->log), 0);
+    testing_log_close(log);
+}
+
+/** Close a log that takes no more writes. */
+static inline void testing_log_close_failed(struct testing_log *log)
+{
+    assert_int_equal(seglog_stop(log->log), -EROFS);
+    assert_int_equal(seglog_close(log->log), -EROFS);
     testing_drive_stop(log);
 }
 
