@@ -14,6 +14,7 @@
 #define BASE_BASE_H
 
 #include "base/account.h"
+#include "base/base64.h"
 #include "base/buffer.h"
 #include "base/checksum.h"
 #include "base/define.h"

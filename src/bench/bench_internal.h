@@ -46,6 +46,7 @@ extern const struct bench_verb bench_verb_task;
 extern const struct bench_verb bench_verb_drive;
 extern const struct bench_verb bench_verb_index;
 extern const struct bench_verb bench_verb_depot;
+extern const struct bench_verb bench_verb_memcache;
 
 extern const char *const bench_directs[]; /* as enum drive_direct */
 

@@ -12,6 +12,15 @@
 
 #define STACK_BYTES (UINT64_C(64) << 10)
 
+static const char shorter[] = "tarn: the store's file has become shorter while it was open: leave it alone, "
+                              "and restore it from a dump\n";
+
+static void say(const char *text, size_t len)
+{
+    ssize_t written = write(STDERR_FILENO, text, len);
+    (void)written; /* there is nobody left to tell */
+}
+
 static void explain(int number, siginfo_t *info, void *context)
 {
     char text[256];
@@ -19,8 +28,9 @@ static void explain(int number, siginfo_t *info, void *context)
     if (task_fault_is_overflow(info->si_addr, text, sizeof(text))) {
         size_t len = strlen(text);
         text[len] = '\n'; /* in the place of the zero */
-        ssize_t written = write(STDERR_FILENO, text, len + 1);
-        (void)written; /* there is nobody left to tell */
+        say(text, len + 1);
+    } else if (number == SIGBUS && info->si_code == BUS_ADRERR) {
+        say(shorter, sizeof(shorter) - 1);
     }
     struct sigaction action = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &action, NULL);

@@ -41,7 +41,8 @@ struct drive;
 enum drive_direct { DRIVE_DIRECT_AUTO, DRIVE_DIRECT_ON, DRIVE_DIRECT_OFF };
 
 enum drive_provider_choice {
-    DRIVE_PROVIDER_AUTO,  /* the schedulers' engine; `sync` for a file in memory */
+    DRIVE_PROVIDER_AUTO,  /* the schedulers' engine; `sync` for a file in memory, which is read through a
+                           * mapping: who makes it shorter meanwhile ends the process (SIGBUS) */
     DRIVE_PROVIDER_URING, /* refused when the schedulers' engine is another one */
     DRIVE_PROVIDER_AIO,
     DRIVE_PROVIDER_SYNC, /* preadv2 and pwritev2 in the calling task or thread */

@@ -2,8 +2,8 @@
  * memcache: memcached's text protocol in front of a store, without sockets: bytes of a client go in,
  * bytes for the client come out.
  *
- * Threading: a server is shared by all; a session belongs to one connection and is used by one task at
- * a time.
+ * Threading: a server is shared by all; a session belongs to one connection, and with its workspace is used
+ * by one task at a time.
  * Yielding: as stated.
  * Errors: what goes wrong with a request is answered to the client; functions return only what ends
  * the connection.
@@ -13,19 +13,33 @@
 
 #include "base/base.h"
 #include "memcache/parse.h"
+#include "task/engine.h"
 #include "task/node.h"
+#include "task/task.h"
 #include <stdatomic.h>
+#include <sys/uio.h>
 #include <tarn/depot.h>
 
-/** Room of an output: a reply's first line and a small value fit. */
-#define MEMCACHE_OUTPUT_BYTES (16 << 10)
+/** Requests of a session that are in flight at once; a get counts with each of its keys. */
+#define MEMCACHE_REQUESTS_MAX 64
+
+/** Room of answers that are gathered before they are sent. */
+#define MEMCACHE_OUTPUT_BYTES (64 << 10)
+
+/** Pieces of memory that answers lie in when they are sent. */
+#define MEMCACHE_PIECES_MAX TASK_IOV_MAX
+
+/** What the server says that it is: the version of memcached whose protocol it speaks, then its own. Clients
+ * decide by it what they may ask for. */
+const char *memcache_version(void);
 
 /* ---- the server --------------------------------------------------------------------------------- */
 
 /* What a server counts, by memcached's names. */
 struct memcache_counters {
-    _Atomic uint64_t cmd_get, cmd_set, cmd_touch, cmd_flush;
+    _Atomic uint64_t cmd_get, cmd_set, cmd_touch, cmd_flush, cmd_meta;
     _Atomic uint64_t get_hits, get_misses, delete_hits, delete_misses, touch_hits, touch_misses;
+    _Atomic uint64_t incr_hits, incr_misses, decr_hits, decr_misses;
     _Atomic uint64_t cas_hits, cas_misses, cas_badval;
     _Atomic uint64_t store_too_large, store_no_memory, total_items;
     _Atomic uint64_t bytes_read, bytes_written;
@@ -47,6 +61,10 @@ struct memcache_host {
     void (*tell)(void *arg, struct memcache_facts *ret_facts);
     /* have `visit` called with the name and value of each setting */
     void (*settings)(void *arg, memcache_setting_function *visit, void *visit_arg);
+    /* the same for each connection: names are NUMBER:WHAT */
+    void (*connections)(void *arg, memcache_setting_function *visit, void *visit_arg);
+    /* end in good order, as after SIGTERM; NULL: clients may not ask for it */
+    void (*shutdown)(void *arg);
     void *arg;
 };
 
@@ -56,6 +74,8 @@ struct memcache_server {
     struct base_account values; /* values on their way in or out that no connection's buffer holds */
     uint64_t item_bytes_max;    /* as memcached counts an item */
     uint64_t begin_ns;
+    uint64_t begin_wall_ns;
+    uint64_t hash_seed; /* of what tells whether two requests may be in flight together */
     struct memcache_counters counters;
     struct memcache_host host;
 };
@@ -76,38 +96,114 @@ void memcache_server_deinit(struct memcache_server *server);
 
 /* ---- output ------------------------------------------------------------------------------------- */
 
-/* Bytes for the client: gathered, and handed on when the room is used up. */
+/* A value on its way out, with what stands behind it. */
+struct memcache_value {
+    struct memcache_value *next;
+    size_t bytes; /* of all of it */
+    size_t len;   /* of `data` */
+    char data[];
+};
+
+/* Answers in order, gathered until they are sent. */
 struct memcache_output {
-    char *data;
-    size_t used;
-    size_t room; /* MEMCACHE_OUTPUT_BYTES or more */
-    /* Hand bytes on. Yields. @return 0, or what ends the connection */
-    int (*send)(void *arg, const void *data, size_t bytes);
+    /* Hand on what the pieces hold, which the call may change. Yields. @return 0, or what ends the connection
+     */
+    int (*send)(void *arg, struct iovec *pieces, uint32_t piece_count);
     void *arg;
     int error; /* of the first send that failed; nothing is sent after it */
+    uint32_t piece_count;
+    size_t used;                   /* of `data` */
+    struct memcache_value *values; /* that pieces lie in: freed when they were sent */
+    struct iovec pieces[MEMCACHE_PIECES_MAX];
+    char data[MEMCACHE_OUTPUT_BYTES];
 };
+
+/** Make one. */
+void memcache_output_init(struct memcache_output *output,
+                          int (*send)(void *arg, struct iovec *pieces, uint32_t piece_count), void *arg);
 
 /** Send what was gathered. Yields. @return output->error */
 int memcache_output_flush(struct memcache_server *server, struct memcache_output *output);
 
-/* ---- sessions ----------------------------------------------------------------------------------- */
+/* ---- requests in flight -------------------------------------------------------------------------- */
 
-enum memcache_state {
-    MEMCACHE_STATE_LINE,    /* at the beginning of a request */
-    MEMCACHE_STATE_KEYS,    /* within the keys of a get whose line is longer than a buffer */
-    MEMCACHE_STATE_VALUE,   /* within a value */
-    MEMCACHE_STATE_SWALLOW, /* within a value that was refused */
-    MEMCACHE_STATE_SKIP,    /* within a line that was refused */
+/* What became of a request. */
+struct memcache_outcome {
+    int error;                    /* 0, or negative errno of the store */
+    bool hit;                     /* the key was there */
+    bool made;                    /* by this request, as the flag N asks: then it was not */
+    bool won;                     /* the client shall fetch the item anew: meta W */
+    const char *text;             /* the whole answer, with its line end; NULL: made of the rest */
+    struct tarn_record_info info; /* of the item as it is now, where there is one */
+    uint64_t old_expiry_ns;       /* META_GET, META_ARITHMETIC: before; 0: never, or there was none */
+    uint64_t number;              /* INCR, DECR, META_ARITHMETIC */
+    struct memcache_value *value; /* GAT, META_GET */
 };
 
-/* The protocol's state of a connection. May be copied, as long as one copy is used. */
+enum memcache_state {
+    MEMCACHE_WAITING,  /* to be done */
+    MEMCACHE_DONE,     /* the outcome is there */
+    MEMCACHE_ANSWERED, /* `begin`, `len` and outcome.value are the answer */
+};
+
+struct memcache_work;
+
+/* A request in flight: of a list of keys one key. */
+struct memcache_op {
+    struct memcache_request request;
+    const char *value; /* request.value_bytes and the two that should be a line end */
+    bool last;         /* of a list: END follows. One without a key is nothing but that END */
+    enum memcache_state state;
+    struct memcache_outcome outcome;
+    size_t begin, len; /* of the answer's text in output->data */
+    struct memcache_server *server;
+    struct memcache_work *work;
+};
+
+/*
+ * What a session needs while it is at work: requests in flight, no two of which touch one key unless both
+ * only read, and their answers.
+ */
+struct memcache_work {
+    uint32_t op_count;
+    uint32_t queued;          /* of the ops, those whose answers are in the output's pieces */
+    bool failed_list;         /* the session's, while it is at work: no END follows */
+    bool hashed;              /* all keys are in the sets */
+    uint64_t read_set[16];    /* bits of hashes: keys that are read, and … */
+    uint64_t write_set[16];   /* … that are written */
+    uint32_t running;         /* ops in tasks of their own, on this scheduler */
+    struct task_wait *waiter; /* for them */
+    size_t reserved;          /* of the output, for the answers of ops that change something */
+    struct memcache_op ops[MEMCACHE_REQUESTS_MAX];
+    struct tarn_get gets[MEMCACHE_REQUESTS_MAX];
+    uint32_t get_ops[MEMCACHE_REQUESTS_MAX];
+    struct memcache_output output;
+};
+
+/** Make one. */
+void memcache_work_init(struct memcache_work *work,
+                        int (*send)(void *arg, struct iovec *pieces, uint32_t piece_count), void *arg);
+
+/* ---- sessions ----------------------------------------------------------------------------------- */
+
+enum memcache_place {
+    MEMCACHE_PLACE_LINE,    /* at the beginning of a request */
+    MEMCACHE_PLACE_KEYS,    /* within the keys of a list whose line is longer than a buffer */
+    MEMCACHE_PLACE_VALUE,   /* within a value */
+    MEMCACHE_PLACE_SWALLOW, /* within a value that was refused */
+    MEMCACHE_PLACE_SKIP,    /* within a line that was refused */
+};
+
+/* The protocol's state of a connection between two pieces of input. May be copied, as long as one copy is
+ * used. */
 struct memcache_session {
     struct memcache_server *server;
-    enum memcache_state state;
-    struct memcache_request request;  /* KEYS, VALUE */
-    char key[MEMCACHE_KEY_BYTES_MAX]; /* VALUE: the request's */
-    uint8_t *value;                   /* VALUE: request.value_bytes + 2 */
-    uint64_t missing;                 /* VALUE, SWALLOW: bytes still to come */
+    enum memcache_place place;
+    struct memcache_request request; /* KEYS, VALUE */
+    bool failed_list;                /* KEYS: it has ended early; else false */
+    char *memory;                    /* VALUE: the value, then what the request's texts need */
+    size_t memory_bytes;
+    uint64_t missing; /* VALUE, SWALLOW: bytes still to come */
 };
 
 /** A new connection's state. */
@@ -120,16 +216,16 @@ void memcache_session_deinit(struct memcache_session *session);
 bool memcache_session_is_idle(const struct memcache_session *session);
 
 /**
- * Execute what the client has sent.
+ * Execute what the client has sent. All answers are in the output when this returns, or sent.
  *
- * @param data, len     what came, with what an earlier call left
+ * @param data, len     what came, with what an earlier call left; changed
  * @param ret_consumed  bytes that are done with; the rest, at most MEMCACHE_LINE_BYTES_MAX, is the
  *                      beginning of a line and belongs in front of what comes next
  * @return 0; -ESHUTDOWN (the client has quit); -EPROTO (a line without end); what `send` said
  *
  * Yields.
  */
-base_must_check int memcache_session_consume(struct memcache_session *session, const void *data, size_t len,
-                                             struct memcache_output *output, size_t *ret_consumed);
+base_must_check int memcache_session_consume(struct memcache_session *session, struct memcache_work *work,
+                                             char *data, size_t len, size_t *ret_consumed);
 
 #endif

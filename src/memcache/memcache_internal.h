@@ -1,11 +1,21 @@
-/* Between the files of this folder: sessions find requests, execute.c and stats.c answer them. */
+/*
+ * Between the files of this folder: session.c finds requests, step.c has many of them in flight, operate.c
+ * does what they ask of the store, answer.c says what came of it.
+ */
 #ifndef MEMCACHE_MEMCACHE_INTERNAL_H
 #define MEMCACHE_MEMCACHE_INTERNAL_H
 
 #include "memcache/memcache.h"
 
-/* Longest first line of a value: VALUE, key, flags, bytes, version and spaces. */
-#define MEMCACHE_VALUE_LINE_MAX (6 + MEMCACHE_KEY_BYTES_MAX + 1 + 10 + 1 + 10 + 1 + 20 + 2)
+/*
+ * Longest text of an answer without its value: a meta line with every flag, where the key in base64 is most
+ * of it. A classic VALUE line has a key, three numbers and spaces.
+ */
+#define MEMCACHE_ANSWER_MAX 640
+
+/* Notes of records (tarn/depot.h). */
+#define MEMCACHE_NOTE_STALE 1 /* the value is out of date, clients are told so */
+#define MEMCACHE_NOTE_SENT  2 /* a client was told that it has won */
 
 /** Count one, or more. */
 static inline void memcache_count(_Atomic uint64_t *counter, uint64_t by)
@@ -13,46 +23,76 @@ static inline void memcache_count(_Atomic uint64_t *counter, uint64_t by)
     atomic_fetch_add_explicit(counter, by, memory_order_relaxed);
 }
 
-/** Gather bytes for the client. @param len  at most MEMCACHE_OUTPUT_BYTES. Yields when the room is full. */
+/* ---- step.c: requests in flight ------------------------------------------------------------------ */
+
+/**
+ * Add a request to those in flight; when it may not be together with them, they are carried out first. Yields
+ * then.
+ *
+ * @param request  copied; what its texts point to stays until memcache_step() has returned
+ */
+struct memcache_op *memcache_add(struct memcache_session *session, struct memcache_work *work,
+                                 const struct memcache_request *request);
+
+/** Carry out the requests that were added, and queue their answers. Yields. */
+void memcache_step(struct memcache_server *server, struct memcache_work *work);
+
+/* ---- operate.c: requests of one key that change something, or may ------------------------------------ */
+
+/** Carry out a request: op->outcome. Yields. */
+void memcache_operate(struct memcache_op *op);
+
+/** Memory for a value on its way out. @param room  behind the value @return NULL: there is too little */
+struct memcache_value *memcache_value_alloc(struct memcache_server *server, size_t len, size_t room);
+
+/** Copy a value, and what stands behind it, to op->outcome.value. @return 0; -ENOMEM */
+base_must_check int memcache_value_take(struct memcache_op *op, const void *value, size_t len);
+
+/** Free one. */
+void memcache_value_free(struct memcache_server *server, struct memcache_value *value);
+
+/** Whether a meta get of an item makes its client the one that shall fetch it anew. */
+bool memcache_wins(const struct memcache_op *op, const struct tarn_record_info *info);
+
+/** The expiry that a meta flag leaves of the one that it finds. */
+uint64_t memcache_expiry_behind(const struct memcache_op *op, char flag, uint64_t expiry_ns);
+
+/** Whether an item may be so large. @param value_len  of all of its value */
+bool memcache_item_fits(const struct memcache_server *server, size_t key_len, uint64_t value_len,
+                        uint32_t client_flags);
+
+/* ---- answer.c ------------------------------------------------------------------------------------- */
+
+/** Write the text of an answer, up to the item's value if it has one. @param text  MEMCACHE_ANSWER_MAX
+ * @return its length */
+size_t memcache_answer(struct memcache_op *op, char *text);
+
+/** Count what an outcome means for the statistics. */
+void memcache_count_outcome(const struct memcache_op *op);
+
+/** Whether the answer of a hit has the item's value. */
+bool memcache_wants_value(const struct memcache_request *request);
+
+/** What stands behind a value. */
+const char *memcache_tail(const struct memcache_op *op);
+
+/** What a failure of the store is answered with. */
+const char *memcache_failure(int error);
+
+/* ---- output.c -------------------------------------------------------------------------------------- */
+
+/** Queue a piece of memory, which stays until it is sent; joined with the last if it follows it. */
+void memcache_output_queue(struct memcache_output *output, const void *data, size_t len);
+
+/** Write bytes behind everything that was queued. Nothing may be in flight. Yields when the room is used up.
+ */
 void memcache_output_add(struct memcache_server *server, struct memcache_output *output, const void *data,
                          size_t len);
 
 /** memcache_output_add() of a text. */
 void memcache_output_text(struct memcache_server *server, struct memcache_output *output, const char *text);
 
-/**
- * Send bytes at once, after what was gathered. Yields.
- *
- * @param data, len  borrowed until return
- */
-void memcache_output_send(struct memcache_server *server, struct memcache_output *output, const void *data,
-                          size_t len);
-
-/**
- * Answer one key of a get with its value, or with nothing. Yields.
- *
- * @param ret_refusal  a line that ends the get in place of END; set on failure only
- * @return 0; a negative errno
- */
-base_must_check int memcache_execute_get(struct memcache_server *server, struct memcache_output *output,
-                                         const struct memcache_text *key, bool with_version,
-                                         const char **ret_refusal);
-
-/** Whether a value may be stored; else the answer is given. */
-bool memcache_execute_accepts(struct memcache_server *server, struct memcache_output *output,
-                              const struct memcache_request *request);
-
-/**
- * Store a value. Yields.
- *
- * @param value  request->value_bytes and the two that should be a line end
- */
-void memcache_execute_store(struct memcache_server *server, struct memcache_output *output,
-                            const struct memcache_request *request, const void *value);
-
-/** Execute a request without keys to get, value to wait for, or connection to end. Yields. */
-void memcache_execute(struct memcache_server *server, struct memcache_output *output,
-                      const struct memcache_request *request);
+/* ---- stats.c ---------------------------------------------------------------------------------------- */
 
 /** Answer a stats request. May yield. */
 void memcache_stats(struct memcache_server *server, struct memcache_output *output,

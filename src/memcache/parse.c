@@ -6,6 +6,7 @@
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char bad_exptime[] = "CLIENT_ERROR invalid exptime argument\r\n";
 static const char bad_delete[] = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
+static const char bad_delta[] = "CLIENT_ERROR invalid numeric delta argument\r\n";
 static const char error[] = "ERROR\r\n";
 
 /* The words of a line; words[0] names the command. */
@@ -58,7 +59,7 @@ static bool parse_magnitude(const struct memcache_text *word, bool *ret_negative
     return base_parse_u64_len(word->text + digits, at - digits, ret_magnitude) == 0;
 }
 
-static bool parse_unsigned(const struct memcache_text *word, uint64_t max, uint64_t *ret_value)
+bool memcache_parse_unsigned(const struct memcache_text *word, uint64_t max, uint64_t *ret_value)
 {
     bool negative;
     uint64_t value;
@@ -68,7 +69,19 @@ static bool parse_unsigned(const struct memcache_text *word, uint64_t max, uint6
     return true;
 }
 
-static bool parse_signed(const struct memcache_text *word, int64_t *ret_value)
+bool memcache_parse_number(const char *text, size_t len, uint64_t *ret_number)
+{
+    struct memcache_text number = {text, strnlen(text, len)};
+    size_t at = 0;
+    while (at < number.len && is_blank(text[at]))
+        at++;
+    while (at < number.len && !is_blank(text[at]))
+        at++;
+    number.len = at; /* what stands behind it does not matter */
+    return memcache_parse_unsigned(&number, UINT64_MAX, ret_number);
+}
+
+bool memcache_parse_signed(const struct memcache_text *word, int64_t *ret_value)
 {
     bool negative;
     uint64_t value;
@@ -78,19 +91,13 @@ static bool parse_signed(const struct memcache_text *word, int64_t *ret_value)
     return true;
 }
 
-static void refuse(struct memcache_request *request, const char *refusal)
-{
-    request->verb = MEMCACHE_REFUSED;
-    request->refusal = refusal;
-}
-
 /* The key, which stands behind the command's name. @return whether it is short enough */
 static bool take_key(const struct line *line, struct memcache_request *request)
 {
     request->key = line->words[1];
     if (request->key.len <= MEMCACHE_KEY_BYTES_MAX)
         return true;
-    refuse(request, bad_format);
+    memcache_refuse(request, bad_format);
     return false;
 }
 
@@ -99,11 +106,12 @@ static void parse_storage(const struct line *line, struct memcache_request *requ
     uint64_t flags, bytes;
     if (!take_key(line, request))
         return;
-    if (!parse_unsigned(&line->words[2], UINT32_MAX, &flags) ||
-        !parse_signed(&line->words[3], &request->exptime) ||
-        !parse_unsigned(&line->words[4], INT32_MAX - 2, &bytes) ||
-        (request->verb == MEMCACHE_CAS && !parse_unsigned(&line->words[5], UINT64_MAX, &request->cas))) {
-        refuse(request, bad_format);
+    if (!memcache_parse_unsigned(&line->words[2], UINT32_MAX, &flags) ||
+        !memcache_parse_signed(&line->words[3], &request->exptime) ||
+        !memcache_parse_unsigned(&line->words[4], INT32_MAX - 2, &bytes) ||
+        (request->verb == MEMCACHE_CAS &&
+         !memcache_parse_unsigned(&line->words[5], UINT64_MAX, &request->cas))) {
+        memcache_refuse(request, bad_format);
         return;
     }
     request->client_flags = (uint32_t)flags;
@@ -118,41 +126,51 @@ static void parse_delete(const struct line *line, struct memcache_request *reque
     bool valid = line->count == 2 || (line->count == 3 && (zero || request->noreply)) ||
                  (line->count == 4 && zero && request->noreply);
     if (!valid)
-        refuse(request, bad_delete);
+        memcache_refuse(request, bad_delete);
     else
         (void)take_key(line, request);
 }
 
 static void parse_touch(const struct line *line, struct memcache_request *request)
 {
-    if (take_key(line, request) && !parse_signed(&line->words[2], &request->exptime))
-        refuse(request, bad_exptime);
+    if (take_key(line, request) && !memcache_parse_signed(&line->words[2], &request->exptime))
+        memcache_refuse(request, bad_exptime);
+}
+
+static void parse_delta(const struct line *line, struct memcache_request *request)
+{
+    if (take_key(line, request) && !memcache_parse_unsigned(&line->words[2], UINT64_MAX, &request->delta))
+        memcache_refuse(request, bad_delta);
+}
+
+/* The exptime stands before the keys. */
+static void parse_get_and_touch(const struct line *line, struct memcache_request *request)
+{
+    struct memcache_text word;
+    bool has_exptime = memcache_next_word(&request->rest, &word);
+    base_assert(has_exptime && line->count > 1);
+    if (!memcache_parse_signed(&word, &request->exptime))
+        memcache_refuse(request, bad_exptime);
 }
 
 static void parse_flush_all(const struct line *line, struct memcache_request *request)
 {
     bool has_delay = line->count != (request->noreply ? 2 : 1);
-    if (has_delay && !parse_signed(&line->words[1], &request->exptime))
-        refuse(request, bad_exptime);
+    if (has_delay && !memcache_parse_signed(&line->words[1], &request->exptime))
+        memcache_refuse(request, bad_exptime);
 }
 
 static void parse_verbosity(const struct line *line, struct memcache_request *request)
 {
     uint64_t level;
-    if (!parse_unsigned(&line->words[1], UINT64_MAX, &level))
-        refuse(request, bad_format);
+    if (!memcache_parse_unsigned(&line->words[1], UINT64_MAX, &level))
+        memcache_refuse(request, bad_format);
 }
 
 static void parse_stats(const struct line *line, struct memcache_request *request)
 {
     if (line->count > 1)
         request->key = line->words[1];
-}
-
-static void refuse_shutdown(const struct line *line, struct memcache_request *request)
-{
-    (void)line;
-    refuse(request, "ERROR: shutdown not enabled\r\n");
 }
 
 /* The commands, and how many words, its own name included, each may have. */
@@ -165,18 +183,24 @@ static const struct command {
 } commands[] = {
     {"get", MEMCACHE_GET, 2, WORDS_MAX, NULL, false},
     {"gets", MEMCACHE_GETS, 2, WORDS_MAX, NULL, false},
+    {"gat", MEMCACHE_GAT, 2, WORDS_MAX, parse_get_and_touch, false},
+    {"gats", MEMCACHE_GATS, 2, WORDS_MAX, parse_get_and_touch, false},
     {"set", MEMCACHE_SET, 5, 6, parse_storage, true},
     {"add", MEMCACHE_ADD, 5, 6, parse_storage, true},
     {"replace", MEMCACHE_REPLACE, 5, 6, parse_storage, true},
+    {"append", MEMCACHE_APPEND, 5, 6, parse_storage, true},
+    {"prepend", MEMCACHE_PREPEND, 5, 6, parse_storage, true},
     {"cas", MEMCACHE_CAS, 6, 7, parse_storage, true},
     {"delete", MEMCACHE_DELETE, 2, 4, parse_delete, true},
+    {"incr", MEMCACHE_INCR, 3, 4, parse_delta, true},
+    {"decr", MEMCACHE_DECR, 3, 4, parse_delta, true},
     {"touch", MEMCACHE_TOUCH, 3, 4, parse_touch, true},
     {"flush_all", MEMCACHE_FLUSH_ALL, 1, 3, parse_flush_all, true},
     {"stats", MEMCACHE_STATS, 1, WORDS_MAX, parse_stats, false},
     {"version", MEMCACHE_VERSION, 1, WORDS_MAX, NULL, false},
     {"verbosity", MEMCACHE_VERBOSITY, 2, 3, parse_verbosity, true},
+    {"shutdown", MEMCACHE_SHUTDOWN, 1, WORDS_MAX, NULL, false},
     {"quit", MEMCACHE_QUIT, 1, WORDS_MAX, NULL, false},
-    {"shutdown", MEMCACHE_REFUSED, 1, WORDS_MAX, refuse_shutdown, false},
 };
 
 static const struct command *find_command(const struct line *line)
@@ -189,18 +213,41 @@ static const struct command *find_command(const struct line *line)
     return NULL;
 }
 
-void memcache_parse(const char *text, size_t len, struct memcache_request *ret_request)
+/* Somebody has a browser send requests here: what follows might be made to look like commands. */
+static bool is_http(const struct memcache_text *last)
+{
+    static const char version[] = "HTTP/";
+    return last->len >= sizeof(version) && memcmp(last->text, version, sizeof(version) - 1) == 0;
+}
+
+/* Meta commands have names of two letters, and words of any number. */
+static bool is_meta(const struct memcache_text *name)
+{
+    static const char letters[] = "gsdaen";
+    return name->len == 2 && name->text[0] == 'm' && name->text[1] != '\0' &&
+           strchr(letters, name->text[1]) != NULL;
+}
+
+void memcache_parse(char *text, size_t len, struct memcache_request *ret_request)
 {
     struct memcache_text rest = {text, strnlen(text, len)}; /* memcached's lines end at a zero byte */
     struct memcache_request request = {.key = {.text = ""}};
     struct line line = {.count = 0};
-    while (line.count < WORDS_MAX && memcache_next_word(&rest, &line.words[line.count])) {
-        if (line.count++ == 0)
-            request.rest = rest;
+    if (memcache_next_word(&rest, &line.words[0])) {
+        line.count = 1;
+        request.rest = rest;
     }
+    if (line.count == 1 && is_meta(&line.words[0])) {
+        memcache_parse_meta(rest, line.words[0].text[1], &request);
+        *ret_request = request;
+        return;
+    }
+    while (line.count > 0 && line.count < WORDS_MAX && memcache_next_word(&rest, &line.words[line.count]))
+        line.count++;
     const struct command *command = line.count == 0 ? NULL : find_command(&line);
     if (command == NULL) {
-        refuse(&request, error);
+        memcache_refuse(&request, error);
+        request.is_http = line.count > 0 && is_http(&line.words[line.count - 1]);
     } else {
         request.verb = command->verb;
         request.noreply = command->quiet && equal(&line.words[line.count - 1], "noreply");

@@ -1,6 +1,6 @@
 /*
- * A line of memcached's text protocol, taken apart: a pure function of its bytes. What is wrong with a
- * line is answered as memcached 1.6.18 answers it, to the byte.
+ * A line of memcached's text protocol, classic or meta, taken apart: a pure function of its bytes. What is
+ * wrong with a line is answered as memcached answers it, to the byte.
  */
 #ifndef MEMCACHE_PARSE_H
 #define MEMCACHE_PARSE_H
@@ -12,20 +12,39 @@
 /* Longest line, but for the keys of a get: memcached hangs up on a longer one, too. */
 #define MEMCACHE_LINE_BYTES_MAX 2048
 
+#define MEMCACHE_OPAQUE_BYTES_MAX 32 /* of a meta request, with its O */
+
 enum memcache_verb {
     MEMCACHE_REFUSED, /* nothing to do but to answer `refusal` */
-    MEMCACHE_GET,     /* `rest` holds the keys, at least one */
+    /* of many keys: `rest` holds them, at least one but for GAT and GATS */
+    MEMCACHE_GET,
     MEMCACHE_GETS,
-    MEMCACHE_SET, /* the first of those with a value … */
+    MEMCACHE_GAT,
+    MEMCACHE_GATS,
+    /* of one key, with a value behind the line */
+    MEMCACHE_SET,
     MEMCACHE_ADD,
     MEMCACHE_REPLACE,
-    MEMCACHE_CAS, /* … and the last */
+    MEMCACHE_APPEND,
+    MEMCACHE_PREPEND,
+    MEMCACHE_CAS,
+    MEMCACHE_META_SET,
+    /* of one key */
     MEMCACHE_DELETE,
+    MEMCACHE_INCR,
+    MEMCACHE_DECR,
     MEMCACHE_TOUCH,
-    MEMCACHE_FLUSH_ALL,
-    MEMCACHE_STATS, /* `key` is the word behind it, empty if there is none */
+    MEMCACHE_META_GET,
+    MEMCACHE_META_DELETE,
+    MEMCACHE_META_ARITHMETIC,
+    MEMCACHE_META_DEBUG,
+    /* of none */
+    MEMCACHE_META_NOOP,
     MEMCACHE_VERSION,
     MEMCACHE_VERBOSITY,
+    MEMCACHE_FLUSH_ALL,
+    MEMCACHE_STATS, /* `key` is the word behind it, empty if there is none */
+    MEMCACHE_SHUTDOWN,
     MEMCACHE_QUIT,
 };
 
@@ -34,18 +53,44 @@ struct memcache_text {
     size_t len;
 };
 
+/* What a meta request says. */
+struct memcache_meta {
+    uint64_t flags;   /* memcache_meta_bit() of each */
+    char mode;        /* of M: the character; 0: none was given */
+    int64_t vivify;   /* N: exptime of what is made */
+    int64_t recache;  /* R: a time to live, as an exptime */
+    uint64_t version; /* E: the new cas unique */
+    uint64_t initial; /* J */
+};
+
 /* Texts are borrowed from the line. */
 struct memcache_request {
     enum memcache_verb verb;
-    bool noreply;
+    bool noreply;        /* of a meta request: q, which silences only the usual answer */
     const char *refusal; /* with its line end */
     struct memcache_text key;
-    struct memcache_text rest;
+    struct memcache_text rest; /* keys; of a meta request its flags */
     uint32_t client_flags;
     uint32_t value_bytes; /* without its line end */
+    bool is_http;         /* REFUSED: a line of another protocol, whose sender is not to be listened to */
+    bool swallow;         /* REFUSED: a value of value_bytes is to be skipped, with its line end */
     int64_t exptime;      /* as memcached reads it; of a FLUSH_ALL the delay */
-    uint64_t cas;
+    uint64_t cas;         /* what it must be: CAS, and the meta flag C */
+    uint64_t delta;       /* INCR, DECR, META_ARITHMETIC */
+    struct memcache_meta meta;
 };
+
+/** The bit of a meta flag. @param flag  a letter */
+static inline uint64_t memcache_meta_bit(char flag)
+{
+    return UINT64_C(1) << (flag - 'A');
+}
+
+/** Whether a meta request has a flag. */
+static inline bool memcache_meta_has(const struct memcache_request *request, char flag)
+{
+    return (request->meta.flags & memcache_meta_bit(flag)) != 0;
+}
 
 /**
  * Take the next word of a text: what stands between spaces.
@@ -58,15 +103,45 @@ bool memcache_next_word(struct memcache_text *text, struct memcache_text *ret_wo
 /**
  * Parse a line.
  *
- * @param text, len  any bytes, without the line end
+ * @param text, len  any bytes, without the line end; a key in base64 is decoded where it stands
  */
-void memcache_parse(const char *text, size_t len, struct memcache_request *ret_request);
+void memcache_parse(char *text, size_t len, struct memcache_request *ret_request);
 
 /** Whether the request is followed by a value and a line end. */
 static inline bool memcache_has_value(const struct memcache_request *request)
 {
-    return request->verb >= MEMCACHE_SET && request->verb <= MEMCACHE_CAS;
+    return request->verb >= MEMCACHE_SET && request->verb <= MEMCACHE_META_SET;
 }
+
+/** Whether the request is a list of keys, each answered for itself. */
+static inline bool memcache_has_keys(const struct memcache_request *request)
+{
+    return request->verb >= MEMCACHE_GET && request->verb <= MEMCACHE_GATS;
+}
+
+/** Whether it is a meta request of a key. */
+static inline bool memcache_is_meta(const struct memcache_request *request)
+{
+    return request->verb == MEMCACHE_META_SET ||
+           (request->verb >= MEMCACHE_META_GET && request->verb <= MEMCACHE_META_DEBUG);
+}
+
+/** Whether it fetches and changes nothing. What it finds may ask for a change after all. */
+static inline bool memcache_only_reads(const struct memcache_request *request)
+{
+    uint64_t changing = memcache_meta_bit('T') | memcache_meta_bit('N');
+    return request->verb == MEMCACHE_GET || request->verb == MEMCACHE_GETS ||
+           request->verb == MEMCACHE_META_DEBUG ||
+           (request->verb == MEMCACHE_META_GET && (request->meta.flags & changing) == 0);
+}
+
+/**
+ * Read the number that a value begins with, as strtoull does: white space, sign, digits, then white space, a
+ * zero byte or the end.
+ *
+ * @return false: there is none of 64 bits
+ */
+bool memcache_parse_number(const char *text, size_t len, uint64_t *ret_number);
 
 /**
  * The moment that memcached means by an exptime: 0 is never, up to 30 days from now, larger ones count
@@ -75,5 +150,21 @@ static inline bool memcache_has_value(const struct memcache_request *request)
  * @return nanoseconds since 1970, 0 for never
  */
 uint64_t memcache_expiry_ns(int64_t exptime, uint64_t wall_ns);
+
+/** parse.c and parse_meta.c: make a request that is answered with a text. */
+static inline void memcache_refuse(struct memcache_request *request, const char *refusal)
+{
+    request->verb = MEMCACHE_REFUSED;
+    request->refusal = refusal;
+}
+
+/** parse_meta.c: parse a meta command's words, the command itself taken off. @param letter  its second */
+void memcache_parse_meta(struct memcache_text words, char letter, struct memcache_request *request);
+
+/** Read a number of the protocol, none below 0 or above `max`. @return false: it is none */
+bool memcache_parse_unsigned(const struct memcache_text *word, uint64_t max, uint64_t *ret_value);
+
+/** Read one that may be negative. @return false: it is none */
+bool memcache_parse_signed(const struct memcache_text *word, int64_t *ret_value);
 
 #endif

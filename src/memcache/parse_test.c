@@ -6,10 +6,12 @@
 #include <cmocka.h>
 
 #include "memcache/parse.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 #define FORMAT  "CLIENT_ERROR bad command line format\r\n"
 #define EXPTIME "CLIENT_ERROR invalid exptime argument\r\n"
+#define DELTA   "CLIENT_ERROR invalid numeric delta argument\r\n"
 #define USAGE   "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n"
 
 #define KEY50  "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk"
@@ -74,6 +76,13 @@ static void storage_lines(void **state)
     expect_storage("cas a\tb 0 0 1\r 18446744073709551615",
                    (struct memcache_request){.verb = MEMCACHE_CAS, .value_bytes = 1, .cas = UINT64_MAX},
                    "a\tb");
+    expect_storage(
+        "append a 5 6 7 noreply",
+        (struct memcache_request){
+            .verb = MEMCACHE_APPEND, .noreply = true, .client_flags = 5, .exptime = 6, .value_bytes = 7},
+        "a");
+    expect_storage("prepend a 0 0 1", (struct memcache_request){.verb = MEMCACHE_PREPEND, .value_bytes = 1},
+                   "a");
     expect_storage(
         "cas a 0 0 1 7 noreply",
         (struct memcache_request){.verb = MEMCACHE_CAS, .noreply = true, .value_bytes = 1, .cas = 7}, "a");
@@ -149,6 +158,14 @@ static void other_lines(void **state)
         {"verbosity 1", MEMCACHE_VERBOSITY, false, "", 0},
         {"verbosity 1 noreply", MEMCACHE_VERBOSITY, true, "", 0},
         {"quit now", MEMCACHE_QUIT, false, "", 0},
+        {"shutdown graceful", MEMCACHE_SHUTDOWN, false, "", 0},
+        {"gat 5 a b", MEMCACHE_GAT, false, "", 5},
+        {"gats -5 a", MEMCACHE_GATS, false, "", -5},
+        {"gat 0", MEMCACHE_GAT, false, "", 0},
+        {"incr a 5", MEMCACHE_INCR, false, "a", 0},
+        {"decr a 5 noreply", MEMCACHE_DECR, true, "a", 0},
+        {"incr a 5 x", MEMCACHE_INCR, false, "a", 0},
+        {"verbosity 1 2", MEMCACHE_VERBOSITY, false, "", 0},
     };
     for (size_t i = 0; i < base_array_count(lines); i++) {
         char *copy;
@@ -184,10 +201,19 @@ static void refused_other_lines(void **state)
                                   "quitx",
                                   "foo bar",
                                   "se a 0 0 1",
-                                  "append a 0 0 1",
-                                  "incr a 1",
-                                  "gat 0 a",
-                                  "mg a v"};
+                                  "appen a 0 0 1",
+                                  "append a 0 0",
+                                  "prepend a 0 0 1 noreply x",
+                                  "incr a",
+                                  "incr a 1 2 3",
+                                  "decr",
+                                  "gat",
+                                  "gats",
+                                  "m",
+                                  "mx a",
+                                  "mga a",
+                                  "Mg a",
+                                  "m\xff a"};
     for (size_t i = 0; i < base_array_count(errors); i++)
         expect_refusal(errors[i], "ERROR\r\n", false);
     expect_refusal("delete a 1", USAGE, false);
@@ -203,7 +229,65 @@ static void refused_other_lines(void **state)
     expect_refusal("flush_all noreply 0", EXPTIME, false);
     expect_refusal("verbosity x", FORMAT, false);
     expect_refusal("verbosity noreply", FORMAT, true);
-    expect_refusal("shutdown graceful", "ERROR: shutdown not enabled\r\n", false);
+    expect_refusal("incr a x", DELTA, false);
+    expect_refusal("incr a -1 noreply", DELTA, true);
+    expect_refusal("decr a 18446744073709551616", DELTA, false);
+    expect_refusal("decr " KEY250 "k 1", FORMAT, false);
+    expect_refusal("gat x a", EXPTIME, false);
+    expect_refusal("gats " KEY250 "k a", EXPTIME, false);
+}
+
+/* Keys stay where they are; an exptime in front of them is taken off. */
+static void keys_of_lists(void **state)
+{
+    (void)state;
+    const char *const lines[][2] = {{"get  a b ", "a,b,"},
+                                    {"gets a", "a,"},
+                                    {"gat 7 a  b", "a,b,"},
+                                    {"gats -1 b noreply", "b,noreply,"},
+                                    {"gat 1 ", ""}};
+    for (size_t i = 0; i < base_array_count(lines); i++) {
+        char *copy, keys[32] = "";
+        struct memcache_request request = parse(lines[i][0], strlen(lines[i][0]), &copy);
+        struct memcache_text word;
+        assert_true(memcache_has_keys(&request));
+        while (memcache_next_word(&request.rest, &word)) {
+            size_t len = strlen(keys);
+            (void)snprintf(keys + len, sizeof(keys) - len, "%.*s,", (int)word.len, word.text);
+        }
+        assert_string_equal(keys, lines[i][1]);
+        free(copy);
+    }
+}
+
+static void deltas(void **state)
+{
+    (void)state;
+    char *copy;
+    struct memcache_request request = parse("incr a 18446744073709551615", 27, &copy);
+    assert_int_equal(request.delta, UINT64_MAX);
+    free(copy);
+    request = parse("decr a 0", 8, &copy);
+    assert_int_equal(request.delta, 0);
+    free(copy);
+}
+
+/* What may be done together with reads of the same key. */
+static void what_only_reads(void **state)
+{
+    (void)state;
+    const char *const reads[] = {"get a", "gets a", "mg a", "mg a v t k R30 q", "me a", "mg a E5"};
+    const char *const changes[] = {"gat 0 a",   "gats 0 a", "mg a T0", "mg a v N0", "set a 0 0 1",
+                                   "touch a 0", "incr a 1", "ma a",    "md a",      "ms a 1",
+                                   "delete a",  "version",  "mn",      ""};
+    for (size_t i = 0; i < base_array_count(reads) + base_array_count(changes); i++) {
+        bool is_read = i < base_array_count(reads);
+        const char *line = is_read ? reads[i] : changes[i - base_array_count(reads)];
+        char *copy;
+        struct memcache_request request = parse(line, strlen(line), &copy);
+        assert_int_equal(memcache_only_reads(&request), is_read);
+        free(copy);
+    }
 }
 
 static void lines_end_at_a_zero_byte(void **state)
@@ -242,9 +326,10 @@ static void any_bytes(void **state)
 {
     (void)state;
     static const char *const words[] = {
-        "get",       "set",  "cas", "delete", "touch", "flush_all", "noreply",
-        "0",         "1",    "-1",  " ",      "k",     "\t",        "99999999999999999999",
-        "verbosity", "stats"};
+        "get",       "set",   "cas", "delete", "touch",  "flush_all", "noreply",
+        "0",         "1",     "-1",  " ",      "k",      "\t",        "99999999999999999999",
+        "verbosity", "stats", "gat", "incr",   "append", "mg",        "ms",
+        "ma",        "YWJj",  "b",   "M",      "O",      "T0"};
     struct base_random random;
     base_random_init(&random, 11);
     for (int round = 0; round < 20000; round++) {
@@ -269,13 +354,11 @@ static void any_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(storage_lines),
-        cmocka_unit_test(refused_storage_lines),
-        cmocka_unit_test(other_lines),
-        cmocka_unit_test(refused_other_lines),
-        cmocka_unit_test(lines_end_at_a_zero_byte),
-        cmocka_unit_test(exptimes),
-        cmocka_unit_test(any_bytes),
+        cmocka_unit_test(storage_lines),   cmocka_unit_test(refused_storage_lines),
+        cmocka_unit_test(other_lines),     cmocka_unit_test(refused_other_lines),
+        cmocka_unit_test(keys_of_lists),   cmocka_unit_test(deltas),
+        cmocka_unit_test(what_only_reads), cmocka_unit_test(lines_end_at_a_zero_byte),
+        cmocka_unit_test(exptimes),        cmocka_unit_test(any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
  * Sessions: what a connection's bytes mean, wherever the network has cut them.
  *
- *            line of get/gets longer than the buffer         line end
+ *            list of keys longer than the buffer             line end
  *   LINE ───────────────────────────────────────▶ KEYS ────────────────▶ LINE
  *    │ line of set, value not there yet                      last byte
  *    ├────────────────────────────────────────▶ VALUE ────────────────▶ LINE
@@ -14,67 +14,40 @@
 #include <errno.h>
 
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
+static const char bad_chunk[] = "CLIENT_ERROR bad data chunk\r\n";
+static const char too_large[] = "SERVER_ERROR object too large for cache\r\n";
 static const char no_memory[] = "SERVER_ERROR out of memory storing object\r\n";
-
-/* ---- output ------------------------------------------------------------------------------------- */
-
-int memcache_output_flush(struct memcache_server *server, struct memcache_output *output)
-{
-    if (output->error == 0 && output->used > 0) {
-        output->error = output->send(output->arg, output->data, output->used);
-        memcache_count(&server->counters.bytes_written, output->used);
-    }
-    output->used = 0;
-    return output->error;
-}
-
-void memcache_output_add(struct memcache_server *server, struct memcache_output *output, const void *data,
-                         size_t len)
-{
-    if (len > output->room - output->used && memcache_output_flush(server, output) != 0)
-        return;
-    memcpy(output->data + output->used, data, len);
-    output->used += len;
-}
-
-void memcache_output_text(struct memcache_server *server, struct memcache_output *output, const char *text)
-{
-    memcache_output_add(server, output, text, strlen(text));
-}
-
-void memcache_output_send(struct memcache_server *server, struct memcache_output *output, const void *data,
-                          size_t len)
-{
-    if (memcache_output_flush(server, output) != 0)
-        return;
-    output->error = output->send(output->arg, data, len);
-    memcache_count(&server->counters.bytes_written, len);
-}
 
 /* ---- state -------------------------------------------------------------------------------------- */
 
 void memcache_session_init(struct memcache_session *session, struct memcache_server *server)
 {
-    session->server = server;
-    session->state = MEMCACHE_STATE_LINE;
-    session->value = NULL;
+    *session = (struct memcache_session){.server = server, .place = MEMCACHE_PLACE_LINE};
 }
 
-static void free_value(struct memcache_session *session)
+static void free_memory(struct memcache_session *session)
 {
-    if (session->value != NULL)
-        base_free(&session->server->values, session->value, (size_t)session->request.value_bytes + 2);
-    session->value = NULL;
+    if (session->memory != NULL)
+        base_free(&session->server->values, session->memory, session->memory_bytes);
+    session->memory = NULL;
 }
 
 void memcache_session_deinit(struct memcache_session *session)
 {
-    free_value(session);
+    free_memory(session);
 }
 
 bool memcache_session_is_idle(const struct memcache_session *session)
 {
-    return session->state == MEMCACHE_STATE_LINE;
+    return session->place == MEMCACHE_PLACE_LINE;
+}
+
+/* Answer with a text, in order. */
+static void refuse(struct memcache_session *session, struct memcache_work *work, const char *text,
+                   bool noreply)
+{
+    const struct memcache_request refused = {.verb = MEMCACHE_REFUSED, .refusal = text, .noreply = noreply};
+    (void)memcache_add(session, work, &refused);
 }
 
 /* ---- values ------------------------------------------------------------------------------------- */
@@ -82,50 +55,82 @@ bool memcache_session_is_idle(const struct memcache_session *session)
 static void swallow_value(struct memcache_session *session, const struct memcache_request *request)
 {
     session->missing = (uint64_t)request->value_bytes + 2;
-    session->state = MEMCACHE_STATE_SWALLOW;
+    session->place = MEMCACHE_PLACE_SWALLOW;
+}
+
+/* A meta request hears of a bad value even if it is quiet. */
+static void refuse_chunk(struct memcache_session *session, struct memcache_work *work,
+                         const struct memcache_request *request)
+{
+    memcache_count(&session->server->counters.cmd_set, 1);
+    refuse(session, work, bad_chunk, request->noreply && !memcache_is_meta(request));
+}
+
+static void store(struct memcache_session *session, struct memcache_work *work,
+                  const struct memcache_request *request, const char *value)
+{
+    if (memcmp(value + request->value_bytes, "\r\n", 2) != 0)
+        refuse_chunk(session, work, request);
+    else
+        memcache_add(session, work, request)->value = value;
+}
+
+/* Memory for a value, and for what the line has said of it. @return false: there is too little */
+static bool take_memory(struct memcache_session *session, const struct memcache_request *request)
+{
+    size_t value_bytes = (size_t)request->value_bytes + 2;
+    size_t bytes = value_bytes + request->key.len + request->rest.len;
+    session->memory = base_alloc(&session->server->values, bytes);
+    if (session->memory == NULL)
+        return false;
+    session->memory_bytes = bytes;
+    session->request = *request;
+    session->request.key.text = memcpy(session->memory + value_bytes, request->key.text, request->key.len);
+    session->request.rest.text =
+        memcpy(session->memory + value_bytes + request->key.len, request->rest.text, request->rest.len);
+    return true;
 }
 
 /* A request with a value, of which some may be there. @return bytes of it that are done with */
-static size_t begin_value(struct memcache_session *session, struct memcache_output *output,
+static size_t begin_value(struct memcache_session *session, struct memcache_work *work,
                           const struct memcache_request *request, const char *data, size_t len)
 {
     struct memcache_server *server = session->server;
     uint64_t bytes = (uint64_t)request->value_bytes + 2;
-    if (!memcache_execute_accepts(server, output, request)) {
+    if (!memcache_item_fits(server, request->key.len, request->value_bytes, request->client_flags)) {
+        memcache_count(&server->counters.store_too_large, 1);
+        refuse(session, work, too_large, request->noreply && !memcache_is_meta(request));
         swallow_value(session, request);
         return 0;
     }
     if (bytes <= len) {
-        memcache_execute_store(server, output, request, data);
+        store(session, work, request, data);
         return bytes;
     }
-    session->value = base_alloc(&server->values, bytes);
-    if (session->value == NULL) { /* told even to who wants no reply, as memcached does */
+    if (!take_memory(session, request)) { /* told even to who wants no reply, as memcached does */
         memcache_count(&server->counters.store_no_memory, 1);
-        memcache_output_text(server, output, no_memory);
+        refuse(session, work, no_memory, false);
         swallow_value(session, request);
         return 0;
     }
-    session->request = *request;
-    memcpy(session->key, request->key.text, request->key.len);
     session->missing = bytes;
-    session->state = MEMCACHE_STATE_VALUE;
+    session->place = MEMCACHE_PLACE_VALUE;
     return 0;
 }
 
 /* @return bytes that are done with */
-static size_t take_value(struct memcache_session *session, struct memcache_output *output, const char *data,
+static size_t take_value(struct memcache_session *session, struct memcache_work *work, const char *data,
                          size_t len)
 {
     uint64_t bytes = (uint64_t)session->request.value_bytes + 2;
     size_t take = base_min(len, session->missing);
-    memcpy(session->value + (bytes - session->missing), data, take);
+    memcpy(session->memory + (bytes - session->missing), data, take);
     session->missing -= take;
     if (session->missing == 0) {
-        session->request.key.text = session->key; /* the session may have been moved meanwhile */
-        memcache_execute_store(session->server, output, &session->request, session->value);
-        free_value(session);
-        session->state = MEMCACHE_STATE_LINE;
+        session->place = MEMCACHE_PLACE_LINE;
+        store(session, work, &session->request, session->memory);
+        memcache_step(session->server, work); /* its memory ends here */
+        free_memory(session);
     }
     return take;
 }
@@ -135,25 +140,34 @@ static size_t swallow(struct memcache_session *session, size_t len)
     size_t take = base_min(len, session->missing);
     session->missing -= take;
     if (session->missing == 0)
-        session->state = MEMCACHE_STATE_LINE;
+        session->place = MEMCACHE_PLACE_LINE;
     return take;
 }
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/* Answer keys in order. @return whether all was well; else the refusal is given */
-static bool get_keys(struct memcache_session *session, struct memcache_output *output, bool with_version,
-                     struct memcache_text keys)
+/* The end of a list without a key, unless it has ended early. @param refusal  what is said; NULL: END */
+static void end_keys(struct memcache_session *session, struct memcache_work *work,
+                     const struct memcache_request *list, const char *refusal)
 {
-    struct memcache_text key;
-    const char *refusal;
-    while (memcache_next_word(&keys, &key) && output->error == 0) {
-        if (memcache_execute_get(session->server, output, &key, with_version, &refusal) != 0) {
-            memcache_output_text(session->server, output, refusal);
-            return false;
-        }
-    }
-    return true;
+    struct memcache_request request = *list;
+    request.key = (struct memcache_text){.text = ""};
+    request.refusal = refusal;
+    memcache_add(session, work, &request)->last = true;
+}
+
+/* Each key is a request of its own; the last is followed by END. @param list  whose verb it is */
+static void add_keys(struct memcache_session *session, struct memcache_work *work,
+                     const struct memcache_request *list, struct memcache_text keys, bool ends)
+{
+    struct memcache_request request = *list;
+    struct memcache_op *last = NULL;
+    while (memcache_next_word(&keys, &request.key))
+        last = memcache_add(session, work, &request);
+    if (ends && last != NULL)
+        last->last = true;
+    else if (ends)
+        end_keys(session, work, list, NULL);
 }
 
 static bool keys_are_valid(struct memcache_text keys)
@@ -166,18 +180,18 @@ static bool keys_are_valid(struct memcache_text keys)
     return true;
 }
 
-/* A get whose line is there as a whole: nothing is answered before all keys are known to be valid. */
-static void get_line(struct memcache_session *session, struct memcache_output *output,
-                     const struct memcache_request *request)
+/* A list whose line is there as a whole: nothing is answered before all keys are known to be valid. */
+static void take_list(struct memcache_session *session, struct memcache_work *work,
+                      const struct memcache_request *request)
 {
-    if (!keys_are_valid(request->rest))
-        memcache_output_text(session->server, output, bad_format);
-    else if (get_keys(session, output, request->verb == MEMCACHE_GETS, request->rest))
-        memcache_output_text(session->server, output, "END\r\n");
+    if (keys_are_valid(request->rest))
+        add_keys(session, work, request, request->rest, true);
+    else
+        refuse(session, work, bad_format, false);
 }
 
 /* More keys of a line that is longer than what is there. @return bytes that are done with */
-static size_t take_keys(struct memcache_session *session, struct memcache_output *output, const char *data,
+static size_t take_keys(struct memcache_session *session, struct memcache_work *work, const char *data,
                         size_t len)
 {
     const char *newline = memchr(data, '\n', len);
@@ -188,58 +202,102 @@ static size_t take_keys(struct memcache_session *session, struct memcache_output
     struct memcache_text keys = {data, end - carriage};
     bool endless = newline == NULL && len - end > MEMCACHE_KEY_BYTES_MAX + 2;
     bool well = keys_are_valid(keys) && !endless;
-    if (!well)
-        memcache_output_text(session->server, output, bad_format);
+    if (well)
+        add_keys(session, work, &session->request, keys, newline != NULL);
     else
-        well = get_keys(session, output, session->request.verb == MEMCACHE_GETS, keys);
+        end_keys(session, work, &session->request, bad_format);
     if (newline != NULL) {
-        if (well)
-            memcache_output_text(session->server, output, "END\r\n");
-        session->state = MEMCACHE_STATE_LINE;
+        session->place = MEMCACHE_PLACE_LINE;
         return end + 1;
     }
     if (!well)
-        session->state = MEMCACHE_STATE_SKIP;
+        session->place = MEMCACHE_PLACE_SKIP;
     return end;
 }
 
 /* ---- lines -------------------------------------------------------------------------------------- */
 
+/*
+ * When items were stored is not known. What is to go before a moment since the server has begun goes with all
+ * others; a moment before that flushes none, as with memcached.
+ */
+static int flush_all(struct memcache_server *server, int64_t exptime)
+{
+    uint64_t when_ns = memcache_expiry_ns(exptime, task_wall(server->node));
+    if (exptime > 0 && when_ns < server->begin_wall_ns)
+        return 0;
+    return tarn_depot_flush_all(server->depot, when_ns);
+}
+
+/* What concerns all keys, or none: nothing else is in flight meanwhile. */
+static void execute_alone(struct memcache_session *session, struct memcache_work *work,
+                          const struct memcache_request *request)
+{
+    struct memcache_server *server = session->server;
+    memcache_step(server, work);
+    if (request->verb == MEMCACHE_STATS) {
+        memcache_stats(server, &work->output, request);
+    } else if (request->verb == MEMCACHE_SHUTDOWN) {
+        if (server->host.shutdown == NULL)
+            memcache_output_text(server, &work->output, "ERROR: shutdown not enabled\r\n");
+        else
+            server->host.shutdown(server->host.arg);
+    } else {
+        memcache_count(&server->counters.cmd_flush, 1);
+        int error = flush_all(server, request->exptime);
+        if (error != 0)
+            memcache_output_text(server, &work->output, memcache_failure(error));
+        else if (!request->noreply)
+            memcache_output_text(server, &work->output, "OK\r\n");
+    }
+}
+
 /* A whole line, and what lies behind it. @return bytes of that which are done with, or what ends it all */
-static ssize_t execute_line(struct memcache_session *session, struct memcache_output *output,
-                            const char *line, size_t line_len, const char *behind, size_t behind_len)
+static ssize_t take_request(struct memcache_session *session, struct memcache_work *work, char *line,
+                            size_t line_len, const char *behind, size_t behind_len)
 {
     struct memcache_request request;
     memcache_parse(line, line_len, &request);
     if (memcache_has_value(&request))
-        return (ssize_t)begin_value(session, output, &request, behind, behind_len);
-    if (request.verb == MEMCACHE_GET || request.verb == MEMCACHE_GETS)
-        get_line(session, output, &request);
-    else if (request.verb == MEMCACHE_QUIT)
+        return (ssize_t)begin_value(session, work, &request, behind, behind_len);
+    switch (request.verb) {
+    case MEMCACHE_QUIT:
         return -ESHUTDOWN;
-    else
-        memcache_execute(session->server, output, &request);
+    case MEMCACHE_STATS:
+    case MEMCACHE_SHUTDOWN:
+    case MEMCACHE_FLUSH_ALL:
+        execute_alone(session, work, &request);
+        break;
+    default:
+        if (memcache_has_keys(&request))
+            take_list(session, work, &request);
+        else if (request.is_http)
+            return -EPROTO;
+        else
+            (void)memcache_add(session, work, &request);
+        if (request.swallow)
+            swallow_value(session, &request);
+        break;
+    }
     return 0;
 }
 
 /* A line whose end is not there. @return bytes that are done with, or -EPROTO */
-static ssize_t wait_for_line(struct memcache_session *session, const char *data, size_t len)
+static ssize_t wait_for_line(struct memcache_session *session, char *data, size_t len)
 {
-    struct memcache_request request;
     const char *last_space = memrchr(data, ' ', len);
     if (len <= MEMCACHE_LINE_BYTES_MAX)
         return 0;
-    memcache_parse(data, len, &request);
-    if ((request.verb != MEMCACHE_GET && request.verb != MEMCACHE_GETS) || last_space == NULL)
+    memcache_parse(data, len, &session->request);
+    if (!memcache_has_keys(&session->request) || last_space == NULL)
         return -EPROTO;
-    session->request = request;
-    session->state = MEMCACHE_STATE_KEYS;
-    return request.rest.text - data;
+    session->place = MEMCACHE_PLACE_KEYS;
+    return session->request.rest.text - data;
 }
 
 /* @param ret_stuck  set when nothing can be done before more has come */
-static ssize_t take_line(struct memcache_session *session, struct memcache_output *output, const char *data,
-                         size_t len, bool *ret_stuck)
+static ssize_t take_line(struct memcache_session *session, struct memcache_work *work, char *data, size_t len,
+                         bool *ret_stuck)
 {
     const char *newline = memchr(data, '\n', len);
     if (newline == NULL) {
@@ -251,7 +309,7 @@ static ssize_t take_line(struct memcache_session *session, struct memcache_outpu
     size_t with_end = line_len + 1;
     if (line_len > 0 && data[line_len - 1] == '\r')
         line_len--;
-    ssize_t taken = execute_line(session, output, data, line_len, data + with_end, len - with_end);
+    ssize_t taken = take_request(session, work, data, line_len, data + with_end, len - with_end);
     return taken < 0 ? taken : (ssize_t)with_end + taken;
 }
 
@@ -260,48 +318,54 @@ static size_t skip(struct memcache_session *session, const char *data, size_t le
     const char *newline = memchr(data, '\n', len);
     if (newline == NULL)
         return len;
-    session->state = MEMCACHE_STATE_LINE;
+    session->place = MEMCACHE_PLACE_LINE;
     return (size_t)(newline - data) + 1;
 }
 
-static ssize_t take(struct memcache_session *session, struct memcache_output *output, const char *data,
-                    size_t len, bool *ret_stuck)
+static ssize_t take(struct memcache_session *session, struct memcache_work *work, char *data, size_t len,
+                    bool *ret_stuck)
 {
     size_t taken = 0;
-    switch (session->state) {
-    case MEMCACHE_STATE_LINE:
-        return take_line(session, output, data, len, ret_stuck);
-    case MEMCACHE_STATE_KEYS:
-        taken = take_keys(session, output, data, len);
-        *ret_stuck = taken == 0 && session->state == MEMCACHE_STATE_KEYS;
+    switch (session->place) {
+    case MEMCACHE_PLACE_LINE:
+        return take_line(session, work, data, len, ret_stuck);
+    case MEMCACHE_PLACE_KEYS:
+        taken = take_keys(session, work, data, len);
+        *ret_stuck = taken == 0 && session->place == MEMCACHE_PLACE_KEYS;
         break;
-    case MEMCACHE_STATE_VALUE:
-        taken = take_value(session, output, data, len);
+    case MEMCACHE_PLACE_VALUE:
+        taken = take_value(session, work, data, len);
         break;
-    case MEMCACHE_STATE_SWALLOW:
+    case MEMCACHE_PLACE_SWALLOW:
         taken = swallow(session, len);
         break;
-    case MEMCACHE_STATE_SKIP:
+    case MEMCACHE_PLACE_SKIP:
         taken = skip(session, data, len);
         break;
     }
     return (ssize_t)taken;
 }
 
-int memcache_session_consume(struct memcache_session *session, const void *data, size_t len,
-                             struct memcache_output *output, size_t *ret_consumed)
+int memcache_session_consume(struct memcache_session *session, struct memcache_work *work, char *data,
+                             size_t len, size_t *ret_consumed)
 {
-    const char *text = data;
     size_t consumed = 0;
     bool stuck = false;
-    while (consumed < len && !stuck && output->error == 0) {
-        ssize_t taken = take(session, output, text + consumed, len - consumed, &stuck);
+    ssize_t taken = 0;
+    work->failed_list = session->failed_list;
+    while (consumed < len && !stuck && work->output.error == 0) {
+        taken = take(session, work, data + consumed, len - consumed, &stuck);
         if (taken < 0)
-            return (int)taken;
+            break;
         consumed += (size_t)taken;
     }
-    if (output->error != 0)
-        return output->error;
+    memcache_step(session->server, work); /* before `data` changes */
+    session->failed_list = work->failed_list;
+    memcache_count(&session->server->counters.bytes_read, consumed);
+    if (taken < 0)
+        return (int)taken;
+    if (work->output.error != 0)
+        return work->output.error;
     *ret_consumed = consumed;
     return 0;
 }

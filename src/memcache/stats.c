@@ -8,6 +8,14 @@
 
 #define STAT_LINE_BYTES (BASE_SETTING_NAME_MAX + BASE_SETTINGS_VALUE_ROOM + 16)
 
+#define TEXT_OF(number)              #number
+#define VERSION(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *memcache_version(void)
+{
+    return "1.6.18-tarn-" VERSION(TARN_VERSION_MAJOR, TARN_VERSION_MINOR, TARN_VERSION_PATCH);
+}
+
 void memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_depot *depot,
                           uint64_t item_bytes_max, uint64_t values_bytes_max,
                           const struct memcache_host *host)
@@ -16,6 +24,8 @@ void memcache_server_init(struct memcache_server *server, struct tarn_node *node
                                        .depot = depot,
                                        .item_bytes_max = item_bytes_max,
                                        .begin_ns = task_now(),
+                                       .begin_wall_ns = task_wall(node),
+                                       .hash_seed = task_rng(node),
                                        .host = *host};
     base_account_init_user(&server->values, &node->memory, "values", values_bytes_max);
 }
@@ -67,7 +77,7 @@ static void add_process(struct listing *listing)
     add(listing, "pid", facts.pid);
     add(listing, "uptime", (task_now() - server->begin_ns) / BASE_NS_PER_SECOND);
     add(listing, "time", task_wall(server->node) / BASE_NS_PER_SECOND);
-    add_text(listing, "version", tarn_version());
+    add_text(listing, "version", memcache_version());
     add(listing, "pointer_size", 8 * sizeof(void *));
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         add_time(listing, "rusage_user", &usage.ru_utime);
@@ -81,9 +91,11 @@ static void add_process(struct listing *listing)
 
 /* Each counter with its name. */
 #define COUNTERS(use)                                                                                        \
-    use(cmd_get) use(cmd_set) use(cmd_flush) use(cmd_touch) use(get_hits) use(get_misses) use(delete_misses) \
-        use(delete_hits) use(cas_misses) use(cas_hits) use(cas_badval) use(touch_hits) use(touch_misses)     \
-            use(store_too_large) use(store_no_memory) use(bytes_read) use(bytes_written) use(total_items)
+    use(cmd_get) use(cmd_set) use(cmd_flush) use(cmd_touch) use(cmd_meta) use(get_hits) use(get_misses)      \
+        use(delete_misses) use(delete_hits) use(incr_misses) use(incr_hits) use(decr_misses) use(decr_hits)  \
+            use(cas_misses) use(cas_hits) use(cas_badval) use(touch_hits) use(touch_misses)                  \
+                use(store_too_large) use(store_no_memory) use(bytes_read) use(bytes_written)                 \
+                    use(total_items)
 
 static void add_counters(struct listing *listing)
 {
@@ -142,6 +154,10 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
         add_store(&listing);
     } else if (names(request, "settings")) {
         server->host.settings(server->host.arg, add_setting, &listing);
+    } else if (names(request, "items") || names(request, "slabs") || names(request, "sizes")) {
+        /* there are no classes of sizes here */
+    } else if (names(request, "conns")) {
+        server->host.connections(server->host.arg, add_text, &listing);
     } else {
         memcache_output_text(server, output, "ERROR\r\n");
         return;

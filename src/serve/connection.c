@@ -19,8 +19,52 @@ struct put_away {
 /* What an idle connection costs the server. */
 struct connection {
     struct serve_lane *lane;
-    struct put_away *away; /* NULL: at the beginning of a request */
+    struct net_connection *net;
+    struct put_away *away;  /* NULL: at the beginning of a request */
+    struct base_list link;  /* in lane->connections */
+    uint64_t number;        /* of its lane: 1, 2, 3 … */
+    _Atomic uint64_t at_ns; /* when something came last */
+    _Atomic bool is_at_work;
 };
+
+/* ---- all of them --------------------------------------------------------------------------------- */
+
+static void enlist(struct connection *connection)
+{
+    struct serve_lane *lane = connection->lane;
+    base_spin_lock(&lane->connections_lock);
+    connection->number = ++lane->connections_number;
+    base_list_push_back(&lane->connections, &connection->link);
+    base_spin_unlock(&lane->connections_lock);
+}
+
+static void delist(struct connection *connection)
+{
+    base_spin_lock(&connection->lane->connections_lock);
+    base_list_remove(&connection->link);
+    base_spin_unlock(&connection->lane->connections_lock);
+}
+
+uint32_t serve_list_connections(struct serve_lane *lane, uint64_t after,
+                                struct serve_connection_info *ret_infos, uint32_t room)
+{
+    uint32_t count = 0;
+    base_spin_lock(&lane->connections_lock);
+    base_list_for_each(link, &lane->connections) {
+        const struct connection *connection = base_container_of(link, struct connection, link);
+        if (connection->number <= after)
+            continue;
+        struct serve_connection_info *info = &ret_infos[count++];
+        info->number = connection->number;
+        info->at_ns = atomic_load_explicit(&connection->at_ns, memory_order_relaxed);
+        info->is_at_work = atomic_load_explicit(&connection->is_at_work, memory_order_relaxed);
+        net_peer(connection->net, info->peer, sizeof(info->peer));
+        if (count == room)
+            break;
+    }
+    base_spin_unlock(&lane->connections_lock);
+    return count;
+}
 
 int serve_accepted(struct net_connection *net, void *arg)
 {
@@ -33,6 +77,9 @@ int serve_accepted(struct net_connection *net, void *arg)
             connection->lane = &serve->lanes[i];
     }
     base_assert(connection->lane != NULL);
+    connection->net = net;
+    atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
+    enlist(connection);
     net_set_user(net, connection);
     atomic_fetch_add_explicit(&serve->connections_total, 1, memory_order_relaxed);
     return 0;
@@ -81,6 +128,7 @@ static size_t bring_back(struct connection *connection, struct memcache_session 
 static void closed(struct net_connection *net)
 {
     struct connection *connection = net_user(net);
+    delist(connection);
     if (connection->away != NULL) {
         memcache_session_deinit(&connection->away->session);
         free_away(connection);
@@ -95,15 +143,15 @@ struct work {
     struct net_connection *net;
     struct serve *serve;
     struct memcache_session session;
-    struct memcache_output output;
+    struct memcache_work *memcache;
     char *input;
     size_t input_bytes;
 };
 
-static int send_output(void *arg, const void *data, size_t bytes)
+static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
 {
     const struct work *work = arg;
-    return net_write(work->net, data, bytes, task_now() + work->serve->options->send_timeout_ns);
+    return net_writev(work->net, pieces, piece_count, task_now() + work->serve->options->send_timeout_ns);
 }
 
 /* Wait for bytes: not at all between two requests, a moment within one. @return as net_read() */
@@ -114,7 +162,7 @@ static ssize_t read_more(struct work *work)
     ssize_t bytes = net_read_try(work->net, to, room);
     if (bytes != -EAGAIN)
         return bytes;
-    int error = memcache_output_flush(&work->serve->memcache, &work->output);
+    int error = memcache_output_flush(&work->serve->memcache, &work->memcache->output);
     if (error != 0)
         return error;
     bool idle = work->input_bytes == 0 && memcache_session_is_idle(&work->session);
@@ -135,7 +183,7 @@ static int execute_requests(struct work *work)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
         work->input_bytes += (size_t)bytes;
         size_t consumed;
-        int error = memcache_session_consume(&work->session, work->input, work->input_bytes, &work->output,
+        int error = memcache_session_consume(&work->session, work->memcache, work->input, work->input_bytes,
                                              &consumed);
         if (error != 0)
             return error;
@@ -144,26 +192,29 @@ static int execute_requests(struct work *work)
     }
 }
 
-static void run(struct net_connection *net, struct connection *connection, struct serve_work *memory)
+/* @return false: the connection was closed, and is gone */
+static bool run(struct net_connection *net, struct connection *connection, struct serve_work *memory)
 {
     struct serve *serve = connection->lane->serve;
     struct work work = {
         .net = net,
         .serve = serve,
+        .memcache = &memory->memcache,
         .input = memory->input,
-        .output = {.data = memory->output, .room = sizeof(memory->output), .send = send_output},
     };
-    work.output.arg = &work;
+    memcache_work_init(&memory->memcache, send_output, &work);
     work.input_bytes = bring_back(connection, &work.session, work.input);
     int outcome = execute_requests(&work);
     if (outcome == -EAGAIN)
-        return;
-    if (outcome == -ETIMEDOUT && work.output.error == 0 &&
+        return true;
+    if (outcome == -ETIMEDOUT && work.memcache->output.error == 0 &&
         put_away(connection, &work.session, work.input, work.input_bytes) == 0)
-        return;
-    (void)memcache_output_flush(&serve->memcache, &work.output); /* what was answered before it ended */
+        return true;
+    (void)memcache_output_flush(&serve->memcache,
+                                &work.memcache->output); /* what was answered before it ended */
     memcache_session_deinit(&work.session);
     net_close(net);
+    return false;
 }
 
 /* Serve what has arrived. */
@@ -178,7 +229,10 @@ static void ready(struct net_connection *net)
     }
     struct serve_work *memory = base_pool_get(&lane->work);
     if (memory != NULL) {
-        run(net, connection, memory);
+        atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
+        atomic_store_explicit(&connection->is_at_work, true, memory_order_relaxed);
+        if (run(net, connection, memory))
+            atomic_store_explicit(&connection->is_at_work, false, memory_order_relaxed);
         base_pool_put(&lane->work, memory);
     } else {
         int unheard = net_write(net, no_memory, sizeof(no_memory) - 1,

@@ -6,6 +6,7 @@
 #include "serve/serve_internal.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <tarn/tarn.h>
 #include <unistd.h>
@@ -37,6 +38,58 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
     base_settings_dump(serve->settings, visit, visit_arg);
 }
 
+#define CONNECTIONS_AT_ONCE 16
+
+static void dump_connection(memcache_setting_function *visit, void *visit_arg, uint64_t id,
+                            const struct serve_connection_info *info)
+{
+    char name[BASE_UNITS_ROOM + 32], value[BASE_UNITS_ROOM];
+    bool is_unix = strncmp(info->peer, "unix:", 5) == 0;
+    char address[NET_ADDRESS_TEXT_MAX + 8];
+    (void)snprintf(address, sizeof(address), "%s%s", is_unix ? "" : "tcp:", info->peer);
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":addr", id);
+    visit(visit_arg, name, address);
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":state", id);
+    visit(visit_arg, name, info->is_at_work ? "conn_parse_cmd" : "conn_read");
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":secs_since_last_cmd", id);
+    (void)snprintf(value, sizeof(value), "%" PRIu64, (task_now() - info->at_ns) / BASE_NS_PER_SECOND);
+    visit(visit_arg, name, value);
+}
+
+static void dump_listeners(const struct serve *serve, memcache_setting_function *visit, void *visit_arg)
+{
+    for (uint32_t i = 0; i < serve->listener_count; i++) {
+        char name[BASE_UNITS_ROOM + 32];
+        (void)snprintf(name, sizeof(name), "listener%" PRIu32 ":addr", i);
+        visit(visit_arg, name, serve->addresses[i]);
+        (void)snprintf(name, sizeof(name), "listener%" PRIu32 ":state", i);
+        visit(visit_arg, name, "conn_listening");
+    }
+}
+
+/* A connection's number says its lane, too. */
+static void dump_connections(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    struct serve *serve = arg;
+    struct serve_connection_info infos[CONNECTIONS_AT_ONCE];
+    dump_listeners(serve, visit, visit_arg);
+    for (uint32_t i = 0; i < serve->lane_count; i++) {
+        uint64_t after = 0;
+        uint32_t count;
+        while ((count = serve_list_connections(&serve->lanes[i], after, infos, CONNECTIONS_AT_ONCE)) > 0) {
+            for (uint32_t c = 0; c < count; c++)
+                dump_connection(visit, visit_arg, infos[c].number * serve->lane_count + i, &infos[c]);
+            after = infos[count - 1].number;
+        }
+    }
+}
+
+static void shut_down(void *arg)
+{
+    const struct serve *serve = arg;
+    (void)kill((pid_t)serve->pid, SIGTERM);
+}
+
 /* ---- schedulers ---------------------------------------------------------------------------------- */
 
 static uint32_t threads_wanted(const struct serve_options *options)
@@ -47,13 +100,24 @@ static uint32_t threads_wanted(const struct serve_options *options)
     return processors < 1 ? 1 : (uint32_t)base_min(processors, (long)TASK_SCHEDS_MAX);
 }
 
+/* How many connections of a lane may be at work at once. */
+static uint32_t work_wanted(const struct serve *serve)
+{
+    uint64_t share = serve->options->memory_bytes / SERVE_WORK_SHARE / serve->lane_room;
+    uint64_t wanted = share / sizeof(struct serve_work);
+    return (uint32_t)base_max(base_min(wanted, (uint64_t)SERVE_WORK_MAX), (uint64_t)SERVE_WORK_MIN);
+}
+
 static int open_lane(struct serve *serve, struct serve_lane *lane)
 {
     const struct task_sched_options options = {.spin_ns = serve->options->spin_ns};
     lane->serve = serve;
     task_group_init(&lane->keeper);
-    task_semaphore_init(&lane->work_left, SERVE_WORK_MAX);
-    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, SERVE_WORK_MAX,
+    uint32_t work_max = work_wanted(serve);
+    task_semaphore_init(&lane->work_left, work_max);
+    base_spin_init(&lane->connections_lock);
+    base_list_init(&lane->connections);
+    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, work_max,
                    SERVE_WORK_RESERVE);
     int error = base_pool_reserve(&lane->work, SERVE_WORK_RESERVE);
     if (error == 0)
@@ -107,6 +171,8 @@ static int listen_on(struct serve *serve, const char *address)
                            &serve->listeners[serve->listener_count]);
     if (error != 0)
         return error;
+    net_listener_address(serve->listeners[serve->listener_count], serve->addresses[serve->listener_count],
+                         NET_ADDRESS_TEXT_MAX);
     serve->listener_count++;
     atomic_fetch_add_explicit(&serve->listeners_open, 1, memory_order_relaxed);
     return 0;
@@ -224,12 +290,11 @@ static void log_serving(struct serve *serve)
 {
     const struct drive_info *drive = depot_drive_info(serve->depot);
     for (uint32_t i = 0; i < serve->listener_count; i++) {
-        char address[NET_ADDRESS_TEXT_MAX];
-        net_listener_address(serve->listeners[i], address, sizeof(address));
         base_info(&serve->node->log, "serving",
                   "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s",
-                  tarn_version(), address, serve->lane_count, task_sched_engine_name(serve->lanes[0].sched),
-                  drive->provider, drive->direct ? "on" : "off", depot_mode_names[serve->options->mode]);
+                  tarn_version(), serve->addresses[i], serve->lane_count,
+                  task_sched_engine_name(serve->lanes[0].sched), drive->provider,
+                  drive->direct ? "on" : "off", depot_mode_names[serve->options->mode]);
     }
 }
 
@@ -250,7 +315,11 @@ static int open_parts(struct serve *serve)
         error = open_store(serve);
     if (error != 0)
         return error;
-    const struct memcache_host host = {.tell = tell_facts, .settings = dump_settings, .arg = serve};
+    const struct memcache_host host = {.tell = tell_facts,
+                                       .settings = dump_settings,
+                                       .connections = dump_connections,
+                                       .shutdown = options->enable_shutdown ? shut_down : NULL,
+                                       .arg = serve};
     memcache_server_init(&serve->memcache, serve->node, serve->depot, options->item_bytes_max,
                          options->memory_bytes / 4, &host);
     uint32_t started = 0;

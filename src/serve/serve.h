@@ -22,6 +22,7 @@ struct serve_options {
     uint64_t port;
     const char *unix_path;
     bool insecure;
+    bool enable_shutdown;
     uint64_t threads; /* 0: one for each processor */
     uint64_t memory_bytes;
     uint64_t connections_max;

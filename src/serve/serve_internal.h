@@ -8,8 +8,10 @@
 #include "task/sched.h"
 #include <stdatomic.h>
 
-#define SERVE_INPUT_BYTES  (16 << 10)
-#define SERVE_WORK_MAX     1024 /* connections of one scheduler that are at work at once */
+#define SERVE_INPUT_BYTES  (32 << 10)
+#define SERVE_WORK_MIN     16   /* connections of one scheduler that are at work at once: as many as … */
+#define SERVE_WORK_MAX     1024 /* … a share of the memory is enough for */
+#define SERVE_WORK_SHARE   4    /* which is one of so many */
 #define SERVE_WORK_RESERVE 8    /* their memory is taken at the start */
 
 _Static_assert(SERVE_INPUT_BYTES > MEMCACHE_LINE_BYTES_MAX, "what a session leaves over fits");
@@ -17,7 +19,7 @@ _Static_assert(SERVE_INPUT_BYTES > MEMCACHE_LINE_BYTES_MAX, "what a session leav
 /* What a connection needs while it is at work; an idle one has none. */
 struct serve_work {
     char input[SERVE_INPUT_BYTES];
-    char output[MEMCACHE_OUTPUT_BYTES];
+    struct memcache_work memcache;
 };
 
 /* A scheduler of the server, and what its connections share. */
@@ -25,8 +27,19 @@ struct serve_lane {
     struct serve *serve;
     struct task_sched *sched;
     struct base_pool work;           /* of struct serve_work */
-    struct task_semaphore work_left; /* of SERVE_WORK_MAX */
+    struct task_semaphore work_left; /* as many as may be at work */
     struct task_group keeper;        /* one task, from the thread's beginning to its end */
+    struct base_spin connections_lock;
+    struct base_list connections; /* by rising number */
+    uint64_t connections_number;  /* the last */
+};
+
+/* What is told of a connection. */
+struct serve_connection_info {
+    uint64_t number; /* of its lane */
+    uint64_t at_ns;  /* when something came last */
+    bool is_at_work;
+    char peer[NET_ADDRESS_TEXT_MAX];
 };
 
 struct serve {
@@ -42,11 +55,21 @@ struct serve {
     uint32_t lane_room;
     /* NULL once closed, by the thread that accepts */
     struct net_listener *listeners[BASE_SETTING_LIST_MAX + 1];
+    char addresses[BASE_SETTING_LIST_MAX + 1][NET_ADDRESS_TEXT_MAX]; /* of the listeners */
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
     _Atomic uint64_t connections_total;
     struct task_shared_future stop; /* what the keepers wait for */
 };
+
+/**
+ * What is known of a lane's connections, in the order of their numbers.
+ *
+ * @param after  the numbers that are left out: it and all before
+ * @return how many there were, up to `room`. Any thread.
+ */
+uint32_t serve_list_connections(struct serve_lane *lane, uint64_t after,
+                                struct serve_connection_info *ret_infos, uint32_t room);
 
 /** What net.h calls for the server's connections. */
 extern const struct net_handler serve_handler;

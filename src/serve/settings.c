@@ -55,6 +55,11 @@ const struct base_setting serve_settings[] = {
      .help = "Allow addresses that other machines reach. There is no authentication: whoever reaches the "
              "port reads and changes everything.",
      AT(insecure)},
+    {.name = "enable-shutdown",
+     .letter = 'A',
+     .type = BASE_SETTING_BOOL,
+     .help = "Obey the command `shutdown` of clients.",
+     AT(enable_shutdown)},
     {.name = "threads",
      .letter = 't',
      .type = BASE_SETTING_UINT,

@@ -18,6 +18,13 @@ SANITIZED = "-sanitized" in sys.argv  # its memory is the sanitizer's
 CONNECTIONS = 400
 
 
+WORDS = [b"get ", b"set ", b"a ", b"0 ", b"1 ", b"noreply", b"\r\n", b"\n", b"\0", b"\xff", b" ", b"99999999999999999999 ", b"k" * 251, b"delete ",
+         b"cas ", b"touch ", b"stats ", b"verbosity ", b"incr ", b"decr ", b"append ", b"prepend ", b"gat ", b"gats ", b"add ", b"replace "]
+META_WORDS = [b"mg ", b"ms ", b"md ", b"ma ", b"me ", b"mn", b"a ", b"YQ== ", b"==== ", b"2 ", b"S2 ", b"\r\n", b"\r\n", b"xy\r\n", b"b ", b"q ", b"k ", b"v ", b"c ", b"t ",
+              b"O1 ", b"O" + b"o" * 40 + b" ", b"C1 ", b"C99999999999999999999 ", b"E7 ", b"I ", b"T30 ", b"T-1 ", b"N30 ", b"R30 ", b"MA ", b"MX ", b"D5 ", b"J7 ", b"F9 ",
+              b"x ", b"\xff ", b"\0", b"k" * 251 + b" ", b"y" * 400 + b" b "]
+
+
 @contextlib.contextmanager
 def server(tarn, *options):
     """A server with one well-behaved client, which must be served whatever the others do."""
@@ -45,15 +52,14 @@ def random_bytes(tarn):
     with server(tarn) as (process, _):
         for _ in range(100):
             converse(process.address, rng.randbytes(rng.randrange(1, 20000)))
-        words = [b"get ", b"set ", b"a ", b"0 ", b"1 ", b"noreply", b"\r\n", b"\n", b"\0", b"\xff", b" ", b"99999999999999999999 ",
-                 b"k" * 251, b"delete ", b"cas ", b"touch ", b"stats ", b"verbosity "]
-        for _ in range(200):
-            converse(process.address, b"".join(rng.choice(words) for _ in range(rng.randrange(300))))
+        for words in (WORDS, META_WORDS):
+            for _ in range(150):
+                converse(process.address, b"".join(rng.choice(words) for _ in range(rng.randrange(300))))
 
 
 def half_requests(tarn):
     """Half a line or half a value costs what was sent, and a little more; for as long as one likes."""
-    halves = [b"s", b"set a 0 0 ", b"get " + b"k" * 200, b"set a 0 0 1000\r\n" + b"v" * 500, b"set a 0 0 10\r\n0123456789\r",
+    halves = [b"s", b"set a 0 0 ", b"ms a 1000 c k O1\r\n" + b"v" * 500, b"mg YQ== b k", b"append a 0 0 500\r\nx", b"get " + b"k" * 200, b"set a 0 0 1000\r\n" + b"v" * 500, b"set a 0 0 10\r\n0123456789\r",
               b"k" * 2000, b"get " + b"a " * 1000, b"set a 0 0 100000000\r\n" + b"x" * 1000]
     with server(tarn) as (process, polite):
         before = process.status_kilobytes("VmRSS")
@@ -154,8 +160,142 @@ def clients_that_vanish(tarn):
                 client.socket.close()
 
 
+def slow_senders(tarn):
+    """A byte now and then: each request is answered in the end, and nobody waits for them."""
+    said = b"set slow 3 0 5\r\nabcde\r\nget slow\r\nincr polite 1\r\nmn\r\n"
+    with server(tarn) as (process, polite):
+        with connections(process.address, 50) as clients:
+            for byte in said:
+                for client in clients:
+                    client.send(bytes([byte]))
+                began = time.monotonic()
+                expect(polite.get(b"polite") == b"please", "they hold others up")
+                expect(SANITIZED or time.monotonic() - began < 1, "they hold others up")
+            for client in clients:
+                expect([client.line() for _ in range(4)] == [b"STORED", b"VALUE slow 3 5", b"abcde", b"END"], "a slow client is answered wrongly")
+
+
+def lines_without_an_end(tarn):
+    """A line of more than 2,048 bytes that is no get ends the connection; a get may be as long as it likes, and costs no memory."""
+    with server(tarn) as (process, polite):
+        before = process.status_kilobytes("VmRSS")
+        for beginning in (b"", b"set ", b"mg ", b"ms a ", b"delete ", b"\0", b"\xff", b"gat 0 ", b" " * 2000):
+            answer = converse(process.address, beginning + b"x" * 100000)
+            expect(answer == b"", f"{beginning!r} and no end is answered {answer[:80]!r}")
+        for _ in range(5):
+            answer = converse(process.address, b"get " + b"polite " * 30000 + b"\r\nget polite\r\n")
+            expect(answer.count(b"please") == 30001 and answer.endswith(b"END\r\n"), "a long get is answered wrongly")
+        with connections(process.address) as clients:
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    client.send(b"x" * 100000)
+            expect(polite.get(b"polite") == b"please", "they hold others up")
+            for client in clients:
+                expect(closed(client), "a line without an end does not end the connection")
+        expect_grown_at_most(process, before, 16 << 10)
+
+
+def closed(client):
+    try:
+        return client.socket.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def idle_connections(tarn):
+    """Thousands of connections that say nothing cost next to nothing, and go when they go."""
+    count = min(3000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 100)
+    with server(tarn, f"--max-connections={count + 100}", "--memory=64M") as (process, polite):
+        before = process.status_kilobytes("VmRSS")
+        with connections(process.address, count) as clients:
+            expect(clients[-1].ask(b"version\r\n").startswith(b"VERSION"), "the last is not served")
+            expect_grown_at_most(process, before, count * 4)
+            used = sum(map(float, processor_seconds(process)))
+            time.sleep(1)
+            expect(SANITIZED or sum(map(float, processor_seconds(process))) - used < 0.2, "idle connections keep it busy")
+            for client in clients[::10]:
+                expect(client.get(b"polite") == b"please", "one of many is not served")
+        end = time.monotonic() + serving.PATIENCE
+        while polite.ask(b"stats\r\n") and count_connections(polite) > 1:
+            expect(time.monotonic() < end, "connections that are gone are still counted")
+            time.sleep(0.05)
+
+
+def processor_seconds(process):
+    with open(f"/proc/{process.process.pid}/stat", encoding="ascii") as file:
+        return [int(ticks) / 100 for ticks in file.read().rpartition(")")[2].split()[11:13]]
+
+
+def values_that_never_come(tarn):
+    """What is announced costs nothing before it comes; what is too large, nothing ever."""
+    with server(tarn, "--threads=1") as (process, polite):
+        before = process.status_kilobytes("VmRSS")
+        with connections(process.address, 300) as clients:
+            for number, client in enumerate(clients):
+                client.send([b"set a 0 0 1000000\r\n", b"set a 0 0 2147483000\r\nx", b"append polite 0 0 900000\r\nx", b"cas polite 0 0 900000 1\r\n"][number % 4])
+            time.sleep(0.3)
+            expect(polite.set(b"small", b"value") == b"STORED", "small values have no room")
+            expect_grown_at_most(process, before, 32 << 10)
+            for client in clients[1::4]:
+                expect(client.line() == b"SERVER_ERROR object too large for cache", "a value that is too large is not refused at once")
+                client.send(b"y" * 100000)
+            expect(polite.get(b"polite") == b"please", "they hold others up")
+            expect_grown_at_most(process, before, 32 << 10)
+
+
+def deaf_to_meta_commands(tarn):
+    """Answers that nobody reads, to thousands of pipelined requests of each kind: the server stops reading, and answers others."""
+    flood = (b"mg large v k c t f s O123\r\n" + b"ma counter N0 v\r\n" + b"ms a 2 k c\r\nxy\r\n" + b"gets large\r\n" + b"gat 0 large\r\n" + b"incr counter 1\r\n") * 500
+    with server(tarn, "--send-timeout=500ms") as (process, polite):
+        expect(polite.set(b"large", b"x" * 50000) == b"STORED", "it does not store")
+        before = process.status_kilobytes("VmRSS")
+        with connections(process.address, 30) as clients:
+            for client in clients:
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.socket.setblocking(False)
+                with contextlib.suppress(OSError):
+                    client.socket.send(flood)
+            for _ in range(50):
+                expect(polite.get(b"polite") == b"please", "they hold others up")
+            expect_grown_at_most(process, before, 64 << 10)
+            end = time.monotonic() + serving.PATIENCE
+            while polite.ask(b"stats\r\n") and count_connections(polite) > 1:
+                expect(time.monotonic() < end, "they are never given up")
+                time.sleep(0.1)
+
+
+def resets_in_the_middle(tarn):
+    """Of values and answers; what was half said is not stored."""
+    rng = random.Random(3)
+    with server(tarn) as (process, polite):
+        before = process.status_kilobytes("VmRSS")
+        said = b"set half 0 0 50000\r\n" + b"h" * 50000 + b"\r\n"
+        for count in range(300):
+            client = Connection(process.address)
+            lead = rng.choice([b"", b"get polite\r\n" * 50, b"mg polite v\r\n" * 50])
+            client.send(lead + said[:rng.randrange(1, len(said) - 2)])
+            if count % 3 == 0:
+                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            client.socket.close()
+        expect(polite.get(b"half") is None, "half a value was stored")
+        expect_grown_at_most(process, before, 16 << 10)
+
+
+def many_that_come_and_go(tarn):
+    with server(tarn) as (process, polite):
+        for _ in range(3):
+            for _ in range(500):
+                Connection(process.address).socket.close()
+            expect(polite.get(b"polite") == b"please", "they hold others up")
+        before = process.status_kilobytes("VmRSS")
+        for _ in range(2000):
+            Connection(process.address).socket.close()
+        expect_grown_at_most(process, before, 4 << 10)
+
+
 if __name__ == "__main__":
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     serving.run([random_bytes, half_requests, half_large_values, readers_that_never_read, floods, too_many_connections,
-                 clients_that_vanish], sys.argv[1])
+                 clients_that_vanish, slow_senders, lines_without_an_end, idle_connections, values_that_never_come, deaf_to_meta_commands,
+                 resets_in_the_middle, many_that_come_and_go], sys.argv[1])

@@ -1,0 +1,465 @@
+/* The command as a user runs it, with a small script for Tarn's server: this program is not tarn. */
+#include "bench/memcache_testing.h"
+
+#include "bench/bench.h"
+#include "bench/json_read.h"
+#include "bench/memcache.h"
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+
+enum { ARGUMENTS_MAX = 24, PATH_ROOM = 256 };
+
+struct run {
+    int status;
+    char *out;
+    size_t out_bytes;
+    char *err;
+    size_t err_bytes;
+};
+
+static void run_command(struct run *run, const char *const *arguments)
+{
+    char *argv[ARGUMENTS_MAX];
+    int argc = 0;
+    for (; arguments[argc] != NULL; argc++) {
+        assert_in_range(argc, 0, ARGUMENTS_MAX - 1);
+        argv[argc] = (char *)(uintptr_t)arguments[argc]; /* it changes none */
+    }
+    FILE *out = open_memstream(&run->out, &run->out_bytes);
+    FILE *err = open_memstream(&run->err, &run->err_bytes);
+    assert_non_null(out);
+    assert_non_null(err);
+    run->status = bench_main(argc, argv, out, err);
+    (void)fclose(out);
+    (void)fclose(err);
+}
+
+static void free_run(struct run *run)
+{
+    free(run->out);
+    free(run->err);
+}
+
+#define RUN(run, ...) run_command(run, (const char *const[]){"memcache", __VA_ARGS__, NULL})
+
+static void expect_run(int status, const char *const *arguments, const char *text)
+{
+    struct run run;
+    run_command(&run, arguments);
+    const char *where = status == 0 ? run.out : run.err;
+    if (run.status != status || strstr(where, text) == NULL)
+        print_error("%s%s", run.out, run.err);
+    assert_int_equal(run.status, status);
+    assert_non_null(strstr(where, text));
+    free_run(&run);
+}
+
+#define EXPECT(status, text, ...)                                                                            \
+    expect_run(status, (const char *const[]){"memcache", __VA_ARGS__, NULL}, text)
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (; (text = strstr(text, part)) != NULL; text++)
+        count++;
+    return count;
+}
+
+/* ---- usage --------------------------------------------------------------------------------------- */
+
+static void test_usage(void **state)
+{
+    (void)state;
+    EXPECT(2, "--pipeline: '0'", "--pipeline=0");
+    EXPECT(2, "--pipeline: '16x0'", "--pipeline=1,16x0");
+    EXPECT(2, "--pipeline: '1x101'", "--pipeline=1x101");
+    EXPECT(2, "--pipeline: '1025'", "--pipeline=1025");
+    EXPECT(2, "--pipeline: 'x5'", "--pipeline=x5");
+    EXPECT(2, "--pipeline: '5x'", "--pipeline=5x");
+    EXPECT(2, "--sizes: '31'", "--sizes=31");
+    EXPECT(2, "--sizes: '1001K'", "--sizes=1001K");
+    EXPECT(2, "--read-share: '1.1'", "--read-share=1.1");
+    EXPECT(2, "--read-share: '-1'", "--read-share=-1");
+    EXPECT(2, "--read-share: '1e-1'", "--read-share=1e-1");
+    EXPECT(2, "--read-share: '0x1'", "--read-share=0x1");
+    EXPECT(2, "--read-share: 'nan'", "--read-share=nan");
+    EXPECT(2, "--read-share: '0.5.'", "--read-share=0.5.");
+    EXPECT(2, "--disk-read-share: ''", "--disk-read-share=");
+    EXPECT(2, "--zipf-exponent: '1'", "--zipf-exponent=1");
+    EXPECT(2, "--zipf-exponent: '0'", "--zipf-exponent=0");
+    EXPECT(2, "--ext-threads: '65'", "--ext-threads=65");
+    EXPECT(2, "--ext-threads: '0'", "--ext-threads=1,0");
+    EXPECT(2, "ext-threads", "--ext-threads=1,2,3,4,5");
+    EXPECT(2, "--peers has no 'mysql'", "--peers=mysql");
+    EXPECT(2, "--distribution has no 'normal'", "--distribution=normal");
+    EXPECT(2, "--server: 'localhost'", "--server=localhost");
+    EXPECT(2, "--server: 'localhost:0'", "--server=localhost:0");
+    EXPECT(2, "--server: ':11211'", "--server=:11211");
+    EXPECT(2, "--server: 'localhost:http'", "--server=localhost:http");
+    EXPECT(2, "--server: 'unix:'", "--server=unix:");
+    EXPECT(2, "no ':' or ','", "--path=a:b");
+    EXPECT(2, "/dev/null is there already", "--path=/dev/null");
+    EXPECT(0, "--ext-threads", "--help");
+}
+
+static void test_addresses(void **state)
+{
+    (void)state;
+    struct bench_memcache_address address;
+    assert_int_equal(bench_memcache_address_read("127.0.0.1:11211", &address), 0);
+    const struct bench_memcache_address expected = bench_memcache_address_of_port(11211);
+    assert_int_equal(address.bytes, expected.bytes);
+    assert_memory_equal(&address.address, &expected.address, expected.bytes);
+    assert_int_equal(bench_memcache_address_read("[::1]:80", &address), 0);
+    assert_int_equal(address.address.ss_family, AF_INET6);
+    assert_int_equal(bench_memcache_address_read("unix:/tmp/a:b", &address), 0);
+    assert_int_equal(address.address.ss_family, AF_UNIX);
+    assert_int_equal(bench_memcache_address_read("[::1:80", &address), -ENOENT);
+}
+
+/* ---- a named server ------------------------------------------------------------------------------ */
+
+struct named {
+    struct base_account account;
+    struct bench_memcache_values values;
+    struct fake_server fake;
+    char option[64];
+};
+
+static int open_named(void **state)
+{
+    struct named *named = test_calloc(1, sizeof(*named));
+    base_account_init(&named->account, BASE_ACCOUNT_UNLIMITED);
+    *state = named;
+    if (bench_memcache_values_open(&named->account, 1024, &named->values) != 0)
+        return -1;
+    named->fake.values = &named->values;
+    fake_begin(&named->fake);
+    (void)snprintf(named->option, sizeof(named->option), "--server=127.0.0.1:%d", named->fake.port);
+    return 0;
+}
+
+static int close_named(void **state)
+{
+    struct named *named = *state;
+    bench_memcache_values_close(&named->values);
+    base_account_deinit(&named->account);
+    test_free(named);
+    return 0;
+}
+
+/* Closed and open loop of each pattern; what --json says can be read. */
+static void test_named_server(void **state)
+{
+    struct named *named = *state;
+    struct run run;
+    RUN(&run, named->option, "--json", "--keys=500", "--connections=4", "--duration=50ms", "--repeats=2",
+        "--pipeline=1,3x5", "--distribution=uniform,zipf", "--seed=7");
+    fake_end(&named->fake);
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(run.err_bytes, 0);
+    assert_int_equal(count_of(run.out, "\n"), 8);
+    assert_int_equal(count_of(run.out, "\"pipeline\":3,\"keys_per_get\":5,\"value_bytes\":1024"), 4);
+    assert_int_equal(count_of(run.out, "\"distribution\":\"zipf-0.99\",\"loop\":\"open\",\"rate\":"), 2);
+    assert_int_equal(count_of(run.out, "\"hit_percent\":{\"median\":100"), 8);
+    assert_true(count_of(run.out, "\"p90\":") > 0);
+    for (const char *line = run.out; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        struct bench_json_value all;
+        assert_int_equal(bench_json_parse(line, strcspn(line, "\n"), &all), 0);
+    }
+    for (int i = 0; i < 500; i++)
+        assert_true(named->fake.sets[i] >= 1);
+    free_run(&run);
+}
+
+/* With a rate there is the open loop alone; without filling and sets nothing is stored. */
+static void test_named_server_read_only(void **state)
+{
+    struct named *named = *state;
+    struct run run;
+    RUN(&run, named->option, "--keys=500", "--connections=4", "--duration=50ms", "--repeats=1",
+        "--pipeline=1", "--rate=1000", "--no-fill", "--read-share=1");
+    fake_end(&named->fake);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(count_of(run.out, "loop=open rate=1000: keys/s"), 1);
+    assert_int_equal(count_of(run.out, "keys/s"), 1);
+    assert_int_equal(named->fake.gets, named->fake.requests);
+    free_run(&run);
+}
+
+static void test_named_server_fails(void **state)
+{
+    struct named *named = *state;
+    named->fake.fault_at = 600; /* set while nothing is connected: the thread looks at it when it answers */
+    named->fake.fault = FAKE_ERROR;
+    EXPECT(1, "SERVER_ERROR busy", named->option, "--keys=500", "--connections=4", "--duration=50ms",
+           "--repeats=1");
+    fake_end(&named->fake);
+    EXPECT(1, "connect (does it run", named->option, "--keys=500", "--duration=50ms");
+}
+
+/* ---- servers that are started -------------------------------------------------------------------- */
+
+struct folder {
+    char path[PATH_ROOM / 2];
+    char data[PATH_ROOM];
+    char program[PATH_ROOM];
+    char path_option[PATH_ROOM + 16];
+    char program_option[PATH_ROOM + 16];
+};
+
+static int make_folder_in(void **state, const char *parent)
+{
+    struct folder *folder = test_calloc(1, sizeof(*folder));
+    (void)snprintf(folder->path, sizeof(folder->path), "%smemcache-test-XXXXXX", parent);
+    if (mkdtemp(folder->path) == NULL)
+        return -1;
+    (void)snprintf(folder->data, sizeof(folder->data), "%s/data", folder->path);
+    (void)snprintf(folder->program, sizeof(folder->program), "%s/program", folder->path);
+    (void)snprintf(folder->path_option, sizeof(folder->path_option), "--path=%s", folder->data);
+    (void)snprintf(folder->program_option, sizeof(folder->program_option), "--program=./%s", folder->program);
+    if (parent[0] == '/')
+        (void)snprintf(folder->program_option, sizeof(folder->program_option), "--program=%s",
+                       folder->program);
+    *state = folder;
+    return 0;
+}
+
+static int make_folder(void **state)
+{
+    return make_folder_in(state, "");
+}
+
+static int make_memory_folder(void **state)
+{
+    return make_folder_in(state, access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "");
+}
+
+static int remove_folder(void **state)
+{
+    struct folder *folder = *state;
+    (void)unlink(folder->program);
+    int error = rmdir(folder->path); /* fails if anything was left behind */
+    test_free(folder);
+    return error;
+}
+
+/* Whether there is memcached, and the folder is on a disk. */
+static bool can_have_extstore(const struct folder *folder)
+{
+    struct statfs system;
+    return bench_memcache_is_installed("memcached") && statfs(folder->path, &system) == 0 &&
+           system.f_type != TMPFS_MAGIC;
+}
+
+/* @param body  of a shell script, where $port and $data are what it was told */
+static void write_program(const struct folder *folder, const char *body)
+{
+    FILE *file = fopen(folder->program, "we");
+    assert_non_null(file);
+    (void)fprintf(
+        file,
+        "#!/bin/sh\nfor option; do case $option in\n"
+        "--listen=127.0.0.1:*) port=${option##*:};;\n--data=*) data=${option#--data=};;\nesac; done\n"
+        ": >$data\n%s\n",
+        body);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(folder->program, 0700), 0);
+}
+
+static const char memcached_script[] = "user=; test $(id -u) = 0 && user='-u root'\n"
+                                       "exec memcached $user -l 127.0.0.1 -p $port -U 0 -t 1 -m 64";
+
+static void test_beside_memcached(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    if (!bench_memcache_is_installed("memcached"))
+        skip();
+    write_program(folder, memcached_script);
+    RUN(&run, folder->path_option, folder->program_option, "--json", "--keys=2000", "--connections=4",
+        "--duration=50ms", "--repeats=2", "--pipeline=4,1x5", "--seed=7");
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(run.err_bytes, 0);
+    assert_int_equal(count_of(run.out, "\"subjects\":[{\"name\":\"tarn\",\"rate\":"), 4);
+    assert_int_equal(count_of(run.out, "{\"name\":\"memcached\",\"rate\":"), 4);
+    assert_int_equal(count_of(run.out, "\"name\":\"redis\""), 4);
+    assert_int_equal(count_of(run.out, "\"ratio\":"),
+                     bench_memcache_is_installed("redis-server") ? 8 : 4); /* or "not installed" */
+    assert_int_equal(count_of(run.out, "\"p99.9\":"), bench_memcache_is_installed("redis-server") ? 12 : 8);
+    free_run(&run);
+}
+
+static void assert_near(double value, double expected)
+{
+    assert_true(value > expected - 0.5 && value < expected + 0.5);
+}
+
+/* An item of 1,099 bytes lies in 1.27 pages, on average. */
+static void test_from_memory_percent(void **state)
+{
+    (void)state;
+    assert_near(bench_memcache_from_memory_percent(1000, 1000, 5194, 1024), 0);
+    assert_near(bench_memcache_from_memory_percent(1000, 900, 5194, 1024), 10);
+    assert_near(bench_memcache_from_memory_percent(1000, 1000, 5194 * 0.75, 1024), 25);
+    assert_near(bench_memcache_from_memory_percent(1000, 600, 5194 * 0.75, 1024), 40);
+    assert_near(bench_memcache_from_memory_percent(1000, 1000, 0, 1024), 100);
+    assert_near(bench_memcache_from_memory_percent(1000, 1000, 20000, 1024), 0);
+    assert_near(bench_memcache_from_memory_percent(0, 0, 0, 1024), 0);
+}
+
+/* The median of a value of a subject of a case. */
+static double value_of(struct bench_json_value line, uint32_t subject, const char *name)
+{
+    struct bench_json_value value;
+    double number = -1;
+    assert_int_equal(bench_json_member(line, "subjects", &value), 0);
+    assert_int_equal(bench_json_element(value, subject, &value), 0);
+    assert_int_equal(bench_json_member(value, "values", &value), 0);
+    assert_int_equal(bench_json_member(value, name, &value), 0);
+    assert_int_equal(bench_json_member(value, "median", &value), 0);
+    assert_int_equal(bench_json_number(value, &number), 0);
+    return number;
+}
+
+/* The first line is of the numbers of threads that are tried. A fifth of the items is in the write buffer,
+ * and all the others are on the disk; what a file system says that tells of no reads says nothing. */
+static void check_cold(const char *out)
+{
+    struct bench_json_value line;
+    assert_int_equal(bench_json_parse(out, strcspn(out, "\n"), &line), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (value_of(line, i, "read_bytes") > 0)
+            assert_true(value_of(line, i, "from_memory_percent") < 40);
+    }
+}
+
+/* extstore, every get cold; nobody reads Tarn's file, so that fio is not told to either. */
+static void test_beside_extstore(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    if (!can_have_extstore(folder))
+        skip();
+    write_program(folder, memcached_script);
+    RUN(&run, folder->path_option, folder->program_option, "--json", "--keys=20000", "--connections=4",
+        "--duration=50ms", "--repeats=2", "--pipeline=4", "--ext-threads=1,2", "--seed=7");
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(count_of(run.out, "\"name\":\"extstore\",\"parameters\""), 1);
+    assert_int_equal(count_of(run.out, "\"name\":\"threads=2\",\"rate\""), 1);
+    assert_int_equal(count_of(run.out, "{\"name\":\"extstore\",\"rate\":"), 2);
+    assert_int_equal(count_of(run.out, "\"page_cache\":\"fadvise\""), 2);
+    assert_int_equal(count_of(run.out, "\"from_memory_percent\":{\"median\":"), 6);
+    assert_int_equal(count_of(run.out, "{\"name\":\"fio\",\"skipped\":\""), 1); /* closed loop */
+    check_cold(run.out);
+    free_run(&run);
+}
+
+static void test_small_values_are_not_for_extstore(void **state)
+{
+    const struct folder *folder = *state;
+    if (!can_have_extstore(folder))
+        skip();
+    write_program(folder, memcached_script);
+    EXPECT(0, "skipped: it keeps such small values in memory", folder->path_option, folder->program_option,
+           "--keys=200", "--connections=4", "--duration=50ms", "--repeats=1", "--pipeline=1", "--sizes=100",
+           "--peers=extstore", "--no-open-loop");
+}
+
+/* What a server says on its last breath is repeated. */
+static void test_server_does_not_start(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    write_program(folder, "echo 'no luck today' >&2; exit 3");
+    RUN(&run, folder->path_option, folder->program_option, "--keys=10");
+    assert_int_equal(run.status, 1);
+    assert_non_null(strstr(run.err, "no luck today\n"));
+    assert_non_null(strstr(run.err, "tarn ended instead of serving"));
+    assert_int_equal(access(folder->data, F_OK), -1);
+    free_run(&run);
+    EXPECT(1, "/no/such/program: No such file", folder->path_option, "--program=/no/such/program",
+           "--keys=10");
+}
+
+/* A group that cannot be joined: said, before anything is measured. */
+static void test_no_such_group(void **state)
+{
+    const struct folder *folder = *state;
+    if (!can_have_extstore(folder))
+        skip();
+    write_program(folder, memcached_script);
+    EXPECT(1, "/no/such/group/cgroup.procs: No such file", folder->path_option, folder->program_option,
+           "--keys=10", "--connections=1", "--duration=50ms", "--ext-threads=1",
+           "--memory-group=/no/such/group");
+}
+
+/* The group's list of processes is written to; then its limit keeps the cache small, and no child does. */
+static void test_group(void **state)
+{
+    const struct folder *folder = *state;
+    char procs[PATH_ROOM + 32];
+    char option[PATH_ROOM];
+    struct run run;
+    if (!can_have_extstore(folder))
+        skip();
+    write_program(folder, memcached_script);
+    (void)snprintf(procs, sizeof(procs), "%s/cgroup.procs", folder->path);
+    (void)snprintf(option, sizeof(option), "--memory-group=%s", folder->path);
+    int fd = open(procs, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    RUN(&run, folder->path_option, folder->program_option, option, "--keys=500", "--connections=2",
+        "--duration=50ms", "--repeats=1", "--pipeline=1", "--ext-threads=1", "--peers=extstore", "--json");
+    char written[4] = "";
+    assert_int_equal(read(fd, written, sizeof(written)), 2);
+    assert_string_equal(written, "0\n");
+    (void)close(fd);
+    (void)unlink(procs);
+    if (run.status != 0)
+        print_error("%s", run.err);
+    assert_int_equal(run.status, 0);
+    assert_int_equal(count_of(run.out, "\"page_cache\":\"memory-group\""), 2);
+    free_run(&run);
+}
+
+static void test_spares_old_files(void **state)
+{
+    const struct folder *folder = *state;
+    char other[PATH_ROOM + 16];
+    (void)snprintf(other, sizeof(other), "%s.extstore", folder->data);
+    int fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    EXPECT(2, "data.extstore is there already", folder->path_option, "--keys=10");
+    assert_int_equal(unlink(other), 0);
+}
+
+#define IN_FOLDER(name, make) cmocka_unit_test_setup_teardown(name, make, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_addresses),
+        cmocka_unit_test_setup_teardown(test_named_server, open_named, close_named),
+        cmocka_unit_test_setup_teardown(test_named_server_read_only, open_named, close_named),
+        cmocka_unit_test_setup_teardown(test_named_server_fails, open_named, close_named),
+        cmocka_unit_test(test_from_memory_percent),
+        IN_FOLDER(test_beside_memcached, make_memory_folder),
+        IN_FOLDER(test_beside_extstore, make_folder),
+        IN_FOLDER(test_small_values_are_not_for_extstore, make_folder),
+        IN_FOLDER(test_server_does_not_start, make_memory_folder),
+        IN_FOLDER(test_no_such_group, make_folder),
+        IN_FOLDER(test_group, make_folder),
+        IN_FOLDER(test_spares_old_files, make_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,477 @@
+/* What requests that change something, or may, ask of the store: each is one call of it. */
+#include "memcache/memcache_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+/* An item in memcached's memory: header, key and its zero, flags if there are any, value and line end. */
+#define ITEM_FIXED_BYTES 59
+#define ITEM_FLAGS_BYTES 4
+
+#define NUMBER_ROOM 24
+
+/* What a decision (tarn_update_function) says when nothing is to be written, and nothing has failed. */
+#define AS_IT_IS 1
+
+#define NOT_A_NUMBER (-EDOM)
+
+bool memcache_item_fits(const struct memcache_server *server, size_t key_len, uint64_t value_len,
+                        uint32_t client_flags)
+{
+    uint64_t item_bytes = ITEM_FIXED_BYTES + key_len + value_len + (client_flags != 0 ? ITEM_FLAGS_BYTES : 0);
+    return item_bytes <= server->item_bytes_max && value_len <= tarn_depot_value_bytes_max(server->depot);
+}
+
+struct memcache_value *memcache_value_alloc(struct memcache_server *server, size_t len, size_t room)
+{
+    size_t bytes = sizeof(struct memcache_value) + len + room;
+    struct memcache_value *value = base_alloc(&server->values, bytes);
+    if (value != NULL) {
+        value->bytes = bytes;
+        value->len = len + room;
+    }
+    return value;
+}
+
+void memcache_value_free(struct memcache_server *server, struct memcache_value *value)
+{
+    base_free(&server->values, value, value->bytes);
+}
+
+static uint64_t now_ns(const struct memcache_op *op)
+{
+    return task_wall(op->server->node);
+}
+
+static uint64_t expiry_ns(const struct memcache_op *op)
+{
+    return memcache_expiry_ns(op->request.exptime, now_ns(op));
+}
+
+static bool has(const struct memcache_op *op, char flag)
+{
+    return memcache_meta_has(&op->request, flag);
+}
+
+uint64_t memcache_expiry_behind(const struct memcache_op *op, char flag, uint64_t expiry_ns)
+{
+    if (flag == 'T')
+        return memcache_expiry_ns(op->request.exptime, now_ns(op));
+    if (flag == 'N' && op->outcome.made)
+        return memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
+    return expiry_ns;
+}
+
+/* The expiry that all flags leave. */
+static uint64_t expiry_behind_all(const struct memcache_op *op, uint64_t expiry_ns)
+{
+    struct memcache_text rest = op->request.rest, word;
+    while (memcache_next_word(&rest, &word))
+        expiry_ns = memcache_expiry_behind(op, word.text[0], expiry_ns);
+    return expiry_ns;
+}
+
+/* The version that a change shall give, 0: a new one. */
+static uint64_t new_version(const struct memcache_op *op)
+{
+    return op->request.meta.version;
+}
+
+/* What is there differs from what the client has seen. */
+static bool is_another(const struct memcache_op *op, const struct tarn_record_info *old)
+{
+    return has(op, 'C') && old->version != op->request.cas;
+}
+
+/* The same where 0 means that the client has seen nothing. */
+static bool is_another_if_seen(const struct memcache_op *op, const struct tarn_record_info *old)
+{
+    return op->request.cas != 0 && is_another(op, old);
+}
+
+/* @return what the update returned, the outcome being noted */
+static int update(struct memcache_op *op, tarn_update_function *decide, void *arg)
+{
+    uint64_t version = 0;
+    int error = tarn_depot_update(op->server->depot, op->request.key.text, op->request.key.len, decide, arg,
+                                  &version);
+    if (error == 0)
+        op->outcome.info.version = version;
+    op->outcome.error = error == AS_IT_IS ? 0 : error;
+    return error;
+}
+
+/* Remember what will be there, for the answer; its version is known when it is. */
+static void note(struct memcache_op *op, const struct tarn_update *update)
+{
+    op->outcome.info = (struct tarn_record_info){.version = update->version,
+                                                 .expiry_ns = update->expiry_ns,
+                                                 .client_flags = update->client_flags,
+                                                 .value_bytes = (uint32_t)update->value_len,
+                                                 .note = update->note};
+}
+
+/* ---- set and its kin ------------------------------------------------------------------------------ */
+
+static void put(struct memcache_op *op, enum tarn_put_condition condition)
+{
+    const struct memcache_request *request = &op->request;
+    const struct tarn_put_options options = {.condition = condition,
+                                             .if_version = request->cas,
+                                             .expiry_ns = expiry_ns(op),
+                                             .version = new_version(op),
+                                             .client_flags = request->client_flags};
+    op->outcome.info.value_bytes = request->value_bytes;
+    op->outcome.error = tarn_depot_put(op->server->depot, request->key.text, request->key.len, op->value,
+                                       request->value_bytes, &options, &op->outcome.info.version);
+}
+
+/* A value that was made from an item that has changed since may be stored, but is out of date: what the item
+ * had of time and told remains. */
+static int decide_stale(void *arg, const struct tarn_record_info *old, const void *value,
+                        struct tarn_update *update)
+{
+    struct memcache_op *op = arg;
+    (void)value;
+    if (old == NULL)
+        return -ENOENT;
+    if (op->request.cas > old->version)
+        return -EEXIST;
+    bool late = is_another(op, old);
+    *update = (struct tarn_update){
+        .value = op->value,
+        .value_len = op->request.value_bytes,
+        .expiry_ns = late ? old->expiry_ns : expiry_ns(op),
+        .version = new_version(op),
+        .client_flags = op->request.client_flags,
+        .note = late ? (uint8_t)(MEMCACHE_NOTE_STALE | (old->note & MEMCACHE_NOTE_SENT)) : 0,
+    };
+    note(op, update);
+    return 0;
+}
+
+struct joining {
+    struct memcache_op *op;
+    bool in_front;
+    struct memcache_value *joined;
+};
+
+static int join(struct joining *joining, const struct tarn_record_info *old, const void *value,
+                struct tarn_update *update)
+{
+    struct memcache_op *op = joining->op;
+    size_t len = (size_t)old->value_bytes + op->request.value_bytes;
+    if (!memcache_item_fits(op->server, op->request.key.len, len, old->client_flags))
+        return -EMSGSIZE;
+    joining->joined = memcache_value_alloc(op->server, len, 0);
+    if (joining->joined == NULL)
+        return -ENOMEM;
+    char *old_place = joining->joined->data + (joining->in_front ? op->request.value_bytes : 0);
+    char *new_place = joining->joined->data + (joining->in_front ? 0 : old->value_bytes);
+    memcpy(old_place, value, old->value_bytes);
+    memcpy(new_place, op->value, op->request.value_bytes);
+    update->value = joining->joined->data;
+    update->value_len = len;
+    update->note = 0; /* what was joined is new */
+    return 0;
+}
+
+static int decide_join(void *arg, const struct tarn_record_info *old, const void *value,
+                       struct tarn_update *update)
+{
+    struct joining *joining = arg;
+    struct memcache_op *op = joining->op;
+    if (old == NULL && !has(op, 'N'))
+        return -ENOENT;
+    if (old != NULL && is_another_if_seen(op, old))
+        return -EEXIST;
+    if (old != NULL) {
+        int error = join(joining, old, value, update);
+        if (error != 0)
+            return error;
+    } else {
+        update->value = op->value;
+        update->value_len = op->request.value_bytes;
+        update->client_flags = op->request.client_flags;
+        update->expiry_ns = memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
+    }
+    update->version = new_version(op);
+    update->note = 0;
+    note(op, update);
+    return 0;
+}
+
+static void append(struct memcache_op *op, bool in_front)
+{
+    struct joining joining = {.op = op, .in_front = in_front};
+    (void)update(op, decide_join, &joining);
+    if (joining.joined != NULL)
+        memcache_value_free(op->server, joining.joined);
+}
+
+static void meta_set(struct memcache_op *op)
+{
+    switch (op->request.meta.mode) {
+    case 'E':
+        put(op, TARN_PUT_IF_ABSENT);
+        break;
+    case 'A':
+        append(op, false);
+        break;
+    case 'P':
+        append(op, true);
+        break;
+    default:
+        if (has(op, 'C') && has(op, 'I'))
+            (void)update(op, decide_stale, op);
+        else if (has(op, 'C'))
+            put(op, TARN_PUT_IF_VERSION);
+        else
+            put(op, op->request.meta.mode == 'R' ? TARN_PUT_IF_PRESENT : TARN_PUT_ANY);
+        break;
+    }
+}
+
+/* ---- numbers ---------------------------------------------------------------------------------------- */
+
+struct counting {
+    struct memcache_op *op;
+    bool down;
+    char text[NUMBER_ROOM];        /* the new value, or … */
+    struct memcache_value *padded; /* … where it stands with spaces, as long as the old one */
+};
+
+/* A number that has become shorter keeps its length, and its place: what the item was marked with stays. */
+static int write_number(struct counting *counting, size_t old_len, struct tarn_update *update)
+{
+    int len = snprintf(counting->text, sizeof(counting->text), "%" PRIu64, counting->op->outcome.number);
+    base_assert(len > 0 && (size_t)len < sizeof(counting->text));
+    update->value = counting->text;
+    update->value_len = (size_t)len;
+    if ((size_t)len > old_len)
+        update->note = 0;
+    if ((size_t)len >= old_len)
+        return 0;
+    counting->padded = memcache_value_alloc(counting->op->server, old_len, 0);
+    if (counting->padded == NULL)
+        return -ENOMEM;
+    memset(counting->padded->data, ' ', old_len);
+    memcpy(counting->padded->data, counting->text, (size_t)len);
+    update->value = counting->padded->data;
+    update->value_len = old_len;
+    return 0;
+}
+
+static int decide_count(void *arg, const struct tarn_record_info *old, const void *value,
+                        struct tarn_update *update)
+{
+    struct counting *counting = arg;
+    struct memcache_op *op = counting->op;
+    uint64_t number, delta = op->request.delta;
+    if (old == NULL && !has(op, 'N'))
+        return -ENOENT;
+    if (old != NULL && is_another_if_seen(op, old))
+        return -EEXIST;
+    if (old != NULL) {
+        if (!memcache_parse_number(value, old->value_bytes, &number))
+            return NOT_A_NUMBER;
+        op->outcome.number = !counting->down ? number + delta : number < delta ? 0 : number - delta;
+        op->outcome.hit = true;
+    } else {
+        op->outcome.number = op->request.meta.initial;
+        op->outcome.made = true;
+    }
+    op->outcome.old_expiry_ns = update->expiry_ns;
+    if (op->request.verb == MEMCACHE_META_ARITHMETIC)
+        update->expiry_ns = expiry_behind_all(op, update->expiry_ns);
+    update->version = new_version(op);
+    int error = write_number(counting, old == NULL ? 0 : old->value_bytes, update);
+    if (error == 0)
+        note(op, update);
+    return error;
+}
+
+static void count(struct memcache_op *op, bool down)
+{
+    struct counting counting = {.op = op, .down = down};
+    if (update(op, decide_count, &counting) == NOT_A_NUMBER) {
+        op->outcome.text = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+        op->outcome.error = 0;
+        op->request.noreply = op->request.noreply && !memcache_is_meta(&op->request);
+    }
+    if (counting.padded != NULL)
+        memcache_value_free(op->server, counting.padded);
+}
+
+/* ---- delete ------------------------------------------------------------------------------------------ */
+
+static int decide_delete(void *arg, const struct tarn_record_info *old, const void *value,
+                         struct tarn_update *update)
+{
+    struct memcache_op *op = arg;
+    if (old == NULL)
+        return -ENOENT;
+    if (is_another(op, old))
+        return -EEXIST;
+    update->remove = !has(op, 'I') && !has(op, 'x');
+    update->version = new_version(op);
+    update->value = value;
+    update->value_len = old->value_bytes;
+    if (has(op, 'I')) {
+        update->note = MEMCACHE_NOTE_STALE; /* the next client wins */
+        if (has(op, 'T'))
+            update->expiry_ns = expiry_ns(op);
+    }
+    if (has(op, 'x')) {
+        update->value_len = 0;
+        update->client_flags = op->request.client_flags;
+        update->expiry_ns = expiry_ns(op);
+    }
+    return 0;
+}
+
+static void meta_delete(struct memcache_op *op)
+{
+    if (has(op, 'I') || has(op, 'x') || has(op, 'C'))
+        (void)update(op, decide_delete, op);
+    else
+        op->outcome.error = tarn_depot_delete(op->server->depot, op->request.key.text, op->request.key.len);
+}
+
+/* ---- gets that change something -------------------------------------------------------------------------
+ */
+
+/* R is of the expiry that the flags before it have left. */
+static bool expires_soon(const struct memcache_op *op, uint64_t expiry_ns)
+{
+    struct memcache_text rest = op->request.rest, word;
+    uint64_t recache_ns = memcache_expiry_ns(op->request.meta.recache, now_ns(op));
+    while (memcache_next_word(&rest, &word)) {
+        if (word.text[0] == 'R')
+            return expiry_ns != 0 && expiry_ns < recache_ns;
+        expiry_ns = memcache_expiry_behind(op, word.text[0], expiry_ns);
+    }
+    return false;
+}
+
+bool memcache_wins(const struct memcache_op *op, const struct tarn_record_info *info)
+{
+    if (op->request.verb != MEMCACHE_META_GET || (info->note & MEMCACHE_NOTE_SENT) != 0)
+        return false;
+    return (info->note & MEMCACHE_NOTE_STALE) != 0 || (has(op, 'R') && expires_soon(op, info->expiry_ns));
+}
+
+int memcache_value_take(struct memcache_op *op, const void *value, size_t len)
+{
+    const char *tail = memcache_tail(op);
+    op->outcome.value = memcache_value_alloc(op->server, len, strlen(tail));
+    if (op->outcome.value == NULL)
+        return -ENOMEM;
+    if (len > 0)
+        memcpy(op->outcome.value->data, value, len);
+    memcpy(op->outcome.value->data + len, tail, strlen(tail));
+    return 0;
+}
+
+/* What is not there may be made, empty, for the client to fill. */
+static int vivify(struct memcache_op *op, struct tarn_update *update)
+{
+    op->outcome.made = true;
+    update->expiry_ns = expiry_behind_all(op, 0);
+    update->note = MEMCACHE_NOTE_SENT;
+    update->version = new_version(op);
+    note(op, update);
+    op->outcome.info.note = 0; /* before this client */
+    op->outcome.won = true;
+    return memcache_wants_value(&op->request) ? memcache_value_take(op, "", 0) : 0;
+}
+
+static int decide_get(void *arg, const struct tarn_record_info *old, const void *value,
+                      struct tarn_update *update)
+{
+    struct memcache_op *op = arg;
+    if (old == NULL)
+        return has(op, 'N') ? vivify(op, update) : -ENOENT;
+    struct tarn_record_info info = *old;
+    bool touches = memcache_has_keys(&op->request) || has(op, 'T');
+    op->outcome.won = memcache_wins(op, old);
+    op->outcome.old_expiry_ns = old->expiry_ns;
+    if (touches)
+        info.expiry_ns = expiry_ns(op);
+    op->outcome.hit = true;
+    op->outcome.info = info;
+    int error = memcache_wants_value(&op->request) ? memcache_value_take(op, value, old->value_bytes) : 0;
+    if (error != 0)
+        return error;
+    if (!touches && !op->outcome.won)
+        return AS_IT_IS;
+    *update = (struct tarn_update){.value = value,
+                                   .value_len = old->value_bytes,
+                                   .expiry_ns = info.expiry_ns,
+                                   .version = old->version, /* a touch keeps it */
+                                   .client_flags = info.client_flags,
+                                   .note = info.note};
+    if (op->outcome.won)
+        update->note |= MEMCACHE_NOTE_SENT;
+    return 0;
+}
+
+static void get_and_change(struct memcache_op *op)
+{
+    op->outcome = (struct memcache_outcome){.error = 0};
+    if (update(op, decide_get, op) >= 0 || op->outcome.value == NULL)
+        return;
+    memcache_value_free(op->server, op->outcome.value);
+    op->outcome.value = NULL;
+}
+
+static void touch(struct memcache_op *op)
+{
+    op->outcome.error =
+        tarn_depot_touch(op->server->depot, op->request.key.text, op->request.key.len, expiry_ns(op));
+}
+
+/* ---- all -------------------------------------------------------------------------------------------------
+ */
+
+void memcache_operate(struct memcache_op *op)
+{
+    switch (op->request.verb) {
+    case MEMCACHE_SET:
+        put(op, TARN_PUT_ANY);
+        break;
+    case MEMCACHE_ADD:
+        put(op, TARN_PUT_IF_ABSENT);
+        break;
+    case MEMCACHE_REPLACE:
+        put(op, TARN_PUT_IF_PRESENT);
+        break;
+    case MEMCACHE_CAS:
+        put(op, TARN_PUT_IF_VERSION);
+        break;
+    case MEMCACHE_APPEND:
+    case MEMCACHE_PREPEND:
+        append(op, op->request.verb == MEMCACHE_PREPEND);
+        break;
+    case MEMCACHE_META_SET:
+        meta_set(op);
+        break;
+    case MEMCACHE_INCR:
+    case MEMCACHE_DECR:
+        count(op, op->request.verb == MEMCACHE_DECR);
+        break;
+    case MEMCACHE_META_ARITHMETIC:
+        count(op, op->request.meta.mode == 'D' || op->request.meta.mode == '-');
+        break;
+    case MEMCACHE_DELETE:
+    case MEMCACHE_META_DELETE:
+        meta_delete(op);
+        break;
+    case MEMCACHE_TOUCH:
+        touch(op);
+        break;
+    default: /* gets that touch, or win */
+        get_and_change(op);
+        break;
+    }
+}

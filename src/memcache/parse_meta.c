@@ -1,0 +1,178 @@
+/* The lines of meta commands. */
+#include "base/base64.h"
+#include "memcache/parse.h"
+
+#define WORDS_MAX 19 /* of a line: command, key, length, flags */
+
+static const char error[] = "ERROR\r\n";
+static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
+static const char bad_flag[] = "CLIENT_ERROR invalid or duplicate flag\r\n";
+static const char bad_token[] = "CLIENT_ERROR bad token in command line format\r\n";
+static const char bad_key[] = "CLIENT_ERROR error decoding key\r\n";
+static const char long_opaque[] = "CLIENT_ERROR opaque token too long\r\n";
+
+/* Every command takes every flag, and passes over those that mean nothing to it. */
+static const char known_flags[] = "CDEFIJLMNOPRTbcfhklqstuvx";
+
+/* @return what is wrong, or NULL */
+static const char *take_numbers(const struct memcache_text *value, char flag,
+                                struct memcache_request *request)
+{
+    uint64_t number;
+    switch (flag) {
+    case 'N':
+        return memcache_parse_signed(value, &request->meta.vivify) ? NULL : bad_token;
+    case 'R':
+        return memcache_parse_signed(value, &request->meta.recache) ? NULL : bad_token;
+    case 'T':
+        return memcache_parse_signed(value, &request->exptime) ? NULL : bad_token;
+    case 'C':
+        return memcache_parse_unsigned(value, UINT64_MAX, &request->cas) ? NULL : bad_token;
+    case 'E':
+        return memcache_parse_unsigned(value, UINT64_MAX, &request->meta.version) ? NULL : bad_token;
+    case 'F':
+        if (!memcache_parse_unsigned(value, UINT32_MAX, &number))
+            return bad_format;
+        request->client_flags = (uint32_t)number;
+        return NULL;
+    case 'J':
+        return memcache_parse_unsigned(value, UINT64_MAX, &request->meta.initial)
+                   ? NULL
+                   : "CLIENT_ERROR invalid numeric initial value\r\n";
+    case 'D':
+        return memcache_parse_unsigned(value, UINT64_MAX, &request->delta)
+                   ? NULL
+                   : "CLIENT_ERROR invalid numeric delta value\r\n";
+    default:
+        return NULL;
+    }
+}
+
+static const char *take_flag(const struct memcache_text *word, struct memcache_request *request)
+{
+    char flag = word->text[0];
+    struct memcache_text value = {word->text + 1, word->len - 1};
+    bool known = flag != '\0' && strchr(known_flags, flag) != NULL;
+    if ((unsigned char)flag >= 127 || (known && memcache_meta_has(request, flag)))
+        return "CLIENT_ERROR duplicate flag\r\n";
+    if (!known)
+        return "CLIENT_ERROR invalid flag\r\n";
+    request->meta.flags |= memcache_meta_bit(flag);
+    if (flag == 'M') {
+        request->meta.mode = value.len == 1 ? value.text[0] : '\0';
+        return value.len == 1 ? NULL : "CLIENT_ERROR incorrect length for M token\r\n";
+    }
+    if (flag == 'O' && word->len > MEMCACHE_OPAQUE_BYTES_MAX)
+        return long_opaque;
+    return take_numbers(&value, flag, request);
+}
+
+/* Where it stands: what is decoded is shorter. */
+static const char *decode_key(struct memcache_request *request)
+{
+    char *key = (char *)(uintptr_t)request->key.text;
+    request->key.len = base_base64_decode(key, request->key.len, key);
+    return request->key.len == 0 ? bad_key : NULL;
+}
+
+static bool has_too_many_words(const struct memcache_request *request)
+{
+    struct memcache_text rest = request->rest, word;
+    int count = 2;
+    while (memcache_next_word(&rest, &word))
+        count++;
+    return count > WORDS_MAX;
+}
+
+/* @return what is wrong with the flags, or NULL */
+static const char *take_flags(struct memcache_request *request)
+{
+    struct memcache_text rest = request->rest, word;
+    while (memcache_next_word(&rest, &word)) {
+        const char *wrong = take_flag(&word, request);
+        if (wrong != NULL)
+            return wrong;
+    }
+    request->noreply = memcache_meta_has(request, 'q');
+    return memcache_meta_has(request, 'b') ? decode_key(request) : NULL;
+}
+
+/* The length of the value, known before anything else can be wrong, so that the value can be skipped. */
+static bool take_length(struct memcache_request *request)
+{
+    struct memcache_text word;
+    uint64_t bytes;
+    if (!memcache_next_word(&request->rest, &word) ||
+        !memcache_parse_unsigned(&word, INT32_MAX - 2, &bytes)) {
+        memcache_refuse(request, bad_format);
+        return false;
+    }
+    request->value_bytes = (uint32_t)bytes;
+    return true;
+}
+
+static const char *wrong_mode(const struct memcache_request *request)
+{
+    if (request->meta.mode == '\0')
+        return NULL;
+    if (request->verb == MEMCACHE_META_SET && strchr("EAPRS", request->meta.mode) == NULL)
+        return "CLIENT_ERROR invalid mode for ms M token\r\n";
+    if (request->verb == MEMCACHE_META_ARITHMETIC && strchr("ID+-", request->meta.mode) == NULL)
+        return "CLIENT_ERROR invalid mode for ma M token\r\n";
+    return NULL;
+}
+
+static void parse_flags(struct memcache_request *request)
+{
+    const char *wrong = take_flags(request);
+    bool terse = request->verb == MEMCACHE_META_DELETE || request->verb == MEMCACHE_META_ARITHMETIC;
+    if (wrong != NULL && wrong != long_opaque && terse)
+        wrong = bad_flag;
+    if (wrong == NULL)
+        wrong = wrong_mode(request);
+    if (wrong == NULL)
+        return;
+    request->swallow = memcache_has_value(request);
+    request->noreply = false; /* a quiet request hears of errors */
+    memcache_refuse(request, wrong);
+}
+
+/* Only the first word may be a flag, and only that of an encoded key. */
+static void parse_debug(struct memcache_request *request)
+{
+    struct memcache_text rest = request->rest, word;
+    if (!memcache_next_word(&rest, &word) || word.len != 1 || word.text[0] != 'b')
+        return;
+    request->meta.flags = memcache_meta_bit('b');
+    if (decode_key(request) != NULL)
+        memcache_refuse(request, bad_format);
+}
+
+static const enum memcache_verb verbs[] = {
+    ['g'] = MEMCACHE_META_GET,        ['s'] = MEMCACHE_META_SET,   ['d'] = MEMCACHE_META_DELETE,
+    ['a'] = MEMCACHE_META_ARITHMETIC, ['e'] = MEMCACHE_META_DEBUG,
+};
+
+void memcache_parse_meta(struct memcache_text words, char letter, struct memcache_request *request)
+{
+    if (letter == 'n') {
+        request->verb = MEMCACHE_META_NOOP;
+        return;
+    }
+    request->verb = verbs[(unsigned char)letter];
+    request->delta = 1;
+    if (!memcache_next_word(&words, &request->key)) {
+        memcache_refuse(request, letter == 'e' ? bad_format : error);
+        return;
+    }
+    request->rest = words;
+    if (request->key.len > MEMCACHE_KEY_BYTES_MAX)
+        memcache_refuse(request, bad_format);
+    else if (letter == 'e')
+        parse_debug(request);
+    else if (has_too_many_words(request))
+        memcache_refuse(request, letter == 'g' ? "CLIENT_ERROR options flags are too long\r\n"
+                                               : "CLIENT_ERROR options flags too long\r\n");
+    else if (letter != 's' || take_length(request))
+        parse_flags(request);
+}

@@ -1,0 +1,306 @@
+/*
+ * A step: requests that are in flight at once, answered in order. No two of them touch one key unless both
+ * only read; one that would waits for the next step. What changes something runs in a task of its own; what
+ * reads is read together, straight into the output.
+ *
+ *   add ─ add ─ add … ─▶ step:  tasks for changes ─ gets ─ wait for the tasks ─ queue the answers in order
+ *
+ * Answers of gets are written into the output while others are not known yet, so they do not lie there in
+ * order: the pieces that are sent do.
+ */
+#include "depot/depot.h"
+#include "memcache/memcache_internal.h"
+#include <errno.h>
+
+#define GET_EXTRA_BYTES 128 /* of the output, beside a value: more only with long keys */
+#define SET_BITS        1024
+
+void memcache_work_init(struct memcache_work *work,
+                        int (*send)(void *arg, struct iovec *pieces, uint32_t piece_count), void *arg)
+{
+    work->op_count = 0;
+    work->queued = 0;
+    work->failed_list = false;
+    work->hashed = false;
+    work->running = 0;
+    work->waiter = NULL;
+    work->reserved = 0;
+    memcache_output_init(&work->output, send, arg);
+}
+
+/* ---- which requests may be in flight together ----------------------------------------------------- */
+
+static bool has_key(const struct memcache_request *request)
+{
+    return request->verb >= MEMCACHE_GET && request->verb <= MEMCACHE_META_DEBUG && request->key.len > 0;
+}
+
+/* Two keys may share a bit: then one waits in vain. */
+static uint32_t bit_of(const struct memcache_server *server, const struct memcache_request *request)
+{
+    return (uint32_t)(base_hash64(request->key.text, request->key.len, server->hash_seed) % SET_BITS);
+}
+
+static bool is_set(const uint64_t set[SET_BITS / 64], uint32_t bit)
+{
+    return (set[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+static void mark(struct memcache_work *work, const struct memcache_request *request, uint32_t bit)
+{
+    uint64_t *set = memcache_only_reads(request) ? work->read_set : work->write_set;
+    set[bit / 64] |= UINT64_C(1) << bit % 64;
+}
+
+/* As long as all only read, keys need not be known. */
+static void hash_all(struct memcache_server *server, struct memcache_work *work)
+{
+    memset(work->read_set, 0, sizeof(work->read_set));
+    memset(work->write_set, 0, sizeof(work->write_set));
+    for (uint32_t i = 0; i < work->op_count; i++) {
+        if (has_key(&work->ops[i].request))
+            mark(work, &work->ops[i].request, bit_of(server, &work->ops[i].request));
+    }
+    work->hashed = true;
+}
+
+/* @return whether the request touches no key that another touches, unless both only read; then it is in the
+ * sets */
+static bool may_join(struct memcache_server *server, struct memcache_work *work,
+                     const struct memcache_request *request)
+{
+    if (!has_key(request) || (!work->hashed && memcache_only_reads(request)))
+        return true;
+    if (!work->hashed)
+        hash_all(server, work);
+    uint32_t bit = bit_of(server, request);
+    if (is_set(work->write_set, bit) || (!memcache_only_reads(request) && is_set(work->read_set, bit)))
+        return false;
+    mark(work, request, bit);
+    return true;
+}
+
+struct memcache_op *memcache_add(struct memcache_session *session, struct memcache_work *work,
+                                 const struct memcache_request *request)
+{
+    if (work->op_count == MEMCACHE_REQUESTS_MAX || !may_join(session->server, work, request)) {
+        memcache_step(session->server, work);
+        bool joined = may_join(session->server, work, request);
+        base_assert(joined);
+    }
+    struct memcache_op *op = &work->ops[work->op_count++];
+    op->request = *request;
+    op->value = NULL;
+    op->last = false;
+    op->state = has_key(request) ? MEMCACHE_WAITING : MEMCACHE_DONE;
+    op->outcome = (struct memcache_outcome){.text = request->refusal};
+    op->server = session->server;
+    op->work = work;
+    return op;
+}
+
+/* ---- answers --------------------------------------------------------------------------------------- */
+
+static bool only_reads(const struct memcache_op *op)
+{
+    return op->state == MEMCACHE_WAITING && memcache_only_reads(&op->request);
+}
+
+static size_t room_left(const struct memcache_work *work)
+{
+    return MEMCACHE_OUTPUT_BYTES - work->output.used - work->reserved;
+}
+
+/* Write the text of an answer into the output. */
+static void answer(struct memcache_op *op)
+{
+    struct memcache_output *output = &op->work->output;
+    op->begin = output->used;
+    op->len = memcache_answer(op, output->data + output->used);
+    output->used += op->len;
+    op->state = MEMCACHE_ANSWERED;
+}
+
+/* A list of keys ends with its first error, as it would end with END. */
+static bool is_silenced(struct memcache_work *work, const struct memcache_op *op)
+{
+    if (!memcache_has_keys(&op->request))
+        return false;
+    bool silenced = work->failed_list;
+    bool fails = op->outcome.error != 0 && op->outcome.error != -ENOENT;
+    work->failed_list = (silenced || fails) && !op->last;
+    return silenced;
+}
+
+static void queue(struct memcache_work *work, struct memcache_op *op)
+{
+    struct memcache_output *output = &work->output;
+    struct memcache_value *value = op->outcome.value;
+    bool silenced = is_silenced(work, op);
+    memcache_count_outcome(op);
+    if (!silenced)
+        memcache_output_queue(output, output->data + op->begin, op->len);
+    if (value == NULL)
+        return;
+    if (!silenced && op->len > 0)
+        memcache_output_queue(output, value->data, value->len);
+    value->next = output->values;
+    output->values = value;
+}
+
+static void wait_for_tasks(struct memcache_work *work)
+{
+    if (work->running == 0)
+        return;
+    struct task_wait wait;
+    task_wait_init(&wait);
+    work->waiter = &wait;
+    (void)task_wait_park_firmly(&wait);
+    work->waiter = NULL;
+}
+
+/* Queue the answers of all ops up to one. */
+static void settle(struct memcache_work *work, uint32_t end)
+{
+    wait_for_tasks(work);
+    for (; work->queued < end; work->queued++) {
+        struct memcache_op *op = &work->ops[work->queued];
+        base_assert(op->state != MEMCACHE_WAITING);
+        if (op->state == MEMCACHE_DONE) {
+            answer(op);
+            work->reserved -= base_min(work->reserved, (size_t)MEMCACHE_ANSWER_MAX);
+        }
+        queue(work, op);
+    }
+}
+
+/* ---- changes ---------------------------------------------------------------------------------------- */
+
+static void run_op(void *arg)
+{
+    struct memcache_op *op = arg;
+    struct memcache_work *work = op->work;
+    memcache_operate(op);
+    op->state = MEMCACHE_DONE;
+    if (--work->running == 0 && work->waiter != NULL)
+        base_assert(task_wait_wake(work->waiter, 0));
+}
+
+/* Each in a task, unless there is nothing else to do meanwhile. */
+static void start_changes(struct memcache_work *work)
+{
+    for (uint32_t i = 0; i < work->op_count; i++) {
+        struct memcache_op *op = &work->ops[i];
+        if (op->state != MEMCACHE_WAITING || only_reads(op))
+            continue;
+        work->running++;
+        if (work->op_count == 1 || task_spawn(NULL, NULL, "request", run_op, op) != 0)
+            run_op(op);
+    }
+}
+
+/* ---- gets -------------------------------------------------------------------------------------------- */
+
+struct showing {
+    struct memcache_work *work;
+    bool turned; /* the get that was not taken asks for a change after all */
+};
+
+static void copy_behind(struct memcache_op *op, const void *value, size_t len)
+{
+    struct memcache_output *output = &op->work->output;
+    const char *tail = memcache_tail(op);
+    memcpy(output->data + output->used, value, len);
+    memcpy(output->data + output->used + len, tail, strlen(tail));
+    output->used += len + strlen(tail);
+    op->len += len + strlen(tail);
+}
+
+static bool show(void *arg, struct tarn_get *get, const void *value)
+{
+    struct showing *showing = arg;
+    struct memcache_work *work = showing->work;
+    struct memcache_op *op = &work->ops[work->get_ops[get - work->gets]];
+    op->outcome = (struct memcache_outcome){.error = get->error, .hit = get->error == 0};
+    if (get->error == 0) {
+        op->outcome.info = get->info;
+        op->outcome.old_expiry_ns = get->info.expiry_ns;
+    }
+    showing->turned = op->outcome.hit && memcache_wins(op, &get->info);
+    bool wanted = op->outcome.hit && memcache_wants_value(&op->request);
+    size_t room = room_left(work), bytes = wanted ? get->info.value_bytes : 0;
+    bool fits = room >= MEMCACHE_ANSWER_MAX && bytes <= room - MEMCACHE_ANSWER_MAX;
+    if (showing->turned || (!fits && work->output.used > 0))
+        return false;
+    if (!fits && wanted) /* no output holds it beside the answers to come */
+        op->outcome.error = memcache_value_take(op, value, bytes);
+    answer(op);
+    if (fits && wanted)
+        copy_behind(op, value, bytes);
+    return true;
+}
+
+/* @return how many ops from one on only read */
+static uint32_t gather(struct memcache_work *work, uint32_t from)
+{
+    uint32_t count = 0;
+    for (uint32_t i = from; i < work->op_count; i++) {
+        struct memcache_op *op = &work->ops[i];
+        if (!only_reads(op))
+            continue;
+        work->get_ops[count] = i;
+        work->gets[count++] = (struct tarn_get){.key = op->request.key.text, .key_len = op->request.key.len};
+    }
+    return count;
+}
+
+static void fetch(struct memcache_server *server, struct memcache_work *work)
+{
+    struct showing showing = {.work = work};
+    for (uint32_t from = 0;;) {
+        uint32_t count = gather(work, from);
+        if (count == 0)
+            return;
+        size_t shown = depot_get_each(server->depot, work->gets, count, room_left(work), GET_EXTRA_BYTES,
+                                      show, &showing);
+        if (shown == count)
+            return;
+        from = work->get_ops[shown];
+        if (room_left(work) < MEMCACHE_ANSWER_MAX || !showing.turned) {
+            settle(work, from);
+            (void)memcache_output_flush(server, &work->output);
+        }
+        if (showing.turned) {
+            memcache_operate(&work->ops[from]);
+            answer(&work->ops[from]);
+        }
+    }
+}
+
+/* ---- the step ----------------------------------------------------------------------------------------- */
+
+/* Room for the answers of all ops that do not find it themselves, and for one get. */
+static void reserve(struct memcache_server *server, struct memcache_work *work)
+{
+    _Static_assert(MEMCACHE_OUTPUT_BYTES >= (MEMCACHE_REQUESTS_MAX + 2) * MEMCACHE_ANSWER_MAX, "all fit");
+    _Static_assert(MEMCACHE_PIECES_MAX >= 3 * MEMCACHE_REQUESTS_MAX, "text and value of each");
+    work->reserved = 0;
+    for (uint32_t i = 0; i < work->op_count; i++)
+        work->reserved += only_reads(&work->ops[i]) ? 0 : MEMCACHE_ANSWER_MAX;
+    bool tight = work->output.used + work->reserved + MEMCACHE_ANSWER_MAX > MEMCACHE_OUTPUT_BYTES;
+    if (tight || work->output.piece_count > MEMCACHE_PIECES_MAX - 2 * work->op_count)
+        (void)memcache_output_flush(server, &work->output);
+}
+
+void memcache_step(struct memcache_server *server, struct memcache_work *work)
+{
+    if (work->op_count == 0)
+        return;
+    reserve(server, work);
+    start_changes(work);
+    fetch(server, work);
+    settle(work, work->op_count);
+    work->op_count = work->queued = 0;
+    work->hashed = false;
+    work->reserved = 0;
+}
