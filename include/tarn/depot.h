@@ -38,6 +38,11 @@ struct tarn_depot_options {
     enum tarn_mode mode;
     bool read_only;
     bool direct_off; /**< through the page cache even where the drive could do without */
+    bool cache;      /**< a full store makes room by *evicting*: what was stored first goes first, unless it
+                      * was read meanwhile. What is gone stays gone, crashes included: no older value comes
+                      * back. After a crash a few more may be gone. Any store may be opened as a cache, and a
+                      * cache as a store; one that is full then answers -ENOSPC, to deletes too, until it is
+                      * opened as a cache again or flushed */
 };
 
 #define TARN_NOTE_MAX 3
@@ -84,6 +89,13 @@ struct tarn_depot_stats {
     uint32_t segments, segments_free, segment_bytes;
     uint64_t index_bytes;   /**< memory of the index */
     uint64_t index_entries; /**< that it has room for */
+    /* of a cache, since it was opened */
+    uint64_t evictions;        /**< records that were there, and had to go */
+    uint64_t evictions_unhit;  /**< of them, never read since they were stored (or stored again) */
+    uint64_t reinsertions;     /**< records that were stored again instead, because they were read */
+    uint64_t reclaimed;        /**< records that went after they had expired */
+    uint64_t evicted_segments; /**< of the collections */
+    uint64_t horizon;          /**< sequence below which everything is gone after a restart; of every store */
 };
 
 /** Choices when a store is made. */

@@ -12,10 +12,13 @@
 static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *entry, uint64_t grain)
 {
     struct tarn_depot *depot = owner;
-    if (!depot_index_has(&depot->index, entry->hash[0], grain))
+    uint64_t word;
+    if (!depot_index_look(&depot->index, entry->hash[0], grain, &word))
         return SEGLOG_DEAD;
     uint64_t expiry_ns = seglog_expiry_ns(entry->expiry);
-    return expiry_ns != 0 && task_wall(depot->node) >= expiry_ns ? SEGLOG_ENDED : SEGLOG_LIVE;
+    if (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns)
+        return SEGLOG_ENDED;
+    return depot_index_is_hit(word) ? SEGLOG_HIT : SEGLOG_LIVE;
 }
 
 static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
@@ -114,4 +117,9 @@ static void service(void *owner)
     grow_if_wanted(depot);
 }
 
-const struct seglog_owner_ops depot_owner_ops = {.judge = judge, .moved = moved, .service = service};
+const struct seglog_owner_ops depot_owner_ops = {.judge = judge,
+                                                 .moved = moved,
+                                                 .renew = depot_cache_renew,
+                                                 .renewed = depot_cache_renewed,
+                                                 .evicted = depot_cache_evicted,
+                                                 .service = service};

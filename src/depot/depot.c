@@ -141,7 +141,8 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
     const struct seglog_options log_options = {.mode = modes[options->mode],
                                                .owner_kind = SEGLOG_OWNER_DEPOT,
                                                .user_streams = user_streams(depot),
-                                               .read_only = options->read_only};
+                                               .read_only = options->read_only,
+                                               .cache = depot->cache};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
     if (error == 0)
         take_geometry(depot);
@@ -200,6 +201,7 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     depot->node = node;
     depot->read_only = options->read_only;
     depot->async = options->mode == TARN_MODE_ASYNC;
+    depot->cache = options->cache && !options->read_only;
     task_mutex_init(&depot->growth);
     base_spin_init(&depot->stages.lock);
     base_log_limit_init(&depot->damage_limit, DAMAGE_LINES_MAX, 60 * BASE_NS_PER_SECOND);
@@ -236,7 +238,7 @@ static int wind_up(struct tarn_depot *depot)
     int noted = seglog_wall_note(depot->log, now_ns, now_ns);
     int error = seglog_stop(depot->log);
     depot->running = false;
-    if (error == 0)
+    if (error == 0 && depot_cache_forget(depot) == 0)
         depot_checkpoint(depot);
     return error == 0 ? noted : error;
 }
@@ -259,6 +261,8 @@ int tarn_depot_close(struct tarn_depot *depot)
 void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats)
 {
     struct seglog_stats log;
+    uint64_t evictions_unhit = atomic_load_explicit(&depot->evictions_unhit, memory_order_relaxed);
+    uint64_t evictions_hit = atomic_load_explicit(&depot->evictions_hit, memory_order_relaxed);
     seglog_stats(depot->log, &log);
     *ret_stats = (struct tarn_depot_stats){
         .records = depot_index_count(&depot->index),
@@ -282,6 +286,12 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .segment_bytes = (uint32_t)seglog_superblock(depot->log)->segment_bytes,
         .index_bytes = depot_index_bytes(&depot->index),
         .index_entries = depot_index_capacity(&depot->index),
+        .evictions = evictions_unhit + evictions_hit,
+        .evictions_unhit = evictions_unhit,
+        .reinsertions = atomic_load_explicit(&depot->reinsertions, memory_order_relaxed),
+        .reclaimed = atomic_load_explicit(&depot->reclaimed, memory_order_relaxed),
+        .evicted_segments = log.evictions,
+        .horizon = log.horizon_sequence,
     };
 }
 

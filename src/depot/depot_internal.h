@@ -33,6 +33,7 @@ struct tarn_depot {
     struct seglog *log;
     bool read_only;
     bool async;
+    bool cache;
     bool running; /* the log was started */
     uint32_t grain_shift;
     uint32_t record_bytes_max;
@@ -56,6 +57,9 @@ struct tarn_depot {
     _Atomic bool growth_wanted;
     _Atomic bool growth_refused;              /* it failed: only who finds no place asks again */
     _Atomic(struct task_wait *) clear_wanted; /* a flush, with all key locks: the index shall be emptied */
+
+    uint16_t renewing[DEPOT_KEY_LOCKS]; /* cache: records on whose behalf the service holds a lock; its own */
+    _Atomic uint64_t evictions_unhit, evictions_hit, reinsertions, reclaimed;
 
     _Atomic uint64_t live_bytes; /* footprints of all values in the index */
     _Atomic uint64_t gets, get_hits, puts, deletes, touches, reads;
@@ -203,6 +207,42 @@ base_must_check int depot_growth_now(struct tarn_depot *depot);
 
 /** Empty the index, by the service, which moves no record meanwhile. All key locks are held. Yields. */
 void depot_index_empty(struct tarn_depot *depot);
+
+/* ---- cache.c -------------------------------------------------------------------------------------- */
+
+/** renew() of struct seglog_owner_ops. */
+bool depot_cache_renew(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
+
+/** renewed() of struct seglog_owner_ops. */
+void depot_cache_renewed(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
+                         const struct seglog_place *place);
+
+/** evicted() of struct seglog_owner_ops. */
+void depot_cache_evicted(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
+
+/**
+ * An insert has found no place: let the index grow, or if it cannot and this is a cache, evict.
+ *
+ * @param tries  that were made before, for this insert
+ * @return 0 (try again); -ENOSPC; -EROFS; -EIO
+ *
+ * Yields. The caller may hold a key lock.
+ */
+base_must_check int depot_place_make(struct tarn_depot *depot, uint32_t tries);
+
+/**
+ * While the store is being opened: its records do not fit into the memory that there is. Raise the horizon
+ * over the oldest segments.
+ *
+ * @param eighths       so many eighths of all records shall go
+ * @param ret_sequence  what is below is gone
+ * @return 0; -ENOMEM
+ */
+base_must_check int depot_cache_shed(struct tarn_depot *depot, uint32_t eighths, uint64_t *ret_sequence);
+
+/** Take out of the index what lies below the eviction horizon: what an opening would not find either. The log
+ * is stopped. @return 0; an error: it may still have some. Yields. */
+base_must_check int depot_cache_forget(struct tarn_depot *depot);
 
 /* ---- recover.c ------------------------------------------------------------------------------------ */
 

@@ -134,6 +134,20 @@ bool depot_index_holds(struct depot_index *index, uint64_t hash, uint64_t word);
  * certain). May say false when in doubt. */
 bool depot_index_unchanged(const struct depot_index_view *view);
 
+/** Whether two words are one entry: it may have been displaced or hit meanwhile. */
+bool depot_index_is_same(uint64_t word, uint64_t other);
+
+/**
+ * Mark an entry as hit, if it is still where it was found; lost when it is just being moved. A word that has
+ * the mark costs nothing but looking at it.
+ *
+ * Any thread or task. Lock-free.
+ */
+void depot_index_hit(struct depot_index *index, uint64_t hash, uint64_t word);
+
+/** Whether an entry was hit since it was last published or replaced. */
+bool depot_index_is_hit(uint64_t word);
+
 /** Where an entry's record lies, in grains from the store's beginning. */
 uint64_t depot_index_address(const struct depot_index *index, uint64_t word);
 
@@ -157,7 +171,7 @@ void depot_index_cancel(struct depot_index *index, uint64_t hash);
 
 /**
  * Have an entry point elsewhere, if there still is one that points to `address` (which names it exactly: no
- * two entries have one address).
+ * two entries have one address). It is not hit any more.
  *
  * @return false: there is none; nothing was changed
  */
@@ -167,8 +181,14 @@ bool depot_index_replace(struct depot_index *index, uint64_t hash, uint64_t addr
 /** Take the entry out that points to `address`. @return false: there is none */
 bool depot_index_remove(struct depot_index *index, uint64_t hash, uint64_t address);
 
+/** The same. @param ret_word  as it was last */
+bool depot_index_take(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t *ret_word);
+
 /** Whether there is an entry that points to `address`. Exact at one moment between call and return. */
 bool depot_index_has(struct depot_index *index, uint64_t hash, uint64_t address);
+
+/** The same. @param ret_word  the entry */
+bool depot_index_look(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t *ret_word);
 
 /** Take every entry out but reserved ones. Beside readers and other callers. */
 void depot_index_clear(struct depot_index *index);

@@ -136,24 +136,71 @@ bool depot_index_unchanged(const struct depot_index_view *view)
 
 bool depot_index_holds(struct depot_index *index, uint64_t hash, uint64_t word)
 {
-    /* An entry that was displaced has another offset; whether it was hit does not matter. */
-    const uint64_t same = ~(uint64_t)(INDEX_OFFSET_MASK | INDEX_HIT_MASK);
     struct depot_index_view view;
     depot_index_find(index, hash, &view);
     for (uint32_t i = 0; i < view.count; i++) {
-        if (((view.words[i] ^ word) & same) == 0)
+        if (depot_index_is_same(view.words[i], word))
             return true;
+    }
+    return false;
+}
+
+bool depot_index_look(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t *ret_word)
+{
+    struct depot_index_view view;
+    depot_index_find(index, hash, &view);
+    for (uint32_t i = 0; i < view.count; i++) {
+        if (depot_index_word_address(index, view.words[i]) == address) {
+            *ret_word = view.words[i];
+            return true;
+        }
     }
     return false;
 }
 
 bool depot_index_has(struct depot_index *index, uint64_t hash, uint64_t address)
 {
-    struct depot_index_view view;
-    depot_index_find(index, hash, &view);
-    for (uint32_t i = 0; i < view.count; i++) {
-        if (depot_index_word_address(index, view.words[i]) == address)
-            return true;
+    uint64_t word;
+    return depot_index_look(index, hash, address, &word);
+}
+
+/* ---- hits --------------------------------------------------------------------------------------- */
+
+bool depot_index_is_same(uint64_t word, uint64_t other)
+{
+    /* An entry that was displaced has another offset. */
+    return ((word ^ other) & ~(uint64_t)(INDEX_OFFSET_MASK | INDEX_HIT_MASK)) == 0;
+}
+
+bool depot_index_is_hit(uint64_t word)
+{
+    return (word & INDEX_HIT_MASK) != 0;
+}
+
+/*
+ * Without the region's lock: one word changes from what it was to the same with the mark, and in no other
+ * case. README, "Hits", has why that is safe beside who holds the lock. Relaxed: nothing depends on the mark.
+ */
+static bool mark(_Atomic uint64_t *at, uint64_t word)
+{
+    return atomic_compare_exchange_strong_explicit(at, &word, word | INDEX_HIT_MASK, memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+void depot_index_hit(struct depot_index *index, uint64_t hash, uint64_t word)
+{
+    if (base_likely(depot_index_is_hit(word)))
+        return;
+    const struct depot_index_home home = depot_index_home_of(index, hash);
+    uint64_t position = home.position + (word & INDEX_OFFSET_MASK);
+    uint64_t number = base_min(position >> INDEX_REGION_BITS, index->regions - 1);
+    struct depot_index_part part;
+    uint64_t sequence;
+    if (!sample(index, home.tag, number, &part, &sequence) || mark(&part.words[position], word) ||
+        number != home.region)
+        return;
+    /* Relaxed: a stash that changes meanwhile loses the mark. */
+    uint32_t count = atomic_load_explicit(&part.region->stash_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count && !mark(&part.region->stash[i], word); i++) {
     }
-    return false;
 }

@@ -185,9 +185,10 @@ static void change(const struct depot_index_slot *slot, uint64_t word)
     depot_index_change_end(slot->region);
 }
 
-/* Take an entry out, in a way that no reader sees more than that. */
-static void take_out(struct depot_index *index, const struct depot_index_slot *slot)
+/* Take an entry out, in a way that no reader sees more than that. @return it */
+static uint64_t take_out(struct depot_index *index, const struct depot_index_slot *slot)
 {
+    uint64_t word = depot_index_load_word(slot->word);
     depot_index_change_begin(slot->region);
     if (slot->stash_place < DEPOT_STASH_ENTRIES)
         depot_index_stash_take(slot->region, slot->stash_place);
@@ -195,6 +196,7 @@ static void take_out(struct depot_index *index, const struct depot_index_slot *s
         depot_index_store_word(slot->word, 0);
     depot_index_change_end(slot->region);
     depot_index_note_used(index, slot->region, -1);
+    return word;
 }
 
 void depot_index_publish(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t grains)
@@ -215,7 +217,7 @@ void depot_index_cancel(struct depot_index *index, uint64_t hash)
     depot_index_hold(index, hash, &held);
     bool is_there = depot_index_held_find(index, &held, index->address_mask, &slot);
     base_assert(is_there);
-    take_out(index, &slot);
+    (void)take_out(index, &slot);
     depot_index_release(&held);
 }
 
@@ -229,13 +231,13 @@ bool depot_index_replace(struct depot_index *index, uint64_t hash, uint64_t addr
     bool is_there = depot_index_held_find(index, &held, address, &slot);
     if (is_there) {
         uint64_t old_word = depot_index_load_word(slot.word);
-        change(&slot, word_with(index, old_word, new_address, new_grains) | (old_word & INDEX_HIT_MASK));
+        change(&slot, word_with(index, old_word, new_address, new_grains));
     }
     depot_index_release(&held);
     return is_there;
 }
 
-bool depot_index_remove(struct depot_index *index, uint64_t hash, uint64_t address)
+bool depot_index_take(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t *ret_word)
 {
     struct depot_index_held held;
     struct depot_index_slot slot;
@@ -243,7 +245,13 @@ bool depot_index_remove(struct depot_index *index, uint64_t hash, uint64_t addre
     depot_index_hold(index, hash, &held);
     bool is_there = depot_index_held_find(index, &held, address, &slot);
     if (is_there)
-        take_out(index, &slot);
+        *ret_word = take_out(index, &slot);
     depot_index_release(&held);
     return is_there;
+}
+
+bool depot_index_remove(struct depot_index *index, uint64_t hash, uint64_t address)
+{
+    uint64_t word;
+    return depot_index_take(index, hash, address, &word);
 }

@@ -271,7 +271,7 @@ static bool only_others(struct tarn_depot *depot, const struct depot_index_view 
 {
     for (uint32_t i = 0; i < view->count; i++) {
         uint32_t at = 0;
-        while (at < others->count && others->words[at] != view->words[i])
+        while (at < others->count && !depot_index_is_same(others->words[at], view->words[i]))
             at++;
         if (at == others->count ||
             seglog_stamp_at(depot->log, depot_index_address(&depot->index, view->words[i])) !=
@@ -367,11 +367,13 @@ void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_
 }
 
 /* A record that a get has found: whether it is there for clients. @return 0; -ENOENT */
-static int show(struct tarn_depot *depot, const struct depot_record *record,
+static int show(struct tarn_depot *depot, const struct depot_key *key, const struct depot_record *record,
                 struct tarn_record_info *ret_info)
 {
     if (!depot_visible(depot, &record->header))
         return -ENOENT;
+    if (depot->cache)
+        depot_index_hit(&depot->index, key->hash.low, record->word);
     depot_count(&depot->get_hits);
     depot_tell(record, ret_info);
     return 0;
@@ -389,7 +391,7 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
     int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
     if (error != 0)
         return error;
-    error = show(depot, &record, ret_info);
+    error = show(depot, &found_key, &record, ret_info);
     if (error == 0 && record.header.value_bytes > value_room)
         error = -ENOBUFS;
     if (error == 0 && record.header.value_bytes > 0)
@@ -497,7 +499,7 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
             depot_find(gets->depot, &pending_of(gets, gets->shown)->key, DEPOT_WANT_WHOLE, false, &record);
     }
     if (get->error == 0)
-        get->error = show(gets->depot, &record, &get->info);
+        get->error = show(gets->depot, &pending_of(gets, gets->shown)->key, &record, &get->info);
     bool taken = visit(arg, get, record.value);
     depot_record_release(&record);
     if (taken) {

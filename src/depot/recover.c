@@ -61,11 +61,7 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
     uint32_t passes;
     int error = depot_best_find(depot->node, depot->log, entries, &ops, &replay, &passes);
     if (error != 0)
-        return seglog_refuse(depot->node, depot->drive,
-                             error == -ENOMEM   ? "there is too little memory to rebuild the index"
-                             : error == -ENOSPC ? "its records do not fit into the index"
-                                                : "its summaries cannot be read",
-                             error);
+        return error;
     base_info(&depot->node->log, "index rebuilt from summaries",
               "path=%s records=%" PRIu64 " tombstones=%" PRIu64 " entries=%" PRIu64 " passes=%" PRIu32
               " ms=%" PRIu64,
@@ -113,6 +109,8 @@ static int load_checkpoint(struct tarn_depot *depot, const uint8_t *data, uint64
         seglog_live_set(depot->log, segment, lives.live_bytes, lives.tombstone_bytes);
     }
     int error = depot_index_grow_to(&depot->index, header.entries);
+    if (error == -ENOMEM && depot->cache)
+        error = 0; /* there may be places without that, as there were */
     for (uint64_t i = 0; error == 0 && i < header.entries;
          i++, data += sizeof(struct depot_checkpoint_entry_format)) {
         struct depot_checkpoint_entry_format entry;
@@ -123,7 +121,7 @@ static int load_checkpoint(struct tarn_depot *depot, const uint8_t *data, uint64
     return error;
 }
 
-/* Forget what a checkpoint that turned out bad has left. */
+/* Forget what a checkpoint that turned out bad, or a replay, has left. */
 static int begin_anew(struct tarn_depot *depot, const struct depot_index_widths *widths)
 {
     depot_index_deinit(&depot->index);
@@ -159,6 +157,31 @@ static bool use_checkpoint(struct tarn_depot *depot, int *ret_error)
     return false;
 }
 
+/* Of a cache that has grown over the memory that there is now, the oldest records go, as many as need be. */
+static int replay_what_fits(struct tarn_depot *depot, uint64_t gone)
+{
+    const struct depot_index_widths widths = depot->index.widths;
+    int error = replay_summaries(depot, gone);
+    for (uint32_t eighths = 1; (error == -ENOMEM || error == -ENOSPC) && depot->cache && eighths < 8;
+         eighths++) {
+        uint64_t limit;
+        error = depot_cache_shed(depot, eighths, &limit);
+        gone = base_max(gone, limit);
+        if (error == 0)
+            error = begin_anew(depot, &widths);
+        if (error == 0)
+            error = replay_summaries(depot, gone);
+    }
+    atomic_store_explicit(&depot->gone_sequence, gone, memory_order_relaxed);
+    if (error == 0)
+        return 0;
+    return seglog_refuse(depot->node, depot->drive,
+                         error == -ENOMEM   ? "there is too little memory to rebuild the index"
+                         : error == -ENOSPC ? "its records do not fit into the index"
+                                            : "its summaries cannot be read",
+                         error);
+}
+
 int depot_recover(struct tarn_depot *depot)
 {
     struct seglog_points points;
@@ -174,7 +197,7 @@ int depot_recover(struct tarn_depot *depot)
     atomic_store_explicit(&depot->flush_when_ns, points.flush_when_ns, memory_order_relaxed);
     if (!due && use_checkpoint(depot, &error))
         return 0;
-    return due || error == 0 ? replay_summaries(depot, gone) : error;
+    return due || error == 0 ? replay_what_fits(depot, gone) : error;
 }
 
 /* ---- leaving a checkpoint

@@ -44,7 +44,7 @@ static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
 static bool in_batch(const struct scan *scan, uint64_t word)
 {
     for (uint32_t i = 0; i < scan->count; i++) {
-        if (scan->items[i].word == word)
+        if (depot_index_is_same(scan->items[i].word, word))
             return true;
     }
     return false;

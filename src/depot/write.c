@@ -68,8 +68,8 @@ static int charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_foo
 {
     uint64_t live =
         atomic_fetch_add_explicit(&depot->live_bytes, footprint, memory_order_relaxed) + footprint;
-    if (footprint <= old_footprint || live <= depot->capacity_bytes + old_footprint)
-        return 0;
+    if (depot->cache || footprint <= old_footprint || live <= depot->capacity_bytes + old_footprint)
+        return 0; /* what a cache has no room for it evicts */
     atomic_fetch_sub_explicit(&depot->live_bytes, footprint, memory_order_relaxed);
     return -ENOSPC;
 }
@@ -79,14 +79,15 @@ static void discharge(struct tarn_depot *depot, uint64_t footprint)
     atomic_fetch_sub_explicit(&depot->live_bytes, footprint, memory_order_relaxed);
 }
 
-/* A new key needs a place in the index; so does one whose record may end while it is being replaced. */
+/* A new key needs a place in the index; so does one whose record may end, or be evicted, while it is being
+ * replaced. */
 static int hold_place(struct tarn_depot *depot, struct write *write)
 {
-    if (write->indexed && seglog_expiry_ns(write->old.header.expiry) == 0)
+    if (write->indexed && !depot->cache && seglog_expiry_ns(write->old.header.expiry) == 0)
         return 0;
-    for (;;) {
+    for (uint32_t tries = 0;; tries++) {
         int error = depot_index_reserve(&depot->index, write->key.hash.low);
-        if (error == -EAGAIN && (error = depot_growth_now(depot)) == 0)
+        if (error == -EAGAIN && (error = depot_place_make(depot, tries)) == 0)
             continue;
         write->place_held = error == 0;
         return error;
@@ -188,7 +189,8 @@ static int store(struct tarn_depot *depot, struct write *write, const struct con
         error = seglog_sequence_draw(depot->log, &sequence);
     if (error == 0) {
         uint64_t version = content->version == 0 ? sequence : content->version;
-        const struct seglog_draft draft = {.kind = (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT),
+        const struct seglog_draft draft = {.kind =
+                                               (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT),
                                            .key_bytes = (uint16_t)write->key.len,
                                            .value_bytes = (uint32_t)content->value_len,
                                            .client_flags = content->client_flags,

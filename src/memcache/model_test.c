@@ -161,9 +161,15 @@ static void any_meta(struct generator *generator, struct model_request *request)
     static const struct {
         const char *verb, *flags, *modes;
     } verbs[] = {
-        {"mg", "vkstfcqOTNREhl", NULL}, {"mg", "vkstfc", NULL},   {"ms", "kcsqOTFICEN", "EAPRS"},
-        {"ms", "kcTFq", NULL},          {"md", "kqOCITExF", NULL}, {"md", "IT", NULL},
-        {"ma", "vktcqONJDTCE", "ID+-"}, {"me", "", NULL},
+        {"mg", "vkstfcqOTNREhl", NULL},
+        {"mg", "vkstfc", NULL},
+        {"ms", "kcsqOTFICEN", "EAPRS"},
+        {"ms", "kcTFq", NULL},
+        {"ms", "ECI", NULL},
+        {"md", "kqOCITExF", NULL},
+        {"md", "IT", NULL},
+        {"ma", "vktcqONJDTCE", "ID+-"},
+        {"me", "", NULL},
     };
     uint32_t at = below(generator, base_array_count(verbs));
     request->verb = verbs[at].verb;

@@ -15,6 +15,9 @@ static void conversations(void **state)
         {"set a 0 0 1 noreply\r\nx\r\nset b 0 0 1\r\ny\r\nget a none b a\r\n",
          "STORED\r\nVALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
         {"set a 0 0 1\r\nxy\r\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nEND\r\n"},
+        {"set a 0 0 1\r\nx\rZversion\r\nset a 0 0 1\r\nxZ\r\nmn\r\n",
+         "CLIENT_ERROR bad data chunk\r\nVERSION " TALK_VERSION
+         "\r\nCLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
         {"set a 0 0 1\r\nx\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
         {"set a 0 0 1 noreply\r\nxyz\r\nversion x\r\n", "ERROR\r\nVERSION " TALK_VERSION "\r\n"},
         {"set a 0 0 9999999\r\n", "SERVER_ERROR object too large for cache\r\n"},
@@ -61,6 +64,19 @@ static void gets_gives_what_cas_takes(void **state)
                        version);
     assert_int_equal(talk_say(talk, text, (size_t)len, 3), 0);
     assert_string_equal(talk->said, "TOUCHED\r\nSTORED\r\nEXISTS\r\nVALUE a 0 1\r\ny\r\nEND\r\n");
+}
+
+/* Nothing is answered before all keys are known to be valid. */
+static void keys_have_a_limit(void **state)
+{
+    struct talk *talk = *state;
+    char text[1000], answer[300];
+    (void)snprintf(text, sizeof(text),
+                   "set a 0 0 1 noreply\r\nx\r\nget a %0250d\r\nget a %0251d a\r\ngat 0 a %0251d\r\nmn\r\n",
+                   1, 1, 1);
+    (void)snprintf(answer, sizeof(answer), "VALUE a 0 1\r\nx\r\nEND\r\n%s%sMN\r\n",
+                   "CLIENT_ERROR bad command line format\r\n", "CLIENT_ERROR bad command line format\r\n");
+    talk_expect(talk, text, answer);
 }
 
 static void quit_ends(void **state)
@@ -129,14 +145,15 @@ static void endless_gets(void **state)
         memcpy(at, i % 100 == 0 ? "a " : "no  ", i % 100 == 0 ? 2 : 4);
         at += i % 100 == 0 ? 2 : 4;
     }
-    char *end = at;
-    memcpy(at, "\r\nversion\r\n", 11);
+    char *end = at - 3; /* the last key, with its line end right behind it */
+    end[-1] = 'a';
+    memcpy(end, "\r\nversion\r\n", 11);
     for (size_t piece = 1; piece < 30000; piece = piece * 13 + 1) {
         assert_int_equal(talk_say(talk, text, (size_t)(end - text) + 11, piece), 0);
         size_t values = 0;
         for (const char *found = talk->said; (found = strstr(found, "VALUE a 0 1 ")) != NULL; found++)
             values++;
-        assert_int_equal(values, KEYS / 100);
+        assert_int_equal(values, KEYS / 100 + 1);
         assert_string_equal(strstr(talk->said, "END\r\n"), "END\r\nVERSION " TALK_VERSION "\r\n");
     }
     memset(end, 'k', 251);
@@ -202,17 +219,69 @@ static void a_dead_client_ends_it(void **state)
 static void stats_have_memcached_names(void **state)
 {
     struct talk *talk = *state;
-    const char text[] = "set a 0 0 1\r\nx\r\nget a b\r\nstats\r\n";
+    const char text[] = "set a 0 0 1\r\nx\r\nset c 0 0 1\r\nx\r\nget a b\r\nstats\r\n";
     assert_int_equal(talk_say(talk, text, strlen(text), 100), 0);
     const char *const expected[] = {"STAT pid 4711\r\n",        "STAT version " TALK_VERSION "\r\n",
-                                    "STAT curr_items 1\r\n",    "STAT cmd_get 2\r\n",
-                                    "STAT cmd_set 1\r\n",       "STAT get_hits 1\r\n",
+                                    "STAT curr_items 2\r\n",    "STAT cmd_get 2\r\n",
+                                    "STAT cmd_set 2\r\n",       "STAT get_hits 1\r\n",
                                     "STAT get_misses 1\r\n",    "STAT threads 3\r\n",
-                                    "STAT pointer_size 64\r\n", "STAT total_items 1\r\n",
+                                    "STAT pointer_size 64\r\n", "STAT total_items 2\r\n",
                                     "STAT time 1700000000\r\n"};
     for (size_t i = 0; i < base_array_count(expected); i++)
         assert_non_null(strstr(talk->said, expected[i]));
     assert_string_equal(talk->said + talk->said_bytes - 7, "\r\nEND\r\n");
+}
+
+/* What is counted of each command, as memcached counts it. */
+static void everything_is_counted(void **state)
+{
+    struct talk *talk = *state;
+    const struct memcache_counters *counters = &talk->server.counters;
+    static const char text[] =
+        "get a b\r\nset a 0 0 1\r\n1\r\nget a b\r\ngat 0 a b\r\nmg a\r\nmg b\r\nmg a T0\r\nmg b T0\r\ntouch "
+        "a 0\r\ntouch b "
+        "0\r\nincr a 1\r\nincr b 1\r\nma a\r\nma b\r\ndecr a 1\r\ndecr b 1\r\ndecr b 1\r\nma a MD\r\ncas a 0 "
+        "0 1 "
+        "1\r\nx\r\ncas b 0 0 1 1\r\nx\r\nms a 1 E7\r\nx\r\ncas a 0 0 1 7\r\nx\r\nms b 1 ME q\r\nx\r\nadd b 0 "
+        "0 "
+        "1\r\nx\r\ndelete b\r\ndelete b\r\nmd a I\r\nmd a\r\nmd a\r\nmn\r\ngat 0\r\nset a 0 0 1\r\nxZ\r\nset "
+        "a 0 0 9999999\r\n";
+    assert_int_equal(talk_say(talk, text, strlen(text), 100), 0);
+    const struct {
+        const _Atomic uint64_t *counter;
+        uint64_t count;
+    } expected[] = {
+        {&counters->cmd_get, 7},
+        {&counters->get_hits, 2},
+        {&counters->get_misses, 5},
+        {&counters->cmd_touch, 5},
+        {&counters->touch_hits, 3},
+        {&counters->touch_misses, 2},
+        {&counters->cmd_set, 8},
+        {&counters->total_items, 4},
+        {&counters->incr_hits, 2},
+        {&counters->incr_misses, 2},
+        {&counters->decr_hits, 2},
+        {&counters->decr_misses, 2},
+        {&counters->cas_hits, 1},
+        {&counters->cas_badval, 1},
+        {&counters->cas_misses, 1},
+        {&counters->delete_hits, 2},
+        {&counters->delete_misses, 2},
+        {&counters->cmd_meta, 13},
+        {&counters->cmd_flush, 0},
+        {&counters->store_too_large, 1},
+        {&counters->bytes_read, strlen(text)},
+        {&counters->bytes_written, talk->said_bytes},
+    };
+    for (size_t i = 0; i < base_array_count(expected); i++) {
+        if (atomic_load(expected[i].counter) != expected[i].count)
+            print_error("number %zu\n", i);
+        assert_int_equal(atomic_load(expected[i].counter), expected[i].count);
+    }
+    talk_expect_once(talk, "stats reset\r\nflush_all\r\n", "RESET\r\nOK\r\n");
+    assert_int_equal(atomic_load(&counters->cmd_get), 0);
+    assert_int_equal(atomic_load(&counters->cmd_flush), 1);
 }
 
 static void a_client_may_ask_for_the_end(void **state)
@@ -232,12 +301,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TALK_TEST(conversations),
         TALK_TEST(gets_gives_what_cas_takes),
+        TALK_TEST(keys_have_a_limit),
         TALK_TEST(quit_ends),
         TALK_TEST(large_values),
         TALK_TEST(a_line_without_end_ends),
         TALK_TEST(endless_gets),
         TALK_TEST(values_have_a_memory_limit),
         TALK_TEST(a_dead_client_ends_it),
+        TALK_TEST(everything_is_counted),
         TALK_TEST(a_client_may_ask_for_the_end),
         TALK_TEST(stats_have_memcached_names),
     };

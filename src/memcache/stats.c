@@ -120,6 +120,9 @@ static void add_store(struct listing *listing)
     add(listing, "bytes", stats.live_bytes);
     add(listing, "curr_items", stats.records);
     add(listing, "limit_maxbytes", stats.capacity_bytes);
+    add(listing, "evictions", stats.evictions);
+    add(listing, "evicted_unfetched", stats.evictions_unhit);
+    add(listing, "reclaimed", stats.reclaimed);
     add(listing, "store_drive_bytes", stats.drive_bytes);
     add(listing, "store_tombstone_bytes", stats.tombstone_bytes);
     add(listing, "store_segments", stats.segments);
@@ -130,6 +133,8 @@ static void add_store(struct listing *listing)
     add(listing, "store_written_bytes", stats.written_bytes);
     add(listing, "store_moved_bytes", stats.moved_bytes);
     add(listing, "store_flushes", stats.flushes);
+    add(listing, "store_reinsertions", stats.reinsertions);
+    add(listing, "store_evicted_segments", stats.evicted_segments);
     add(listing, "store_index_bytes", stats.index_bytes);
     add(listing, "memory_used_bytes", base_account_used(&listing->server->node->memory));
 }

@@ -139,6 +139,30 @@ static void changes_in_a_packet(void **state)
     }
 }
 
+/* One change has no task of its own; many have, and reach the drive together. */
+static void changes_go_together(void **state)
+{
+    struct talk *talk = *state;
+    struct task_sched_stats before, after;
+    struct script words = {.len = 0};
+    for (uint32_t i = 0; i < MEMCACHE_REQUESTS_MAX; i++) {
+        append(&words, "set k%u 0 0 1 noreply\r\nx\r\n", i);
+        if (i > 0 && i + 1 < MEMCACHE_REQUESTS_MAX)
+            continue;
+        uint64_t writes = atomic_load(&talk->drive.writes);
+        task_sched_stats(talk->sched, &before);
+        assert_int_equal(talk_say(talk, words.text, words.len, TALK_INPUT_BYTES), 0);
+        task_sched_stats(talk->sched, &after);
+        uint64_t tasks = after.spawned - before.spawned - 1; /* but for the session's own */
+        if (i == 0)
+            assert_int_equal(tasks, 0);
+        else /* two keys that look alike may have parted them, and one may have been left alone */
+            assert_in_range(tasks, MEMCACHE_REQUESTS_MAX - 4, MEMCACHE_REQUESTS_MAX);
+        assert_in_range(atomic_load(&talk->drive.writes) - writes, 1, 8);
+    }
+    free(words.text);
+}
+
 /* Two hundred keys at once, of which a third is there. */
 static void many_keys_of_a_list(void **state)
 {
@@ -241,15 +265,71 @@ static void answers_longer_than_the_output(void **state)
 static void longest_answers(void **state)
 {
     struct script words = {.len = 0}, answer = {.len = 0};
-    for (uint32_t i = 0; i < 2 * MEMCACHE_REQUESTS_MAX; i++) {
-        append(&words, "ms %0248u 1 b F4294967295 E18446744073709551%03u T2591999 k c s O%031u\r\nx\r\n",
+    for (uint32_t i = 0; i < 5 * MEMCACHE_REQUESTS_MAX; i++) {
+        append(&words, "ms %0248u 1 b F4294967295 E18446744073709%06u T2591999 k c s O%031u\r\nx\r\n",
                40 * i + 4, 100 + i, i);
-        append(&answer, "HD k%0248u b c18446744073709551%03u s1 O%031u\r\n", 40 * i + 4, 100 + i, i);
+        append(&answer, "HD k%0248u b c18446744073709%06u s1 O%031u\r\n", 40 * i + 4, 100 + i, i);
     }
-    for (uint32_t i = 0; i < 2 * MEMCACHE_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; i < 5 * MEMCACHE_REQUESTS_MAX; i++) {
         append(&words, "mg %0248u b k c s f t h l O%031u\r\n", 40 * i + 4, i);
-        append(&answer, "HD k%0248u b c18446744073709551%03u s1 f4294967295 t2591999 h0 l0 O%031u\r\n",
+        append(&answer, "HD k%0248u b c18446744073709%06u s1 f4294967295 t2591999 h0 l0 O%031u\r\n",
                40 * i + 4, 100 + i, i);
+    }
+    expect_script(*state, &words, &answer);
+    free_scripts(&words, &answer);
+}
+
+/* A get that wins behind one whose value has left the output hardly any room. */
+static void a_change_at_the_end_of_the_output(void **state)
+{
+    struct talk *talk = *state;
+    for (size_t size = MEMCACHE_OUTPUT_BYTES - 1400; size < MEMCACHE_OUTPUT_BYTES - 500; size += 7) {
+        struct script words = {.len = 0}, answer = {.len = 0};
+        append(&words, "ms %0249d1 %zu F4294967295 T2591999 E18446744073709551615 q\r\n", 0, size);
+        append_value(&words, 'x', size);
+        append(&words, "ms %0249d2 1 F4294967295 T2591999 q\r\ny\r\nmd %0249d2 I q E18446744073709551614\r\n",
+               0, 0);
+        assert_int_equal(talk_say(talk, words.text, words.len, TALK_INPUT_BYTES), 0);
+        words.len = 0;
+        append(&words,
+               "mg %0249d1 v k O%031u c f t s h l\r\nmg %0249d2 v k O%031u c f t s h l\r\nmg %0249d2\r\n", 0,
+               1, 0, 2, 0);
+        append(&answer, "VA %zu k%0249d1 O%031u c18446744073709551615 f4294967295 t2591999 s%zu h0 l0\r\n",
+               size, 0, 1, size);
+        append_value(&answer, 'x', size);
+        append(
+            &answer,
+            "VA 1 k%0249d2 O%031u c18446744073709551614 f4294967295 t2591999 s1 h0 l0 X W\r\ny\r\nHD Z X\r\n",
+            0, 2);
+        assert_int_equal(talk_say(talk, words.text, words.len, TALK_INPUT_BYTES), 0);
+        talk_expect_said(talk, words.text, answer.text, answer.len);
+        free_scripts(&words, &answer);
+    }
+}
+
+/* Answers longer than what was asked, until no room is left for them. */
+static void answers_longer_than_requests(void **state)
+{
+    struct script words = {.len = 0}, answer = {.len = 0};
+    for (uint32_t i = 0; i < 3 * MEMCACHE_OUTPUT_BYTES / 7; i++) {
+        append(&words, "x\n");
+        append(&answer, "ERROR\r\n");
+    }
+    expect_script(*state, &words, &answer);
+    free_scripts(&words, &answer);
+}
+
+/* Changes whose long answers wait while values fill the output. */
+static void long_answers_among_values(void **state)
+{
+    struct script words = {.len = 0}, answer = {.len = 0};
+    append(&words, "set a 0 0 1000 noreply\r\n");
+    append_value(&words, 'x', 1000);
+    for (uint32_t i = 0; i < 6 * MEMCACHE_REQUESTS_MAX; i++) {
+        append(&words, i % 2 == 0 ? "ma %0250u N0 k O%031u\r\n" : "mg a v k O%u\r\n", i, i);
+        append(&answer, i % 2 == 0 ? "HD k%0250u O%031u\r\n" : "VA 1000 ka O%u\r\n", i, i);
+        if (i % 2 == 1)
+            append_value(&answer, 'x', 1000);
     }
     expect_script(*state, &words, &answer);
     free_scripts(&words, &answer);
@@ -464,11 +544,15 @@ int main(void)
         TALK_TEST(pipelines),
         TALK_TEST(many_in_a_packet),
         TALK_TEST(changes_in_a_packet),
+        TALK_TEST(changes_go_together),
         TALK_TEST(many_keys_of_a_list),
         TALK_TEST(large_between_small),
         TALK_TEST(lengths_around_the_output),
         TALK_TEST(answers_longer_than_the_output),
         TALK_TEST(longest_answers),
+        TALK_TEST(a_change_at_the_end_of_the_output),
+        TALK_TEST(answers_longer_than_requests),
+        TALK_TEST(long_answers_among_values),
         TALK_TEST(memory_fails),
         TALK_TEST(values_without_memory_are_told),
         TALK_TEST(sends_fail),

@@ -13,7 +13,8 @@
 #define TALK_STORE_BYTES (UINT64_C(64) << 20)
 #define TALK_INPUT_BYTES (16 << 10)
 #define TALK_VERSION     "1.6.18-tarn-0.1.0"
-#define TALK_TASKS_MAX   90 /* the store's, a session, its requests */
+#define TALK_GUARD_BYTES 4096 /* behind the workspace, whose last part is the output */
+#define TALK_TASKS_MAX   90   /* the store's, a session, its requests */
 
 /* A server, and what it has said. */
 struct talk {
@@ -218,6 +219,14 @@ static inline void talk_say_task(void *arg)
         talk_crowd_end(&crowd);
 }
 
+/* Nothing is written behind the output. */
+static inline void talk_check_guard(const struct talk *talk)
+{
+    const uint8_t *guard = (const uint8_t *)talk->work + sizeof(*talk->work);
+    for (size_t i = 0; i < TALK_GUARD_BYTES; i++)
+        base_assert(guard[i] == 0xdb);
+}
+
 /** Hold a conversation on a connection of its own. @return what ended it, or 0 */
 static inline int talk_say_words(struct talk_words *words)
 {
@@ -230,6 +239,7 @@ static inline int talk_say_words(struct talk_words *words)
     words->error = 0;
     talk_run(talk, talk_say_task, words);
     base_assert(base_account_used(&talk->server.values) == 0);
+    talk_check_guard(talk);
     return words->error;
 }
 
@@ -307,6 +317,13 @@ static inline void talk_close_task(void *arg)
 /** Make a server. @param talk  all zero, but for `store` */
 static inline void talk_begin(struct talk *talk)
 {
+    const struct task_clock clock = testing_task_clock(&talk->clock);
+    const struct task_node_options node_options = {.clock = &clock,
+                                                   .drives = &testing_provider,
+                                                   .drives_arg = &talk->drive,
+                                                   .seed = 1,
+                                                   .log_level = BASE_LOG_DEBUG,
+                                                   .log_sink = testing_sink};
     const struct task_sched_options options = {.tasks_max = TALK_TASKS_MAX};
     const struct memcache_host host = {.tell = talk_tell,
                                        .settings = talk_settings,
@@ -316,11 +333,12 @@ static inline void talk_begin(struct talk *talk)
     talk->clock.wall_ns = TESTING_BEGIN;
     if (talk->store.create_bytes == 0)
         talk->store.create_bytes = TALK_STORE_BYTES;
-    talk->node = testing_node(&talk->drive, &talk->clock);
+    base_assert(task_node_open(&node_options, &talk->node) == 0);
     base_assert(task_sched_open(talk->node, &options, &talk->sched) == 0);
-    talk->work = malloc(sizeof(*talk->work));
+    talk->work = malloc(sizeof(*talk->work) + TALK_GUARD_BYTES);
     talk->input = malloc(TALK_INPUT_BYTES);
     base_assert(talk->work != NULL && talk->input != NULL);
+    memset((uint8_t *)talk->work + sizeof(*talk->work), 0xdb, TALK_GUARD_BYTES);
     talk_run(talk, talk_open_task, talk);
     memcache_server_init(&talk->server, talk->node, talk->depot, 1 << 20, 8 << 20, &host);
 }

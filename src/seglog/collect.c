@@ -66,6 +66,7 @@ struct look {
     uint64_t least_bytes, least_stamp;
     uint32_t oldest; /* collectable, with the lowest stamp */
     uint64_t oldest_bytes, oldest_stamp;
+    uint32_t dead;    /* collectable, with nothing in it that counts */
     uint32_t unknown; /* collectable, with nothing known of when it expires */
     uint32_t open_oldest;
     uint64_t open_stamp;      /* its stamp */
@@ -114,6 +115,8 @@ static void look_at_closed(const struct seglog *log, uint32_t number, struct loo
         look->oldest_bytes = bytes;
         look->oldest_stamp = stamp;
     }
+    if (counted(&segment->live_bytes) + counted(&segment->tombstone_bytes) == 0)
+        look->dead = number;
     if (!segment->ends_known && look->unknown == SEGLOG_NO_SEGMENT)
         look->unknown = number;
     for (uint32_t part = 0; segment->ends_known && part < SEGLOG_ENDS; part++) {
@@ -148,6 +151,7 @@ static void look_around(struct seglog *log, uint32_t left_out, struct look *look
     *look = (struct look){.now_ns = task_wall(log->node),
                           .least = SEGLOG_NO_SEGMENT,
                           .oldest = SEGLOG_NO_SEGMENT,
+                          .dead = SEGLOG_NO_SEGMENT,
                           .unknown = SEGLOG_NO_SEGMENT,
                           .open_oldest = SEGLOG_NO_SEGMENT,
                           .unfree_stamp = UINT64_MAX,
@@ -257,6 +261,8 @@ static uint32_t choose_oldest(struct seglog *log, struct seglog_collector *colle
 
 static uint32_t choose(struct seglog *log, struct seglog_collector *collector, const struct look *look)
 {
+    if (log->cache) /* moves nothing: what holds something is evicted */
+        return look->dead;
     if (look->least != SEGLOG_NO_SEGMENT && look->least_bytes <= seglog_record_space(log) / 2 &&
         gains(log, look->least_bytes))
         return look->least;
@@ -314,9 +320,11 @@ static int find_victim(struct seglog *log, struct seglog_collector *collector, u
         uint32_t segment = choose(log, collector, &look);
         if (segment != SEGLOG_NO_SEGMENT) {
             *ret_segment = segment;
-            *ret_bytes = segment == look.least ? look.least_bytes : look.oldest_bytes;
+            *ret_bytes = segment == look.oldest ? look.oldest_bytes : look.least_bytes;
             return 0;
         }
+        if (log->cache)
+            return -ENOSPC;
         if (look.unknown == SEGLOG_NO_SEGMENT) {
             collector->exhaustion.until_ns = look.ends_ns;
             return look.pinned || !seglog_space_spare(log) ? -EAGAIN : -ENOSPC;
@@ -445,12 +453,12 @@ int seglog_collect(struct seglog *log)
     if (publish_error != 0)
         return publish_error;
     if (collector->victim_count == 0)
-        return error;
+        return log->cache && error == -ENOSPC ? seglog_evict_oldest(log) : error;
     uint32_t freed;
     int free_error = free_victims(log, collector, &freed);
     if (free_error != 0)
         return free_error;
     if (freed == 0)
         return error == 0 ? -EAGAIN : error;
-    return note_progress(log, collector, freed) ? 0 : -ENOSPC;
+    return log->cache || note_progress(log, collector, freed) ? 0 : -ENOSPC;
 }

@@ -43,6 +43,8 @@ struct seglog_collector {
     uint64_t
         oldest_other; /* the lowest stamp of any segment that is not free, the present victim's left out */
     uint64_t gone_sequence; /* lower sequences are gone, by a flush or the eviction horizon */
+    uint64_t share_bytes;   /* footprints that may still be written again of a segment that is evicted */
+    uint32_t refused;       /* records of it whose keys were locked by others */
     struct seglog_exhaustion exhaustion;
 
     /* oldest first: a round over all stamps that were issued before it began */
@@ -58,6 +60,30 @@ struct seglog_collector {
     uint64_t grants;
     uint64_t victims_in_vain;
 };
+
+/* Whether the collector wants a record, and what becomes of it. */
+typedef bool seglog_move_wants(struct seglog *log, struct seglog_collector *collector,
+                               const struct seglog_entry_format *entry, uint64_t grain,
+                               enum seglog_move_kind *ret_kind);
+
+/**
+ * Plan what fits in one window, from entry `next` on: `planned` moves behind the others.
+ *
+ * @param ret_begin, ret_end  what has to be read of the drive
+ * @return the entry to go on with
+ */
+uint32_t seglog_move_plan(struct seglog *log, struct seglog_collector *collector, uint32_t segment,
+                          const struct seglog_entry_format *entries, uint32_t count, uint32_t next,
+                          seglog_move_wants *wants_it, uint64_t *ret_begin, uint64_t *ret_end);
+
+/** Find a record in the window, and read it again if it is not good. @return NULL: it is lost. Yields. */
+const uint8_t *seglog_move_record(struct seglog *log, struct seglog_collector *collector,
+                                  uint64_t window_begin, const struct seglog_move *move,
+                                  struct seglog_record_format *ret_header);
+
+/** What is appended for a record. Marks of batches end here: what lives is committed. */
+struct seglog_draft seglog_move_draft(const struct seglog_move *move,
+                                      const struct seglog_record_format *header, const uint8_t *record);
 
 /**
  * Move what lives in the last of the victims. Moves may remain to be published.

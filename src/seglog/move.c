@@ -56,10 +56,9 @@ static bool verify(const struct seglog *log, const struct seglog_move *move, con
            seglog_entry_tells_of(&move->entry, ret_header);
 }
 
-/* Find a record in the window, and read it again if it is not good. @return NULL: it is lost */
-static const uint8_t *get_record(struct seglog *log, struct seglog_collector *collector,
-                                 uint64_t window_begin, const struct seglog_move *move,
-                                 struct seglog_record_format *ret_header)
+const uint8_t *seglog_move_record(struct seglog *log, struct seglog_collector *collector,
+                                  uint64_t window_begin, const struct seglog_move *move,
+                                  struct seglog_record_format *ret_header)
 {
     const uint8_t *record = collector->window + (move_begin(log, move) - window_begin);
     for (int try = 1; !verify(log, move, record, ret_header); try++) {
@@ -92,9 +91,8 @@ static struct seglog_draft tombstone_of(const struct seglog_move *move,
     };
 }
 
-/* What is appended for a record. Marks of batches end here: what lives is committed. */
-static struct seglog_draft draft_of(const struct seglog_move *move, const struct seglog_record_format *header,
-                                    const uint8_t *record)
+struct seglog_draft seglog_move_draft(const struct seglog_move *move,
+                                      const struct seglog_record_format *header, const uint8_t *record)
 {
     struct seglog_draft draft = tombstone_of(move, header, record);
     const uint8_t *value = (const uint8_t *)draft.key + header->key_bytes;
@@ -139,7 +137,7 @@ static int append_planned(struct seglog *log, struct seglog_collector *collector
                           struct seglog_move *move)
 {
     struct seglog_record_format header;
-    const uint8_t *record = get_record(log, collector, window_begin, move, &header);
+    const uint8_t *record = seglog_move_record(log, collector, window_begin, move, &header);
     if (record == NULL) {
         say_victim_bad(log, collector, move, "a record in it cannot be read, or is damaged");
         return 0;
@@ -150,7 +148,7 @@ static int append_planned(struct seglog *log, struct seglog_collector *collector
     }
     if (move->kind == SEGLOG_MOVE_ENDED && !has_tombstone(log, &header))
         move->kind = SEGLOG_MOVE_VALUE; /* it stays until it is overwritten */
-    struct seglog_draft draft = draft_of(move, &header, record);
+    struct seglog_draft draft = seglog_move_draft(move, &header, record);
     int error = seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
     if (error != 0)
         return error;
@@ -161,9 +159,9 @@ static int append_planned(struct seglog *log, struct seglog_collector *collector
 
 /* ---- windows --------------------------------------------------------------------------------------- */
 
-/* @return false: it is not moved */
-static bool classify(struct seglog *log, const struct seglog_collector *collector,
-                     const struct seglog_entry_format *entry, uint64_t grain, enum seglog_move_kind *ret_kind)
+/* seglog_move_wants() of an ordinary victim. */
+static bool wants(struct seglog *log, struct seglog_collector *collector,
+                  const struct seglog_entry_format *entry, uint64_t grain, enum seglog_move_kind *ret_kind)
 {
     if ((entry->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE) {
         *ret_kind = SEGLOG_MOVE_TOMBSTONE;
@@ -174,19 +172,17 @@ static bool classify(struct seglog *log, const struct seglog_collector *collecto
     return verdict != SEGLOG_DEAD;
 }
 
-/* Plan what fits in one window, from entry `next` on. @return the entry to go on with */
-static uint32_t plan_window(struct seglog *log, struct seglog_collector *collector,
-                            const struct seglog_entry_format *entries, uint32_t count, uint32_t next,
-                            uint64_t *ret_begin, uint64_t *ret_end)
+uint32_t seglog_move_plan(struct seglog *log, struct seglog_collector *collector, uint32_t segment,
+                          const struct seglog_entry_format *entries, uint32_t count, uint32_t next,
+                          seglog_move_wants *wants_it, uint64_t *ret_begin, uint64_t *ret_end)
 {
-    uint32_t segment = collector->victims[collector->victim_count - 1].segment;
     uint32_t block_bytes = log->superblock.block_bytes;
     uint64_t window_begin = 0, end = 0;
     collector->planned = 0;
     for (; next < count && collector->count + collector->planned < collector->moves_max; next++) {
         struct seglog_move move = {.entry = entries[next],
                                    .grain = seglog_entry_grain(log, segment, &entries[next])};
-        if (!classify(log, collector, &move.entry, move.grain, &move.kind))
+        if (!wants_it(log, collector, &move.entry, move.grain, &move.kind))
             continue;
         uint64_t begin = move_begin(log, &move);
         if (collector->planned == 0)
@@ -221,9 +217,10 @@ static int move_window(struct seglog *log, struct seglog_collector *collector, u
 static int move_entries(struct seglog *log, struct seglog_collector *collector,
                         const struct seglog_entry_format *entries, uint32_t count)
 {
+    uint32_t segment = collector->victims[collector->victim_count - 1].segment;
     for (uint32_t next = 0; next < count;) {
         uint64_t begin, end;
-        next = plan_window(log, collector, entries, count, next, &begin, &end);
+        next = seglog_move_plan(log, collector, segment, entries, count, next, wants, &begin, &end);
         int error = collector->planned > 0 ? move_window(log, collector, begin, end) : 0;
         if (error == 0 && collector->count == collector->moves_max)
             error = seglog_move_publish(log, collector);
@@ -282,7 +279,7 @@ static int append_grave(struct seglog *log, struct seglog_collector *collector, 
     struct seglog_record_format header;
     uint64_t window_begin = base_align_down(move_begin(log, move), log->superblock.block_bytes);
     read_again(log, collector, window_begin, move);
-    const uint8_t *record = get_record(log, collector, window_begin, move, &header);
+    const uint8_t *record = seglog_move_record(log, collector, window_begin, move, &header);
     if (record == NULL)
         say_victim_bad(log, collector, move, "a record in it cannot be read any more");
     if (record == NULL || !has_tombstone(log, &header)) {

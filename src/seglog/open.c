@@ -74,6 +74,7 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->superblock = *superblock;
     log->mode = options->mode;
     log->read_only = options->read_only;
+    log->cache = options->cache;
     log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
     log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);
     log->checkpoint_segment = SEGLOG_NO_SEGMENT;
@@ -204,6 +205,7 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
         .flushes = counter(&log->flushes),
         .state_writes = counter(&log->state_writes),
         .collections = counter(&log->collections),
+        .evictions = counter(&log->evictions),
         .session = log->session,
     };
     for (uint32_t begin = 0; begin < stats.segments; begin += SEGLOG_SEGMENTS_AT_ONCE) {
@@ -219,6 +221,7 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
     base_spin_lock(&log->lock);
     stats.segments_free = log->free_count;
     stats.generation = log->state->generation;
+    stats.horizon_sequence = log->state->horizon_sequence;
     base_spin_unlock(&log->lock);
     *ret_stats = stats;
 }
@@ -234,6 +237,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
         [SEGLOG_STATE_COLLECTED] = "collected",
         [SEGLOG_STATE_CHECKPOINT] = "checkpoint",
         [SEGLOG_STATE_BAD] = "bad",
+        [SEGLOG_STATE_EVICTED] = "evicted",
     };
     base_assert(segment_number < log->superblock.segment_count);
     const struct seglog_segment *segment = &log->segments[segment_number];
@@ -245,6 +249,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
         .live_bytes = counter(&segment->live_bytes),
         .tombstone_bytes = counter(&segment->tombstone_bytes),
         .used_bytes = segment->end,
+        .highest_sequence = segment->highest_sequence,
         .entries = segment->entry_count,
         .sealed = segment->sealed,
     };

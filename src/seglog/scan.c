@@ -117,6 +117,14 @@ int seglog_summary_read(struct seglog *log, uint32_t segment, void *memory,
     return 0;
 }
 
+uint64_t seglog_lowest_sequence(const struct seglog_entry_format *entries, uint32_t count)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        lowest = base_min(lowest, entries[i].sequence);
+    return lowest;
+}
+
 static void fill_from_trailer(struct seglog_segment *segment, const struct seglog_trailer_format *trailer)
 {
     segment->entry_count = trailer->entries;
@@ -341,6 +349,7 @@ static int recover_segment(struct recovery *recovery, uint32_t number)
         return seglog_refuse_segment(
             log, number, "its records are newer than the state: restore the store from a dump", -EUCLEAN);
     fill_from_trailer(segment, &trailer);
+    segment->lowest_sequence = seglog_lowest_sequence((const void *)recovery->summary, trailer.entries);
     recovery->summary_records += trailer.entries;
     return 0;
 }
@@ -433,7 +442,9 @@ static int visit_segment(struct seglog *log, uint32_t number, void *memory, segl
     return visit(arg, number, segment->stamp, entries, count);
 }
 
-int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
+/* @param below_sequence  only segments that may have a record with a lower one */
+static int visit_segments(struct seglog *log, uint64_t below_sequence, seglog_visit_function *visit,
+                          void *arg)
 {
     uint64_t memory_bytes = seglog_summary_memory_bytes(log);
     void *memory = drive_memory_alloc(log->node, log->drive, memory_bytes);
@@ -441,9 +452,23 @@ int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
         return -ENOMEM;
     int result = 0;
     for (uint32_t i = 0; result == 0 && i < log->superblock.segment_count; i++) {
-        if (log->segments[i].state == SEGLOG_STATE_CLOSED)
+        const struct seglog_segment *segment = &log->segments[i];
+        bool meant = below_sequence == UINT64_MAX || segment->lowest_sequence < below_sequence;
+        if (segment->state == SEGLOG_STATE_CLOSED && meant)
             result = visit_segment(log, i, memory, visit, arg);
     }
     base_free(&log->node->memory, memory, memory_bytes);
     return result;
+}
+
+int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
+{
+    return visit_segments(log, UINT64_MAX, visit, arg);
+}
+
+int seglog_visit_gone(struct seglog *log, seglog_visit_function *visit, void *arg)
+{
+    struct seglog_points points;
+    seglog_points(log, &points);
+    return visit_segments(log, base_max(points.flush_sequence, points.horizon_sequence), visit, arg);
 }

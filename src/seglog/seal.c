@@ -352,6 +352,7 @@ int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t number, uint
         return error;
     segment->entry_count = seal.count;
     segment->end = (uint32_t)seal.end;
+    segment->lowest_sequence = seglog_lowest_sequence(salvage->entries, seal.count);
     segment->sealed = true;
     salvage->segments++;
     salvage->records += seal.count;

@@ -79,6 +79,7 @@ struct seglog_options {
     uint32_t owner_kind;
     uint32_t user_streams; /* 0: 1 */
     bool read_only;        /* nothing is written, not even seals */
+    bool cache;            /* what is in the way is evicted instead of moved */
 };
 
 /**
@@ -114,6 +115,10 @@ typedef int seglog_visit_function(void *arg, uint32_t segment, uint64_t stamp,
  * returned. Yields. */
 base_must_check int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg);
 
+/** The same, of the segments that may have a record with a sequence below the flush point or the eviction
+ * horizon. Also after seglog_stop(). Yields. */
+base_must_check int seglog_visit_gone(struct seglog *log, seglog_visit_function *visit, void *arg);
+
 /** The grain of an entry on the drive. */
 uint64_t seglog_entry_grain(const struct seglog *log, uint32_t segment,
                             const struct seglog_entry_format *entry);
@@ -128,6 +133,9 @@ struct seglog_points {
 
 /** What the newest durable state says. */
 void seglog_points(struct seglog *log, struct seglog_points *ret_points);
+
+/** Cache: records with a lower sequence are gone from seglog_start() on, which makes it durable. Before it. */
+void seglog_horizon_raise(struct seglog *log, uint64_t sequence);
 
 /**
  * The checkpoint that a clean stop left, if there is one and no session to write has begun since. It is to be
@@ -144,9 +152,10 @@ base_must_check int seglog_checkpoint_read(struct seglog *log, void *data);
 /* ---- running --------------------------------------------------------------------------------- */
 
 enum seglog_verdict {
-    SEGLOG_DEAD, /* nothing refers to it */
-    SEGLOG_LIVE, /* move it */
-    SEGLOG_ENDED /* it refers to something that has expired: a tombstone of its sequence takes its place */
+    SEGLOG_DEAD,  /* nothing refers to it */
+    SEGLOG_LIVE,  /* move it */
+    SEGLOG_ENDED, /* it refers to something that has expired: a tombstone of its sequence takes its place */
+    SEGLOG_HIT,   /* as SEGLOG_LIVE, and it was read since it was written: a cache keeps it */
 };
 
 /* A record that was appended and not yet published: its segment cannot be collected meanwhile. */
@@ -174,6 +183,22 @@ struct seglog_owner_ops {
      */
     bool (*moved)(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
                   const struct seglog_place *place);
+
+    /**
+     * Cache: a value that was hit is about to be written again, with a new sequence. Whoever changes its key
+     * must wait until renewed() was called. Tried only: never waits.
+     *
+     * @return false: it cannot be had now, or is not referred to any more. It is evicted
+     */
+    bool (*renew)(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
+
+    /** Cache: it was written again, durably as the mode asks: publish it, which cannot fail; or (`place`
+     * NULL) it was not. Once after each renew() that returned true. Does not yield. */
+    void (*renewed)(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
+                    const struct seglog_place *place);
+
+    /** Cache: a value is gone, durably. If anything refers to it, it must not any more. Does not yield. */
+    void (*evicted)(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
 
     /** Called in the service whenever it wakes: the owner's own background work. May yield. Goes on after a
      * failure. */
@@ -229,11 +254,21 @@ base_must_check int seglog_reserve(struct seglog *log, enum seglog_space space, 
 /** Give room back that was not used. */
 void seglog_release(struct seglog *log, struct seglog_reservation *reservation);
 
+/**
+ * Cache: have the service evict the segment that is next, though there is room: for what the owner has of
+ * each record. Where all are open one is ended. The caller may hold key locks.
+ *
+ * @return 0; -ENOSPC (there is none); -EAGAIN (records are pending in those that there are); -EROFS; -EIO.
+ * Yields.
+ */
+base_must_check int seglog_evict(struct seglog *log);
+
 /** What a record of so many bytes takes of the capacity: padding, summary and its share of the end of
  * segments. */
 uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes);
 
-/** Sum of the footprints that the store can hold: the owner must not let more than these live (of values). */
+/** Sum of the footprints that the store can hold: the owner must not let more than these live (of values). Of
+ * a cache: about what it holds when it is full. */
 uint64_t seglog_capacity(const struct seglog *log);
 
 /* ---- appending ------------------------------------------------------------------------------- */
@@ -371,6 +406,8 @@ struct seglog_stats {
     uint64_t moved_bytes;     /* by the collector */
     uint64_t written_bytes;   /* to the drive, all told */
     uint64_t writes, flushes, state_writes, collections;
+    uint64_t evictions; /* segments, of those that were freed */
+    uint64_t horizon_sequence;
     uint64_t generation, session;
 };
 
@@ -412,8 +449,9 @@ base_must_check int seglog_check_segment(struct seglog *log, uint32_t segment, s
 struct seglog_segment_info {
     uint64_t stamp;
     uint64_t session;
-    const char *state; /* free, open, closing, closed, collecting, collected, checkpoint or bad */
+    const char *state; /* free, open, closing, closed, collecting, collected, evicted, checkpoint or bad */
     uint64_t live_bytes, tombstone_bytes, used_bytes;
+    uint64_t highest_sequence; /* of its records; not of one that is open or closing */
     uint32_t entries;
     bool sealed; /* by a recovery */
 };

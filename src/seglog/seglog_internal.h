@@ -23,7 +23,9 @@
  *
  *   FREE ──▶ OPEN ──▶ CLOSING ──▶ CLOSED ──▶ COLLECTING ──▶ COLLECTED ──▶ FREE
  *    │  stream takes   full     summary    victim chosen   all that lives   its freed stamp is durable
- *    └─▶ CHECKPOINT ──▶ FREE     durable        └─▶ BAD: a living record could not be read; never freed
+ *    └─▶ CHECKPOINT ──▶ FREE     durable      │ └─▶ BAD: a living record could not be read; never freed
+ *                                             └─▶ EVICTED ──▶ FREE: its freed stamp is durable, with the
+ *                                                             horizon, and nothing refers to it any more
  */
 enum seglog_segment_state {
     SEGLOG_STATE_FREE,
@@ -34,6 +36,7 @@ enum seglog_segment_state {
     SEGLOG_STATE_COLLECTED,
     SEGLOG_STATE_CHECKPOINT,
     SEGLOG_STATE_BAD,
+    SEGLOG_STATE_EVICTED,
 };
 
 #define SEGLOG_ENDS 4 /* quarters of a segment whose expiry is known */
@@ -44,7 +47,8 @@ struct seglog_segment {
     uint64_t session;
     uint64_t freed_stamp; /* as it is in memory: durable when the state says so */
     uint64_t highest_sequence;
-    _Atomic uint64_t live_bytes;      /* footprints */
+    uint64_t lowest_sequence;    /* UINT64_MAX: it has no record. Of the stream's lock while it is open */
+    _Atomic uint64_t live_bytes; /* footprints */
     _Atomic uint64_t tombstone_bytes; /* footprints */
     _Atomic uint32_t pending;         /* records that are appended and not settled: not collected meanwhile */
     uint32_t entry_count;
@@ -170,6 +174,7 @@ struct seglog {
     struct seglog_superblock_format superblock;
     enum seglog_mode mode;
     bool read_only;
+    bool cache;
     uint32_t grain_shift;
     uint64_t data_room; /* of a segment: what records and their summary can take */
     uint64_t session;   /* this one: one above the state's when opened to write */
@@ -193,6 +198,7 @@ struct seglog {
     uint64_t stamp;              /* the highest issued */
     uint64_t stamp_bound;        /* durable */
     uint64_t session_stamp;      /* the highest issued before this session */
+    uint64_t horizon_sequence;   /* as it is in memory: at least that of the durable state */
     uint64_t needed;             /* sum of the streams' */
     uint64_t grants;             /* reservations granted to waiters */
     _Atomic uint64_t user_taken; /* segments that users' streams have taken */
@@ -200,6 +206,7 @@ struct seglog {
         no_space_at; /* `chances` + 1 when the collector last began to look and found nothing; 0: never */
     uint64_t no_space_until_ns; /* when something will have expired */
     uint64_t quiet_at;          /* as no_space_at, when nobody waited and it would have had to gain more */
+    struct base_list evict_waiters; /* of struct task_wait */
     /* DATA and DELETE, of struct task_wait, in order */
     struct base_list space_waiters[2];
     _Atomic uint32_t space_waiting; /* how many: read without the lock */
@@ -227,7 +234,8 @@ struct seglog {
     uint64_t checkpoint_stamp, checkpoint_bytes, checkpoint_check;
 
     /* counters of seglog_stats() */
-    _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections;
+    _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections,
+        evictions;
 };
 
 /** Where a segment begins on the drive. */
@@ -291,8 +299,8 @@ base_must_check int seglog_state_settle(struct seglog *log);
 /** Free its memory. */
 void seglog_state_deinit(struct seglog *log);
 
-/* What a new state shall say besides what is in memory (freed stamps of segments in SEGLOG_STATE_COLLECTED
- * and SEGLOG_STATE_FREE, bounds). */
+/* What a new state shall say besides what is in memory (freed stamps of segments in SEGLOG_STATE_COLLECTED,
+ * _EVICTED and _FREE, the horizon, bounds). */
 struct seglog_state_change {
     uint64_t flush_sequence; /* raised to this */
     bool set_flush_when;
@@ -303,8 +311,8 @@ struct seglog_state_change {
 
 /**
  * Write a state, durably: the durable one with the change, bounds of sequences and stamps a block ahead, the
- * freed stamps of all segments that are COLLECTED (which become FREE when it is durable). One durable write
- * of two equal slots.
+ * freed stamps of all segments that are COLLECTED (which become FREE when it is durable) or EVICTED, and the
+ * eviction horizon. One durable write of two equal slots.
  *
  * @param change  NULL: nothing but what is in memory
  * @return 0; -EIO; -EROFS. Yields.
@@ -330,6 +338,10 @@ base_must_check int seglog_recover(struct seglog *log);
  */
 base_must_check int seglog_summary_read(struct seglog *log, uint32_t segment, void *memory,
                                         const struct seglog_entry_format **ret_entries, uint32_t *ret_count);
+
+/** The lowest sequence of a segment's records. @param entries  all of them @return UINT64_MAX: there is none
+ */
+uint64_t seglog_lowest_sequence(const struct seglog_entry_format *entries, uint32_t count);
 
 /**
  * The same for a segment of which nothing is known yet, with its trailer.
@@ -419,8 +431,9 @@ uint64_t seglog_space_placed(struct seglog_stream *stream, uint64_t cost_bytes, 
  * room counts that was left in the segment before, which is what the needs were reckoned from. */
 void seglog_space_switched(struct seglog_stream *stream);
 
-/** Whether the rest of a stream's open segment can be given up without breaking a promise; if so, it has none
- * from now on. Stream lock held. */
+/** Whether the rest of a stream's open segment can be given up without breaking a promise: no reservation
+ * counts on it, or (cache) there are free segments for all of them; if so, it has none from now on. Stream lock held.
+ */
 base_must_check bool seglog_space_forgo(struct seglog_stream *stream);
 
 /** The collector may find more than before: it is woken if somebody waits for it. */
@@ -541,6 +554,13 @@ uint64_t seglog_collector_bytes(const struct seglog *log);
  * -ECANCELED (the service stops); -EIO; -EROFS. Yields.
  */
 base_must_check int seglog_collect(struct seglog *log);
+
+/** Cache: evict the segment whose highest sequence is lowest. Called by the service only. @return as
+ * seglog_collect() */
+base_must_check int seglog_evict_oldest(struct seglog *log);
+
+/** Evict for those who wait for that, if there are any, and tell them. Called by the service only. Yields. */
+void seglog_evict_for_waiters(struct seglog *log);
 
 /** What the last collection that found nothing has to say. */
 const struct seglog_exhaustion *seglog_collect_exhaustion(const struct seglog *log);

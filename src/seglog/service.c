@@ -122,6 +122,7 @@ static uint64_t bear_stall(struct seglog *log)
 static bool collect(struct seglog *log, uint64_t *ret_when_ns)
 {
     *ret_when_ns = TASK_FOREVER;
+    seglog_evict_for_waiters(log);
     if (!seglog_space_short(log)) {
         log->service.stalled_ns = 0;
         return false;

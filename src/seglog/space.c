@@ -26,10 +26,10 @@ uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes)
 
 uint64_t seglog_capacity(const struct seglog *log)
 {
-    uint64_t kept = log->stream_count + SEGLOG_KEPT_DATA + 1;
+    uint64_t kept = log->cache ? SEGLOG_KEPT_DATA : log->stream_count + SEGLOG_KEPT_DATA + 1;
     uint64_t segments = log->superblock.segment_count > kept ? log->superblock.segment_count - kept : 0;
     uint64_t space = seglog_record_space(log);
-    return base_max(segments * space / 100 * CAPACITY_PERCENT, space);
+    return base_max(log->cache ? segments * space : segments * space / 100 * CAPACITY_PERCENT, space);
 }
 
 /* ---- what reservations need ---------------------------------------------------------------------- */
@@ -215,9 +215,14 @@ bool seglog_space_forgo(struct seglog_stream *stream)
 {
     struct seglog *log = stream->log;
     base_spin_lock(&log->lock);
-    bool may = stream->reserved_bytes == 0;
+    uint64_t room_bytes = stream->room_bytes;
+    stream->room_bytes = 0;
+    uint64_t needed = log->needed - stream->needed + needed_segments(stream, stream->reserved_bytes);
+    bool may = stream->reserved_bytes == 0 || (log->cache && needed + SEGLOG_KEPT_DATA <= log->free_count);
     if (may)
-        stream->room_bytes = 0;
+        update_needed_locked(stream);
+    else
+        stream->room_bytes = room_bytes;
     base_spin_unlock(&log->lock);
     return may;
 }
@@ -248,6 +253,7 @@ static bool take_segment(struct seglog *log, uint32_t *ret_segment)
     segment->session = log->session;
     segment->state = SEGLOG_STATE_OPEN;
     segment->highest_sequence = 0;
+    segment->lowest_sequence = UINT64_MAX;
     segment->entry_count = 0;
     segment->end = 0;
     segment->sealed = false;
@@ -316,7 +322,8 @@ void seglog_wake_all(struct seglog *log)
         }
     }
     struct base_list *first;
-    while ((first = base_list_pop_front(&log->summary_waiters)) != NULL)
+    while ((first = base_list_pop_front(&log->summary_waiters)) != NULL ||
+           (first = base_list_pop_front(&log->evict_waiters)) != NULL)
         base_assert(task_wait_wake(base_container_of(first, struct task_wait, link), -EROFS));
     base_spin_unlock(&log->lock);
     seglog_poke(log);

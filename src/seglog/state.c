@@ -69,6 +69,7 @@ static void continue_from_state(struct seglog *log)
     atomic_store_explicit(&log->sequence_bound, state->sequence_bound, memory_order_relaxed);
     log->stamp = state->stamp_bound - 1;
     log->stamp_bound = state->stamp_bound;
+    log->horizon_sequence = state->horizon_sequence;
     log->session = state->session + !log->read_only;
 }
 
@@ -124,7 +125,7 @@ int seglog_state_settle(struct seglog *log)
     return error;
 }
 
-/* Freed stamps as they are in memory, those of collected segments raised. */
+/* Freed stamps as they are in memory, those of collected and evicted segments raised. */
 static void fill_freed_stamps(struct seglog *log)
 {
     for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGLOG_SEGMENTS_AT_ONCE) {
@@ -132,7 +133,7 @@ static void fill_freed_stamps(struct seglog *log)
         base_spin_lock(&log->lock);
         for (uint32_t i = begin; i < end; i++) {
             struct seglog_segment *segment = &log->segments[i];
-            if (segment->state == SEGLOG_STATE_COLLECTED)
+            if (segment->state == SEGLOG_STATE_COLLECTED || segment->state == SEGLOG_STATE_EVICTED)
                 segment->freed_stamp = segment->stamp;
             log->next_state->freed_stamps[i] = segment->freed_stamp;
         }
@@ -159,6 +160,14 @@ static bool free_collected(struct seglog *log)
         base_spin_unlock(&log->lock);
     }
     return any;
+}
+
+/* After the freed stamps: the horizon of each evicted segment that they have was raised before. */
+static void fill_horizon(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    log->next_state->horizon_sequence = log->horizon_sequence;
+    base_spin_unlock(&log->lock);
 }
 
 /* The numbers that a state bounds: a block ahead of what is given out, and never lower than they were. */
@@ -191,6 +200,7 @@ static void fill_next_locked(struct seglog *log, const struct seglog_state_chang
     next->checkpoint_check = named ? log->checkpoint_check : 0;
     fill_bounds(log, change->ended);
     fill_freed_stamps(log);
+    fill_horizon(log);
     seglog_state_seal(next, &log->superblock);
 }
 
@@ -243,6 +253,12 @@ void seglog_points(struct seglog *log, struct seglog_points *ret_points)
         .wall_ns = log->state->wall_ns,
     };
     base_spin_unlock(&log->lock);
+}
+
+void seglog_horizon_raise(struct seglog *log, uint64_t sequence)
+{
+    base_assert(!log->started && sequence <= seglog_sequence_next(log));
+    log->horizon_sequence = base_max(log->horizon_sequence, sequence);
 }
 
 int seglog_flush_point_set(struct seglog *log, uint64_t sequence, uint64_t when_ns)

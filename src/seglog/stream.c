@@ -80,6 +80,7 @@ int seglog_streams_init(struct seglog *log, uint32_t user_streams)
     uint32_t most = base_min(base_max(log->superblock.segment_count / 8, 1U), SEGLOG_STREAMS_MAX - 1U);
     base_list_init(&log->summaries_free);
     base_list_init(&log->summary_waiters);
+    base_list_init(&log->evict_waiters);
     base_list_init(&log->space_waiters[SEGLOG_SPACE_DATA]);
     base_list_init(&log->space_waiters[SEGLOG_SPACE_DELETE]);
     base_spin_init(&log->service.lock);
@@ -183,11 +184,13 @@ static bool place_locked(struct seglog_stream *stream, struct seglog_append *app
     append->record_seed = stream->record_seed;
     append->grain = (seglog_segment_offset(log, summary->segment) + used) >> log->grain_shift;
     add_entry(summary, append, used >> log->grain_shift);
+    struct seglog_segment *segment = &log->segments[summary->segment];
+    segment->lowest_sequence = base_min(segment->lowest_sequence, append->draft->sequence);
     summary->end = (uint32_t)(used + append->record_bytes);
     stream->head_position += append->padded_bytes;
     append->group->bytes += append->padded_bytes;
     append->group->filling++;
-    atomic_fetch_add_explicit(&log->segments[summary->segment].pending, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&segment->pending, 1, memory_order_relaxed);
     append->birth = seglog_space_placed(stream, append->cost_bytes, segment_room(stream));
     append->nudge = log->mode == SEGLOG_ASYNC && !stream->nudged &&
                     stream->head_position - stream->tail_position >= stream->ring_bytes / 4;

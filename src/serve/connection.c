@@ -177,10 +177,12 @@ static ssize_t read_more(struct work *work)
  */
 static int execute_requests(struct work *work)
 {
-    for (;;) {
+    for (bool again = false;; again = true) {
         ssize_t bytes = read_more(work);
         if (bytes <= 0)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
+        if (again)
+            task_yield(); /* who always has more does not keep the others waiting */
         work->input_bytes += (size_t)bytes;
         size_t consumed;
         int error = memcache_session_consume(&work->session, work->memcache, work->input, work->input_bytes,

@@ -286,6 +286,14 @@ static int start_lanes(struct serve *serve, uint32_t *ret_started)
 
 /* ---- the whole ------------------------------------------------------------------------------------ */
 
+/* A store keeps its promises over power cuts, a cache is fast, unless something else was asked for. */
+static enum tarn_mode mode_of(const struct serve_options *options)
+{
+    if (options->mode != 0)
+        return (enum tarn_mode)(options->mode - 1);
+    return options->cache ? TARN_MODE_DEVICE : TARN_MODE_POWER;
+}
+
 static void log_serving(struct serve *serve)
 {
     const struct drive_info *drive = depot_drive_info(serve->depot);
@@ -294,15 +302,15 @@ static void log_serving(struct serve *serve)
                   "version=%s listen=%s threads=%" PRIu32 " engine=%s drive=%s direct=%s mode=%s",
                   tarn_version(), serve->addresses[i], serve->lane_count,
                   task_sched_engine_name(serve->lanes[0].sched), drive->provider,
-                  drive->direct ? "on" : "off", depot_mode_names[serve->options->mode]);
+                  drive->direct ? "on" : "off", depot_mode_names[mode_of(serve->options)]);
     }
 }
 
 static int open_store(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
-    const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
-                                                     .mode = (enum tarn_mode)options->mode};
+    const struct tarn_depot_options depot_options = {
+        .create_bytes = options->size_bytes, .mode = mode_of(options), .cache = options->cache};
     return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,
                       &serve->depot);
 }

@@ -29,7 +29,8 @@ struct serve_options {
     uint64_t item_bytes_max;
     uint64_t send_timeout_ns;
     uint64_t spin_ns;
-    unsigned mode;      /* enum tarn_mode */
+    bool cache;
+    unsigned mode;      /* 0: auto; else enum tarn_mode + 1 */
     unsigned direct;    /* enum drive_direct */
     unsigned engine;    /* enum task_engine_choice */
     unsigned log_level; /* enum base_log_level */

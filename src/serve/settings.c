@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <tarn/depot.h>
 
+static const char *const modes[] = {"auto", "power", "device", "async", NULL};
 static const char *const directs[] = {"auto", "on", "off", NULL};
 static const char *const engines[] = {"auto", "uring", "aio", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
+_Static_assert(TARN_MODE_POWER == 0 && TARN_MODE_DEVICE == 1 && TARN_MODE_ASYNC == 2, "modes[]");
 _Static_assert(DRIVE_DIRECT_AUTO == 0 && DRIVE_DIRECT_ON == 1 && DRIVE_DIRECT_OFF == 2, "directs[]");
 _Static_assert(TASK_ENGINE_AUTO == 0 && TASK_ENGINE_URING == 1 && TASK_ENGINE_AIO == 2, "engines[]");
 _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
@@ -30,6 +32,11 @@ const struct base_setting serve_settings[] = {
      .default_text = "1G",
      .help = "Size of the file if it has to be made. An existing store keeps its own.",
      AT(size_bytes)},
+    {.name = "cache",
+     .type = BASE_SETTING_BOOL,
+     .help = "Make room in a full store by removing what was stored first and not read since. Without it a "
+             "full store refuses new data.",
+     AT(cache)},
     {.name = "listen",
      .letter = 'l',
      .type = BASE_SETTING_LIST,
@@ -95,10 +102,11 @@ const struct base_setting serve_settings[] = {
      AT(item_bytes_max)},
     {.name = "mode",
      .type = BASE_SETTING_ENUM,
-     .choices = depot_mode_names,
-     .default_text = "power",
+     .choices = modes,
+     .default_text = "auto",
      .help = "What an acknowledged write survives. power: a power cut. device: the death of the process and "
-             "of the kernel, but not of a drive with a volatile cache.",
+             "of the kernel, but not of a drive with a volatile cache. async: nothing for a second, then a "
+             "power cut. auto: power, with --cache device.",
      AT(mode)},
     {.name = "direct",
      .type = BASE_SETTING_ENUM,

@@ -57,7 +57,8 @@ static void defaults_are_safe(void **state)
     const struct serve_options *options = &fixture->options;
     assert_int_equal(options->port, 11211);
     assert_int_equal(options->listen.count, 0); /* 127.0.0.1 */
-    assert_int_equal(options->mode, 0);         /* power */
+    assert_int_equal(options->mode, 0);         /* auto: power */
+    assert_false(options->cache);
     assert_false(options->insecure);
     assert_int_equal(options->item_bytes_max, 1 << 20);
 }

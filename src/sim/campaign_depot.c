@@ -8,87 +8,13 @@
  *
  * Between epochs the store is opened to be read, or proven by the checker, now and then.
  */
+#include "sim/campaign_depot.h"
 #include "base/base.h"
 #include "depot/depot.h"
 #include "sim/campaign_internal.h"
-#include "sim/depot_clients.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <tarn/depot.h>
-
-enum {
-    EPOCHS_MAX = 7,
-    CLIENTS_MAX = 8,
-    OPS_MAX = 40, /* of a client in an epoch */
-    OPS_BUSY = 150,
-    STORM_MAX = 3, /* epochs in a row that end while they open */
-    CUT_NS_BITS_MIN = 12,
-    CUT_NS_BITS_OPENING = 20, /* most openings take less */
-    CUT_NS_BITS_MAX = 23,
-    CUT_NS_BITS_SLOW = 28, /* where the drive is slow */
-    SLOW_NS_BITS_MAX = 32, /* where clients sleep for seconds */
-    SLOW_NS_BITS_MIN = 29,
-};
-
-#define HOUR_NS (UINT64_C(3600) * BASE_NS_PER_SECOND)
-#define ASYNC_NS                                                                                             \
-    (BASE_NS_PER_SECOND + BASE_NS_PER_SECOND / 8) /* what was acknowledged earlier is durable                \
-                                                   */
-#define STORE_BYTES (UINT64_C(7) << 18)           /* at least: some 13 segments */
-#define DRIVE       "disk"
-
-_Static_assert((EPOCHS_MAX + 1) * (CLIENTS_MAX + 2) <= SIM_ORACLE_CLIENTS_MAX,
-               "each has a log in each epoch");
-
-/* How an epoch is to end. */
-enum ending { END_CUT, END_KILL, END_CLOSE };
-
-/* What is to be said to the oracle when the store is open again. */
-enum pending { PENDING_NOTHING, PENDING_DURABLE, PENDING_LOSS };
-
-struct play {
-    struct sim_depot_shared shared;
-    struct sim_world *world;
-    struct base_random *random;
-
-    /* drawn for the seed */
-    uint64_t drive_bytes;
-    bool device; /* a block device, which must be formatted first; else a file */
-    uint64_t cut_bits_max;
-    bool slow; /* clients sleep for seconds */
-    bool faulty;
-    bool clock_jumps;
-    bool powered_only; /* TARN_MODE_POWER in all epochs */
-
-    bool tried;             /* somebody has begun to format a device */
-    bool made;              /* the store was opened once: it must be there */
-    bool lossy;             /* it has acknowledged what may be lost */
-    uint32_t lossy_clients; /* to clients from this one on */
-    bool faulted_running;   /* so that what was acknowledged need not be durable in time */
-    enum pending pending;
-    uint32_t clients; /* so far, in all epochs */
-    uint64_t storm;   /* epochs to come that end while they open */
-
-    /* of the epoch */
-    enum tarn_mode mode;
-    bool last;
-    bool opened;
-    bool damages_only; /* the only fault that may happen now is a read that is damaged once */
-    int error;         /* of open, close or check */
-    uint64_t opened_ns;
-    uint64_t flush_errors_before; /* that had happened when it began */
-    bool cut_due;
-    struct sim_event cut;
-    struct sim_event jump;
-    struct sim_event unstick;
-    uint32_t client_count;
-    struct sim_depot_client epoch_clients[CLIENTS_MAX + 2];
-};
-
-static uint64_t draw(struct play *play, uint64_t n)
-{
-    return base_random_below(play->random, n);
-}
 
 /* ---- tasks of a node ------------------------------------------------------------------------- */
 
@@ -107,9 +33,10 @@ static int format_device(struct play *play)
 {
     if (play->made || !play->device)
         return 0;
-    const struct tarn_format_options options = {.force = play->tried, .grain_bytes = 32U << draw(play, 5)};
+    const struct tarn_format_options options = {.force = play->tried,
+                                                .grain_bytes = 32U << sim_play_draw(play, 5)};
     play->tried = true;
-    return tarn_depot_format(sim_node_tarn(play->shared.node), DRIVE, &options);
+    return tarn_depot_format(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, &options);
 }
 
 static void open_and_read(void *arg)
@@ -119,20 +46,23 @@ static void open_and_read(void *arg)
     const struct tarn_depot_options options = {
         .mode = play->mode,
         .read_only = play->shared.read_only,
-        .create_bytes = !play->made || draw(play, 2) == 0 ? play->drive_bytes : 0,
+        .cache = play->shared.oracle.evicts,
+        .create_bytes = !play->made || sim_play_draw(play, 2) == 0 ? play->drive_bytes : 0,
     };
     play->error = format_device(play);
     if (play->error == 0)
-        play->error = tarn_depot_open(sim_node_tarn(play->shared.node), DRIVE, &options, &play->shared.depot);
+        play->error =
+            tarn_depot_open(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, &options, &play->shared.depot);
     if (play->error != 0)
         return;
     play->made = true;
     play->opened_ns = sim_world_now(play->world);
     settle(play);
     struct tarn_depot *second = NULL;
-    if (tarn_depot_open(sim_node_tarn(play->shared.node), DRIVE, &options, &second) != -EBUSY)
+    if (tarn_depot_open(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, &options, &second) != -EBUSY)
         sim_fail(play->world, "the store was opened twice");
     sim_depot_read_all(client);
+    play->shared.may_miss = play->shared.oracle.evicts;
     play->opened = true;
 }
 
@@ -155,7 +85,7 @@ static void check_store(void *arg)
     struct play *play = base_container_of(client->shared, struct play, shared);
     struct depot_check_report report = {.faults = 0};
     play->error =
-        depot_check(sim_node_tarn(play->shared.node), DRIVE, false, tell_fault, NULL, play, &report);
+        depot_check(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, false, tell_fault, NULL, play, &report);
     if (play->error != 0 || report.faults != 0)
         sim_fail(play->world, "the checker returned %d and found %" PRIu64 " faults", play->error,
                  report.faults);
@@ -175,9 +105,9 @@ static void start_client(struct play *play, const char *name, task_function *fun
     char numbered[TASK_NAME_MAX];
     (void)snprintf(numbered, sizeof(numbered), "%s %u", name, client->number);
     struct sim_node *node = play->shared.node;
-    int error = draw(play, 4) == 0
+    int error = sim_play_draw(play, 4) == 0
                     ? sim_thread(node, numbered, function, client)
-                    : sim_spawn(node, (uint32_t)draw(play, scheds), numbered, function, client);
+                    : sim_spawn(node, (uint32_t)sim_play_draw(play, scheds), numbered, function, client);
     base_assert(error == 0);
 }
 
@@ -187,71 +117,6 @@ static void start_silent_client(struct play *play, const char *name, task_functi
     play->client_count = 0; /* the others have ended: their places are free */
     start_client(play, name, function, scheds);
     play->clients--;
-}
-
-/* ---- what goes wrong ------------------------------------------------------------------------- */
-
-static void note_cut(struct sim_event *event)
-{
-    base_container_of(event, struct play, cut)->cut_due = true;
-}
-
-static void jump_clock(struct sim_event *event)
-{
-    struct play *play = base_container_of(event, struct play, jump);
-    int64_t by_ns = (int64_t)draw(play, 2 * HOUR_NS) - (int64_t)HOUR_NS;
-    sim_world_wall_jump(play->world, by_ns);
-}
-
-static void unstick(struct sim_event *event)
-{
-    struct sim_drive *disk = base_container_of(event, struct play, unstick)->shared.disk;
-    sim_drive_set_fault(disk, SIM_FAULT_STUCK, 0, 0);
-    sim_drive_unstick(disk);
-}
-
-static uint64_t some_time_from_now(struct play *play, uint64_t bits_min, uint64_t bits_max)
-{
-    uint64_t bits = bits_min + draw(play, bits_max - bits_min);
-    return sim_world_now(play->world) + (UINT64_C(1) << bits) + draw(play, UINT64_C(1) << bits);
-}
-
-/* A read that is damaged once is tried again; so it must not be the reason of any failure. */
-static void set_faults_of_opening(struct play *play)
-{
-    static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR, SIM_FAULT_READ_DAMAGE,
-                                            SIM_FAULT_WRITE_ERROR, SIM_FAULT_FLUSH_ERROR, SIM_FAULT_LOST};
-    enum sim_fault fault = faults[draw(play, base_array_count(faults))];
-    play->damages_only = fault == SIM_FAULT_READ_DAMAGE;
-    if (play->damages_only && draw(play, 2) == 0)
-        sim_drive_set_fault(play->shared.disk, fault, 100000, 0);
-    else
-        sim_drive_set_fault(play->shared.disk, fault, 0, 1 + draw(play, 24));
-}
-
-static void set_faults_of_running(struct play *play)
-{
-    static const enum sim_fault faults[] = {
-        SIM_FAULT_READ_ERROR,  SIM_FAULT_READ_DAMAGE, SIM_FAULT_WRITE_ERROR, SIM_FAULT_WRITE_FULL,
-        SIM_FAULT_FLUSH_ERROR, SIM_FAULT_STUCK,       SIM_FAULT_LOST};
-    enum sim_fault fault = faults[draw(play, base_array_count(faults))];
-    if (draw(play, 2) == 0)
-        sim_drive_set_fault(play->shared.disk, fault, 0, 1 + draw(play, 60));
-    else
-        sim_drive_set_fault(play->shared.disk, fault, 30000, 0);
-    if (fault == SIM_FAULT_STUCK)
-        sim_event_at(play->world, &play->unstick,
-                     some_time_from_now(play, CUT_NS_BITS_MIN, play->cut_bits_max));
-    play->faulted_running = true;
-}
-
-static void clear_faults(struct play *play)
-{
-    sim_drive_clear_faults(play->shared.disk);
-    sim_drive_unstick(play->shared.disk);
-    sim_event_cancel(play->world, &play->unstick);
-    play->shared.faults_before = sim_depot_fault_count(&play->shared);
-    play->damages_only = false;
 }
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
@@ -299,22 +164,27 @@ static void begin_epoch(struct play *play, uint32_t scheds, bool last)
     play->last = last;
     play->faulted_running = false;
     play->flush_errors_before = flush_errors(play);
-    play->mode = play->powered_only ? TARN_MODE_POWER : modes[draw(play, base_array_count(modes))];
+    play->mode = play->powered_only ? TARN_MODE_POWER : modes[sim_play_draw(play, base_array_count(modes))];
     play->shared.oracle.lossy = play->mode != TARN_MODE_POWER;
-    if (play->storm == 0 && draw(play, 8) == 0)
-        play->storm = 1 + draw(play, STORM_MAX);
+    play->shared.oracle.evicts = play->cache && sim_play_draw(play, 4) != 0;
+    play->shared.may_miss = play->shared.may_miss || play->shared.oracle.evicts;
+    play->shared.was_cache = play->shared.was_cache || play->shared.oracle.evicts;
+    if (play->storm == 0 && sim_play_draw(play, 8) == 0)
+        play->storm = 1 + sim_play_draw(play, STORM_MAX);
     if (!last && play->storm > 0)
-        sim_event_at(play->world, &play->cut, some_time_from_now(play, CUT_NS_BITS_MIN, CUT_NS_BITS_OPENING));
-    else if (!last && draw(play, 5) != 0)
         sim_event_at(play->world, &play->cut,
-                     some_time_from_now(play,
-                                        play->slow && draw(play, 2) == 0 ? SLOW_NS_BITS_MIN : CUT_NS_BITS_MIN,
-                                        play->cut_bits_max));
+                     sim_play_some_time_from_now(play, CUT_NS_BITS_MIN, CUT_NS_BITS_OPENING));
+    else if (!last && sim_play_draw(play, 5) != 0)
+        sim_event_at(play->world, &play->cut,
+                     sim_play_some_time_from_now(
+                         play, play->slow && sim_play_draw(play, 2) == 0 ? SLOW_NS_BITS_MIN : CUT_NS_BITS_MIN,
+                         play->cut_bits_max));
     play->storm -= play->storm > 0;
     if (play->clock_jumps)
-        sim_event_at(play->world, &play->jump, some_time_from_now(play, CUT_NS_BITS_MIN, play->cut_bits_max));
-    if (play->faulty && !last && draw(play, 4) == 0)
-        set_faults_of_opening(play);
+        sim_event_at(play->world, &play->jump,
+                     sim_play_some_time_from_now(play, CUT_NS_BITS_MIN, play->cut_bits_max));
+    if (play->faulty && !last && sim_play_draw(play, 4) == 0)
+        sim_play_set_faults_of_opening(play);
 }
 
 /*
@@ -340,6 +210,13 @@ static void note_losses(struct play *play, bool cut)
         play->pending = PENDING_DURABLE;
 }
 
+/* What a cache had below its horizon is not there when the store is opened again. */
+static void note_evictions(struct play *play)
+{
+    if (play->shared.oracle.evicts)
+        sim_oracle_settle(&play->shared.oracle, SIM_EVICTION, sim_world_now(play->world));
+}
+
 /* What is left of the node goes, and with it whatever was under way. */
 static void end_epoch(struct play *play, enum ending ending)
 {
@@ -352,9 +229,10 @@ static void end_epoch(struct play *play, enum ending ending)
         sim_node_cut(play->shared.node);
         sim_drive_cut(play->shared.disk); /* also where the node had not opened it */
     }
-    clear_faults(play);
+    sim_play_clear_faults(play);
     sim_oracle_end_epoch(&play->shared.oracle, wall_ns);
     note_losses(play, ending == END_CUT);
+    note_evictions(play);
 }
 
 /* @return whether the store was closed and the node ended in good order */
@@ -374,9 +252,9 @@ static bool close_epoch(struct play *play, uint32_t scheds)
 
 static enum ending draw_ending(struct play *play)
 {
-    if (play->last || (!play->cut_due && draw(play, 2) == 0))
+    if (play->last || (!play->cut_due && sim_play_draw(play, 2) == 0))
         return END_CLOSE;
-    return draw(play, 3) == 0 ? END_KILL : END_CUT;
+    return sim_play_draw(play, 3) == 0 ? END_KILL : END_CUT;
 }
 
 /* May a store say that it cannot be opened? What looks damaged, and is no store yet, is left alone. */
@@ -389,7 +267,7 @@ static void judge_opening(struct play *play)
 /* Let the store be for some seconds. @return whether the power is still there */
 static bool idle(struct play *play)
 {
-    if (!play->slow || draw(play, 2) == 0)
+    if (!play->slow || sim_play_draw(play, 2) == 0)
         return true;
     uint64_t until_ns = sim_world_now(play->world) + (UINT64_C(1) << SLOW_NS_BITS_MIN) +
                         sim_depot_draw_log(play->random, SLOW_NS_BITS_MAX);
@@ -406,16 +284,18 @@ static bool run_epoch(struct play *play, uint32_t scheds)
         judge_opening(play);
         return false;
     }
-    clear_faults(play);
-    if (depot_failed(play->shared.depot)) /* while it was read: that remains a reason */
+    bool of_writes = play->writes_fail && sim_depot_faulted(&play->shared);
+    sim_play_clear_faults(play);
+    /* what failed while it was read remains a reason; so does what is going to, of a write on its way */
+    if (depot_failed(play->shared.depot) || of_writes)
         play->shared.faults_before--;
     play->lossy = play->mode != TARN_MODE_POWER;
     play->lossy_clients = play->clients;
-    if (play->faulty && !play->last && draw(play, 2) == 0)
-        set_faults_of_running(play);
+    if (play->faulty && !play->last && sim_play_draw(play, 2) == 0)
+        sim_play_set_faults_of_running(play);
     /* histories of few keys with many writes that may be lost can be explained in too many ways */
     uint64_t most = base_min((uint64_t)CLIENTS_MAX, play->lossy ? 1 + 2 * play->shared.keys : CLIENTS_MAX);
-    for (uint64_t clients = play->last ? 0 : draw(play, most + 1); clients > 0; clients--)
+    for (uint64_t clients = play->last ? 0 : sim_play_draw(play, most + 1); clients > 0; clients--)
         start_client(play, "client", sim_depot_run_client, scheds);
     return run_until_done(play) && idle(play);
 }
@@ -424,17 +304,18 @@ static bool run_epoch(struct play *play, uint32_t scheds)
 static void end_closed_epoch(struct play *play)
 {
     sim_event_cancel(play->world, &play->jump);
-    clear_faults(play);
+    sim_play_clear_faults(play);
     sim_oracle_end_epoch(&play->shared.oracle, sim_world_wall(play->world));
-    bool cut = draw(play, 2) == 0;
+    bool cut = sim_play_draw(play, 2) == 0;
     if (cut)
         sim_drive_cut(play->shared.disk);
     note_losses(play, cut); /* if the last flush failed */
+    note_evictions(play);
 }
 
 static void play_epoch(struct play *play, bool last)
 {
-    uint32_t scheds = 1 + (uint32_t)draw(play, 2);
+    uint32_t scheds = 1 + (uint32_t)sim_play_draw(play, 2);
     begin_epoch(play, scheds, last);
     bool done = run_epoch(play, scheds);
     enum ending ending = draw_ending(play);
@@ -477,6 +358,7 @@ static void read_between(struct play *play)
 {
     open_node(play, 1);
     play->shared.read_only = true;
+    play->shared.oracle.evicts = false;
     play->mode = TARN_MODE_POWER;
     start_client(play, "reader", open_and_read, 1);
     bool done = run_until_done(play);
@@ -500,7 +382,7 @@ static void look_between(struct play *play)
 {
     if (!play->made || sim_world_failure(play->world) != NULL)
         return;
-    uint64_t choice = draw(play, 12);
+    uint64_t choice = sim_play_draw(play, 12);
     if (choice < 2)
         check_between(play);
     else if (choice == 2 && sim_drive_undurable(play->shared.disk) == 0)
@@ -509,74 +391,37 @@ static void look_between(struct play *play)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static const char *const mutations[] = {"flush-ignored", "durable-ignored", "flush-early", "write-dropped",
-                                        NULL};
-
-static uint32_t mutation_bits(const char *mutation)
-{
-    for (uint32_t i = 0; mutation != NULL && mutations[i] != NULL; i++) {
-        if (strcmp(mutations[i], mutation) == 0)
-            return UINT32_C(1) << i;
-    }
-    return 0;
-}
-
-_Static_assert(SIM_DRIVE_FLUSH_IGNORED == 1 && SIM_DRIVE_DURABLE_IGNORED == 2 && SIM_DRIVE_FLUSH_EARLY == 4 &&
-                   SIM_DRIVE_WRITE_DROPPED == 8,
-               "in the order of their names");
-
-static void add_drive(struct play *play, const char *mutation)
-{
-    static const uint64_t latencies_ns[] = {0, 0, 0, 0, 100000, 1000000}; /* 0: some microseconds */
-    uint64_t read_ns = latencies_ns[draw(play, base_array_count(latencies_ns))];
-    uint64_t write_ns = latencies_ns[draw(play, base_array_count(latencies_ns))];
-    if (read_ns + write_ns > 0)
-        play->cut_bits_max = base_max(play->cut_bits_max, (uint64_t)CUT_NS_BITS_SLOW);
-    play->drive_bytes = STORE_BYTES + draw(play, STORE_BYTES / BASE_PAGE_BYTES) * BASE_PAGE_BYTES;
-    play->device = draw(play, 3) == 0;
-    const struct sim_drive_options options = {
-        .bytes = play->drive_bytes,
-        .logical_block_bytes = draw(play, 2) == 0 ? 512 : 4096,
-        .physical_block_bytes = 4096,
-        .write_cache = mutation != NULL || draw(play, 4) != 0,
-        .fua = draw(play, 2) == 0,
-        .buffered = draw(play, 8) == 0,
-        .device = play->device,
-        .read_ns = read_ns,
-        .write_ns = write_ns,
-    };
-    base_assert(sim_drive_add(play->world, DRIVE, &options, &play->shared.disk) == 0);
-    sim_drive_mutate(play->shared.disk, mutation_bits(mutation));
-}
-
 static void draw_play(struct play *play)
 {
-    bool slow = draw(play, 3) == 0, busy = draw(play, 8) == 0;
+    bool slow = sim_play_draw(play, 3) == 0, busy = sim_play_draw(play, 8) == 0;
     play->slow = slow;
-    play->shared.keys = 1 + draw(play, SIM_DEPOT_KEYS_MAX);
-    play->shared.long_of_4 = draw(play, 2) == 0 ? 0 : draw(play, 5);
-    play->shared.churn_of_8 = busy ? 4 : draw(play, 3) == 0 ? 0 : draw(play, 5);
+    play->shared.keys = 1 + sim_play_draw(play, SIM_DEPOT_KEYS_MAX);
+    play->shared.long_of_4 = sim_play_draw(play, 2) == 0 ? 0 : sim_play_draw(play, 5);
+    play->shared.churn_of_8 = busy ? 4 : sim_play_draw(play, 3) == 0 ? 0 : sim_play_draw(play, 5);
     play->shared.sleep_bits = slow ? SLOW_NS_BITS_MAX - 2 : 17;
     play->shared.ops_max = busy ? OPS_BUSY : OPS_MAX;
-    play->shared.deletes_much = draw(play, busy ? 2 : 8) == 0;
+    play->shared.deletes_much = sim_play_draw(play, busy ? 2 : 8) == 0;
     play->cut_bits_max = slow ? SLOW_NS_BITS_MAX : CUT_NS_BITS_MAX;
-    play->faulty = draw(play, 3) == 0;
-    play->shared.flushes = draw(play, 2) == 0;
-    play->clock_jumps = draw(play, 4) == 0;
-    play->powered_only = draw(play, 2) == 0;
+    play->faulty = sim_play_draw(play, 3) == 0;
+    play->shared.flushes = sim_play_draw(play, 2) == 0;
+    play->clock_jumps = sim_play_draw(play, 4) == 0;
+    play->powered_only = sim_play_draw(play, 2) == 0;
+    play->cache = sim_play_draw(play, 3) == 0;
+    if (play->cache) { /* something is evicted all the time */
+        play->shared.long_of_4 = base_max(play->shared.long_of_4, UINT64_C(1));
+        play->shared.churn_of_8 = base_max(play->shared.churn_of_8, UINT64_C(3));
+    }
 }
 
 static void run(struct sim_world *world, const char *mutation)
 {
     struct play play = {.world = world, .random = sim_world_random(world), .shared = {.world = world}};
     draw_play(&play);
-    play.cut = (struct sim_event){.name = "cut is due", .run = note_cut};
-    play.jump = (struct sim_event){.name = "clock jumps", .run = jump_clock};
-    play.unstick = (struct sim_event){.name = "unstick", .run = unstick};
-    add_drive(&play, mutation);
+    sim_play_init_events(&play);
+    sim_play_add_drive(&play, mutation);
     base_assert(sim_oracle_init(&play.shared.oracle, world) == 0);
-    for (uint64_t epochs = 1 + draw(&play, EPOCHS_MAX - 1); epochs > 0 && sim_world_failure(world) == NULL;
-         epochs--) {
+    for (uint64_t epochs = 1 + sim_play_draw(&play, EPOCHS_MAX - 1);
+         epochs > 0 && sim_world_failure(world) == NULL; epochs--) {
         play_epoch(&play, false);
         look_between(&play);
     }
@@ -594,6 +439,6 @@ static void run(struct sim_world *world, const char *mutation)
 const struct sim_campaign sim_campaign_depot = {
     .name = "depot",
     .help = "a store through power cuts, kills, faults and a full drive, against an oracle",
-    .mutations = mutations,
+    .mutations = sim_play_mutations,
     .run = run,
 };

@@ -93,8 +93,8 @@ static void check_error(struct sim_depot_client *client, const char *what, int e
         if (sim_depot_faulted(shared))
             return;
         break;
-    case -ENOSPC:
-        if (grows && is_almost_full(shared))
+    case -ENOSPC: /* a cache evicts; a store that was one may be too full even for a tombstone */
+        if (!shared->oracle.evicts && (grows || shared->was_cache) && is_almost_full(shared))
             return;
         break;
     default:
@@ -430,11 +430,13 @@ static void check_churned(struct sim_depot_client *client, uint32_t number, uint
         return;
     uint32_t found = error == 0 ? churned_number(client->value, info.value_bytes) : 0;
     bool may_be = found == churn->held || (settle && churn->unsettled && found == churn->maybe) ||
-                  (error == -ENOENT && shared->flushes);
+                  (error == -ENOENT && (shared->flushes || shared->may_miss));
     if ((error == 0 && found == 0) || (churn->known && !may_be))
         sim_fail(shared->world, "churned key %" PRIu64 " of client %u holds %u (%d) and not %u or %u", slot,
                  number, found, error, churn->held, churn->maybe);
-    if (settle)
+    bool stays_gone = error == -ENOENT && churn->known && !churn->unsettled && shared->oracle.evicts &&
+                      !depot_failed(shared->depot);
+    if (settle || stays_gone)
         *churn = (struct sim_depot_churn){.known = true, .held = found};
 }
 

@@ -35,7 +35,9 @@ struct sim_depot_shared {
     uint64_t sleep_bits; /* clients sleep up to so long */
     uint64_t ops_max;    /* of a client in an epoch */
     bool deletes_much;
-    bool flushes; /* there are orders to flush */
+    bool flushes;   /* there are orders to flush */
+    bool was_cache; /* in some epoch: the store may be fuller than a store gets */
+    bool may_miss;  /* keys that clients have churned may have been evicted */
 
     struct sim_depot_churn churned[SIM_ORACLE_CLIENTS_MAX][SIM_DEPOT_CHURNED]; /* by client */
 

@@ -1,5 +1,5 @@
 #include "sim/depot_oracle.h"
-#include "sim/linear.h"
+#include "sim/depot_model.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -9,28 +9,10 @@ enum {
     FAILURE_BYTES = 512,
 };
 
-#define NEVER          UINT64_MAX
 #define EXPIRY_UNIT_NS UINT64_C(10000000) /* as <tarn/depot.h> says */
 
-/* What a key holds. */
-struct content {
-    uint64_t value; /* number of the put or update; 0: nothing */
-    uint64_t expiry_ns;
-    uint64_t kill_ns; /* when a flush_all takes it */
-    uint64_t gone_ns; /* of the world's time: when somebody has seen first that it has ended; 0: nobody has */
-};
-
-/* The same, and what is kept of it if all that is not durable is lost. No padding: compared byte by byte. */
-struct state {
-    struct content now;
-    struct content kept;
-    uint64_t order_ns; /* a flush_all that is still to come; 0: none */
-};
-_Static_assert(sizeof(struct state) == 72 && sizeof(struct state) <= SIM_LINEAR_STATE_BYTES_MAX,
-               "no padding");
-
-static const char *const kind_names[] = {"get",    "put",       "delete",  "touch",
-                                         "update", "flush_all", "durable", "loss"};
+static const char *const kind_names[] = {"get",       "put",      "delete",  "touch", "update",
+                                         "flush_all", "eviction", "durable", "loss"};
 
 struct check {
     struct sim_oracle *oracle;
@@ -85,6 +67,7 @@ uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uin
     *own = *op;
     own->client = client;
     own->lossy = oracle->lossy;
+    own->evicts = oracle->evicts;
     own->begin_ns = sim_world_now(oracle->world);
     own->wall_begin_ns = task_wall(node);
     own->wall_known_ns = oracle->wall_high_ns;
@@ -248,247 +231,21 @@ uint32_t sim_oracle_known_put(const struct sim_oracle *oracle, uint64_t key)
     return 0;
 }
 
-/* ---- the model of one key -------------------------------------------------------------------- */
-
-static uint64_t or_never(uint64_t ns)
-{
-    return ns == 0 ? NEVER : ns;
-}
-
-/*
- * Whether the key held its value when the operation began. That is when a change finds what it needs; by
- * the time it is durable and takes effect, the old value may have ended, and readers may have seen so.
- */
-static bool held(const struct sim_oracle_op *op, const struct content *content)
-{
-    return content->value != 0 && op->wall_begin_ns <= base_min(content->expiry_ns, content->kill_ns) &&
-           (content->gone_ns == 0 || op->begin_ns < content->gone_ns);
-}
-
-/* Whether there was a moment of the operation when a get would find the value. */
-static bool may_live(const struct sim_oracle_op *op, const struct content *content)
-{
-    return content->value != 0 && op->wall_begin_ns <= base_min(content->expiry_ns, content->kill_ns) &&
-           content->gone_ns == 0;
-}
-
-/* The latest civil time that the store can know of. A clock that was set back revives nothing. */
-static uint64_t latest_wall(const struct sim_oracle_op *op)
-{
-    return base_max(op->wall_end_ns, op->wall_known_ns);
-}
-
-/* Whether there was a moment when a get would find none. */
-static bool may_be_gone(const struct sim_oracle_op *op, const struct content *content)
-{
-    return content->value == 0 || content->gone_ns != 0 ||
-           latest_wall(op) >= base_min(content->expiry_ns, content->kill_ns);
-}
-
-static const struct content nothing = {.expiry_ns = NEVER, .kill_ns = NEVER};
-
-static bool are_equal(const struct content *a, const struct content *b)
-{
-    return a->value == b->value && a->expiry_ns == b->expiry_ns && a->kill_ns == b->kill_ns;
-}
-
-/* A change gives the key a new content: as it is durable, or may be lost, one or two states. */
-static uint32_t changed(const struct sim_oracle_op *op, const struct state *state,
-                        const struct content *content, struct state *states)
-{
-    states[0] = (struct state){.now = *content, .kept = *content, .order_ns = state->order_ns};
-    if (!op->lossy)
-        return 1;
-    states[1] = states[0];
-    states[1].kept = state->kept;
-    return 2;
-}
-
-/* The key was found without a value. */
-static uint32_t apply_gone(const struct sim_oracle_op *op, const struct state *state, struct state *states)
-{
-    if (!may_be_gone(op, &state->now))
-        return 0;
-    states[0] = *state;
-    if (state->now.value == 0 || state->now.gone_ns != 0 || op->frail)
-        return 1;
-    states[0].now.gone_ns = op->end_ns;
-    if (are_equal(&state->now, &state->kept))
-        states[0].kept.gone_ns = op->end_ns; /* that civil time has come so far is durable */
-    return 1;
-}
-
-static uint32_t apply_kept(const struct state *state, bool possible, struct state *states)
-{
-    if (!possible)
-        return 0;
-    states[0] = *state;
-    return 1;
-}
-
-static bool is_found(const struct sim_oracle_op *op, const struct content *content)
-{
-    return content->value == op->found && content->expiry_ns == or_never(op->found_expiry_ns);
-}
-
-static uint32_t apply_get(const struct sim_oracle_op *op, const struct state *state, struct state *states)
-{
-    if (op->found == 0)
-        return apply_gone(op, state, states);
-    return apply_kept(state, may_live(op, &state->now) && is_found(op, &state->now), states);
-}
-
-static bool condition_may_hold(const struct sim_oracle_op *op, const struct state *state)
-{
-    switch (op->unconditional ? TARN_PUT_ANY : op->condition) {
-    case TARN_PUT_IF_ABSENT:
-        return may_be_gone(op, &state->now);
-    case TARN_PUT_IF_PRESENT:
-        return held(op, &state->now);
-    case TARN_PUT_IF_VERSION:
-        return held(op, &state->now) && state->now.value == op->if_number;
-    default:
-        return true;
-    }
-}
-
-static uint32_t apply_store(const struct sim_oracle_op *op, uint64_t number, const struct state *state,
-                            struct state *states)
-{
-    struct content after = {.value = number, .expiry_ns = or_never(op->expiry_ns), .kill_ns = NEVER};
-    uint32_t count = 0;
-    if (latest_wall(op) >= state->order_ns)
-        count += changed(op, state, &after, states); /* stored after the moment of any flush_all */
-    if (op->wall_begin_ns < state->order_ns) {
-        after.kill_ns = state->order_ns;
-        count += changed(op, state, &after, states + count);
-    }
-    return count;
-}
-
-static uint32_t apply_put(const struct sim_oracle_op *op, uint64_t number, const struct state *state,
-                          struct state *states)
-{
-    if (op->error == -ENOENT)
-        return apply_gone(op, state, states);
-    if (op->error == -EEXIST)
-        return apply_kept(state,
-                          may_live(op, &state->now) &&
-                              (op->condition != TARN_PUT_IF_VERSION || state->now.value != op->if_number),
-                          states);
-    return condition_may_hold(op, state) ? apply_store(op, number, state, states) : 0;
-}
-
-static uint32_t apply_delete(const struct sim_oracle_op *op, const struct state *state, struct state *states)
-{
-    if (op->error == -ENOENT)
-        return apply_gone(op, state, states);
-    return held(op, &state->now) || op->unconditional ? changed(op, state, &nothing, states) : 0;
-}
-
-static uint32_t apply_touch(const struct sim_oracle_op *op, const struct state *state, struct state *states)
-{
-    if (op->error == -ENOENT)
-        return apply_gone(op, state, states);
-    if (!held(op, &state->now) && (!op->unconditional || state->now.value == 0))
-        return 0;
-    struct content after = state->now;
-    after.gone_ns = 0;
-    after.expiry_ns = or_never(op->expiry_ns);
-    return changed(op, state, &after, states);
-}
-
-static uint32_t apply_update(const struct sim_oracle_op *op, uint64_t number, const struct state *state,
-                             struct state *states)
-{
-    if (op->answer == SIM_REFUSE || (op->answer == SIM_REMOVE && op->found == 0))
-        return apply_get(op, state, states);
-    bool decided = op->unconditional || (op->found == 0 ? may_be_gone(op, &state->now)
-                                                        : held(op, &state->now) && is_found(op, &state->now));
-    if (!decided)
-        return 0;
-    return op->answer == SIM_REMOVE ? changed(op, state, &nothing, states)
-                                    : apply_store(op, number, state, states);
-}
-
-/*
- * What an order to flush makes of a content, if its moment is still to come; that a record has expired, which
- * nobody has seen, is not its matter. @return how many
- */
-static uint32_t order(const struct sim_oracle_op *op, const struct content *content, struct content *contents)
-{
-    uint32_t count = 0;
-    if (content->value == 0 || content->gone_ns != 0 || latest_wall(op) >= content->kill_ns)
-        contents[count++] = nothing;
-    if (content->value == 0 || op->wall_begin_ns > content->kill_ns ||
-        (content->gone_ns != 0 && op->begin_ns >= content->gone_ns))
-        return count;
-    contents[count] = *content;
-    contents[count].kill_ns = op->expiry_ns;
-    contents[count].gone_ns =
-        0; /* the order that it replaces may have been seen at work before it is durable */
-    return count + 1;
-}
-
-/*
- * Takes what was stored before it, when its moment comes, and replaces an order whose moment has not come. It
- * is durable in every mode.
- */
-static uint32_t apply_flush_all(const struct sim_oracle_op *op, const struct state *state,
-                                struct state *states)
-{
-    uint32_t count = 0;
-    if (latest_wall(op) >= op->expiry_ns)
-        states[count++] = (struct state){.now = nothing, .kept = nothing};
-    if (op->wall_begin_ns >= op->expiry_ns)
-        return count;
-    struct content now[2], kept[2];
-    uint32_t now_count = order(op, &state->now, now), kept_count = order(op, &state->kept, kept);
-    for (uint32_t i = 0; i < now_count; i++) {
-        for (uint32_t j = 0; j < kept_count; j++)
-            states[count++] = (struct state){.now = now[i], .kept = kept[j], .order_ns = op->expiry_ns};
-    }
-    return count;
-}
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static uint32_t apply(void *arg, uint64_t number, const void *before, void *ret_states)
 {
     const struct check *check = arg;
-    const struct sim_oracle_op *op = &check->oracle->ops[number];
-    const struct state *state = before;
-    struct state *states = ret_states;
-    switch (op->kind) {
-    case SIM_GET:
-        return apply_get(op, state, states);
-    case SIM_PUT:
-        return apply_put(op, number, state, states);
-    case SIM_DELETE:
-        return apply_delete(op, state, states);
-    case SIM_TOUCH:
-        return apply_touch(op, state, states);
-    case SIM_UPDATE:
-        return apply_update(op, number, state, states);
-    case SIM_FLUSH_ALL:
-        return apply_flush_all(op, state, states);
-    case SIM_DURABLE:
-        states[0] = *state;
-        states[0].kept = state->now;
-        return 1;
-    case SIM_LOSS:
-        states[0] = *state;
-        states[0].now = state->kept;
-        return 1;
-    }
-    return 0;
+    return sim_model_apply(&check->oracle->ops[number], number, before, ret_states);
 }
 
 static void explain(void *arg, const void *before)
 {
     struct check *check = arg;
-    const struct state *state = before;
+    const struct sim_model_state *state = before;
     size_t used = strlen(check->possible);
     char expiry[48] = "";
-    if (state->now.value != 0 && state->now.expiry_ns != NEVER)
+    if (state->now.value != 0 && state->now.expiry_ns != SIM_MODEL_NEVER)
         (void)snprintf(expiry, sizeof(expiry), " until %" PRIu64, state->now.expiry_ns);
     (void)snprintf(check->possible + used, sizeof(check->possible) - used, " %" PRIu64 "%s%s",
                    state->now.value, expiry, state->now.gone_ns != 0 ? " (gone)" : "");
@@ -582,12 +339,11 @@ void sim_oracle_check(struct sim_oracle *oracle, uint64_t keys)
     size_t count = base_history_merge(&oracle->history, records, room);
     struct check check = {.oracle = oracle};
     const struct sim_linear_model model = {
-        .state_bytes = sizeof(struct state), .apply = apply, .explain = explain, .arg = &check};
-    const struct state empty = {.now = nothing, .kept = nothing};
+        .state_bytes = sizeof(struct sim_model_state), .apply = apply, .explain = explain, .arg = &check};
     for (uint64_t key = 0; key < keys && sim_world_failure(oracle->world) == NULL; key++) {
         uint64_t number = 0;
         size_t used = collect(oracle, records, count, key, ops);
-        int error = sim_linear_check(memory, &model, ops, used, &empty, &number);
+        int error = sim_linear_check(memory, &model, ops, used, &sim_model_empty, &number);
         sim_note(oracle->world, "checked", key, (uint64_t)(-error));
         if (error != 0)
             trace_key(oracle, ops, used);

@@ -12,6 +12,8 @@
  * may be lost then: each key has, beside what it holds, what is *kept* of it, which is some state that it had
  * since it was last known to be durable; a loss puts it in place. Source of the definition: Izraelevitz et
  * al., Linearizability of Persistent Memory Objects, DISC 2016 (durable linearizability; lossy: buffered).
+ *
+ * A cache may lose a value at any moment, but for good: what one answer has shown as gone does not come back.
  */
 #ifndef SIM_DEPOT_ORACLE_H
 #define SIM_DEPOT_ORACLE_H
@@ -32,8 +34,9 @@ enum sim_oracle_kind {
     SIM_TOUCH,
     SIM_UPDATE,
     SIM_FLUSH_ALL,
-    SIM_DURABLE, /* what is there survives */
-    SIM_LOSS,    /* what was kept is there, and nothing else */
+    SIM_EVICTION, /* of a cache: it may have lost anything */
+    SIM_DURABLE,  /* what is there survives */
+    SIM_LOSS,     /* what was kept is there, and nothing else */
 };
 
 /* What the decision of an update was, once it was made. */
@@ -61,6 +64,7 @@ struct sim_oracle_op {
     bool optional;      /* it may never have happened */
     bool unconditional; /* its condition was decided earlier */
     bool lossy;         /* acknowledged before it was durable */
+    bool evicts;        /* the store was a cache: it may be that nothing is there */
     bool frail;         /* the store could note nothing: what it has seen to end binds nobody */
     uint32_t client;
     int64_t record; /* in the history */
@@ -73,8 +77,9 @@ struct sim_oracle {
     uint32_t count;
     uint32_t epoch_begin; /* number of the first operation of this epoch */
     uint64_t wall_high_ns;
-    bool lossy; /* the mode of this epoch; set by the campaign */
-    bool frail; /* the store has failed, or only reads: it can note nothing; set by the campaign */
+    bool lossy;  /* the mode of this epoch; set by the campaign */
+    bool evicts; /* the store is a cache in this epoch; set by the campaign */
+    bool frail;  /* the store has failed, or only reads: it can note nothing; set by the campaign */
 };
 
 /** Begin with an empty store. @return 0; -ENOMEM */
@@ -122,7 +127,7 @@ void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns);
 
 /**
  * Between epochs, or at an earlier moment of the epoch that has just ended: what was acknowledged before is
- * durable (SIM_DURABLE), or what was not is lost (SIM_LOSS).
+ * durable (SIM_DURABLE), or what was not is lost (SIM_LOSS), or a cache has ended (SIM_EVICTION).
  *
  * @param at_ns  of the world's time, not before the last such call's
  */

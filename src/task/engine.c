@@ -73,12 +73,14 @@ static bool advance(struct task_io *io, uint64_t bytes)
 bool task_io_settle(struct task_io *io, int64_t result)
 {
     uint64_t before = io->done_bytes;
-    if (result == -EINTR && !io->cancelling)
+    /* io_uring gives up a send when it has waited for room some hundred times */
+    bool again = result == -EINTR || (result == -EAGAIN && io->op == TASK_IO_SEND);
+    if (again && !io->cancelling)
         return false;
     if (result < 0) {
         /* a direct read that goes on from the middle of a sector has met the end of the file */
         bool ended = io->op == TASK_IO_READ && result == -EINVAL && before > 0;
-        io->result = ended ? (int32_t)before : result == -EINTR ? -ECANCELED : (int32_t)result;
+        io->result = ended ? (int32_t)before : again ? -ECANCELED : (int32_t)result;
         return true;
     }
     uint64_t done = before + (uint64_t)result;

@@ -10,6 +10,8 @@ Two servers that agree still tell different numbers. This is the one place where
   `me`, whose names are compared.
 """
 
+import base64
+import binascii
 import difflib
 import re
 
@@ -73,7 +75,7 @@ class Normal:
         if line.startswith(b"STAT "):
             return b""
         if line.startswith(b"ME "):
-            return re.sub(rb"=[^ \r]*", b"=", line)
+            return re.sub(rb"( [a-z]+=)[^ \r]*", rb"\1", line)
         if found := VALUE.fullmatch(line):
             if found.group(4):
                 line = line[:found.start(4)] + b" " + self.unique(found.group(4).strip()) + b"\r\n"
@@ -95,6 +97,43 @@ def differences(found, wanted):
     found, wanted = found[begin:begin + COMPARED], wanted[begin:begin + COMPARED]
     matcher = difflib.SequenceMatcher(None, found, wanted, autojunk=False)
     return [(b"".join(found[a:b]), b"".join(wanted[c:d])) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+
+
+def requested_keys(said):
+    """The names of keys in meta requests, each with whether it is in base64."""
+    return {(words[1], b"b" in words[2:]) for words in map(bytes.split, said.split(b"\n")) if len(words) > 1 and re.fullmatch(rb"m[gsdae]", words[0])}
+
+
+def plain_key(part, requested):
+    """A part with the key in it as itself, and the names in which it stood there."""
+    names = set()
+
+    def plain(found):
+        lead, name = found.group(1), found.group(2)
+        is_binary = found.group(3) is not None or (lead == b"ME " and (name, True) in requested)
+        names.add((name, is_binary))
+        try:
+            return lead + (base64.b64decode(name, validate=True) if is_binary else name)
+        except binascii.Error:
+            return found.group()
+    line, value = first_line(part)
+    if META.match(line) or line.startswith(b"ME "):
+        line = re.sub(rb"(^ME | k)([^ \r]+)( b\b)?", plain, line)
+    return line + value, names
+
+
+def one_form_of_keys(said, found, wanted):
+    """`wanted` with keys in the form that they have in `found`, wherever that is the form of a request, and `wanted`
+    has the same key in another."""
+    requested = requested_keys(said)
+    plain_found, plain_wanted = ([plain_key(part, requested) for part in parts] for parts in (found, wanted))
+    wanted = list(wanted)
+    matcher = difflib.SequenceMatcher(None, [text for text, _ in plain_found], [text for text, _ in plain_wanted], autojunk=False)
+    for a, b, count in matcher.get_matching_blocks():
+        for at in range(count):
+            if plain_found[a + at][1] <= requested:
+                wanted[b + at] = found[a + at]
+    return wanted
 
 
 def clocks_agree(found, wanted):

@@ -28,6 +28,7 @@ NUMBERS = [b"0", b"1", b"7", b"-0", b"-1", b"+1", b"01", b"000000000000000000000
            b"4294967296", b"9223372036854775807", b"9223372036854775808", b"18446744073709551615",
            b"18446744073709551616", b"99999999999999999999999", b"-2147483648", b"-2147483649",
            b"-9223372036854775808", b"-9223372036854775809", b"noreply", b"\xff", b"1\xff"]
+BELOW = b"-9223372036854775809"  # memcached's decr takes it for a positive number
 TIMES = [b"10", b"2592000", b"2592001", b"1234567890", b"<now+60>", b"<now-60>", b"<now+3000000>"]
 KEYS = [K250, K251, b"k" * 300, b"a\tb", b"\x01", b"a\x7fb", b"\xc3\xa9", b"\xff", b"\0", b"a\0b", b"noreply", b"0", b"-1", b"a\rb"]
 
@@ -166,20 +167,21 @@ def large_values():
             yield b"set a 0 0 %d\r\n" % length + b"y" * length + b"\r\n%b a\r\n%b b a b a\r\n" % (command, command)
 
 
-def arithmetic(command):
+def arithmetic(command, seed):
     """incr, decr."""
     base = [command, b"a", b"5"]
+    numbers = [number for number in NUMBERS if command == b"incr" or number != BELOW]
     for line in misshapen(base):
         for preset in PRESETS.values():
             yield preset + line + TAIL + AFTERWARDS
     for preset in PRESETS.values():
-        for line in (*with_words(base, 1, KEYS), *with_words(base, 2, NUMBERS)):
+        for line in (*with_words(base, 1, KEYS), *with_words(base, 2, numbers)):
             yield preset + line + TAIL + AFTERWARDS
     for value in COUNTERS:
         for delta in (b"0", b"1", b"9", b"10", b"99", b"4294967296", b"9223372036854775808", b"18446744073709551615"):
             say = b"%b a %b\r\n" % (command, delta)
             yield b"set a 3 0 %d\r\n%b\r\n" % (len(value), value) + say + b"get a\r\n" + say + b"get a\r\n"
-    rng = random.Random(command)
+    rng = random.Random(f"{seed} {command}")
     for _ in range(60):
         value = b"%d" % rng.getrandbits(rng.choice([4, 8, 16, 32, 63, 64]))
         said = b"set a 0 0 %d\r\n%b\r\n" % (len(value), value)
@@ -287,6 +289,7 @@ def plausible(rng):
     if kind < 7:
         command = rng.choice([b"set", b"set", b"add", b"replace", b"append", b"prepend", b"cas"])
         value = rng.choice([b"%d" % rng.getrandbits(rng.choice([4, 10, 64])), bytes(rng.choice(b"xyz\r\n ") for _ in range(rng.randrange(12)))])
+        value += b"x" if value.isspace() else b""  # what COUNTERS says of blanks
         length = len(value) + rng.choice([0] * 12 + [-1, 1])
         unique = b" %d" % rng.getrandbits(4) if command == b"cas" else b""
         return b"%b %b %d %b %d%b%b\r\n%b\r\n" % (command, key, rng.choice([0, 5, 4294967295]), rng.choice([b"0", b"0", b"100", b"-1"]),
@@ -309,17 +312,17 @@ COMMANDS = [b"get", b"gets", b"gat", b"gats", b"set", b"add", b"replace", b"appe
 ODD_WORDS = [b"a", b"b", b"c", K250, b"0", b"1", b"5", b"10", b"-1", b"100", b"abc", b"noreply", b"", b"+3", b"7x"]
 
 
-def mixed():
-    rng = random.Random(4)
+def mixed(seed):
+    rng = random.Random(f"{seed} mixed")
     for _ in range(500):
         yield b"".join(plausible(rng) for _ in range(rng.randrange(1, 25))) + LONG_TAIL + b"gets a b c d\r\n"
 
 
-def by_command():
-    """All conversations, under the command that they are about."""
+def by_command(seed):
+    """All conversations, under the command that they are about; the seed is that of the random ones."""
     corpus = {command.decode(): storage(command) for command in (b"set", b"add", b"replace", b"append", b"prepend", b"cas")}
     corpus |= {command.decode(): retrieval(command) for command in (b"get", b"gets", b"gat", b"gats")}
-    corpus |= {"incr": arithmetic(b"incr"), "decr": arithmetic(b"decr"), "delete": deletes(), "touch": touches(), "flush_all": flushes(),
+    corpus |= {"incr": arithmetic(b"incr", seed), "decr": arithmetic(b"decr", seed), "delete": deletes(), "touch": touches(), "flush_all": flushes(),
                "housekeeping": housekeeping(), "lines": lines(), "sizes": sizes(), "cas-flows": cas_flows(), "large-values": large_values(),
-               "mixed": mixed()}
+               "mixed": mixed(seed)}
     return corpus

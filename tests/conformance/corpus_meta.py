@@ -63,7 +63,7 @@ def binary_keys(command, tail=b"", value=b""):
             yield command + b" " + key + tail + flags + b"\r\n" + value
 
 
-def meta_get():
+def meta_get(seed):
     for line in misshapen([b"mg", b"a", b"v"]):
         for preset in (BEFOREHAND["missing"], BEFOREHAND["full"]):
             yield preset + line + b"mn\r\n"
@@ -76,7 +76,7 @@ def meta_get():
         for count in (1, 2):
             for flags in itertools.permutations(returning, count):
                 yield preset + b"mg a " + b" ".join(flags) + b"\r\nmn\r\n"
-    rng = random.Random(7)
+    rng = random.Random(f"{seed} mg")
     for _ in range(200):
         flags = rng.sample(returning + [b"T%d" % rng.choice([10, 100, 1000]), b"N%d" % rng.choice([0, 50]), b"R%d" % rng.choice([10, 500])],
                            rng.randrange(3, 10))
@@ -172,7 +172,12 @@ def meta_delete():
     yield b"set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\nmd a q\r\nmd b q\r\nmd c q\r\nmd c q k\r\nmd d\r\nmn\r\nget a b\r\n"
 
 
-def meta_arithmetic():
+def no_longer(flags):
+    """Flags of ma that set no time if the number may get longer: memcached loses the time then."""
+    return [b"MD", *(flag for flag in flags if flag[:1] != b"M")] if any(flag[:1] == b"T" for flag in flags) else flags
+
+
+def meta_arithmetic(seed):
     for line in misshapen([b"ma", b"a", b"v"]):
         for preset in PRESETS.values():
             yield preset + line + AFTERWARDS
@@ -204,10 +209,12 @@ def meta_arithmetic():
         if preset:
             for flags in (b"C<cas1> v c", b"C<cas1-1> v", b"C<cas1+1> q k", b"C<cas1> q", b"C<cas1> N0 T50 t"):
                 yield preset + b"gets a\r\nma a " + flags + b"\r\nmn\r\n" + LOOK
-    rng = random.Random(9)
+    yield b"set a 0 0 1\r\n9\r\nma a T500\r\n" + LOOK
+    rng = random.Random(f"{seed} ma")
     for _ in range(150):
         flags = rng.sample([b"v", b"t", b"c", b"k", b"O1", b"q", b"N100", b"J%d" % rng.getrandbits(64), b"D%d" % rng.getrandbits(rng.choice([4, 64])), b"T500",
                             b"M" + rng.choice([b"I", b"D", b"+", b"-"])], rng.randrange(2, 9))
+        flags = no_longer(flags)
         yield rng.choice([*BEFOREHAND.values(), PRESETS["text"]]) + (b"ma a " + b" ".join(flags) + b"\r\n") * 2 + LOOK + b"mn\r\n"
 
 
@@ -222,6 +229,7 @@ def meta_debug():
             yield preset + b"me a" + flags + b"\r\nmn\r\n"
     yield b"set a 0 0 1\r\nx\r\nme YQ== b\r\nme YQ==\r\nme YQ== q b\r\n"
     yield b"ms /+8= 1 b\r\nx\r\nme /+8= b\r\nme !!! b\r\nme " + K250 + b" b\r\nme " + K251 + b" b\r\n"
+    yield b"me YR== b\r\nme YQ== b\r\nms YQ== 1 b\r\nx\r\nme a\r\nme YQ== b\r\nms a 1\r\nx\r\nme YQ== b\r\n"
 
 
 def stale_flows():
@@ -260,6 +268,7 @@ def plausible(rng):
         lead, value = b"md " + key, b""
     elif kind < 11:
         flags = rng.sample([b"v", b"t", b"N100", b"J%d" % rng.getrandbits(30), b"D%d" % rng.getrandbits(10), b"M%c" % rng.choice(b"ID+-"), b"T300"], rng.randrange(5))
+        flags = no_longer(flags)
         lead, value = b"ma " + key, b""
     else:
         return rng.choice([b"mn\r\n", b"me a\r\n", b"get a b c\r\n", b"set a 0 0 1\r\n5\r\n", b"incr a 1\r\n", b"delete b\r\n", b"append a 0 0 1\r\n1\r\n", b"touch a 100\r\n"])
@@ -268,12 +277,12 @@ def plausible(rng):
     return b" ".join([lead, *flags]) + b"\r\n" + value
 
 
-def mixed():
-    rng = random.Random(11)
+def mixed(seed):
+    rng = random.Random(f"{seed} meta")
     for _ in range(700):
         yield b"".join(plausible(rng) for _ in range(rng.randrange(1, 30))) + b"\r\n" * 20 + LOOK + b"mg b t c v\r\nmn\r\n"
 
 
-def by_command():
-    return {"mn": [b"mn\r\n" * count for count in (1, 2, 1000)], "mg": meta_get(), "access": access(), "ms": meta_set(), "md": meta_delete(),
-            "ma": meta_arithmetic(), "me": meta_debug(), "stale-flows": stale_flows(), "meta-mixed": mixed()}
+def by_command(seed):
+    return {"mn": [b"mn\r\n" * count for count in (1, 2, 1000)], "mg": meta_get(seed), "access": access(), "ms": meta_set(), "md": meta_delete(),
+            "ma": meta_arithmetic(seed), "me": meta_debug(), "stale-flows": stale_flows(), "meta-mixed": mixed(seed)}

@@ -11,6 +11,7 @@ which either server counts until it meets them.
 
 import re
 import sys
+import time
 
 import serving
 from memcached import STEADY, named
@@ -92,10 +93,45 @@ def names_and_forms(ours, theirs):
             expect(found[name] == wanted[name], f"{name} is {found[name]}, memcached's {wanted[name]}")
 
 
+def connections_are_listed(tarn):
+    """Who asks is among them, at work; others are not, and gone when they are gone."""
+    with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--mode=device", "--threads=2", f"--unix={folder}/socket") as server, \
+            Connection(server.address) as asking, Connection(f"{folder}/socket") as over_unix:
+        expect(over_unix.ask(b"mn\r\n") == b"MN", "it does not serve over a Unix socket")
+        with Connection(server.address) as idle:
+            expect(idle.ask(b"mn\r\n") == b"MN", "it does not answer")
+            names = [":".join(map(str, connection.socket.getsockname())) for connection in (asking, idle)]
+            end = time.monotonic() + serving.PATIENCE
+            found = listed(asking)
+            while len([known for known in found.values() if known["state"] == "conn_read"]) < 2:  # a moment behind the answer
+                expect(time.monotonic() < end, f"those who say nothing are not idle: {found}")
+                found = listed(asking)
+        states = {connection["addr"]: connection["state"] for connection in found.values()}
+        expect(states.get(f"tcp:{names[0]}") == "conn_parse_cmd" and states.get(f"tcp:{names[1]}") == "conn_read", f"{names} are not among {states}")
+        expect(sum(address.startswith("unix") and state != "conn_listening" for address, state in states.items()) == 1, f"no Unix socket among {states}")
+        expect(sum(state == "conn_listening" for state in states.values()) == 2, f"two listeners are not among {states}")
+        times = [connection["secs_since_last_cmd"] for number, connection in found.items() if number.isdigit()]
+        expect(len(times) == 3 and all(re.fullmatch(r"[0-9]|[1-5][0-9]", text) for text in times), f"seconds since the last command: {times}")
+        end = time.monotonic() + serving.PATIENCE
+        while any(connection["addr"] == f"tcp:{names[1]}" for connection in listed(asking).values()):
+            expect(time.monotonic() < end, "a connection that is gone is still listed")
+        server.stop()
+
+
+def listed(connection):
+    """The connections of `stats conns`, by number, and what is told of each."""
+    found = {}
+    for name, value in statistics(connection, b" conns").items():
+        number, what = name.split(":")
+        found.setdefault(number, {})[what] = value
+    return found
+
+
 def main():
     with serving.folder() as folder, Tarn(sys.argv[1], f"{folder}/store", "--mode=device") as ours, Memcached(*STEADY) as theirs:
         serving.run([named(f"{name} counted as memcached", lambda conversations=conversations: counted_alike(ours, theirs, conversations))
-                     for name, conversations in CONVERSATIONS.items()] + [named("names and forms", lambda: names_and_forms(ours, theirs))])
+                     for name, conversations in CONVERSATIONS.items()] + [named("names and forms", lambda: names_and_forms(ours, theirs)),
+                      named("connections are listed", lambda: connections_are_listed(sys.argv[1]))])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """Is everything answered byte for byte as Debian's memcached answers it, but for what is listed here?
 
-    memcached.py TARN [--only=COMMAND,...] [--all] [--itself] [-sanitized]
+    memcached.py TARN [--only=COMMAND,...] [--all] [--itself] [--seed=N] [-sanitized]
 
 Each conversation of corpus.py and corpus_meta.py is held with both servers, on a connection of its own that the client
 closes for writing at the end, and the answers are compared; answers.py says what is made equal beforehand. --only takes
 some commands, --all prints every conversation that differs rather than a few, --itself compares memcached with
-another memcached, which finds whatever in the corpus depends on time or chance. A sanitized server is slow, and is
+another memcached, which finds whatever in the corpus depends on time or chance. --seed makes other random conversations. A sanitized server is slow, and is
 asked every eighth conversation.
 """
 
@@ -21,7 +21,7 @@ import answers
 import corpus
 import corpus_meta
 import serving
-from differences import DIFFERENCES
+from differences import DIFFERENCES, KEY_FORMS
 from serving import Connection, Memcached, Tarn, expect
 
 SHOWN = 12  # conversations of a command that differ
@@ -107,12 +107,21 @@ class Comparison:
 
     def tolerates(self, said, found, wanted):
         for difference in self.tolerated:
-            if re.search(difference.said, said, re.DOTALL):
+            if difference is not KEY_FORMS and re.search(difference.said, said, re.DOTALL):
                 self.exercised.add(difference.name)
                 if re.fullmatch(difference.tarn, found, re.DOTALL) and re.fullmatch(difference.memcached, wanted, re.DOTALL):
                     self.seen.add(difference.name)
                     return True
         return False
+
+    def without_key_forms(self, said, ours, theirs):
+        if KEY_FORMS not in self.tolerated or not re.search(KEY_FORMS.said, said):
+            return theirs
+        self.exercised.add(KEY_FORMS.name)
+        made_alike = answers.one_form_of_keys(said, ours, theirs)
+        if made_alike != theirs:
+            self.seen.add(KEY_FORMS.name)
+        return made_alike
 
     def compare(self, said):
         """What differs in a conversation and should not: a text for the reader, or None."""
@@ -122,6 +131,7 @@ class Comparison:
             server.clean(NEEDS_FLUSH.search(said))
             found.append(server.converse(said))
         (ours, our_clocks), (theirs, their_clocks) = found
+        theirs = self.without_key_forms(said, ours, theirs)
         apart = [(found, wanted) for found, wanted in answers.differences(ours, theirs) if not self.tolerates(said, found, wanted)]
         if not apart and (ours != theirs or answers.clocks_agree(our_clocks, their_clocks)):
             return None
@@ -149,8 +159,8 @@ def named(name, function):
     return function
 
 
-def comparisons(comparison, only, step):
-    everything = corpus.by_command() | corpus_meta.by_command()
+def comparisons(comparison, only, step, seed):
+    everything = corpus.by_command(seed) | corpus_meta.by_command(seed)
     for command in only:
         expect(command in everything, f"there is no {command}; there are {', '.join(everything)}")
     for command, conversations in everything.items():
@@ -199,12 +209,13 @@ def cut_once(address):
 def main():
     options = [word for word in sys.argv[2:] if word.startswith("--")]
     only = [command for option in options if option.startswith("--only=") for command in option[7:].split(",")]
+    seed = next((int(option[7:]) for option in options if option.startswith("--seed=")), 1)
     with serving.folder() as folder, Memcached(*STEADY) as memcached:
         ours = Memcached(*STEADY) if "--itself" in options else Tarn(sys.argv[1], f"{folder}/store", "--mode=device", size="512M")
         with ours:
-            comparison = Comparison(ours.address, memcached.address, [] if "--itself" in options else DIFFERENCES, "--all" in options)
+            comparison = Comparison(ours.address, memcached.address, [] if "--itself" in options else [*DIFFERENCES, KEY_FORMS], "--all" in options)
             sanitized = "-sanitized" in sys.argv
-            tests = list(comparisons(comparison, only, 8 if sanitized else 1))
+            tests = list(comparisons(comparison, only, 8 if sanitized else 1, seed))
             if not only:
                 tests += [named("cut anywhere", lambda: cut_anywhere(ours.address)), named("cut once", lambda: cut_once(ours.address))]
             if not only and not sanitized:

@@ -64,7 +64,7 @@ def answered(speaker, conversations):
     for said, wanted in conversations:
         speaker.clean(True)
         found = serving.converse(speaker.address, said)
-        pattern = re.escape(wanted).replace(b"c\\#1", b"c\\d+").replace(b"t\\~", b"t\\d+")
+        pattern = re.escape(wanted).replace(b"\\#1", b"\\d+").replace(b"\\~", b"\\d+")
         if not re.fullmatch(pattern, found):
             apart.append(f"  said      {answers.short(said, 500)}\n  tarn      {answers.short(found)}\n  should be {answers.short(wanted)}")
     expect(not apart, f"{len(apart)} of {len(conversations)} conversations differ\n" + "\n".join(apart))

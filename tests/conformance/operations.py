@@ -254,7 +254,29 @@ def no_room_to_begin(tarn):
         expect(process.wait() == 1, "it serves from nowhere")
 
 
+def shutdown_is_obeyed_if_allowed(tarn):
+    """As SIGTERM, in good order: what was acknowledged is there when it serves again."""
+    with serving.folder() as folder:
+        store = f"{folder}/store"
+        for command_line in (b"shutdown\r\n", b"shutdown graceful\r\n"):
+            with Tarn(tarn, store, "--enable-shutdown") as server, Connection(server.address) as client, Connection(server.address) as other:
+                client.send(b"".join(b"set %d 0 0 5\r\nvalue\r\n" % key for key in range(50)) + command_line)
+                for key in range(50):
+                    expect(client.line() == b"STORED", f"{key} is not stored")
+                status = server.wait()
+                expect(status == 0, f"exit status {status} after {command_line}:\n{server.log()}")
+                expect(client.socket.recv(100) == b"" and other.socket.recv(100) == b"", "the connections are not closed")
+        with Tarn(tarn, store) as server, Connection(server.address) as client:
+            for key in range(50):
+                expect(client.get(b"%d" % key) == b"value", f"{key} is lost")
+            for command_line in (b"shutdown\r\n", b"shutdown graceful\r\n", b"shutdown x\r\n"):
+                found = client.ask(command_line)
+                expect(found == b"ERROR: shutdown not enabled", f"a shutdown that is not allowed is answered {found!r}")
+            expect(client.get(b"7") == b"value", "it does not serve any more")
+            server.stop()
+
+
 if __name__ == "__main__":
-    serving.run([keys_on_the_command_line, help_and_mistakes, nothing_listens_beyond_loopback_untold, a_configuration_file,
+    serving.run([keys_on_the_command_line, shutdown_is_obeyed_if_allowed, help_and_mistakes, nothing_listens_beyond_loopback_untold, a_configuration_file,
                  only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
                  sigterm_ends_in_good_order, sigint_and_two_signals, a_full_store_says_so, no_room_to_begin], sys.argv[1])

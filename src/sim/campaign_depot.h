@@ -1,0 +1,109 @@
+/* The insides of campaign `depot`, for its files. */
+#ifndef SIM_CAMPAIGN_DEPOT_H
+#define SIM_CAMPAIGN_DEPOT_H
+
+#include "base/base.h"
+#include "sim/depot_clients.h"
+#include <tarn/depot.h>
+
+enum {
+    EPOCHS_MAX = 7,
+    CLIENTS_MAX = 8,
+    OPS_MAX = 40, /* of a client in an epoch */
+    OPS_BUSY = 150,
+    STORM_MAX = 3, /* epochs in a row that end while they open */
+    CUT_NS_BITS_MIN = 12,
+    CUT_NS_BITS_OPENING = 20, /* most openings take less */
+    CUT_NS_BITS_MAX = 23,
+    CUT_NS_BITS_SLOW = 28, /* where the drive is slow */
+    SLOW_NS_BITS_MAX = 32, /* where clients sleep for seconds */
+    SLOW_NS_BITS_MIN = 29,
+};
+
+#define HOUR_NS (UINT64_C(3600) * BASE_NS_PER_SECOND)
+#define ASYNC_NS                                                                                             \
+    (BASE_NS_PER_SECOND + BASE_NS_PER_SECOND / 8) /* what was acknowledged earlier is durable                \
+                                                   */
+#define STORE_BYTES    (UINT64_C(7) << 18)        /* at least: some 13 segments */
+#define SIM_PLAY_DRIVE "disk"
+
+_Static_assert((EPOCHS_MAX + 1) * (CLIENTS_MAX + 2) <= SIM_ORACLE_CLIENTS_MAX,
+               "each has a log in each epoch");
+
+/* How an epoch is to end. */
+enum ending { END_CUT, END_KILL, END_CLOSE };
+
+/* What is to be said to the oracle when the store is open again. */
+enum pending { PENDING_NOTHING, PENDING_DURABLE, PENDING_LOSS };
+
+/* One run: what is drawn for the seed, and what stands now. */
+struct play {
+    struct sim_depot_shared shared;
+    struct sim_world *world;
+    struct base_random *random;
+
+    /* drawn for the seed */
+    uint64_t drive_bytes;
+    bool device; /* a block device, which must be formatted first; else a file */
+    uint64_t cut_bits_max;
+    bool slow; /* clients sleep for seconds */
+    bool faulty;
+    bool clock_jumps;
+    bool powered_only; /* TARN_MODE_POWER in all epochs */
+    bool cache;        /* in most epochs the store is opened as one */
+
+    bool tried;             /* somebody has begun to format a device */
+    bool made;              /* the store was opened once: it must be there */
+    bool lossy;             /* it has acknowledged what may be lost */
+    uint32_t lossy_clients; /* to clients from this one on */
+    bool faulted_running;   /* so that what was acknowledged need not be durable in time */
+    enum pending pending;
+    uint32_t clients; /* so far, in all epochs */
+    uint64_t storm;   /* epochs to come that end while they open */
+
+    /* of the epoch */
+    enum tarn_mode mode;
+    bool last;
+    bool opened;
+    bool damages_only; /* the only fault that may happen now is a read that is damaged once */
+    bool writes_fail;  /* the fault that may happen in the opening is one of writes */
+    int error;         /* of open, close or check */
+    uint64_t opened_ns;
+    uint64_t flush_errors_before; /* that had happened when it began */
+    bool cut_due;
+    struct sim_event cut;
+    struct sim_event jump;
+    struct sim_event unstick;
+    uint32_t client_count;
+    struct sim_depot_client epoch_clients[CLIENTS_MAX + 2];
+};
+
+/** A number below n. */
+static inline uint64_t sim_play_draw(struct play *play, uint64_t n)
+{
+    return base_random_below(play->random, n);
+}
+
+/** A moment from 2^bits_min ns on, to about 2^(bits_max + 1) ns. */
+uint64_t sim_play_some_time_from_now(struct play *play, uint64_t bits_min, uint64_t bits_max);
+
+/** Make the events of a play, which is new. */
+void sim_play_init_events(struct play *play);
+
+/** Have one fault happen while the store opens. A read that is damaged once is tried again; so it must not be
+ * the reason of any failure. */
+void sim_play_set_faults_of_opening(struct play *play);
+
+/** Have one fault happen while clients work. */
+void sim_play_set_faults_of_running(struct play *play);
+
+/** No fault any more. */
+void sim_play_clear_faults(struct play *play);
+
+/** Make the drive. @param mutation  what it does wrong; NULL: nothing */
+void sim_play_add_drive(struct play *play, const char *mutation);
+
+/* Names of what a drive may do wrong; NULL at the end. */
+extern const char *const sim_play_mutations[];
+
+#endif

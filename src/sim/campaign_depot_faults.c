@@ -1,0 +1,116 @@
+/* What goes wrong in campaign `depot`: its drive, faults, and what comes at a moment. */
+#include "sim/campaign_depot.h"
+#include <string.h>
+
+static void note_cut(struct sim_event *event)
+{
+    base_container_of(event, struct play, cut)->cut_due = true;
+}
+
+static void jump_clock(struct sim_event *event)
+{
+    struct play *play = base_container_of(event, struct play, jump);
+    int64_t by_ns = (int64_t)sim_play_draw(play, 2 * HOUR_NS) - (int64_t)HOUR_NS;
+    sim_world_wall_jump(play->world, by_ns);
+}
+
+static void unstick(struct sim_event *event)
+{
+    struct sim_drive *disk = base_container_of(event, struct play, unstick)->shared.disk;
+    sim_drive_set_fault(disk, SIM_FAULT_STUCK, 0, 0);
+    sim_drive_unstick(disk);
+}
+
+uint64_t sim_play_some_time_from_now(struct play *play, uint64_t bits_min, uint64_t bits_max)
+{
+    uint64_t bits = bits_min + sim_play_draw(play, bits_max - bits_min);
+    return sim_world_now(play->world) + (UINT64_C(1) << bits) + sim_play_draw(play, UINT64_C(1) << bits);
+}
+
+void sim_play_set_faults_of_opening(struct play *play)
+{
+    static const enum sim_fault faults[] = {SIM_FAULT_READ_ERROR, SIM_FAULT_READ_DAMAGE,
+                                            SIM_FAULT_WRITE_ERROR, SIM_FAULT_FLUSH_ERROR, SIM_FAULT_LOST};
+    enum sim_fault fault = faults[sim_play_draw(play, base_array_count(faults))];
+    play->damages_only = fault == SIM_FAULT_READ_DAMAGE;
+    play->writes_fail = fault != SIM_FAULT_READ_DAMAGE && fault != SIM_FAULT_READ_ERROR;
+    if (play->damages_only && sim_play_draw(play, 2) == 0)
+        sim_drive_set_fault(play->shared.disk, fault, 100000, 0);
+    else
+        sim_drive_set_fault(play->shared.disk, fault, 0, 1 + sim_play_draw(play, 24));
+}
+
+void sim_play_set_faults_of_running(struct play *play)
+{
+    static const enum sim_fault faults[] = {
+        SIM_FAULT_READ_ERROR,  SIM_FAULT_READ_DAMAGE, SIM_FAULT_WRITE_ERROR, SIM_FAULT_WRITE_FULL,
+        SIM_FAULT_FLUSH_ERROR, SIM_FAULT_STUCK,       SIM_FAULT_LOST};
+    enum sim_fault fault = faults[sim_play_draw(play, base_array_count(faults))];
+    if (sim_play_draw(play, 2) == 0)
+        sim_drive_set_fault(play->shared.disk, fault, 0, 1 + sim_play_draw(play, 60));
+    else
+        sim_drive_set_fault(play->shared.disk, fault, 30000, 0);
+    if (fault == SIM_FAULT_STUCK)
+        sim_event_at(play->world, &play->unstick,
+                     sim_play_some_time_from_now(play, CUT_NS_BITS_MIN, play->cut_bits_max));
+    play->faulted_running = true;
+}
+
+void sim_play_clear_faults(struct play *play)
+{
+    sim_drive_clear_faults(play->shared.disk);
+    sim_drive_unstick(play->shared.disk);
+    sim_event_cancel(play->world, &play->unstick);
+    play->shared.faults_before = sim_depot_fault_count(&play->shared);
+    play->damages_only = false;
+    play->writes_fail = false;
+}
+
+void sim_play_init_events(struct play *play)
+{
+    play->cut = (struct sim_event){.name = "cut is due", .run = note_cut};
+    play->jump = (struct sim_event){.name = "clock jumps", .run = jump_clock};
+    play->unstick = (struct sim_event){.name = "unstick", .run = unstick};
+}
+
+/* ---- the drive ------------------------------------------------------------------------------- */
+
+const char *const sim_play_mutations[] = {"flush-ignored", "durable-ignored", "flush-early", "write-dropped",
+                                          NULL};
+
+static uint32_t mutation_bits(const char *mutation)
+{
+    for (uint32_t i = 0; mutation != NULL && sim_play_mutations[i] != NULL; i++) {
+        if (strcmp(sim_play_mutations[i], mutation) == 0)
+            return UINT32_C(1) << i;
+    }
+    return 0;
+}
+
+_Static_assert(SIM_DRIVE_FLUSH_IGNORED == 1 && SIM_DRIVE_DURABLE_IGNORED == 2 && SIM_DRIVE_FLUSH_EARLY == 4 &&
+                   SIM_DRIVE_WRITE_DROPPED == 8,
+               "in the order of their names");
+
+void sim_play_add_drive(struct play *play, const char *mutation)
+{
+    static const uint64_t latencies_ns[] = {0, 0, 0, 0, 100000, 1000000}; /* 0: some microseconds */
+    uint64_t read_ns = latencies_ns[sim_play_draw(play, base_array_count(latencies_ns))];
+    uint64_t write_ns = latencies_ns[sim_play_draw(play, base_array_count(latencies_ns))];
+    if (read_ns + write_ns > 0)
+        play->cut_bits_max = base_max(play->cut_bits_max, (uint64_t)CUT_NS_BITS_SLOW);
+    play->drive_bytes = STORE_BYTES + sim_play_draw(play, STORE_BYTES / BASE_PAGE_BYTES) * BASE_PAGE_BYTES;
+    play->device = sim_play_draw(play, 3) == 0;
+    const struct sim_drive_options options = {
+        .bytes = play->drive_bytes,
+        .logical_block_bytes = sim_play_draw(play, 2) == 0 ? 512 : 4096,
+        .physical_block_bytes = 4096,
+        .write_cache = mutation != NULL || sim_play_draw(play, 4) != 0,
+        .fua = sim_play_draw(play, 2) == 0,
+        .buffered = sim_play_draw(play, 8) == 0,
+        .device = play->device,
+        .read_ns = read_ns,
+        .write_ns = write_ns,
+    };
+    base_assert(sim_drive_add(play->world, SIM_PLAY_DRIVE, &options, &play->shared.disk) == 0);
+    sim_drive_mutate(play->shared.disk, mutation_bits(mutation));
+}
