@@ -80,6 +80,7 @@ struct tarn_depot_stats {
     uint64_t live_bytes;      /**< of them, in use */
     uint64_t tombstone_bytes; /**< of remembered deletions, which come beside them */
     uint64_t gets, get_hits, puts, deletes, touches;
+    uint64_t gets_expired, gets_flushed; /**< of the misses, those that met a record which is no longer there */
     uint64_t reads;  /**< from the drive, for gets and to compare keys */
     uint64_t writes; /**< to the drive */
     uint64_t flushes;

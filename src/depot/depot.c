@@ -271,6 +271,8 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),
         .tombstone_bytes = log.tombstone_bytes,
         .gets = atomic_load_explicit(&depot->gets, memory_order_relaxed),
+        .gets_expired = atomic_load_explicit(&depot->gets_expired, memory_order_relaxed),
+        .gets_flushed = atomic_load_explicit(&depot->gets_flushed, memory_order_relaxed),
         .get_hits = atomic_load_explicit(&depot->get_hits, memory_order_relaxed),
         .puts = atomic_load_explicit(&depot->puts, memory_order_relaxed),
         .deletes = atomic_load_explicit(&depot->deletes, memory_order_relaxed),

@@ -62,6 +62,7 @@ struct tarn_depot {
     _Atomic uint64_t evictions_unhit, evictions_hit, reinsertions, reclaimed;
 
     _Atomic uint64_t live_bytes; /* footprints of all values in the index */
+    _Atomic uint64_t gets_expired, gets_flushed;
     _Atomic uint64_t gets, get_hits, puts, deletes, touches, reads;
 };
 

@@ -370,8 +370,12 @@ void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_
 static int show(struct tarn_depot *depot, const struct depot_key *key, const struct depot_record *record,
                 struct tarn_record_info *ret_info)
 {
-    if (!depot_visible(depot, &record->header))
+    if (!depot_visible(depot, &record->header)) {
+        bool flushed =
+            record->header.sequence < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
+        depot_count(flushed ? &depot->gets_flushed : &depot->gets_expired);
         return -ENOENT;
+    }
     if (depot->cache)
         depot_index_hit(&depot->index, key->hash.low, record->word);
     depot_count(&depot->get_hits);

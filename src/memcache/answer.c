@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <tarn/tarn.h>
 
+#define ROUNDED_NS (10 * BASE_NS_PER_MS) /* tarn/depot.h: expiry is kept in hundredths of a second */
+
 /* A text that is being written; there is always room. */
 struct text {
     char *begin;
@@ -147,10 +149,10 @@ static void put_key(const struct memcache_op *op, struct text *text)
         text->end += base_base64_encode(key->text, key->len, text->end);
 }
 
-/* Seconds that an item has left, begun ones counted. */
+/* Seconds that an item has left, begun ones counted; but not what the store has rounded up by. */
 static void put_time_left(const struct memcache_op *op, uint64_t expiry_ns, struct text *text)
 {
-    uint64_t now_ns = task_wall(op->server->node);
+    uint64_t now_ns = task_wall(op->server->node) + ROUNDED_NS;
     if (expiry_ns == 0)
         put(text, "-1");
     else

@@ -3,7 +3,7 @@
  * bytes for the client come out.
  *
  * Threading: a server is shared by all; a session belongs to one connection, and with its workspace is used
- * by one task at a time.
+ * by one task at a time, never by a plain thread: its requests run in tasks beside it.
  * Yielding: as stated.
  * Errors: what goes wrong with a request is answered to the client; functions return only what ends
  * the connection.
@@ -52,6 +52,8 @@ struct memcache_facts {
     uint64_t connections_max;
     uint64_t connections;
     uint64_t connections_total;
+    uint64_t connections_rejected;
+    uint64_t yields; /* of connections that had more to do, to others */
 };
 
 typedef void memcache_setting_function(void *arg, const char *name, const char *value);
@@ -77,6 +79,7 @@ struct memcache_server {
     uint64_t begin_wall_ns;
     uint64_t hash_seed; /* of what tells whether two requests may be in flight together */
     struct memcache_counters counters;
+    _Atomic uint64_t connections_forgotten; /* those before the last `stats reset` */
     struct memcache_host host;
 };
 

@@ -461,7 +461,8 @@ static inline void model_meta_arithmetic(struct model *model, const struct model
     const char *mode = model_word(request, 'M');
     bool made = item == NULL, wins, down = mode != NULL && (*mode == 'D' || *mode == '-');
     uint64_t number = model_number(request, 'J', 0);
-    if (made ? model_word(request, 'N') == NULL : model_is_another(model, request, item)) {
+    bool empty = !made && item->len == 0; /* is no number before anything is compared */
+    if (made ? model_word(request, 'N') == NULL : !empty && model_is_another(model, request, item)) {
         model_answer_meta(model, request, made ? "NF" : "EX", NULL, "");
         return;
     }

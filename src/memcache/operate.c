@@ -135,7 +135,7 @@ static int decide_stale(void *arg, const struct tarn_record_info *old, const voi
     (void)value;
     if (old == NULL)
         return -ENOENT;
-    if (op->request.cas > old->version)
+    if (op->request.cas == 0 || op->request.cas > old->version)
         return -EEXIST;
     bool late = is_another(op, old);
     *update = (struct tarn_update){
@@ -270,6 +270,8 @@ static int decide_count(void *arg, const struct tarn_record_info *old, const voi
     uint64_t number, delta = op->request.delta;
     if (old == NULL && !has(op, 'N'))
         return -ENOENT;
+    if (old != NULL && old->value_bytes == 0)
+        return NOT_A_NUMBER;
     if (old != NULL && is_another_if_seen(op, old))
         return -EEXIST;
     if (old != NULL) {

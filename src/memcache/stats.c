@@ -85,7 +85,11 @@ static void add_process(struct listing *listing)
     }
     add(listing, "max_connections", facts.connections_max);
     add(listing, "curr_connections", facts.connections);
-    add(listing, "total_connections", facts.connections_total);
+    add(listing, "total_connections", facts.connections_total - server->connections_forgotten);
+    add(listing, "rejected_connections", facts.connections_rejected);
+    add(listing, "conn_yields", facts.yields);
+    add(listing, "accepting_conns", 1);     /* always: */
+    add(listing, "listen_disabled_num", 0); /* who is one too many is rejected */
     add(listing, "threads", facts.threads);
 }
 
@@ -107,6 +111,9 @@ static void add_counters(struct listing *listing)
 
 static void reset_counters(struct memcache_server *server)
 {
+    struct memcache_facts facts = {.pid = 0};
+    server->host.tell(server->host.arg, &facts);
+    atomic_store_explicit(&server->connections_forgotten, facts.connections_total, memory_order_relaxed);
 #define RESET(name) atomic_store_explicit(&server->counters.name, 0, memory_order_relaxed);
     COUNTERS(RESET)
 #undef RESET
@@ -120,6 +127,8 @@ static void add_store(struct listing *listing)
     add(listing, "bytes", stats.live_bytes);
     add(listing, "curr_items", stats.records);
     add(listing, "limit_maxbytes", stats.capacity_bytes);
+    add(listing, "get_expired", stats.gets_expired);
+    add(listing, "get_flushed", stats.gets_flushed);
     add(listing, "evictions", stats.evictions);
     add(listing, "evicted_unfetched", stats.evictions_unhit);
     add(listing, "reclaimed", stats.reclaimed);

@@ -181,8 +181,10 @@ static int execute_requests(struct work *work)
         ssize_t bytes = read_more(work);
         if (bytes <= 0)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
-        if (again)
-            task_yield(); /* who always has more does not keep the others waiting */
+        if (again) { /* who always has more does not keep the others waiting */
+            atomic_fetch_add_explicit(&work->serve->yields, 1, memory_order_relaxed);
+            task_yield();
+        }
         work->input_bytes += (size_t)bytes;
         size_t consumed;
         int error = memcache_session_consume(&work->session, work->memcache, work->input, work->input_bytes,
@@ -225,10 +227,6 @@ static void ready(struct net_connection *net)
     static const char no_memory[] = "SERVER_ERROR out of memory\r\n";
     struct connection *connection = net_user(net);
     struct serve_lane *lane = connection->lane;
-    if (task_semaphore_wait(&lane->work_left, TASK_FOREVER) != 0) {
-        net_close(net);
-        return;
-    }
     struct serve_work *memory = base_pool_get(&lane->work);
     if (memory != NULL) {
         atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
@@ -242,7 +240,6 @@ static void ready(struct net_connection *net)
         (void)unheard; /* the connection ends in any case */
         net_close(net);
     }
-    task_semaphore_post(&lane->work_left);
 }
 
 const struct net_handler serve_handler = {.ready = ready, .closed = closed, .task_name = "connection"};

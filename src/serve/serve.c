@@ -27,8 +27,11 @@ static void tell_facts(void *arg, struct memcache_facts *ret_facts)
         .connections_max = serve->options->connections_max,
         .connections_total = atomic_load_explicit(&serve->connections_total, memory_order_relaxed),
     };
-    for (uint32_t i = 0; i < serve->lane_count; i++)
+    for (uint32_t i = 0; i < serve->lane_count; i++) {
         facts.connections += net_connection_count(serve->lanes[i].sched);
+        facts.connections_rejected += net_refused_count(serve->lanes[i].sched);
+    }
+    facts.yields = atomic_load_explicit(&serve->yields, memory_order_relaxed);
     *ret_facts = facts;
 }
 
@@ -114,7 +117,6 @@ static int open_lane(struct serve *serve, struct serve_lane *lane)
     lane->serve = serve;
     task_group_init(&lane->keeper);
     uint32_t work_max = work_wanted(serve);
-    task_semaphore_init(&lane->work_left, work_max);
     base_spin_init(&lane->connections_lock);
     base_list_init(&lane->connections);
     base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, work_max,
@@ -122,6 +124,8 @@ static int open_lane(struct serve *serve, struct serve_lane *lane)
     int error = base_pool_reserve(&lane->work, SERVE_WORK_RESERVE);
     if (error == 0)
         error = task_sched_open(serve->node, &options, &lane->sched);
+    if (error == 0 && (error = net_limit_tasks(lane->sched, work_max)) != 0)
+        task_sched_close(lane->sched);
     if (error != 0)
         base_pool_deinit(&lane->work);
     return error;

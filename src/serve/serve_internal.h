@@ -26,9 +26,8 @@ struct serve_work {
 struct serve_lane {
     struct serve *serve;
     struct task_sched *sched;
-    struct base_pool work;           /* of struct serve_work */
-    struct task_semaphore work_left; /* as many as may be at work */
-    struct task_group keeper;        /* one task, from the thread's beginning to its end */
+    struct base_pool work;    /* of struct serve_work */
+    struct task_group keeper; /* one task, from the thread's beginning to its end */
     struct base_spin connections_lock;
     struct base_list connections; /* by rising number */
     uint64_t connections_number;  /* the last */
@@ -59,6 +58,7 @@ struct serve {
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
     _Atomic uint64_t connections_total;
+    _Atomic uint64_t yields;        /* of connections that have more to do */
     struct task_shared_future stop; /* what the keepers wait for */
 };
 

@@ -25,6 +25,7 @@ struct net_sched *net_sched_get(struct task_sched *sched)
     if (net == NULL)
         return NULL;
     net->sched = sched;
+    net->serving_max = UINT32_MAX;
     base_list_init(&net->connections);
     base_list_init(&net->listeners);
     base_list_init(&net->waiting);
@@ -110,7 +111,7 @@ static void serve(void *arg)
     struct net_sched *net = connection->net;
     while (connection != NULL) {
         serve_one(connection);
-        /* who found no stack gets this one */
+        /* who found no task gets this one */
         struct base_list *next = base_list_pop_front(&net->waiting);
         connection = next == NULL ? NULL : base_container_of(next, struct net_connection, waiting);
         if (connection != NULL) {
@@ -118,16 +119,29 @@ static void serve(void *arg)
             task_yield();
         }
     }
+    net->serving--;
 }
 
-/* @return false: there is no stack */
+/* @return false: there are as many as may be, or there is no stack */
 static bool start_task(struct net_connection *connection)
 {
     const char *name = connection->handler->task_name;
+    if (connection->net->serving == connection->net->serving_max)
+        return false;
     if (task_spawn(NULL, NULL, name == NULL ? "connection" : name, serve, connection) != 0)
         return false;
+    connection->net->serving++;
     connection->served = true;
     return true;
+}
+
+int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max)
+{
+    struct net_sched *net = net_sched_get(sched);
+    if (net == NULL)
+        return -ENOMEM;
+    net->serving_max = tasks_max;
+    return 0;
 }
 
 /* Something arrived: tell who reads, or have somebody read. */
@@ -478,4 +492,10 @@ uint32_t net_connection_count(const struct task_sched *sched)
 {
     const struct net_sched *net = __atomic_load_n(&sched->net, __ATOMIC_ACQUIRE);
     return net == NULL ? 0 : atomic_load_explicit(&net->connection_count, memory_order_relaxed);
+}
+
+uint64_t net_refused_count(const struct task_sched *sched)
+{
+    const struct net_sched *net = __atomic_load_n(&sched->net, __ATOMIC_ACQUIRE);
+    return net == NULL ? 0 : atomic_load_explicit(&net->refused, memory_order_relaxed);
 }

@@ -46,6 +46,15 @@ struct net_handler {
 };
 
 /**
+ * Let so many connections of a scheduler be served at once, each in a task; further ones wait until one of
+ * them is done. Without this there may be any number. Before the scheduler runs, or from its tasks.
+ *
+ * @param tasks_max  at least 1
+ * @return 0; -ENOMEM
+ */
+base_must_check int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max);
+
+/**
  * Listen, and hand accepted connections to schedulers in turn.
  *
  * @param sched     accepts (any thread may call before it runs; else from its own tasks)
@@ -136,5 +145,8 @@ void net_peer(const struct net_connection *connection, char *ret_text, size_t ro
 
 /** Number of open connections of a scheduler. Any thread. */
 uint32_t net_connection_count(const struct task_sched *sched);
+
+/** How many its listeners have refused: too many, or no memory for them. Any thread. */
+uint64_t net_refused_count(const struct task_sched *sched);
 
 #endif

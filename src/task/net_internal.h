@@ -15,10 +15,13 @@ struct net_sched {
     struct task_sched *sched;
     struct base_list connections; /* of struct net_connection */
     struct base_list listeners;   /* that accept here */
-    struct base_list waiting;     /* connections that have something to read and found no stack */
+    uint32_t serving;             /* tasks that serve connections, and … */
+    uint32_t serving_max;         /* … the most that there may be */
+    struct base_list waiting;     /* connections that have something to read and found no task */
     struct base_list paused;      /* listeners that found no descriptor or no memory */
     uint64_t retry_ns;            /* when to try both again */
     _Atomic uint32_t connection_count;
+    _Atomic uint64_t refused; /* connections: too many, or no memory for them */
     struct base_log_limit complaints;
 };
 
@@ -62,7 +65,6 @@ struct net_listener {
     _Atomic bool closing;
     _Atomic uint32_t references; /* one while it is open, one for each connection */
     uint32_t connections_max;
-    uint64_t refused_count;
     uint64_t path_device; /* which file the Unix socket's path names */
     uint64_t path_inode;
     char address[NET_ADDRESS_TEXT_MAX];

@@ -81,6 +81,75 @@ static void no_descriptor_is_leaked(void **state)
     engine_testing_run(state, NULL, come_and_go, NULL);
 }
 
+/* ---- tasks ----------------------------------------------------------------------------------------- */
+
+#define TASKS_MAX 2
+#define CLIENTS   7
+
+struct limited {
+    struct net_testing server;
+    _Atomic int serving, most;
+};
+
+static int count_in(struct net_connection *connection, void *arg)
+{
+    net_set_user(connection, arg);
+    return 0;
+}
+
+/* Takes its time with each byte. */
+static void serve_slowly(struct net_connection *connection)
+{
+    struct limited *limited = net_user(connection);
+    int serving = atomic_fetch_add(&limited->serving, 1) + 1;
+    int most = atomic_load(&limited->most);
+    while (serving > most && !atomic_compare_exchange_weak(&limited->most, &most, serving))
+        continue;
+    char byte;
+    while (net_read_try(connection, &byte, 1) == 1) {
+        assert_int_equal(task_sleep(3 * BASE_NS_PER_MS), 0);
+        assert_int_equal(net_write(connection, &byte, 1, TASK_FOREVER), 0);
+    }
+    atomic_fetch_sub(&limited->serving, 1);
+}
+
+static void limit_tasks(void *arg)
+{
+    (void)arg;
+    assert_int_equal(net_limit_tasks(task_sched_self(), TASKS_MAX), 0);
+}
+
+static void few_tasks(void *arg)
+{
+    static const struct net_handler slow = {.ready = serve_slowly, .task_name = "slow"};
+    struct limited limited = {
+        .server = {.testing = arg, .handler = &slow, .accepted = count_in, .address = NET_TESTING_TCP}};
+    int fds[CLIENTS];
+    net_testing_on(limited.server.testing->scheds[1], limit_tasks, NULL);
+    net_testing_open(&limited.server);
+    for (int i = 0; i < CLIENTS; i++)
+        fds[i] = net_testing_client(limited.server.text);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < CLIENTS; i++)
+            assert_int_equal(send(fds[i], "abc", 3, MSG_NOSIGNAL), 3);
+        for (int i = 0; i < CLIENTS; i++) {
+            char answer[3];
+            assert_int_equal(recv(fds[i], answer, 3, MSG_WAITALL), 3);
+            assert_memory_equal(answer, "abc", 3);
+        }
+    }
+    assert_int_equal(atomic_load(&limited.most), TASKS_MAX);
+    for (int i = 0; i < CLIENTS; i++)
+        assert_int_equal(close(fds[i]), 0);
+    net_testing_await(&limited.server, 0);
+    net_testing_close(&limited.server);
+}
+
+static void connections_wait_for_tasks(void **state)
+{
+    engine_testing_run(state, NULL, few_tasks, NULL);
+}
+
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
 struct descriptors {
@@ -563,6 +632,7 @@ int main(void)
         ENGINE_TESTS(connections_are_limited),
         ENGINE_TESTS(no_descriptor_is_leaked),
         ENGINE_TESTS(accepting_survives_a_lack_of_descriptors),
+        ENGINE_TESTS(connections_wait_for_tasks),
         ENGINE_TESTS(connections_wait_for_stacks),
         ENGINE_TESTS(a_flood_is_bounded),
         ENGINE_TESTS(small_arrivals_share_buffers),

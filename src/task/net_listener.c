@@ -46,10 +46,9 @@ static void run_arrival(struct task_message *message)
 static void refuse(struct net_listener *listener, int socket, const char *reason)
 {
     (void)close(socket);
-    listener->refused_count++;
+    uint64_t refused = atomic_fetch_add_explicit(&listener->net->refused, 1, memory_order_relaxed) + 1;
     base_warn_limited(&listener->node->log, &listener->net->complaints, "connection refused",
-                      "listener=%s reason=\"%s\" refused=%" PRIu64, listener->address, reason,
-                      listener->refused_count);
+                      "listener=%s reason=\"%s\" refused=%" PRIu64, listener->address, reason, refused);
 }
 
 /* Give a new connection to the scheduler whose turn it is. */

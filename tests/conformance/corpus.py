@@ -4,7 +4,7 @@ Each is some bytes, said on a connection of its own that is closed at the end. T
 
     <cas1>    the first cas unique that the conversation has been told, <cas2> the second that differs, ...;
               <cas1-1> and <cas1+1> are one below and above it
-    <now+60>  a point in time
+    <now+60>  a point in time; <start-30> is half a minute before the servers were started
 
 corpus_meta.py has those of the meta commands.
 """
@@ -228,7 +228,7 @@ def flushes():
     for line in with_words([b"flush_all", b"0"], 1, [word for word in NUMBERS if word.strip(b"+0\t\x0b\x0c") not in (b"1", b"1\t2", b"7")]):
         yield PRESETS["text"] + line + AFTERWARDS
         yield PRESETS["text"] + line.replace(b"\r", b" noreply\r") + AFTERWARDS
-    for delay in (b"1000", b"2592000", b"2592001", b"<now+1000>", b"<now+3000000>", b"<now-60>", b"1234567890"):
+    for delay in (b"1000", b"2592000", b"2592001", b"<now+1000>", b"<now+3000000>", b"<start-30>", b"<now-60>", b"1234567890"):
         yield PRESETS["text"] + b"flush_all " + delay + b"\r\n" + AFTERWARDS + b"flush_all\r\n" + AFTERWARDS
         yield PRESETS["text"] + b"flush_all " + delay + b" noreply\r\n" + AFTERWARDS + b"set a 0 0 1\r\nx\r\n" + AFTERWARDS
     yield b"set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\ngets a b\r\nflush_all\r\ngets a b\r\nset a 0 0 1\r\nx\r\ngets a b\r\n"

@@ -100,6 +100,7 @@ class Comparison:
 
     def __init__(self, ours, theirs, tolerated, show_all):
         self.ours, self.theirs = Speaker(ours), Speaker(theirs)
+        self.began = time.time()
         self.show_all = show_all
         self.tolerated = tolerated
         self.exercised = set()
@@ -125,7 +126,8 @@ class Comparison:
 
     def compare(self, said):
         """What differs in a conversation and should not: a text for the reader, or None."""
-        said = re.sub(rb"<now([-+]\d+)>", lambda mark: b"%d" % (int(time.time()) + int(mark.group(1))), said)
+        clocks = {b"now": time.time(), b"start": self.began}
+        said = re.sub(rb"<(now|start)([-+]\d+)>", lambda mark: b"%d" % (clocks[mark.group(1)] + int(mark.group(2))), said)
         found = []
         for server in (self.ours, self.theirs):
             server.clean(NEEDS_FLUSH.search(said))

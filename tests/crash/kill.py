@@ -17,13 +17,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "conformance"))
 import serving  # pylint: disable=wrong-import-position
-from oracle import Client, Flusher  # pylint: disable=wrong-import-position
+from oracle import KEYS, Client, Flusher  # pylint: disable=wrong-import-position
 from serving import Connection, Tarn, expect  # pylint: disable=wrong-import-position
 
 CLIENTS = 6
 ROUNDS_OF_A_STORE = 5  # it keeps everything, and fills
 SIZE = "512M"
-CACHE_SIZE = "24M"  # has to make room all the time
+CACHE_SIZE, CACHE_KEYS = "16M", 300  # of each client: it has to make room all the time
 
 
 class Campaign:
@@ -78,7 +78,7 @@ class Campaign:
                 if number > 0:
                     os.unlink(store)
                 store = f"{folder}/store{number}"
-                clients = [Client(client, self.rng.randrange(1 << 32), self.cache) for client in range(CLIENTS)]
+                clients = [Client(client, self.rng.randrange(1 << 32), self.cache, CACHE_KEYS if self.cache else KEYS) for client in range(CLIENTS)]
                 flusher = Flusher(clients, self.rng.randrange(1 << 32))
             mode = self.rng.choice(self.modes)
             if self.rng.random() < 0.3:
