@@ -80,9 +80,10 @@ struct tarn_depot_stats {
     uint64_t live_bytes;      /**< of them, in use */
     uint64_t tombstone_bytes; /**< of remembered deletions, which come beside them */
     uint64_t gets, get_hits, puts, deletes, touches;
-    uint64_t gets_expired, gets_flushed; /**< of the misses, those that met a record which is no longer there */
-    uint64_t reads;  /**< from the drive, for gets and to compare keys */
-    uint64_t writes; /**< to the drive */
+    uint64_t gets_expired,
+        gets_flushed; /**< of the misses, those that met a record which is no longer there */
+    uint64_t reads;   /**< from the drive, for gets and to compare keys */
+    uint64_t writes;  /**< to the drive */
     uint64_t flushes;
     uint64_t written_bytes; /**< to the drive, all told */
     uint64_t moved_bytes;   /**< of them, by the collector */

@@ -73,7 +73,8 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
     base_json_u64(&json, "version", info->version);
     base_json_u64(&json, "expiry_ms", info->expiry_ns / BASE_NS_PER_MS);
     base_json_u64(&json, "flags", info->client_flags);
-    base_json_u64(&json, "note", info->note);
+    if (info->note != 0)
+        base_json_u64(&json, "note", info->note);
     base_json_u64(&json, "bytes", info->value_bytes);
     if (dump->values != DUMP_NONE)
         cli_text_write_json(&dump->text, &json, "value", value, info->value_bytes, dump->values == DUMP_HEX);

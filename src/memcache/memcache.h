@@ -79,7 +79,8 @@ struct memcache_server {
     uint64_t begin_wall_ns;
     uint64_t hash_seed; /* of what tells whether two requests may be in flight together */
     struct memcache_counters counters;
-    _Atomic uint64_t connections_forgotten; /* those before the last `stats reset` */
+    /* before the last `stats reset` */
+    _Atomic uint64_t connections_forgotten, expired_forgotten, flushed_forgotten;
     struct memcache_host host;
 };
 

@@ -113,7 +113,11 @@ static void reset_counters(struct memcache_server *server)
 {
     struct memcache_facts facts = {.pid = 0};
     server->host.tell(server->host.arg, &facts);
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(server->depot, &stats);
     atomic_store_explicit(&server->connections_forgotten, facts.connections_total, memory_order_relaxed);
+    atomic_store_explicit(&server->expired_forgotten, stats.gets_expired, memory_order_relaxed);
+    atomic_store_explicit(&server->flushed_forgotten, stats.gets_flushed, memory_order_relaxed);
 #define RESET(name) atomic_store_explicit(&server->counters.name, 0, memory_order_relaxed);
     COUNTERS(RESET)
 #undef RESET
@@ -127,8 +131,8 @@ static void add_store(struct listing *listing)
     add(listing, "bytes", stats.live_bytes);
     add(listing, "curr_items", stats.records);
     add(listing, "limit_maxbytes", stats.capacity_bytes);
-    add(listing, "get_expired", stats.gets_expired);
-    add(listing, "get_flushed", stats.gets_flushed);
+    add(listing, "get_expired", stats.gets_expired - listing->server->expired_forgotten);
+    add(listing, "get_flushed", stats.gets_flushed - listing->server->flushed_forgotten);
     add(listing, "evictions", stats.evictions);
     add(listing, "evicted_unfetched", stats.evictions_unhit);
     add(listing, "reclaimed", stats.reclaimed);

@@ -134,7 +134,8 @@ struct seglog_points {
 /** What the newest durable state says. */
 void seglog_points(struct seglog *log, struct seglog_points *ret_points);
 
-/** Cache: records with a lower sequence are gone from seglog_start() on, which makes it durable. Before it. */
+/** Cache: records with a lower sequence are gone from seglog_start() on, which makes it durable. Before it.
+ */
 void seglog_horizon_raise(struct seglog *log, uint64_t sequence);
 
 /**

@@ -432,7 +432,8 @@ uint64_t seglog_space_placed(struct seglog_stream *stream, uint64_t cost_bytes, 
 void seglog_space_switched(struct seglog_stream *stream);
 
 /** Whether the rest of a stream's open segment can be given up without breaking a promise: no reservation
- * counts on it, or (cache) there are free segments for all of them; if so, it has none from now on. Stream lock held.
+ * counts on it, or (cache) there are free segments for all of them; if so, it has none from now on. Stream
+ * lock held.
  */
 base_must_check bool seglog_space_forgo(struct seglog_stream *stream);
 

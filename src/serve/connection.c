@@ -221,25 +221,18 @@ static bool run(struct net_connection *net, struct connection *connection, struc
     return false;
 }
 
-/* Serve what has arrived. */
+/* Serve what has arrived. There is work for as many as may be served at once. */
 static void ready(struct net_connection *net)
 {
-    static const char no_memory[] = "SERVER_ERROR out of memory\r\n";
     struct connection *connection = net_user(net);
     struct serve_lane *lane = connection->lane;
     struct serve_work *memory = base_pool_get(&lane->work);
-    if (memory != NULL) {
-        atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
-        atomic_store_explicit(&connection->is_at_work, true, memory_order_relaxed);
-        if (run(net, connection, memory))
-            atomic_store_explicit(&connection->is_at_work, false, memory_order_relaxed);
-        base_pool_put(&lane->work, memory);
-    } else {
-        int unheard = net_write(net, no_memory, sizeof(no_memory) - 1,
-                                task_now() + lane->serve->options->send_timeout_ns);
-        (void)unheard; /* the connection ends in any case */
-        net_close(net);
-    }
+    base_assert(memory != NULL);
+    atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
+    atomic_store_explicit(&connection->is_at_work, true, memory_order_relaxed);
+    if (run(net, connection, memory))
+        atomic_store_explicit(&connection->is_at_work, false, memory_order_relaxed);
+    base_pool_put(&lane->work, memory);
 }
 
 const struct net_handler serve_handler = {.ready = ready, .closed = closed, .task_name = "connection"};

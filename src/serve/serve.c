@@ -35,9 +35,29 @@ static void tell_facts(void *arg, struct memcache_facts *ret_facts)
     *ret_facts = facts;
 }
 
+static void dump_number(memcache_setting_function *visit, void *visit_arg, const char *name, uint64_t number)
+{
+    char value[BASE_UNITS_ROOM];
+    (void)snprintf(value, sizeof(value), "%" PRIu64, number);
+    visit(visit_arg, name, value);
+}
+
+/* What clients and tools know by memcached's names; then all by their own. */
 static void dump_settings(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve *serve = arg;
+    const struct serve_options *options = serve->options;
+    dump_number(visit, visit_arg, "maxbytes", depot_drive_info(serve->depot)->bytes);
+    dump_number(visit, visit_arg, "maxconns", options->connections_max);
+    dump_number(visit, visit_arg, "tcpport", options->port);
+    dump_number(visit, visit_arg, "udpport", 0);
+    visit(visit_arg, "domain_socket", options->unix_path == NULL ? "" : options->unix_path);
+    visit(visit_arg, "evictions", options->cache ? "on" : "off");
+    dump_number(visit, visit_arg, "num_threads", serve->lane_count);
+    dump_number(visit, visit_arg, "item_size_max", options->item_bytes_max);
+    visit(visit_arg, "cas_enabled", "yes");
+    visit(visit_arg, "flush_enabled", "yes");
+    visit(visit_arg, "binding_protocol", "ascii");
     base_settings_dump(serve->settings, visit, visit_arg);
 }
 
@@ -119,9 +139,8 @@ static int open_lane(struct serve *serve, struct serve_lane *lane)
     uint32_t work_max = work_wanted(serve);
     base_spin_init(&lane->connections_lock);
     base_list_init(&lane->connections);
-    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, work_max,
-                   SERVE_WORK_RESERVE);
-    int error = base_pool_reserve(&lane->work, SERVE_WORK_RESERVE);
+    base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, work_max, work_max);
+    int error = base_pool_reserve(&lane->work, work_max);
     if (error == 0)
         error = task_sched_open(serve->node, &options, &lane->sched);
     if (error == 0 && (error = net_limit_tasks(lane->sched, work_max)) != 0)

@@ -8,11 +8,10 @@
 #include "task/sched.h"
 #include <stdatomic.h>
 
-#define SERVE_INPUT_BYTES  (32 << 10)
-#define SERVE_WORK_MIN     16   /* connections of one scheduler that are at work at once: as many as … */
-#define SERVE_WORK_MAX     1024 /* … a share of the memory is enough for */
-#define SERVE_WORK_SHARE   4    /* which is one of so many */
-#define SERVE_WORK_RESERVE 8    /* their memory is taken at the start */
+#define SERVE_INPUT_BYTES (32 << 10)
+#define SERVE_WORK_MIN    16   /* connections of one scheduler that are at work at once: as many as … */
+#define SERVE_WORK_MAX    1024 /* … a share of the memory is enough for */
+#define SERVE_WORK_SHARE  8    /* which is one of so many, and is taken at the start */
 
 _Static_assert(SERVE_INPUT_BYTES > MEMCACHE_LINE_BYTES_MAX, "what a session leaves over fits");
 
