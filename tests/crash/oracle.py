@@ -48,6 +48,7 @@ class Client:
     def __init__(self, number, seed, cache=False, keys=KEYS):
         self.rng = random.Random(seed)
         self.cache = cache
+        self.if_evicted = {}  # what the requests under way leave where a cache has made room of what was there
         self.history = {b"%d/%d" % (number, key): [(None, 0)] for key in range(keys)}
         self.keys = list(self.history)
         self.weights = [0.01] * COLD_KEYS + [1] * (keys - COLD_KEYS) if keys > COLD_KEYS else [1] * keys
@@ -104,12 +105,14 @@ class Client:
         if self.cache:
             keys = list(dict.fromkeys(keys))  # each once: a state under way may be gone before the next request
         states = {key: self.holds(key) for key in keys}
-        steps = []
+        steps, self.if_evicted = [], {}
         for key in keys:
             step = self.rng.choice(KINDS)(self, key, states[key])
             answer, states[key] = step.outcome(states[key])
-            steps.append((key, step, [(answer, states[key])] + ([step.outcome(None)] if self.cache else [])))
+            outcomes = [(answer, states[key])] + ([step.outcome(None)] if self.cache else [])
+            steps.append((key, step, outcomes))
             self.pending.append((key, states[key]))
+            self.if_evicted[key] = outcomes[-1][1]
         last, answer = self.rng.choice([(b"mn\r\n", b"MN\r\n"), (b"verbosity 1\r\n", b"OK\r\n")])
         self.connection.send(b"".join(step.said for _, step, _ in steps) + last)
         for done, (key, step, outcomes) in enumerate(steps, 1):
@@ -155,7 +158,7 @@ class Client:
         """After a restart. What is found is certain from now on."""
         possible = {key: [held for held, _ in history] for key, history in self.history.items()}
         for key, held in self.pending:
-            possible[key].append(held)
+            possible[key] += [held, self.if_evicted.get(key, held)]
         for key, states in possible.items():
             found = look(connection, key)
             allowed = any(same(found, state) for state in states) or (self.cache and found is None)
