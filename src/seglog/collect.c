@@ -5,7 +5,6 @@
 #include "seglog/collect_internal.h"
 #include <errno.h>
 
-#define SEGMENTS_AT_ONCE  256 /* that are looked at under one hold of the lock */
 #define WINDOW_BYTES      (UINT64_C(1) << 20)
 #define GROUP_BYTES       (UINT64_C(256) << 10) /* that the collector's writes surely have, but for the last */
 #define MOVES_MAX         8192
@@ -156,8 +155,8 @@ static void look_around(struct seglog *log, uint32_t left_out, struct look *look
                           .open_oldest = SEGLOG_NO_SEGMENT,
                           .unfree_stamp = UINT64_MAX,
                           .ends_ns = UINT64_MAX};
-    for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGMENTS_AT_ONCE) {
-        uint32_t end = base_min(begin + SEGMENTS_AT_ONCE, log->superblock.segment_count);
+    for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGLOG_SEGMENTS_AT_ONCE) {
+        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, log->superblock.segment_count);
         base_spin_lock(&log->lock);
         for (uint32_t i = begin; i < end; i++) {
             if (i != left_out)
@@ -335,7 +334,7 @@ static int find_victim(struct seglog *log, struct seglog_collector *collector, u
 
 /* ---- collecting ------------------------------------------------------------------------------------ */
 
-static void set_state(struct seglog *log, uint32_t segment, enum seglog_segment_state state)
+void seglog_victim_set_state(struct seglog *log, uint32_t segment, enum seglog_segment_state state)
 {
     base_spin_lock(&log->lock);
     log->segments[segment].state = state;
@@ -347,7 +346,7 @@ static void set_state(struct seglog *log, uint32_t segment, enum seglog_segment_
 static void add_victim(struct seglog *log, struct seglog_collector *collector, uint32_t segment)
 {
     struct look look;
-    set_state(log, segment, SEGLOG_STATE_COLLECTING);
+    seglog_victim_set_state(log, segment, SEGLOG_STATE_COLLECTING);
     look_around(log, segment, &look);
     collector->oldest_other = look.unfree_stamp;
     if (look.open_oldest != SEGLOG_NO_SEGMENT)
@@ -396,7 +395,7 @@ static int free_victims(struct seglog *log, struct seglog_collector *collector, 
         enum seglog_segment_state state = SEGLOG_STATE_COLLECTED;
         if (victim->bad || victim->unfinished)
             state = victim->bad ? SEGLOG_STATE_BAD : SEGLOG_STATE_CLOSED;
-        set_state(log, victim->segment, state);
+        seglog_victim_set_state(log, victim->segment, state);
         freed += state == SEGLOG_STATE_COLLECTED;
     }
     collector->victim_count = held;

@@ -81,6 +81,9 @@ const uint8_t *seglog_move_record(struct seglog *log, struct seglog_collector *c
                                   uint64_t window_begin, const struct seglog_move *move,
                                   struct seglog_record_format *ret_header);
 
+/** A collected segment counts as empty. */
+void seglog_victim_set_state(struct seglog *log, uint32_t segment, enum seglog_segment_state state);
+
 /** What is appended for a record. Marks of batches end here: what lives is committed. */
 struct seglog_draft seglog_move_draft(const struct seglog_move *move,
                                       const struct seglog_record_format *header, const uint8_t *record);

@@ -227,13 +227,6 @@ static int renew_hits(struct seglog *log, struct seglog_collector *collector, ui
 
 /* ---- the victim ------------------------------------------------------------------------------------ */
 
-static void set_state(struct seglog *log, uint32_t segment, enum seglog_segment_state state)
-{
-    base_spin_lock(&log->lock);
-    log->segments[segment].state = state;
-    base_spin_unlock(&log->lock);
-}
-
 /* One durable write says that the segment is freed, and that what is not above it is gone. */
 static int mark(struct seglog *log, uint32_t number)
 {
@@ -279,19 +272,19 @@ int seglog_evict_oldest(struct seglog *log)
     int error = choose(log, &segment);
     if (error != 0)
         return error;
-    set_state(log, segment, SEGLOG_STATE_COLLECTING);
+    seglog_victim_set_state(log, segment, SEGLOG_STATE_COLLECTING);
     if (seglog_summary_read(log, segment, collector->summary, &entries, &count) != 0) {
         base_error(&log->node->log, "a segment cannot be evicted: its space is lost",
                    "path=%s segment=%" PRIu32 " why=\"its summary cannot be read\"", drive_name(log->drive),
                    segment);
-        set_state(log, segment, SEGLOG_STATE_BAD);
+        seglog_victim_set_state(log, segment, SEGLOG_STATE_BAD);
         return 0;
     }
     error = renew_hits(log, collector, segment, entries, count);
     if (error == 0)
         error = seglog_sync(log); /* what was written again, and whatever made the rest dead */
     if (error != 0) {
-        set_state(log, segment, SEGLOG_STATE_CLOSED);
+        seglog_victim_set_state(log, segment, SEGLOG_STATE_CLOSED);
         return error;
     }
     error = mark(log, segment);
