@@ -1,48 +1,9 @@
 /* The command as a user runs it, with tiny durations: what it prints, and what it does to files. */
-#include "base/testing.h"
+#include "bench/testing.h"
 
-#include "base/base.h"
-#include "bench/bench.h"
-#include "bench/json_read.h"
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
-enum { ARGUMENTS_MAX = 20, LINES_MAX = 64 };
-
-/* One run of the command. */
-struct run {
-    int status;
-    char *out;
-    size_t out_bytes;
-    char *err;
-    size_t err_bytes;
-};
-
-static void run_command(struct run *run, const char *const *arguments)
-{
-    char *argv[ARGUMENTS_MAX];
-    int argc = 0;
-    for (; arguments[argc] != NULL; argc++) {
-        assert_in_range(argc, 0, ARGUMENTS_MAX - 1);
-        argv[argc] = (char *)(uintptr_t)arguments[argc]; /* it changes none */
-    }
-    FILE *out = open_memstream(&run->out, &run->out_bytes);
-    FILE *err = open_memstream(&run->err, &run->err_bytes);
-    assert_non_null(out);
-    assert_non_null(err);
-    run->status = bench_main(argc, argv, out, err);
-    (void)fclose(out);
-    (void)fclose(err);
-}
-
-static void free_run(struct run *run)
-{
-    free(run->out);
-    free(run->err);
-}
-
-#define RUN(run, ...) run_command(run, (const char *const[]){__VA_ARGS__, NULL})
 
 /* ---- usage ------------------------------------------------------------------------------------- */
 
@@ -100,15 +61,6 @@ static void assert_text(struct bench_json_value object, const char *name, const 
     assert_int_equal(bench_json_member(object, name, &value), 0);
     assert_int_equal((size_t)(value.end - value.begin), strlen(text) + 2);
     assert_memory_equal(value.begin + 1, text, strlen(text));
-}
-
-static double number_of(struct bench_json_value object, const char *name)
-{
-    struct bench_json_value value;
-    double number = 0;
-    assert_int_equal(bench_json_member(object, name, &value), 0);
-    assert_int_equal(bench_json_number(value, &number), 0);
-    return number;
 }
 
 static size_t count_lines(const struct run *run, const char *text)
@@ -202,9 +154,7 @@ static void test_task_results(void **state)
     struct run run;
     RUN(&run, "task", "--json", "--duration=2ms", "--repeats=2", "--connections=1,5", "--idle-connections=9",
         "--seed=7");
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(run.err_bytes, 0);
     assert_int_equal(check_lines(&run, "task", "switch"), 3);
     assert_int_equal(check_lines(&run, "task", "spawn"), 2);
@@ -223,7 +173,7 @@ static void test_task_only(void **state)
     struct run run;
     RUN(&run, "task", "--json", "--duration=1ms", "--repeats=2", "--only=echo,future", "--connections=3",
         "--engine=aio", "--rate=2000", "--seed=7");
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "task", "future"), 1);
     assert_int_equal(check_lines(&run, "task", "echo"), 2);
     assert_int_equal(check_lines(&run, "task", "switch"), 0);
@@ -242,7 +192,7 @@ static void test_echo_beyond_the_limit_of_files(void **state)
     struct run run;
     RUN(&run, "task", "--json", "--duration=1ms", "--repeats=2", "--only=echo", "--connections=100000",
         "--seed=7");
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "task", "echo"), 2);
     assert_non_null(strstr(run.out, "\"skipped\":\"more connections"));
     free_run(&run);
@@ -253,7 +203,7 @@ static void test_tables(void **state)
     (void)state;
     struct run run;
     RUN(&run, "task", "--duration=1ms", "--repeats=1", "--only=switch");
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_non_null(strstr(run.out, "switch tasks=2 code=same: switches/s\n"));
     assert_non_null(strstr(run.out, "  bare "));
     free_run(&run);
@@ -266,9 +216,7 @@ static void test_index_results(void **state)
     (void)state;
     struct run run;
     RUN(&run, "index", "--json", "--duration=2ms", "--repeats=2", "--keys=20000", "--seed=7");
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "index", "hit"), 2);
     assert_int_equal(check_lines(&run, "index", "miss"), 2);
     assert_int_equal(check_lines(&run, "index", "insert"), 2);
@@ -282,7 +230,7 @@ static void test_index_only(void **state)
     struct run run;
     RUN(&run, "index", "--duration=1ms", "--repeats=1", "--keys=4096", "--only=miss", "--threads=2",
         "--seed=7");
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_non_null(strstr(run.out, "miss keys=6635 load_percent=81 threads=2: lookups/s\n"));
     assert_null(strstr(run.out, "threads=1"));
     assert_null(strstr(run.out, "insert"));
@@ -292,33 +240,23 @@ static void test_index_only(void **state)
 
 /* ---- drives ------------------------------------------------------------------------------------ */
 
-struct folder {
-    char path[64];
-    char file[96];
-    char option[128];
-};
-
-static int make_folder_in(void **state, const char *parent)
+/* Its name has what fio takes for the end of one. */
+static int make_folder_at(void **state, const char *parent)
 {
     struct folder *folder = test_calloc(1, sizeof(*folder));
-    (void)snprintf(folder->path, sizeof(folder->path), "%sbench-test-XXXXXX", parent);
-    if (mkdtemp(folder->path) == NULL)
-        return -1;
-    (void)snprintf(folder->file, sizeof(folder->file), "%s/a:b.data", folder->path);
-    (void)snprintf(folder->option, sizeof(folder->option), "--path=%s", folder->file);
     *state = folder;
-    return 0;
+    return make_folder_in(folder, parent, "a:b.data");
 }
 
 static int make_folder(void **state)
 {
-    return make_folder_in(state, "");
+    return make_folder_at(state, "");
 }
 
 /* In memory where there is such a folder: a store is flushed often. */
 static int make_memory_folder(void **state)
 {
-    return make_folder_in(state, access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "");
+    return make_folder_at(state, in_memory());
 }
 
 static int remove_folder(void **state)
@@ -336,9 +274,7 @@ static void test_drive_results(void **state)
     struct run run;
     RUN(&run, "drive", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=1M", "--depth=1,7",
         "--block=4K,16K", "--op=randread,randwrite,read,write", "--seed=7", folder->option);
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     /* 4 operations, 2 blocks: 2 depths of uring and aio, each closed and open unless skipped; 1 of sync */
     assert_in_range(check_lines(&run, "drive", "drive"), 8 * (2 * 2 + 2) - 8 * 2, 8 * (4 + 4 + 2));
     assert_int_equal(access(folder->file, F_OK), -1);
@@ -351,9 +287,7 @@ static void test_drive_beside_fio(void **state)
     struct run run;
     RUN(&run, "drive", "--json", "--duration=50ms", "--repeats=2", "--size=1M", "--depth=4", "--provider=aio",
         "--op=randread", "--no-open-loop", "--seed=7", folder->option);
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "drive", "drive"), 1);
     assert_non_null(strstr(run.out, "\"name\":\"fio\""));
     free_run(&run);
@@ -390,12 +324,12 @@ static void test_drive_spares_old_files(void **state)
     EXPECT_STATUS(2, "drive", "--op=write", folder->option);
     RUN(&run, "drive", "--duration=1ms", "--repeats=1", "--no-fio", "--op=randread", "--depth=1",
         folder->option);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     free_run(&run);
     assert_true(file_begins_with(folder->file, treasure));
     RUN(&run, "drive", "--duration=1ms", "--repeats=1", "--no-fio", "--op=write", "--depth=1", "--force",
         folder->option);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     free_run(&run);
     assert_false(file_begins_with(folder->file, treasure));
     struct stat status;
@@ -423,9 +357,7 @@ static void test_depot_results(void **state)
     struct run run;
     RUN(&run, "depot", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=32M", "--depths=1,7",
         "--writers=3", "--sizes=1000", "--fill=5", "--only=get,put", "--stages", "--seed=7", folder->option);
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(count_lines(&run, "\"name\":\"stages\""), 2 + 2 * 1 + 2 * 2);
     assert_int_equal(count_lines(&run, "\"commit\":{\"count\":0"), 2);
     assert_int_equal(count_lines(&run, "\"name\":\"get\",\"parameters\""), 2);
@@ -445,7 +377,7 @@ static void test_depot_threads(void **state)
     RUN(&run, "depot", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=32M", "--writers=3",
         "--sizes=1K", "--only=put", "--modes=power,async", "--keys=insert", "--threads", "--seed=7",
         "--depths=2", folder->option);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "depot", "put"), 2);
     assert_int_equal(count_lines(&run, "\"writers\":\"threads\""), 2);
     free_run(&run);
@@ -458,9 +390,7 @@ static void test_depot_beside_fio(void **state)
     RUN(&run, "depot", "--json", "--duration=30ms", "--repeats=2", "--size=32M", "--depths=1", "--writers=2",
         "--sizes=1K", "--fill=5", "--only=get,put", "--modes=power", "--keys=overwrite", "--seed=7",
         folder->option);
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "depot", "get"), 1);
     assert_int_equal(check_lines(&run, "depot", "get-latency"), 1);
     assert_int_equal(check_lines(&run, "depot", "put"), 1);
@@ -478,11 +408,11 @@ static void test_depot_memory(void **state)
     struct run run;
     RUN(&run, "depot", "--json", "--only=memory", "--records=2000", "--repeats=2", "--seed=7",
         folder->option);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(check_lines(&run, "depot", "memory"), 12);
     free_run(&run);
     RUN(&run, "depot", "--only=memory", "--records=2000", folder->option);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_non_null(strstr(run.out, "\n  index "));
     free_run(&run);
 }

@@ -1,51 +1,24 @@
 #include "bench/fio.h"
 
+#include "bench/command.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    ARGUMENTS_MAX = 32,
-    TEXT_BYTES = 8192,
-    OUTPUT_BYTES = 4 << 20,
-};
+enum { OUTPUT_BYTES = 4 << 20 };
 
 #define PATIENCE_NS (60 * BASE_NS_PER_SECOND) /* beyond the time that it is to run */
 
-/* A command line under construction. */
-struct command {
-    char *arguments[ARGUMENTS_MAX + 1];
-    size_t count;
-    char text[TEXT_BYTES];
-    size_t used;
-    bool full;
-};
-
-static base_printf_like(2, 3) void add(struct command *command, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    size_t room = sizeof(command->text) - command->used;
-    int len = vsnprintf(command->text + command->used, room, format, args);
-    va_end(args);
-    command->full = command->full || len < 0 || (size_t)len >= room || command->count == ARGUMENTS_MAX;
-    if (command->full)
-        return;
-    command->arguments[command->count++] = command->text + command->used;
-    command->used += (size_t)len + 1;
-}
-
 /* fio takes colons for the ends of names. */
-static void add_path(struct command *command, const char *path)
+static void add_path(struct bench_command *command, const char *path)
 {
-    char escaped[TEXT_BYTES / 2];
+    char escaped[BENCH_COMMAND_TEXT_ROOM / 2];
     size_t used = 0;
     for (; *path != '\0' && used + 2 < sizeof(escaped); path++) {
         if (*path == ':' || *path == '\\')
@@ -54,7 +27,7 @@ static void add_path(struct command *command, const char *path)
     }
     escaped[used] = '\0';
     command->full = command->full || *path != '\0';
-    add(command, "--filename=%s", escaped);
+    bench_command_add(command, "--filename=%s", escaped);
 }
 
 const char *bench_fio_engine(enum drive_provider_choice provider)
@@ -73,47 +46,48 @@ const char *bench_fio_engine(enum drive_provider_choice provider)
  * The same job as Tarn's: one process, its batching left as it comes, random blocks drawn without a map of
  * what was drawn before. One latency is kept for a request, as here, not three.
  */
-static int build_command(struct command *command, const struct bench_drive_job *job)
+static int build_command(struct bench_command *command, const struct bench_drive_job *job)
 {
-    *command = (struct command){0};
-    add(command, "fio");
-    add(command, "--name=bench");
+    *command = (struct bench_command){0};
+    bench_command_add(command, "fio");
+    bench_command_add(command, "--name=bench");
     add_path(command, job->path);
-    add(command, "--ioengine=%s", bench_fio_engine(job->provider));
-    add(command, "--rw=%s", bench_drive_op_name(job->op));
-    add(command, "--bs=%" PRIu32, job->block_bytes);
-    add(command, "--iodepth=%" PRIu32, job->depth);
-    add(command, "--size=%" PRIu64, job->bytes);
-    add(command, "--direct=%d", job->direct);
-    add(command, "--time_based");
-    add(command, "--runtime=%" PRIu64 "ms", job->bench->options.duration_ns / BASE_NS_PER_MS);
-    add(command, "--numjobs=1");
-    add(command, "--thread"); /* a process of its own would be in a session of its own, scheduled as such */
-    add(command, "--allow_file_create=0");
-    add(command, "--overwrite=1");
-    add(command, "--fallocate=none");
-    add(command, "--invalidate=0");
-    add(command, "--norandommap");
-    add(command, "--randrepeat=0");
-    add(command, "--disable_slat=1");
-    add(command, "--disable_clat=1");
-    add(command, "--lat_percentiles=1");
-    add(command, "--clat_percentiles=0");
-    add(command, "--eta=never");
-    add(command, "--output-format=json+");
+    bench_command_add(command, "--ioengine=%s", bench_fio_engine(job->provider));
+    bench_command_add(command, "--rw=%s", bench_drive_op_name(job->op));
+    bench_command_add(command, "--bs=%" PRIu32, job->block_bytes);
+    bench_command_add(command, "--iodepth=%" PRIu32, job->depth);
+    bench_command_add(command, "--size=%" PRIu64, job->bytes);
+    bench_command_add(command, "--direct=%d", job->direct);
+    bench_command_add(command, "--time_based");
+    bench_command_add(command, "--runtime=%" PRIu64 "ms", job->bench->options.duration_ns / BASE_NS_PER_MS);
+    bench_command_add(command, "--numjobs=1");
+    /* a process of its own would be in a session of its own, scheduled as such */
+    bench_command_add(command, "--thread");
+    bench_command_add(command, "--allow_file_create=0");
+    bench_command_add(command, "--overwrite=1");
+    bench_command_add(command, "--fallocate=none");
+    bench_command_add(command, "--invalidate=0");
+    bench_command_add(command, "--norandommap");
+    bench_command_add(command, "--randrepeat=0");
+    bench_command_add(command, "--disable_slat=1");
+    bench_command_add(command, "--disable_clat=1");
+    bench_command_add(command, "--lat_percentiles=1");
+    bench_command_add(command, "--clat_percentiles=0");
+    bench_command_add(command, "--eta=never");
+    bench_command_add(command, "--output-format=json+");
     if (job->provider == DRIVE_PROVIDER_URING) {
-        add(command, "--registerfiles");
-        add(command, "--fixedbufs");
+        bench_command_add(command, "--registerfiles");
+        bench_command_add(command, "--fixedbufs");
     }
     if (job->flush_each)
-        add(command, "--fdatasync=1");
+        bench_command_add(command, "--fdatasync=1");
     return command->full ? -ENAMETOOLONG : 0;
 }
 
 /* ---- running it ---------------------------------------------------------------------------------- */
 
 /* Start it with its standard output there. @return 0 or negative errno */
-static int spawn(struct command *command, int output, pid_t *ret_pid)
+static int spawn(struct bench_command *command, int output, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     int error = posix_spawn_file_actions_init(&actions);
@@ -155,7 +129,7 @@ static int read_output(int output, uint64_t until_ns, char *text, size_t room, s
     return 0;
 }
 
-static int run_fio(struct command *command, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
+static int run_fio(struct bench_command *command, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
 {
     int ends[2];
     pid_t pid = -1;
@@ -247,7 +221,7 @@ int bench_fio_measure(void *arg, struct bench_sample *sample)
         sample->skipped = "there is nothing to compare it to";
         return 0;
     }
-    struct command command;
+    struct bench_command command;
     int error = build_command(&command, job);
     if (error != 0)
         return error;

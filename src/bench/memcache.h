@@ -53,16 +53,28 @@ base_must_check int bench_memcache_pattern_read(const char *text, struct bench_m
 base_must_check int bench_memcache_share_read(const char *text, double *ret_share);
 
 struct bench_memcache_contest;
+struct bench_memcache_contestant;
+
+/* What may be measured. */
+struct bench_memcache_kind {
+    const char *name;
+    const char *program; /* of a peer: has to be installed */
+    bool serves;         /* else it reads the file of Tarn's store, in a closed loop alone */
+    enum bench_memcache_protocol protocol;
+
+    /** Make server.command. @return 0; negative errno: said */
+    int (*prepare)(struct bench_memcache_contestant *contestant, uint16_t port);
+
+    /** Start it and store the keys, or set `skipped`. NULL: nothing to start. @return as prepare() */
+    int (*start)(struct bench_memcache_contestant *contestant);
+    int (*measure)(void *arg, struct bench_sample *sample); /* as bench_subject.measure */
+};
 
 /* One that is measured. */
 struct bench_memcache_contestant {
     struct bench_memcache_contest *contest;
-    const char *name;
+    const struct bench_memcache_kind *kind;
     const char *skipped; /* why it is not measured, or NULL */
-
-    /** Make server.command. @return 0; negative errno: said */
-    int (*prepare)(struct bench_memcache_contestant *contestant, uint16_t port);
-    int (*measure)(void *arg, struct bench_sample *sample); /* as bench_subject.measure */
     struct bench_memcache_server server;
 };
 
@@ -106,7 +118,7 @@ base_must_check int bench_memcache_contest_open(struct bench_memcache_contest *c
 /** Stop all, and remove what was made. @return `error`, or why one did not end well: said */
 int bench_memcache_contest_close(struct bench_memcache_contest *contest, int error);
 
-/** Start a contestant and store the keys. @return 0; negative errno: said */
+/** Start a server and store the keys: as bench_memcache_kind.start. */
 base_must_check int bench_memcache_contestant_start(struct bench_memcache_contestant *contestant);
 
 /** Add memcached's command line, up to what all of its kinds have. @param megabytes  for items */
@@ -137,7 +149,7 @@ struct bench_memcache_load bench_memcache_load_of(struct bench_memcache_contesta
 
 /* ---- memcache_extstore.c ------------------------------------------------------------------------- */
 
-/** Make the command of memcached with extstore: as bench_memcache_contestant.prepare. */
+/** Make the command of memcached with extstore: as bench_memcache_kind.prepare. */
 int bench_memcache_extstore_prepare(struct bench_memcache_contestant *contestant, uint16_t port);
 
 /** Measure it once, every get cold: as bench_subject.measure. */
@@ -153,8 +165,8 @@ int bench_memcache_extstore_measure(void *arg, struct bench_sample *sample);
 double bench_memcache_from_memory_percent(uint64_t gets, uint64_t from_file, double read_bytes_per_get,
                                           uint32_t value_bytes);
 
-/** Find the best number of threads, if there is more than one to try, and start it with that. @return 0;
- * negative errno: said */
+/** Find the best number of threads, if there is more than one to try, and start it with that: as
+ * bench_memcache_kind.start. */
 base_must_check int bench_memcache_extstore_start(struct bench_memcache_contestant *contestant);
 
 #endif

@@ -73,7 +73,7 @@ int bench_memcache_measure(void *arg, struct bench_sample *sample)
         return error;
     if (contest->path != NULL && outcome.hits != outcome.gets)
         return bench_fail(contest->bench, -ENODATA, "%s lacks keys that were stored: %" PRIu64 " of %" PRIu64,
-                          contestant->name, outcome.gets - outcome.hits, outcome.gets);
+                          contestant->kind->name, outcome.gets - outcome.hits, outcome.gets);
     sample->operations = outcome.keys;
     sample->elapsed_ns = outcome.elapsed_ns;
     set_values(contest, &outcome, &before, &after, sample);
@@ -118,8 +118,7 @@ static int prepare_fio(struct bench_memcache_contest *contest)
 {
     const struct bench_memcache_options *options = contest->options;
     struct bench_memcache_contestant *fio = &contest->contestants[1];
-    if (!contest->disk || contest->count < 2 || fio->measure != bench_memcache_measure_fio ||
-        fio->skipped != NULL)
+    if (!contest->disk || contest->count < 2 || fio->kind->serves || fio->skipped != NULL)
         return 0;
     struct bench_sample sample = {.latency = &contest->one_latency};
     double share = contest->read_share;
@@ -193,8 +192,9 @@ static uint64_t half_rate(const struct bench_memcache_contest *contest, const st
     double slowest = 0;
     for (size_t i = 0; i < closed->subject_count; i++) {
         const struct bench_subject *subject = &closed->subjects[i];
+        const struct bench_memcache_contestant *contestant = subject->arg;
         double rate = bench_summarize(subject->rates, closed->repeats).median;
-        if (subject->skipped == NULL && subject->measure != bench_memcache_measure_fio && rate > 0 &&
+        if (subject->skipped == NULL && contestant->kind->serves && rate > 0 &&
             (slowest <= 0 || rate < slowest))
             slowest = rate;
     }
@@ -215,8 +215,8 @@ static int run_loop(struct bench_memcache_contest *contest, const char *distribu
     add_values(self, contest);
     for (size_t i = 0; i < contest->count; i++) {
         struct bench_memcache_contestant *contestant = &contest->contestants[i];
-        if (rate == 0 || contestant->measure != bench_memcache_measure_fio)
-            bench_case_subject(self, contestant->name, contestant->measure, contestant);
+        if (rate == 0 || contestant->kind->serves)
+            bench_case_subject(self, contestant->kind->name, contestant->kind->measure, contestant);
     }
     error = bench_case_run(self);
     if (error == 0 && ret_half != NULL)

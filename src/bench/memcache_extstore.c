@@ -130,18 +130,18 @@ int bench_memcache_extstore_measure(void *arg, struct bench_sample *sample)
 int bench_memcache_extstore_prepare(struct bench_memcache_contestant *contestant, uint16_t port)
 {
     struct bench_memcache_contest *contest = contestant->contest;
-    struct bench_memcache_command *command = &contestant->server.command;
+    struct bench_command *command = &contestant->server.command;
     const struct bench_memcache_options *options = contest->options;
     uint64_t data = options->keys * (contest->values.bytes + (uint64_t)INDEX_BYTES);
     uint64_t pages = (SPARE_PAGES_FACTOR * data / MEBIBYTE) / PAGE_MEBIBYTES + 8;
     contestant->server.memory_group = options->memory_group;
     bench_memcache_add_memcached(contestant, port, options->keys * INDEX_BYTES / MEBIBYTE + 128);
-    bench_memcache_command_add(
-        command,
-        "--extended=ext_page_size=%d,ext_path=%s:%" PRIu64 "M,ext_threads=%" PRIu64 ",ext_item_size=%d,"
-        "ext_item_age=0,ext_recache_rate=%d,hot_lru_pct=1,warm_lru_pct=1,ext_max_sleep=%d",
-        PAGE_MEBIBYTES, contest->extstore.path, pages * PAGE_MEBIBYTES, contest->extstore.threads,
-        ITEM_BYTES_MIN, FOREVER, MAX_SLEEP_US);
+    bench_command_add(command,
+                      "--extended=ext_page_size=%d,ext_path=%s:%" PRIu64 "M,ext_threads=%" PRIu64
+                      ",ext_item_size=%d,"
+                      "ext_item_age=0,ext_recache_rate=%d,hot_lru_pct=1,warm_lru_pct=1,ext_max_sleep=%d",
+                      PAGE_MEBIBYTES, contest->extstore.path, pages * PAGE_MEBIBYTES,
+                      contest->extstore.threads, ITEM_BYTES_MIN, FOREVER, MAX_SLEEP_US);
     return 0;
 }
 

@@ -29,20 +29,20 @@ static int prepare_tarn(struct bench_memcache_contestant *contestant, uint16_t p
 {
     const struct bench_memcache_contest *contest = contestant->contest;
     const struct bench_memcache_options *options = contest->options;
-    struct bench_memcache_command *command = &contestant->server.command;
+    struct bench_command *command = &contestant->server.command;
     uint64_t size = options->size_bytes > 0 ? options->size_bytes : 2 * data_bytes(contest) + 256 * MEBIBYTE;
-    bench_memcache_command_add(command, "%s", options->program != NULL ? options->program : self_program);
-    bench_memcache_command_add(command, "serve");
-    bench_memcache_command_add(command, "--data=%s", contest->path);
-    bench_memcache_command_add(command, "--size=%" PRIu64, base_align_up(size, MEBIBYTE));
-    bench_memcache_command_add(command, "--listen=127.0.0.1:%" PRIu16, port);
-    bench_memcache_command_add(command, "--threads=1");
-    bench_memcache_command_add(command, "--max-connections=%" PRIu64, options->connections + 64);
-    bench_memcache_command_add(command, "--memory=%" PRIu64,
-                               256 * MEBIBYTE + options->keys * (uint64_t)TARN_INDEX_BYTES);
-    bench_memcache_command_add(command, "--log-level=warn");
+    bench_command_add(command, "%s", options->program != NULL ? options->program : self_program);
+    bench_command_add(command, "serve");
+    bench_command_add(command, "--data=%s", contest->path);
+    bench_command_add(command, "--size=%" PRIu64, base_align_up(size, MEBIBYTE));
+    bench_command_add(command, "--listen=127.0.0.1:%" PRIu16, port);
+    bench_command_add(command, "--threads=1");
+    bench_command_add(command, "--max-connections=%" PRIu64, options->connections + 64);
+    bench_command_add(command, "--memory=%" PRIu64,
+                      256 * MEBIBYTE + options->keys * (uint64_t)TARN_INDEX_BYTES);
+    bench_command_add(command, "--log-level=warn");
     for (size_t i = 0; i < options->serve.count; i++)
-        bench_memcache_command_add(command, "--%s", options->serve.items[i]);
+        bench_command_add(command, "--%s", options->serve.items[i]);
     return 0;
 }
 
@@ -50,20 +50,20 @@ void bench_memcache_add_memcached(struct bench_memcache_contestant *contestant, 
                                   uint64_t megabytes)
 {
     const struct bench_memcache_options *options = contestant->contest->options;
-    struct bench_memcache_command *command = &contestant->server.command;
-    bench_memcache_command_add(command, "memcached");
+    struct bench_command *command = &contestant->server.command;
+    bench_command_add(command, "memcached");
     if (geteuid() == 0) /* it refuses to be root unless told to */
-        bench_memcache_command_add(command, "--user=root");
-    bench_memcache_command_add(command, "--listen=127.0.0.1");
-    bench_memcache_command_add(command, "--port=%" PRIu16, port);
-    bench_memcache_command_add(command, "--udp-port=0");
-    bench_memcache_command_add(command, "--threads=1");
-    bench_memcache_command_add(command, "--conn-limit=%" PRIu64, options->connections + 64);
-    bench_memcache_command_add(command, "--memory-limit=%" PRIu64, megabytes);
+        bench_command_add(command, "--user=root");
+    bench_command_add(command, "--listen=127.0.0.1");
+    bench_command_add(command, "--port=%" PRIu16, port);
+    bench_command_add(command, "--udp-port=0");
+    bench_command_add(command, "--threads=1");
+    bench_command_add(command, "--conn-limit=%" PRIu64, options->connections + 64);
+    bench_command_add(command, "--memory-limit=%" PRIu64, megabytes);
     uint64_t power = HASH_POWER_MIN;
     while (power < 32 && (UINT64_C(1) << power) < options->keys)
         power++;
-    bench_memcache_command_add(command, "--extended=hashpower=%" PRIu64, power);
+    bench_command_add(command, "--extended=hashpower=%" PRIu64, power);
 }
 
 static int prepare_memcached(struct bench_memcache_contestant *contestant, uint16_t port)
@@ -75,20 +75,20 @@ static int prepare_memcached(struct bench_memcache_contestant *contestant, uint1
 
 static int prepare_redis(struct bench_memcache_contestant *contestant, uint16_t port)
 {
-    struct bench_memcache_command *command = &contestant->server.command;
-    bench_memcache_command_add(command, "redis-server");
-    bench_memcache_command_add(command, "--bind");
-    bench_memcache_command_add(command, "127.0.0.1");
-    bench_memcache_command_add(command, "--port");
-    bench_memcache_command_add(command, "%" PRIu16, port);
-    bench_memcache_command_add(command, "--save");
-    bench_memcache_command_add(command, "%s", "");
-    bench_memcache_command_add(command, "--appendonly");
-    bench_memcache_command_add(command, "no");
-    bench_memcache_command_add(command, "--maxclients");
-    bench_memcache_command_add(command, "%" PRIu64, contestant->contest->options->connections + 64);
-    bench_memcache_command_add(command, "--loglevel");
-    bench_memcache_command_add(command, "warning");
+    struct bench_command *command = &contestant->server.command;
+    bench_command_add(command, "redis-server");
+    bench_command_add(command, "--bind");
+    bench_command_add(command, "127.0.0.1");
+    bench_command_add(command, "--port");
+    bench_command_add(command, "%" PRIu16, port);
+    bench_command_add(command, "--save");
+    bench_command_add(command, "%s", "");
+    bench_command_add(command, "--appendonly");
+    bench_command_add(command, "no");
+    bench_command_add(command, "--maxclients");
+    bench_command_add(command, "%" PRIu64, contestant->contest->options->connections + 64);
+    bench_command_add(command, "--loglevel");
+    bench_command_add(command, "warning");
     return 0;
 }
 
@@ -102,9 +102,9 @@ static int start_server(struct bench_memcache_contestant *contestant)
     int error = bench_memcache_find_port(&port);
     if (error != 0)
         return bench_fail(server->bench, error, "a free port");
-    server->command = (struct bench_memcache_command){.count = 0};
+    server->command = (struct bench_command){.count = 0};
     server->address = bench_memcache_address_of_port(port);
-    error = contestant->prepare(contestant, port);
+    error = contestant->kind->prepare(contestant, port);
     return error != 0 ? error : bench_memcache_server_start(server);
 }
 
@@ -122,40 +122,87 @@ int bench_memcache_contestant_start(struct bench_memcache_contestant *contestant
     return error != 0 ? error : fill(contestant);
 }
 
-static struct bench_memcache_contestant *add(struct bench_memcache_contest *contest, const char *name,
-                                             enum bench_memcache_protocol protocol,
-                                             int (*prepare)(struct bench_memcache_contestant *, uint16_t),
-                                             int (*measure)(void *, struct bench_sample *))
+/* ---- who there is -------------------------------------------------------------------------------- */
+
+static const struct bench_memcache_kind kind_named = {
+    .name = "server",
+    .serves = true,
+    .measure = bench_memcache_measure,
+};
+
+static const struct bench_memcache_kind kind_tarn = {
+    .name = "tarn",
+    .serves = true,
+    .protocol = BENCH_MEMCACHE_TEXT,
+    .prepare = prepare_tarn,
+    .start = bench_memcache_contestant_start,
+    .measure = bench_memcache_measure,
+};
+
+static const struct bench_memcache_kind peers_in_memory[] = {
+    {
+        .name = "memcached",
+        .program = "memcached",
+        .serves = true,
+        .protocol = BENCH_MEMCACHE_TEXT,
+        .prepare = prepare_memcached,
+        .start = bench_memcache_contestant_start,
+        .measure = bench_memcache_measure,
+    },
+    {
+        .name = "redis",
+        .program = "redis-server",
+        .serves = true,
+        .protocol = BENCH_MEMCACHE_RESP,
+        .prepare = prepare_redis,
+        .start = bench_memcache_contestant_start,
+        .measure = bench_memcache_measure,
+    },
+};
+
+static const struct bench_memcache_kind peers_on_disk[] = {
+    {.name = "fio", .program = "fio", .measure = bench_memcache_measure_fio},
+    {
+        .name = "extstore",
+        .program = "memcached",
+        .serves = true,
+        .protocol = BENCH_MEMCACHE_TEXT,
+        .prepare = bench_memcache_extstore_prepare,
+        .start = bench_memcache_extstore_start,
+        .measure = bench_memcache_extstore_measure,
+    },
+};
+
+static struct bench_memcache_contestant *add(struct bench_memcache_contest *contest,
+                                             const struct bench_memcache_kind *kind)
 {
     struct bench_memcache_contestant *contestant = &contest->contestants[contest->count++];
     *contestant = (struct bench_memcache_contestant){
         .contest = contest,
-        .name = name,
-        .prepare = prepare,
-        .measure = measure,
-        .server = {.bench = contest->bench, .name = name, .protocol = protocol}};
+        .kind = kind,
+        .server = {.bench = contest->bench, .name = kind->name, .protocol = kind->protocol}};
     return contestant;
 }
 
-static void add_peer(struct bench_memcache_contest *contest, const char *name, const char *program,
-                     enum bench_memcache_protocol protocol,
-                     int (*prepare)(struct bench_memcache_contestant *, uint16_t),
-                     int (*measure)(void *, struct bench_sample *))
+static void add_peers(struct bench_memcache_contest *contest, const struct bench_memcache_kind *kinds,
+                      size_t count)
 {
-    if (!bench_is_wanted(&contest->options->peers, name))
-        return;
-    struct bench_memcache_contestant *contestant = add(contest, name, protocol, prepare, measure);
-    if (!bench_memcache_is_installed(program))
-        contestant->skipped = "not installed";
+    for (size_t i = 0; i < count; i++) {
+        if (!bench_is_wanted(&contest->options->peers, kinds[i].name))
+            continue;
+        struct bench_memcache_contestant *contestant = add(contest, &kinds[i]);
+        if (!bench_memcache_is_installed(kinds[i].program))
+            contestant->skipped = "not installed";
+    }
 }
 
 static int open_named(struct bench_memcache_contest *contest)
 {
     const struct bench_memcache_options *options = contest->options;
-    struct bench_memcache_contestant *contestant =
-        add(contest, "server", (enum bench_memcache_protocol)options->protocol, NULL, bench_memcache_measure);
+    struct bench_memcache_contestant *contestant = add(contest, &kind_named);
     int error = bench_memcache_address_read(options->server, &contestant->server.address);
     contestant->server.name = options->server;
+    contestant->server.protocol = (enum bench_memcache_protocol)options->protocol;
     if (error != 0)
         return bench_fail(contest->bench, error, "%s", options->server);
     return options->fill ? fill(contestant) : 0;
@@ -183,24 +230,15 @@ int bench_memcache_contest_open(struct bench_memcache_contest *contest)
     int error = look_at_path(contest);
     if (error != 0)
         return error;
-    add(contest, "tarn", BENCH_MEMCACHE_TEXT, prepare_tarn, bench_memcache_measure);
-    if (contest->disk) {
-        add_peer(contest, "fio", "fio", BENCH_MEMCACHE_TEXT, NULL, bench_memcache_measure_fio);
-        add_peer(contest, "extstore", "memcached", BENCH_MEMCACHE_TEXT, bench_memcache_extstore_prepare,
-                 bench_memcache_extstore_measure);
-    } else {
-        add_peer(contest, "memcached", "memcached", BENCH_MEMCACHE_TEXT, prepare_memcached,
-                 bench_memcache_measure);
-        add_peer(contest, "redis", "redis-server", BENCH_MEMCACHE_RESP, prepare_redis,
-                 bench_memcache_measure);
-    }
+    add(contest, &kind_tarn);
+    if (contest->disk)
+        add_peers(contest, peers_on_disk, base_array_count(peers_on_disk));
+    else
+        add_peers(contest, peers_in_memory, base_array_count(peers_in_memory));
     for (size_t i = 0; i < contest->count && error == 0; i++) {
         struct bench_memcache_contestant *contestant = &contest->contestants[i];
-        if (contestant->skipped != NULL || contestant->prepare == NULL)
-            continue;
-        error = contestant->prepare == bench_memcache_extstore_prepare
-                    ? bench_memcache_extstore_start(contestant)
-                    : bench_memcache_contestant_start(contestant);
+        if (contestant->skipped == NULL && contestant->kind->start != NULL)
+            error = contestant->kind->start(contestant);
     }
     return error;
 }

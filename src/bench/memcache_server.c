@@ -9,7 +9,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -172,21 +171,6 @@ static int greet(const struct bench_memcache_server *server)
 }
 
 /* ---- a process ----------------------------------------------------------------------------------- */
-
-void bench_memcache_command_add(struct bench_memcache_command *command, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    size_t room = sizeof(command->text) - command->used;
-    int len = vsnprintf(command->text + command->used, room, format, args);
-    va_end(args);
-    command->full =
-        command->full || len < 0 || (size_t)len >= room || command->count == BENCH_MEMCACHE_ARGUMENTS_MAX;
-    if (command->full)
-        return;
-    command->arguments[command->count++] = command->text + command->used;
-    command->used += (size_t)len + 1;
-}
 
 bool bench_memcache_is_installed(const char *program)
 {

@@ -7,14 +7,11 @@
 
 #include "bench/bench_internal.h"
 #include "bench/child.h"
+#include "bench/command.h"
 #include "bench/memcache_protocol.h"
 #include <sys/socket.h>
 
-enum {
-    BENCH_MEMCACHE_ARGUMENTS_MAX = 40,
-    BENCH_MEMCACHE_TEXT_ROOM = 8192, /* of all arguments */
-    BENCH_MEMCACHE_PATH_ROOM = 4096,
-};
+enum { BENCH_MEMCACHE_PATH_ROOM = 4096 };
 
 /* Where a server listens. */
 struct bench_memcache_address {
@@ -39,26 +36,13 @@ struct bench_memcache_address bench_memcache_address_of_port(uint16_t port);
  */
 base_must_check int bench_memcache_connect(const struct bench_memcache_address *address);
 
-/* A command line under construction. */
-struct bench_memcache_command {
-    char *arguments[BENCH_MEMCACHE_ARGUMENTS_MAX + 1];
-    size_t count;
-    char text[BENCH_MEMCACHE_TEXT_ROOM];
-    size_t used;
-    bool full;
-};
-
-/** Add an argument, as a printf format; the first is the program, looked for in $PATH. */
-void bench_memcache_command_add(struct bench_memcache_command *command, const char *format, ...)
-    base_printf_like(2, 3);
-
 /* A server that was started here. */
 struct bench_memcache_server {
     struct bench *bench;
     const char *name;
     enum bench_memcache_protocol protocol;
-    const char *memory_group; /* directory of a control group that it joins, or NULL */
-    struct bench_memcache_command command;
+    const char *memory_group;     /* directory of a control group that it joins, or NULL */
+    struct bench_command command; /* its program is looked for in $PATH */
     struct bench_memcache_address address;
     struct bench_child child;
     bool running;

@@ -1,48 +1,12 @@
 /* The command as a user runs it, with a small script for Tarn's server: this program is not tarn. */
 #include "bench/memcache_testing.h"
 
-#include "bench/bench.h"
-#include "bench/json_read.h"
 #include "bench/memcache.h"
+#include "bench/testing.h"
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-
-enum { ARGUMENTS_MAX = 24, PATH_ROOM = 256 };
-
-struct run {
-    int status;
-    char *out;
-    size_t out_bytes;
-    char *err;
-    size_t err_bytes;
-};
-
-static void run_command(struct run *run, const char *const *arguments)
-{
-    char *argv[ARGUMENTS_MAX];
-    int argc = 0;
-    for (; arguments[argc] != NULL; argc++) {
-        assert_in_range(argc, 0, ARGUMENTS_MAX - 1);
-        argv[argc] = (char *)(uintptr_t)arguments[argc]; /* it changes none */
-    }
-    FILE *out = open_memstream(&run->out, &run->out_bytes);
-    FILE *err = open_memstream(&run->err, &run->err_bytes);
-    assert_non_null(out);
-    assert_non_null(err);
-    run->status = bench_main(argc, argv, out, err);
-    (void)fclose(out);
-    (void)fclose(err);
-}
-
-static void free_run(struct run *run)
-{
-    free(run->out);
-    free(run->err);
-}
-
-#define RUN(run, ...) run_command(run, (const char *const[]){"memcache", __VA_ARGS__, NULL})
 
 static void expect_run(int status, const char *const *arguments, const char *text)
 {
@@ -155,12 +119,10 @@ static void test_named_server(void **state)
 {
     struct named *named = *state;
     struct run run;
-    RUN(&run, named->option, "--json", "--keys=500", "--connections=4", "--duration=50ms", "--repeats=2",
-        "--pipeline=1,3x5", "--distribution=uniform,zipf", "--seed=7");
+    RUN(&run, "memcache", named->option, "--json", "--keys=500", "--connections=4", "--duration=50ms",
+        "--repeats=2", "--pipeline=1,3x5", "--distribution=uniform,zipf", "--seed=7");
     fake_end(&named->fake);
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(run.err_bytes, 0);
     assert_int_equal(count_of(run.out, "\n"), 8);
     assert_int_equal(count_of(run.out, "\"pipeline\":3,\"keys_per_get\":5,\"value_bytes\":1024"), 4);
@@ -181,10 +143,10 @@ static void test_named_server_read_only(void **state)
 {
     struct named *named = *state;
     struct run run;
-    RUN(&run, named->option, "--keys=500", "--connections=4", "--duration=50ms", "--repeats=1",
+    RUN(&run, "memcache", named->option, "--keys=500", "--connections=4", "--duration=50ms", "--repeats=1",
         "--pipeline=1", "--rate=1000", "--no-fill", "--read-share=1");
     fake_end(&named->fake);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(count_of(run.out, "loop=open rate=1000: keys/s"), 1);
     assert_int_equal(count_of(run.out, "keys/s"), 1);
     assert_int_equal(named->fake.gets, named->fake.requests);
@@ -204,62 +166,47 @@ static void test_named_server_fails(void **state)
 
 /* ---- servers that are started -------------------------------------------------------------------- */
 
-struct folder {
-    char path[PATH_ROOM / 2];
-    char data[PATH_ROOM];
-    char program[PATH_ROOM];
-    char path_option[PATH_ROOM + 16];
-    char program_option[PATH_ROOM + 16];
+/* A folder, and the program there that takes the part of Tarn's server. */
+struct place {
+    struct folder folder;
+    char program[96];
+    char program_option[128];
 };
 
-static int make_folder_in(void **state, const char *parent)
+static int make_place_at(void **state, const char *parent)
 {
-    struct folder *folder = test_calloc(1, sizeof(*folder));
-    (void)snprintf(folder->path, sizeof(folder->path), "%smemcache-test-XXXXXX", parent);
-    if (mkdtemp(folder->path) == NULL)
-        return -1;
-    (void)snprintf(folder->data, sizeof(folder->data), "%s/data", folder->path);
-    (void)snprintf(folder->program, sizeof(folder->program), "%s/program", folder->path);
-    (void)snprintf(folder->path_option, sizeof(folder->path_option), "--path=%s", folder->data);
-    (void)snprintf(folder->program_option, sizeof(folder->program_option), "--program=./%s", folder->program);
-    if (parent[0] == '/')
-        (void)snprintf(folder->program_option, sizeof(folder->program_option), "--program=%s",
-                       folder->program);
-    *state = folder;
-    return 0;
-}
-
-static int make_folder(void **state)
-{
-    return make_folder_in(state, "");
-}
-
-static int make_memory_folder(void **state)
-{
-    return make_folder_in(state, access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "");
-}
-
-static int remove_folder(void **state)
-{
-    struct folder *folder = *state;
-    (void)unlink(folder->program);
-    int error = rmdir(folder->path); /* fails if anything was left behind */
-    test_free(folder);
+    struct place *place = test_calloc(1, sizeof(*place));
+    *state = place;
+    int error = make_folder_in(&place->folder, parent, "data");
+    (void)snprintf(place->program, sizeof(place->program), "%s%s/program", parent[0] == '/' ? "" : "./",
+                   place->folder.path);
+    (void)snprintf(place->program_option, sizeof(place->program_option), "--program=%s", place->program);
     return error;
 }
 
-/* Whether there is memcached, and the folder is on a disk. */
-static bool can_have_extstore(const struct folder *folder)
+static int make_place(void **state)
 {
-    struct statfs system;
-    return bench_memcache_is_installed("memcached") && statfs(folder->path, &system) == 0 &&
-           system.f_type != TMPFS_MAGIC;
+    return make_place_at(state, "");
+}
+
+static int make_memory_place(void **state)
+{
+    return make_place_at(state, in_memory());
+}
+
+static int remove_place(void **state)
+{
+    struct place *place = *state;
+    (void)unlink(place->program);
+    int error = rmdir(place->folder.path); /* fails if anything was left behind */
+    test_free(place);
+    return error;
 }
 
 /* @param body  of a shell script, where $port and $data are what it was told */
-static void write_program(const struct folder *folder, const char *body)
+static void write_program(const struct place *place, const char *body)
 {
-    FILE *file = fopen(folder->program, "we");
+    FILE *file = fopen(place->program, "we");
     assert_non_null(file);
     (void)fprintf(
         file,
@@ -268,7 +215,7 @@ static void write_program(const struct folder *folder, const char *body)
         ": >$data\n%s\n",
         body);
     assert_int_equal(fclose(file), 0);
-    assert_int_equal(chmod(folder->program, 0700), 0);
+    assert_int_equal(chmod(place->program, 0700), 0);
 }
 
 static const char memcached_script[] = "user=; test $(id -u) = 0 && user='-u root'\n"
@@ -276,16 +223,14 @@ static const char memcached_script[] = "user=; test $(id -u) = 0 && user='-u roo
 
 static void test_beside_memcached(void **state)
 {
-    const struct folder *folder = *state;
+    const struct place *place = *state;
     struct run run;
     if (!bench_memcache_is_installed("memcached"))
         skip();
-    write_program(folder, memcached_script);
-    RUN(&run, folder->path_option, folder->program_option, "--json", "--keys=2000", "--connections=4",
-        "--duration=50ms", "--repeats=2", "--pipeline=4,1x5", "--seed=7");
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    write_program(place, memcached_script);
+    RUN(&run, "memcache", place->folder.option, place->program_option, "--json", "--keys=2000",
+        "--connections=4", "--duration=50ms", "--repeats=2", "--pipeline=4,1x5", "--seed=7");
+    assert_success(&run);
     assert_int_equal(run.err_bytes, 0);
     assert_int_equal(count_of(run.out, "\"subjects\":[{\"name\":\"tarn\",\"rate\":"), 4);
     assert_int_equal(count_of(run.out, "{\"name\":\"memcached\",\"rate\":"), 4);
@@ -294,6 +239,16 @@ static void test_beside_memcached(void **state)
                      bench_memcache_is_installed("redis-server") ? 8 : 4); /* or "not installed" */
     assert_int_equal(count_of(run.out, "\"p99.9\":"), bench_memcache_is_installed("redis-server") ? 12 : 8);
     free_run(&run);
+}
+
+/* Skips the test unless there is memcached, and the folder is on a disk. */
+static void begin_extstore(const struct place *place)
+{
+    struct statfs system;
+    if (!bench_memcache_is_installed("memcached") || statfs(place->folder.path, &system) != 0 ||
+        system.f_type == TMPFS_MAGIC)
+        skip();
+    write_program(place, memcached_script);
 }
 
 static void assert_near(double value, double expected)
@@ -318,14 +273,11 @@ static void test_from_memory_percent(void **state)
 static double value_of(struct bench_json_value line, uint32_t subject, const char *name)
 {
     struct bench_json_value value;
-    double number = -1;
     assert_int_equal(bench_json_member(line, "subjects", &value), 0);
     assert_int_equal(bench_json_element(value, subject, &value), 0);
     assert_int_equal(bench_json_member(value, "values", &value), 0);
     assert_int_equal(bench_json_member(value, name, &value), 0);
-    assert_int_equal(bench_json_member(value, "median", &value), 0);
-    assert_int_equal(bench_json_number(value, &number), 0);
-    return number;
+    return number_of(value, "median");
 }
 
 /* The first line is of the numbers of threads that are tried. A fifth of the items is in the write buffer,
@@ -343,16 +295,12 @@ static void check_cold(const char *out)
 /* extstore, every get cold; nobody reads Tarn's file, so that fio is not told to either. */
 static void test_beside_extstore(void **state)
 {
-    const struct folder *folder = *state;
+    const struct place *place = *state;
     struct run run;
-    if (!can_have_extstore(folder))
-        skip();
-    write_program(folder, memcached_script);
-    RUN(&run, folder->path_option, folder->program_option, "--json", "--keys=20000", "--connections=4",
-        "--duration=50ms", "--repeats=2", "--pipeline=4", "--ext-threads=1,2", "--seed=7");
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    begin_extstore(place);
+    RUN(&run, "memcache", place->folder.option, place->program_option, "--json", "--keys=20000",
+        "--connections=4", "--duration=50ms", "--repeats=2", "--pipeline=4", "--ext-threads=1,2", "--seed=7");
+    assert_success(&run);
     assert_int_equal(count_of(run.out, "\"name\":\"extstore\",\"parameters\""), 1);
     assert_int_equal(count_of(run.out, "\"name\":\"threads=2\",\"rate\""), 1);
     assert_int_equal(count_of(run.out, "{\"name\":\"extstore\",\"rate\":"), 2);
@@ -365,11 +313,9 @@ static void test_beside_extstore(void **state)
 
 static void test_small_values_are_not_for_extstore(void **state)
 {
-    const struct folder *folder = *state;
-    if (!can_have_extstore(folder))
-        skip();
-    write_program(folder, memcached_script);
-    EXPECT(0, "skipped: it keeps such small values in memory", folder->path_option, folder->program_option,
+    const struct place *place = *state;
+    begin_extstore(place);
+    EXPECT(0, "skipped: it keeps such small values in memory", place->folder.option, place->program_option,
            "--keys=200", "--connections=4", "--duration=50ms", "--repeats=1", "--pipeline=1", "--sizes=100",
            "--peers=extstore", "--no-open-loop");
 }
@@ -377,27 +323,25 @@ static void test_small_values_are_not_for_extstore(void **state)
 /* What a server says on its last breath is repeated. */
 static void test_server_does_not_start(void **state)
 {
-    const struct folder *folder = *state;
+    const struct place *place = *state;
     struct run run;
-    write_program(folder, "echo 'no luck today' >&2; exit 3");
-    RUN(&run, folder->path_option, folder->program_option, "--keys=10");
+    write_program(place, "echo 'no luck today' >&2; exit 3");
+    RUN(&run, "memcache", place->folder.option, place->program_option, "--keys=10");
     assert_int_equal(run.status, 1);
     assert_non_null(strstr(run.err, "no luck today\n"));
     assert_non_null(strstr(run.err, "tarn ended instead of serving"));
-    assert_int_equal(access(folder->data, F_OK), -1);
+    assert_int_equal(access(place->folder.file, F_OK), -1);
     free_run(&run);
-    EXPECT(1, "/no/such/program: No such file", folder->path_option, "--program=/no/such/program",
+    EXPECT(1, "/no/such/program: No such file", place->folder.option, "--program=/no/such/program",
            "--keys=10");
 }
 
 /* A group that cannot be joined: said, before anything is measured. */
 static void test_no_such_group(void **state)
 {
-    const struct folder *folder = *state;
-    if (!can_have_extstore(folder))
-        skip();
-    write_program(folder, memcached_script);
-    EXPECT(1, "/no/such/group/cgroup.procs: No such file", folder->path_option, folder->program_option,
+    const struct place *place = *state;
+    begin_extstore(place);
+    EXPECT(1, "/no/such/group/cgroup.procs: No such file", place->folder.option, place->program_option,
            "--keys=10", "--connections=1", "--duration=50ms", "--ext-threads=1",
            "--memory-group=/no/such/group");
 }
@@ -405,44 +349,41 @@ static void test_no_such_group(void **state)
 /* The group's list of processes is written to; then its limit keeps the cache small, and no child does. */
 static void test_group(void **state)
 {
-    const struct folder *folder = *state;
-    char procs[PATH_ROOM + 32];
-    char option[PATH_ROOM];
+    const struct place *place = *state;
+    char procs[96];
+    char option[96];
     struct run run;
-    if (!can_have_extstore(folder))
-        skip();
-    write_program(folder, memcached_script);
-    (void)snprintf(procs, sizeof(procs), "%s/cgroup.procs", folder->path);
-    (void)snprintf(option, sizeof(option), "--memory-group=%s", folder->path);
+    begin_extstore(place);
+    (void)snprintf(procs, sizeof(procs), "%s/cgroup.procs", place->folder.path);
+    (void)snprintf(option, sizeof(option), "--memory-group=%s", place->folder.path);
     int fd = open(procs, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
-    RUN(&run, folder->path_option, folder->program_option, option, "--keys=500", "--connections=2",
-        "--duration=50ms", "--repeats=1", "--pipeline=1", "--ext-threads=1", "--peers=extstore", "--json");
+    RUN(&run, "memcache", place->folder.option, place->program_option, option, "--keys=500",
+        "--connections=2", "--duration=50ms", "--repeats=1", "--pipeline=1", "--ext-threads=1",
+        "--peers=extstore", "--json");
     char written[4] = "";
     assert_int_equal(read(fd, written, sizeof(written)), 2);
     assert_string_equal(written, "0\n");
     (void)close(fd);
     (void)unlink(procs);
-    if (run.status != 0)
-        print_error("%s", run.err);
-    assert_int_equal(run.status, 0);
+    assert_success(&run);
     assert_int_equal(count_of(run.out, "\"page_cache\":\"memory-group\""), 2);
     free_run(&run);
 }
 
 static void test_spares_old_files(void **state)
 {
-    const struct folder *folder = *state;
-    char other[PATH_ROOM + 16];
-    (void)snprintf(other, sizeof(other), "%s.extstore", folder->data);
+    const struct place *place = *state;
+    char other[128];
+    (void)snprintf(other, sizeof(other), "%s.extstore", place->folder.file);
     int fd = open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     (void)close(fd);
-    EXPECT(2, "data.extstore is there already", folder->path_option, "--keys=10");
+    EXPECT(2, "data.extstore is there already", place->folder.option, "--keys=10");
     assert_int_equal(unlink(other), 0);
 }
 
-#define IN_FOLDER(name, make) cmocka_unit_test_setup_teardown(name, make, remove_folder)
+#define IN_PLACE(name, make) cmocka_unit_test_setup_teardown(name, make, remove_place)
 
 int main(void)
 {
@@ -453,13 +394,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_named_server_read_only, open_named, close_named),
         cmocka_unit_test_setup_teardown(test_named_server_fails, open_named, close_named),
         cmocka_unit_test(test_from_memory_percent),
-        IN_FOLDER(test_beside_memcached, make_memory_folder),
-        IN_FOLDER(test_beside_extstore, make_folder),
-        IN_FOLDER(test_small_values_are_not_for_extstore, make_folder),
-        IN_FOLDER(test_server_does_not_start, make_memory_folder),
-        IN_FOLDER(test_no_such_group, make_folder),
-        IN_FOLDER(test_group, make_folder),
-        IN_FOLDER(test_spares_old_files, make_folder),
+        IN_PLACE(test_beside_memcached, make_memory_place),
+        IN_PLACE(test_beside_extstore, make_place),
+        IN_PLACE(test_small_values_are_not_for_extstore, make_place),
+        IN_PLACE(test_server_does_not_start, make_memory_place),
+        IN_PLACE(test_no_such_group, make_place),
+        IN_PLACE(test_group, make_place),
+        IN_PLACE(test_spares_old_files, make_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
