@@ -94,7 +94,8 @@ static int prepare_redis(struct bench_memcache_contestant *contestant, uint16_t 
 
 /* ---- beginning ----------------------------------------------------------------------------------- */
 
-/* A port that is free now may be taken a moment later: then it says so and ends, and another is tried. */
+/* A port that is free now may be taken a moment later: then the server says so and ends, and so does the
+ * bench. */
 static int start_server(struct bench_memcache_contestant *contestant)
 {
     struct bench_memcache_server *server = &contestant->server;
