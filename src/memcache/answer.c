@@ -2,11 +2,10 @@
 #include "base/base64.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <tarn/tarn.h>
 
-#define ROUNDED_NS (10 * BASE_NS_PER_MS) /* tarn/depot.h: expiry is kept in hundredths of a second */
+#define NUMBER_CHARS_MAX 20                    /* of 64 bits */
+#define ROUNDED_NS       (10 * BASE_NS_PER_MS) /* tarn/depot.h: expiry is kept in hundredths of a second */
 
 /* A text that is being written; there is always room. */
 struct text {
@@ -27,7 +26,7 @@ static void put(struct text *text, const char *string)
 
 static void put_u64(struct text *text, uint64_t number)
 {
-    char digits[20];
+    char digits[NUMBER_CHARS_MAX];
     size_t at = sizeof(digits);
     do {
         digits[--at] = (char)('0' + number % 10);
@@ -250,7 +249,8 @@ static void answer_meta_change(const struct memcache_op *op, struct text *text)
 
 static void answer_meta_arithmetic(const struct memcache_op *op, struct text *text)
 {
-    char digits[24];
+    char digits[NUMBER_CHARS_MAX];
+    struct text number = {digits, digits};
     if (op->outcome.error != 0) {
         put(text, op->outcome.error == -ENOENT ? "NF" : "EX");
         put_flags(op, text, "");
@@ -259,17 +259,17 @@ static void answer_meta_arithmetic(const struct memcache_op *op, struct text *te
     }
     if (op->request.noreply && op->outcome.hit) /* of what is made even a quiet client hears */
         return;
-    int len = snprintf(digits, sizeof(digits), "%" PRIu64, op->outcome.number);
-    base_assert(len > 0);
+    put_u64(&number, op->outcome.number);
+    size_t len = (size_t)(number.end - number.begin);
     bool shows = memcache_meta_has(&op->request, 'v');
     put(text, shows ? "VA " : "HD");
     if (shows)
-        put_u64(text, (uint64_t)len);
+        put_u64(text, len);
     put_flags(op, text, "ct");
     put(text, "\r\n");
     if (!shows)
         return;
-    put(text, digits);
+    put_bytes(text, digits, len);
     put(text, "\r\n");
 }
 
@@ -315,8 +315,8 @@ size_t memcache_answer(struct memcache_op *op, char *to)
 {
     struct text text = {to, to};
     const struct memcache_request *request = &op->request;
-    if (op->outcome.text != NULL) /* a quiet meta request hears of errors */
-        put(&text, request->noreply && !memcache_is_meta(request) ? "" : op->outcome.text);
+    if (op->outcome.text != NULL)
+        put(&text, memcache_wants_no_refusal(request) ? "" : op->outcome.text);
     else if (memcache_has_keys(request))
         answer_get(op, &text);
     else if (memcache_is_meta(request))

@@ -171,7 +171,6 @@ struct memcache_op {
 struct memcache_work {
     uint32_t op_count;
     uint32_t queued;          /* of the ops, those whose answers are in the output's pieces */
-    bool failed_list;         /* the session's, while it is at work: no END follows */
     bool hashed;              /* all keys are in the sets */
     uint64_t read_set[16];    /* bits of hashes: keys that are read, and … */
     uint64_t write_set[16];   /* … that are written */
@@ -204,7 +203,7 @@ struct memcache_session {
     struct memcache_server *server;
     enum memcache_place place;
     struct memcache_request request; /* KEYS, VALUE */
-    bool failed_list;                /* KEYS: it has ended early; else false */
+    bool failed_list;                /* a list has ended early, no END follows; between calls only in KEYS */
     char *memory;                    /* VALUE: the value, then what the request's texts need */
     size_t memory_bytes;
     uint64_t missing; /* VALUE, SWALLOW: bytes still to come */

@@ -35,7 +35,7 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
                                  const struct memcache_request *request);
 
 /** Carry out the requests that were added, and queue their answers. Yields. */
-void memcache_step(struct memcache_server *server, struct memcache_work *work);
+void memcache_step(struct memcache_session *session, struct memcache_work *work);
 
 /* ---- operate.c: requests of one key that change something, or may ------------------------------------ */
 

@@ -43,9 +43,16 @@ static uint64_t now_ns(const struct memcache_op *op)
     return task_wall(op->server->node);
 }
 
-static uint64_t expiry_ns(const struct memcache_op *op)
+/* The expiry that a request asks for, … */
+static uint64_t new_expiry_ns(const struct memcache_op *op)
 {
     return memcache_expiry_ns(op->request.exptime, now_ns(op));
+}
+
+/* … and that of what it makes where nothing was. */
+static uint64_t made_expiry_ns(const struct memcache_op *op)
+{
+    return memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
 }
 
 static bool has(const struct memcache_op *op, char flag)
@@ -56,9 +63,9 @@ static bool has(const struct memcache_op *op, char flag)
 uint64_t memcache_expiry_behind(const struct memcache_op *op, char flag, uint64_t expiry_ns)
 {
     if (flag == 'T')
-        return memcache_expiry_ns(op->request.exptime, now_ns(op));
+        return new_expiry_ns(op);
     if (flag == 'N' && op->outcome.made)
-        return memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
+        return made_expiry_ns(op);
     return expiry_ns;
 }
 
@@ -118,7 +125,7 @@ static void put(struct memcache_op *op, enum tarn_put_condition condition)
     const struct memcache_request *request = &op->request;
     const struct tarn_put_options options = {.condition = condition,
                                              .if_version = request->cas,
-                                             .expiry_ns = expiry_ns(op),
+                                             .expiry_ns = new_expiry_ns(op),
                                              .version = new_version(op),
                                              .client_flags = request->client_flags};
     op->outcome.info.value_bytes = request->value_bytes;
@@ -141,7 +148,7 @@ static int decide_stale(void *arg, const struct tarn_record_info *old, const voi
     *update = (struct tarn_update){
         .value = op->value,
         .value_len = op->request.value_bytes,
-        .expiry_ns = late ? old->expiry_ns : expiry_ns(op),
+        .expiry_ns = late ? old->expiry_ns : new_expiry_ns(op),
         .version = new_version(op),
         .client_flags = op->request.client_flags,
         .note = late ? (uint8_t)(MEMCACHE_NOTE_STALE | (old->note & MEMCACHE_NOTE_SENT)) : 0,
@@ -172,7 +179,6 @@ static int join(struct joining *joining, const struct tarn_record_info *old, con
     memcpy(new_place, op->value, op->request.value_bytes);
     update->value = joining->joined->data;
     update->value_len = len;
-    update->note = 0; /* what was joined is new */
     return 0;
 }
 
@@ -193,10 +199,10 @@ static int decide_join(void *arg, const struct tarn_record_info *old, const void
         update->value = op->value;
         update->value_len = op->request.value_bytes;
         update->client_flags = op->request.client_flags;
-        update->expiry_ns = memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
+        update->expiry_ns = made_expiry_ns(op);
     }
     update->version = new_version(op);
-    update->note = 0;
+    update->note = 0; /* what was joined is new */
     note(op, update);
     return 0;
 }
@@ -299,7 +305,6 @@ static void count(struct memcache_op *op, bool down)
     if (update(op, decide_count, &counting) == NOT_A_NUMBER) {
         op->outcome.text = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
         op->outcome.error = 0;
-        op->request.noreply = op->request.noreply && !memcache_is_meta(&op->request);
     }
     if (counting.padded != NULL)
         memcache_value_free(op->server, counting.padded);
@@ -322,12 +327,12 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
     if (has(op, 'I')) {
         update->note = MEMCACHE_NOTE_STALE; /* the next client wins */
         if (has(op, 'T'))
-            update->expiry_ns = expiry_ns(op);
+            update->expiry_ns = new_expiry_ns(op);
     }
     if (has(op, 'x')) {
         update->value_len = 0;
         update->client_flags = op->request.client_flags;
-        update->expiry_ns = expiry_ns(op);
+        update->expiry_ns = new_expiry_ns(op);
     }
     return 0;
 }
@@ -399,7 +404,7 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
     op->outcome.won = memcache_wins(op, old);
     op->outcome.old_expiry_ns = old->expiry_ns;
     if (touches)
-        info.expiry_ns = expiry_ns(op);
+        info.expiry_ns = new_expiry_ns(op);
     op->outcome.hit = true;
     op->outcome.info = info;
     int error = memcache_wants_value(&op->request) ? memcache_value_take(op, value, old->value_bytes) : 0;
@@ -430,7 +435,7 @@ static void get_and_change(struct memcache_op *op)
 static void touch(struct memcache_op *op)
 {
     op->outcome.error =
-        tarn_depot_touch(op->server->depot, op->request.key.text, op->request.key.len, expiry_ns(op));
+        tarn_depot_touch(op->server->depot, op->request.key.text, op->request.key.len, new_expiry_ns(op));
 }
 
 /* ---- all -------------------------------------------------------------------------------------------------

@@ -126,6 +126,12 @@ static inline bool memcache_is_meta(const struct memcache_request *request)
            (request->verb >= MEMCACHE_META_GET && request->verb <= MEMCACHE_META_DEBUG);
 }
 
+/** Whether not even a refusal is answered; a quiet meta request hears of errors. */
+static inline bool memcache_wants_no_refusal(const struct memcache_request *request)
+{
+    return request->noreply && !memcache_is_meta(request);
+}
+
 /** Whether it fetches and changes nothing. What it finds may ask for a change after all. */
 static inline bool memcache_only_reads(const struct memcache_request *request)
 {

@@ -58,12 +58,11 @@ static void swallow_value(struct memcache_session *session, const struct memcach
     session->place = MEMCACHE_PLACE_SWALLOW;
 }
 
-/* A meta request hears of a bad value even if it is quiet. */
 static void refuse_chunk(struct memcache_session *session, struct memcache_work *work,
                          const struct memcache_request *request)
 {
     memcache_count(&session->server->counters.cmd_set, 1);
-    refuse(session, work, bad_chunk, request->noreply && !memcache_is_meta(request));
+    refuse(session, work, bad_chunk, memcache_wants_no_refusal(request));
 }
 
 static void store(struct memcache_session *session, struct memcache_work *work,
@@ -99,7 +98,7 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
     uint64_t bytes = (uint64_t)request->value_bytes + 2;
     if (!memcache_item_fits(server, request->key.len, request->value_bytes, request->client_flags)) {
         memcache_count(&server->counters.store_too_large, 1);
-        refuse(session, work, too_large, request->noreply && !memcache_is_meta(request));
+        refuse(session, work, too_large, memcache_wants_no_refusal(request));
         swallow_value(session, request);
         return 0;
     }
@@ -129,7 +128,7 @@ static size_t take_value(struct memcache_session *session, struct memcache_work 
     if (session->missing == 0) {
         session->place = MEMCACHE_PLACE_LINE;
         store(session, work, &session->request, session->memory);
-        memcache_step(session->server, work); /* its memory ends here */
+        memcache_step(session, work); /* its memory ends here */
         free_memory(session);
     }
     return take;
@@ -234,7 +233,7 @@ static void execute_alone(struct memcache_session *session, struct memcache_work
                           const struct memcache_request *request)
 {
     struct memcache_server *server = session->server;
-    memcache_step(server, work);
+    memcache_step(session, work);
     if (request->verb == MEMCACHE_STATS) {
         memcache_stats(server, &work->output, request);
     } else if (request->verb == MEMCACHE_SHUTDOWN) {
@@ -352,15 +351,13 @@ int memcache_session_consume(struct memcache_session *session, struct memcache_w
     size_t consumed = 0;
     bool stuck = false;
     ssize_t taken = 0;
-    work->failed_list = session->failed_list;
     while (consumed < len && !stuck && work->output.error == 0) {
         taken = take(session, work, data + consumed, len - consumed, &stuck);
         if (taken < 0)
             break;
         consumed += (size_t)taken;
     }
-    memcache_step(session->server, work); /* before `data` changes */
-    session->failed_list = work->failed_list;
+    memcache_step(session, work); /* before `data` changes */
     memcache_count(&session->server->counters.bytes_read, consumed);
     if (taken < 0)
         return (int)taken;

@@ -20,7 +20,6 @@ void memcache_work_init(struct memcache_work *work,
 {
     work->op_count = 0;
     work->queued = 0;
-    work->failed_list = false;
     work->hashed = false;
     work->running = 0;
     work->waiter = NULL;
@@ -84,7 +83,7 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
                                  const struct memcache_request *request)
 {
     if (work->op_count == MEMCACHE_REQUESTS_MAX || !may_join(session->server, work, request)) {
-        memcache_step(session->server, work);
+        memcache_step(session, work);
         bool joined = may_join(session->server, work, request);
         base_assert(joined);
     }
@@ -122,21 +121,21 @@ static void answer(struct memcache_op *op)
 }
 
 /* A list of keys ends with its first error, as it would end with END. */
-static bool is_silenced(struct memcache_work *work, const struct memcache_op *op)
+static bool is_silenced(struct memcache_session *session, const struct memcache_op *op)
 {
     if (!memcache_has_keys(&op->request))
         return false;
-    bool silenced = work->failed_list;
+    bool silenced = session->failed_list;
     bool fails = op->outcome.error != 0 && op->outcome.error != -ENOENT;
-    work->failed_list = (silenced || fails) && !op->last;
+    session->failed_list = (silenced || fails) && !op->last;
     return silenced;
 }
 
-static void queue(struct memcache_work *work, struct memcache_op *op)
+static void queue(struct memcache_session *session, struct memcache_work *work, struct memcache_op *op)
 {
     struct memcache_output *output = &work->output;
     struct memcache_value *value = op->outcome.value;
-    bool silenced = is_silenced(work, op);
+    bool silenced = is_silenced(session, op);
     memcache_count_outcome(op);
     if (!silenced)
         memcache_output_queue(output, output->data + op->begin, op->len);
@@ -160,7 +159,7 @@ static void wait_for_tasks(struct memcache_work *work)
 }
 
 /* Queue the answers of all ops up to one. */
-static void settle(struct memcache_work *work, uint32_t end)
+static void settle(struct memcache_session *session, struct memcache_work *work, uint32_t end)
 {
     wait_for_tasks(work);
     for (; work->queued < end; work->queued++) {
@@ -170,7 +169,7 @@ static void settle(struct memcache_work *work, uint32_t end)
             answer(op);
             work->reserved -= base_min(work->reserved, (size_t)MEMCACHE_ANSWER_MAX);
         }
-        queue(work, op);
+        queue(session, work, op);
     }
 }
 
@@ -254,8 +253,9 @@ static uint32_t gather(struct memcache_work *work, uint32_t from)
     return count;
 }
 
-static void fetch(struct memcache_server *server, struct memcache_work *work)
+static void fetch(struct memcache_session *session, struct memcache_work *work)
 {
+    struct memcache_server *server = session->server;
     struct showing showing = {.work = work};
     for (uint32_t from = 0;;) {
         uint32_t count = gather(work, from);
@@ -267,7 +267,7 @@ static void fetch(struct memcache_server *server, struct memcache_work *work)
             return;
         from = work->get_ops[shown];
         if (room_left(work) < MEMCACHE_ANSWER_MAX || !showing.turned) {
-            settle(work, from);
+            settle(session, work, from);
             (void)memcache_output_flush(server, &work->output);
         }
         if (showing.turned) {
@@ -292,14 +292,14 @@ static void reserve(struct memcache_server *server, struct memcache_work *work)
         (void)memcache_output_flush(server, &work->output);
 }
 
-void memcache_step(struct memcache_server *server, struct memcache_work *work)
+void memcache_step(struct memcache_session *session, struct memcache_work *work)
 {
     if (work->op_count == 0)
         return;
-    reserve(server, work);
+    reserve(session->server, work);
     start_changes(work);
-    fetch(server, work);
-    settle(work, work->op_count);
+    fetch(session, work);
+    settle(session, work, work->op_count);
     work->op_count = work->queued = 0;
     work->hashed = false;
     work->reserved = 0;
