@@ -6,6 +6,19 @@
 
 #define CACHE_KEYS 300
 
+/* Before a test: a cache in device mode is its state. */
+static int set_up(void **state)
+{
+    struct testing_fixture *fixture = calloc(1, sizeof(*fixture));
+    assert_non_null(fixture);
+    fixture->clock.wall_ns = TESTING_BEGIN;
+    open_as(&fixture->store, &fixture->drive, &fixture->clock, TARN_MODE_DEVICE, true);
+    *state = fixture;
+    return 0;
+}
+
+#define CACHE_TEST(function) cmocka_unit_test_setup_teardown(function, set_up, testing_teardown)
+
 /* ---- room --------------------------------------------------------------------------------------- */
 
 static void every_put_finds_room(void **state)
@@ -61,19 +74,15 @@ static void a_store_does_not_evict(void **state)
 /* What was overwritten makes room first. */
 static void nothing_is_evicted_for_what_is_dead(void **state)
 {
-    struct testing_drive drive = {.size = 0};
-    struct testing_store store;
-    (void)state;
-    open_as(&store, &drive, NULL, TARN_MODE_DEVICE, true);
+    struct testing_fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
     for (uint32_t i = 0; i < 5000; i++)
-        assert_int_equal(cache_put(&store, i % 20, i + 1, 3000), 0);
+        assert_int_equal(cache_put(store, i % 20, i + 1, 3000), 0);
     for (uint32_t i = 0; i < 20; i++)
-        assert_int_equal(cache_get(&store, i), 4980 + i + 1);
-    struct tarn_depot_stats stats = stats_of(&store);
+        assert_int_equal(cache_get(store, i), 4980 + i + 1);
+    struct tarn_depot_stats stats = stats_of(store);
     assert_int_equal(stats.evictions, 0);
     assert_true(stats.collections > 50);
-    testing_close(&store);
-    testing_drive_free(&drive);
 }
 
 /* ---- hits --------------------------------------------------------------------------------------- */
@@ -116,13 +125,10 @@ static uint32_t count_hot_after_crash(struct testing_drive *drive, struct testin
 
 static void hits_are_stored_again(void **state)
 {
-    struct testing_drive drive = {.size = 0};
-    struct testing_clock clock = {.wall_ns = TESTING_BEGIN};
-    struct testing_store store;
+    struct testing_fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
     uint64_t versions[HOT_KEYS];
     uint32_t most = 0;
-    (void)state;
-    open_as(&store, &drive, &clock, TARN_MODE_DEVICE, true);
     for (uint32_t i = 0; i < HOT_KEYS; i++) {
         const struct tarn_put_options options = {.expiry_ns =
                                                      TESTING_BEGIN + (i + 1) * 3600 * BASE_NS_PER_SECOND,
@@ -132,42 +138,36 @@ static void hits_are_stored_again(void **state)
         char key[16];
         key_of(i, key);
         assert_int_equal(
-            tarn_depot_put(store.depot, key, strlen(key), &value, sizeof(value), &options, &versions[i]), 0);
+            tarn_depot_put(store->depot, key, strlen(key), &value, sizeof(value), &options, &versions[i]), 0);
     }
-    assert_int_equal(cache_put(&store, 5000, 1, 3000), 0); /* as old, and never read */
+    assert_int_equal(cache_put(store, 5000, 1, 3000), 0); /* as old, and never read */
     for (uint32_t key = 10000; key < 16000; key++) {
-        assert_int_equal(cache_put(&store, key, key, 3000), 0);
+        assert_int_equal(cache_put(store, key, key, 3000), 0);
         if (key % 10 == 0)
-            assert_int_equal(count_hot(&store, versions), HOT_KEYS);
+            assert_int_equal(count_hot(store, versions), HOT_KEYS);
         if (key % 1000 == 999) /* for some moments the horizon may be above some of them */
-            most = base_max(most, count_hot_after_crash(&drive, &clock, versions));
+            most = base_max(most, count_hot_after_crash(&fixture->drive, &fixture->clock, versions));
     }
     assert_int_equal(most, HOT_KEYS);
-    assert_int_equal(cache_get(&store, 5000), 0);
-    struct tarn_depot_stats stats = stats_of(&store);
+    assert_int_equal(cache_get(store, 5000), 0);
+    struct tarn_depot_stats stats = stats_of(store);
     assert_true(stats.reinsertions > 3 * HOT_KEYS); /* also what is kept in an open segment grows old */
-    testing_close(&store);
-    testing_drive_free(&drive);
 }
 
 /* A share of a segment is for them, so that there is room also where everything was hit. */
 static void all_may_be_hit(void **state)
 {
-    struct testing_drive drive = {.size = 0};
-    struct testing_store store;
-    (void)state;
-    open_as(&store, &drive, NULL, TARN_MODE_DEVICE, true);
+    struct testing_fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
     for (uint32_t key = 0; key < 5000; key++) {
-        assert_int_equal(cache_put(&store, key, key + 1, 3000), 0);
-        assert_int_equal(cache_get(&store, key), key + 1);
+        assert_int_equal(cache_put(store, key, key + 1, 3000), 0);
+        assert_int_equal(cache_get(store, key), key + 1);
     }
-    struct tarn_depot_stats stats = stats_of(&store);
+    struct tarn_depot_stats stats = stats_of(store);
     assert_int_equal(stats.records + stats.evictions, 5000);
     assert_true(stats.reinsertions > stats.evicted_segments);
     assert_true(stats.evictions > stats.evictions_unhit);
     assert_true(stats.evictions_unhit > 0); /* stored again, and not read since */
-    testing_close(&store);
-    testing_drive_free(&drive);
 }
 
 /* ---- changes in a full cache ---------------------------------------------------------------------- */
@@ -206,50 +206,40 @@ static void what_is_gone_stays_gone(void **state)
 
 static void expired_records_die_with_their_segments(void **state)
 {
-    struct testing_drive drive = {.size = 0};
-    struct testing_clock clock = {.wall_ns = TESTING_BEGIN};
-    struct testing_store store;
+    struct testing_fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
     uint8_t value[3000] = {1};
-    (void)state;
-    open_as(&store, &drive, &clock, TARN_MODE_DEVICE, true);
     for (uint32_t key = 0; key < 200; key++) {
         const struct tarn_put_options options = {.expiry_ns = TESTING_BEGIN + BASE_NS_PER_SECOND};
-        assert_int_equal(tarn_depot_put(store.depot, &key, sizeof(key), value, sizeof(value), &options, NULL),
-                         0);
-        assert_int_equal(tarn_depot_get(store.depot, &key, sizeof(key), value, sizeof(value), NULL), 0);
+        assert_int_equal(
+            tarn_depot_put(store->depot, &key, sizeof(key), value, sizeof(value), &options, NULL), 0);
+        assert_int_equal(tarn_depot_get(store->depot, &key, sizeof(key), value, sizeof(value), NULL), 0);
     }
     uint32_t kept = 7;
-    assert_int_equal(tarn_depot_touch(store.depot, &kept, sizeof(kept), 0), 0);
-    assert_int_equal(tarn_depot_get(store.depot, &kept, sizeof(kept), value, sizeof(value), NULL), 0);
-    atomic_store(&clock.wall_ns, TESTING_BEGIN + 2 * BASE_NS_PER_SECOND);
-    (void)flood(&store, 0, 1);
-    struct tarn_depot_stats stats = stats_of(&store);
+    assert_int_equal(tarn_depot_touch(store->depot, &kept, sizeof(kept), 0), 0);
+    assert_int_equal(tarn_depot_get(store->depot, &kept, sizeof(kept), value, sizeof(value), NULL), 0);
+    atomic_store(&fixture->clock.wall_ns, TESTING_BEGIN + 2 * BASE_NS_PER_SECOND);
+    (void)flood(store, 0, 1);
+    struct tarn_depot_stats stats = stats_of(store);
     assert_int_equal(stats.reclaimed, 199);
     assert_int_equal(stats.reinsertions, 1);
-    assert_int_equal(tarn_depot_get(store.depot, &kept, sizeof(kept), value, sizeof(value), NULL), 0);
-    testing_close(&store);
-    testing_drive_free(&drive);
+    assert_int_equal(tarn_depot_get(store->depot, &kept, sizeof(kept), value, sizeof(value), NULL), 0);
 }
 
 static void flushing_empties_a_cache(void **state)
 {
-    struct testing_drive drive = {.size = 0};
-    struct testing_clock clock = {.wall_ns = TESTING_BEGIN};
-    struct testing_store store;
-    (void)state;
-    open_as(&store, &drive, &clock, TARN_MODE_DEVICE, true);
-    uint32_t last = flood(&store, 0, 2);
-    assert_int_equal(cache_get(&store, last - 1), last);
-    assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
-    assert_int_equal(stats_of(&store).records, 0);
-    uint64_t evictions = stats_of(&store).evictions;
+    struct testing_fixture *fixture = *state;
+    struct testing_store *store = &fixture->store;
+    uint32_t last = flood(store, 0, 2);
+    assert_int_equal(cache_get(store, last - 1), last);
+    assert_int_equal(tarn_depot_flush_all(store->depot, 0), 0);
+    assert_int_equal(stats_of(store).records, 0);
+    uint64_t evictions = stats_of(store).evictions;
     for (uint32_t key = last; key < last + 250; key++)
-        assert_int_equal(cache_put(&store, key, key + 1, 3000), 0);
+        assert_int_equal(cache_put(store, key, key + 1, 3000), 0);
     for (uint32_t key = 0; key < last + 250; key++)
-        assert_int_equal(cache_get(&store, key), key < last ? 0 : key + 1);
-    assert_int_equal(stats_of(&store).evictions, evictions); /* there was room */
-    testing_close(&store);
-    testing_drive_free(&drive);
+        assert_int_equal(cache_get(store, key), key < last ? 0 : key + 1);
+    assert_int_equal(stats_of(store).evictions, evictions); /* there was room */
 }
 
 /* ---- as a store, and back ------------------------------------------------------------------------- */
@@ -441,12 +431,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_put_finds_room),
         cmocka_unit_test(a_store_does_not_evict),
-        cmocka_unit_test(nothing_is_evicted_for_what_is_dead),
-        cmocka_unit_test(hits_are_stored_again),
-        cmocka_unit_test(all_may_be_hit),
+        CACHE_TEST(nothing_is_evicted_for_what_is_dead),
+        CACHE_TEST(hits_are_stored_again),
+        CACHE_TEST(all_may_be_hit),
         cmocka_unit_test(what_is_gone_stays_gone),
-        cmocka_unit_test(expired_records_die_with_their_segments),
-        cmocka_unit_test(flushing_empties_a_cache),
+        CACHE_TEST(expired_records_die_with_their_segments),
+        CACHE_TEST(flushing_empties_a_cache),
         cmocka_unit_test(a_cache_may_be_opened_as_a_store),
         cmocka_unit_test(what_is_found_is_never_old),
         cmocka_unit_test(a_full_index_makes_room_too),

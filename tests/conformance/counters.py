@@ -15,7 +15,7 @@ import time
 
 import serving
 from memcached import STEADY, named
-from serving import Connection, Memcached, Tarn, converse, expect
+from serving import Connection, Memcached, Tarn, await_that, converse, expect
 
 COUNTED = ["cmd_get", "cmd_set", "cmd_flush", "cmd_touch", "get_hits", "get_misses", "delete_misses", "delete_hits",
            "incr_misses", "incr_hits", "decr_misses", "decr_hits", "cas_misses", "cas_hits", "cas_badval", "touch_hits", "touch_misses", "curr_items",
@@ -114,9 +114,7 @@ def connections_are_listed(tarn):
         expect(sum(state == "conn_listening" for state in states.values()) == 2, f"two listeners are not among {states}")
         times = [connection["secs_since_last_cmd"] for number, connection in found.items() if number.isdigit()]
         expect(len(times) == 3 and all(re.fullmatch(r"[0-9]|[1-5][0-9]", text) for text in times), f"seconds since the last command: {times}")
-        end = time.monotonic() + serving.PATIENCE
-        while any(connection["addr"] == f"tcp:{names[1]}" for connection in listed(asking).values()):
-            expect(time.monotonic() < end, "a connection that is gone is still listed")
+        await_that(lambda: all(connection["addr"] != f"tcp:{names[1]}" for connection in listed(asking).values()), "a connection that is gone is still listed")
         server.stop()
 
 

@@ -17,7 +17,7 @@ import sys
 import time
 
 import serving
-from serving import Connection, Tarn, converse, expect
+from serving import Connection, Tarn, await_that, converse, expect
 
 SANITIZED = "-sanitized" in sys.argv  # its memory is the sanitizer's
 CONNECTIONS = 400
@@ -143,18 +143,20 @@ def readers_that_never_read(tarn):
             for _ in range(20):
                 expect(polite.get(b"polite") == b"please", "they hold others up")
             expect_grown_at_most(process, before, AT_WORK)
-            end = time.monotonic() + serving.PATIENCE
-            while polite.ask(b"stats\r\n") and count_connections(polite) > 1:
-                expect(time.monotonic() < end, "they are never given up")
-                time.sleep(0.1)
+            await_that_it_is_alone(polite, "they are never given up")
 
 
 def count_connections(polite):
     count = None
+    polite.send(b"stats\r\n")
     while (line := polite.line()) != b"END":
         if line.startswith(b"STAT curr_connections "):
             count = int(line.split()[2])
     return count
+
+
+def await_that_it_is_alone(polite, text):
+    await_that(lambda: count_connections(polite) <= 1, text, 0.05)
 
 
 def floods(tarn):
@@ -186,9 +188,7 @@ def too_many_connections(tarn):
                 with contextlib.suppress(ConnectionError):
                     served += client.ask(b"version\r\n").startswith(b"VERSION")
             expect(served == 19, f"{served} served beside the first, of at most 20")
-        end = time.monotonic() + serving.PATIENCE
-        while not converse(process.address, b"version\r\n"):
-            expect(time.monotonic() < end, "it does not take others when those are gone")
+        await_that(lambda: converse(process.address, b"version\r\n"), "it does not take others when those are gone")
 
 
 def clients_that_vanish(tarn):
@@ -265,10 +265,7 @@ def idle_connections(tarn):
             expect(SANITIZED or sum(map(float, processor_seconds(process))) - used < 0.2, "idle connections keep it busy")
             for client in clients[::10]:
                 expect(client.get(b"polite") == b"please", "one of many is not served")
-        end = time.monotonic() + serving.PATIENCE
-        while polite.ask(b"stats\r\n") and count_connections(polite) > 1:
-            expect(time.monotonic() < end, "connections that are gone are still counted")
-            time.sleep(0.05)
+        await_that_it_is_alone(polite, "connections that are gone are still counted")
 
 
 def processor_seconds(process):
@@ -308,10 +305,7 @@ def deaf_to_meta_commands(tarn):
             for _ in range(50):
                 expect(polite.get(b"polite") == b"please", "they hold others up")
             expect_grown_at_most(process, before, AT_WORK)
-            end = time.monotonic() + serving.PATIENCE
-            while polite.ask(b"stats\r\n") and count_connections(polite) > 1:
-                expect(time.monotonic() < end, "they are never given up")
-                time.sleep(0.1)
+            await_that_it_is_alone(polite, "they are never given up")
 
 
 def resets_in_the_middle(tarn):

@@ -24,6 +24,13 @@ def expect(condition, text):
         raise Failure(text)
 
 
+def await_that(condition, text, pause=0.01):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        expect(time.monotonic() < end, text)
+        time.sleep(pause)
+
+
 @contextlib.contextmanager
 def folder():
     path = tempfile.mkdtemp(prefix="tarn-test-")

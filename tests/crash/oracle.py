@@ -40,7 +40,34 @@ def same(one, other):
     return one[:2] == other[:2] and (one.unique is None or other.unique is None or one.unique == other.unique)
 
 
-class Client:
+class Worker:
+    """Has a connection and a thread, and works until the server dies."""
+    failure = None
+
+    def begin(self, address, mode):
+        self.mode = mode
+        self.connection = Connection(address)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        try:
+            self.work()
+        except OSError:
+            pass  # the server was killed
+        except serving.Failure as failure:
+            self.failure = failure
+        finally:
+            self.connection.socket.close()
+
+    def join(self):
+        self.thread.join(serving.PATIENCE)
+        expect(not self.thread.is_alive(), f"a {type(self).__name__.lower()} waits for ever")
+        if self.failure:
+            raise self.failure
+
+
+class Client(Worker):
     counts = [1, 1, 1, 4, 16]  # requests at once
     value_bytes = [0, 10, 100, 1000, 5000, 20000]
     value_bytes_max = 60000  # of what is appended to
@@ -55,44 +82,27 @@ class Client:
         self.pending = []
         self.writes = 0
         self.acknowledged = 0
-        self.failure = None
         self.turn = threading.Lock()  # held while requests are under way; a flush takes those of all clients,
         self.must_wait = threading.Event()  # and asks for them
 
     def holds(self, key):
         return self.history[key][-1][0]
 
-    def begin(self, address, mode):
-        self.mode = mode
-        self.connection = Connection(address)
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
     def end(self, died_ns):
         """The server is dead. What was acknowledged shortly before may be lost in the mode `async`."""
-        self.thread.join(serving.PATIENCE)
-        expect(not self.thread.is_alive(), "a client waits for ever")
-        if self.failure:
-            raise self.failure
+        self.join()
         if self.mode != "async":
             self.history = {key: history[-1:] for key, history in self.history.items()}
         for key, history in self.history.items():
             sure = [entry for entry in history if entry[1] <= died_ns - ASYNC_NS]
             self.history[key] = sure[-1:] + history[len(sure):]
 
-    def run(self):
-        try:
-            while True:
-                while self.must_wait.is_set():
-                    time.sleep(0.001)
-                with self.turn:
-                    self.converse()
-        except OSError:
-            pass  # the server was killed
-        except serving.Failure as failure:
-            self.failure = failure
-        finally:
-            self.connection.socket.close()
+    def work(self):
+        while True:
+            while self.must_wait.is_set():
+                time.sleep(0.001)
+            with self.turn:
+                self.converse()
 
     def value(self):
         self.writes += 1
@@ -192,30 +202,20 @@ def short(text):
     return text if len(text) < 90 else text[:80] + b"...(%d)" % len(text)
 
 
-class Flusher:
+class Flusher(Worker):
     """Flushes everything now and then, while nothing else is under way: then it is known what every key may hold."""
 
     def __init__(self, clients, seed):
         self.clients = clients
         self.rng = random.Random(seed)
 
-    def begin(self, address, _):
-        self.connection = Connection(address)
-        self.failure = None
+    def begin(self, address, mode):
         self.ended = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
+        super().begin(address, mode)
 
-    def run(self):
-        try:
-            while not self.ended.wait(self.rng.uniform(0.05, 1)):
-                self.flush()
-        except OSError:
-            pass  # the server was killed
-        except serving.Failure as failure:
-            self.failure = failure
-        finally:
-            self.connection.socket.close()
+    def work(self):
+        while not self.ended.wait(self.rng.uniform(0.05, 1)):
+            self.flush()
 
     def flush(self):
         for client in self.clients:
@@ -239,10 +239,7 @@ class Flusher:
 
     def end(self, _):
         self.ended.set()
-        self.thread.join(serving.PATIENCE)
-        expect(not self.thread.is_alive(), "the flusher waits for ever")
-        if self.failure:
-            raise self.failure
+        self.join()
 
 
 # The kinds of requests. Each is chosen by what the key is thought to hold, and knows what follows from whatever it does.

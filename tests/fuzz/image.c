@@ -4,96 +4,28 @@
  * so the input is a list of edits to the image of a good store, after which what the edit was made in is
  * sealed again, or not.
  */
-#include "base/base.h"
 #include "depot/depot.h"
-#include "drive/drive.h"
 #include "seglog/seglog_format.h"
-#include "task/node.h"
-#include "task/sched.h"
+#include "testing.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <tarn/depot.h>
-#include <time.h>
 
-#define IMAGE_BYTES   (UINT64_C(7) << 18)
-#define IMAGES        3
-#define EDITS_MAX     64
-#define MEMORY_BYTES  (UINT64_C(512) << 20)
-#define VALUE_BYTES   60000
-#define RECORDS_MAX   4096
-#define WALL_NS       (UINT64_C(1700000000) * BASE_NS_PER_SECOND)
-#define SCHED_BUFFERS 16
+#define IMAGE_BYTES  (UINT64_C(7) << 18)
+#define IMAGES       3
+#define EDITS_MAX    64
+#define MEMORY_BYTES (UINT64_C(512) << 20)
+#define VALUE_BYTES  60000
+#define RECORDS_MAX  4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-/* ---- a drive in memory -------------------------------------------------------------------------- */
 
 struct image {
     uint8_t *bytes;
     struct seglog_superblock_format superblock; /* as it was made */
 };
 
-static int open_drive(struct tarn_node *node, void *arg, const char *path,
-                      const struct drive_options *options, struct drive_info *ret_info, void **ret_state)
-{
-    (void)node;
-    (void)path;
-    (void)options;
-    *ret_info = (struct drive_info){.provider = "image",
-                                    .bytes = IMAGE_BYTES,
-                                    .logical_block_bytes = 512,
-                                    .physical_block_bytes = 4096,
-                                    .memory_alignment_bytes = 512,
-                                    .direct = true};
-    *ret_state = arg;
-    return 0;
-}
-
-static void close_drive(void *state)
-{
-    (void)state;
-}
-
-static void post(void *state, struct drive_request *request)
-{
-    struct image *image = state;
-    uint64_t offset = request->offset;
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        base_assert(offset + request->iov[i].iov_len <= IMAGE_BYTES);
-        if (request->op == DRIVE_READ)
-            memcpy(request->iov[i].iov_base, image->bytes + offset, request->iov[i].iov_len);
-        else
-            memcpy(image->bytes + offset, request->iov[i].iov_base, request->iov[i].iov_len);
-        offset += request->iov[i].iov_len;
-    }
-    drive_finish_now(request, 0);
-}
-
-static const struct drive_provider provider = {
-    .name = "image", .open = open_drive, .close = close_drive, .post = post};
-
 /* ---- running in a task -------------------------------------------------------------------------- */
-
-static uint64_t wall(void *arg)
-{
-    (void)arg;
-    return WALL_NS;
-}
-
-static uint64_t monotonic(void *arg)
-{
-    struct timespec now;
-    (void)arg;
-    base_assert(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (uint64_t)now.tv_sec * BASE_NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-static void say_nothing(void *arg, enum base_log_level level, const char *line, size_t len)
-{
-    (void)arg;
-    (void)level;
-    base_assert(len > 0 && line[len - 1] == '\n');
-}
 
 struct run {
     struct image *image;
@@ -109,25 +41,13 @@ static void run_task(void *arg)
     task_sched_stop(run->sched);
 }
 
-/* Nothing is left over when it has ended: that is asserted. */
 static void run_on(struct image *image, void (*function)(struct run *run))
 {
-    const struct task_clock clock = {.monotonic = monotonic, .wall = wall};
-    const struct task_node_options node_options = {.clock = &clock,
-                                                   .drives = &provider,
-                                                   .drives_arg = image,
-                                                   .memory_bytes = MEMORY_BYTES,
-                                                   .seed = 1,
-                                                   .log_level = BASE_LOG_DEBUG,
-                                                   .log_sink = say_nothing};
-    const struct task_sched_options sched_options = {.buffers_count = SCHED_BUFFERS};
+    struct fuzz_drive drive = {.bytes = image->bytes, .size = IMAGE_BYTES};
     struct run run = {.image = image, .function = function};
-    base_assert(task_node_open(&node_options, &run.node) == 0);
-    base_assert(task_sched_open(run.node, &sched_options, &run.sched) == 0);
+    fuzz_begin(&drive, MEMORY_BYTES, BASE_LOG_DEBUG, &run.node, &run.sched);
     base_assert(task_spawn(run.sched, NULL, "run", run_task, &run) == 0);
-    task_sched_run(run.sched);
-    task_sched_close(run.sched);
-    task_node_close(run.node);
+    fuzz_end(run.node, run.sched);
 }
 
 /* ---- good stores -------------------------------------------------------------------------------- */
@@ -147,8 +67,8 @@ static void make(struct run *run)
     base_assert(tarn_depot_format(run->node, "image", &format) == 0);
     base_assert(tarn_depot_open(run->node, "image", NULL, &depot) == 0);
     for (uint32_t key = 0; key < 30; key++)
-        base_assert(
-            put(depot, key, key * 10, key % 5 == 0 ? WALL_NS + (key + 100) * BASE_NS_PER_SECOND : 0) == 0);
+        base_assert(put(depot, key, key * 10,
+                        key % 5 == 0 ? FUZZ_WALL_NS + (key + 100) * BASE_NS_PER_SECOND : 0) == 0);
     for (uint32_t key = 0; key < 10; key++)
         base_assert(tarn_depot_delete(depot, &key, sizeof(key)) == 0);
     for (uint32_t key = 20; key < 30; key++)
@@ -375,7 +295,7 @@ static void use(struct run *run)
     for (uint32_t key = 10; key < 20; key++)
         (void)tarn_depot_delete(depot, &key, sizeof(key));
     look(depot);
-    (void)tarn_depot_flush_all(depot, WALL_NS + 1);
+    (void)tarn_depot_flush_all(depot, FUZZ_WALL_NS + 1);
     (void)tarn_depot_close(depot);
     if (tarn_depot_open(run->node, "image", NULL, &depot) == 0)
         (void)tarn_depot_close(depot);

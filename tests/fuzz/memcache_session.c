@@ -3,91 +3,20 @@
  * well-formed answers, however the bytes are cut with the same ones, but for versions, and nothing is left
  * over.
  */
-#include "base/base.h"
 #include "base/random.h"
-#include "drive/drive.h"
 #include "memcache/memcache.h"
-#include "task/node.h"
-#include "task/sched.h"
+#include "testing.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <tarn/depot.h>
-#include <time.h>
 
 #define STORE_BYTES    (UINT64_C(16) << 20)
 #define INPUT_BYTES    (16 << 10)
 #define ITEM_BYTES_MAX (100 << 10)
-#define WALL_NS        (UINT64_C(1700000000) * BASE_NS_PER_SECOND)
-#define SCHED_BUFFERS  16
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* ---- a drive in memory -------------------------------------------------------------------------- */
-
-static int open_drive(struct tarn_node *node, void *arg, const char *path,
-                      const struct drive_options *options, struct drive_info *ret_info, void **ret_state)
-{
-    (void)node;
-    (void)path;
-    (void)options;
-    *ret_info = (struct drive_info){.provider = "memory",
-                                    .bytes = STORE_BYTES,
-                                    .logical_block_bytes = 512,
-                                    .physical_block_bytes = 4096,
-                                    .memory_alignment_bytes = 512,
-                                    .direct = true};
-    *ret_state = arg;
-    return 0;
-}
-
-static void close_drive(void *state)
-{
-    (void)state;
-}
-
-/* It takes its time, and other requests run meanwhile. */
-static void post(void *state, struct drive_request *request)
-{
-    uint8_t *bytes = state;
-    uint64_t offset = request->offset;
-    if (task_self() != NULL)
-        task_yield();
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        base_assert(offset + request->iov[i].iov_len <= STORE_BYTES);
-        if (request->op == DRIVE_READ)
-            memcpy(request->iov[i].iov_base, bytes + offset, request->iov[i].iov_len);
-        else
-            memcpy(bytes + offset, request->iov[i].iov_base, request->iov[i].iov_len);
-        offset += request->iov[i].iov_len;
-    }
-    drive_finish_now(request, 0);
-}
-
-static const struct drive_provider provider = {
-    .name = "memory", .open = open_drive, .close = close_drive, .post = post};
-
 /* ---- a server ----------------------------------------------------------------------------------- */
-
-static uint64_t wall(void *arg)
-{
-    (void)arg;
-    return WALL_NS;
-}
-
-static uint64_t monotonic(void *arg)
-{
-    struct timespec now;
-    (void)arg;
-    base_assert(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (uint64_t)now.tv_sec * BASE_NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-static void say_nothing(void *arg, enum base_log_level level, const char *line, size_t len)
-{
-    (void)arg;
-    (void)level;
-    base_assert(len > 0 && line[len - 1] == '\n');
-}
 
 static void tell(void *arg, struct memcache_facts *ret_facts)
 {
@@ -134,7 +63,7 @@ static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
 
 /* A server, which is kept from one input to the next as long as its store has room. */
 struct world {
-    uint8_t *drive;
+    struct fuzz_drive drive;
     struct tarn_node *node;
     struct task_sched *sched;
     struct tarn_depot *depot;
@@ -180,22 +109,13 @@ static void close_task(void *arg)
 
 static void begin(struct world *world)
 {
-    static const struct task_clock clock = {.monotonic = monotonic, .wall = wall};
     const struct memcache_host host = {
         .tell = tell, .settings = list, .connections = list, .shutdown = shut_down};
-    const struct task_sched_options sched_options = {.buffers_count = SCHED_BUFFERS};
-    world->drive = calloc(1, STORE_BYTES);
+    world->drive = (struct fuzz_drive){.bytes = calloc(1, STORE_BYTES), .size = STORE_BYTES, .yields = true};
     world->work = malloc(sizeof(*world->work));
     world->input = malloc(INPUT_BYTES);
-    base_assert(world->drive != NULL && world->work != NULL && world->input != NULL);
-    const struct task_node_options node_options = {.clock = &clock,
-                                                   .drives = &provider,
-                                                   .drives_arg = world->drive,
-                                                   .seed = 1,
-                                                   .log_level = BASE_LOG_ERROR,
-                                                   .log_sink = say_nothing};
-    base_assert(task_node_open(&node_options, &world->node) == 0);
-    base_assert(task_sched_open(world->node, &sched_options, &world->sched) == 0);
+    base_assert(world->drive.bytes != NULL && world->work != NULL && world->input != NULL);
+    fuzz_begin(&world->drive, 0, BASE_LOG_ERROR, &world->node, &world->sched);
     run_in_task(world, open_task, world);
     memcache_server_init(&world->server, world->node, world->depot, ITEM_BYTES_MAX,
                          UINT64_C(64) * ITEM_BYTES_MAX, &host);
@@ -206,10 +126,8 @@ static void end(struct world *world)
     memcache_server_deinit(&world->server);
     run_in_task(world, close_task, world);
     task_sched_stop(world->sched);
-    task_sched_run(world->sched);
-    task_sched_close(world->sched);
-    task_node_close(world->node);
-    free(world->drive);
+    fuzz_end(world->node, world->sched);
+    free(world->drive.bytes);
     free(world->work);
     free(world->input);
     *world = (struct world){.node = NULL};
