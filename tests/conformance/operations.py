@@ -4,15 +4,18 @@
     operations.py TARN
 """
 
+import collections
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 
 import serving
-from serving import Connection, Process, Tarn, expect
+from serving import Connection, Process, Tarn, await_that, converse, expect
 
 
 def command(*words, said=b""):
@@ -170,62 +173,155 @@ def one_holder_at_a_time(tarn):
         server.stop()
 
 
+class Load:
+    """Connections that keep sets under way, and what each key may hold after the server's end: what was acknowledged, or
+    something that was asked for later."""
+    CONNECTIONS, KEYS, UNDER_WAY = 4, 50, 32  # the last two of each connection
+
+    def __init__(self):
+        self.said = [0] * self.CONNECTIONS
+        self.acknowledged = {}  # key to the number of its value
+        self.refused = None
+
+    def key(self, connection, step):
+        return b"%d/%d" % (connection, step % self.KEYS)
+
+    @staticmethod
+    def value(step):
+        return b"%d " % step + b"v" * (step * 37 % 2000)
+
+    def begin(self, *addresses):
+        """Returns when they are well under way."""
+        before = sum(self.said)
+        self.threads = [threading.Thread(target=self.work, args=(connection, addresses[connection % len(addresses)]), daemon=True)
+                        for connection in range(self.CONNECTIONS)]
+        for thread in self.threads:
+            thread.start()
+        await_that(lambda: len(self.acknowledged) >= 150 and sum(self.said) >= before + 500, "it does not store", 0.001)
+
+    def work(self, connection, address):
+        under_way = collections.deque()
+        with contextlib.suppress(OSError), Connection(address) as client:
+            while True:
+                with contextlib.suppress(OSError):  # it has ended; what it answered before is still to be heard
+                    while len(under_way) < self.UNDER_WAY:
+                        step = self.said[connection]
+                        under_way.append(step)
+                        self.said[connection] += 1
+                        value = self.value(step)
+                        client.send(b"set %s 0 0 %d\r\n%s\r\n" % (self.key(connection, step), len(value), value))
+                step, answer = under_way.popleft(), client.line()
+                if answer == b"STORED":
+                    self.acknowledged[self.key(connection, step)] = step
+                else:
+                    self.refused = answer
+
+    def end(self):
+        for thread in self.threads:
+            thread.join(serving.PATIENCE)
+            expect(not thread.is_alive(), "a client waits for ever")
+        expect(self.refused is None, f"a set is answered {self.refused!r}")
+
+    def check(self, client):
+        """What is found is certain from now on."""
+        for key, least in self.acknowledged.items():
+            found = client.get(key)
+            expect(found is not None, f"{key!r} is gone; it was {least}")
+            step, connection = int(found.split(b" ")[0]), int(key.split(b"/")[0])
+            expect(least <= step < self.said[connection] and key == self.key(connection, step) and found == self.value(step),
+                   f"{key!r} is {found[:40]!r}; at least {least} was acknowledged")
+            self.acknowledged[key] = step
+
+
 def sigterm_ends_in_good_order(tarn):
     """What has begun is finished, what was acknowledged is there, half requests and idle ones do not hold it up."""
     with serving.folder() as folder:
-        data, socket = f"{folder}/store", f"{folder}/socket"
+        data, socket, load = f"{folder}/store", f"{folder}/socket", Load()
         with Tarn(tarn, data, f"--unix={socket}") as server:
             idle, half, value = (Connection(server.address) for _ in range(3))
             half.send(b"set a 0 ")
             value.send(b"set a 0 0 100\r\nxx")
-            acknowledged = {}
-
-            def work(number):
-                with Connection(server.address if number % 2 else socket) as client:
-                    try:
-                        for step in range(100000):
-                            key, text = b"%d/%d" % (number, step % 50), b"%d" % step
-                            if client.set(key, text) == b"STORED":
-                                acknowledged[key] = text
-                    except OSError:
-                        pass
-
-            threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-            for thread in threads:
-                thread.start()
-            while len(acknowledged) < 150:
-                pass
+            load.begin(server.address, socket)
             server.stop()
-            for thread in threads:
-                thread.join()
+            load.end()
             for client in (idle, half, value):
                 client.socket.close()
             expect(not os.path.exists(socket), "its socket is left behind")
         with Tarn(tarn, data) as server, Connection(server.address) as client:
             expect('event="index read from its checkpoint" ' in server.log(), f"the end was not clean:\n{server.log()}")
-            for key, text in acknowledged.items():
-                found = client.get(key)
-                expect(found is not None and int(found) >= int(text), f"{key!r} is {found!r}, not {text!r}")
+            load.check(client)
             expect(client.get(b"a") is None, "half a request was executed")
             server.stop()
 
 
-def sigint_and_two_signals(tarn):
+def sigint_ends_in_good_order(tarn):
+    with serving.folder() as folder, Tarn(tarn, f"{folder}/store") as server:
+        server.signal(signal.SIGINT)
+        expect(server.wait() == 0, "SIGINT does not end it in good order")
+
+
+def a_second_signal_ends_it_at_once(tarn):
+    """Under load, whenever it comes; what was acknowledged is there."""
+    def taken(server):
+        server.await_taken(signal.SIGTERM)
+
+    def stopping(server):
+        server.await_line('event="stopping"')
+
+    large, load = b"x" * 1000000, Load()
     with serving.folder() as folder:
-        with Tarn(tarn, f"{folder}/store") as server:
-            server.signal(signal.SIGINT)
-            expect(server.wait() == 0, "SIGINT does not end it in good order")
-        with Tarn(tarn, f"{folder}/store", "--send-timeout=60s") as server, Connection(server.address) as deaf:
-            with Connection(server.address) as client:
-                expect(client.set(b"a", b"x" * 1000000) == b"STORED", "it does not store")
-            deaf.send(b"get a\r\n" * 100)  # and never reads: the server cannot finish
-            deaf.socket.recv(1)
-            server.signal(signal.SIGTERM)
-            server.await_line('event="stopping"')
-            server.signal(signal.SIGTERM)
-            expect(server.wait() == -signal.SIGTERM, "a second signal does not end it at once")
+        for mode in ("power", "device"):
+            for first, moment, delay in [(signal.SIGINT, None, 0), (signal.SIGTERM, taken, 0), (signal.SIGTERM, taken, 0.001), (signal.SIGTERM, stopping, 0),
+                                         (signal.SIGTERM, stopping, 0.005), (signal.SIGTERM, stopping, 0.05)]:
+                with Tarn(tarn, f"{folder}/store", f"--mode={mode}", "--send-timeout=1000s") as server, Connection(server.address) as deaf:
+                    with Connection(server.address) as client:
+                        load.check(client)
+                        expect(client.set(b"a", large) == b"STORED", "it does not store")
+                    deaf.send(b"get a\r\n" * 100)  # and never reads: the server cannot finish
+                    deaf.socket.recv(1)
+                    load.begin(server.address)
+                    server.signal(first)
+                    if moment:
+                        moment(server)
+                    time.sleep(delay)
+                    server.signal(signal.SIGTERM)
+                    status = server.wait()
+                    expect(status == -signal.SIGTERM, f"a second signal does not end it at once, but with {status}:\n{server.log()}")
+                    expect("store closed" not in server.log(), f"a second signal waits for the store:\n{server.log()}")
+                    load.end()
         with Tarn(tarn, f"{folder}/store") as server, Connection(server.address) as client:
-            expect(client.get(b"a") == b"x" * 1000000, "what was acknowledged is gone")
+            load.check(client)
+            expect(client.get(b"a") == large, "what was acknowledged is gone")
+            server.stop()
+
+
+def a_second_signal_during_the_checkpoint(tarn):
+    """It may come too late: then the end was a good one."""
+    load, cut_short, keys = Load(), 0, range(100000)
+    with serving.folder() as folder:
+        with Tarn(tarn, f"{folder}/store", "--mode=device") as server:
+            converse(server.address, b"".join(b"set %d 0 0 4 noreply\r\nfill\r\n" % key for key in keys))
+            server.stop()
+        for delay in (0, 0.0005, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.006, 0.01, 0.02):
+            with Tarn(tarn, f"{folder}/store", "--mode=device") as server:
+                with Connection(server.address) as client:
+                    load.check(client)
+                load.begin(server.address)
+                thread = server.thread("tarn-log")
+                server.signal(signal.SIGTERM)
+                await_that(lambda: not os.path.exists(thread), "it does not stop", 0)  # and now it writes the checkpoint
+                time.sleep(delay)
+                server.signal(signal.SIGTERM)
+                status = server.wait()
+                closed = 'event="store closed"' in server.log()
+                expect(status == -signal.SIGTERM or (status == 0 and closed), f"it ends with {status}:\n{server.log()}")
+                cut_short += not closed
+                load.end()
+        expect(cut_short > 0, "no checkpoint was cut short")
+        with Tarn(tarn, f"{folder}/store") as server, Connection(server.address) as client:
+            load.check(client)
+            said = b"get " + b" ".join(b"%d" % key for key in keys) + b"\r\n"
+            expect(converse(server.address, said).count(b"\r\nfill\r\n") == len(keys), "what was stored first is gone")
             server.stop()
 
 
@@ -279,4 +375,5 @@ def shutdown_is_obeyed_if_allowed(tarn):
 if __name__ == "__main__":
     serving.run([keys_on_the_command_line, shutdown_is_obeyed_if_allowed, help_and_mistakes, nothing_listens_beyond_loopback_untold, a_configuration_file,
                  only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
-                 sigterm_ends_in_good_order, sigint_and_two_signals, a_full_store_says_so, no_room_to_begin], sys.argv[1])
+                 sigterm_ends_in_good_order, sigint_ends_in_good_order, a_second_signal_ends_it_at_once,
+                 a_second_signal_during_the_checkpoint, a_full_store_says_so, no_room_to_begin], sys.argv[1])

@@ -1,6 +1,7 @@
 """A server under test: started in a folder of its own, asked through sockets, ended by its own number."""
 
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -91,9 +92,24 @@ class Process:
         self.process.kill()
         self.process.wait()
 
-    def status_kilobytes(self, name):
+    def status(self, name):
         with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
-            return int(re.search(rf"^{name}:\s*(\d+)", file.read(), re.MULTILINE).group(1))
+            return re.search(rf"^{name}:\s*(\w+)", file.read(), re.MULTILINE).group(1)
+
+    def status_kilobytes(self, name):
+        return int(self.status(name))
+
+    def await_taken(self, number):
+        """Wait until a signal is not pending any more: before that, another of its kind would be the same one."""
+        await_that(lambda: int(self.status("ShdPnd"), 16) >> (number - 1) & 1 == 0, "it does not take a signal", 0)
+
+    def thread(self, name):
+        """The folder of a thread in /proc, which is there as long as the thread runs."""
+        for path in glob.glob(f"/proc/{self.process.pid}/task/*"):
+            with contextlib.suppress(OSError), open(f"{path}/comm", encoding="ascii") as file:  # one may just end
+                if file.read() == f"{name}\n":
+                    return path
+        raise Failure(f"it has no thread {name}")
 
 
 class Tarn(Process):
