@@ -10,6 +10,11 @@
 #define MOVES_MAX         8192
 #define TOMBSTONE_PERCENT 5 /* of the capacity, before they are looked for */
 
+#define GAIN_PARTS         8   /* a victim gives one part of a segment at least, … */
+#define GAIN_PARTS_PRESSED 128 /* … or, when somebody waits, one of more and smaller parts */
+#define AGE_MAX            (UINT64_C(1) << 28)
+#define SCORE_UNIT         1024
+
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
 int seglog_collector_init(struct seglog *log)
@@ -63,6 +68,8 @@ struct look {
     uint64_t now_ns;
     uint32_t least; /* collectable, with the least to move */
     uint64_t least_bytes, least_stamp;
+    uint32_t best; /* collectable, with the highest score above 0 */
+    uint64_t best_bytes, best_score;
     uint32_t oldest; /* collectable, with the lowest stamp */
     uint64_t oldest_bytes, oldest_stamp;
     uint32_t dead;    /* collectable, with nothing in it that counts */
@@ -99,10 +106,32 @@ static uint64_t bytes_to_move(const struct seglog *log, const struct seglog_segm
     return live_bytes - ended_bytes + counted(&segment->tombstone_bytes);
 }
 
+/*
+ * What emptying a segment is worth: room that is gained, for bytes that are read and written, times how long
+ * that room is going to last: what has lived long in it dies slowly. Age is counted in segments that were
+ * begun since. What is empty comes first. 0: it gives too little.
+ */
+static uint64_t score_of(const struct seglog *log, uint64_t bytes, uint64_t stamp)
+{
+    uint64_t space = seglog_record_space(log);
+    if (bytes == 0)
+        return UINT64_MAX;
+    if (bytes > space - space / GAIN_PARTS)
+        return 0;
+    uint64_t age = base_min(log->stamp - stamp + 1, AGE_MAX);
+    return (space - bytes) * age * SCORE_UNIT / (space + bytes);
+}
+
 static void look_at_closed(const struct seglog *log, uint32_t number, struct look *look)
 {
     const struct seglog_segment *segment = &log->segments[number];
     uint64_t bytes = bytes_to_move(log, segment, look->now_ns), stamp = segment->stamp;
+    uint64_t score = score_of(log, bytes, stamp);
+    if (score > look->best_score) {
+        look->best = number;
+        look->best_bytes = bytes;
+        look->best_score = score;
+    }
     if (look->least == SEGLOG_NO_SEGMENT || bytes < look->least_bytes ||
         (bytes == look->least_bytes && stamp < look->least_stamp)) {
         look->least = number;
@@ -148,6 +177,7 @@ static void look_at(const struct seglog *log, uint32_t number, struct look *look
 static void look_around(struct seglog *log, uint32_t left_out, struct look *look)
 {
     *look = (struct look){.now_ns = task_wall(log->node),
+                          .best = SEGLOG_NO_SEGMENT,
                           .least = SEGLOG_NO_SEGMENT,
                           .oldest = SEGLOG_NO_SEGMENT,
                           .dead = SEGLOG_NO_SEGMENT,
@@ -190,7 +220,7 @@ static bool gains(struct seglog *log, uint64_t bytes)
     uint64_t space = seglog_record_space(log);
     if (move_cost(log, bytes) > room_to_move(log))
         return false;
-    uint64_t least = space / (log->collector->exhaustion.pressed ? 128 : 8);
+    uint64_t least = space / (log->collector->exhaustion.pressed ? GAIN_PARTS_PRESSED : GAIN_PARTS);
     return move_cost(log, bytes) + least <= space;
 }
 
@@ -262,12 +292,14 @@ static uint32_t choose(struct seglog *log, struct seglog_collector *collector, c
 {
     if (log->cache) /* moves nothing: what holds something is evicted */
         return look->dead;
-    if (look->least != SEGLOG_NO_SEGMENT && look->least_bytes <= seglog_record_space(log) / 2 &&
-        gains(log, look->least_bytes))
-        return look->least;
+    bool gives = look->best != SEGLOG_NO_SEGMENT && gains(log, look->best_bytes);
+    if (gives && look->best_bytes <= seglog_record_space(log) / 2)
+        return look->best;
     uint32_t oldest = choose_oldest(log, collector, look);
     if (oldest != SEGLOG_NO_SEGMENT)
         return oldest;
+    if (gives)
+        return look->best;
     return look->least != SEGLOG_NO_SEGMENT && gains(log, look->least_bytes) ? look->least
                                                                              : SEGLOG_NO_SEGMENT;
 }
@@ -319,7 +351,9 @@ static int find_victim(struct seglog *log, struct seglog_collector *collector, u
         uint32_t segment = choose(log, collector, &look);
         if (segment != SEGLOG_NO_SEGMENT) {
             *ret_segment = segment;
-            *ret_bytes = segment == look.oldest ? look.oldest_bytes : look.least_bytes;
+            *ret_bytes = segment == look.best     ? look.best_bytes
+                         : segment == look.oldest ? look.oldest_bytes
+                                                  : look.least_bytes;
             return 0;
         }
         if (log->cache)

@@ -74,6 +74,57 @@ static void overwritten_by_a_task(void **state)
     run_free(run);
 }
 
+/* ---- what it costs ------------------------------------------------------------------------------- */
+
+/* Bytes that are moved for each byte that is written, once it has settled down, of records that fill their
+ * blocks; so many per cent of the writes go to a tenth of the keys. */
+static double moved_per_written(struct run *run, uint32_t hot_percent)
+{
+    struct base_random random;
+    base_random_init(&random, 9);
+    uint32_t value_bytes = SEGLOG_BLOCK_BYTES_MIN - (uint32_t)run_record_bytes(run, 0);
+    uint32_t keys = run_fill_to(run, 92, value_bytes);
+    uint64_t moved_before = 0;
+    for (uint32_t i = 0; i < 12 * keys; i++) {
+        bool hot = base_random_below(&random, 100) < hot_percent;
+        uint32_t key = (uint32_t)base_random_below(&random, hot ? keys / 10 : keys);
+        assert_int_equal(run_put(run, key, value_bytes), 0);
+        if (i == 8 * keys)
+            moved_before = run_stats(run).moved_bytes;
+    }
+    return (double)(run_stats(run).moved_bytes - moved_before) / (4.0 * keys * SEGLOG_BLOCK_BYTES_MIN);
+}
+
+static double uniform_moves; /* of the test before */
+
+static void overwrite_uniformly(struct run *run, struct task_testing *testing)
+{
+    (void)testing;
+    uniform_moves = moved_per_written(run, 0);
+    assert_true(uniform_moves > 1 && uniform_moves < 3.5);
+    assert_int_equal(run_stop(run), 0);
+}
+
+static void overwrite_what_is_hot(struct run *run, struct task_testing *testing)
+{
+    (void)testing;
+    assert_true(moved_per_written(run, 90) < 0.75 * uniform_moves);
+    assert_int_equal(run_stop(run), 0);
+}
+
+/* In virtual time, so that it is the same each time. Whoever takes the segment with the least to move does
+ * not gain from what is hot: its cold segments stay as full as they are. */
+static void what_is_cold_is_seldom_moved(void **state)
+{
+    (void)state;
+    struct run *run = run_new(SEGLOG_DEVICE, 130);
+    run_in_tasks(run, overwrite_uniformly);
+    run_free(run);
+    run = run_new(SEGLOG_DEVICE, 130);
+    run_in_tasks(run, overwrite_what_is_hot);
+    run_free(run);
+}
+
 /* ---- all sizes, deletions ----------------------------------------------------------------------- */
 
 static void mix(struct run *run)
@@ -494,6 +545,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overwritten_ten_times),
         cmocka_unit_test(overwritten_by_a_task),
+        cmocka_unit_test(what_is_cold_is_seldom_moved),
         cmocka_unit_test(cold_among_hot),
         cmocka_unit_test(filled_and_emptied_again_and_again),
         cmocka_unit_test(rounds_begin_again),
