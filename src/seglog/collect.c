@@ -106,6 +106,12 @@ static uint64_t bytes_to_move(const struct seglog *log, const struct seglog_segm
     return live_bytes - ended_bytes + counted(&segment->tombstone_bytes);
 }
 
+/* What moving so many bytes takes of a segment: each write ends at a block. */
+static uint64_t move_cost(const struct seglog *log, uint64_t bytes)
+{
+    return bytes == 0 ? 0 : bytes + (bytes / GROUP_BYTES + 1) * log->superblock.block_bytes;
+}
+
 /*
  * What emptying a segment is worth: room that is gained, for bytes that are read and written, times how long
  * that room is going to last: what has lived long in it dies slowly. Age is counted in segments that were
@@ -113,13 +119,13 @@ static uint64_t bytes_to_move(const struct seglog *log, const struct seglog_segm
  */
 static uint64_t score_of(const struct seglog *log, uint64_t bytes, uint64_t stamp)
 {
-    uint64_t space = seglog_record_space(log);
-    if (bytes == 0)
+    uint64_t space = seglog_record_space(log), cost = move_cost(log, bytes);
+    if (cost == 0)
         return UINT64_MAX;
-    if (bytes > space - space / GAIN_PARTS)
+    if (cost + space / GAIN_PARTS > space)
         return 0;
     uint64_t age = base_min(log->stamp - stamp + 1, AGE_MAX);
-    return (space - bytes) * age * SCORE_UNIT / (space + bytes);
+    return (space - cost) * age * SCORE_UNIT / (space + cost);
 }
 
 static void look_at_closed(const struct seglog *log, uint32_t number, struct look *look)
@@ -197,12 +203,6 @@ static void look_around(struct seglog *log, uint32_t left_out, struct look *look
 }
 
 /* ---- choosing -------------------------------------------------------------------------------------- */
-
-/* What moving so many bytes takes of a segment: each write ends at a block. */
-static uint64_t move_cost(const struct seglog *log, uint64_t bytes)
-{
-    return bytes == 0 ? 0 : bytes + (bytes / GROUP_BYTES + 1) * log->superblock.block_bytes;
-}
 
 /* What the collector can write without taking what reservations need. */
 static uint64_t room_to_move(struct seglog *log)
@@ -408,6 +408,7 @@ static int gather(struct seglog *log, struct seglog_collector *collector, bool *
         if (collector->victim_count > held && all_bytes > seglog_record_space(log) / 2)
             return 0;
         add_victim(log, collector, segment);
+        seglog_pace_begin(log, bytes);
         error = seglog_move_victim(log, collector);
         *ret_unfinished = error != 0;
     }

@@ -27,6 +27,13 @@ struct seglog_victim {
     bool unfinished; /* something in it was not moved: it stays until another round */
 };
 
+/* How far a victim is emptied, beside how far users have used the room there was when it was begun. */
+struct seglog_pace {
+    uint64_t work_bytes;  /* to move, estimated */
+    uint64_t moved_bytes; /* of them */
+    uint64_t room_bytes;  /* for users, at the beginning */
+};
+
 /* The service's alone. */
 struct seglog_collector {
     uint8_t *summary; /* seglog_summary_memory_bytes() */
@@ -46,6 +53,7 @@ struct seglog_collector {
     uint64_t share_bytes;   /* footprints that may still be written again of a segment that is evicted */
     uint32_t refused;       /* records of it whose keys were locked by others */
     struct seglog_exhaustion exhaustion;
+    struct seglog_pace pace;
 
     /* oldest first: a round over all stamps that were issued before it began */
     uint64_t round_stamp;           /* 0: there is none */
@@ -80,6 +88,17 @@ uint32_t seglog_move_plan(struct seglog *log, struct seglog_collector *collector
 const uint8_t *seglog_move_record(struct seglog *log, struct seglog_collector *collector,
                                   uint64_t window_begin, const struct seglog_move *move,
                                   struct seglog_record_format *ret_header);
+
+/** Begin a victim that has so much to move. */
+void seglog_pace_begin(struct seglog *log, uint64_t work_bytes);
+
+/**
+ * After so much was moved, sleep until users have used as much of their room, or for as long as moving it
+ * takes at the slowest pace. Not at all when somebody waits for space.
+ *
+ * @return 0; -ECANCELED (the service stops); -EROFS. Yields.
+ */
+base_must_check int seglog_pace(struct seglog *log, uint64_t moved_bytes);
 
 /** A collected segment counts as empty. */
 void seglog_victim_set_state(struct seglog *log, uint32_t segment, enum seglog_segment_state state);

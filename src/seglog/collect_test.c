@@ -112,16 +112,61 @@ static void overwrite_what_is_hot(struct run *run, struct task_testing *testing)
     assert_int_equal(run_stop(run), 0);
 }
 
-/* In virtual time, so that it is the same each time. Whoever takes the segment with the least to move does
- * not gain from what is hot: its cold segments stay as full as they are. */
+static void overwrite_small_segments(void (*test)(struct run *run, struct task_testing *testing))
+{
+    struct run *run = run_new(SEGLOG_DEVICE, 130);
+    run->segment_bytes = SEGLOG_SEGMENT_BYTES_MIN;
+    run_in_tasks(run, test);
+    run_free(run);
+}
+
+/* Whoever takes the segment with the least to move gains nothing from what is hot: his cold segments stay as
+ * full as they are. */
 static void what_is_cold_is_seldom_moved(void **state)
 {
     (void)state;
-    struct run *run = run_new(SEGLOG_DEVICE, 130);
-    run_in_tasks(run, overwrite_uniformly);
-    run_free(run);
-    run = run_new(SEGLOG_DEVICE, 130);
-    run_in_tasks(run, overwrite_what_is_hot);
+    overwrite_small_segments(overwrite_uniformly);
+    overwrite_small_segments(overwrite_what_is_hot);
+}
+
+/* ---- how fast ------------------------------------------------------------------------------------- */
+
+/* What may be moved in a pause: two windows, what users have allowed for by writing before it, and 100 MB/s.
+ * All at once would be two segments and more. */
+static uint64_t most_moved(uint64_t elapsed_ns)
+{
+    return (UINT64_C(6) << 20) + elapsed_ns / 10;
+}
+
+static void write_and_pause(struct run *run)
+{
+    struct base_random random;
+    base_random_init(&random, 10);
+    const uint32_t value_bytes = 40000;
+    uint32_t keys = run_fill_to(run, 85, value_bytes), pauses_with_moves = 0;
+    for (uint32_t i = 0; i < 150; i++) {
+        for (uint32_t written = 0; written < 1 << 20; written += value_bytes)
+            assert_int_equal(run_put(run, base_random_below(&random, keys), value_bytes), 0);
+        uint64_t begin_ns = task_now(), moved_before = run_stats(run).moved_bytes;
+        assert_int_equal(task_sleep(10 * BASE_NS_PER_MS), 0);
+        uint64_t moved = run_stats(run).moved_bytes - moved_before;
+        assert_true(moved <= most_moved(task_now() - begin_ns));
+        pauses_with_moves += moved > 0;
+    }
+    assert_true(pauses_with_moves > 10);
+    run_expect_counted(run);
+}
+
+static void nobody_writes_and_it_takes_its_time(void **state)
+{
+    (void)state;
+    struct run *run = run_new(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN * 64);
+    run->segment_bytes = 64 * SEGLOG_SEGMENT_BYTES_MIN;
+    struct tarn_node *node = run_node(run);
+    run_start(run, node);
+    write_and_pause(run);
+    assert_int_equal(run_stop(run), 0);
+    task_node_close(node);
     run_free(run);
 }
 
@@ -546,6 +591,7 @@ int main(void)
         cmocka_unit_test(overwritten_ten_times),
         cmocka_unit_test(overwritten_by_a_task),
         cmocka_unit_test(what_is_cold_is_seldom_moved),
+        cmocka_unit_test(nobody_writes_and_it_takes_its_time),
         cmocka_unit_test(cold_among_hot),
         cmocka_unit_test(filled_and_emptied_again_and_again),
         cmocka_unit_test(rounds_begin_again),

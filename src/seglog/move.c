@@ -221,6 +221,7 @@ static int move_entries(struct seglog *log, struct seglog_collector *collector,
     for (uint32_t next = 0; next < count;) {
         uint64_t begin, end;
         next = seglog_move_plan(log, collector, segment, entries, count, next, wants, &begin, &end);
+        uint64_t moved_before = atomic_load_explicit(&log->moved_bytes, memory_order_relaxed);
         int error = collector->planned > 0 ? move_window(log, collector, begin, end) : 0;
         if (error == 0 && collector->count == collector->moves_max)
             error = seglog_move_publish(log, collector);
@@ -230,6 +231,9 @@ static int move_entries(struct seglog *log, struct seglog_collector *collector,
             error = -ECANCELED;
         if (error == 0 && !seglog_service_chores(log))
             error = -EROFS;
+        if (error == 0 && next < count)
+            error = seglog_pace(log,
+                                atomic_load_explicit(&log->moved_bytes, memory_order_relaxed) - moved_before);
         if (error != 0)
             return error;
     }

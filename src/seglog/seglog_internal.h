@@ -155,6 +155,7 @@ struct seglog_service {
     _Atomic bool stopping;
     _Atomic bool running;
     bool is_thread;
+    bool owes; /* it was poked in a nap, and has to look: its own */
     pthread_t thread;
     _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
     struct task_group group;
@@ -576,6 +577,10 @@ void seglog_service_stop(struct seglog *log);
 
 /** Whether the caller is the service: it never waits for itself. */
 bool seglog_service_is_self(const struct seglog *log);
+
+/** Sleep in the middle of some work, until a moment or until poked: which is looked at when that work is
+ * done. Called by the service only. Yields. */
+void seglog_service_nap(struct seglog *log, uint64_t when_ns);
 
 /** Close segments, flush behind asynchronous writes, extend bounds: what others rely on, also while the
  * service collects. @return false: the log has failed. Yields. */

@@ -25,25 +25,27 @@ void seglog_poke(struct seglog *log)
     base_spin_unlock(&service->lock);
 }
 
-/* Sleep until poked, or until a moment; not at all if poked since the last time. */
-static void sleep_until(struct seglog_service *service, uint64_t when_ns)
+/* Sleep until poked, or until a moment; not at all if poked since the last time. @return whether poked */
+static bool sleep_until(struct seglog_service *service, uint64_t when_ns)
 {
     struct task_wait wait;
     base_spin_lock(&service->lock);
-    bool sleeps = !service->poked;
-    if (sleeps) {
+    bool poked = service->poked;
+    if (!poked) {
         task_wait_init(&wait);
         service->wait = &wait;
     }
     service->poked = false;
     base_spin_unlock(&service->lock);
-    if (!sleeps)
-        return;
+    if (poked)
+        return true;
     (void)task_wait_park(&wait, when_ns);
     base_spin_lock(&service->lock);
+    poked = service->poked;
     service->wait = NULL;
     service->poked = false;
     base_spin_unlock(&service->lock);
+    return poked;
 }
 
 /* ---- what others rely on --------------------------------------------------------------------------- */
@@ -85,6 +87,12 @@ static int extend_bounds(struct seglog *log)
     uint64_t bound = atomic_load_explicit(&log->sequence_bound, memory_order_relaxed);
     bool sequences_run_out = sequence + SEGLOG_SEQUENCE_BLOCK / 2 > bound;
     return stamps_run_out || sequences_run_out ? seglog_state_write(log, NULL) : 0;
+}
+
+void seglog_service_nap(struct seglog *log, uint64_t when_ns)
+{
+    struct seglog_service *service = &log->service;
+    service->owes = sleep_until(service, base_min(when_ns, flush_due_ns(log))) || service->owes;
 }
 
 bool seglog_service_chores(struct seglog *log)
@@ -150,11 +158,12 @@ static bool is_stopping(const struct seglog *log)
 static void run(struct seglog *log)
 {
     while (!is_stopping(log)) {
+        log->service.owes = false;
         log->ops->service(log->owner);
         uint64_t when_ns = TASK_FOREVER;
         bool again = seglog_service_chores(log) && collect(log, &when_ns);
-        if (!again && !is_stopping(log))
-            sleep_until(&log->service, base_min(when_ns, flush_due_ns(log)));
+        if (!again && !log->service.owes && !is_stopping(log))
+            (void)sleep_until(&log->service, base_min(when_ns, flush_due_ns(log)));
     }
 }
 
