@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/list.h"
 #include "seglog/seglog.h"
+#include "seglog/worker_internal.h"
 #include <stdatomic.h>
 
 #define SEGLOG_RELOCATION       0 /* number of the collector's stream; users' follow */
@@ -147,19 +148,10 @@ static inline struct seglog_group *seglog_open_group(struct seglog_stream *strea
     return &stream->groups[(stream->first_group + stream->group_count) % SEGLOG_GROUPS_MAX];
 }
 
-/* The background of a log: a task or a thread. */
+/* The background of a log. */
 struct seglog_service {
-    struct base_spin lock;  /* of the next two */
-    bool poked;             /* there is something to do */
-    struct task_wait *wait; /* it sleeps */
-    _Atomic bool stopping;
-    _Atomic bool running;
-    bool is_thread;
+    struct seglog_worker worker;
     bool owes; /* it was poked in a nap, and has to look: its own */
-    pthread_t thread;
-    _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
-    struct task_group group;
-    struct task_mutex alive; /* held until its end */
     uint64_t
         stalled_ns; /* since when waiters wait for something that is not the collector's; 0: they do not */
     uint64_t stalled_grants; /* log->grants at that time */

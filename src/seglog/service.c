@@ -4,7 +4,6 @@
  */
 #include "seglog/seglog_internal.h"
 #include <errno.h>
-#include <signal.h>
 
 /* A delayed flush begins so early that it is over in time. */
 #define FLUSH_DELAY_NS (SEGLOG_ASYNC_DELAY_NS / 2)
@@ -12,40 +11,9 @@
 /* How long one waits for space that is not the collector's to give: reserved by others, or pending. */
 #define PATIENCE_NS BASE_NS_PER_SECOND
 
-/* ---- sleeping -------------------------------------------------------------------------------------- */
-
 void seglog_poke(struct seglog *log)
 {
-    struct seglog_service *service = &log->service;
-    base_spin_lock(&service->lock);
-    service->poked = true;
-    if (service->wait != NULL)
-        (void)task_wait_wake(service->wait, 0);
-    service->wait = NULL;
-    base_spin_unlock(&service->lock);
-}
-
-/* Sleep until poked, or until a moment; not at all if poked since the last time. @return whether poked */
-static bool sleep_until(struct seglog_service *service, uint64_t when_ns)
-{
-    struct task_wait wait;
-    base_spin_lock(&service->lock);
-    bool poked = service->poked;
-    if (!poked) {
-        task_wait_init(&wait);
-        service->wait = &wait;
-    }
-    service->poked = false;
-    base_spin_unlock(&service->lock);
-    if (poked)
-        return true;
-    (void)task_wait_park(&wait, when_ns);
-    base_spin_lock(&service->lock);
-    poked = service->poked;
-    service->wait = NULL;
-    service->poked = false;
-    base_spin_unlock(&service->lock);
-    return poked;
+    seglog_worker_poke(&log->service.worker);
 }
 
 /* ---- what others rely on --------------------------------------------------------------------------- */
@@ -92,7 +60,8 @@ static int extend_bounds(struct seglog *log)
 void seglog_service_nap(struct seglog *log, uint64_t when_ns)
 {
     struct seglog_service *service = &log->service;
-    service->owes = sleep_until(service, base_min(when_ns, flush_due_ns(log))) || service->owes;
+    service->owes =
+        seglog_worker_sleep_until(&service->worker, base_min(when_ns, flush_due_ns(log))) || service->owes;
 }
 
 bool seglog_service_chores(struct seglog *log)
@@ -149,92 +118,33 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
 
 /* ---- its life -------------------------------------------------------------------------------------- */
 
-static bool is_stopping(const struct seglog *log)
-{
-    /* Pairs with the release in seglog_service_stop(). */
-    return atomic_load_explicit(&log->service.stopping, memory_order_acquire);
-}
-
 static void run(struct seglog *log)
 {
-    while (!is_stopping(log)) {
+    struct seglog_worker *worker = &log->service.worker;
+    while (!seglog_worker_stops(worker)) {
         log->service.owes = false;
         log->ops->service(log->owner);
         uint64_t when_ns = TASK_FOREVER;
         bool again = seglog_service_chores(log) && collect(log, &when_ns);
-        if (!again && !log->service.owes && !is_stopping(log))
-            (void)sleep_until(&log->service, base_min(when_ns, flush_due_ns(log)));
+        if (!again && !log->service.owes && !seglog_worker_stops(worker))
+            (void)seglog_worker_sleep_until(worker, base_min(when_ns, flush_due_ns(log)));
     }
-}
-
-static void service_task(void *arg)
-{
-    struct seglog *log = arg;
-    atomic_store_explicit(&log->service.self, (uintptr_t)task_self(), memory_order_relaxed);
-    run(log);
-    task_mutex_unlock(&log->service.alive);
-}
-
-static void *service_thread(void *arg)
-{
-    struct seglog *log = arg;
-    atomic_store_explicit(&log->service.self, (uintptr_t)pthread_self(), memory_order_relaxed);
-    (void)pthread_setname_np(pthread_self(), "tarn-log");
-    run(log);
-    task_mutex_unlock(&log->service.alive);
-    return NULL;
-}
-
-/* Signals are for the threads of the program. */
-static int start_thread(struct seglog *log)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&log->service.thread, NULL, service_thread, log);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -error;
 }
 
 int seglog_service_start(struct seglog *log)
 {
-    struct seglog_service *service = &log->service;
-    service->is_thread = task_self() == NULL;
-    task_mutex_init(&service->alive);
-    base_assert(task_mutex_lock_try(&service->alive)); /* for the service, which gives it back */
-    task_group_init(&service->group);
     log->session_stamp = log->stamp;
-    int error = service->is_thread
-                    ? start_thread(log)
-                    : task_spawn(task_sched_self(), &service->group, "tarn-log", service_task, log);
-    service->running = error == 0;
-    return error;
+    return seglog_worker_start(&log->service.worker, log, "tarn-log", run);
 }
 
 void seglog_service_stop(struct seglog *log)
 {
-    struct seglog_service *service = &log->service;
-    if (!service->running)
-        return;
-    /* Pairs with the acquire in is_stopping(). */
-    atomic_store_explicit(&service->stopping, true, memory_order_release);
-    seglog_poke(log);
-    task_mutex_lock_firmly(&service->alive);
-    if (service->is_thread)
-        (void)pthread_join(service->thread, NULL);
-    while (task_group_join(&service->group, TASK_FOREVER) != 0)
-        task_yield(); /* the caller was cancelled; the service is in its last steps */
-    service->running = false;
+    seglog_worker_stop(&log->service.worker);
 }
 
 bool seglog_service_is_self(const struct seglog *log)
 {
-    const struct seglog_service *service = &log->service;
-    if (service->is_thread != (task_self() == NULL))
-        return false;
-    uintptr_t self = service->is_thread ? (uintptr_t)pthread_self() : (uintptr_t)task_self();
-    /* relaxed: the service sees what it has stored itself, all others something else */
-    return self == atomic_load_explicit(&service->self, memory_order_relaxed);
+    return seglog_worker_is_self(&log->service.worker);
 }
 
 int seglog_stop(struct seglog *log)

@@ -132,7 +132,7 @@ static void promises(struct run *run, struct task_testing *testing)
         uint32_t count = 0;
         int error = 0;
         uintptr_t service =
-            atomic_exchange(&run->log->service.self, (uintptr_t)task_self()); /* never waits */
+            atomic_exchange(&run->log->service.worker.self, (uintptr_t)task_self()); /* never waits */
         while (error == 0 && count < HELD_MAX) {
             held[count].value_bytes = random_size(&random, round);
             error = seglog_reserve(run->log, SEGLOG_SPACE_DATA,
@@ -140,7 +140,7 @@ static void promises(struct run *run, struct task_testing *testing)
             count += error == 0;
         }
         assert_int_equal(error, -ENOSPC);
-        atomic_store(&run->log->service.self, service);
+        atomic_store(&run->log->service.worker.self, service);
         for (uint32_t i = 0; i < count;
              i++) { /* by plain appends: what they leave is the worst that can be */
             uint32_t other = i + (uint32_t)base_random_below(&random, count - i);
@@ -197,10 +197,10 @@ static void reserve_one(void *arg)
 static uint32_t take_all(struct run *run, struct seglog_reservation *rooms, uint32_t max)
 {
     uint32_t count = 0;
-    uintptr_t service = atomic_exchange(&run->log->service.self, (uintptr_t)task_self());
+    uintptr_t service = atomic_exchange(&run->log->service.worker.self, (uintptr_t)task_self());
     while (count < max && seglog_reserve(run->log, SEGLOG_SPACE_DATA, 20000, &rooms[count]) == 0)
         count++;
-    atomic_store(&run->log->service.self, service);
+    atomic_store(&run->log->service.worker.self, service);
     assert_true(count < max);
     return count;
 }
@@ -321,9 +321,9 @@ static void between(struct run *run, struct task_testing *testing)
     run_wait_for_arrivals(&run->drive, 1); /* the summary of the segment that has ended */
     assert_true(run->log->streams[1].making);
     assert_null(run->log->streams[1].open_summary);
-    uintptr_t service = atomic_exchange(&run->log->service.self, (uintptr_t)task_self());
+    uintptr_t service = atomic_exchange(&run->log->service.worker.self, (uintptr_t)task_self());
     assert_int_equal(seglog_reserve(run->log, SEGLOG_SPACE_DATA, 20000, &more), -ENOSPC);
-    atomic_store(&run->log->service.self, service);
+    atomic_store(&run->log->service.worker.self, service);
     run_let_go(&run->drive, 0);
     assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
     while (spare > 0)
