@@ -468,6 +468,26 @@ const struct seglog_exhaustion *seglog_collect_exhaustion(const struct seglog *l
     return &log->collector->exhaustion;
 }
 
+int seglog_collect_segment(struct seglog *log, uint32_t segment)
+{
+    struct seglog_collector *collector = log->collector;
+    struct seglog_points points;
+    uint32_t freed;
+    if (collector->victim_count == SEGLOG_VICTIMS_MAX)
+        return -EAGAIN;
+    seglog_points(log, &points);
+    collector->gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
+    add_victim(log, collector, segment);
+    seglog_pace_begin(log, counted(&log->segments[segment].live_bytes));
+    int error = seglog_move_victim(log, collector);
+    int publish_error = seglog_move_publish(log, collector);
+    collector->victims[collector->victim_count - 1].unfinished = error != 0;
+    if (publish_error != 0)
+        return publish_error;
+    int free_error = free_victims(log, collector, &freed);
+    return free_error == 0 ? error : free_error;
+}
+
 int seglog_collect(struct seglog *log)
 {
     struct seglog_collector *collector = log->collector;

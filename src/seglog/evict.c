@@ -264,23 +264,21 @@ static void give_back(struct seglog *log, uint32_t number)
     seglog_space_freed(log);
 }
 
-int seglog_evict_oldest(struct seglog *log)
+int seglog_evict_segment(struct seglog *log, uint32_t segment)
 {
     struct seglog_collector *collector = log->collector;
     const struct seglog_entry_format *entries;
-    uint32_t segment, count;
-    int error = choose(log, &segment);
-    if (error != 0)
-        return error;
+    uint32_t count;
     seglog_victim_set_state(log, segment, SEGLOG_STATE_COLLECTING);
     if (seglog_summary_read(log, segment, collector->summary, &entries, &count) != 0) {
-        base_error(&log->node->log, "a segment cannot be evicted: its space is lost",
-                   "path=%s segment=%" PRIu32 " why=\"its summary cannot be read\"", drive_name(log->drive),
-                   segment);
+        if (!log->segments[segment].damaged) /* else the scrubber has said so */
+            base_error(&log->node->log, "a segment cannot be evicted: its space is lost",
+                       "path=%s segment=%" PRIu32 " why=\"its summary cannot be read\"",
+                       drive_name(log->drive), segment);
         seglog_victim_set_state(log, segment, SEGLOG_STATE_BAD);
         return 0;
     }
-    error = renew_hits(log, collector, segment, entries, count);
+    int error = renew_hits(log, collector, segment, entries, count);
     if (error == 0)
         error = seglog_sync(log); /* what was written again, and whatever made the rest dead */
     if (error != 0) {
@@ -293,6 +291,13 @@ int seglog_evict_oldest(struct seglog *log)
     drop(log, segment, entries, count);
     give_back(log, segment);
     return 0;
+}
+
+int seglog_evict_oldest(struct seglog *log)
+{
+    uint32_t segment;
+    int error = choose(log, &segment);
+    return error == 0 ? seglog_evict_segment(log, segment) : error;
 }
 
 /* ---- on demand ------------------------------------------------------------------------------------- */

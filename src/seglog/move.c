@@ -15,7 +15,7 @@ static uint64_t move_begin(const struct seglog *log, const struct seglog_move *m
 
 static void say_bad(struct seglog *log, struct seglog_victim *victim, uint64_t offset, const char *why)
 {
-    if (!victim->bad)
+    if (!victim->bad && !log->segments[victim->segment].damaged) /* else the scrubber has said so */
         base_error(&log->node->log,
                    "a segment cannot be collected: its space is lost, the rest of it is kept",
                    "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\"", drive_name(log->drive),

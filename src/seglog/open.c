@@ -1,5 +1,5 @@
 /* Opening, starting and closing a log, and what it tells about itself. */
-#include "seglog/seglog_internal.h"
+#include "seglog/scrub_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -53,6 +53,7 @@ static void free_log(struct seglog *log)
 {
     struct tarn_node *node = log->node;
     if (!log->read_only) {
+        seglog_scrub_deinit(log);
         seglog_collector_deinit(log);
         seglog_streams_deinit(log);
     }
@@ -85,14 +86,16 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
 }
 
 /* All memory that is held while it is open. */
-static int take_memory(struct seglog *log, uint32_t user_streams)
+static int take_memory(struct seglog *log, const struct seglog_options *options)
 {
     log->segments = base_alloc(&log->node->memory, segments_bytes(log));
     int error = log->segments == NULL ? -ENOMEM : 0;
     if (error == 0 && !log->read_only)
-        error = seglog_streams_init(log, user_streams == 0 ? 1 : user_streams);
+        error = seglog_streams_init(log, options->user_streams == 0 ? 1 : options->user_streams);
     if (error == 0 && !log->read_only)
         error = seglog_collector_init(log);
+    if (error == 0 && !log->read_only)
+        error = seglog_scrub_init(log, options);
     if (error != 0)
         base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
                    drive_name(log->drive));
@@ -103,7 +106,7 @@ static int open_log(struct seglog *log, const struct seglog_options *options, in
 {
     int error = seglog_state_load(log);
     if (error == 0)
-        error = take_memory(log, options->user_streams);
+        error = take_memory(log, options);
     if (error == 0 && !log->read_only)
         error = seglog_superblock_complete(log->node, log->drive, &log->superblock, missing_copy);
     if (error == 0 && !log->read_only)
@@ -155,6 +158,11 @@ int seglog_start(struct seglog *log, const struct seglog_owner_ops *ops, void *o
     int error = seglog_state_write(log, NULL);
     if (error == 0)
         error = seglog_service_start(log);
+    if (error == 0) {
+        error = seglog_scrub_start(log);
+        if (error != 0)
+            seglog_service_stop(log);
+    }
     log->started = error == 0;
     return error;
 }
@@ -208,6 +216,7 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
         .evictions = counter(&log->evictions),
         .session = log->session,
     };
+    seglog_scrub_tell(log, &stats.scrub);
     for (uint32_t begin = 0; begin < stats.segments; begin += SEGLOG_SEGMENTS_AT_ONCE) {
         uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, stats.segments);
         base_spin_lock(&log->lock);
@@ -266,7 +275,7 @@ void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory)
     *ret_memory = (struct seglog_memory){
         .ring_bytes = ring_bytes,
         .summary_bytes = summaries * seglog_summary_memory_bytes(log),
-        .collector_bytes = seglog_collector_bytes(log),
+        .collector_bytes = seglog_collector_bytes(log) + seglog_scrub_memory_bytes(log),
         .segment_bytes =
             log->superblock.segment_count * sizeof(*log->segments) + 3 * log->superblock.state_bytes,
     };

@@ -30,9 +30,11 @@ struct run {
     enum seglog_mode mode;
     bool cache;
     uint32_t user_streams;
-    uint32_t key_room;         /* keys are made this long, at least 8 */
-    uint64_t segment_bytes;    /* 0: the default */
-    uint32_t record_bytes_max; /* written into the superblock; 0: as it was made */
+    uint64_t scrub_rate_bytes, scrub_interval_ns;
+    const struct seglog_owner_ops *ops; /* NULL: run_ops */
+    uint32_t key_room;                  /* keys are made this long, at least 8 */
+    uint64_t segment_bytes;             /* 0: the default */
+    uint32_t record_bytes_max;          /* written into the superblock; 0: as it was made */
     struct run_key keys[RUN_KEYS_MAX];
     struct base_hash128 hashes[RUN_KEYS_MAX];
     uint16_t by_hash[4 * RUN_KEYS_MAX]; /* numbers + 1, open addressing */
@@ -215,7 +217,9 @@ static inline void run_open_log(struct run *run)
     const struct seglog_options options = {.mode = run->mode,
                                            .owner_kind = SEGLOG_OWNER_DEPOT,
                                            .user_streams = run->user_streams,
-                                           .cache = run->cache};
+                                           .cache = run->cache,
+                                           .scrub_rate_bytes = run->scrub_rate_bytes,
+                                           .scrub_interval_ns = run->scrub_interval_ns};
     assert_int_equal(seglog_open(run->node, run->opened, &options, &run->log), 0);
 }
 
@@ -234,7 +238,7 @@ static inline void run_start(struct run *run, struct tarn_node *node)
     }
     run_open_log(run);
     run_hash_keys(run);
-    assert_int_equal(seglog_start(run->log, &run_ops, run), 0);
+    assert_int_equal(seglog_start(run->log, run->ops == NULL ? &run_ops : run->ops, run), 0);
 }
 
 /** Stop and close it. @return what seglog_close() said, which knows what seglog_stop() said */
@@ -575,7 +579,7 @@ static inline void run_restart(struct run *run)
         atomic_store(&run->keys[i].grain, found->tombstone[i] ? 0 : found->grain[i]);
     }
     free(found);
-    assert_int_equal(seglog_start(run->log, &run_ops, run), 0);
+    assert_int_equal(seglog_start(run->log, run->ops == NULL ? &run_ops : run->ops, run), 0);
 }
 
 #endif

@@ -33,6 +33,8 @@ enum seglog_mode {
 #define SEGLOG_ASYNC_DELAY_NS BASE_NS_PER_SECOND
 #define SEGLOG_WRITES_MAX     4 /* in flight, of one stream */
 
+#define SEGLOG_SCRUB_INTERVAL_NS (UINT64_C(24) * 3600 * BASE_NS_PER_SECOND)
+
 /* ---- making and opening ---------------------------------------------------------------------- */
 
 struct seglog_format_options {
@@ -77,9 +79,11 @@ base_must_check int seglog_is_blank(struct tarn_node *node, struct drive *drive,
 struct seglog_options {
     enum seglog_mode mode;
     uint32_t owner_kind;
-    uint32_t user_streams; /* 0: 1 */
-    bool read_only;        /* nothing is written, not even seals */
-    bool cache;            /* what is in the way is evicted instead of moved */
+    uint32_t user_streams;      /* 0: 1 */
+    bool read_only;             /* nothing is written, not even seals */
+    bool cache;                 /* what is in the way is evicted instead of moved */
+    uint64_t scrub_rate_bytes;  /* a second at most, read in the background to verify them; 0: none */
+    uint64_t scrub_interval_ns; /* from the beginning of one pass to that of the next; 0: the constant */
 };
 
 /**
@@ -169,7 +173,7 @@ struct seglog_place {
     bool tombstone;
 };
 
-/* Up-calls of the service; none is called with a lock held. */
+/* Up-calls of the service, judge() also of the scrubber, beside it; none is called with a lock held. */
 struct seglog_owner_ops {
     /** Whether a value that the collector has met lives. Any error of the drive's is not its matter. Does not
      * yield. */
@@ -209,7 +213,7 @@ struct seglog_owner_ops {
 /**
  * Start to run: make the first durable state of the session, then the service (a task on the caller's
  * scheduler when called by a task, else a thread), which closes segments, flushes behind asynchronous writes,
- * collects, and extends bounds.
+ * collects, and extends bounds; and if the options ask for it, the scrubber (the same).
  *
  * @param ops, owner  outlive the log
  * @return 0; -ENOMEM; the drive's error. Not for a log opened to read. Yields.
@@ -361,9 +365,9 @@ base_must_check int seglog_wall_note(struct seglog *log, uint64_t needed_ns, uin
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /**
- * Stop the service and close all open segments with their summaries; everything appended is durable
- * afterwards. Nobody may be appending. After this only seglog_checkpoint_write() and seglog_close(). @return
- * 0; -EIO; -EROFS. Yields.
+ * Stop the scrubber and the service, and close all open segments with their summaries; everything appended is
+ * durable afterwards. Nobody may be appending. After this only seglog_checkpoint_write() and seglog_close().
+ * @return 0; -EIO; -EROFS. Yields.
  */
 base_must_check int seglog_stop(struct seglog *log);
 
@@ -399,6 +403,15 @@ int seglog_refuse(struct tarn_node *node, const struct drive *drive, const char 
 
 /* ---- what it tells about itself --------------------------------------------------------------- */
 
+/* What scrubbing has done since the log was opened; README, "Scrubbing". */
+struct seglog_scrub_stats {
+    uint64_t passes;   /* that have ended */
+    uint64_t segments; /* that were read, to their ends or until they were collected */
+    uint64_t bytes;    /* that were read */
+    uint64_t damaged;  /* records that stay damaged; a header or a summary of a segment counts as one */
+    uint64_t ended_ns; /* civil time when the last pass ended; 0: none has */
+};
+
 struct seglog_stats {
     uint32_t segments, segments_free, segments_open, segments_bad;
     uint64_t live_bytes;      /* footprints of values that live */
@@ -410,6 +423,7 @@ struct seglog_stats {
     uint64_t evictions; /* segments, of those that were freed */
     uint64_t horizon_sequence;
     uint64_t generation, session;
+    struct seglog_scrub_stats scrub;
 };
 
 /** Counters, each exact, together approximate. */
@@ -430,7 +444,7 @@ typedef void seglog_check_function(void *arg, const struct seglog_entry_format *
 struct seglog_memory {
     uint64_t ring_bytes;      /* of all streams */
     uint64_t summary_bytes;   /* of open and closing segments at their most; resident is what was ever used */
-    uint64_t collector_bytes; /* its window, its moves and a summary at its most */
+    uint64_t collector_bytes; /* its window, its moves and a summary at its most; and the scrubber's */
     uint64_t segment_bytes;   /* what is known of each segment, and the state */
 };
 

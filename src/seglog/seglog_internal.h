@@ -56,6 +56,7 @@ struct seglog_segment {
     uint32_t end; /* where the last record ends */
     enum seglog_segment_state state;
     bool sealed;
+    bool damaged;                  /* scrubbing says so: to be collected, or evicted */
     bool ends_known;               /* whether ends_ns is: not of segments that an earlier session closed */
     uint64_t ends_ns[SEGLOG_ENDS]; /* when so many parts of all footprints will have expired */
     _Atomic uint32_t open_stream;  /* number of the stream that has it open, + 1; 0: none */
@@ -158,6 +159,7 @@ struct seglog_service {
 };
 
 struct seglog_collector; /* collect_internal.h */
+struct seglog_scrub;     /* scrub.c */
 
 /* ---- the log -------------------------------------------------------------------------------------- */
 
@@ -221,6 +223,7 @@ struct seglog {
     bool stopped_well; /* and it returned 0: the session has ended in good order */
     struct seglog_service service;
     struct seglog_collector *collector;
+    struct seglog_scrub *scrub; /* NULL: nothing is scrubbed */
 
     /* checkpoint.c */
     uint32_t checkpoint_segment; /* written in this session and to be named by the last state */
@@ -548,6 +551,14 @@ uint64_t seglog_collector_bytes(const struct seglog *log);
  * -ECANCELED (the service stops); -EIO; -EROFS. Yields.
  */
 base_must_check int seglog_collect(struct seglog *log);
+
+/** Collect one segment, which is CLOSED, with nothing pending, and damaged, while the caller knows of enough
+ * free ones. Called by the service only. @return 0: it is not CLOSED any more; else as seglog_collect() */
+base_must_check int seglog_collect_segment(struct seglog *log, uint32_t segment);
+
+/** Cache: evict one segment, which is CLOSED, with nothing pending. Called by the service only. @return 0: it
+ * is not CLOSED any more; -ECANCELED; -EIO; -EROFS */
+base_must_check int seglog_evict_segment(struct seglog *log, uint32_t segment);
 
 /** Cache: evict the segment whose highest sequence is lowest. Called by the service only. @return as
  * seglog_collect() */

@@ -2,7 +2,7 @@
  * The service: a task or a thread that does what nobody waits for, or what all do. It sleeps when there is
  * nothing to do.
  */
-#include "seglog/seglog_internal.h"
+#include "seglog/scrub_internal.h"
 #include <errno.h>
 
 /* A delayed flush begins so early that it is over in time. */
@@ -125,7 +125,10 @@ static void run(struct seglog *log)
         log->service.owes = false;
         log->ops->service(log->owner);
         uint64_t when_ns = TASK_FOREVER;
-        bool again = seglog_service_chores(log) && collect(log, &when_ns);
+        uint64_t damaged_ns = TASK_FOREVER;
+        bool again =
+            seglog_service_chores(log) && (seglog_scrub_collect(log, &damaged_ns) || collect(log, &when_ns));
+        when_ns = base_min(when_ns, damaged_ns);
         if (!again && !log->service.owes && !seglog_worker_stops(worker))
             (void)seglog_worker_sleep_until(worker, base_min(when_ns, flush_due_ns(log)));
     }
@@ -149,6 +152,7 @@ bool seglog_service_is_self(const struct seglog *log)
 
 int seglog_stop(struct seglog *log)
 {
+    seglog_scrub_stop(log);
     seglog_service_stop(log);
     int error = 0;
     for (uint32_t i = 0; i < log->stream_count && error == 0; i++)

@@ -258,6 +258,7 @@ static bool take_segment(struct seglog *log, uint32_t *ret_segment)
     segment->end = 0;
     segment->sealed = false;
     segment->ends_known = false;
+    segment->damaged = false;
     seglog_live_reset(log, segment);
     base_spin_unlock(&log->lock);
     *ret_segment = (uint32_t)(segment - log->segments);
