@@ -43,6 +43,8 @@ struct tarn_depot_options {
                       * back. After a crash a few more may be gone. Any store may be opened as a cache, and a
                       * cache as a store; one that is full then answers -ENOSPC, to deletes too, until it is
                       * opened as a cache again or flushed */
+    uint64_t scrub_rate_bytes; /**< a second, at most, that are read in the background, to find what the drive
+                                * has damaged while the rest can still be moved to another place; 0: none */
 };
 
 #define TARN_NOTE_MAX 3
@@ -98,6 +100,13 @@ struct tarn_depot_stats {
     uint64_t reclaimed;        /**< records that went after they had expired */
     uint64_t evicted_segments; /**< of the collections */
     uint64_t horizon;          /**< sequence below which everything is gone after a restart; of every store */
+    uint32_t segments_bad;     /**< set aside until the store is opened again: something in them is damaged */
+    /* of scrubbing, since it was opened */
+    uint64_t scrub_passes;   /**< times that all of the store was read */
+    uint64_t scrub_segments; /**< that were read */
+    uint64_t scrub_bytes;    /**< that were read */
+    uint64_t scrub_damaged;  /**< records that stay damaged; what describes a segment counts as one */
+    uint64_t scrub_ended_ns; /**< civil time when the last pass ended; 0: none has */
 };
 
 /** Choices when a store is made. */

@@ -142,7 +142,8 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .owner_kind = SEGLOG_OWNER_DEPOT,
                                                .user_streams = user_streams(depot),
                                                .read_only = options->read_only,
-                                               .cache = depot->cache};
+                                               .cache = depot->cache,
+                                               .scrub_rate_bytes = options->scrub_rate_bytes};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
     if (error == 0)
         take_geometry(depot);
@@ -294,6 +295,12 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .reclaimed = atomic_load_explicit(&depot->reclaimed, memory_order_relaxed),
         .evicted_segments = log.evictions,
         .horizon = log.horizon_sequence,
+        .segments_bad = log.segments_bad,
+        .scrub_passes = log.scrub.passes,
+        .scrub_segments = log.scrub.segments,
+        .scrub_bytes = log.scrub.bytes,
+        .scrub_damaged = log.scrub.damaged,
+        .scrub_ended_ns = log.scrub.ended_ns,
     };
 }
 
