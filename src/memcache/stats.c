@@ -148,6 +148,12 @@ static void add_store(struct listing *listing)
     add(listing, "store_flushes", stats.flushes);
     add(listing, "store_reinsertions", stats.reinsertions);
     add(listing, "store_evicted_segments", stats.evicted_segments);
+    add(listing, "store_segments_bad", stats.segments_bad);
+    add(listing, "store_scrub_passes", stats.scrub_passes);
+    add(listing, "store_scrub_segments", stats.scrub_segments);
+    add(listing, "store_scrub_bytes", stats.scrub_bytes);
+    add(listing, "store_scrub_damaged", stats.scrub_damaged);
+    add(listing, "store_scrub_pass_ended", stats.scrub_ended_ns / BASE_NS_PER_SECOND);
     add(listing, "store_index_bytes", stats.index_bytes);
     add(listing, "memory_used_bytes", base_account_used(&listing->server->node->memory));
 }

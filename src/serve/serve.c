@@ -332,8 +332,10 @@ static void log_serving(struct serve *serve)
 static int open_store(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
-    const struct tarn_depot_options depot_options = {
-        .create_bytes = options->size_bytes, .mode = mode_of(options), .cache = options->cache};
+    const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
+                                                     .mode = mode_of(options),
+                                                     .cache = options->cache,
+                                                     .scrub_rate_bytes = options->scrub_rate_bytes};
     return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,
                       &serve->depot);
 }

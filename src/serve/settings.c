@@ -108,6 +108,13 @@ const struct base_setting serve_settings[] = {
              "of the kernel, but not of a drive with a volatile cache. async: nothing for a second, then a "
              "power cut. auto: power, with --cache device.",
      AT(mode)},
+    {.name = "scrub",
+     .type = BASE_SETTING_SIZE,
+     .default_text = "4M",
+     .help =
+         "Bytes a second, at most, that are read in the background, once a day, to find what the drive has "
+         "damaged while what lies around it can still be moved away. 0: none.",
+     AT(scrub_rate_bytes)},
     {.name = "direct",
      .type = BASE_SETTING_ENUM,
      .choices = directs,
