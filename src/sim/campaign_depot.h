@@ -18,6 +18,8 @@ enum {
     CUT_NS_BITS_SLOW = 28, /* where the drive is slow */
     SLOW_NS_BITS_MAX = 32, /* where clients sleep for seconds */
     SLOW_NS_BITS_MIN = 29,
+    SCRUB_BITS_MIN = 25, /* bytes a second: a pass takes about as long as most epochs */
+    SCRUB_BITS = 6,
 };
 
 #define HOUR_NS (UINT64_C(3600) * BASE_NS_PER_SECOND)
@@ -51,6 +53,7 @@ struct play {
     bool clock_jumps;
     bool powered_only; /* TARN_MODE_POWER in all epochs */
     bool cache;        /* in most epochs the store is opened as one */
+    bool scrubs;       /* it is scrubbed */
 
     bool tried;             /* somebody has begun to format a device */
     bool made;              /* the store was opened once: it must be there */

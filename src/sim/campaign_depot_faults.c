@@ -46,11 +46,14 @@ void sim_play_set_faults_of_running(struct play *play)
         SIM_FAULT_READ_ERROR,  SIM_FAULT_READ_DAMAGE, SIM_FAULT_WRITE_ERROR, SIM_FAULT_WRITE_FULL,
         SIM_FAULT_FLUSH_ERROR, SIM_FAULT_STUCK,       SIM_FAULT_LOST};
     enum sim_fault fault = faults[sim_play_draw(play, base_array_count(faults))];
-    if (sim_play_draw(play, 2) == 0)
+    bool stays = play->scrubs && sim_play_draw(play, 2) == 0; /* three readings in a row may fail */
+    if (stays)
+        sim_drive_set_fault(play->shared.disk, SIM_FAULT_READ_ERROR, 600000, 0);
+    else if (sim_play_draw(play, 2) == 0)
         sim_drive_set_fault(play->shared.disk, fault, 0, 1 + sim_play_draw(play, 60));
     else
         sim_drive_set_fault(play->shared.disk, fault, 30000, 0);
-    if (fault == SIM_FAULT_STUCK)
+    if (fault == SIM_FAULT_STUCK && !stays)
         sim_event_at(play->world, &play->unstick,
                      sim_play_some_time_from_now(play, CUT_NS_BITS_MIN, play->cut_bits_max));
     play->faulted_running = true;

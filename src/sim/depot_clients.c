@@ -73,6 +73,14 @@ static bool is_almost_full(const struct sim_depot_shared *shared)
     return stats.live_bytes + shared->reserving_bytes >= stats.capacity_bytes / 10 * 9;
 }
 
+/* Segments that cannot be read are set aside: then the store holds less than it says. */
+static bool has_lost_segments(const struct sim_depot_shared *shared)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(shared->depot, &stats);
+    return stats.segments_bad > 0 && sim_depot_faulted(shared);
+}
+
 /* @param condition  the operation had one @param grows  it may have found no room */
 static void check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
                         bool grows)
@@ -95,6 +103,8 @@ static void check_error(struct sim_depot_client *client, const char *what, int e
         break;
     case -ENOSPC: /* a cache evicts; a store that was one may be too full even for a tombstone */
         if (!shared->oracle.evicts && (grows || shared->was_cache) && is_almost_full(shared))
+            return;
+        if (has_lost_segments(shared))
             return;
         break;
     default:
