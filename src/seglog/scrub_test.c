@@ -95,14 +95,19 @@ static uint64_t end_of(struct run *run, uint32_t segment)
 }
 
 /* Keys 0 to 19 lie in a segment that is closed. @return its number */
-static uint32_t store_some(struct run *run)
+static uint32_t store(struct run *run, uint32_t keys)
 {
-    for (uint32_t key = 0; key < 150; key++)
+    for (uint32_t key = 0; key < keys; key++)
         assert_int_equal(run_put(run, key, 1000), 0);
     uint32_t segment = segment_of(run, 0);
     assert_int_equal(segment_of(run, 19), segment);
     await_state(run, segment, "closed");
     return segment;
+}
+
+static uint32_t store_some(struct run *run)
+{
+    return store(run, 150);
 }
 
 static void expect_nothing_found(struct run *run)
@@ -288,7 +293,7 @@ static void behind_a_damaged_header_all_is_moved(void **state)
 
 static void lose_sector(struct run *run)
 {
-    uint32_t segment = store_some(run);
+    uint32_t segment = store(run, 45); /* the only one that is closed */
     struct testing_drive *drive = &run->drive.base;
     await_pass(run); /* what was read then is still in the scrubber's memory, and not believed */
     uint64_t begin = offset_of(run, 7);
@@ -300,7 +305,7 @@ static void lose_sector(struct run *run)
     assert_int_equal(segment_of(run, 7), segment);
     assert_int_not_equal(segment_of(run, 19), segment);
     atomic_store(&drive->fail_at, 0);
-    assert_int_equal(run_check(run, 150), 150);
+    assert_int_equal(run_check(run, 45), 45);
 }
 
 static void what_cannot_be_read_is_damaged(void **state)
@@ -468,6 +473,34 @@ static void scrubbing_and_collecting_do_not_mind_each_other(void **state)
     run_free(run);
 }
 
+/* A scrubber that is so slow that segments are freed and used again between its reads, and while it sleeps.
+ */
+static void churn_past(struct run *run)
+{
+    struct base_random random;
+    base_random_init(&random, 1);
+    uint32_t keys = 300;
+    (void)store(run, keys);
+    uint64_t passes = scrub_stats(run).passes;
+    while (scrub_stats(run).passes < passes + 3) {
+        uint32_t key = (uint32_t)base_random_below(&random, keys);
+        if (base_random_below(&random, 3) == 0)
+            assert_int_equal(run_delete(run, key), 0);
+        else
+            assert_int_equal(run_put(run, key, 1500), 0);
+    }
+    expect_nothing_found(run);
+    (void)run_check(run, keys);
+}
+
+static void what_is_reused_while_it_is_scrubbed_is_left(void **state)
+{
+    (void)state;
+    run_scrubbed(&(struct scrubbed){.mode = SEGLOG_DEVICE, .rate_bytes = UINT64_C(8) << 20}, churn_past);
+    run_scrubbed(&(struct scrubbed){.mode = SEGLOG_DEVICE, .cache = true, .rate_bytes = UINT64_C(8) << 20},
+                 churn_past);
+}
+
 /* A full log has no room to move what is in a damaged segment: that waits until there is some. */
 static void damage_full(struct run *run)
 {
@@ -565,6 +598,7 @@ int main(void)
         cmocka_unit_test(what_nobody_refers_to_may_be_damaged),
         cmocka_unit_test(what_is_deleted_while_it_is_read_may_be_damaged),
         cmocka_unit_test(scrubbing_and_collecting_do_not_mind_each_other),
+        cmocka_unit_test(what_is_reused_while_it_is_scrubbed_is_left),
         cmocka_unit_test(what_is_damaged_waits_for_room),
         cmocka_unit_test(the_rate_is_a_most),
         cmocka_unit_test(it_stops_in_the_middle),
