@@ -164,7 +164,8 @@ static inline void testing_drive_close(void *state)
 
 static inline bool testing_drive_fails(struct testing_drive *drive, const struct drive_request *request)
 {
-    if (request->op != drive->fail_op || atomic_load(&drive->fail_at) == 0)
+    /* first: who is arming it stores fail_at last */
+    if (atomic_load(&drive->fail_at) == 0 || request->op != drive->fail_op)
         return false;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < request->iov_count; i++)
