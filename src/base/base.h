@@ -24,6 +24,7 @@
 #include "base/histogram.h"
 #include "base/history.h"
 #include "base/json.h"
+#include "base/json_read.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/pool.h"

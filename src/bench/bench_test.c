@@ -55,10 +55,10 @@ static void test_usage(void **state)
 
 /* ---- results ----------------------------------------------------------------------------------- */
 
-static void assert_text(struct bench_json_value object, const char *name, const char *text)
+static void assert_text(struct base_json_value object, const char *name, const char *text)
 {
-    struct bench_json_value value;
-    assert_int_equal(bench_json_member(object, name, &value), 0);
+    struct base_json_value value;
+    assert_int_equal(base_json_member(object, name, &value), 0);
     assert_int_equal((size_t)(value.end - value.begin), strlen(text) + 2);
     assert_memory_equal(value.begin + 1, text, strlen(text));
 }
@@ -72,8 +72,8 @@ static size_t count_lines(const struct run *run, const char *text)
 }
 
 /* A ratio is of the first subject's rate to this one's, not the other way round. */
-static void check_ratio(struct bench_json_value ratio, struct bench_json_value first,
-                        struct bench_json_value rate)
+static void check_ratio(struct base_json_value ratio, struct base_json_value first,
+                        struct base_json_value rate)
 {
     double median = number_of(ratio, "median");
     assert_true(number_of(ratio, "min") <= median && median <= number_of(ratio, "max"));
@@ -84,50 +84,50 @@ static void check_ratio(struct bench_json_value ratio, struct bench_json_value f
 
 /* What every subject that was not skipped tells. `first` is the rate of the first, with NULLs if it has none.
  */
-static void check_subject(struct bench_json_value subject, struct bench_json_value first)
+static void check_subject(struct base_json_value subject, struct base_json_value first)
 {
-    struct bench_json_value rate;
-    struct bench_json_value samples;
-    struct bench_json_value value;
-    assert_int_equal(bench_json_member(subject, "name", &value), 0);
-    if (bench_json_member(subject, "skipped", &value) == 0 ||
-        bench_json_member(subject, "rate", &rate) != 0) /* about memory or idleness */
+    struct base_json_value rate;
+    struct base_json_value samples;
+    struct base_json_value value;
+    assert_int_equal(base_json_member(subject, "name", &value), 0);
+    if (base_json_member(subject, "skipped", &value) == 0 ||
+        base_json_member(subject, "rate", &rate) != 0) /* about memory or idleness */
         return;
     double median = number_of(rate, "median");
     assert_true(number_of(rate, "max") > 0);
     assert_true(number_of(rate, "min") <= median && median <= number_of(rate, "max"));
-    assert_int_equal(bench_json_member(rate, "samples", &samples), 0);
-    assert_int_equal(bench_json_element(samples, 1, &value), 0);
-    assert_int_equal(bench_json_element(samples, 2, &value), -ENOENT);
-    if (bench_json_member(subject, "ratio", &value) == 0)
+    assert_int_equal(base_json_member(rate, "samples", &samples), 0);
+    assert_int_equal(base_json_element(samples, 1, &value), 0);
+    assert_int_equal(base_json_element(samples, 2, &value), -ENOENT);
+    if (base_json_member(subject, "ratio", &value) == 0)
         check_ratio(value, first, rate);
     else /* it is the first, or there is no pair in which both did something in the time */
         assert_true(first.begin == NULL || first.begin == rate.begin || number_of(rate, "min") <= 0 ||
                     number_of(first, "min") <= 0);
-    if (bench_json_member(subject, "latency_ns", &value) == 0)
+    if (base_json_member(subject, "latency_ns", &value) == 0)
         assert_true(number_of(value, "count") > 0 && number_of(value, "max") > 0);
 }
 
 static void check_line(const char *line, size_t len, const char *verb)
 {
-    struct bench_json_value all;
-    struct bench_json_value machine;
-    struct bench_json_value subjects;
-    struct bench_json_value value;
-    assert_int_equal(bench_json_parse(line, len, &all), 0);
+    struct base_json_value all;
+    struct base_json_value machine;
+    struct base_json_value subjects;
+    struct base_json_value value;
+    assert_int_equal(base_json_parse(line, len, &all), 0);
     assert_text(all, "bench", verb);
     assert_true(number_of(all, "seed") == 7);
-    assert_int_equal(bench_json_member(all, "commit", &value), 0);
-    assert_int_equal(bench_json_member(all, "unit", &value), 0);
-    assert_int_equal(bench_json_member(all, "parameters", &value), 0);
-    assert_int_equal(bench_json_member(all, "machine", &machine), 0);
+    assert_int_equal(base_json_member(all, "commit", &value), 0);
+    assert_int_equal(base_json_member(all, "unit", &value), 0);
+    assert_int_equal(base_json_member(all, "parameters", &value), 0);
+    assert_int_equal(base_json_member(all, "machine", &machine), 0);
     assert_true(number_of(machine, "processors") >= 1);
-    assert_int_equal(bench_json_member(all, "subjects", &subjects), 0);
-    struct bench_json_value first = {NULL, NULL};
-    assert_int_equal(bench_json_element(subjects, 0, &value), 0);
-    bool has_rate = bench_json_member(value, "rate", &first) == 0;
+    assert_int_equal(base_json_member(all, "subjects", &subjects), 0);
+    struct base_json_value first = {NULL, NULL};
+    assert_int_equal(base_json_element(subjects, 0, &value), 0);
+    bool has_rate = base_json_member(value, "rate", &first) == 0;
     assert_true(has_rate || first.begin == NULL);
-    for (size_t i = 0; bench_json_element(subjects, i, &value) == 0; i++)
+    for (size_t i = 0; base_json_element(subjects, i, &value) == 0; i++)
         check_subject(value, first);
 }
 

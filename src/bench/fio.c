@@ -158,7 +158,7 @@ static int run_fio(struct bench_command *command, uint64_t until_ns, char *text,
 
 /* ---- its outcome --------------------------------------------------------------------------------- */
 
-static int add_bin(void *arg, struct bench_json_value name, struct bench_json_value value)
+static int add_bin(void *arg, struct base_json_value name, struct base_json_value value)
 {
     uint64_t ns;
     uint64_t count;
@@ -169,25 +169,25 @@ static int add_bin(void *arg, struct bench_json_value name, struct bench_json_va
     return 0;
 }
 
-static int number_member(struct bench_json_value object, const char *name, double *ret_number)
+static int number_member(struct base_json_value object, const char *name, double *ret_number)
 {
-    struct bench_json_value value;
-    int error = bench_json_member(object, name, &value);
-    return error != 0 ? error : bench_json_number(value, ret_number);
+    struct base_json_value value;
+    int error = base_json_member(object, name, &value);
+    return error != 0 ? error : base_json_number(value, ret_number);
 }
 
-static int read_job(struct bench_json_value job, bool writes, struct bench_sample *sample)
+static int read_job(struct base_json_value job, bool writes, struct bench_sample *sample)
 {
-    struct bench_json_value part;
-    struct bench_json_value latency;
-    struct bench_json_value bins;
+    struct base_json_value part;
+    struct base_json_value latency;
+    struct base_json_value bins;
     double failed;
     double operations;
     double milliseconds;
     double user_percent;
     double system_percent;
     if (number_member(job, "error", &failed) != 0 || failed != 0 ||
-        bench_json_member(job, writes ? "write" : "read", &part) != 0 ||
+        base_json_member(job, writes ? "write" : "read", &part) != 0 ||
         number_member(part, "total_ios", &operations) != 0 || operations < 1 ||
         number_member(part, "runtime", &milliseconds) != 0 || milliseconds < 1 ||
         number_member(job, "usr_cpu", &user_percent) != 0 ||
@@ -196,19 +196,19 @@ static int read_job(struct bench_json_value job, bool writes, struct bench_sampl
     sample->operations = (uint64_t)operations;
     sample->elapsed_ns = (uint64_t)milliseconds * BASE_NS_PER_MS;
     sample->values[0] = (user_percent + system_percent) / 100 * milliseconds * 1e6 / operations;
-    if (bench_json_member(part, "lat_ns", &latency) != 0 || bench_json_member(latency, "bins", &bins) != 0)
+    if (base_json_member(part, "lat_ns", &latency) != 0 || base_json_member(latency, "bins", &bins) != 0)
         return -EBADMSG;
-    return bench_json_visit(bins, add_bin, sample->latency) == 0 ? 0 : -EBADMSG;
+    return base_json_visit(bins, add_bin, sample->latency) == 0 ? 0 : -EBADMSG;
 }
 
 int bench_fio_read(const char *text, size_t len, bool writes, struct bench_sample *sample)
 {
     const char *begin = memchr(text, '{', len);
-    struct bench_json_value all;
-    struct bench_json_value jobs;
-    struct bench_json_value job;
-    if (begin == NULL || bench_json_parse(begin, len - (size_t)(begin - text), &all) != 0 ||
-        bench_json_member(all, "jobs", &jobs) != 0 || bench_json_element(jobs, 0, &job) != 0)
+    struct base_json_value all;
+    struct base_json_value jobs;
+    struct base_json_value job;
+    if (begin == NULL || base_json_parse(begin, len - (size_t)(begin - text), &all) != 0 ||
+        base_json_member(all, "jobs", &jobs) != 0 || base_json_element(jobs, 0, &job) != 0)
         return -EBADMSG;
     return read_job(job, writes, sample);
 }

@@ -2,8 +2,8 @@
 #ifndef BENCH_FIO_H
 #define BENCH_FIO_H
 
+#include "base/json_read.h"
 #include "bench/drive_load.h"
-#include "bench/json_read.h"
 
 /**
  * Measure fio once: as bench_subject.measure; `arg` is the struct bench_drive_job that Tarn was just measured

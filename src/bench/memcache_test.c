@@ -130,8 +130,8 @@ static void test_named_server(void **state)
     assert_int_equal(count_of(run.out, "\"hit_percent\":{\"median\":100"), 8);
     assert_true(count_of(run.out, "\"p90\":") > 0);
     for (const char *line = run.out; *line != '\0'; line += strcspn(line, "\n") + 1) {
-        struct bench_json_value all;
-        assert_int_equal(bench_json_parse(line, strcspn(line, "\n"), &all), 0);
+        struct base_json_value all;
+        assert_int_equal(base_json_parse(line, strcspn(line, "\n"), &all), 0);
     }
     for (int i = 0; i < 500; i++)
         assert_true(named->fake.sets[i] >= 1);
@@ -270,13 +270,13 @@ static void test_from_memory_percent(void **state)
 }
 
 /* The median of a value of a subject of a case. */
-static double value_of(struct bench_json_value line, uint32_t subject, const char *name)
+static double value_of(struct base_json_value line, uint32_t subject, const char *name)
 {
-    struct bench_json_value value;
-    assert_int_equal(bench_json_member(line, "subjects", &value), 0);
-    assert_int_equal(bench_json_element(value, subject, &value), 0);
-    assert_int_equal(bench_json_member(value, "values", &value), 0);
-    assert_int_equal(bench_json_member(value, name, &value), 0);
+    struct base_json_value value;
+    assert_int_equal(base_json_member(line, "subjects", &value), 0);
+    assert_int_equal(base_json_element(value, subject, &value), 0);
+    assert_int_equal(base_json_member(value, "values", &value), 0);
+    assert_int_equal(base_json_member(value, name, &value), 0);
     return number_of(value, "median");
 }
 
@@ -284,8 +284,8 @@ static double value_of(struct bench_json_value line, uint32_t subject, const cha
  * and all the others are on the disk; what a file system says that tells of no reads says nothing. */
 static void check_cold(const char *out)
 {
-    struct bench_json_value line;
-    assert_int_equal(bench_json_parse(out, strcspn(out, "\n"), &line), 0);
+    struct base_json_value line;
+    assert_int_equal(base_json_parse(out, strcspn(out, "\n"), &line), 0);
     for (uint32_t i = 0; i < 2; i++) {
         if (value_of(line, i, "read_bytes") > 0)
             assert_true(value_of(line, i, "from_memory_percent") < 40);

@@ -5,8 +5,8 @@
 #include "base/testing.h"
 
 #include "base/base.h"
+#include "base/json_read.h"
 #include "bench/bench.h"
-#include "bench/json_read.h"
 
 /* One run of the command. */
 struct run {
@@ -52,12 +52,12 @@ static inline void assert_success(const struct run *run)
 }
 
 /** A member of an object that is a number. */
-static inline double number_of(struct bench_json_value object, const char *name)
+static inline double number_of(struct base_json_value object, const char *name)
 {
-    struct bench_json_value value;
+    struct base_json_value value;
     double number = 0;
-    assert_int_equal(bench_json_member(object, name, &value), 0);
-    assert_int_equal(bench_json_number(value, &number), 0);
+    assert_int_equal(base_json_member(object, name, &value), 0);
+    assert_int_equal(base_json_number(value, &number), 0);
     return number;
 }
 
