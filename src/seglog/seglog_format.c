@@ -76,8 +76,9 @@ static bool stripe_makes_sense(const struct seglog_superblock_format *superblock
 static const char *superblock_unknown(const struct seglog_superblock_format *superblock)
 {
     if (superblock->version == 0)
-        return "it was made in format 0: dump it with the release of Tarn that made it, and load it into a "
-               "new one";
+        return "it was made in format 0, by a Tarn from before the first release: get what is in it with "
+               "that "
+               "one, and put it into a new store";
     if (superblock->version != SEGLOG_FORMAT_VERSION || superblock->incompatible != 0)
         return "a newer version of Tarn made it, in a format that this one does not know: use that version";
     if (superblock->stripe_count != 1)

@@ -88,7 +88,7 @@ static void other_formats_are_told_apart(void **state)
     static const struct {
         uint32_t version;
         const char *why;
-    } versions[] = {{0, "dump it with the release"}, {2, "newer version"}, {UINT32_MAX, "newer version"}};
+    } versions[] = {{0, "get what is in it"}, {2, "newer version"}, {UINT32_MAX, "newer version"}};
     for (size_t i = 0; i < base_array_count(versions); i++) {
         struct seglog_superblock_format superblock = good_superblock(), parsed;
         const char *wrong;
