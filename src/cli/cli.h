@@ -54,6 +54,12 @@ int cli_dump(int argc, char **argv);
 /** About dump. */
 void cli_dump_help(FILE *file);
 
+/** Store the records of a stream. */
+int cli_load(int argc, char **argv);
+
+/** About load. */
+void cli_load_help(FILE *file);
+
 /** Print all keys. */
 int cli_scan(int argc, char **argv);
 

@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
+#include "cli/stream.h"
 #include "cli/text.h"
 #include "task/node.h"
 #include "task/task.h"
@@ -26,10 +27,6 @@ static const struct base_setting dump_settings[] = {
 };
 static const struct cli_arguments arguments = {dump_settings, base_array_count(dump_settings)};
 
-/* A byte of a string takes six at most, and what else is in a line this much. */
-#define JSON_ESCAPE_BYTES_MAX 6
-#define JSON_REST_ROOM        512
-
 struct dump {
     enum dump_values values;
     struct cli_text text;
@@ -49,8 +46,13 @@ void cli_dump_help(FILE *file)
         "  expiry_ms           when the record ends: milliseconds since 1970; 0 is never\n"
         "  flags               the client's\n"
         "  bytes               of the value\n"
+        "  note                of two bits, where it is not 0: what the server remembers of a record\n"
         "  value or value_hex  as the key; left out with --values=none\n"
-        "Later releases may add members. The store must not be open elsewhere to be written.\n\n",
+        "The last line is an object with end, which is true, and records, how many there were; a stream "
+        "without\n"
+        "it is cut off. Later releases may add members. `tarn load` reads it; docs/dump.md tells all about "
+        "it.\n"
+        "The store must not be open elsewhere to be written.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -61,12 +63,20 @@ static uint64_t now(void *arg)
     return task_now();
 }
 
+static int print_line(const struct dump *dump, struct base_json *json)
+{
+    size_t bytes;
+    int error = base_json_finish(json, &bytes);
+    if (error == 0 && (fwrite(dump->line, 1, bytes, stdout) != bytes || putchar('\n') == EOF))
+        error = -EIO;
+    return error;
+}
+
 static int visit(void *arg, const void *key, size_t key_len, const void *value,
                  const struct tarn_record_info *info)
 {
     struct dump *dump = arg;
     struct base_json json;
-    size_t bytes;
     base_json_init_buffer(&json, dump->line, dump->line_room);
     base_json_object_begin(&json, NULL);
     cli_text_write_json(&dump->text, &json, "key", key, key_len, false);
@@ -79,11 +89,26 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
     if (dump->values != DUMP_NONE)
         cli_text_write_json(&dump->text, &json, "value", value, info->value_bytes, dump->values == DUMP_HEX);
     base_json_object_end(&json);
-    int error = base_json_finish(&json, &bytes);
-    if (error == 0 && (fwrite(dump->line, 1, bytes, stdout) != bytes || putchar('\n') == EOF))
-        error = -EIO;
     base_progress_update(&dump->progress, ++dump->records);
-    return error;
+    return print_line(dump, &json);
+}
+
+/* Whether a scan was brought to its end, though perhaps without records that could not be read. */
+static bool went_through(int error)
+{
+    return error == 0 || error == -EBADMSG || (error == -EIO && !ferror(stdout));
+}
+
+/* The last line, but for a scan that was cut off. @return the error of the scan, or of writing */
+static int print_end(const struct dump *dump, int error)
+{
+    struct base_json json;
+    if (!went_through(error))
+        return error;
+    base_json_init_buffer(&json, dump->line, dump->line_room);
+    cli_stream_write_end(&json, dump->records, error != 0);
+    int printed = print_line(dump, &json);
+    return error != 0 ? error : printed;
 }
 
 static int dump_records(struct cli_store *store, struct dump *dump)
@@ -94,9 +119,10 @@ static int dump_records(struct cli_store *store, struct dump *dump)
     dump->progress.silent |= isatty(STDOUT_FILENO) == 1; /* the records themselves are seen */
     int error = tarn_depot_scan(store->depot, visit, dump);
     base_progress_done(&dump->progress, dump->records);
+    error = print_end(dump, error);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_output_failed();
-    if (error == -EBADMSG)
+    if (error != 0 && went_through(error))
         return cli_failed("records are damaged, and were left out; `tarn check` tells more");
     return error == 0 ? CLI_OK : cli_failed("cannot dump: %s", strerrordesc_np(-error));
 }
@@ -105,7 +131,7 @@ static int dump_store(struct cli_store *store, const struct dump_options *option
 {
     uint64_t value_max = tarn_depot_value_bytes_max(store->depot), key_max = TARN_KEY_BYTES_MAX;
     struct dump dump = {.values = (enum dump_values)options->values,
-                        .line_room = JSON_ESCAPE_BYTES_MAX * (value_max + key_max) + JSON_REST_ROOM};
+                        .line_room = cli_stream_line_bytes_max(value_max) + 1};
     int status = cli_text_init(&dump.text, &store->node->memory, value_max + key_max);
     if (status != CLI_OK)
         return status;

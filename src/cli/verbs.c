@@ -10,6 +10,7 @@ static const struct cli_verb verbs[] = {
     {"check", "file:PATH [OPTION...]", "prove that a store is sound", cli_check, cli_check_help},
     {"stat", "file:PATH [OPTION...]", "tell what a store is, and what is in it", cli_stat, cli_stat_help},
     {"dump", "file:PATH [OPTION...]", "print every record as a line of JSON", cli_dump, cli_dump_help},
+    {"load", "file:PATH [STREAM] [OPTION...]", "store what dump has printed", cli_load, cli_load_help},
     {"scan", "file:PATH [OPTION...]", "print the keys", cli_scan, cli_scan_help},
     {"get", "file:PATH KEY...", "print the value of a key, or of several", cli_get, cli_get_help},
     {"put", "file:PATH KEY [VALUE] [OPTION...]", "store a value, by default from standard input", cli_put,

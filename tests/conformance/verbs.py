@@ -37,6 +37,13 @@ def is_misuse(tarn, *words):
     expect("usage: tarn " in errors, errors)
 
 
+def dumped(tarn, store, *options):
+    """The records of a store, after a look at the line that ends them."""
+    *records, end = map(json.loads, succeeds(tarn, "dump", store, *options).splitlines())
+    expect(end == {"end": True, "records": len(records)}, f"the dump ends with {end}")
+    return records
+
+
 def made(tarn, folder, size="4M"):
     store = f"{folder}/store"
     succeeds(tarn, "format", store, f"--size={size}")
@@ -145,7 +152,7 @@ def put_has_conditions(tarn):
         succeeds(tarn, "put", store, "long", "x", "--expire=400d")
         time.sleep(0.1)
         fails(tarn, "get", store, "brief", because="no key")
-        records = {record["key"]: record for record in map(json.loads, succeeds(tarn, "dump", store).splitlines())}
+        records = {record["key"]: record for record in dumped(tarn, store)}
         days = (records["long"]["expiry_ms"] / 1000 - time.time()) / 86400
         expect(399 < days <= 400.01 and records["a"]["expiry_ms"] == 0, f"{records}")
         succeeds(tarn, "put", store, "--", "--if", "a key like an option")
@@ -210,20 +217,18 @@ def dump_prints_json(tarn):
         succeeds(tarn, "put", store, b"\xffkey", "")
         succeeds(tarn, "put", store, "zero", said=b"a\0b")
 
-        def dumped(*options):
-            lines = succeeds(tarn, "dump", store, *options).splitlines()
-            records = [json.loads(line) for line in lines]
-            return {record.get("key", record.get("key_hex")): record for record in records}
+        def by_key(*options):
+            return {record.get("key", record.get("key_hex")): record for record in dumped(tarn, store, *options)}
 
-        records = dumped()
+        records = by_key()
         expect(set(records) == {"flagged", 'te"xt', b"\xffkey".hex(), "zero"}, f"{records}")
         expect(records["zero"]["value_hex"] == "610062", f"{records}")
         expect(records["flagged"]["flags"] == 77 and records["flagged"]["value_hex"] == "ff00", f"{records}")
         expect(records['te"xt']["value"] == "grüße\n" and records['te"xt']["bytes"] == 8, f"{records}")
         expect(records[b"\xffkey".hex()]["value"] == "" and "key" not in records[b"\xffkey".hex()], f"{records}")
         expect(all(record["version"] > 0 and record["expiry_ms"] == 0 for record in records.values()), f"{records}")
-        expect(dumped("--values=hex")['te"xt']["value_hex"] == "grüße\n".encode().hex(), "--values=hex")
-        expect("value" not in "".join(name for record in dumped("--values=none").values() for name in record), "none")
+        expect(by_key("--values=hex")['te"xt']["value_hex"] == "grüße\n".encode().hex(), "--values=hex")
+        expect("value" not in "".join(name for record in by_key("--values=none").values() for name in record), "none")
         fails(tarn, "dump", f"{folder}/none", because="cannot open")
         is_misuse(tarn, "dump", store, "--values=all")
         is_misuse(tarn, "dump", store, "second")

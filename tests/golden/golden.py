@@ -42,9 +42,12 @@ def tarn(program, *words):
 
 
 def dump_of(program, path):
+    """The records, without the line that ends them: dumps of the release that made the store had none."""
     status, output, errors = tarn(program, "dump", path)
     expect(status == 0, f"it is not dumped: {errors}")
-    return sorted(output.splitlines())
+    *records, end = output.splitlines()
+    expect(json.loads(end) == {"end": True, "records": len(records)}, f"the dump ends with {end!r}")
+    return sorted(records)
 
 
 def version_1_is_read_and_written(program):
@@ -61,6 +64,15 @@ def version_1_is_read_and_written(program):
         expect(tarn(program, "check", path)[0] == 0, "it is not sound after a kill")
         expect(tarn(program, "del", path, "new")[0] == 0, "what was new is not there")
         expect(dump_of(program, path) == wanted, "after all that the dump differs")
+
+
+def version_1_is_dumped_and_loaded(program):
+    """What it holds comes into a new store, from its own old dump, too, which ends without saying so."""
+    with serving.folder() as folder, open(path_of("version-1.jsonl"), "rb") as file:
+        old, new = file.read(), os.path.join(folder, "new")
+        status, _, errors = tarn(program, "load", new, path_of("version-1.jsonl"), "--size=4M", "--partial")
+        expect(status == 0, f"it is not loaded: {errors}")
+        expect(dump_of(program, new) == sorted(old.splitlines()), "what was loaded is something else")
 
 
 def version_0_is_refused(program):
@@ -105,4 +117,4 @@ if __name__ == "__main__":
     if sys.argv[2:] == ["--make"]:
         make(sys.argv[1])
     else:
-        serving.run([version_1_is_read_and_written, version_0_is_refused], sys.argv[1])
+        serving.run([version_1_is_read_and_written, version_1_is_dumped_and_loaded, version_0_is_refused], sys.argv[1])

@@ -1,0 +1,452 @@
+/*
+ * tarn load: the records of a stream into a store. The main thread reads and takes lines apart; tasks on a
+ * scheduler in a thread of its own store them, many at once. Two lines of one key are never under way
+ * together, so that the later one wins.
+ */
+#include "cli/arguments.h"
+#include "cli/cli.h"
+#include "cli/file_url.h"
+#include "cli/stream.h"
+#include "depot/depot.h"
+#include "task/node.h"
+#include "task/sched.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    SLOTS = 64, /* records under way, and tasks */
+    KEY_ROOM = 128,
+};
+
+struct load_options {
+    uint64_t size_bytes;
+    unsigned condition; /* of conditions */
+    unsigned mode;      /* enum tarn_mode */
+    bool partial;
+};
+
+static const char *const conditions[] = {"any", "absent", NULL};
+static const enum tarn_put_condition condition_of[] = {TARN_PUT_ANY, TARN_PUT_IF_ABSENT};
+
+#define AT(field) .offset = offsetof(struct load_options, field)
+
+static const struct base_setting load_settings[] = {
+    {.name = "size",
+     .type = BASE_SETTING_SIZE,
+     .min = UINT64_C(1) << 20,
+     .help = "Make the file with this size if there is none.",
+     AT(size_bytes)},
+    {.name = "if",
+     .type = BASE_SETTING_ENUM,
+     .choices = conditions,
+     .help = "With absent, keep what the store has under a key of the stream.",
+     AT(condition)},
+    {.name = "partial",
+     .type = BASE_SETTING_BOOL,
+     .help =
+         "Take a stream that is a part of one, picked by other programs: its last line may be missing, or "
+         "tell another number of records.",
+     AT(partial)},
+    {.name = "mode",
+     .type = BASE_SETTING_ENUM,
+     .choices = depot_mode_names,
+     .help =
+         "When a record counts as stored: power: it survives a power cut. device: the device has it. "
+         "async: it is in memory. Whatever the mode, all of them survive a power cut when the command has "
+         "ended well.",
+     AT(mode)},
+};
+static const struct cli_arguments arguments = {load_settings, base_array_count(load_settings)};
+
+void cli_load_help(FILE *file)
+{
+    (void)fputs("Stores the records of a stream that `tarn dump` has written in the store in the file PATH, "
+                "with their\n"
+                "versions, expiries, flags and notes. STREAM is a file; what standard input holds if it is "
+                "missing or -.\n"
+                "Of records with the same key the last one counts; those that have expired are left out. All "
+                "are durable\n"
+                "when the command ends. The store must not be open elsewhere. Exit status 1: the stream is "
+                "malformed, cut\n"
+                "off, or had lost damaged records when it was written, or the store does not take it; what "
+                "was loaded\n"
+                "until then stays.\n\n",
+                file);
+    cli_print_options(&arguments, file);
+}
+
+/* ---- a loading under way ------------------------------------------------------------------------- */
+
+/* A record on its way into the store. */
+struct slot {
+    struct cli_stream_item item;
+    uint64_t line;
+    uint64_t hash; /* of the key */
+    int error;     /* of storing it */
+    bool busy;     /* a task has it; for the main thread alone, as all that follows in struct load is */
+};
+
+struct load {
+    const struct load_options *options;
+    struct tarn_node *node;
+    struct tarn_depot *depot;
+    struct task_channel work; /* of slots, to the tasks */
+    struct task_channel done; /* and back */
+    struct slot slots[SLOTS];
+    uint8_t *memory; /* of the slots' keys and values */
+    size_t memory_bytes;
+    uint32_t busy;
+    uint64_t value_bytes_max;
+    struct cli_stream stream;
+    struct base_progress progress;
+    const char *name; /* of the stream */
+    int input;
+    uint64_t loaded, kept, expired;
+    uint64_t records; /* that the stream has had, since an earlier one has ended in it */
+    bool ended;       /* its last line was the end of a stream */
+    bool damaged;     /* records were left out of it */
+    /* of the records that were not stored the one of the first line */
+    uint64_t failed_line; /* 0: none */
+    int failed_error;
+    char failed_key[KEY_ROOM]; /* quoted */
+};
+
+static uint64_t now(void *arg)
+{
+    (void)arg;
+    return task_now();
+}
+
+static ssize_t read_input(void *arg, void *to, size_t room)
+{
+    const struct load *load = arg;
+    ssize_t bytes;
+    do
+        bytes = read(load->input, to, room);
+    while (bytes < 0 && errno == EINTR);
+    return bytes < 0 ? -errno : bytes;
+}
+
+/* ---- storing ------------------------------------------------------------------------------------- */
+
+static int store(const struct load *load, const struct slot *slot)
+{
+    const struct cli_stream_item *item = &slot->item;
+    const struct tarn_put_options options = {
+        .condition = condition_of[load->options->condition],
+        .expiry_ns = item->expiry_ns,
+        .version = item->version,
+        .client_flags = item->client_flags,
+        .note = item->note,
+    };
+    return tarn_depot_put(load->depot, item->key, item->key_len, item->value, item->value_len, &options,
+                          NULL);
+}
+
+/* A task. */
+static void work(void *arg)
+{
+    struct load *load = arg;
+    void *item;
+    while (task_channel_receive(&load->work, TASK_FOREVER, &item) == 0) {
+        struct slot *slot = item;
+        slot->error = store(load, slot);
+        int error = task_channel_send(&load->done, slot, TASK_FOREVER);
+        base_assert(error == 0); /* it has room for all slots, and nobody closes it */
+    }
+}
+
+static void note_failure(struct load *load, const struct slot *slot)
+{
+    const struct cli_stream_item *item = &slot->item;
+    load->failed_line = slot->line;
+    load->failed_error = slot->error;
+    (void)base_log_quote(load->failed_key, sizeof(load->failed_key), item->key, item->key_len);
+}
+
+/* Wait until a task has done with a record, and count it. */
+static void settle_one(struct load *load)
+{
+    void *item;
+    int error = task_channel_receive(&load->done, TASK_FOREVER, &item);
+    base_assert(error == 0);
+    struct slot *slot = item;
+    slot->busy = false;
+    load->busy--;
+    if (slot->error == 0)
+        load->loaded++;
+    else if (slot->error == -EEXIST)
+        load->kept++;
+    else if (load->failed_line == 0 || slot->line < load->failed_line)
+        note_failure(load, slot);
+}
+
+static bool is_under_way(const struct load *load, uint64_t hash)
+{
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        if (load->slots[i].busy && load->slots[i].hash == hash)
+            return true;
+    }
+    return false;
+}
+
+/* A slot that no task has. */
+static struct slot *free_slot(struct load *load)
+{
+    if (load->busy == SLOTS)
+        settle_one(load);
+    uint32_t i = 0;
+    while (load->slots[i].busy)
+        i++;
+    return &load->slots[i];
+}
+
+static void hand_over(struct load *load, struct slot *slot)
+{
+    const struct cli_stream_item *item = &slot->item;
+    slot->hash = base_hash64(item->key, item->key_len, 0);
+    while (is_under_way(load, slot->hash))
+        settle_one(load);
+    slot->busy = true;
+    load->busy++;
+    int error = task_channel_send(&load->work, slot, TASK_FOREVER);
+    base_assert(error == 0); /* it has room for all slots, and is open */
+}
+
+/* ---- reading ------------------------------------------------------------------------------------- */
+
+/* Say what is wrong with a line. @return CLI_FAILED */
+static int refuse(const struct load *load, uint64_t line, const char *why)
+{
+    return cli_failed("%s: line %" PRIu64 ": %s", load->name, line, why);
+}
+
+static int take_end(struct load *load, const struct cli_stream_item *item)
+{
+    load->ended = true;
+    load->damaged |= item->damaged;
+    if (item->records != load->records && !load->options->partial)
+        return cli_failed("%s: line %" PRIu64 ": the stream ends with %" PRIu64 " records, and %" PRIu64
+                          " came: it is not whole; dump again, or load what there is with --partial",
+                          load->name, load->stream.line, item->records, load->records);
+    load->records = 0;
+    return CLI_OK;
+}
+
+static int take_line(struct load *load, const char *line, size_t len, bool cut)
+{
+    struct slot *slot = free_slot(load);
+    struct cli_stream_item *item = &slot->item;
+    const char *why;
+    slot->line = load->stream.line;
+    if (cli_stream_parse(line, len, item, &why) != 0)
+        return refuse(load, slot->line, cut ? "the stream ends within it: it is cut off; dump again" : why);
+    if (item->end)
+        return take_end(load, item);
+    load->ended = false;
+    load->records++;
+    if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->node))
+        load->expired++;
+    else
+        hand_over(load, slot);
+    return CLI_OK;
+}
+
+/* The stream has no more lines. */
+static int check_end(const struct load *load)
+{
+    if (load->ended || load->options->partial)
+        return CLI_OK;
+    return cli_failed(
+        "%s: the stream ends behind line %" PRIu64
+        " without the line that tells its end: it is cut off; dump again, or load what there is "
+        "with --partial",
+        load->name, load->stream.line);
+}
+
+static int read_failed(const struct load *load, int error)
+{
+    if (error != -EMSGSIZE)
+        return cli_failed("cannot read %s: %s", load->name, strerrordesc_np(-error));
+    return refuse(load, load->stream.line,
+                  "it is longer than any record of this store can be: load it into a larger one");
+}
+
+/* Hand over all lines, until something is wrong. */
+static int read_lines(struct load *load)
+{
+    int status = CLI_OK;
+    while (status == CLI_OK && load->failed_line == 0) {
+        const char *line;
+        size_t len;
+        bool cut;
+        int error = cli_stream_next(&load->stream, &line, &len, &cut);
+        if (error == -ENODATA)
+            return check_end(load);
+        if (error != 0)
+            return read_failed(load, error);
+        status = take_line(load, line, len, cut);
+        base_progress_update(&load->progress, load->stream.read_bytes);
+    }
+    return status;
+}
+
+/* ---- around it ----------------------------------------------------------------------------------- */
+
+static int store_failed(const struct load *load)
+{
+    char why[256];
+    if (load->failed_error == -ENOSPC)
+        (void)snprintf(why, sizeof(why),
+                       "the store is full, and %s was not stored: make room, or load into a larger store",
+                       load->failed_key);
+    else
+        (void)snprintf(why, sizeof(why), "%s was not stored: %s", load->failed_key,
+                       strerrordesc_np(-load->failed_error));
+    return refuse(load, load->failed_line, why);
+}
+
+/* @return the status, after all is said */
+static int sum_up(const struct load *load, int status)
+{
+    if (load->failed_line != 0)
+        status = store_failed(load);
+    if (status == CLI_OK && load->damaged)
+        status =
+            cli_failed("%s: all of it was loaded, but it is not all: the store that it was dumped from had "
+                       "damaged records, which are missing",
+                       load->name);
+    else if (status != CLI_OK && load->loaded > 0)
+        (void)cli_failed("what was loaded before that stays, and may be loaded again");
+    (void)printf("%" PRIu64 " loaded, %" PRIu64 " kept, %" PRIu64 " expired\n", load->loaded, load->kept,
+                 load->expired);
+    return ferror(stdout) || fflush(stdout) != 0 ? cli_output_failed() : status;
+}
+
+static int load_with_tasks(struct load *load)
+{
+    struct stat input;
+    bool is_file = fstat(load->input, &input) == 0 && S_ISREG(input.st_mode);
+    base_progress_init(&load->progress, stderr, "load", NULL, is_file ? (uint64_t)input.st_size : 0, now,
+                       NULL);
+    int status = read_lines(load);
+    while (load->busy > 0)
+        settle_one(load);
+    base_progress_done(&load->progress, load->stream.read_bytes);
+    return sum_up(load, status);
+}
+
+/* Run tasks in a thread of their own meanwhile. @return CLI_OK; CLI_FAILED: said */
+static int load_on(struct load *load, struct task_sched *sched)
+{
+    struct task_group group;
+    int status = CLI_OK;
+    if (task_sched_start(sched) != 0)
+        return cli_failed("there is no thread to be had");
+    task_group_init(&group);
+    for (uint32_t i = 0; i < SLOTS && status == CLI_OK; i++) {
+        int error = task_spawn(sched, &group, "load", work, load);
+        if (error != 0)
+            status = cli_failed("cannot begin: %s", strerrordesc_np(-error));
+    }
+    if (status == CLI_OK)
+        status = load_with_tasks(load);
+    task_channel_close(&load->work);
+    int joined = task_group_join(&group, TASK_FOREVER);
+    base_assert(joined == 0); /* nobody cancels */
+    task_sched_stop(sched);
+    task_sched_join(sched);
+    return status;
+}
+
+static int load_on_node(struct load *load)
+{
+    struct task_sched *sched;
+    int error = task_sched_open(load->node, NULL, &sched);
+    if (error != 0)
+        return cli_failed("cannot begin: %s", strerrordesc_np(-error));
+    int status = load_on(load, sched);
+    task_sched_close(sched);
+    return status;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------- */
+
+/* All that a loading takes: of the slots only those pages are touched that their records need. */
+static int take_memory(struct load *load)
+{
+    struct base_account *account = &load->node->memory;
+    size_t slot_bytes = TARN_KEY_BYTES_MAX + load->value_bytes_max;
+    load->memory_bytes = SLOTS * slot_bytes;
+    load->memory = base_alloc(account, load->memory_bytes);
+    int error = load->memory == NULL ? -ENOMEM : task_channel_init(&load->work, account, SLOTS);
+    if (error != 0)
+        return error;
+    error = task_channel_init(&load->done, account, SLOTS);
+    if (error == 0) {
+        error = cli_stream_init(&load->stream, account, load->value_bytes_max, read_input, load);
+        if (error != 0)
+            task_channel_deinit(&load->done);
+    }
+    if (error != 0)
+        task_channel_deinit(&load->work);
+    for (uint32_t i = 0; i < SLOTS && error == 0; i++) {
+        uint8_t *memory = load->memory + i * slot_bytes;
+        load->slots[i].item = (struct cli_stream_item){
+            .key = memory, .value = memory + TARN_KEY_BYTES_MAX, .value_room = load->value_bytes_max};
+    }
+    return error;
+}
+
+static int load_store(struct cli_store *opened, const char *name, int input,
+                      const struct load_options *options)
+{
+    struct load load = {.options = options,
+                        .node = opened->node,
+                        .depot = opened->depot,
+                        .value_bytes_max = tarn_depot_value_bytes_max(opened->depot),
+                        .name = name,
+                        .input = input};
+    int status = CLI_OK;
+    if (take_memory(&load) != 0)
+        status = cli_failed("out of memory");
+    if (status == CLI_OK) {
+        status = load_on_node(&load);
+        cli_stream_deinit(&load.stream);
+        task_channel_deinit(&load.done);
+        task_channel_deinit(&load.work);
+    }
+    base_free(&load.node->memory, load.memory, load.memory_bytes);
+    return status;
+}
+
+/* @param words  store and perhaps a stream */
+static int run(const void *parsed, const char *const *words, size_t count)
+{
+    const struct load_options *options = parsed;
+    const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
+                                                     .mode = (enum tarn_mode)options->mode};
+    struct cli_store opened;
+    if (count != 1 && count != 2)
+        return cli_usage("load takes a store, and a stream unless it is on standard input");
+    bool is_file = count == 2 && strcmp(words[1], "-") != 0;
+    const char *name = is_file ? words[1] : "standard input";
+    int input = is_file ? open(words[1], O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+    if (input < 0)
+        return cli_failed("cannot read %s: %s", name, strerrordesc_np(errno));
+    int status = cli_store_open(words[0], &depot_options, &opened);
+    if (status == CLI_OK)
+        status = cli_store_close(&opened, load_store(&opened, name, input, options));
+    if (is_file)
+        (void)close(input);
+    return status;
+}
+
+int cli_load(int argc, char **argv)
+{
+    struct load_options options;
+    return cli_run_arguments(&arguments, &options, argc, argv, run);
+}
