@@ -23,6 +23,10 @@ extern "C" {
 
 #define TARN_KEY_BYTES_MAX 65535
 
+/** Bounds of over_provisioning_percent. */
+#define TARN_OVER_PROVISIONING_MIN 3
+#define TARN_OVER_PROVISIONING_MAX 75
+
 struct tarn_node;
 struct tarn_depot;
 
@@ -45,6 +49,11 @@ struct tarn_depot_options {
                       * opened as a cache again or flushed */
     uint64_t scrub_rate_bytes; /**< a second, at most, that are read in the background, to find what the drive
                                 * has damaged while the rest can still be moved to another place; 0: none */
+    /** Part of the drive that records may not take, TARN_OVER_PROVISIONING_MIN to _MAX; 0: 7. The more, the
+     * less is moved to reclaim space: the drive is written less, and a full store is faster. The less, the
+     * more fits. Kept nowhere: each opening may say another. A store that holds more than it takes now
+     * answers -ENOSPC to new keys and to values that grow, and does all else. A cache has none. */
+    uint32_t over_provisioning_percent;
 };
 
 #define TARN_NOTE_MAX 3
@@ -135,7 +144,7 @@ TARN_API int tarn_depot_format(struct tarn_node *node, const char *path,
  * @param options  NULL: an existing store, TARN_MODE_POWER
  * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or damaged: nothing was
  *         written); -ENOTSUP (of another version, or with features that this one lacks); -ENOMEM;
- *         -EIO; what the drive says
+ *         -EINVAL (a mode or over-provisioning that there is not); -EIO; what the drive says
  *
  * Yields. Who opens it in a plain thread gets a service thread inside; in a task, a service task on the
  * same scheduler, which must run until tarn_depot_close() has returned.

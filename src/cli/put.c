@@ -9,6 +9,7 @@
 struct put_options {
     uint64_t size_bytes;
     uint64_t expire_ns;
+    uint64_t over_provisioning_percent;
     unsigned condition; /* of conditions */
     unsigned mode;      /* enum tarn_mode */
 };
@@ -41,6 +42,16 @@ static const struct base_setting put_settings[] = {
              "async: it is in memory. Whatever the mode, it survives a power cut when the command has ended "
              "well.",
      AT(mode)},
+    {.name = "over-provisioning",
+     .type = BASE_SETTING_UINT,
+     .metavar = "PERCENT",
+     .min = TARN_OVER_PROVISIONING_MIN,
+     .max = TARN_OVER_PROVISIONING_MAX,
+     .default_text = "7",
+     .unit = "percent",
+     .help =
+         "Part of the drive that records may not take: a new key is refused where the others take all else.",
+     AT(over_provisioning_percent)},
 };
 static const struct cli_arguments arguments = {put_settings, base_array_count(put_settings)};
 
@@ -84,7 +95,9 @@ static int run(const void *parsed, const char *const *words, size_t count)
 {
     const struct put_options *options = parsed;
     const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
-                                                     .mode = (enum tarn_mode)options->mode};
+                                                     .mode = (enum tarn_mode)options->mode,
+                                                     .over_provisioning_percent =
+                                                         (uint32_t)options->over_provisioning_percent};
     struct cli_store store;
     if (count != 2 && count != 3)
         return cli_usage("put takes a store, a key and a value");

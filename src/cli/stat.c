@@ -11,6 +11,7 @@
 #include <time.h>
 
 struct stat_options {
+    uint64_t over_provisioning_percent;
     bool segments;
     bool json;
 };
@@ -20,6 +21,15 @@ struct stat_options {
 static const struct base_setting stat_settings[] = {
     {.name = "segments", .type = BASE_SETTING_BOOL, .help = "Tell about each segment, too.", AT(segments)},
     {.name = "json", .type = BASE_SETTING_BOOL, .help = "Print one JSON object.", AT(json)},
+    {.name = "over-provisioning",
+     .type = BASE_SETTING_UINT,
+     .metavar = "PERCENT",
+     .min = TARN_OVER_PROVISIONING_MIN,
+     .max = TARN_OVER_PROVISIONING_MAX,
+     .default_text = "7",
+     .unit = "percent",
+     .help = "Tell the capacity that the store has with so much of the drive kept free.",
+     AT(over_provisioning_percent)},
 };
 static const struct cli_arguments arguments = {stat_settings, base_array_count(stat_settings)};
 
@@ -219,9 +229,11 @@ static int stat_store(struct cli_store *store, const char *path, const struct st
     return written && !ferror(stdout) && fflush(stdout) == 0 ? CLI_OK : cli_output_failed();
 }
 
-static int run(const void *options, const char *const *words, size_t count)
+static int run(const void *parsed, const char *const *words, size_t count)
 {
-    const struct tarn_depot_options depot_options = {.read_only = true};
+    const struct stat_options *options = parsed;
+    const struct tarn_depot_options depot_options = {
+        .read_only = true, .over_provisioning_percent = (uint32_t)options->over_provisioning_percent};
     struct cli_store store;
     const char *path;
     if (count != 1)

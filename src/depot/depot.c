@@ -2,6 +2,7 @@
 #include "depot/depot.h"
 #include "depot/depot_internal.h"
 #include <errno.h>
+#include <inttypes.h>
 
 static const char *const stage_names[DEPOT_STAGE_COUNT] = {"index", "append", "commit", "read", "verify"};
 
@@ -10,6 +11,10 @@ const char *const depot_mode_names[] = {
 
 #define DAMAGE_LINES_MAX 10 /* a minute */
 #define USER_STREAMS_MAX 8
+
+_Static_assert(TARN_OVER_PROVISIONING_MIN == SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
+                   TARN_OVER_PROVISIONING_MAX == SEGLOG_OVER_PROVISIONING_PERCENT_MAX,
+               "what is public is what the log takes");
 
 /* ---- making -------------------------------------------------------------------------------------- */
 
@@ -143,11 +148,26 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .user_streams = user_streams(depot),
                                                .read_only = options->read_only,
                                                .cache = depot->cache,
-                                               .scrub_rate_bytes = options->scrub_rate_bytes};
+                                               .scrub_rate_bytes = options->scrub_rate_bytes,
+                                               .over_provisioning_percent =
+                                                   options->over_provisioning_percent};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
     if (error == 0)
         take_geometry(depot);
     return error;
+}
+
+/* It was filled with less over-provisioning, or as a cache. */
+static void warn_if_overfull(struct tarn_depot *depot)
+{
+    uint64_t live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed);
+    char live[BASE_UNITS_ROOM], capacity[BASE_UNITS_ROOM];
+    if (depot->read_only || depot->cache || live_bytes <= depot->capacity_bytes)
+        return;
+    base_warn(&depot->node->log, "the store holds more than it takes: new keys are refused",
+              "path=%s live=%s capacity=%s", drive_name(depot->drive),
+              base_format_size(live, sizeof(live), live_bytes),
+              base_format_size(capacity, sizeof(capacity), depot->capacity_bytes));
 }
 
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
@@ -164,8 +184,10 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
         if (error == 0 && !depot->read_only)
             error = seglog_start(depot->log, &depot_owner_ops, depot);
         depot->running = error == 0 && !depot->read_only;
-        if (error == 0)
+        if (error == 0) {
+            warn_if_overfull(depot);
             return 0;
+        }
         deinit_memory(depot);
     }
     int closed = seglog_close(depot->log);
@@ -174,11 +196,19 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
 
 static bool options_are_valid(struct tarn_node *node, const struct tarn_depot_options *options)
 {
-    if (options->mode == TARN_MODE_POWER || options->mode == TARN_MODE_DEVICE ||
-        options->mode == TARN_MODE_ASYNC)
-        return true;
-    base_error(&node->log, "the store cannot be opened", "why=\"there is no such mode\"");
-    return false;
+    uint32_t percent = options->over_provisioning_percent;
+    if (options->mode != TARN_MODE_POWER && options->mode != TARN_MODE_DEVICE &&
+        options->mode != TARN_MODE_ASYNC) {
+        base_error(&node->log, "the store cannot be opened", "why=\"there is no such mode\"");
+        return false;
+    }
+    if (percent != 0 && (percent < TARN_OVER_PROVISIONING_MIN || percent > TARN_OVER_PROVISIONING_MAX)) {
+        base_error(&node->log, "the store cannot be opened",
+                   "why=\"over-provisioning is %d to %d percent\" percent=%" PRIu32,
+                   TARN_OVER_PROVISIONING_MIN, TARN_OVER_PROVISIONING_MAX, percent);
+        return false;
+    }
+    return true;
 }
 
 int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,

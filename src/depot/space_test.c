@@ -1,6 +1,6 @@
 /*
  * Does a store take what it says it has room for, for ever: a full one that deletes, fills and empties
- * again, one at 95 % that is overwritten, the capacity that it tells?
+ * again, one at 95 % that is overwritten, the capacity that it tells, whatever the over-provisioning?
  */
 #include "depot/testing.h"
 
@@ -168,6 +168,103 @@ static void an_almost_full_store_is_overwritten(void **state)
     assert_int_equal(stats_of(fixture).live_bytes, before.live_bytes);
 }
 
+/* Close the store, and open it with so much over-provisioning. */
+static void reopen_with(struct fixture *fixture, uint32_t percent, bool cache)
+{
+    const struct tarn_depot_options options = {
+        .mode = TARN_MODE_DEVICE, .cache = cache, .over_provisioning_percent = percent};
+    testing_close(&fixture->base.store);
+    assert_int_equal(
+        testing_try_open(&fixture->base.store, &fixture->base.drive, &fixture->base.clock, &options), 0);
+}
+
+static void over_provisioning_has_bounds(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint32_t bad[] = {1, TARN_OVER_PROVISIONING_MIN - 1, TARN_OVER_PROVISIONING_MAX + 1, 100,
+                            UINT32_MAX};
+    uint64_t capacity = stats_of(fixture).capacity_bytes;
+    reopen_with(fixture, 7, false);
+    assert_int_equal(stats_of(fixture).capacity_bytes, capacity);
+    reopen_with(fixture, TARN_OVER_PROVISIONING_MIN, false);
+    assert_in_range(stats_of(fixture).capacity_bytes, capacity / 93 * 97, capacity / 93 * 97 + 97);
+    reopen_with(fixture, TARN_OVER_PROVISIONING_MAX, false);
+    assert_in_range(stats_of(fixture).capacity_bytes, capacity / 93 * 25, capacity / 93 * 25 + 25);
+    reopen_with(fixture, 0, true);
+    uint64_t cache_capacity = stats_of(fixture).capacity_bytes;
+    reopen_with(fixture, 50, true); /* a cache has none */
+    assert_int_equal(stats_of(fixture).capacity_bytes, cache_capacity);
+    for (size_t i = 0; i < base_array_count(bad); i++) {
+        const struct tarn_depot_options options = {.over_provisioning_percent = bad[i]};
+        struct tarn_depot *none = NULL;
+        assert_int_equal(tarn_depot_open(fixture->base.store.node, "other", &options, &none), -EINVAL);
+        assert_null(none);
+    }
+}
+
+/* What an earlier opening let in is served, replaced and deleted, though it is more than there is room for.
+ */
+static void more_over_provisioning_loses_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    uint32_t keys = fill_up(fixture, 3000), new_key = keys + 1;
+    reopen_with(fixture, 40, false);
+    struct tarn_depot_stats stats = stats_of(fixture);
+    assert_true(stats.live_bytes > stats.capacity_bytes / 60 * 90);
+    check(fixture, keys + 1);
+    assert_int_equal(put(fixture, new_key, 1), -ENOSPC);
+    assert_int_equal(put(fixture, 0, 6000), -ENOSPC);
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t key = 0; key < keys; key++)
+            assert_int_equal(put(fixture, key, 3000), 0); /* of the same length, as often as one likes */
+    }
+    assert_true(stats_of(fixture).collections > 0);
+    assert_int_equal(tarn_depot_touch(fixture->base.store.depot, &(uint32_t){1}, 4, BEGIN + 1000 * SECOND),
+                     0);
+    check(fixture, keys + 1);
+    uint32_t deleted = 0;
+    while (put(fixture, new_key, 3000) == -ENOSPC)
+        assert_int_equal(remove_key(fixture, deleted++), 0);
+    assert_in_range(deleted, keys / 4, keys / 2);
+    stats = stats_of(fixture);
+    assert_true(stats.live_bytes <= stats.capacity_bytes);
+    check(fixture, keys + 2);
+    reopen_with(fixture, 0, false); /* and back */
+    assert_int_equal(put(fixture, keys, 3000), 0);
+    check(fixture, keys + 2);
+}
+
+/* Fill a store to what it takes and replace it all a few times over. @return bytes moved for each that was
+ * stored, in percent */
+static uint64_t moved_percent(struct fixture *fixture, uint32_t percent)
+{
+    const uint32_t bytes = 900;
+    reopen_with(fixture, percent, false);
+    uint32_t keys = fill_up(fixture, bytes);
+    uint64_t moved = stats_of(fixture).moved_bytes, stored = 0;
+    for (uint32_t i = 0; i < 6 * keys; i++) {
+        assert_int_equal(put(fixture, (uint32_t)base_random_below(&fixture->random, keys), bytes), 0);
+        stored += bytes;
+    }
+    check(fixture, keys);
+    moved = (stats_of(fixture).moved_bytes - moved) * 100 / stored;
+    for (uint32_t key = 0; key < keys; key++)
+        assert_int_equal(remove_key(fixture, key), 0);
+    return moved;
+}
+
+static void over_provisioning_is_what_collection_costs_less_by(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t least = moved_percent(fixture, TARN_OVER_PROVISIONING_MIN);
+    uint64_t usual = moved_percent(fixture, 0);
+    uint64_t half = moved_percent(fixture, 50);
+    print_message("moved for each 100 bytes: %ju with 3 %%, %ju with 7 %%, %ju with 50 %%\n",
+                  (uintmax_t)least, (uintmax_t)usual, (uintmax_t)half);
+    assert_true(half < usual / 2);
+    assert_true(usual <= least);
+}
+
 /* Values of all lengths, with some that never die among many that do. */
 static void cold_among_hot(void **state)
 {
@@ -218,6 +315,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_store_refuses_and_loses_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_store_empties_and_fills_a_hundred_times, setup, teardown),
         cmocka_unit_test_setup_teardown(an_almost_full_store_is_overwritten, setup, teardown),
+        cmocka_unit_test_setup_teardown(over_provisioning_has_bounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(more_over_provisioning_loses_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(over_provisioning_is_what_collection_costs_less_by, setup, teardown),
         cmocka_unit_test_setup_teardown(cold_among_hot, setup, teardown),
         cmocka_unit_test_setup_teardown(expired_records_are_room, setup, teardown),
     };

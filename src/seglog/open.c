@@ -76,6 +76,11 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->mode = options->mode;
     log->read_only = options->read_only;
     log->cache = options->cache;
+    log->over_provisioning_percent = options->over_provisioning_percent;
+    if (log->over_provisioning_percent == 0)
+        log->over_provisioning_percent = SEGLOG_OVER_PROVISIONING_PERCENT;
+    base_assert(log->over_provisioning_percent >= SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
+                log->over_provisioning_percent <= SEGLOG_OVER_PROVISIONING_PERCENT_MAX);
     log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
     log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);
     log->checkpoint_segment = SEGLOG_NO_SEGMENT;

@@ -30,6 +30,11 @@ enum seglog_mode {
     SEGLOG_ASYNC,  /* it is in memory; within SEGLOG_ASYNC_DELAY_NS it survives a power cut */
 };
 
+/* Room that is kept from data so that collection finds segments with little to move, in percent. */
+#define SEGLOG_OVER_PROVISIONING_PERCENT     7 /* the default */
+#define SEGLOG_OVER_PROVISIONING_PERCENT_MIN 3
+#define SEGLOG_OVER_PROVISIONING_PERCENT_MAX 75
+
 #define SEGLOG_ASYNC_DELAY_NS BASE_NS_PER_SECOND
 #define SEGLOG_WRITES_MAX     4 /* in flight, of one stream */
 
@@ -84,6 +89,8 @@ struct seglog_options {
     bool cache;                 /* what is in the way is evicted instead of moved */
     uint64_t scrub_rate_bytes;  /* a second at most, read in the background to verify them; 0: none */
     uint64_t scrub_interval_ns; /* from the beginning of one pass to that of the next; 0: the constant */
+    /* 0: SEGLOG_OVER_PROVISIONING_PERCENT; else within its bounds. A cache has none, whatever is said here */
+    uint32_t over_provisioning_percent;
 };
 
 /**
@@ -273,7 +280,8 @@ base_must_check int seglog_evict(struct seglog *log);
 uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes);
 
 /** Sum of the footprints that the store can hold: the owner must not let more than these live (of values). Of
- * a cache: about what it holds when it is full. */
+ * a cache: about what it holds when it is full. It may hold more already, if it was opened with less
+ * over-provisioning before. */
 uint64_t seglog_capacity(const struct seglog *log);
 
 /* ---- appending ------------------------------------------------------------------------------- */

@@ -170,6 +170,7 @@ struct seglog {
     enum seglog_mode mode;
     bool read_only;
     bool cache;
+    uint32_t over_provisioning_percent; /* not of a cache */
     uint32_t grain_shift;
     uint64_t data_room; /* of a segment: what records and their summary can take */
     uint64_t session;   /* this one: one above the state's when opened to write */

@@ -5,8 +5,6 @@
 #include "seglog/seglog_internal.h"
 #include <errno.h>
 
-#define CAPACITY_PERCENT 93 /* the rest is over-provisioning: it keeps collection cheap */
-
 /* One who waits for a reservation, on its stack. */
 struct waiter {
     struct task_wait wait;
@@ -29,7 +27,8 @@ uint64_t seglog_capacity(const struct seglog *log)
     uint64_t kept = log->cache ? SEGLOG_KEPT_DATA : log->stream_count + SEGLOG_KEPT_DATA + 1;
     uint64_t segments = log->superblock.segment_count > kept ? log->superblock.segment_count - kept : 0;
     uint64_t space = seglog_record_space(log);
-    return base_max(log->cache ? segments * space : segments * space / 100 * CAPACITY_PERCENT, space);
+    uint64_t percent = 100 - log->over_provisioning_percent;
+    return base_max(log->cache ? segments * space : segments * space / 100 * percent, space);
 }
 
 /* ---- what reservations need ---------------------------------------------------------------------- */

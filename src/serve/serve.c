@@ -335,7 +335,9 @@ static int open_store(struct serve *serve)
     const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
                                                      .mode = mode_of(options),
                                                      .cache = options->cache,
-                                                     .scrub_rate_bytes = options->scrub_rate_bytes};
+                                                     .scrub_rate_bytes = options->scrub_rate_bytes,
+                                                     .over_provisioning_percent =
+                                                         (uint32_t)options->over_provisioning_percent};
     return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,
                       &serve->depot);
 }

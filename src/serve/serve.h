@@ -31,10 +31,11 @@ struct serve_options {
     uint64_t spin_ns;
     bool cache;
     uint64_t scrub_rate_bytes; /* a second; 0: none */
-    unsigned mode;             /* 0: auto; else enum tarn_mode + 1 */
-    unsigned direct;           /* enum drive_direct */
-    unsigned engine;           /* enum task_engine_choice */
-    unsigned log_level;        /* enum base_log_level */
+    uint64_t over_provisioning_percent;
+    unsigned mode;      /* 0: auto; else enum tarn_mode + 1 */
+    unsigned direct;    /* enum drive_direct */
+    unsigned engine;    /* enum task_engine_choice */
+    unsigned log_level; /* enum base_log_level */
     const char *config;
     bool help;
     bool man;

@@ -59,6 +59,7 @@ static void defaults_are_safe(void **state)
     assert_int_equal(options->listen.count, 0); /* 127.0.0.1 */
     assert_int_equal(options->mode, 0);         /* auto: power */
     assert_false(options->cache);
+    assert_int_equal(options->over_provisioning_percent, 7);
     assert_false(options->insecure);
     assert_int_equal(options->item_bytes_max, 1 << 20);
 }
@@ -96,12 +97,28 @@ static void only_loopback_is_secure(void **state)
     }
 }
 
+static void over_provisioning_has_bounds(void **state)
+{
+    struct fixture *fixture = *state;
+    const char *const bad[] = {"0", "2", "76", "100", "-7", "7.5"};
+    for (size_t i = 0; i < base_array_count(bad); i++) {
+        assert_int_not_equal(base_settings_set(&fixture->settings, "over-provisioning", bad[i],
+                                               fixture->error, sizeof(fixture->error)),
+                             0);
+        assert_non_null(strstr(fixture->error, "over-provisioning"));
+    }
+    set(fixture, "over-provisioning", "3");
+    set(fixture, "over-provisioning", "75");
+    assert_int_equal(fixture->options.over_provisioning_percent, 75);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(defaults_are_safe, setup, teardown),
         cmocka_unit_test_setup_teardown(a_store_must_be_named, setup, teardown),
         cmocka_unit_test_setup_teardown(only_loopback_is_secure, setup, teardown),
+        cmocka_unit_test_setup_teardown(over_provisioning_has_bounds, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

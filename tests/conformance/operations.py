@@ -6,6 +6,7 @@
 
 import collections
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -77,7 +78,8 @@ def help_and_mistakes(tarn):
     expect(command(tarn, "help", "nonsense")[0] == 2, "help knows nonsense")
     status, _, errors = command(tarn, "serve", "--data=x", "--thread=2")
     expect(status == 2 and "--threads" in errors, errors)
-    for option in ("--threads=x", "--size=1X", "--mode=fast", "--port=70000", "extra", "--memory=1"):
+    for option in ("--threads=x", "--size=1X", "--mode=fast", "--port=70000", "extra", "--memory=1",
+                   "--over-provisioning=2", "--over-provisioning=76", "--over-provisioning=0"):
         expect(command(tarn, "serve", "--data=x", option)[0] == 2, f"{option} is no usage error")
     expect(command(tarn, "serve")[0] == 2, "serve without data is no usage error")
 
@@ -107,6 +109,47 @@ def a_configuration_file(tarn):
             expect(settings[b"threads"] == b"1" and settings[b"mode"] == b"power", f"{settings}")
             server.stop()
         expect(command(tarn, "serve", f"--config={folder}/none")[0] == 2, "a missing file is no usage error")
+
+
+def told(server, what=b""):
+    """The lines of `stats`, by name."""
+    with Connection(server.address) as client:
+        client.send(b"stats" + what + b"\r\n")
+        lines = {}
+        while (line := client.line()) != b"END":
+            lines[line.split()[1].decode()] = line.split(None, 2)[2].decode()
+    return lines
+
+
+def room_is_kept_free_as_told(tarn):
+    with serving.folder() as folder:
+        limits = {}
+        for options in ((), ("--over-provisioning=7",), ("--over-provisioning=50",), ("--cache",),
+                        ("--cache", "--over-provisioning=50")):
+            with Tarn(tarn, f"{folder}/store", *options) as server:
+                limits[options] = int(told(server)["limit_maxbytes"])
+                server.stop()
+        usual, same, half, cache, cache_half = limits.values()
+        expect(usual == same and abs(half - usual * 50 // 93) < 100 and cache == cache_half > usual, f"{limits}")
+        store = f"file:{folder}/small"
+        expect(command(tarn, "put", store, "a", "x" * 30000, "--size=2M")[0] == 0, "put does not store")
+        fit = ("--over-provisioning=75",)
+        status, number = 0, 0
+        while status == 0 and number < 100:
+            status, _, errors = command(tarn, "put", store, f"{number}", "x" * 30000, *fit)
+            number += 1
+        expect(status == 1 and "full" in errors and number > 1, f"{number}: {errors}")
+        status, _, errors = command(tarn, "put", store, "more", "x" * 30000)
+        expect(status == 0, f"with the usual over-provisioning there is room: {errors}")
+        status, _, errors = command(tarn, "put", store, "still more", "x" * 30000, *fit)
+        expect(status == 1 and "holds more than it takes" in errors, errors)
+        expect(command(tarn, "get", store, "more")[1] == b"x" * 30000, "what is there is not read")
+        expect(command(tarn, "del", store, "more")[0] == 0, "what is there is not deleted")
+        found = [int(json.loads(command(tarn, "stat", store, "--json", *options)[1])["capacity_bytes"])
+                for options in ((), fit)]
+        expect(abs(found[1] - found[0] * 25 // 93) < 100, f"{found}")
+        for words in (["put", store, "a", "b"], ["stat", store]):
+            expect(command(tarn, *words, "--over-provisioning=76")[0] == 2, f"{words} takes any over-provisioning")
 
 
 def only_its_own_file_is_formatted(tarn):
@@ -374,6 +417,6 @@ def shutdown_is_obeyed_if_allowed(tarn):
 
 if __name__ == "__main__":
     serving.run([keys_on_the_command_line, shutdown_is_obeyed_if_allowed, help_and_mistakes, nothing_listens_beyond_loopback_untold, a_configuration_file,
-                 only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
+                 room_is_kept_free_as_told, only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
                  sigterm_ends_in_good_order, sigint_ends_in_good_order, a_second_signal_ends_it_at_once,
                  a_second_signal_during_the_checkpoint, a_full_store_says_so, no_room_to_begin], sys.argv[1])
