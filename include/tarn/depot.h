@@ -96,8 +96,10 @@ struct tarn_depot_stats {
     uint64_t reads;   /**< from the drive, for gets and to compare keys */
     uint64_t writes;  /**< to the drive */
     uint64_t flushes;
-    uint64_t written_bytes; /**< to the drive, all told */
-    uint64_t moved_bytes;   /**< of them, by the collector */
+    uint64_t written_bytes; /**< to the drive, all told, since the store was opened: no drive keeps it */
+    uint64_t user_bytes;    /**< of them, of records that were stored or deleted, with header and padding:
+                             * written_bytes / user_bytes is the *write amplification* */
+    uint64_t moved_bytes;   /**< of them, of records that the collector moved */
     uint64_t collections;   /**< segments that were freed */
     uint32_t segments, segments_free, segment_bytes;
     uint64_t index_bytes;   /**< memory of the index */

@@ -2,6 +2,7 @@
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
+#include "cli/spread.h"
 #include "depot/depot.h"
 #include "drive/drive.h"
 #include "seglog/seglog_format.h"
@@ -42,6 +43,7 @@ struct facts {
     const struct drive_info *drive;
     uint64_t value_bytes_max;
     struct tarn_depot_stats stats;
+    struct cli_spread spread;
 };
 
 void cli_stat_help(FILE *file)
@@ -91,6 +93,8 @@ static int gather(struct cli_store *store, const char *path, struct facts *ret_f
                           .drive = depot_drive_info(store->depot),
                           .value_bytes_max = tarn_depot_value_bytes_max(store->depot)};
     int error = read_superblock(store->node, path, &facts.superblock);
+    if (error == 0)
+        error = cli_spread_gather(store->node, store->depot, facts.superblock.segment_bytes, &facts.spread);
     if (error != 0)
         return error;
     (void)snprintf(facts.identity, sizeof(facts.identity), "%016" PRIx64 "%016" PRIx64,
@@ -139,17 +143,25 @@ static void print_facts(const struct facts *facts)
     (void)snprintf(rest, sizeof(rest), " of memory, %" PRIu64 " entries (%.1f %% used)", stats->index_entries,
                    percent(stats->records, stats->index_entries));
     print_size("index", stats->index_bytes, rest);
+    cli_spread_print(&facts->spread);
+}
+
+/* Who wrote what is in a segment; nobody if that is not known, or nothing is. */
+static const char *writer_of(const struct depot_segment_info *info)
+{
+    return info->entries == 0 ? "" : info->writer;
 }
 
 static void print_segments(struct tarn_depot *depot)
 {
     struct depot_segment_info info;
-    (void)printf("\n%8s  %-10s %12s %10s %12s %12s\n", "segment", "state", "stamp", "records", "live",
-                 "tombstones");
+    (void)printf("\n%8s  %-10s %-9s %12s %8s %10s %12s %12s\n", "segment", "state", "writer", "stamp",
+                 "session", "records", "live", "tombstones");
     for (uint32_t segment = 0; depot_segment(depot, segment, &info) == 0; segment++) {
         char live[BASE_UNITS_ROOM], tombstones[BASE_UNITS_ROOM];
-        (void)printf("%8" PRIu32 "  %-10s %12" PRIu64 " %10" PRIu32 " %12s %12s%s\n", segment, info.state,
-                     info.stamp, info.entries, base_format_size(live, sizeof(live), info.live_bytes),
+        (void)printf("%8" PRIu32 "  %-10s %-9s %12" PRIu64 " %8" PRIu64 " %10" PRIu32 " %12s %12s%s\n",
+                     segment, info.state, writer_of(&info), info.stamp, info.session, info.entries,
+                     base_format_size(live, sizeof(live), info.live_bytes),
                      base_format_size(tombstones, sizeof(tombstones), info.tombstone_bytes),
                      info.sealed ? "  sealed" : "");
     }
@@ -180,6 +192,7 @@ static void write_facts(const struct facts *facts, struct base_json *json)
     base_json_u64(json, "records", stats->records);
     base_json_u64(json, "index_bytes", stats->index_bytes);
     base_json_u64(json, "index_entries", stats->index_entries);
+    cli_spread_write(&facts->spread, json);
 }
 
 static void write_segments(struct tarn_depot *depot, struct base_json *json)
@@ -191,6 +204,9 @@ static void write_segments(struct tarn_depot *depot, struct base_json *json)
         base_json_u64(json, "segment", segment);
         base_json_string(json, "state", info.state);
         base_json_u64(json, "stamp", info.stamp);
+        base_json_u64(json, "session", info.session);
+        base_json_string(json, "writer", writer_of(&info));
+        base_json_u64(json, "used_bytes", info.used_bytes);
         base_json_u64(json, "records", info.entries);
         base_json_u64(json, "live_bytes", info.live_bytes);
         base_json_u64(json, "tombstone_bytes", info.tombstone_bytes);

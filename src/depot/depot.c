@@ -312,6 +312,7 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .writes = log.writes,
         .flushes = log.flushes,
         .written_bytes = log.written_bytes,
+        .user_bytes = log.appended_bytes,
         .moved_bytes = log.moved_bytes,
         .collections = log.collections,
         .segments = log.segments,
@@ -356,10 +357,14 @@ int depot_segment(struct tarn_depot *depot, uint32_t segment, struct depot_segme
     if (segment >= seglog_superblock(depot->log)->segment_count)
         return -ENOENT;
     seglog_segment_info(depot->log, segment, &info);
+    const char *writer = info.stream == 0 ? "collector" : "users";
     *ret_info = (struct depot_segment_info){.stamp = info.stamp,
+                                            .session = info.session,
                                             .state = info.state,
+                                            .writer = info.stream == SEGLOG_NO_STREAM ? "" : writer,
                                             .live_bytes = info.live_bytes,
                                             .tombstone_bytes = info.tombstone_bytes,
+                                            .used_bytes = info.used_bytes,
                                             .entries = info.entries,
                                             .sealed = info.sealed};
     return 0;

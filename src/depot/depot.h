@@ -42,8 +42,11 @@ void depot_memory(const struct tarn_depot *depot, struct depot_memory *ret_memor
 /* A segment as `tarn stat` shows it. */
 struct depot_segment_info {
     uint64_t stamp;
+    uint64_t session;
     const char *state;
+    const char *writer; /* "users", "collector", or "" if it is not known; of one that has records */
     uint64_t live_bytes, tombstone_bytes;
+    uint64_t used_bytes; /* up to the end of its last record; not of one that is open */
     uint32_t entries;
     bool sealed;
 };

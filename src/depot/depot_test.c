@@ -361,6 +361,8 @@ static void stats_count(void **state)
     assert_true(stats.writes - before.writes >= 5);
     assert_true(stats.flushes - before.flushes <= 6);
     assert_true(stats.written_bytes - before.written_bytes >= UINT64_C(5) * TESTING_BLOCK_BYTES);
+    assert_int_equal(stats.user_bytes, 5 * 64); /* three puts, a deletion and a touch, a grain each */
+    assert_int_equal(stats.moved_bytes, 0);
     assert_true(stats.index_bytes > 0 && stats.index_entries >= 8192);
     uint64_t live_bytes = stats.live_bytes;
     testing_reopen(fixture);

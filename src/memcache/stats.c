@@ -68,6 +68,14 @@ static void add_time(struct listing *listing, const char *name, const struct tim
     add_text(listing, name, text);
 }
 
+/* A quotient, 0 if there is nothing to divide by. */
+static void add_quotient(struct listing *listing, const char *name, uint64_t part, uint64_t whole)
+{
+    char text[BASE_UNITS_ROOM];
+    (void)snprintf(text, sizeof(text), "%.2f", whole == 0 ? 0.0 : (double)part / (double)whole);
+    add_text(listing, name, text);
+}
+
 static void add_process(struct listing *listing)
 {
     struct memcache_server *server = listing->server;
@@ -128,6 +136,7 @@ static void add_store(struct listing *listing)
 {
     struct tarn_depot_stats stats;
     tarn_depot_stats(listing->server->depot, &stats);
+    uint64_t held_bytes = (uint64_t)(stats.segments - stats.segments_free) * stats.segment_bytes;
     add(listing, "bytes", stats.live_bytes);
     add(listing, "curr_items", stats.records);
     add(listing, "limit_maxbytes", stats.capacity_bytes);
@@ -144,7 +153,10 @@ static void add_store(struct listing *listing)
     add(listing, "store_reads", stats.reads);
     add(listing, "store_writes", stats.writes);
     add(listing, "store_written_bytes", stats.written_bytes);
+    add(listing, "store_user_bytes", stats.user_bytes);
     add(listing, "store_moved_bytes", stats.moved_bytes);
+    add_quotient(listing, "store_write_amplification", stats.written_bytes, stats.user_bytes);
+    add_quotient(listing, "store_live_share", stats.live_bytes, held_bytes);
     add(listing, "store_flushes", stats.flushes);
     add(listing, "store_reinsertions", stats.reinsertions);
     add(listing, "store_evicted_segments", stats.evicted_segments);

@@ -104,6 +104,7 @@ void seglog_segment_ended(struct seglog_stream *stream)
     atomic_store_explicit(&segment->open_stream, 0, memory_order_relaxed);
     base_spin_lock(&log->lock);
     segment->state = SEGLOG_STATE_CLOSING;
+    segment->stream = stream->number;
     base_list_push_back(&log->closing, &summary->link);
     base_spin_unlock(&log->lock);
     seglog_poke(log);

@@ -255,6 +255,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
     };
     base_assert(segment_number < log->superblock.segment_count);
     const struct seglog_segment *segment = &log->segments[segment_number];
+    uint32_t open_stream = atomic_load_explicit(&segment->open_stream, memory_order_relaxed);
     base_spin_lock(&log->lock);
     *ret_info = (struct seglog_segment_info){
         .stamp = segment->stamp,
@@ -265,6 +266,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
         .used_bytes = segment->end,
         .highest_sequence = segment->highest_sequence,
         .entries = segment->entry_count,
+        .stream = open_stream == 0 ? segment->stream : open_stream - 1,
         .sealed = segment->sealed,
     };
     base_spin_unlock(&log->lock);

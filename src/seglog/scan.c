@@ -150,9 +150,9 @@ static bool add_stamp(struct recovery *recovery, uint64_t stamp)
 }
 
 /* Take a segment as live; whether its checkpoint is named is seen later. */
-static int take_live(struct recovery *recovery, uint32_t number, uint32_t kind, uint64_t stamp,
-                     uint64_t session)
+static int take_live(struct recovery *recovery, uint32_t number, const struct seglog_segment_format *header)
 {
+    uint64_t stamp = header->stamp;
     struct seglog *log = recovery->log;
     struct seglog_segment *segment = &log->segments[number];
     if (stamp >= log->state->stamp_bound)
@@ -165,8 +165,9 @@ static int take_live(struct recovery *recovery, uint32_t number, uint32_t kind, 
         return seglog_refuse_segment(
             log, number, "two segments have the same stamp: restore the store from a dump", -EUCLEAN);
     segment->stamp = stamp;
-    segment->session = session;
-    if (kind == SEGLOG_SEGMENT_RECORDS)
+    segment->session = header->session;
+    segment->stream = header->stream;
+    if (header->kind == SEGLOG_SEGMENT_RECORDS)
         segment->state = SEGLOG_STATE_CLOSED;
     else
         segment->freed_stamp = stamp; /* unless it is named: seglog_checkpoint_claim() */
@@ -188,7 +189,11 @@ static int take_without_header(struct recovery *recovery, uint32_t number)
         return 0;
     base_warn(&log->node->log, "the header of a segment is damaged, its summary is used",
               "path=%s segment=%" PRIu32, drive_name(log->drive), number);
-    return take_live(recovery, number, SEGLOG_SEGMENT_RECORDS, trailer.stamp, trailer.session);
+    const struct seglog_segment_format header = {.kind = SEGLOG_SEGMENT_RECORDS,
+                                                 .stamp = trailer.stamp,
+                                                 .session = trailer.session,
+                                                 .stream = SEGLOG_NO_STREAM};
+    return take_live(recovery, number, &header);
 }
 
 /* @return whether these bytes are the header of a live segment */
@@ -225,7 +230,7 @@ static int read_header_alone(struct recovery *recovery, uint32_t number)
         if (error != 0)
             break;
         if (is_live(recovery, number, bytes, &header))
-            return take_live(recovery, number, header.kind, header.stamp, header.session);
+            return take_live(recovery, number, &header);
         if (seglog_readings_agree(&readings, bytes, sizeof(header)))
             return take_dead(recovery, number, bytes);
         error = -EIO;
@@ -258,7 +263,7 @@ static int look_at_header(struct recovery *recovery, struct header_read *read, b
     const uint8_t *bytes = header_memory(recovery, read);
     *ret_settled = is_live(recovery, read->segment, bytes, &header);
     if (*ret_settled)
-        return take_live(recovery, read->segment, header.kind, header.stamp, header.session);
+        return take_live(recovery, read->segment, &header);
     if (!read->again) {
         memcpy(read->first, bytes, sizeof(read->first));
         return 0;

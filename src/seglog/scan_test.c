@@ -51,6 +51,7 @@ static void a_clean_summary_is_believed_and_nothing_else_read(void **state)
     assert_int_equal(info.session, 1);
     assert_int_equal(info.entries, 20);
     assert_int_equal(info.used_bytes, segment.end);
+    assert_int_equal(info.stream, 1);
     assert_false(info.sealed);
     assert_int_equal(log.log->segments[2].highest_sequence, 29);
     assert_int_equal(log.lines.warns, 0);
@@ -470,6 +471,7 @@ static void a_summary_stands_in_for_its_header(void **state)
     testing_log_open(&log, &drive, true);
     assert_int_equal(log.lines.warns, 1);
     assert_non_null(strstr(log.lines.warn, "header of a segment is damaged"));
+    assert_int_equal(info_of(&log, 6).stream, SEGLOG_NO_STREAM);
     assert_int_equal(info_of(&log, 6).stamp, 9);
     assert_string_equal(info_of(&log, 7).state, "free");
     testing_log_close(&log);

@@ -468,6 +468,8 @@ void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory);
 base_must_check int seglog_check_segment(struct seglog *log, uint32_t segment, seglog_check_function *visit,
                                          void *arg);
 
+#define SEGLOG_NO_STREAM UINT32_MAX
+
 /* What `tarn stat` and `tarn check` say of a segment. */
 struct seglog_segment_info {
     uint64_t stamp;
@@ -476,7 +478,8 @@ struct seglog_segment_info {
     uint64_t live_bytes, tombstone_bytes, used_bytes;
     uint64_t highest_sequence; /* of its records; not of one that is open or closing */
     uint32_t entries;
-    bool sealed; /* by a recovery */
+    uint32_t stream; /* that wrote it, 0: the collector's; SEGLOG_NO_STREAM: not known */
+    bool sealed;     /* by a recovery */
 };
 
 /** What a segment is and has. */

@@ -53,7 +53,8 @@ struct seglog_segment {
     _Atomic uint64_t tombstone_bytes; /* footprints */
     _Atomic uint32_t pending;         /* records that are appended and not settled: not collected meanwhile */
     uint32_t entry_count;
-    uint32_t end; /* where the last record ends */
+    uint32_t end;    /* where the last record ends */
+    uint32_t stream; /* that wrote it, once it has ended; SEGLOG_NO_STREAM: not known */
     enum seglog_segment_state state;
     bool sealed;
     bool damaged;                  /* scrubbing says so: to be collected, or evicted */

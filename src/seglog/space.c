@@ -255,6 +255,7 @@ static bool take_segment(struct seglog *log, uint32_t *ret_segment)
     segment->lowest_sequence = UINT64_MAX;
     segment->entry_count = 0;
     segment->end = 0;
+    segment->stream = SEGLOG_NO_STREAM;
     segment->sealed = false;
     segment->ends_known = false;
     segment->damaged = false;

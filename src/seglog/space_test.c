@@ -403,6 +403,7 @@ static void counts(struct run *run, struct task_testing *testing)
     uint32_t segment = seglog_segment_of(run->log, grain);
     assert_int_equal(info_of(run, segment).live_bytes, value);
     assert_int_equal(info_of(run, segment).tombstone_bytes, tombstone);
+    assert_int_equal(info_of(run, segment).stream, 1);
     assert_int_equal(seglog_stamp_at(run->log, grain), info_of(run, segment).stamp);
     assert_int_equal(seglog_stamp_at(run->log, 0), 0);
     assert_int_equal(seglog_stamp_at(run->log, UINT64_MAX), 0);

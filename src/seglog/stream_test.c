@@ -428,6 +428,7 @@ static void close_one(struct run *run, struct task_testing *testing)
     assert_string_equal(info.state, "closed");
     assert_int_equal(info.entries, records);
     assert_int_equal(info.used_bytes, trailer.end);
+    assert_int_equal(info.stream, 1);
     assert_int_equal(run_stop(run), 0);
 }
 

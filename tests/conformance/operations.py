@@ -121,6 +121,32 @@ def told(server, what=b""):
     return lines
 
 
+def what_collection_costs_is_told(tarn):
+    """Keys that are replaced again and again, among many that are not: the server tells while it runs, `stat` afterwards."""
+    with serving.folder() as folder:
+        store = f"{folder}/store"
+        with Tarn(tarn, store, "--mode=async", "--threads=1", size="8M") as server, Connection(server.address) as client:
+            facts = told(server)
+            expect(facts["store_user_bytes"] == facts["store_moved_bytes"] == "0", f"{facts}")
+            expect(facts["store_write_amplification"] == facts["store_live_share"] == "0.00", f"{facts}")
+            stored = 0
+            for turn in range(20):
+                keys = [b"%d" % (key if turn == 0 or key % 8 == 0 else 100000 + key % 50) for key in range(1200)]
+                client.send(b"".join(b"set %s 0 0 3000 noreply\r\n%s\r\n" % (key, b"x" * 3000) for key in keys))
+                expect(client.ask(b"mn\r\n") == b"MN", "it does not serve")
+                stored += len(keys)
+            facts = told(server)
+            user, moved, written = (int(facts[f"store_{name}_bytes"]) for name in ("user", "moved", "written"))
+            expect(stored * 3000 < user < stored * 3200 and 0 < moved < written and written > user, f"{facts}")
+            expect(facts["store_write_amplification"] == f"{written / user:.2f}", f"{facts}")
+            expect(0.3 < float(facts["store_live_share"]) < 1, f"{facts}")
+            server.stop()
+        facts = json.loads(command(tarn, "stat", f"file:{store}", "--json")[1])
+        expect(facts["user_segments"] > 0 and facts["collector_segments"] > 0, f"{facts}")
+        expect(0 < facts["collector_segments_bytes"] < facts["store_bytes"], f"{facts}")
+        expect(0.3 < facts["live_share"] < 1, f"{facts}")
+
+
 def room_is_kept_free_as_told(tarn):
     with serving.folder() as folder:
         limits = {}
@@ -417,6 +443,6 @@ def shutdown_is_obeyed_if_allowed(tarn):
 
 if __name__ == "__main__":
     serving.run([keys_on_the_command_line, shutdown_is_obeyed_if_allowed, help_and_mistakes, nothing_listens_beyond_loopback_untold, a_configuration_file,
-                 room_is_kept_free_as_told, only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
+                 room_is_kept_free_as_told, what_collection_costs_is_told, only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
                  sigterm_ends_in_good_order, sigint_ends_in_good_order, a_second_signal_ends_it_at_once,
                  a_second_signal_during_the_checkpoint, a_full_store_says_so, no_room_to_begin], sys.argv[1])

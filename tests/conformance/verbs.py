@@ -245,9 +245,25 @@ def stat_tells(tarn):
         expect(len(facts["segments"]) == facts["segment_count"] and len(facts["identity"]) == 32, f"{facts}")
         expect(sum(segment["live_bytes"] for segment in facts["segments"]) == facts["live_bytes"], f"{facts}")
         expect(facts["segments_free"] == sum(segment["state"] == "free" for segment in facts["segments"]), f"{facts}")
+        kept = [segment for segment in facts["segments"] if segment["state"] not in ("free", "checkpoint")]
+        expect(sum(facts["segments_by_live_share"]) == len(kept) == sum(part["segments"] for part in facts["segments_by_age"]),
+               f"{facts}")
+        expect(len(facts["segments_by_live_share"]) == len(facts["segments_by_age"]) == 10, f"{facts}")
+        for writer, name in (("users", "user"), ("collector", "collector")):
+            written = [segment["used_bytes"] for segment in kept if segment["writer"] == writer]
+            expect(facts[f"{name}_segments"] == len(written) > 0, f"{facts}")
+            expect(facts[f"{name}_segments_bytes"] == sum(written), f"{facts}")
+        expect(facts["user_segments"] + facts["collector_segments"] == len(kept), f"{facts}")
+        live = facts["live_bytes"] / len(kept) / facts["segment_bytes"]
+        expect(abs(facts["live_share"] - live) < 0.001, f"{facts['live_share']} instead of {live}")
+        ages = [part for part in facts["segments_by_age"] if part["segments"]]
+        sessions = [segment["session"] for segment in kept]
+        expect(ages[-1]["sessions_back"] == max(sessions) - min(sessions), f"{ages}")
+        expect(all(one["stamps_back"] < other["stamps_back"] for one, other in zip(ages, ages[1:])), f"{ages}")
         expect("segments" not in json.loads(succeeds(tarn, "stat", store, "--json")), "segments without being asked")
         text = succeeds(tarn, "stat", store, "--segments").decode()
-        for word in ("identity", facts["identity"], "capacity", "records      50", "closed", "free"):
+        for word in ("identity", facts["identity"], "capacity", "records      50", "closed", "free", "live share", "stamps back",
+                     "by the collector"):
             expect(word in text, f"{word} is not in\n{text}")
         expect(contents(store) == before, "stat writes")
         damage(store, 0)  # one of the superblocks: the other tells the same
