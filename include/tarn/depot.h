@@ -37,6 +37,13 @@ enum tarn_mode {
     TARN_MODE_ASYNC,  /**< it is in memory; after a second at most it survives a power cut */
 };
 
+/** Whether a device is told which space of its holds nothing that is needed. */
+enum tarn_discard {
+    TARN_DISCARD_AUTO, /**< if it is a block device that takes discards */
+    TARN_DISCARD_ON,   /**< -EOPNOTSUPP if it is not */
+    TARN_DISCARD_OFF,
+};
+
 struct tarn_depot_options {
     uint64_t create_bytes; /**< > 0: make and format the file with this size if there is none */
     enum tarn_mode mode;
@@ -54,6 +61,7 @@ struct tarn_depot_options {
      * more fits. Kept nowhere: each opening may say another. A store that holds more than it takes now
      * answers -ENOSPC to new keys and to values that grow, and does all else. A cache has none. */
     uint32_t over_provisioning_percent;
+    enum tarn_discard discard;
 };
 
 #define TARN_NOTE_MAX 3
@@ -101,6 +109,7 @@ struct tarn_depot_stats {
                              * written_bytes / user_bytes is the *write amplification* */
     uint64_t moved_bytes;   /**< of them, of records that the collector moved */
     uint64_t collections;   /**< segments that were freed */
+    uint64_t discarded_bytes;
     uint32_t segments, segments_free, segment_bytes;
     uint64_t index_bytes;   /**< memory of the index */
     uint64_t index_entries; /**< that it has room for */
@@ -146,7 +155,8 @@ TARN_API int tarn_depot_format(struct tarn_node *node, const char *path,
  * @param options  NULL: an existing store, TARN_MODE_POWER
  * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or damaged: nothing was
  *         written); -ENOTSUP (of another version, or with features that this one lacks); -ENOMEM;
- *         -EINVAL (a mode or over-provisioning that there is not); -EIO; what the drive says
+ *         -EINVAL (a mode, over-provisioning or discard that there is not); -EOPNOTSUPP
+ *         (TARN_DISCARD_ON); -EIO; what the drive says
  *
  * Yields. Who opens it in a plain thread gets a service thread inside; in a task, a service task on the
  * same scheduler, which must run until tarn_depot_close() has returned.

@@ -110,6 +110,12 @@ static void empty_if_wanted(struct tarn_depot *depot)
     base_assert(task_wait_wake(wait, 0));
 }
 
+static bool settled(void *owner)
+{
+    struct tarn_depot *depot = owner;
+    return atomic_load(&depot->flushing) == 0;
+}
+
 static void service(void *owner)
 {
     struct tarn_depot *depot = owner;
@@ -122,4 +128,5 @@ const struct seglog_owner_ops depot_owner_ops = {.judge = judge,
                                                  .renew = depot_cache_renew,
                                                  .renewed = depot_cache_renewed,
                                                  .evicted = depot_cache_evicted,
+                                                 .settled = settled,
                                                  .service = service};

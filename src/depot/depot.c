@@ -149,12 +149,25 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .read_only = options->read_only,
                                                .cache = depot->cache,
                                                .scrub_rate_bytes = options->scrub_rate_bytes,
+                                               .discard = options->discard != TARN_DISCARD_OFF,
                                                .over_provisioning_percent =
                                                    options->over_provisioning_percent};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
     if (error == 0)
         take_geometry(depot);
     return error;
+}
+
+static int check_discard(struct tarn_depot *depot, const struct tarn_depot_options *options)
+{
+    const struct drive_info *info = drive_info(depot->drive);
+    if (options->discard != TARN_DISCARD_ON || options->read_only || info->discard)
+        return 0;
+    base_error(&depot->node->log, "the store cannot be opened", "path=%s why=\"%s\"",
+               drive_name(depot->drive),
+               info->device ? "the device takes no discards"
+                            : "files are not discarded: holes would have to be allocated again");
+    return -EOPNOTSUPP;
 }
 
 /* It was filled with less over-provisioning, or as a cache. */
@@ -173,7 +186,9 @@ static void warn_if_overfull(struct tarn_depot *depot)
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
 static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_options *options)
 {
-    int error = format_if_new(depot, options);
+    int error = check_discard(depot, options);
+    if (error == 0)
+        error = format_if_new(depot, options);
     if (error == 0)
         error = open_log(depot, options);
     if (error != 0)
@@ -206,6 +221,11 @@ static bool options_are_valid(struct tarn_node *node, const struct tarn_depot_op
         base_error(&node->log, "the store cannot be opened",
                    "why=\"over-provisioning is %d to %d percent\" percent=%" PRIu32,
                    TARN_OVER_PROVISIONING_MIN, TARN_OVER_PROVISIONING_MAX, percent);
+        return false;
+    }
+    if (options->discard != TARN_DISCARD_AUTO && options->discard != TARN_DISCARD_ON &&
+        options->discard != TARN_DISCARD_OFF) {
+        base_error(&node->log, "the store cannot be opened", "why=\"there is no such way to discard\"");
         return false;
     }
     return true;
@@ -325,6 +345,7 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .reinsertions = atomic_load_explicit(&depot->reinsertions, memory_order_relaxed),
         .reclaimed = atomic_load_explicit(&depot->reclaimed, memory_order_relaxed),
         .evicted_segments = log.evictions,
+        .discarded_bytes = log.discarded_bytes,
         .horizon = log.horizon_sequence,
         .segments_bad = log.segments_bad,
         .scrub_passes = log.scrub.passes,

@@ -58,6 +58,10 @@ struct tarn_depot {
     _Atomic bool growth_refused;              /* it failed: only who finds no place asks again */
     _Atomic(struct task_wait *) clear_wanted; /* a flush, with all key locks: the index shall be emptied */
 
+    /* flushes that are between their durable order and the emptied index: what the collector frees meanwhile
+     * may still be referred to */
+    _Atomic uint32_t flushing;
+
     uint16_t renewing[DEPOT_KEY_LOCKS]; /* cache: records on whose behalf the service holds a lock; its own */
     _Atomic uint64_t evictions_unhit, evictions_hit, reinsertions, reclaimed;
 

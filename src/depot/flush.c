@@ -41,10 +41,12 @@ static void carry_out_due(struct tarn_depot *depot)
     if (!is_due(depot))
         return;
     uint64_t sequence = seglog_sequence_next(depot->log);
+    atomic_fetch_add(&depot->flushing, 1);
     /* the order itself is durable: where this cannot be noted any more, the next opening carries it out */
     if (!depot->read_only && seglog_flush_point_set(depot->log, sequence, 0) != 0)
         base_warn(&depot->node->log, "a flush could not be noted", "what=\"the next start will do it\"");
     forget_all(depot, sequence);
+    atomic_fetch_sub(&depot->flushing, 1);
 }
 
 void depot_flush_due(struct tarn_depot *depot)
@@ -64,11 +66,13 @@ int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
     carry_out_due(depot); /* an order that has come is not replaced */
     bool at_once = when_ns <= task_wall(depot->node);
     uint64_t sequence = seglog_sequence_next(depot->log);
+    atomic_fetch_add(&depot->flushing, 1);
     int error = seglog_flush_point_set(depot->log, at_once ? sequence : 0, at_once ? 0 : when_ns);
     if (error == 0 && at_once)
         forget_all(depot, sequence);
     else if (error == 0)
         atomic_store_explicit(&depot->flush_when_ns, when_ns, memory_order_release);
+    atomic_fetch_sub(&depot->flushing, 1);
     unlock_all_keys(depot);
     return error;
 }

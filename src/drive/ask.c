@@ -224,5 +224,7 @@ int drive_ask(struct drive_opening *opening)
     /* A file's blocks may need the file system's journal, which only a flush commits. */
     info->write_cache = !info->device || queue_write_cache(&queue);
     info->fua = info->direct && queue_number(&queue, "fua", 0) == 1;
+    info->discard =
+        info->device && !opening->options->read_only && queue_number(&queue, "discard_max_bytes", 0) > 0;
     return 0;
 }

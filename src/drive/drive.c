@@ -17,6 +17,8 @@ static const char *op_name(const struct drive_request *request)
         return request->durable ? "durable write" : "write";
     case DRIVE_FLUSH:
         return "flush";
+    case DRIVE_DISCARD:
+        return "discard";
     }
     return "unknown";
 }
@@ -55,10 +57,11 @@ static void log_opened(const struct drive *drive)
     const struct drive_info *info = &drive->info;
     base_info(&drive->node->log, "drive open",
               "drive=%s provider=%s bytes=%" PRIu64 " logical_block=%" PRIu32 " physical_block=%" PRIu32
-              " direct=%s write_cache=%s fua=%s read_only=%s created=%s",
+              " direct=%s write_cache=%s fua=%s discard=%s read_only=%s created=%s",
               drive->quoted, info->provider, info->bytes, info->logical_block_bytes,
               info->physical_block_bytes, info->direct ? "yes" : "no", info->write_cache ? "yes" : "no",
-              info->fua ? "yes" : "no", drive->read_only ? "yes" : "no", info->created ? "yes" : "no");
+              info->fua ? "yes" : "no", info->discard ? "yes" : "no", drive->read_only ? "yes" : "no",
+              info->created ? "yes" : "no");
 }
 
 int drive_open(struct tarn_node *node, const char *path, const struct drive_options *options,
@@ -260,6 +263,13 @@ static uint64_t check_vectors(const struct drive_info *info, const struct drive_
     return aligned ? bytes : 0;
 }
 
+/* Whether whole blocks of a drive are named, and some. */
+static bool is_range(const struct drive_info *info, uint64_t offset, uint64_t bytes)
+{
+    return bytes > 0 && base_is_aligned(offset | bytes, info->logical_block_bytes) && offset <= info->bytes &&
+           bytes <= info->bytes - offset;
+}
+
 /* Whether a request can be honoured. Offsets and lengths may come from a file: nothing is asserted. */
 static int check(struct drive *drive, struct drive_request *request)
 {
@@ -276,6 +286,13 @@ static int check(struct drive *drive, struct drive_request *request)
     case DRIVE_FLUSH:
         if (request->iov_count != 0)
             return -EINVAL;
+        break;
+    case DRIVE_DISCARD:
+        request->expected_bytes = request->discard_bytes;
+        if (request->iov_count != 0 || !is_range(info, request->offset, request->discard_bytes))
+            return -EINVAL;
+        if (!info->discard)
+            return -EOPNOTSUPP;
         break;
     default:
         return -EINVAL;
@@ -347,6 +364,13 @@ int drive_write(struct drive *drive, uint64_t offset, const void *data, size_t b
 int drive_flush(struct drive *drive)
 {
     struct drive_request request = {.op = DRIVE_FLUSH, .region = -1};
+    return post_and_wait(drive, &request);
+}
+
+int drive_discard(struct drive *drive, uint64_t offset, uint64_t bytes)
+{
+    struct drive_request request = {
+        .op = DRIVE_DISCARD, .offset = offset, .discard_bytes = bytes, .region = -1};
     return post_and_wait(drive, &request);
 }
 

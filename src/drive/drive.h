@@ -69,9 +69,11 @@ struct drive_info {
     bool created;                    /* this opening made the file: it reads as zeros */
     bool write_cache;                /* completed writes may be lost without a flush */
     bool fua;                        /* durable writes cost less than write and flush */
+    bool discard; /* drive_discard() does something: not with files, where holes would have to be allocated
+                   * again by later writes */
 };
 
-enum drive_op { DRIVE_READ, DRIVE_WRITE, DRIVE_FLUSH };
+enum drive_op { DRIVE_READ, DRIVE_WRITE, DRIVE_FLUSH, DRIVE_DISCARD };
 
 /*
  * A request: the caller fills the first part and keeps it, and the memory that iov names, until
@@ -82,9 +84,10 @@ struct drive_request {
     enum drive_op op;
     bool durable; /* DRIVE_WRITE: on the medium when it completes */
     uint64_t offset;
-    struct iovec *iov;  /* changed by the drive */
-    uint32_t iov_count; /* 1..TASK_IOV_MAX; 0 for DRIVE_FLUSH */
-    int32_t region;     /* registered region that all of iov lies in (base_buffer.region), or -1 */
+    struct iovec *iov;      /* changed by the drive */
+    uint32_t iov_count;     /* 1..TASK_IOV_MAX; 0 for DRIVE_FLUSH and DRIVE_DISCARD */
+    uint64_t discard_bytes; /* DRIVE_DISCARD: from offset on, a multiple of logical_block_bytes */
+    int32_t region;         /* registered region that all of iov lies in (base_buffer.region), or -1 */
     /* NULL: drive_wait() is used; else called on the scheduler's stack, must not yield, may post */
     void (*done)(struct drive_request *request);
     void *arg;
@@ -206,6 +209,20 @@ base_must_check int drive_write_list(struct drive *drive, uint64_t offset,
  * Yields.
  */
 base_must_check int drive_flush(struct drive *drive);
+
+/**
+ * Tell a device that what lies there is not needed any more. Until it is written again, reads of it succeed
+ * and give zeros, what was there, or anything else, each sector for itself, the same at each reading; a power
+ * cut may bring back what was there. No read or write of the same bytes may be in flight that somebody relies
+ * on.
+ *
+ * @param offset, bytes  multiples of logical_block_bytes
+ * @return 0; -EINVAL; -EROFS; -EOPNOTSUPP (info->discard is not set, or the device refuses after all); -EIO:
+ * nothing has failed but this
+ *
+ * Yields. A device may take long; in a task of the kernel's drives a thread of its own waits for it.
+ */
+base_must_check int drive_discard(struct drive *drive, uint64_t offset, uint64_t bytes);
 
 /** Whether a flush or a durable write failed: no more are taken. */
 bool drive_failed(const struct drive *drive);

@@ -94,6 +94,12 @@ base_must_check int drive_ask(struct drive_opening *opening);
 /** Real files and devices, through the schedulers' engines or in the calling thread. */
 extern const struct drive_provider drive_provider_kernel;
 
+/* ---- discard.c: what devices are told not to keep -------------------------------------------------- */
+
+/** Have a device discard what a request names. In a plain thread done in the call, else by a thread of its
+ * own, after which the request is finished on its scheduler. */
+void drive_discard_post(struct tarn_node *node, int fd, struct drive_request *request);
+
 /* ---- claims.c: which part of a file is whose while it is zeroed -------------------------------- */
 
 #define DRIVE_CHUNK_BYTES (UINT64_C(1) << 20) /* what is zeroed at a time */

@@ -308,6 +308,33 @@ static void check_refusals(struct context *context)
     assert_int_equal(drive_flush(context->drive), 0);
 }
 
+/* What a discard may name, and that nothing else fails because one did. */
+static void check_discards(struct context *context)
+{
+    struct drive *drive = context->drive;
+    const uint64_t bytes = drive_info(drive)->bytes, posts = context->fake.posts;
+    assert_int_equal(drive_discard(drive, 0, 512), -EOPNOTSUPP); /* it has not said that it can */
+    drive->info.discard = true;
+    assert_int_equal(drive_discard(drive, 256, 512), -EINVAL);
+    assert_int_equal(drive_discard(drive, 512, 100), -EINVAL);
+    assert_int_equal(drive_discard(drive, 512, bytes), -EINVAL);
+    assert_int_equal(drive_discard(drive, UINT64_MAX - 511, 512), -EINVAL);
+    assert_int_equal(context->fake.posts, posts);
+    assert_int_equal(drive_discard(drive, 0, bytes), 0);
+    atomic_store(&context->fake.fail_at, 1);
+    assert_int_equal(drive_discard(drive, 0, 512), -EIO);
+    assert_int_equal(drive_flush(drive), 0); /* nothing else has failed */
+    atomic_store(&context->fake.fail_at, 1);
+    assert_int_equal(drive_flush(drive), -EIO);
+    assert_int_equal(drive_discard(drive, 0, 512), -EROFS);
+}
+
+static void test_discards(void **state)
+{
+    (void)state;
+    run_both(check_discards, true);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -761,13 +788,13 @@ static void test_nth_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_opening),           cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_refusals),          cmocka_unit_test(test_read_only),
-        cmocka_unit_test(test_callbacks),         cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_waiting),           cmocka_unit_test(test_shared_flush),
-        cmocka_unit_test(test_shared_failure),    cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_failure_in_flight), cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_nth_failure),
+        cmocka_unit_test(test_opening),      cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_discards),
+        cmocka_unit_test(test_read_only),    cmocka_unit_test(test_callbacks),
+        cmocka_unit_test(test_chain),        cmocka_unit_test(test_waiting),
+        cmocka_unit_test(test_shared_flush), cmocka_unit_test(test_shared_failure),
+        cmocka_unit_test(test_failures),     cmocka_unit_test(test_failure_in_flight),
+        cmocka_unit_test(test_lists),        cmocka_unit_test(test_nth_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -234,7 +234,9 @@ static void run_on_engine(struct task_file *file, struct drive_request *request)
 static void run(struct drive_request *request)
 {
     struct kernel_drive *drive = request->drive->state;
-    if (request->sched == NULL || drive->sync)
+    if (request->op == DRIVE_DISCARD)
+        drive_discard_post(drive->node, drive->file->fd, request);
+    else if (request->sched == NULL || drive->sync)
         run_here(drive, request);
     else
         run_on_engine(drive->file, request);

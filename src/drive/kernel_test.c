@@ -1,4 +1,5 @@
 /* The provider of files: every engine and the calling thread, durability, and what outlives a process. */
+#include "drive/drive_internal.h"
 #include "drive/testing.h"
 #include <pthread.h>
 #include <signal.h>
@@ -385,12 +386,48 @@ static void test_cut_file(void **state)
     testing_in_each_place(cut_file);
 }
 
+/* A file is none that discards. Made to try, it is told what the kernel says, in a thread and in a task. */
+static void discard_in_task(void *arg)
+{
+    struct task_testing *testing = arg;
+    char path[TESTING_PATH_BYTES];
+    struct drive *drive;
+    (void)testing_path(testing->arg, "discard", path);
+    assert_int_equal(drive_open(testing->node, path, &make_mib, &drive), 0);
+    assert_false(drive_info(drive)->discard);
+    assert_int_equal(drive_discard(drive, 0, 4096), -EOPNOTSUPP);
+    drive->info.discard = true;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(drive_discard(drive, 0, 4096), -ENOTTY);
+    assert_false(drive_failed(drive));
+    assert_int_equal(drive_flush(drive), 0);
+    drive_close(drive);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void discard_in_file(struct testing_folder *folder)
+{
+    struct testing_log log = {.text = "event=\"drive request failed\""};
+    struct task_node_options options = testing_options(&log);
+    task_testing_run(&options, NULL, discard_in_task, folder);
+    struct task_testing in_thread = {.node = testing_node(&log), .arg = folder};
+    discard_in_task(&in_thread);
+    task_node_close(in_thread.node);
+}
+
+static void test_discard(void **state)
+{
+    (void)state;
+    testing_in_each_place(discard_in_file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_transfers),     cmocka_unit_test(test_plain_thread),
         cmocka_unit_test(test_durability),    cmocka_unit_test(test_idle_scheduler),
         cmocka_unit_test(test_killed_writer), cmocka_unit_test(test_cut_file),
+        cmocka_unit_test(test_discard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,7 @@ struct testing_drive {
     uint32_t physical_block_bytes; /* 0: 512 */
     bool exists;                   /* was made before */
     bool device;
+    bool discards;            /* it takes discards, and leaves noise */
     struct base_spin lock;    /* of the bytes and the recording, so that a copy is of one moment */
     _Atomic uint64_t fail_at; /* the n-th request from now fails, and … */
     bool fail_on;             /* … all after it; or */
@@ -66,6 +67,7 @@ struct testing_drive {
     void *in_write_arg;
     _Atomic uint64_t reads, writes, flushes, durable_writes;
     _Atomic uint64_t read_bytes;
+    _Atomic uint64_t discard_requests, discarded_bytes;
     struct testing_recording *recording; /* NULL: none */
 };
 
@@ -152,6 +154,7 @@ static inline int testing_drive_open(struct tarn_node *node, void *arg, const ch
         .direct = true,
         .created = created,
         .device = drive->device,
+        .discard = drive->discards,
     };
     *ret_state = drive;
     return 0;
@@ -227,6 +230,17 @@ static inline void testing_drive_lie(struct testing_drive *drive, const struct d
     }
 }
 
+/* What is discarded is noise afterwards. */
+static inline void testing_drive_discard_locked(struct testing_drive *drive,
+                                                const struct drive_request *request)
+{
+    memset(drive->bytes + request->offset, 0xd5, request->discard_bytes);
+    if (drive->recording != NULL)
+        testing_record(drive->recording, request->offset, drive->bytes + request->offset,
+                       request->discard_bytes);
+    atomic_fetch_add(&drive->discarded_bytes, request->discard_bytes);
+}
+
 static inline void testing_drive_post(void *state, struct drive_request *request)
 {
     struct testing_drive *drive = state;
@@ -238,7 +252,10 @@ static inline void testing_drive_post(void *state, struct drive_request *request
     if (task_self() != NULL && request->op != DRIVE_FLUSH)
         task_yield(); /* a drive takes its time, and others run meanwhile */
     base_spin_lock(&drive->lock);
-    testing_drive_move_locked(drive, request, UINT64_MAX);
+    if (request->op == DRIVE_DISCARD)
+        testing_drive_discard_locked(drive, request);
+    else
+        testing_drive_move_locked(drive, request, UINT64_MAX);
     base_spin_unlock(&drive->lock);
     void (*in_write)(void *arg) = drive->in_write;
     if (request->op == DRIVE_WRITE && in_write != NULL) {
@@ -249,7 +266,8 @@ static inline void testing_drive_post(void *state, struct drive_request *request
         testing_drive_lie(drive, request);
     atomic_fetch_add(request->op == DRIVE_READ    ? &drive->reads
                      : request->op == DRIVE_WRITE ? &drive->writes
-                                                  : &drive->flushes,
+                     : request->op == DRIVE_FLUSH ? &drive->flushes
+                                                  : &drive->discard_requests,
                      1);
     if (request->op == DRIVE_WRITE && request->durable)
         atomic_fetch_add(&drive->durable_writes, 1);
@@ -273,6 +291,7 @@ static inline struct testing_drive testing_drive_copy(struct testing_drive *driv
     struct testing_drive copy = {.size = drive->size,
                                  .exists = drive->exists,
                                  .device = drive->device,
+                                 .discards = drive->discards,
                                  .physical_block_bytes = drive->physical_block_bytes};
     copy.bytes = malloc(drive->size);
     assert_non_null(copy.bytes);

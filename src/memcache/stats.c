@@ -150,6 +150,7 @@ static void add_store(struct listing *listing)
     add(listing, "store_segments", stats.segments);
     add(listing, "store_segments_free", stats.segments_free);
     add(listing, "store_collections", stats.collections);
+    add(listing, "store_discarded_bytes", stats.discarded_bytes);
     add(listing, "store_reads", stats.reads);
     add(listing, "store_writes", stats.writes);
     add(listing, "store_written_bytes", stats.written_bytes);

@@ -254,10 +254,8 @@ static void give_back(struct seglog *log, uint32_t number)
 {
     struct seglog_segment *segment = &log->segments[number];
     base_spin_lock(&log->lock);
-    segment->state = SEGLOG_STATE_FREE;
     seglog_live_reset(log, segment);
-    base_list_push_back(&log->free, &segment->link);
-    log->free_count++;
+    seglog_segment_freed_locked(log, segment);
     base_spin_unlock(&log->lock);
     atomic_fetch_add_explicit(&log->collections, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&log->evictions, 1, memory_order_relaxed);

@@ -76,6 +76,7 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->mode = options->mode;
     log->read_only = options->read_only;
     log->cache = options->cache;
+    log->discards = options->discard && !options->read_only && drive_info(drive)->discard;
     log->over_provisioning_percent = options->over_provisioning_percent;
     if (log->over_provisioning_percent == 0)
         log->over_provisioning_percent = SEGLOG_OVER_PROVISIONING_PERCENT;
@@ -219,6 +220,7 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
         .state_writes = counter(&log->state_writes),
         .collections = counter(&log->collections),
         .evictions = counter(&log->evictions),
+        .discarded_bytes = counter(&log->discarded_bytes),
         .session = log->session,
     };
     seglog_scrub_tell(log, &stats.scrub);
@@ -233,7 +235,7 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
         base_spin_unlock(&log->lock);
     }
     base_spin_lock(&log->lock);
-    stats.segments_free = log->free_count;
+    stats.segments_free = log->free_count + log->discarding;
     stats.generation = log->state->generation;
     stats.horizon_sequence = log->state->horizon_sequence;
     base_spin_unlock(&log->lock);

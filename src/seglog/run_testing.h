@@ -28,6 +28,8 @@ struct run {
     struct drive *opened;
     struct seglog *log;
     enum seglog_mode mode;
+    bool unsettled;      /* it may still refer to what is free */
+    bool keep_discarded; /* what is free is not discarded */
     bool cache;
     uint32_t user_streams;
     uint64_t scrub_rate_bytes, scrub_interval_ns;
@@ -219,7 +221,8 @@ static inline void run_open_log(struct run *run)
                                            .user_streams = run->user_streams,
                                            .cache = run->cache,
                                            .scrub_rate_bytes = run->scrub_rate_bytes,
-                                           .scrub_interval_ns = run->scrub_interval_ns};
+                                           .scrub_interval_ns = run->scrub_interval_ns,
+                                           .discard = !run->keep_discarded};
     assert_int_equal(seglog_open(run->node, run->opened, &options, &run->log), 0);
 }
 

@@ -89,6 +89,7 @@ struct seglog_options {
     bool cache;                 /* what is in the way is evicted instead of moved */
     uint64_t scrub_rate_bytes;  /* a second at most, read in the background to verify them; 0: none */
     uint64_t scrub_interval_ns; /* from the beginning of one pass to that of the next; 0: the constant */
+    bool discard;               /* free segments are discarded, if the drive can */
     /* 0: SEGLOG_OVER_PROVISIONING_PERCENT; else within its bounds. A cache has none, whatever is said here */
     uint32_t over_provisioning_percent;
 };
@@ -211,6 +212,10 @@ struct seglog_owner_ops {
 
     /** Cache: a value is gone, durably. If anything refers to it, it must not any more. Does not yield. */
     void (*evicted)(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
+
+    /** Whether nothing refers any more to what lies in segments that are free now: a flush that is half done
+     * may, and then they are not discarded. NULL: never does anything. Does not yield. */
+    bool (*settled)(void *owner);
 
     /** Called in the service whenever it wakes: the owner's own background work. May yield. Goes on after a
      * failure. */
@@ -429,6 +434,7 @@ struct seglog_stats {
     uint64_t written_bytes;   /* to the drive, all told */
     uint64_t writes, flushes, state_writes, collections;
     uint64_t evictions; /* segments, of those that were freed */
+    uint64_t discarded_bytes;
     uint64_t horizon_sequence;
     uint64_t generation, session;
     struct seglog_scrub_stats scrub;

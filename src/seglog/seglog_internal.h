@@ -58,6 +58,7 @@ struct seglog_segment {
     enum seglog_segment_state state;
     bool sealed;
     bool damaged;                  /* scrubbing says so: to be collected, or evicted */
+    bool discardable;              /* FREE since it was last written, and not discarded since */
     bool ends_known;               /* whether ends_ns is: not of segments that an earlier session closed */
     uint64_t ends_ns[SEGLOG_ENDS]; /* when so many parts of all footprints will have expired */
     _Atomic uint32_t open_stream;  /* number of the stream that has it open, + 1; 0: none */
@@ -171,6 +172,7 @@ struct seglog {
     enum seglog_mode mode;
     bool read_only;
     bool cache;
+    _Atomic bool discards;
     uint32_t over_provisioning_percent; /* not of a cache */
     uint32_t grain_shift;
     uint64_t data_room; /* of a segment: what records and their summary can take */
@@ -192,7 +194,9 @@ struct seglog {
     struct base_list summaries_free; /* of struct seglog_summary */
     struct base_list summary_waiters;
     uint32_t free_count;
-    uint64_t stamp;              /* the highest issued */
+    uint32_t
+        discarding; /* 1 while a free segment is neither in the list nor counted: it is being discarded */
+    uint64_t stamp; /* the highest issued */
     uint64_t stamp_bound;        /* durable */
     uint64_t session_stamp;      /* the highest issued before this session */
     uint64_t horizon_sequence;   /* as it is in memory: at least that of the durable state */
@@ -233,7 +237,7 @@ struct seglog {
 
     /* counters of seglog_stats() */
     _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections,
-        evictions;
+        evictions, discarded_bytes;
 };
 
 /** Where a segment begins on the drive. */
@@ -438,6 +442,16 @@ base_must_check bool seglog_space_forgo(struct seglog_stream *stream);
 /** The collector may find more than before: it is woken if somebody waits for it. */
 void seglog_space_chance(struct seglog *log);
 
+/** A segment is FREE: nothing refers to it, and its freed stamp is durable. Log lock held. */
+void seglog_segment_freed_locked(struct seglog *log, struct seglog_segment *segment);
+
+/** Take a free segment that was not discarded yet out of the list, if there are so many that nobody misses
+ * it. It is given back by seglog_discarded(). */
+base_must_check bool seglog_discard_take(struct seglog *log, uint32_t *ret_segment);
+
+/** It is free like others again. @param done  it was discarded, or cannot be */
+void seglog_discarded(struct seglog *log, uint32_t segment, bool done);
+
 /** COLLECTED segments have become FREE: let in who waits for space. */
 void seglog_space_freed(struct seglog *log);
 
@@ -571,6 +585,12 @@ void seglog_evict_for_waiters(struct seglog *log);
 
 /** What the last collection that found nothing has to say. */
 const struct seglog_exhaustion *seglog_collect_exhaustion(const struct seglog *log);
+
+/* ---- discard.c ------------------------------------------------------------------------------------ */
+
+/** Discard one free segment, if that is wanted and in nobody's way. Called by the service only. Yields.
+ * @return whether one was */
+base_must_check bool seglog_discard(struct seglog *log);
 
 /* ---- service.c ------------------------------------------------------------------------------------ */
 

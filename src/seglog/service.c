@@ -127,7 +127,8 @@ static void run(struct seglog *log)
         uint64_t when_ns = TASK_FOREVER;
         uint64_t damaged_ns = TASK_FOREVER;
         bool again =
-            seglog_service_chores(log) && (seglog_scrub_collect(log, &damaged_ns) || collect(log, &when_ns));
+            seglog_service_chores(log) && (seglog_scrub_collect(log, &damaged_ns) || collect(log, &when_ns) ||
+                                           (!log->service.owes && seglog_discard(log)));
         when_ns = base_min(when_ns, damaged_ns);
         if (!again && !log->service.owes && !seglog_worker_stops(worker))
             (void)seglog_worker_sleep_until(worker, base_min(when_ns, flush_due_ns(log)));

@@ -75,7 +75,8 @@ static bool is_hopeless_locked(const struct seglog_stream *stream, enum seglog_s
                                uint64_t cost_bytes)
 {
     uint64_t needed = needed_segments(stream, cost_bytes);
-    return needed > 0 && needed + kept_for(space) > stream->log->free_count;
+    const struct seglog *log = stream->log;
+    return needed > 0 && needed + kept_for(space) > log->free_count + log->discarding;
 }
 
 static void reserve_locked(struct seglog_stream *stream, uint64_t cost_bytes)
@@ -248,6 +249,7 @@ static bool take_segment(struct seglog *log, uint32_t *ret_segment)
     base_assert(first != NULL && log->free_count > 0);
     struct seglog_segment *segment = base_container_of(first, struct seglog_segment, link);
     log->free_count--;
+    segment->discardable = false;
     segment->stamp = ++log->stamp;
     segment->session = log->session;
     segment->state = SEGLOG_STATE_OPEN;
@@ -273,6 +275,53 @@ int seglog_segment_take(struct seglog *log, uint32_t *ret_segment)
             return error;
     }
     return seglog_failed(log) ? -EROFS : 0;
+}
+
+/*
+ * Those that can be discarded are at the end of the list, all others before them: segments are taken from its
+ * front, where those are put that were discarded.
+ */
+void seglog_segment_freed_locked(struct seglog *log, struct seglog_segment *segment)
+{
+    segment->state = SEGLOG_STATE_FREE;
+    segment->discardable = true;
+    base_list_push_back(&log->free, &segment->link);
+    log->free_count++;
+}
+
+bool seglog_discard_take(struct seglog *log, uint32_t *ret_segment)
+{
+    bool taken = false;
+    base_spin_lock(&log->lock);
+    struct base_list *last = base_list_last(&log->free);
+    uint64_t least = log->needed + SEGLOG_KEPT_DATA + 1; /* one more can still be promised meanwhile */
+    if (last != NULL && log->free_count > least && nobody_waits_locked(log, SEGLOG_SPACE_DATA)) {
+        struct seglog_segment *segment = base_container_of(last, struct seglog_segment, link);
+        taken = segment->discardable;
+        *ret_segment = (uint32_t)(segment - log->segments);
+    }
+    if (taken) {
+        base_list_remove(last);
+        log->free_count--;
+        log->discarding++;
+    }
+    base_spin_unlock(&log->lock);
+    return taken;
+}
+
+void seglog_discarded(struct seglog *log, uint32_t number, bool done)
+{
+    struct seglog_segment *segment = &log->segments[number];
+    base_spin_lock(&log->lock);
+    segment->discardable = !done;
+    if (done)
+        base_list_push_front(&log->free, &segment->link);
+    else
+        base_list_push_back(&log->free, &segment->link);
+    log->free_count++;
+    log->discarding--;
+    admit_locked(log);
+    base_spin_unlock(&log->lock);
 }
 
 void seglog_space_freed(struct seglog *log)

@@ -152,9 +152,7 @@ static bool free_collected(struct seglog *log)
             struct seglog_segment *segment = &log->segments[i];
             if (segment->state != SEGLOG_STATE_COLLECTED || segment->freed_stamp != segment->stamp)
                 continue;
-            segment->state = SEGLOG_STATE_FREE;
-            base_list_push_back(&log->free, &segment->link);
-            log->free_count++;
+            seglog_segment_freed_locked(log, segment);
             any = true;
         }
         base_spin_unlock(&log->lock);

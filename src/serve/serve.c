@@ -336,6 +336,7 @@ static int open_store(struct serve *serve)
                                                      .mode = mode_of(options),
                                                      .cache = options->cache,
                                                      .scrub_rate_bytes = options->scrub_rate_bytes,
+                                                     .discard = (enum tarn_discard)options->discard,
                                                      .over_provisioning_percent =
                                                          (uint32_t)options->over_provisioning_percent};
     return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,

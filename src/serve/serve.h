@@ -32,6 +32,7 @@ struct serve_options {
     bool cache;
     uint64_t scrub_rate_bytes; /* a second; 0: none */
     uint64_t over_provisioning_percent;
+    unsigned discard;   /* enum tarn_discard */
     unsigned mode;      /* 0: auto; else enum tarn_mode + 1 */
     unsigned direct;    /* enum drive_direct */
     unsigned engine;    /* enum task_engine_choice */

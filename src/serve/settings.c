@@ -9,11 +9,13 @@
 
 static const char *const modes[] = {"auto", "power", "device", "async", NULL};
 static const char *const directs[] = {"auto", "on", "off", NULL};
+static const char *const discards[] = {"auto", "on", "off", NULL};
 static const char *const engines[] = {"auto", "uring", "aio", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
 _Static_assert(TARN_MODE_POWER == 0 && TARN_MODE_DEVICE == 1 && TARN_MODE_ASYNC == 2, "modes[]");
 _Static_assert(DRIVE_DIRECT_AUTO == 0 && DRIVE_DIRECT_ON == 1 && DRIVE_DIRECT_OFF == 2, "directs[]");
+_Static_assert(TARN_DISCARD_AUTO == 0 && TARN_DISCARD_ON == 1 && TARN_DISCARD_OFF == 2, "discards[]");
 _Static_assert(TASK_ENGINE_AUTO == 0 && TASK_ENGINE_URING == 1 && TASK_ENGINE_AIO == 2, "engines[]");
 _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
 
@@ -136,6 +138,15 @@ const struct base_setting serve_settings[] = {
      .default_text = "auto",
      .help = "Whether to go past the page cache. auto: where the file system can.",
      AT(direct)},
+    {.name = "discard",
+     .type = BASE_SETTING_ENUM,
+     .choices = discards,
+     .default_text = "auto",
+     .help =
+         "Whether to tell a block device which space is not needed any more, so that it need not keep it. "
+         "auto: if it takes that. on: refuse to start if not. Files never: their space would have to be "
+         "allocated again.",
+     AT(discard)},
     {.name = "engine",
      .type = BASE_SETTING_ENUM,
      .choices = engines,

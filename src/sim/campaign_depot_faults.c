@@ -44,7 +44,7 @@ void sim_play_set_faults_of_running(struct play *play)
 {
     static const enum sim_fault faults[] = {
         SIM_FAULT_READ_ERROR,  SIM_FAULT_READ_DAMAGE, SIM_FAULT_WRITE_ERROR, SIM_FAULT_WRITE_FULL,
-        SIM_FAULT_FLUSH_ERROR, SIM_FAULT_STUCK,       SIM_FAULT_LOST};
+        SIM_FAULT_FLUSH_ERROR, SIM_FAULT_STUCK,       SIM_FAULT_LOST,        SIM_FAULT_DISCARD_ERROR};
     enum sim_fault fault = faults[sim_play_draw(play, base_array_count(faults))];
     bool stays = play->scrubs && sim_play_draw(play, 2) == 0; /* three readings in a row may fail */
     if (stays)
@@ -113,6 +113,7 @@ void sim_play_add_drive(struct play *play, const char *mutation)
         .device = play->device,
         .read_ns = read_ns,
         .write_ns = write_ns,
+        .discard = sim_play_draw(play, 3) == 0,
     };
     base_assert(sim_drive_add(play->world, SIM_PLAY_DRIVE, &options, &play->shared.disk) == 0);
     sim_drive_mutate(play->shared.disk, mutation_bits(mutation));

@@ -12,18 +12,24 @@ enum {
     FLUSH_NS = 40000,
     SLOW_ONE_IN = 64, /* requests that take several times as long */
     SLOW_TIMES_MAX = 16,
+    DISCARD_SLOW_BITS = 12, /* a discard takes up to so many doublings of a write's time */
     MEMORY_ALIGNMENT_BYTES = 512,
     SCRIBBLE = 0xdb, /* what a reader finds in its memory before the read has completed */
 };
 
 /* ---- the life of a request ------------------------------------------------------------------- */
 
+static bool changes(enum drive_op op)
+{
+    return op == DRIVE_WRITE || op == DRIVE_DISCARD;
+}
+
 static void forget(struct sim_request *request)
 {
     struct base_account *memory = &request->drive->world->memory;
     base_list_remove(&request->link);
     request->drive->in_flight_count--;
-    request->drive->writes_in_flight -= request->op == DRIVE_WRITE;
+    request->drive->writes_in_flight -= changes(request->op);
     sim_event_cancel(request->drive->world, &request->event);
     base_free(memory, request->data, request->bytes);
     base_free(memory, request, sizeof(*request));
@@ -60,6 +66,9 @@ static uint64_t draw_latency_ns(const struct sim_request *request)
     uint64_t least_ns = options->flush_ns;
     if (request->op == DRIVE_READ)
         least_ns = options->read_ns;
+    else if (request->op == DRIVE_DISCARD) /* from quick to very slow */
+        least_ns =
+            options->write_ns << base_random_below(sim_drive_random(request->drive), DISCARD_SLOW_BITS);
     else if (request->op == DRIVE_WRITE)
         least_ns = options->write_ns + (request->durable && !options->fua ? options->flush_ns : 0);
     uint64_t latency_ns = least_ns + base_random_below(sim_drive_random(request->drive), least_ns + 1);
@@ -78,6 +87,7 @@ static void start(struct sim_request *request)
 static void take_data(struct sim_request *request)
 {
     const struct drive_request *posted = request->request;
+    request->bytes = posted->op == DRIVE_DISCARD ? posted->discard_bytes : 0;
     for (uint32_t i = 0; i < posted->iov_count; i++)
         request->bytes += posted->iov[i].iov_len;
     request->data = base_alloc(&request->drive->world->memory, request->bytes);
@@ -91,8 +101,26 @@ static void take_data(struct sim_request *request)
                    base_min(posted->iov[i].iov_len, (size_t)SIM_SECTOR_BYTES));
         data += posted->iov[i].iov_len;
     }
-    if (posted->op == DRIVE_READ)
+    if (posted->op == DRIVE_READ || posted->op == DRIVE_DISCARD)
         sim_media_read(&request->drive->media, request->offset, request->data, request->bytes);
+    if (posted->op == DRIVE_DISCARD)
+        sim_discard_draw(request->drive, request->data, request->bytes);
+}
+
+/* Nobody writes what is being discarded: which of the two is there afterwards is not known. */
+static void check_discards(const struct sim_request *request)
+{
+    if (!changes(request->op))
+        return;
+    base_list_for_each(link, &request->drive->in_flight) {
+        const struct sim_request *other = base_container_of(link, struct sim_request, link);
+        if (changes(other->op) && !other->completed &&
+            (other->op == DRIVE_DISCARD || request->op == DRIVE_DISCARD) &&
+            other->offset < request->offset + request->bytes &&
+            request->offset < other->offset + other->bytes)
+            sim_fail(request->drive->world, "%s is written at %llu while it is being discarded",
+                     request->drive->name, (unsigned long long)request->offset);
+    }
 }
 
 static struct sim_request *take(struct sim_drive *drive, struct drive_request *posted)
@@ -114,9 +142,10 @@ static struct sim_request *take(struct sim_drive *drive, struct drive_request *p
     if (sim_drive_is_mutated(drive, SIM_DRIVE_FLUSH_EARLY) && posted->op == DRIVE_FLUSH)
         request->posted = drive->write_completed_last;
     take_data(request);
+    check_discards(request);
     base_list_push_back(&drive->in_flight, &request->link);
     drive->in_flight_count++;
-    drive->writes_in_flight += request->op == DRIVE_WRITE;
+    drive->writes_in_flight += changes(request->op);
     sim_note(drive->world, drive->name, (uint64_t)posted->op << 1 | (uint64_t)posted->durable,
              request->number);
     sim_note(drive->world, "at", request->offset, request->bytes);
@@ -160,7 +189,7 @@ static void tear(struct sim_drive *drive)
     struct base_list *first;
     while ((first = base_list_first(&drive->in_flight)) != NULL) {
         struct sim_request *request = base_container_of(first, struct sim_request, link);
-        if (request->op == DRIVE_WRITE && !request->completed && !drive->lost)
+        if (changes(request->op) && !request->completed && !drive->lost)
             sim_request_tear(request);
         forget(request);
     }
@@ -261,6 +290,7 @@ static int open_drive(struct tarn_node *tarn, void *arg, const char *path,
         .memory_alignment_bytes = direct ? MEMORY_ALIGNMENT_BYTES : 1,
         .direct = direct,
         .device = own->device,
+        .discard = own->discard,
         .write_cache = own->write_cache,
         .fua = own->fua,
     };

@@ -81,6 +81,10 @@ void sim_request_decide(struct sim_request *request)
         if (strikes(drive, SIM_FAULT_FLUSH_ERROR))
             request->result = -EIO;
         break;
+    case DRIVE_DISCARD:
+        if (strikes(drive, SIM_FAULT_DISCARD_ERROR))
+            request->result = -EIO;
+        break;
     }
 }
 
@@ -148,6 +152,35 @@ static void complete_write(struct sim_request *request)
         write_pieces(request, SUBSET_ALL,
                      request->durable && !sim_drive_is_mutated(drive, SIM_DRIVE_DURABLE_IGNORED));
     drive->write_completed_last = drive->media.clock;
+}
+
+/* What is read of discarded sectors, drawn once for each discard. */
+enum discarded { DISCARDED_ZEROS, DISCARDED_NOISE, DISCARDED_OLD, DISCARDED_ANY, DISCARDED_COUNT };
+
+void sim_discard_draw(struct sim_drive *drive, uint8_t *data, uint64_t bytes)
+{
+    struct base_random *random = sim_drive_random(drive);
+    enum discarded all = (enum discarded)base_random_below(random, DISCARDED_COUNT);
+    for (uint64_t at = 0; at < bytes; at += SIM_SECTOR_BYTES) {
+        enum discarded one = all;
+        if (all == DISCARDED_ANY)
+            one = (enum discarded)base_random_below(random, DISCARDED_ANY);
+        if (one == DISCARDED_ZEROS)
+            memset(data + at, 0, SIM_SECTOR_BYTES);
+        for (uint64_t i = 0; one == DISCARDED_NOISE && i < SIM_SECTOR_BYTES; i += sizeof(uint64_t)) {
+            uint64_t noise = base_random_u64(random);
+            memcpy(data + at + i, &noise, sizeof(noise));
+        }
+    }
+}
+
+/* One that fails may have done some of its work. */
+static void complete_discard(struct sim_request *request)
+{
+    if (request->result != 0)
+        sim_request_tear(request);
+    else
+        write_pieces(request, SUBSET_ALL, false);
 }
 
 static void complete_flush(struct sim_request *request)
@@ -255,6 +288,9 @@ void sim_request_take_effect(struct sim_request *request)
         break;
     case DRIVE_FLUSH:
         complete_flush(request);
+        break;
+    case DRIVE_DISCARD:
+        complete_discard(request);
         break;
     }
     request->completed = true;

@@ -21,7 +21,7 @@ struct sim_drive {
     struct sim_node *owner;     /* who has it open */
     struct base_list in_flight; /* of struct sim_request, oldest first */
     uint64_t in_flight_count;
-    uint64_t writes_in_flight;
+    uint64_t writes_in_flight;     /* and discards */
     uint64_t requests;             /* so far */
     uint64_t write_completed_last; /* by the clock of media */
     struct sim_fault_state faults[SIM_FAULT_COUNT];
@@ -46,7 +46,8 @@ struct sim_request {
     uint64_t changes_before; /* media.changes when it was posted */
     uint64_t offset;
     uint64_t bytes;
-    uint8_t *data; /* to write; or what was there when a read was posted, then what it returns */
+    uint8_t *data; /* to write; what a discard leaves; or what was there when a read was posted, then what it
+                      returns */
     int32_t result;
     bool stuck;
     bool completed; /* it has taken effect; the poster does not know yet */
@@ -64,13 +65,16 @@ static inline bool sim_drive_is_mutated(const struct sim_drive *drive, enum sim_
     return (drive->mutations & (uint32_t)mutation) != 0;
 }
 
+/** Draw what a discard will leave. @param data  of all its bytes, with what is there */
+void sim_discard_draw(struct sim_drive *drive, uint8_t *data, uint64_t bytes);
+
 /** Decide when a request is posted whether it will fail, be stuck, or lose the drive. */
 void sim_request_decide(struct sim_request *request);
 
 /** Let a request take effect as was decided, and fill the memory of a read. */
 void sim_request_take_effect(struct sim_request *request);
 
-/** Let some of a write take effect that was cut off. */
+/** Let some of a write or a discard take effect that was cut off. */
 void sim_request_tear(struct sim_request *request);
 
 #endif

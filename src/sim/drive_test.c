@@ -574,6 +574,91 @@ static void write_write_flush(void *arg)
     base_assert(drive_flush(((struct bench *)arg)->drive) == 0);
 }
 
+/* ---- discards -------------------------------------------------------------------------------- */
+
+static const struct sim_drive_options discarding = {
+    .bytes = DRIVE_BYTES, .write_cache = true, .fua = true, .discard = true};
+
+/* What is there of a block: 0 zeros, 1 what was written, 2 noise. */
+static unsigned kind_of(struct bench *bench, uint64_t block)
+{
+    uint8_t data[BLOCK];
+    sim_drive_peek(bench->disk, block * BLOCK, data, sizeof(data));
+    bool same = true;
+    for (size_t i = 1; i < sizeof(data); i++)
+        same = same && data[i] == data[0];
+    return !same ? 2 : data[0] == 0 ? 0 : 1;
+}
+
+static void write_and_discard(void *arg)
+{
+    struct bench *bench = arg;
+    uint8_t first[2 * BLOCK] __attribute__((aligned(512))), again[2 * BLOCK] __attribute__((aligned(512)));
+    base_assert(write_blocks(bench, 0, 4, 1, true) == 0);
+    base_assert(drive_discard(bench->drive, 0, 2 * BLOCK) == 0);
+    base_assert(drive_read(bench->drive, 0, first, sizeof(first)) == 0);
+    base_assert(drive_read(bench->drive, 0, again, sizeof(again)) == 0);
+    base_assert(memcmp(first, again, sizeof(first)) == 0);
+    bench->result = (int)(kind_of(bench, 0) * 3 + kind_of(bench, 1));
+    base_assert(peek(bench, 2) == 1 && peek(bench, 3) == 1);
+}
+
+static void a_discard_leaves_zeros_noise_or_what_was_there(void)
+{
+    uint64_t seen = 0, after_cut = 0;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        struct bench bench;
+        bench_init(&bench, seed, &discarding);
+        bench_run(&bench, write_and_discard);
+        see(&seen, (uint64_t)bench.result);
+        sim_node_cut(bench.node);
+        unsigned found[2] = {kind_of(&bench, 0), kind_of(&bench, 1)};
+        for (int i = 0; i < 2; i++) /* a cut may bring back what was there */
+            base_assert(found[i] == 1 ||
+                        found[i] == (unsigned)(i == 0 ? bench.result / 3 : bench.result % 3));
+        see(&after_cut, found[0] * 3 + found[1]);
+        sim_world_close(bench.world);
+    }
+    base_assert(seen == (UINT64_C(1) << 9) - 1 && after_cut == seen);
+}
+
+static void discard_and_write(void *arg)
+{
+    struct bench *bench = arg;
+    base_assert(drive_discard(bench->drive, 0, 4 * BLOCK) == 0);
+    base_assert(write_blocks(bench, 0, 1, 3, true) == 0);
+    base_assert(write_blocks(bench, 1, 1, 3, false) == 0);
+    base_assert(drive_flush(bench->drive) == 0);
+}
+
+static void what_is_written_after_a_discard_stays(void)
+{
+    base_assert(outcomes_after_cut(&discarding, 0, discard_and_write) == both(3, 3));
+}
+
+static void discard_in_vain(void *arg)
+{
+    struct bench *bench = arg;
+    base_assert(drive_discard(bench->drive, 0, BLOCK) == bench->result);
+    bench->result = 0;
+}
+
+static void a_discard_fails_as_set(void)
+{
+    struct bench bench;
+    bench_init(&bench, 1, &cached);
+    bench.result = -EOPNOTSUPP;
+    bench_run(&bench, discard_in_vain);
+    bench_deinit(&bench);
+    bench_init(&bench, 1, &discarding);
+    sim_drive_set_fault(bench.disk, SIM_FAULT_DISCARD_ERROR, 0, 1);
+    bench.result = -EIO;
+    bench_run(&bench, discard_in_vain);
+    base_assert(!drive_failed(bench.drive) && sim_drive_faults(bench.disk, SIM_FAULT_DISCARD_ERROR) == 1);
+    bench_run(&bench, discard_in_vain);
+    bench_deinit(&bench);
+}
+
 static void mutations_break_promises(void)
 {
     const uint64_t all = both(0, 0) | both(0, 1) | both(1, 0) | both(1, 1);
@@ -610,6 +695,9 @@ int main(void)
         SIM_TEST(a_write_after_a_failed_flush_wins),
         SIM_TEST(a_stuck_request_waits),
         SIM_TEST(a_lost_drive_fails_everything),
+        SIM_TEST(a_discard_leaves_zeros_noise_or_what_was_there),
+        SIM_TEST(what_is_written_after_a_discard_stays),
+        SIM_TEST(a_discard_fails_as_set),
         SIM_TEST(mutations_break_promises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

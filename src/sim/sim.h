@@ -171,6 +171,7 @@ struct sim_drive_options {
     bool fua;                      /* durable writes are cheap */
     bool buffered;                 /* not direct: any offset and length */
     bool device;                   /* a block device, not a file */
+    bool discard;                  /* it takes discards */
     uint64_t read_ns;              /* least latency of each kind; 0: some microseconds */
     uint64_t write_ns;
     uint64_t flush_ns;
@@ -186,6 +187,7 @@ enum sim_fault {
     SIM_FAULT_FLUSH_ERROR, /* -EIO, what was not durable is lost now, or at the next cut, or in doubt */
     SIM_FAULT_STUCK,       /* any request: no completion until sim_drive_unstick() or a cut */
     SIM_FAULT_LOST,        /* any request: from now on all fail, -ENODEV */
+    SIM_FAULT_DISCARD_ERROR, /* -EIO, any subset of the sectors discarded */
     SIM_FAULT_COUNT,
 };
 

@@ -1,0 +1,76 @@
+/*
+ * Discards of block devices. The kernel has only a call that waits (until Linux 6.12 brought one for
+ * io_uring), and a device may take its time: so a task has a thread wait for it.
+ */
+#include "drive/drive_internal.h"
+#include <errno.h>
+#include <linux/fs.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+
+/* A discard on its way, in memory that the thread gives back. */
+struct discard {
+    struct tarn_node *node;
+    struct drive_request *request;
+    int fd;
+    int32_t result;
+};
+
+static int32_t discard(int fd, const struct drive_request *request)
+{
+    uint64_t range[2] = {request->offset, request->discard_bytes};
+    return ioctl(fd, BLKDISCARD, range) == 0 ? 0 : -errno;
+}
+
+/* On the scheduler of the task. */
+static void finish(struct drive_request *request)
+{
+    struct discard *discard = request->io.arg;
+    int32_t result = discard->result;
+    base_free(&discard->node->memory, discard, sizeof(*discard));
+    drive_finish(request, result);
+}
+
+static void *run(void *arg)
+{
+    struct discard *work = arg;
+    (void)pthread_setname_np(pthread_self(), "tarn-discard");
+    work->result = discard(work->fd, work->request);
+    drive_resume(work->request); /* the work may be gone on return */
+    return NULL;
+}
+
+/* Signals are for the threads of the program. @return 0; pthread_create's error */
+static int start_thread(struct discard *work)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, NULL, run, work);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        (void)pthread_detach(thread);
+    return -error;
+}
+
+void drive_discard_post(struct tarn_node *node, int fd, struct drive_request *request)
+{
+    if (request->sched == NULL) {
+        drive_finish_now(request, discard(fd, request));
+        return;
+    }
+    struct discard *work = base_alloc(&node->memory, sizeof(*work));
+    int error = work == NULL ? -ENOMEM : 0;
+    if (error == 0) {
+        *work = (struct discard){.node = node, .request = request, .fd = fd};
+        request->io.arg = work;
+        request->resume = finish;
+        error = start_thread(work);
+        if (error != 0)
+            base_free(&node->memory, work, sizeof(*work));
+    }
+    if (error != 0)
+        drive_finish_now(request, error);
+}

@@ -1,0 +1,43 @@
+/* Discarding free segments, so that the device need not keep what nobody will read. README, "Discards". */
+#include "seglog/seglog_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+
+/* Everything behind the block of the header: who opens the store looks at the headers of free segments. */
+static int discard(struct seglog *log, uint32_t segment)
+{
+    uint64_t block_bytes = log->superblock.block_bytes;
+    uint64_t bytes = log->superblock.segment_bytes - block_bytes;
+    int error = drive_discard(log->drive, seglog_segment_offset(log, segment) + block_bytes, bytes);
+    if (error == 0)
+        atomic_fetch_add_explicit(&log->discarded_bytes, bytes, memory_order_relaxed);
+    return error;
+}
+
+/* It does no harm to keep what is not needed: no more is tried in this session. */
+static void give_up(struct seglog *log, int error)
+{
+    atomic_store_explicit(&log->discards, false, memory_order_relaxed);
+    if (!seglog_failed(log))
+        base_warn(&log->node->log, "a discard failed: no more until the store is opened again",
+                  "path=%s error=\"%s\"", drive_name(log->drive), strerrordesc_np(-error));
+}
+
+bool seglog_discard(struct seglog *log)
+{
+    uint32_t segment;
+    if (!atomic_load_explicit(&log->discards, memory_order_relaxed) || seglog_failed(log) ||
+        !seglog_discard_take(log, &segment))
+        return false;
+    /* asked when it is out of the list: whatever is freed after this is not it */
+    bool settled = log->ops->settled == NULL || log->ops->settled(log->owner);
+    if (!settled) {
+        seglog_discarded(log, segment, false);
+        return false;
+    }
+    int error = discard(log, segment);
+    if (error != 0)
+        give_up(log, error);
+    seglog_discarded(log, segment, true);
+    return error == 0;
+}
