@@ -9,8 +9,9 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 
-/* A discard on its way, in memory that the thread gives back. */
+/* A discard on its way. */
 struct discard {
+    pthread_t thread;
     struct tarn_node *node;
     struct drive_request *request;
     int fd;
@@ -23,11 +24,13 @@ static int32_t discard(int fd, const struct drive_request *request)
     return ioctl(fd, BLKDISCARD, range) == 0 ? 0 : -errno;
 }
 
-/* On the scheduler of the task. */
+/* On the scheduler of the task, which the thread has woken with its last step: it is waited for, so that the
+ * scheduler is not closed before it is out of there. */
 static void finish(struct drive_request *request)
 {
     struct discard *discard = request->io.arg;
     int32_t result = discard->result;
+    (void)pthread_join(discard->thread, NULL);
     base_free(&discard->node->memory, discard, sizeof(*discard));
     drive_finish(request, result);
 }
@@ -37,7 +40,7 @@ static void *run(void *arg)
     struct discard *work = arg;
     (void)pthread_setname_np(pthread_self(), "tarn-discard");
     work->result = discard(work->fd, work->request);
-    drive_resume(work->request); /* the work may be gone on return */
+    drive_resume(work->request);
     return NULL;
 }
 
@@ -45,13 +48,10 @@ static void *run(void *arg)
 static int start_thread(struct discard *work)
 {
     sigset_t all, before;
-    pthread_t thread;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, run, work);
+    int error = pthread_create(&work->thread, NULL, run, work);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
-        (void)pthread_detach(thread);
     return -error;
 }
 

@@ -56,7 +56,9 @@ static void threads_in(enum seglog_mode mode)
         run_restart(run);
         (void)run_check(run, KEYS);
     }
+    base_spin_lock(&run->log->lock); /* the collector may be at work */
     assert_int_equal(run->log->needed, 0);
+    base_spin_unlock(&run->log->lock);
     assert_int_equal(run_stop(run), 0);
     task_node_close(node);
     run_free(run);

@@ -187,7 +187,7 @@ static void mutations_are_caught(void)
     for (size_t i = 0; sim_campaigns[i] != NULL; i++) {
         for (const char *const *mutation = sim_campaigns[i]->mutations; *mutation != NULL; mutation++) {
             const struct sim_run_options options = {.campaign = sim_campaigns[i]->name,
-                                                    .count = SIM_TEST_SLOW ? 300 : 1000,
+                                                    .count = SIM_TEST_SLOW ? 600 : 1000,
                                                     .jobs = SIM_TEST_SLOW ? 1 : 2,
                                                     .mutation = *mutation};
             expect(&options, 1, (const char *const[]){"failed", *mutation, NULL});
