@@ -42,13 +42,7 @@ static const struct base_setting put_settings[] = {
              "async: it is in memory. Whatever the mode, it survives a power cut when the command has ended "
              "well.",
      AT(mode)},
-    {.name = "over-provisioning",
-     .type = BASE_SETTING_UINT,
-     .metavar = "PERCENT",
-     .min = TARN_OVER_PROVISIONING_MIN,
-     .max = TARN_OVER_PROVISIONING_MAX,
-     .default_text = "7",
-     .unit = "percent",
+    {DEPOT_OVER_PROVISIONING_SETTING,
      .help =
          "Part of the drive that records may not take: a new key is refused where the others take all else.",
      AT(over_provisioning_percent)},

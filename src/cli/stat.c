@@ -22,13 +22,7 @@ struct stat_options {
 static const struct base_setting stat_settings[] = {
     {.name = "segments", .type = BASE_SETTING_BOOL, .help = "Tell about each segment, too.", AT(segments)},
     {.name = "json", .type = BASE_SETTING_BOOL, .help = "Print one JSON object.", AT(json)},
-    {.name = "over-provisioning",
-     .type = BASE_SETTING_UINT,
-     .metavar = "PERCENT",
-     .min = TARN_OVER_PROVISIONING_MIN,
-     .max = TARN_OVER_PROVISIONING_MAX,
-     .default_text = "7",
-     .unit = "percent",
+    {DEPOT_OVER_PROVISIONING_SETTING,
      .help = "Tell the capacity that the store has with so much of the drive kept free.",
      AT(over_provisioning_percent)},
 };

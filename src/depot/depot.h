@@ -12,6 +12,12 @@ struct drive_info;
 /* Names of enum tarn_mode for settings and lines of the log, NULL at the end. */
 extern const char *const depot_mode_names[];
 
+/* Of a struct base_setting for over_provisioning_percent, all but its help and its place. */
+#define DEPOT_OVER_PROVISIONING_SETTING                                                                      \
+    .name = "over-provisioning", .type = BASE_SETTING_UINT, .metavar = "PERCENT",                            \
+    .min = TARN_OVER_PROVISIONING_MIN, .max = TARN_OVER_PROVISIONING_MAX, .default_text = "7",               \
+    .unit = "percent"
+
 /**
  * Open a store with choices of how the drive is used that the public options do not offer.
  *

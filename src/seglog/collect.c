@@ -61,6 +61,13 @@ uint64_t seglog_collector_bytes(const struct seglog *log)
                      collector->moves_max * sizeof(*collector->moves);
 }
 
+uint64_t seglog_gone_sequence(struct seglog *log)
+{
+    struct seglog_points points;
+    seglog_points(log, &points);
+    return base_max(points.flush_sequence, points.horizon_sequence);
+}
+
 /* ---- looking at segments --------------------------------------------------------------------------- */
 
 /* What a look at all segments has found. */
@@ -388,6 +395,14 @@ static void add_victim(struct seglog *log, struct seglog_collector *collector, u
     collector->victims[collector->victim_count++] = (struct seglog_victim){.segment = segment};
 }
 
+/* Move what lives in one more victim, so many bytes by estimate. @return as seglog_move_victim() */
+static int empty(struct seglog *log, struct seglog_collector *collector, uint32_t segment, uint64_t bytes)
+{
+    add_victim(log, collector, segment);
+    seglog_pace_begin(log, bytes);
+    return seglog_move_victim(log, collector);
+}
+
 /*
  * Empty victims: one, or as many as have no more to move than half a segment, so that the relocation
  * stream has to take one segment at most. The last may remain unfinished: *ret_unfinished.
@@ -407,9 +422,7 @@ static int gather(struct seglog *log, struct seglog_collector *collector, bool *
         all_bytes += bytes;
         if (collector->victim_count > held && all_bytes > seglog_record_space(log) / 2)
             return 0;
-        add_victim(log, collector, segment);
-        seglog_pace_begin(log, bytes);
-        error = seglog_move_victim(log, collector);
+        error = empty(log, collector, segment, bytes);
         *ret_unfinished = error != 0;
     }
     return error;
@@ -471,15 +484,11 @@ const struct seglog_exhaustion *seglog_collect_exhaustion(const struct seglog *l
 int seglog_collect_segment(struct seglog *log, uint32_t segment)
 {
     struct seglog_collector *collector = log->collector;
-    struct seglog_points points;
     uint32_t freed;
     if (collector->victim_count == SEGLOG_VICTIMS_MAX)
         return -EAGAIN;
-    seglog_points(log, &points);
-    collector->gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
-    add_victim(log, collector, segment);
-    seglog_pace_begin(log, counted(&log->segments[segment].live_bytes));
-    int error = seglog_move_victim(log, collector);
+    collector->gone_sequence = seglog_gone_sequence(log);
+    int error = empty(log, collector, segment, counted(&log->segments[segment].live_bytes));
     int publish_error = seglog_move_publish(log, collector);
     collector->victims[collector->victim_count - 1].unfinished = error != 0;
     if (publish_error != 0)
@@ -491,10 +500,8 @@ int seglog_collect_segment(struct seglog *log, uint32_t segment)
 int seglog_collect(struct seglog *log)
 {
     struct seglog_collector *collector = log->collector;
-    struct seglog_points points;
     bool unfinished;
-    seglog_points(log, &points);
-    collector->gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
+    collector->gone_sequence = seglog_gone_sequence(log);
     collector->exhaustion = (struct seglog_exhaustion){.chances = atomic_load(&log->chances),
                                                        .until_ns = UINT64_MAX,
                                                        .pressed = atomic_load(&log->space_waiting) > 0};

@@ -162,12 +162,7 @@ static void nobody_writes_and_it_takes_its_time(void **state)
     (void)state;
     struct run *run = run_new(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN * 64);
     run->segment_bytes = 64 * SEGLOG_SEGMENT_BYTES_MIN;
-    struct tarn_node *node = run_node(run);
-    run_start(run, node);
-    write_and_pause(run);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    run_and_free(run, write_and_pause);
 }
 
 /* ---- all sizes, deletions ----------------------------------------------------------------------- */
@@ -491,13 +486,8 @@ static void unburied(struct run *run)
 static void with_streams(void (*test)(struct run *run))
 {
     struct run *run = run_new(SEGLOG_DEVICE, 24);
-    struct tarn_node *node = run_node(run);
     run->user_streams = 3;
-    run_start(run, node);
-    test(run);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    run_and_free(run, test);
 }
 
 static void tombstones_are_kept_as_long_as_needed(void **state)
@@ -575,14 +565,9 @@ static void keys_that_have_no_tombstone(void **state)
 {
     (void)state;
     struct run *run = run_new(SEGLOG_DEVICE, 24);
-    struct tarn_node *node = run_node(run);
     run->record_bytes_max = SEGLOG_BLOCK_BYTES_MIN;
     run->key_room = SEGLOG_BLOCK_BYTES_MIN - (uint32_t)sizeof(struct seglog_record_format);
-    run_start(run, node);
-    longest(run);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    run_and_free(run, longest);
 }
 
 int main(void)

@@ -12,16 +12,20 @@ static inline struct seglog_stats run_stats(struct run *run)
     return stats;
 }
 
-/* Run a test in this thread; the service is another. */
-static inline void run_in_a_thread(enum seglog_mode mode, uint64_t segments, void (*test)(struct run *run))
+/* Run a test in this thread, on a log that is ready to be started; the service is another thread. */
+static inline void run_and_free(struct run *run, void (*test)(struct run *run))
 {
-    struct run *run = run_new(mode, segments);
     struct tarn_node *node = run_node(run);
     run_start(run, node);
     test(run);
     assert_int_equal(run_stop(run), 0);
     task_node_close(node);
     run_free(run);
+}
+
+static inline void run_in_a_thread(enum seglog_mode mode, uint64_t segments, void (*test)(struct run *run))
+{
+    run_and_free(run_new(mode, segments), test);
 }
 
 /* Store values until so many per cent of the capacity live. @return keys */

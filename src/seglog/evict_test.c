@@ -14,13 +14,8 @@ static struct seglog_points points_of(struct run *run)
 static void run_cache(enum seglog_mode mode, void (*test)(struct run *run))
 {
     struct run *run = run_new(mode, SEGLOG_SEGMENTS_MIN);
-    struct tarn_node *node = run_node(run);
     run->cache = true;
-    run_start(run, node);
-    test(run);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    run_and_free(run, test);
 }
 
 static void run_cache_in_all_modes(void (*test)(struct run *run))

@@ -247,10 +247,8 @@ static void check_records(struct seglog *log, struct visit *visit, uint32_t coun
 {
     struct seglog_collector *reader = &log->scrub->reader;
     const struct seglog_entry_format *entries = (const void *)reader->summary;
-    struct seglog_points points;
     bool goes_on = true;
-    seglog_points(log, &points);
-    reader->gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
+    reader->gone_sequence = seglog_gone_sequence(log);
     for (uint32_t next = 0; goes_on && next < count;) {
         uint64_t begin, end;
         uint32_t limit = base_min(count, next + ENTRIES_AT_ONCE);

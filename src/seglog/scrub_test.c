@@ -23,12 +23,7 @@ static void run_scrubbed(const struct scrubbed *how, void (*test)(struct run *ru
     run->scrub_rate_bytes = how->rate_bytes == 0 ? FAST : how->rate_bytes;
     run->scrub_interval_ns = how->interval_ns == 0 ? BASE_NS_PER_MS : how->interval_ns;
     run->ops = how->ops;
-    struct tarn_node *node = run_node(run);
-    run_start(run, node);
-    test(run);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    run_and_free(run, test);
 }
 
 static void run_store(void (*test)(struct run *run))

@@ -39,20 +39,12 @@ const struct base_setting serve_settings[] = {
      .help = "Make room in a full store by removing what was stored first and not read since. Without it a "
              "full store refuses new data.",
      AT(cache)},
-    {.name = "over-provisioning",
-     .type = BASE_SETTING_UINT,
-     .metavar = "PERCENT",
-     .min = TARN_OVER_PROVISIONING_MIN,
-     .max = TARN_OVER_PROVISIONING_MAX,
-     .default_text = "7",
-     .unit = "percent",
-     .help = "Part of the drive that records may not take. More means that a full store is written less "
-             "often and "
-             "holds less: the space of what was replaced is reclaimed by moving what lives beside it, the "
-             "less the "
-             "emptier the store is. Kept nowhere: a store that holds more than it takes now refuses new "
-             "keys, and "
-             "serves and deletes the rest. Ignored with --cache, which moves nothing.",
+    {DEPOT_OVER_PROVISIONING_SETTING,
+     .help =
+         "Part of the drive that records may not take. More means that a full store is written less "
+         "often and holds less: the space of what was replaced is reclaimed by moving what lives beside "
+         "it, the less the emptier the store is. Kept nowhere: a store that holds more than it takes "
+         "now refuses new keys, and serves and deletes the rest. Ignored with --cache, which moves nothing.",
      AT(over_provisioning_percent)},
     {.name = "listen",
      .letter = 'l',
