@@ -277,8 +277,8 @@ typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const
                                const struct tarn_record_info *info);
 
 /**
- * Visit every record, in no order. What is there from beginning to end is visited, once as long as the index
- * does not grow meanwhile; what is stored or removed meanwhile may or may not be.
+ * Visit every record, in no order. A key that is there from beginning to end is visited once, with a value
+ * that it has had meanwhile; what is stored or removed meanwhile may or may not be.
  *
  * @return 0; what `visit` returned; -ENOMEM; -EIO, -EBADMSG (a record is damaged: it is left out, the others
  * were visited)

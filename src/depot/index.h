@@ -226,7 +226,7 @@ bool depot_index_grow_step(struct depot_index *index, uint32_t regions);
 /* Where an iteration stands; all zero is the beginning. */
 struct depot_index_cursor {
     uint64_t region; /* of the position, over all tables */
-    uint64_t table;
+    uint64_t tag;    /* low bits of it: what is next in the region */
     bool end;
 };
 
@@ -242,8 +242,7 @@ struct depot_index_item {
 
 /**
  * The next entries, those at home in one region, as they are at one moment; reserved ones left out. A key
- * that is there from the first call to the last is given at least once, and exactly once if the index does
- * not grow meanwhile.
+ * that is there from the first call to the last is given exactly once, though the index grows meanwhile.
  *
  * @param items  room for DEPOT_INDEX_BATCH_MAX
  * @return how many; 0 is possible before the end: ask until cursor->end

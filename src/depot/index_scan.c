@@ -80,12 +80,19 @@ static void take_region(struct batch *batch, const struct depot_index_part *part
     }
 }
 
-static void advance(const struct depot_index *index, struct depot_index_cursor *cursor)
+/*
+ * Go on to the next table of the region, or to the next region. Tables are visited in the order of their
+ * numbers' mirrored bits, so that a table's twins come right behind it: however the region was split
+ * meanwhile, what was visited at one depth is left out at every other.
+ */
+static void advance(const struct depot_index *index, struct depot_index_cursor *cursor, uint64_t tag_mask)
 {
-    if (++cursor->table <= depot_index_directory_now(index)->mask)
-        return;
-    cursor->table = 0;
-    cursor->end = ++cursor->region == index->regions;
+    uint64_t bit = (tag_mask + 1) >> 1;
+    for (; (cursor->tag & bit) != 0; bit >>= 1)
+        cursor->tag &= ~bit;
+    cursor->tag |= bit;
+    if (bit == 0)
+        cursor->end = ++cursor->region == index->regions;
 }
 
 uint32_t depot_index_next(struct depot_index *index, struct depot_index_cursor *cursor,
@@ -93,20 +100,17 @@ uint32_t depot_index_next(struct depot_index *index, struct depot_index_cursor *
 {
     if (cursor->end)
         return 0;
-    const struct depot_index_directory *directory = depot_index_directory_now(index);
-    const struct depot_index_table *table = &directory->tables[cursor->table];
-    struct depot_index_part part = {&table->regions[cursor->region], table->words, cursor->table};
-    struct batch batch = {.index = index, .region = cursor->region, .table = cursor->table, .items = items};
-    base_spin_lock(&part.region->lock);
-    /* Pairs with the release in depot_index_split_locked. What belongs to a twin that does not live yet was
-     * given with its counterpart, which comes before it. */
-    uint8_t depth = atomic_load_explicit(&part.region->depth, memory_order_acquire);
-    if (depth != 0) {
-        batch.tag_mask = depot_index_low_mask(depth - 1U);
-        take_region(&batch, &part);
-    }
+    struct depot_index_part part = depot_index_lock_part(index, cursor->tag, cursor->region);
+    /* Relaxed: under the lock. */
+    uint8_t depth = atomic_load_explicit(&part.region->depth, memory_order_relaxed);
+    struct batch batch = {.index = index,
+                          .region = cursor->region,
+                          .table = part.table,
+                          .tag_mask = depot_index_low_mask(depth - 1U),
+                          .items = items};
+    take_region(&batch, &part);
     base_spin_unlock(&part.region->lock);
-    advance(index, cursor);
+    advance(index, cursor, batch.tag_mask);
     return batch.count;
 }
 

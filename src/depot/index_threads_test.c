@@ -132,7 +132,7 @@ static void *iterator(void *arg)
             for (uint32_t i = 0; i < count; i++) {
                 uint64_t address = depot_index_address(&world->index, items[i].word);
                 if (address <= (uint64_t)2 * STABLE_KEYS)
-                    seen[(address - 1) % STABLE_KEYS] = 1;
+                    seen[(address - 1) % STABLE_KEYS]++;
             }
         }
         for (uint64_t i = 0; i < STABLE_KEYS; i++)
