@@ -62,6 +62,12 @@ struct tarn_depot_options {
      * answers -ENOSPC to new keys and to values that grow, and does all else. A cache has none. */
     uint32_t over_provisioning_percent;
     enum tarn_discard discard;
+    uint64_t
+        checkpoint_rate_bytes; /**< a second, at most, of *checkpoints* that are written while the store is
+                                * open: after a crash it opens sooner, the later it was the more so; 0: only
+                                * closing leaves one. At most a 32nd is added to what is written */
+    uint64_t checkpoint_every_bytes; /**< written from one checkpoint to the next; 0: an eighth of the store,
+                                      * or 32 times the last one, if that is more */
 };
 
 #define TARN_NOTE_MAX 3
@@ -121,6 +127,8 @@ struct tarn_depot_stats {
     uint64_t evicted_segments; /**< of the collections */
     uint64_t horizon;          /**< sequence below which everything is gone after a restart; of every store */
     uint32_t segments_bad;     /**< set aside until the store is opened again: something in them is damaged */
+    uint64_t checkpoints, checkpoint_bytes; /**< written since it was opened, whole */
+    uint32_t checkpoints_kept;              /**< that a start could use */
     /* of scrubbing, since it was opened */
     uint64_t scrub_passes;   /**< times that all of the store was read */
     uint64_t scrub_segments; /**< that were read */

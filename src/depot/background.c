@@ -129,4 +129,6 @@ const struct seglog_owner_ops depot_owner_ops = {.judge = judge,
                                                  .renewed = depot_cache_renewed,
                                                  .evicted = depot_cache_evicted,
                                                  .settled = settled,
+                                                 .checkpoint = depot_checkpoint,
+                                                 .checkpoint_bytes = depot_checkpoint_bytes,
                                                  .service = service};

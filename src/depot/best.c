@@ -31,8 +31,8 @@ static int take_table(struct table *table, struct base_account *account, uint64_
     return -ENOMEM;
 }
 
-/* @return the slot of a key; NULL: more keys fall into this part than chance allows */
-static struct depot_best *find(struct table *table, const uint64_t hash[2], uint64_t mixed)
+/* @return the slot of a key, or the empty one that it would get */
+static struct depot_best *slot_of(struct table *table, const uint64_t hash[2], uint64_t mixed)
 {
     uint64_t slot = (uint64_t)(((unsigned __int128)mixed * table->slot_count) >> 64);
     struct depot_best *best = &table->slots[slot];
@@ -40,6 +40,13 @@ static struct depot_best *find(struct table *table, const uint64_t hash[2], uint
         slot = slot + 1 == table->slot_count ? 0 : slot + 1;
         best = &table->slots[slot];
     }
+    return best;
+}
+
+/* @return the slot of a key; NULL: more keys fall into this part than chance allows */
+static struct depot_best *find(struct table *table, const uint64_t hash[2], uint64_t mixed)
+{
+    struct depot_best *best = slot_of(table, hash, mixed);
     if (best->grain != 0)
         return best;
     if (table->used + table->used / 8 >= table->slot_count)
@@ -67,13 +74,14 @@ static int meet(struct table *table, const struct seglog_entry_format *entry, ui
         return -ENOMEM;
     struct depot_best before = *best;
     if (is_better(table, best, entry, kind, stamp))
-        *best = (struct depot_best){.hash = {entry->hash[0], entry->hash[1]},
-                                    .sequence = entry->sequence,
-                                    .grain = grain,
-                                    .bytes = entry->bytes,
-                                    .kind = kind,
-                                    .marked = before.marked && before.sequence == entry->sequence &&
-                                              before.kind == kind};
+        *best = (struct depot_best){
+            .hash = {entry->hash[0], entry->hash[1]},
+            .sequence = entry->sequence,
+            .grain = grain,
+            .bytes = entry->bytes,
+            .kind = kind,
+            .marks = before.sequence == entry->sequence && before.kind == kind ? before.marks : 0,
+            .seen = before.seen};
     return table->ops->meet == NULL ? 0 : table->ops->meet(table->arg, &before, best, entry, grain);
 }
 
@@ -91,11 +99,42 @@ static int visit(void *arg, uint32_t segment, uint64_t stamp, const struct seglo
     return error;
 }
 
+/* Entries of segments where a key may lie that has a later entry elsewhere. */
+static int visit_doubted(void *arg, uint32_t segment, uint64_t stamp,
+                         const struct seglog_entry_format *entries, uint32_t count)
+{
+    struct table *table = arg;
+    (void)stamp;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t mixed = base_hash64(entries[i].hash, sizeof(entries[i].hash), table->seed);
+        if (mixed % table->passes != table->pass)
+            continue;
+        const struct depot_best *best = slot_of(table, entries[i].hash, mixed);
+        /* a tombstone may have been moved, and be older than what is covered */
+        if (best->grain != 0 && entries[i].sequence <= best->sequence)
+            table->ops->stale(table->arg, &entries[i], seglog_entry_grain(table->log, segment, &entries[i]));
+    }
+    return 0;
+}
+
+static int clear_doubts(struct table *table)
+{
+    for (uint64_t slot = 0; slot < table->slot_count; slot++) {
+        if (table->slots[slot].grain != 0)
+            table->ops->look(table->arg, &table->slots[slot]);
+    }
+    return seglog_visit_doubted(table->log, visit_doubted, table);
+}
+
 static int run_pass(struct table *table)
 {
+    bool all = table->ops->look == NULL;
     memset(table->slots, 0, table->slot_count * sizeof(*table->slots));
     table->used = 0;
-    int error = seglog_visit(table->log, visit, table);
+    int error =
+        all ? seglog_visit(table->log, visit, table) : seglog_visit_uncovered(table->log, visit, table);
+    if (error == 0 && !all)
+        error = clear_doubts(table);
     for (uint64_t slot = 0; error == 0 && slot < table->slot_count; slot++) {
         if (table->slots[slot].grain != 0)
             error = table->ops->take(table->arg, &table->slots[slot]);

@@ -3,6 +3,9 @@
  * highest sequence; of equal ones the tombstone, then the copy in the oldest segment (the other is what a
  * collection that was cut off has written, so that its segments are free without moving anything).
  *
+ * Beside a checkpoint only the entries pass by that it is not about (seglog_visit_uncovered()): each value
+ * among them is later than all of its key that are covered, or a copy of the last one.
+ *
  * A table holds the best of each 128-bit hash; where it would be too large, the summaries pass by several
  * times, a part of the keys each time. Places and parts are chosen by a hash that nobody knows beforehand.
  */
@@ -17,7 +20,8 @@ struct depot_best {
     uint64_t grain; /* 0: none */
     uint32_t bytes;
     uint8_t kind;
-    bool marked; /* the caller's; stays when an equal copy takes the place */
+    uint8_t marks; /* the caller's; stay when an equal copy takes the place */
+    uint8_t seen;  /* the caller's; stays whatever takes the place */
 };
 
 struct depot_best_ops {
@@ -25,7 +29,7 @@ struct depot_best_ops {
      * An entry has passed by, in each of the passes only those of its part. NULL: nothing to do.
      *
      * @param before  what was the best of the key until then; grain 0: nothing
-     * @param best    what is now; `marked` may be set
+     * @param best    what is now; `marks` and `seen` may be set
      * @return 0; an error ends it. May yield.
      */
     int (*meet)(void *arg, const struct depot_best *before, struct depot_best *best,
@@ -33,12 +37,22 @@ struct depot_best_ops {
 
     /** What counts, once for each key. @return 0; an error ends it. */
     int (*take)(void *arg, const struct depot_best *best);
+
+    /**
+     * Beside a checkpoint: before any is taken, of each key what counts among the entries that the checkpoint
+     * is not about. It may seglog_doubt() where else the key may lie. NULL: there is no checkpoint, all
+     * entries pass by.
+     */
+    void (*look)(void *arg, const struct depot_best *best);
+
+    /** Of a segment that was doubted, a covered entry whose key has a later one, or an equal one. */
+    void (*stale)(void *arg, const struct seglog_entry_format *entry, uint64_t grain);
 };
 
 /**
  * Find them all.
  *
- * @param entries     of all summaries
+ * @param entries     of all summaries that pass by
  * @param ret_passes  how often the summaries have passed by; also set on failure
  * @return 0; -ENOMEM; the drive's error, or of seglog_visit(); the caller's. Yields.
  */

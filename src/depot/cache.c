@@ -122,34 +122,3 @@ int depot_cache_shed(struct tarn_depot *depot, uint32_t eighths, uint64_t *ret_s
               "path=%s eighths=%" PRIu32, drive_name(depot->drive), eighths);
     return 0;
 }
-
-/* ---- at the end ------------------------------------------------------------------------------------ */
-
-static int forget(void *arg, uint32_t segment, uint64_t stamp, const struct seglog_entry_format *entries,
-                  uint32_t count)
-{
-    struct tarn_depot *depot = arg;
-    struct seglog_points points;
-    (void)stamp;
-    seglog_points(depot->log, &points);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t grain = seglog_entry_grain(depot->log, segment, &entries[i]);
-        if (entries[i].sequence >= points.horizon_sequence ||
-            (entries[i].kind & SEGLOG_KIND_MASK) != SEGLOG_VALUE ||
-            !depot_index_remove(&depot->index, entries[i].hash[0], grain))
-            continue;
-        seglog_live_remove(depot->log, grain, entries[i].bytes);
-        atomic_fetch_sub_explicit(&depot->live_bytes, seglog_footprint(depot->log, entries[i].bytes),
-                                  memory_order_relaxed);
-    }
-    return 0;
-}
-
-int depot_cache_forget(struct tarn_depot *depot)
-{
-    struct seglog_stats stats;
-    if (!depot->cache)
-        return 0;
-    seglog_stats(depot->log, &stats);
-    return stats.segments_bad > 0 ? -EBADMSG : seglog_visit_gone(depot->log, forget, depot);
-}

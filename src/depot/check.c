@@ -102,7 +102,8 @@ static int check_all(struct depot_check *check)
 
 static int check_log(struct depot_check *check)
 {
-    const struct seglog_options options = {.owner_kind = SEGLOG_OWNER_DEPOT, .read_only = true};
+    const struct seglog_options options = {
+        .owner_kind = SEGLOG_OWNER_DEPOT, .read_only = true, .read_all = true};
     int error = seglog_open(check->node, check->drive, &options, &check->log);
     if (error != 0)
         return error;

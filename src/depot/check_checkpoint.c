@@ -1,6 +1,6 @@
 /*
- * Proving the checkpoint: that it reads back whole, and that it names the records that the summaries name. Of
- * equal copies of a value it may name any, so its addresses are kept in a table that check_keys.c asks.
+ * Proving the checkpoint: that it reads back whole, and that it names the records that the summaries name, of
+ * those that it is about. Its addresses are kept in a table that check_keys.c asks.
  */
 #include "depot/check_internal.h"
 #include <errno.h>
@@ -20,76 +20,109 @@ bool depot_check_is_named(const struct depot_check *check, uint64_t grain)
     return check->named != NULL && *slot_of(check, grain) == grain;
 }
 
-/* @param entries  as they lie in the checkpoint */
-static int fill_table(struct depot_check *check, const uint8_t *entries,
-                      const struct depot_index_widths *widths)
+/* Reads it entry by entry: first to count those that it is about, then to put them into the table. */
+struct entries {
+    struct depot_check *check;
+    const struct depot_index *index; /* knows the widths */
+    uint8_t unit[sizeof(struct depot_checkpoint_entry_format)];
+    uint32_t unit_bytes;
+    bool begun;
+    uint64_t count;
+};
+
+static int look_at_unit(struct entries *entries)
 {
-    struct depot_index index;
-    int error = depot_index_init(&index, &check->node->memory, widths);
-    if (error != 0)
-        return error;
-    check->named_slots = 2 * check->named_count + 1;
-    check->named = base_alloc(&check->node->memory, check->named_slots * sizeof(uint64_t));
-    for (uint64_t i = 0; check->named != NULL && i < check->named_count; i++) {
-        struct depot_checkpoint_entry_format entry;
-        memcpy(&entry, entries + i * sizeof(entry), sizeof(entry));
-        uint64_t grain = depot_index_address(&index, entry.word);
-        *slot_of(check, grain) = grain;
+    struct depot_check *check = entries->check;
+    struct depot_checkpoint_entry_format entry;
+    memcpy(&entry, entries->unit, sizeof(entry));
+    if (!entries->begun) {
+        entries->begun = true;
+        return base_load_le64(entries->unit) == DEPOT_CHECKPOINT_MAGIC ? 0 : -EINVAL;
     }
-    depot_index_deinit(&index);
-    return check->named == NULL ? -ENOMEM : 0;
+    uint64_t grain = depot_index_address(entries->index, entry.word);
+    if (seglog_stamp_at(check->log, grain) == 0)
+        return -EINVAL;
+    if (!seglog_is_covered(check->log, grain))
+        return 0;
+    entries->count++;
+    if (check->named == NULL)
+        return 0;
+    uint64_t *slot = slot_of(check, grain);
+    int error = *slot == grain ? -EINVAL : 0; /* twice */
+    *slot = grain;
+    return error;
 }
 
-static int read_entries(struct depot_check *check, const uint8_t *data, uint64_t bytes,
-                        const struct depot_index_widths *widths)
+static int consume(void *arg, const void *data, uint64_t bytes)
 {
-    struct depot_checkpoint_format header = {.segments = 0};
-    const uint64_t before =
-        sizeof(header) + check->superblock->segment_count * sizeof(struct depot_checkpoint_segment_format);
-    const uint64_t count = (bytes - before) / sizeof(struct depot_checkpoint_entry_format);
-    if (bytes >= before)
-        memcpy(&header, data, sizeof(header));
-    if (header.segments != check->superblock->segment_count || header.entries != count ||
-        (bytes - before) % sizeof(struct depot_checkpoint_entry_format) != 0) {
-        depot_check_fault(check, DEPOT_INVARIANT_CHECKPOINT, "the checkpoint contradicts itself");
-        return 0;
+    struct entries *entries = arg;
+    int error = 0;
+    for (uint64_t i = 0; error == 0 && i < bytes; i++) {
+        entries->unit[entries->unit_bytes++] = ((const uint8_t *)data)[i];
+        if (entries->unit_bytes < sizeof(entries->unit))
+            continue;
+        error = look_at_unit(entries);
+        entries->unit_bytes = 0;
     }
-    check->named_count = count;
-    return fill_table(check, data + before, widths);
+    entries->check->report.bytes_read += bytes;
+    return error;
+}
+
+/* @return 0; -EINVAL: it contradicts itself; as seglog_checkpoint_read() */
+static int read_through(struct depot_check *check, const struct depot_index *index, uint64_t *ret_count)
+{
+    struct entries entries = {.check = check, .index = index};
+    int error = seglog_checkpoint_read(check->log, consume, &entries);
+    *ret_count = entries.count;
+    return error == 0 && (!entries.begun || entries.unit_bytes != 0) ? -EINVAL : error;
+}
+
+static int fill_table(struct depot_check *check, const struct depot_index *index)
+{
+    uint64_t count;
+    int error = read_through(check, index, &count);
+    if (error != 0)
+        return error;
+    check->named_slots = 2 * count + 1;
+    check->named = base_alloc(&check->node->memory, check->named_slots * sizeof(uint64_t));
+    return check->named == NULL ? -ENOMEM : read_through(check, index, &check->named_count);
 }
 
 int depot_check_checkpoint(struct depot_check *check, const struct depot_index_widths *widths)
 {
-    uint64_t bytes;
-    if (check->state->checkpoint_stamp == 0)
+    struct depot_index index;
+    struct seglog_stats stats;
+    seglog_stats(check->log, &stats);
+    if (stats.checkpoints_damaged > 0)
+        depot_check_fault(check, DEPOT_INVARIANT_CHECKPOINT, "a checkpoint is damaged");
+    if (!seglog_checkpoint_found(check->log))
         return 0;
-    seglog_checkpoint_find(check->log, &bytes);
-    uint8_t *data = base_alloc(&check->node->memory, bytes);
-    if (data == NULL)
-        return -ENOMEM;
-    int error = seglog_checkpoint_read(check->log, data);
-    check->report.bytes_read += bytes;
-    if (error == 0) {
-        error = read_entries(check, data, bytes, widths);
-    } else if (error == -EBADMSG) {
-        depot_check_fault(check, DEPOT_INVARIANT_CHECKPOINT, "the checkpoint is damaged");
-        error = 0;
-    }
-    base_free(&check->node->memory, data, bytes);
-    return error;
+    int error = depot_index_init(&index, &check->node->memory, widths);
+    if (error != 0)
+        return error;
+    error = fill_table(check, &index);
+    depot_index_deinit(&index);
+    if (error != -EBADMSG && error != -EINVAL)
+        return error;
+    depot_check_fault(check, DEPOT_INVARIANT_CHECKPOINT, "the checkpoint %s",
+                      error == -EINVAL ? "contradicts itself" : "is damaged");
+    depot_check_checkpoint_deinit(check);
+    return 0;
 }
 
 void depot_check_checkpoint_deinit(struct depot_check *check)
 {
     base_free(&check->node->memory, check->named, check->named_slots * sizeof(uint64_t));
+    check->named = NULL;
 }
 
 void depot_check_index(struct depot_check *check)
 {
-    if (check->named == NULL || (check->values_named == check->values && check->named_count == check->values))
+    if (check->named == NULL ||
+        (check->names_met == check->named_count && check->unnamed == 0 && check->misnamed == 0))
         return;
     depot_check_fault(check, DEPOT_INVARIANT_INDEX,
-                      "the checkpoint names %" PRIu64 " records, the summaries %" PRIu64 ", and %" PRIu64
-                      " are the same",
-                      check->named_count, check->values, check->values_named);
+                      "of %" PRIu64 " records that the checkpoint names, %" PRIu64 " are there; %" PRIu64
+                      " are not named and count, of %" PRIu64 " keys another is named",
+                      check->named_count, check->names_met, check->unnamed, check->misnamed);
 }

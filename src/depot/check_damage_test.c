@@ -164,7 +164,6 @@ static void torn_headers_are_no_faults(void **state)
     struct told told;
     struct depot_check_report report;
     state_at(&drive, newest)->freed_stamps[place.number] = place.header.stamp;
-    state_at(&drive, newest)->checkpoint_stamp = 0;
     seglog_state_seal(state_at(&drive, newest), &place.superblock);
     memcpy(state_at(&drive, newest ^ 1), state_at(&drive, newest), place.superblock.state_bytes);
     assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
@@ -413,18 +412,12 @@ static void copies(void **state)
     testing_drive_free(&drive);
 }
 
-/* Another checkpoint with a good check, in all slots of the newest state. */
-static void rewrite_checkpoint(struct testing_drive *drive, uint64_t bytes)
+/* Another checkpoint with a good check: so many bytes of it. */
+static void rewrite_checkpoint(struct testing_drive *drive, uint32_t bytes)
 {
-    struct place place = find_checkpoint(drive);
-    uint32_t newest = newest_slot(drive);
-    struct seglog_state_format *state = state_at(drive, newest);
-    state->checkpoint_bytes = bytes;
-    assert_true(bytes <= 65536);
-    state->checkpoint_check =
-        base_hash64(place.segment + place.superblock.block_bytes, bytes, place.superblock.check_seed);
-    seglog_state_seal(state, &place.superblock);
-    memcpy(state_at(drive, newest ^ 1), state, place.superblock.state_bytes);
+    const struct place place = find_checkpoint(drive);
+    part_of(&place)->bytes = bytes;
+    seglog_part_seal(part_of(&place), place.superblock.check_seed);
 }
 
 /* Append a copy of a record to its segment, as the collector does to another. @return its grain in the
@@ -449,10 +442,10 @@ static void rename_in_checkpoint(struct testing_drive *drive, uint64_t grain, ui
 {
     enum { ADDRESS_SHIFT = 16 };
     const struct place place = find_checkpoint(drive);
-    uint64_t bytes = state_at(drive, newest_slot(drive))->checkpoint_bytes;
+    uint32_t bytes = part_of(&place)->bytes;
     uint64_t mask =
         (UINT64_C(1) << place.superblock.owner[offsetof(struct depot_owner_format, address_bits)]) - 1;
-    uint8_t *end = place.segment + place.superblock.block_bytes + bytes;
+    uint8_t *end = (uint8_t *)(part_of(&place) + 1) + bytes;
     uint8_t *word = end - sizeof(uint64_t);
     while ((base_load_le64(word) >> ADDRESS_SHIFT & mask) != grain)
         word -= sizeof(struct depot_checkpoint_entry_format);
@@ -495,12 +488,18 @@ static void damaged_checkpoints(void **state)
     (void)state;
     struct testing_drive drive = made_store(false);
     struct place place = find_checkpoint(&drive);
-    uint8_t *payload = place.segment + place.superblock.block_bytes;
+    uint8_t *payload = (uint8_t *)(part_of(&place) + 1);
     payload[100] ^= 1;
     expect_only(&drive, 12);
     payload[100] ^= 1;
-    place.segment[40] ^= 1;
+    place.header.part_count++;
+    seal_header(&place, &place.header);
     expect_only(&drive, 12);
+    place.header.part_count += 10; /* more than there are segments for */
+    seal_header(&place, &place.header);
+    expect_only(&drive, 12);
+    place.segment[40] ^= 1; /* as if it had not been written to its end */
+    expect_sound(&drive);
     testing_drive_free(&drive);
 }
 
@@ -508,17 +507,25 @@ static void checkpoints_that_lie(void **state)
 {
     (void)state;
     struct testing_drive drive = made_store(false);
-    struct place place = find_checkpoint(&drive);
-    uint64_t bytes = state_at(&drive, newest_slot(&drive))->checkpoint_bytes;
-    uint8_t *payload = place.segment + place.superblock.block_bytes;
+    const struct place place = find_checkpoint(&drive);
+    uint32_t bytes = part_of(&place)->bytes;
     rewrite_checkpoint(&drive, bytes);
     expect_sound(&drive);
-    uint8_t *word = payload + bytes - sizeof(uint64_t);
-    base_store_le64(word, base_load_le64(word) ^ UINT64_C(1) << 20); /* another address */
+    uint8_t *word = (uint8_t *)(part_of(&place) + 1) + bytes - sizeof(uint64_t);
+    uint64_t right = base_load_le64(word);
+    base_store_le64(word, right ^ UINT64_C(1) << 20); /* another address */
     rewrite_checkpoint(&drive, bytes);
     expect_only(&drive, 13);
-    base_store_le64(word, base_load_le64(word) ^ UINT64_C(1) << 20);
-    rewrite_checkpoint(&drive, bytes - sizeof(struct depot_checkpoint_entry_format));
+    base_store_le64(word, UINT64_MAX); /* none at all */
+    rewrite_checkpoint(&drive, bytes);
+    expect_only(&drive, 12);
+    memcpy(word - 8, word - 24, 16); /* one twice */
+    rewrite_checkpoint(&drive, bytes);
+    expect_only(&drive, 12);
+    base_store_le64(word, right);
+    rewrite_checkpoint(&drive, bytes - (uint32_t)sizeof(struct depot_checkpoint_entry_format));
+    expect_only(&drive, 13);
+    rewrite_checkpoint(&drive, bytes - 1);
     expect_only(&drive, 12);
     rewrite_checkpoint(&drive, 16);
     expect_only(&drive, 12);

@@ -41,12 +41,14 @@ struct depot_check {
     uint64_t *stamps;                  /* of each segment; 0: it is free, or no segment of records */
     uint64_t entries;                  /* of all segments that live */
 
-    /* Addresses that the checkpoint names: a hash table, 0 is empty; NULL: there is none. */
+    /* Addresses that the checkpoint names, of records that it is about: a hash table, 0 is empty; NULL: there
+     * is none. */
     uint64_t *named;
     uint64_t named_slots;
-    uint64_t named_count; /* entries of the checkpoint */
-    uint64_t values;      /* that live, say the summaries */
-    uint64_t values_named;
+    uint64_t named_count; /* in it */
+    uint64_t names_met;   /* of them, that are values of the summaries */
+    uint64_t unnamed;     /* values that count and should be named */
+    uint64_t misnamed;    /* keys of which something is named that does not count */
 };
 
 /** Tell that an invariant does not hold. */
@@ -72,7 +74,7 @@ base_must_check int depot_check_checkpoint(struct depot_check *check,
 /** Free what is kept of it. */
 void depot_check_checkpoint_deinit(struct depot_check *check);
 
-/** Whether it names what lies at an address. */
+/** Whether there is one, and it is about what lies at an address, and names that. */
 bool depot_check_is_named(const struct depot_check *check, uint64_t grain);
 
 /** When the keys are known: whether it names the same records. */

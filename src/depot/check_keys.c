@@ -65,18 +65,44 @@ static int compare_copies(struct keys *keys, uint64_t one, uint64_t other)
 
 /* ---- what counts ------------------------------------------------------------------------------------ */
 
-/* What the checkpoint names, or an equal copy of it, is marked. */
+enum mark {
+    MARK_NAMED = 1,     /* by the checkpoint, or an equal copy is */
+    MARK_UNCOVERED = 2, /* the checkpoint is not about it, or about an equal copy */
+};
+
 static int meet(void *arg, const struct depot_best *before, struct depot_best *best,
                 const struct seglog_entry_format *entry, uint64_t grain)
 {
     struct keys *keys = arg;
+    struct depot_check *check = keys->check;
+    bool value = (entry->kind & SEGLOG_KIND_MASK) == SEGLOG_VALUE;
+    bool named = value && depot_check_is_named(check, grain);
     keys->met++;
-    if ((entry->kind & SEGLOG_KIND_MASK) != SEGLOG_VALUE)
-        return 0;
-    if (best->kind == SEGLOG_VALUE && best->sequence == entry->sequence)
-        best->marked = best->marked || depot_check_is_named(keys->check, grain);
-    bool copies = before->grain != 0 && before->kind == SEGLOG_VALUE && before->sequence == entry->sequence;
+    check->names_met += named;
+    best->seen = (uint8_t)(best->seen + (named && best->seen < UINT8_MAX));
+    if (best->sequence == entry->sequence) {
+        best->marks |= named ? MARK_NAMED : 0;
+        best->marks |= seglog_is_covered(check->log, grain) ? 0 : MARK_UNCOVERED;
+    }
+    bool copies =
+        value && before->grain != 0 && before->kind == SEGLOG_VALUE && before->sequence == entry->sequence;
     return copies ? compare_copies(keys, before->grain, grain) : 0;
+}
+
+/*
+ * Of a key whose newest record the checkpoint is about it names just that one, or nothing if that is a
+ * tombstone. Of another it may still name what was the newest then.
+ */
+static void check_naming(struct depot_check *check, const struct depot_best *best)
+{
+    bool value = best->kind == SEGLOG_VALUE;
+    if ((best->marks & MARK_UNCOVERED) != 0) {
+        check->misnamed += best->seen > 1;
+        return;
+    }
+    bool named = (best->marks & MARK_NAMED) != 0;
+    check->unnamed += value && !named;
+    check->misnamed += best->seen > (value && named);
 }
 
 static int take(void *arg, const struct depot_best *best)
@@ -88,8 +114,8 @@ static int take(void *arg, const struct depot_best *best)
     bool value = best->kind == SEGLOG_VALUE;
     check->report.tombstones += !value && !keys->flush_due;
     check->report.records += value && !keys->flush_due;
-    check->values += value;
-    check->values_named += value && best->marked;
+    if (check->named != NULL)
+        check_naming(check, best);
     return 0;
 }
 

@@ -183,13 +183,22 @@ static inline struct place find_records(struct testing_drive *drive, uint32_t ki
     return place;
 }
 
-/** The first segment of the checkpoint. */
+/** The first segment of the only checkpoint. */
 static inline struct place find_checkpoint(struct testing_drive *drive)
 {
     struct place place;
-    uint32_t number = state_at(drive, newest_slot(drive))->checkpoint_segment;
-    assert_true(look_at(drive, number, SEGLOG_SEGMENT_CHECKPOINT, &place));
+    uint32_t count = testing_superblock(drive).segment_count, number = 0;
+    while (number < count && (!look_at(drive, number, SEGLOG_SEGMENT_CHECKPOINT, &place) ||
+                              place.header.checkpoint_stamp != place.header.stamp))
+        number++;
+    assert_true(number < count);
     return place;
+}
+
+/** Its first part, with the bytes behind it. */
+static inline struct seglog_part_format *part_of(const struct place *place)
+{
+    return (void *)(place->segment + place->superblock.block_bytes);
 }
 
 #endif

@@ -150,6 +150,8 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .cache = depot->cache,
                                                .scrub_rate_bytes = options->scrub_rate_bytes,
                                                .discard = options->discard != TARN_DISCARD_OFF,
+                                               .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
+                                               .checkpoint_every_bytes = options->checkpoint_every_bytes,
                                                .over_provisioning_percent =
                                                    options->over_provisioning_percent};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
@@ -289,8 +291,10 @@ static int wind_up(struct tarn_depot *depot)
     int noted = seglog_wall_note(depot->log, now_ns, now_ns);
     int error = seglog_stop(depot->log);
     depot->running = false;
-    if (error == 0 && depot_cache_forget(depot) == 0)
-        depot_checkpoint(depot);
+    int left = error == 0 ? seglog_checkpoint_write(depot->log) : 0;
+    if (left != 0)
+        base_info(&depot->node->log, "no checkpoint was left: the next start reads the summaries",
+                  "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-left));
     return error == 0 ? noted : error;
 }
 
@@ -347,6 +351,9 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .evicted_segments = log.evictions,
         .discarded_bytes = log.discarded_bytes,
         .horizon = log.horizon_sequence,
+        .checkpoints = log.checkpoints,
+        .checkpoint_bytes = log.checkpoint_bytes,
+        .checkpoints_kept = log.checkpoints_kept,
         .segments_bad = log.segments_bad,
         .scrub_passes = log.scrub.passes,
         .scrub_segments = log.scrub.segments,

@@ -11,15 +11,11 @@
  *        5    1  log2 of the entries of one table of the index
  *        6   58  0
  *
- * Checkpoint: what a clean stop leaves, so that the next start need not read the summaries
+ * Checkpoint: what the depot writes into one of the log's
  *   OFFSET SIZE  MEANING
- *        0    8  "TarnIndx"
- *        8    8  number of entries of the index
- *       16    8  footprints of all living values
- *       24    4  number of segments
- *       28    4  0
- *       32  16×s of each segment: footprints of its living values (8), of its tombstones (8)
- *      ...  16×n of each entry of the index: position and tag of its hash (8), the entry (8)
+ *        0    8  "TarnEntr"
+ *        8    8  number of entries of the index when it was begun, about
+ *       16 16×n  of each entry of the index: position and tag of its hash (8), the entry (8), to the end
  */
 #ifndef DEPOT_DEPOT_FORMAT_H
 #define DEPOT_DEPOT_FORMAT_H
@@ -39,20 +35,13 @@ struct depot_owner_format {
 };
 _Static_assert(sizeof(struct depot_owner_format) == SEGLOG_OWNER_BYTES, "see the table");
 
+#define DEPOT_CHECKPOINT_MAGIC UINT64_C(0x72746e456e726154) /* "TarnEntr" */
+
 struct depot_checkpoint_format {
     uint64_t magic;
     uint64_t entries;
-    uint64_t live_bytes;
-    uint32_t segments;
-    uint32_t reserved;
 };
-_Static_assert(sizeof(struct depot_checkpoint_format) == 32, "see the table");
-
-struct depot_checkpoint_segment_format {
-    uint64_t live_bytes;
-    uint64_t tombstone_bytes;
-};
-_Static_assert(sizeof(struct depot_checkpoint_segment_format) == 16, "see the table");
+_Static_assert(sizeof(struct depot_checkpoint_format) == 16, "see the table");
 
 struct depot_checkpoint_entry_format {
     uint64_t hash;

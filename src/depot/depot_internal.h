@@ -245,17 +245,16 @@ base_must_check int depot_place_make(struct tarn_depot *depot, uint32_t tries);
  */
 base_must_check int depot_cache_shed(struct tarn_depot *depot, uint32_t eighths, uint64_t *ret_sequence);
 
-/** Take out of the index what lies below the eviction horizon: what an opening would not find either. The log
- * is stopped. @return 0; an error: it may still have some. Yields. */
-base_must_check int depot_cache_forget(struct tarn_depot *depot);
-
 /* ---- recover.c ------------------------------------------------------------------------------------ */
 
-/** Fill the index from the checkpoint or the summaries. The log is open and not started. @return 0; -ENOMEM;
+/** Fill the index from a checkpoint or the summaries. The log is open and not started. @return 0; -ENOMEM;
  * -ENOSPC; -EUCLEAN; the drive's error; logged. Yields. */
 base_must_check int depot_recover(struct tarn_depot *depot);
 
-/** Leave a checkpoint, if there is room. The log is stopped. Yields. */
-void depot_checkpoint(struct tarn_depot *depot);
+/** checkpoint() of struct seglog_owner_ops. */
+base_must_check int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint);
+
+/** checkpoint_bytes() of struct seglog_owner_ops. */
+uint64_t depot_checkpoint_bytes(void *owner);
 
 #endif

@@ -1,10 +1,13 @@
 /*
- * Filling the index when a store is opened: from the checkpoint of a clean stop, else from the summaries of
- * all segments.
+ * Filling the index when a store is opened: from a checkpoint and the entries that it is not about, else from
+ * all summaries; and writing checkpoints. README, "Opening".
  */
 #include "depot/best.h"
 #include <errno.h>
 #include <inttypes.h>
+
+/* Of more entries than these, and half of all, summaries alone are no slower. */
+#define REPLAYED_ALWAYS 65536
 
 struct replay {
     struct tarn_depot *depot;
@@ -33,33 +36,42 @@ static int load_best(void *arg, const struct depot_best *best)
     struct tarn_depot *depot = replay->depot;
     if (best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
         return 0;
-    int error = depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
-    if (error != 0)
-        return error;
-    seglog_live_add(depot->log, best->grain, best->bytes, false);
-    atomic_fetch_add_explicit(&depot->live_bytes, seglog_footprint(depot->log, best->bytes),
-                              memory_order_relaxed);
-    return 0;
+    return depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
 }
 
-static uint64_t count_entries(struct seglog *log)
+/* What lives, by what the index says. */
+static int count_lives(struct tarn_depot *depot)
 {
-    uint64_t entries = 0;
-    for (uint32_t segment = 0; segment < seglog_superblock(log)->segment_count; segment++) {
-        struct seglog_segment_info info;
-        seglog_segment_info(log, segment, &info);
-        entries += info.entries;
+    struct base_account *account = &depot->node->memory;
+    const size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(struct depot_index_item);
+    struct depot_index_item *items = base_alloc(account, items_bytes);
+    if (items == NULL)
+        return -ENOMEM;
+    uint64_t live_bytes = 0;
+    for (struct depot_index_cursor cursor = {.region = 0}; !cursor.end;) {
+        uint32_t count = depot_index_next(&depot->index, &cursor, items);
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t bytes = depot_index_grains(&depot->index, items[i].word) << depot->grain_shift;
+            seglog_live_add(depot->log, depot_index_address(&depot->index, items[i].word), bytes, false);
+            live_bytes += seglog_footprint(depot->log, bytes);
+        }
     }
-    return entries;
+    base_free(account, items, items_bytes);
+    atomic_store_explicit(&depot->live_bytes, live_bytes, memory_order_relaxed);
+    return 0;
 }
 
 static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
 {
     struct replay replay = {.depot = depot, .gone_sequence = gone_sequence};
     static const struct depot_best_ops ops = {.meet = meet_entry, .take = load_best};
-    uint64_t begin_ns = task_now(), entries = count_entries(depot->log);
+    uint64_t begin_ns = task_now(), entries;
     uint32_t passes;
+    (void)seglog_uncovered_entries(depot->log, &entries);
+    seglog_live_forget(depot->log);
     int error = depot_best_find(depot->node, depot->log, entries, &ops, &replay, &passes);
+    if (error == 0)
+        error = count_lives(depot);
     if (error != 0)
         return error;
     base_info(&depot->node->log, "index rebuilt from summaries",
@@ -70,91 +82,167 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
     return 0;
 }
 
-/* ---- from a checkpoint
- * --------------------------------------------------------------------------------------- */
+/* ---- from a checkpoint ---------------------------------------------------------------------------- */
 
-#define CHECKPOINT_MAGIC UINT64_C(0x78646e496e726154) /* "TarnIndx" */
+/* Reads a checkpoint 16 bytes after 16 bytes, however it is cut. */
+struct loader {
+    struct tarn_depot *depot;
+    uint8_t unit[sizeof(struct depot_checkpoint_entry_format)];
+    uint32_t unit_bytes;
+    bool begun;
+};
 
-static uint64_t checkpoint_bytes(uint32_t segments, uint64_t entries)
-{
-    return sizeof(struct depot_checkpoint_format) +
-           segments * sizeof(struct depot_checkpoint_segment_format) +
-           entries * sizeof(struct depot_checkpoint_entry_format);
-}
+_Static_assert(sizeof(struct depot_checkpoint_format) == sizeof(struct depot_checkpoint_entry_format),
+               "all of it is made of equal units");
 
-static int load_entry(struct tarn_depot *depot, const struct depot_checkpoint_entry_format *entry)
-{
-    uint64_t grain = depot_index_address(&depot->index, entry->word);
-    if (seglog_stamp_at(depot->log, grain) == 0)
-        return -EBADMSG;
-    return depot_index_load(&depot->index, entry->hash, grain,
-                            depot_index_grains(&depot->index, entry->word));
-}
-
-static int load_checkpoint(struct tarn_depot *depot, const uint8_t *data, uint64_t bytes)
+static int load_header(struct loader *loader)
 {
     struct depot_checkpoint_format header;
-    uint32_t segments = seglog_superblock(depot->log)->segment_count;
-    if (bytes < sizeof(header))
+    memcpy(&header, loader->unit, sizeof(header));
+    loader->begun = true;
+    if (header.magic != DEPOT_CHECKPOINT_MAGIC ||
+        header.entries > loader->depot->store_bytes >> loader->depot->grain_shift)
         return -EBADMSG;
-    memcpy(&header, data, sizeof(header));
-    if (header.magic != CHECKPOINT_MAGIC || header.segments != segments || header.entries > bytes ||
-        bytes != checkpoint_bytes(segments, header.entries))
+    int error = depot_index_grow_to(&loader->depot->index, header.entries);
+    return error == -ENOMEM && loader->depot->cache ? 0 : error; /* there may be places, as there were */
+}
+
+static int load_unit(struct loader *loader)
+{
+    struct tarn_depot *depot = loader->depot;
+    struct depot_checkpoint_entry_format entry;
+    if (!loader->begun)
+        return load_header(loader);
+    memcpy(&entry, loader->unit, sizeof(entry));
+    uint64_t grain = depot_index_address(&depot->index, entry.word);
+    if (seglog_stamp_at(depot->log, grain) == 0)
         return -EBADMSG;
-    data += sizeof(header);
-    for (uint32_t segment = 0; segment < segments;
-         segment++, data += sizeof(struct depot_checkpoint_segment_format)) {
-        struct depot_checkpoint_segment_format lives;
-        memcpy(&lives, data, sizeof(lives));
-        seglog_live_set(depot->log, segment, lives.live_bytes, lives.tombstone_bytes);
+    if (!seglog_is_covered(depot->log, grain))
+        return 0; /* its segment was freed, or its entry is replayed */
+    return depot_index_load(&depot->index, entry.hash, grain, depot_index_grains(&depot->index, entry.word));
+}
+
+static int load(void *arg, const void *data, uint64_t bytes)
+{
+    struct loader *loader = arg;
+    int error = 0;
+    for (const uint8_t *from = data, *end = from + bytes; error == 0 && from < end;) {
+        uint32_t now = (uint32_t)base_min(sizeof(loader->unit) - loader->unit_bytes, (size_t)(end - from));
+        memcpy(loader->unit + loader->unit_bytes, from, now);
+        loader->unit_bytes += now;
+        from += now;
+        if (loader->unit_bytes < sizeof(loader->unit))
+            break;
+        error = load_unit(loader);
+        loader->unit_bytes = 0;
     }
-    int error = depot_index_grow_to(&depot->index, header.entries);
-    if (error == -ENOMEM && depot->cache)
-        error = 0; /* there may be places without that, as there were */
-    for (uint64_t i = 0; error == 0 && i < header.entries;
-         i++, data += sizeof(struct depot_checkpoint_entry_format)) {
-        struct depot_checkpoint_entry_format entry;
-        memcpy(&entry, data, sizeof(entry));
-        error = load_entry(depot, &entry);
-    }
-    atomic_store_explicit(&depot->live_bytes, header.live_bytes, memory_order_relaxed);
     return error;
+}
+
+/* What a later record has superseded is not the key's any more. */
+static int meet_uncovered(void *arg, const struct depot_best *before, struct depot_best *best,
+                          const struct seglog_entry_format *entry, uint64_t grain)
+{
+    struct replay *replay = arg;
+    if (entry->superseded != 0 && seglog_is_covered(replay->depot->log, entry->superseded))
+        (void)depot_index_remove(&replay->depot->index, entry->hash[0], entry->superseded);
+    return meet_entry(arg, before, best, entry, grain);
+}
+
+/* What looks like the key and is still there is another key; or the record between the two is gone. */
+static void look_for_others(void *arg, const struct depot_best *best)
+{
+    const struct replay *replay = arg;
+    struct tarn_depot *depot = replay->depot;
+    struct depot_index_view view;
+    depot_index_find(&depot->index, best->hash[0], &view);
+    for (uint32_t i = 0; i < view.count; i++) {
+        uint64_t grain = depot_index_address(&depot->index, view.words[i]);
+        if (seglog_is_covered(depot->log, grain))
+            seglog_doubt(depot->log, grain);
+    }
+}
+
+static void remove_stale(void *arg, const struct seglog_entry_format *entry, uint64_t grain)
+{
+    const struct replay *replay = arg;
+    (void)depot_index_remove(&replay->depot->index, entry->hash[0], grain);
+}
+
+static int forget(void *arg, uint32_t segment, uint64_t stamp, const struct seglog_entry_format *entries,
+                  uint32_t count)
+{
+    const struct replay *replay = arg;
+    struct tarn_depot *depot = replay->depot;
+    (void)stamp;
+    for (uint32_t i = 0; i < count; i++) {
+        if (entries[i].sequence < replay->gone_sequence)
+            (void)depot_index_remove(&depot->index, entries[i].hash[0],
+                                     seglog_entry_grain(depot->log, segment, &entries[i]));
+    }
+    return 0;
+}
+
+static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint64_t uncovered)
+{
+    static const struct depot_best_ops ops = {
+        .meet = meet_uncovered, .look = look_for_others, .stale = remove_stale, .take = load_best};
+    struct loader loader = {.depot = depot};
+    uint32_t passes;
+    seglog_live_forget(depot->log);
+    int error = seglog_checkpoint_read(depot->log, load, &loader);
+    if (error == 0 && (!loader.begun || loader.unit_bytes != 0))
+        error = -EBADMSG;
+    if (error == 0)
+        error = depot_best_find(depot->node, depot->log, uncovered, &ops, replay, &passes);
+    /* a cache does not forget at once what lies below its horizon */
+    if (error == 0)
+        error = seglog_visit_gone(depot->log, forget, replay);
+    return error == 0 ? count_lives(depot) : error;
 }
 
 /* Forget what a checkpoint that turned out bad, or a replay, has left. */
 static int begin_anew(struct tarn_depot *depot, const struct depot_index_widths *widths)
 {
     depot_index_deinit(&depot->index);
-    for (uint32_t segment = 0; segment < seglog_superblock(depot->log)->segment_count; segment++)
-        seglog_live_set(depot->log, segment, 0, 0);
     atomic_store_explicit(&depot->live_bytes, 0, memory_order_relaxed);
     return depot_index_init(&depot->index, &depot->node->memory, widths);
 }
 
-/* @return whether the index is filled; else it is empty, and the summaries have to be read */
-static bool use_checkpoint(struct tarn_depot *depot, int *ret_error)
+/* @return 0: the index is filled; -EBADMSG: the checkpoint is of no use; other errors */
+static int use_checkpoint(struct tarn_depot *depot, uint64_t gone_sequence)
 {
-    uint64_t bytes, begin_ns = task_now();
-    *ret_error = 0;
-    seglog_checkpoint_find(depot->log, &bytes);
-    if (bytes == 0)
-        return false;
-    uint8_t *data = base_alloc(&depot->node->memory, bytes);
-    int error = data == NULL ? -ENOMEM : seglog_checkpoint_read(depot->log, data);
-    if (error == 0)
-        error = load_checkpoint(depot, data, bytes);
-    base_free(&depot->node->memory, data, bytes);
-    if (error == 0) {
-        base_info(&depot->node->log, "index read from its checkpoint",
-                  "path=%s records=%" PRIu64 " bytes=%" PRIu64 " ms=%" PRIu64, drive_name(depot->drive),
-                  depot_index_count(&depot->index), bytes, (task_now() - begin_ns) / BASE_NS_PER_MS);
-        return true;
-    }
-    base_warn(&depot->node->log, "the checkpoint cannot be used, the summaries are read instead",
-              "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-error));
+    struct replay replay = {.depot = depot, .gone_sequence = gone_sequence};
     const struct depot_index_widths widths = depot->index.widths;
-    *ret_error = begin_anew(depot, &widths);
-    return false;
+    uint64_t begin_ns = task_now(), all, uncovered = seglog_uncovered_entries(depot->log, &all);
+    bool old = uncovered > all / 2 && uncovered > REPLAYED_ALWAYS;
+    int error = old ? -EBADMSG : load_checkpoint(depot, &replay, uncovered);
+    if (error == 0) {
+        base_info(&depot->node->log, "index read from a checkpoint",
+                  "path=%s records=%" PRIu64 " replayed=%" PRIu64 " ms=%" PRIu64, drive_name(depot->drive),
+                  depot_index_count(&depot->index), uncovered, (task_now() - begin_ns) / BASE_NS_PER_MS);
+        return 0;
+    }
+    if (!old)
+        base_warn(&depot->node->log, "a checkpoint cannot be used: opening takes longer",
+                  "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-error));
+    error = begin_anew(depot, &widths);
+    return error == 0 ? -EBADMSG : error;
+}
+
+/* @return 0: the index is filled; -ENOENT: it is empty, and all summaries have to be read; other errors */
+static int use_checkpoints(struct tarn_depot *depot, uint64_t gone_sequence)
+{
+    while (seglog_checkpoint_found(depot->log)) {
+        int error = use_checkpoint(depot, gone_sequence);
+        if (error == -EBADMSG)
+            error = seglog_checkpoint_reject(depot->log);
+        else if (error == 0)
+            return 0;
+        if (error != 0)
+            return seglog_refuse(depot->node, depot->drive, "its summaries cannot be read", error);
+    }
+    return -ENOENT;
 }
 
 /* Of a cache that has grown over the memory that there is now, the oldest records go, as many as need be. */
@@ -195,74 +283,47 @@ int depot_recover(struct tarn_depot *depot)
     atomic_store_explicit(&depot->gone_sequence, gone, memory_order_relaxed);
     /* a due order is made durable by the first call: depot_flush_due() */
     atomic_store_explicit(&depot->flush_when_ns, points.flush_when_ns, memory_order_relaxed);
-    if (!due && use_checkpoint(depot, &error))
-        return 0;
-    return due || error == 0 ? replay_what_fits(depot, gone) : error;
-}
-
-/* ---- leaving a checkpoint
- * -------------------------------------------------------------------------------------- */
-
-/* Hands the checkpoint out, 16 bytes after 16 bytes. */
-struct source {
-    struct tarn_depot *depot;
-    struct depot_checkpoint_format header;
-    uint64_t unit; /* the next 16 bytes */
-    struct depot_index_cursor cursor;
-    struct depot_index_item *items; /* DEPOT_INDEX_BATCH_MAX */
-    uint32_t item, item_count;
-};
-
-#define UNIT_BYTES 16
-_Static_assert(sizeof(struct depot_checkpoint_format) == 2 * UNIT_BYTES, "all parts are made of whole units");
-
-static void next_entry(struct source *source, uint8_t *unit)
-{
-    while (source->item == source->item_count) {
-        base_assert(!source->cursor.end); /* the index has as many entries as were counted */
-        source->item_count = depot_index_next(&source->depot->index, &source->cursor, source->items);
-        source->item = 0;
+    /* what is ordered is gone, whatever a checkpoint names */
+    while (due && seglog_checkpoint_found(depot->log)) {
+        error = seglog_checkpoint_reject(depot->log);
+        if (error != 0)
+            return seglog_refuse(depot->node, depot->drive, "its summaries cannot be read", error);
     }
-    const struct depot_index_item *item = &source->items[source->item++];
-    const struct depot_checkpoint_entry_format entry = {.hash = item->hash, .word = item->word};
-    memcpy(unit, &entry, sizeof(entry));
+    error = use_checkpoints(depot, gone);
+    return error == -ENOENT ? replay_what_fits(depot, gone) : error;
 }
 
-static void produce(void *arg, void *data, uint64_t bytes)
+/* ---- writing one ---------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(struct depot_index_item) == sizeof(struct depot_checkpoint_entry_format),
+               "what the index gives is what is written");
+_Static_assert(offsetof(struct depot_index_item, word) ==
+                   offsetof(struct depot_checkpoint_entry_format, word),
+               "likewise");
+
+uint64_t depot_checkpoint_bytes(void *owner)
 {
-    struct source *source = arg;
-    base_assert(bytes % UNIT_BYTES == 0);
-    for (uint8_t *unit = data; unit < (uint8_t *)data + bytes; unit += UNIT_BYTES, source->unit++) {
-        if (source->unit < 2) {
-            memcpy(unit, (const uint8_t *)&source->header + source->unit * UNIT_BYTES, UNIT_BYTES);
-        } else if (source->unit < 2 + source->header.segments) {
-            struct seglog_segment_info info;
-            seglog_segment_info(source->depot->log, (uint32_t)(source->unit - 2), &info);
-            const struct depot_checkpoint_segment_format lives = {.live_bytes = info.live_bytes,
-                                                                  .tombstone_bytes = info.tombstone_bytes};
-            memcpy(unit, &lives, sizeof(lives));
-        } else {
-            next_entry(source, unit);
-        }
+    struct tarn_depot *depot = owner;
+    return sizeof(struct depot_checkpoint_format) +
+           depot_index_count(&depot->index) * sizeof(struct depot_checkpoint_entry_format);
+}
+
+int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint)
+{
+    struct tarn_depot *depot = owner;
+    struct base_account *account = &depot->node->memory;
+    const size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(struct depot_index_item);
+    const struct depot_checkpoint_format header = {.magic = DEPOT_CHECKPOINT_MAGIC,
+                                                   .entries = depot_index_count(&depot->index)};
+    struct depot_index_item *items = base_alloc(account, items_bytes);
+    if (items == NULL)
+        return -ENOMEM;
+    int error = seglog_checkpoint_put(checkpoint, &header, sizeof(header));
+    for (struct depot_index_cursor cursor = {.region = 0}; error == 0 && !cursor.end;) {
+        uint32_t count = depot_index_next(&depot->index, &cursor, items);
+        error = seglog_checkpoint_put(checkpoint, items, count * sizeof(*items));
+        task_yield();
     }
-}
-
-void depot_checkpoint(struct tarn_depot *depot)
-{
-    struct source source = {.depot = depot};
-    source.header = (struct depot_checkpoint_format){
-        .magic = CHECKPOINT_MAGIC,
-        .entries = depot_index_count(&depot->index),
-        .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),
-        .segments = seglog_superblock(depot->log)->segment_count,
-    };
-    source.items = base_alloc(&depot->node->memory, DEPOT_INDEX_BATCH_MAX * sizeof(*source.items));
-    int error = source.items == NULL ? -ENOMEM : 0;
-    if (error == 0)
-        error = seglog_checkpoint_write(
-            depot->log, checkpoint_bytes(source.header.segments, source.header.entries), produce, &source);
-    base_free(&depot->node->memory, source.items, DEPOT_INDEX_BATCH_MAX * sizeof(*source.items));
-    if (error != 0)
-        base_info(&depot->node->log, "no checkpoint was left: the next start reads the summaries",
-                  "path=%s error=\"%s\"", drive_name(depot->drive), strerrordesc_np(-error));
+    base_free(account, items, items_bytes);
+    return error;
 }

@@ -161,6 +161,9 @@ static int commit(struct tarn_depot *depot, struct write *write, const struct se
     depot_stage_end(&depot->stages, DEPOT_STAGE_COMMIT, begin_ns);
     if (error == 0)
         error = place.tombstone ? unpublish(depot, write) : publish(depot, write, &place);
+    if (error !=
+        0) /* the next start may find it, and an index that does not know of it must not say otherwise */
+        seglog_checkpoints_end(depot->log);
     seglog_settle(depot->log, &place, error == 0);
     return error == 0 || error == -EROFS ? error : -EIO;
 }

@@ -162,6 +162,9 @@ static void add_store(struct listing *listing)
     add(listing, "store_reinsertions", stats.reinsertions);
     add(listing, "store_evicted_segments", stats.evicted_segments);
     add(listing, "store_segments_bad", stats.segments_bad);
+    add(listing, "store_checkpoints", stats.checkpoints);
+    add(listing, "store_checkpoint_bytes", stats.checkpoint_bytes);
+    add(listing, "store_checkpoints_kept", stats.checkpoints_kept);
     add(listing, "store_scrub_passes", stats.scrub_passes);
     add(listing, "store_scrub_segments", stats.scrub_segments);
     add(listing, "store_scrub_bytes", stats.scrub_bytes);

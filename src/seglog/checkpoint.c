@@ -1,321 +1,574 @@
 /*
- * The checkpoint: bytes of the owner's that a session leaves behind, in a chain of free segments that only
- * the state of its end names. Whatever is wrong with it costs time, never data.
+ * Checkpoints: bytes of the owner's, in segments of their own, that name what lives, so that a start reads
+ * fewer summaries. Whatever is wrong with one costs time, never data. README, "Checkpoints".
  */
-#include "seglog/seglog_internal.h"
+#include "seglog/checkpoint_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
-#define BUFFER_BYTES (UINT64_C(1) << 20)
-#define PIECE_BYTES  (UINT64_C(64) << 10) /* what is checked at once, see seglog_format.h */
+/* While running, a checkpoint is made when so many times its size was written since the last: it adds a 32nd
+ * to what is written at most. And not before a part of the store was. */
+#define WRITTEN_TIMES  32
+#define STORE_PARTS    8
+#define SEGMENTS_LEAST 4
 
-/* Bytes of the checkpoint in each of its segments: all behind the block of the header. */
-static uint64_t payload_bytes(const struct seglog *log)
-{
-    return log->superblock.segment_bytes - log->superblock.block_bytes;
-}
+#define SPARE_PARTS  4 /* two of them take at most one part of what is neither living nor kept back */
+#define ROOM_WAIT_NS (10 * BASE_NS_PER_SECOND) /* that the collector is given to make room */
+#define ROOM_LOOK_NS (20 * BASE_NS_PER_MS)
+#define MARGIN_PARTS 8 /* it is reckoned as longer by one of so many parts: entries come meanwhile */
+#define WAIT_MAX_NS  BASE_NS_PER_SECOND
 
-static uint32_t number_of(const struct seglog *log, const struct seglog_segment *segment)
-{
-    return (uint32_t)(segment - log->segments);
-}
-
-/* ---- finding it ---------------------------------------------------------------------------------- */
-
-/* Read the header of a link of the chain. @return 0; -EBADMSG: it is another; the drive's error */
-static int read_link(struct seglog *log, uint32_t number, uint64_t stamp, uint8_t *memory,
-                     struct seglog_segment_format *ret_header)
-{
-    int error = -EBADMSG;
-    for (int try = 0; error != 0 && try < SEGLOG_READ_TRIES; try++) {
-        error = seglog_drive_read(log->drive, seglog_segment_offset(log, number), memory,
-                                  log->superblock.block_bytes);
-        if (error != 0)
-            continue;
-        error = seglog_segment_parse(memory, log->superblock.check_seed, number, ret_header);
-        if (error != 0 || ret_header->kind != SEGLOG_SEGMENT_CHECKPOINT || ret_header->stamp != stamp ||
-            ret_header->session != log->state->session)
-            error = -EBADMSG;
-    }
-    return error;
-}
-
-/* @return whether the chain is whole; its segments are CHECKPOINT then, else some of them */
-static bool claim_chain(struct seglog *log, uint8_t *memory)
-{
-    const struct seglog_state_format *state = log->state;
-    uint32_t number = state->checkpoint_segment;
-    uint64_t stamp = state->checkpoint_stamp;
-    for (uint64_t left = state->checkpoint_bytes; left > 0; left -= base_min(left, payload_bytes(log))) {
-        struct seglog_segment_format header;
-        if (number >= log->superblock.segment_count || stamp <= state->freed_stamps[number] ||
-            log->segments[number].state != SEGLOG_STATE_FREE || log->segments[number].stamp != stamp ||
-            read_link(log, number, stamp, memory, &header) != 0)
-            return false;
-        log->segments[number].state = SEGLOG_STATE_CHECKPOINT;
-        number = header.next_segment;
-        stamp = header.next_stamp;
-    }
-    return number == SEGLOG_NO_SEGMENT;
-}
-
-int seglog_checkpoint_claim(struct seglog *log, void *memory)
-{
-    const struct seglog_state_format *state = log->state;
-    if ((state->flags & SEGLOG_STATE_ENDED) == 0 || state->checkpoint_stamp == 0 || claim_chain(log, memory))
-        return 0;
-    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
-        if (log->segments[i].state == SEGLOG_STATE_CHECKPOINT)
-            log->segments[i].state = SEGLOG_STATE_FREE;
-    }
-    base_warn(&log->node->log, "the checkpoint is damaged: opening takes longer", "path=%s",
-              drive_name(log->drive));
-    return 0;
-}
-
-void seglog_checkpoint_find(struct seglog *log, uint64_t *ret_bytes)
-{
-    const struct seglog_state_format *state = log->state;
-    bool claimed = state->checkpoint_stamp != 0 &&
-                   log->segments[state->checkpoint_segment].state == SEGLOG_STATE_CHECKPOINT;
-    *ret_bytes = claimed ? state->checkpoint_bytes : 0;
-}
-
-/* ---- reading it ---------------------------------------------------------------------------------- */
-
-static uint64_t check_of(const struct seglog *log, const uint8_t *data, uint64_t bytes)
-{
-    uint64_t check = log->superblock.check_seed;
-    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES)
-        check = base_hash64(data + at, base_min(bytes - at, PIECE_BYTES), check);
-    return check;
-}
-
-/* Copy what a segment has of it. @param buffer  BUFFER_BYTES */
-static int read_payload(struct seglog *log, uint32_t number, uint8_t *data, uint64_t bytes, uint8_t *buffer)
-{
-    uint64_t offset = seglog_segment_offset(log, number) + log->superblock.block_bytes;
-    for (uint64_t at = 0; at < bytes; at += BUFFER_BYTES) {
-        uint64_t wanted = base_min(bytes - at, BUFFER_BYTES);
-        int error = seglog_drive_read(log->drive, offset + at, buffer,
-                                      base_align_up(wanted, log->superblock.block_bytes));
-        if (error != 0)
-            return error;
-        memcpy(data + at, buffer, wanted);
-    }
-    return 0;
-}
-
-static int read_chain(struct seglog *log, uint8_t *data, uint8_t *buffer)
-{
-    const struct seglog_state_format *state = log->state;
-    uint32_t number = state->checkpoint_segment;
-    uint64_t stamp = state->checkpoint_stamp, bytes;
-    for (uint64_t at = 0; at < state->checkpoint_bytes; at += bytes) {
-        struct seglog_segment_format header;
-        bytes = base_min(state->checkpoint_bytes - at, payload_bytes(log));
-        if (number >= log->superblock.segment_count)
-            return -EBADMSG;
-        int error = read_link(log, number, stamp, buffer, &header);
-        if (error == 0)
-            error = read_payload(log, number, data + at, bytes, buffer);
-        if (error != 0)
-            return error;
-        number = header.next_segment;
-        stamp = header.next_stamp;
-    }
-    return check_of(log, data, state->checkpoint_bytes) == state->checkpoint_check ? 0 : -EBADMSG;
-}
-
-int seglog_checkpoint_read(struct seglog *log, void *data)
-{
-    uint64_t bytes;
-    seglog_checkpoint_find(log, &bytes);
-    if (bytes == 0)
-        return -EBADMSG;
-    uint8_t *buffer = drive_memory_alloc(log->node, log->drive, BUFFER_BYTES);
-    if (buffer == NULL)
-        return -ENOMEM;
-    int error = -EBADMSG;
-    for (int try = 0; error == -EBADMSG && try < SEGLOG_READ_TRIES; try++)
-        error = read_chain(log, data, buffer);
-    base_free(&log->node->memory, buffer, BUFFER_BYTES);
-    return error;
-}
-
-/* ---- writing it ---------------------------------------------------------------------------------- */
-
-struct writer {
+struct seglog_checkpoint {
     struct seglog *log;
-    void (*produce)(void *arg, void *data, uint64_t bytes);
-    void *arg;
-    struct base_list chain; /* of segments, in order */
-    uint8_t *buffer;        /* BUFFER_BYTES: what is written next */
-    uint64_t buffered;
-    uint64_t offset; /* on the drive, where the buffer goes */
-    uint8_t *piece;  /* PIECE_BYTES: what was produced */
-    uint64_t piece_at, piece_end;
-    uint64_t left; /* bytes that are not produced yet */
-    uint64_t check;
+    uint64_t rate_bytes; /* 0: as fast as may be */
+    uint64_t due_ns;
+    uint32_t *segments; /* taken, by place */
+    uint32_t taken, used;
+    uint64_t stamp;  /* of place 0 */
+    uint8_t *buffer; /* seglog_part_bytes_max(): the part that is being filled */
+    uint64_t filled; /* of it, header included */
+    uint64_t room;   /* for it, likewise; 0: there is none yet */
+    uint64_t offset; /* on the drive, where it goes */
+    uint32_t part;   /* its number */
+    uint64_t bytes;  /* written, all told */
+    uint64_t flush_sequence;
 };
 
-/* Free segments and stamps for all of it, or nothing. */
-static int take_segments(struct writer *writer, uint64_t count)
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+int seglog_checkpoints_init(struct seglog *log, const struct seglog_options *options)
 {
-    struct seglog *log = writer->log;
-    base_spin_lock(&log->lock);
-    bool enough = log->free_count >= count && log->stamp_bound - 1 - log->stamp >= count;
-    for (uint64_t i = 0; enough && i < count; i++) {
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    checkpoints->read_all = options->read_all;
+    checkpoints->rate_bytes = options->checkpoint_rate_bytes;
+    checkpoints->every_bytes = options->checkpoint_every_bytes;
+    seglog_worker_init(&checkpoints->worker);
+    checkpoints->covers =
+        base_alloc(&log->node->memory, log->superblock.segment_count * sizeof(*checkpoints->covers));
+    return checkpoints->covers == NULL ? -ENOMEM : 0;
+}
+
+void seglog_checkpoints_deinit(struct seglog *log)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    for (uint32_t i = 0; i < SEGLOG_CHECKPOINTS_KEPT; i++)
+        base_free(&log->node->memory, checkpoints->kept[i].segments,
+                  checkpoints->kept[i].count * sizeof(uint32_t));
+    base_free(&log->node->memory, checkpoints->covers,
+              log->superblock.segment_count * sizeof(*checkpoints->covers));
+}
+
+/* ---- segments -------------------------------------------------------------------------------------- */
+
+/* @return false: there are too few free ones, or stamps */
+static bool take_locked(struct seglog_checkpoint *checkpoint, uint32_t count, uint64_t kept)
+{
+    struct seglog *log = checkpoint->log;
+    if (log->free_count < log->needed + kept + count || log->stamp_bound - 1 - log->stamp < count)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
         struct base_list *link = base_list_pop_front(&log->free);
         struct seglog_segment *segment = base_container_of(link, struct seglog_segment, link);
         segment->state = SEGLOG_STATE_CHECKPOINT;
+        segment->discardable = false;
         segment->stamp = ++log->stamp;
         segment->session = log->session;
         log->free_count--;
-        base_list_push_back(&writer->chain, link);
+        checkpoint->segments[i] = (uint32_t)(segment - log->segments);
     }
-    base_spin_unlock(&log->lock);
-    return enough ? 0 : -ENOSPC;
+    checkpoint->taken = count;
+    checkpoint->stamp = log->segments[checkpoint->segments[0]].stamp;
+    return true;
 }
 
-/* It was not written whole: nothing names its segments, and they are free as they were. */
-static void give_segments_back(struct writer *writer)
+static bool take(struct seglog_checkpoint *checkpoint, uint32_t count, uint64_t kept)
 {
-    struct seglog *log = writer->log;
+    struct seglog *log = checkpoint->log;
     base_spin_lock(&log->lock);
-    base_list_for_each(link, &writer->chain) {
-        struct seglog_segment *segment = base_container_of(link, struct seglog_segment, link);
-        segment->state = SEGLOG_STATE_FREE;
-        segment->freed_stamp = segment->stamp;
-        log->free_count++;
-    }
-    base_list_move_all(&log->free, &writer->chain);
+    bool taken = take_locked(checkpoint, count, kept);
     base_spin_unlock(&log->lock);
+    if (taken) /* who is told that there is no room shall ask first: a checkpoint can be given up */
+        seglog_space_chance(log);
+    return taken;
 }
 
-/* Write what is in the buffer, with zeros to the end of its last block. */
-static int write_buffer(struct writer *writer)
+/* Those from a place on: nothing that counts was written there. */
+static void give_back(struct seglog_checkpoint *checkpoint, uint32_t from)
 {
-    struct seglog *log = writer->log;
-    uint64_t bytes = base_align_up(writer->buffered, log->superblock.block_bytes);
-    memset(writer->buffer + writer->buffered, 0, bytes - writer->buffered);
-    int error = drive_write(log->drive, writer->offset, writer->buffer, bytes, false);
+    struct seglog *log = checkpoint->log;
+    base_spin_lock(&log->lock);
+    for (uint32_t i = from; i < checkpoint->taken; i++) {
+        struct seglog_segment *segment = &log->segments[checkpoint->segments[i]];
+        segment->freed_stamp = segment->stamp;
+        seglog_segment_freed_locked(log, segment);
+    }
+    base_spin_unlock(&log->lock);
+    seglog_space_freed(log);
+}
+
+/* Its segments are free with the next state. */
+static void drop(struct seglog *log, struct seglog_chain *chain)
+{
+    base_spin_lock(&log->lock);
+    struct seglog_chain dropped = *chain;
+    *chain = (struct seglog_chain){.stamp = 0};
+    for (uint32_t i = 0; i < dropped.count; i++)
+        log->segments[dropped.segments[i]].state = SEGLOG_STATE_COLLECTED;
+    base_spin_unlock(&log->lock);
+    base_free(&log->node->memory, dropped.segments, dropped.count * sizeof(*dropped.segments));
+}
+
+/* Of those that are kept, from one on. @return 0; -EIO; -EROFS */
+static int drop_from(struct seglog *log, uint32_t first, bool *ret_any)
+{
+    *ret_any = false;
+    for (uint32_t i = first; i < SEGLOG_CHECKPOINTS_KEPT; i++) {
+        *ret_any = *ret_any || log->checkpoints.kept[i].count > 0;
+        drop(log, &log->checkpoints.kept[i]);
+    }
+    return *ret_any ? seglog_state_write(log, NULL) : 0;
+}
+
+/* ---- writing --------------------------------------------------------------------------------------- */
+
+/* @return -ECANCELED: it is to end */
+static int go_on(const struct seglog_checkpoint *checkpoint)
+{
+    const struct seglog *log = checkpoint->log;
+    if (seglog_failed(checkpoint->log))
+        return -EROFS;
+    if (atomic_load(&log->checkpoints.ended))
+        return -ECANCELED;
+    bool stops = checkpoint->rate_bytes != 0 &&
+                 (seglog_worker_stops(&log->checkpoints.worker) || atomic_load(&log->checkpoints.given_up));
+    return stops ? -ECANCELED : 0;
+}
+
+/* Wait until the next write may begin. */
+static int await_turn(struct seglog_checkpoint *checkpoint)
+{
+    int error = go_on(checkpoint);
+    while (error == 0 && checkpoint->rate_bytes != 0 && task_now() < checkpoint->due_ns) {
+        seglog_worker_sleep_until(&checkpoint->log->checkpoints.worker,
+                                  base_min(checkpoint->due_ns, task_now() + WAIT_MAX_NS));
+        error = go_on(checkpoint);
+    }
+    return error;
+}
+
+static int write_block(struct seglog_checkpoint *checkpoint, uint64_t offset, void *data, uint64_t bytes,
+                       bool durable)
+{
+    struct seglog *log = checkpoint->log;
+    uint64_t begin_ns = task_now();
+    int error = drive_write(log->drive, offset, data, bytes, durable);
+    if (error != 0 && durable)
+        seglog_fail(log, "a checkpoint", offset, error);
     if (error != 0)
         return error == -EROFS ? -EROFS : -EIO;
     seglog_count_write(log, bytes);
-    writer->offset += bytes;
-    writer->buffered = 0;
+    checkpoint->bytes += bytes;
+    if (checkpoint->rate_bytes != 0)
+        checkpoint->due_ns =
+            base_max(checkpoint->due_ns, begin_ns) + bytes * BASE_NS_PER_SECOND / checkpoint->rate_bytes;
     return 0;
 }
 
-/* The next bytes are in the piece, if there are any. */
-static void produce_piece(struct writer *writer)
+/* The header of the segment at a place, with the buffer, which is empty. */
+static int write_header(struct seglog_checkpoint *checkpoint, uint32_t place, uint32_t part_count)
 {
-    uint64_t bytes = base_min(writer->left, PIECE_BYTES);
-    if (writer->piece_at < writer->piece_end || bytes == 0)
-        return;
-    writer->produce(writer->arg, writer->piece, bytes);
-    writer->check = base_hash64(writer->piece, bytes, writer->check);
-    writer->left -= bytes;
-    writer->piece_at = 0;
-    writer->piece_end = bytes;
-}
-
-static int write_segment(struct writer *writer, struct seglog_segment *segment)
-{
-    struct seglog *log = writer->log;
-    struct seglog_segment *next = segment->link.next == &writer->chain
-                                      ? NULL
-                                      : base_container_of(segment->link.next, struct seglog_segment, link);
+    struct seglog *log = checkpoint->log;
+    uint32_t number = checkpoint->segments[place];
     struct seglog_segment_format header = {
-        .stamp = segment->stamp,
-        .session = segment->session,
-        .segment = number_of(log, segment),
+        .stamp = log->segments[number].stamp,
+        .session = log->session,
+        .segment = number,
         .kind = SEGLOG_SEGMENT_CHECKPOINT,
-        .next_segment = next == NULL ? SEGLOG_NO_SEGMENT : number_of(log, next),
-        .next_stamp = next == NULL ? 0 : next->stamp,
+        .stream = place,
+        .part_count = part_count,
         .first_sequence = seglog_sequence_next(log),
+        .checkpoint_stamp = checkpoint->stamp,
     };
     seglog_segment_seal(&header, log->superblock.check_seed);
-    memset(writer->buffer, 0, log->superblock.block_bytes);
-    memcpy(writer->buffer, &header, sizeof(header));
-    writer->buffered = log->superblock.block_bytes;
-    writer->offset = seglog_segment_offset(log, header.segment);
-    for (uint64_t room = payload_bytes(log); room > 0;) {
-        produce_piece(writer);
-        uint64_t bytes = base_min(writer->piece_end - writer->piece_at, BUFFER_BYTES - writer->buffered);
-        bytes = base_min(bytes, room);
-        if (bytes == 0)
-            break; /* all of it is there */
-        memcpy(writer->buffer + writer->buffered, writer->piece + writer->piece_at, bytes);
-        writer->piece_at += bytes;
-        writer->buffered += bytes;
-        room -= bytes;
-        int error = writer->buffered == BUFFER_BYTES ? write_buffer(writer) : 0;
-        if (error != 0)
-            return error;
-    }
-    return writer->buffered == 0 ? 0 : write_buffer(writer);
+    memset(checkpoint->buffer, 0, log->superblock.block_bytes);
+    memcpy(checkpoint->buffer, &header, sizeof(header));
+    return write_block(checkpoint, seglog_segment_offset(log, number), checkpoint->buffer,
+                       log->superblock.block_bytes, place == 0);
 }
 
-static int write_chain(struct writer *writer)
+/* Find the place of the part that is next. The header of place 0 is the last thing that is written. */
+static int begin_part(struct seglog_checkpoint *checkpoint)
 {
-    struct seglog *log = writer->log;
-    base_list_for_each(link, &writer->chain) {
-        int error = write_segment(writer, base_container_of(link, struct seglog_segment, link));
-        if (error != 0)
-            return error;
-    }
-    int error = seglog_flush(log);
-    return error == 0 || error == -EROFS ? error : -EIO;
+    struct seglog *log = checkpoint->log;
+    uint32_t per_segment = seglog_parts_per_segment(log);
+    uint32_t place = checkpoint->part / per_segment, part = checkpoint->part % per_segment;
+    if (place == checkpoint->taken)
+        return -ENOSPC;
+    int error = part == 0 && place > 0 ? write_header(checkpoint, place, 0) : 0;
+    checkpoint->used = place + 1;
+    checkpoint->offset = seglog_segment_offset(log, checkpoint->segments[place]) +
+                         seglog_part_place(log, part, &checkpoint->room);
+    checkpoint->filled = sizeof(struct seglog_part_format);
+    return error;
 }
 
-static int write_checkpoint(struct writer *writer, uint64_t bytes)
+static int write_part(struct seglog_checkpoint *checkpoint)
 {
-    struct seglog *log = writer->log;
-    uint64_t count = bytes / payload_bytes(log) + (bytes % payload_bytes(log) != 0);
-    int error = take_segments(writer, count);
-    if (error ==
-        -ENOSPC) { /* it may be the stamps that are used up: no stamp is written that is not bounded */
-        error = seglog_state_write(log, NULL);
-        if (error == 0)
-            error = take_segments(writer, count);
+    struct seglog *log = checkpoint->log;
+    struct seglog_part_format *part = (void *)checkpoint->buffer;
+    uint64_t bytes = base_align_up(checkpoint->filled, log->superblock.block_bytes);
+    *part = (struct seglog_part_format){.stamp = checkpoint->stamp,
+                                        .number = checkpoint->part,
+                                        .bytes = (uint32_t)(checkpoint->filled - sizeof(*part))};
+    seglog_part_seal(part, log->superblock.check_seed);
+    memset(checkpoint->buffer + checkpoint->filled, 0, bytes - checkpoint->filled);
+    int error = await_turn(checkpoint);
+    if (error == 0)
+        error = write_block(checkpoint, checkpoint->offset, checkpoint->buffer, bytes, false);
+    checkpoint->part++;
+    checkpoint->room = 0;
+    return error;
+}
+
+int seglog_checkpoint_put(struct seglog_checkpoint *checkpoint, const void *data, uint64_t bytes)
+{
+    const uint8_t *from = data;
+    int error = 0;
+    while (error == 0 && bytes > 0) {
+        if (checkpoint->room == 0)
+            error = begin_part(checkpoint);
+        uint64_t now = error == 0 ? base_min(bytes, checkpoint->room - checkpoint->filled) : 0;
+        memcpy(checkpoint->buffer + checkpoint->filled, from, now);
+        checkpoint->filled += now;
+        from += now;
+        bytes -= now;
+        if (error == 0 && checkpoint->filled == checkpoint->room)
+            error = write_part(checkpoint);
     }
+    return error;
+}
+
+static int put_coverage(struct seglog_checkpoint *checkpoint)
+{
+    const struct seglog *log = checkpoint->log;
+    struct seglog_coverage_format coverage = {.flush_sequence = checkpoint->flush_sequence,
+                                              .segments = log->superblock.segment_count};
+    seglog_coverage_seal(&coverage);
+    int error = seglog_checkpoint_put(checkpoint, &coverage, sizeof(coverage));
+    return error != 0 ? error
+                      : seglog_checkpoint_put(checkpoint, log->checkpoints.covers,
+                                              coverage.segments * sizeof(*log->checkpoints.covers));
+}
+
+/*
+ * Make it whole. What it names, and what has removed what it does not name, is durable first: else a cut
+ * could take that away, and with it the older record that would have counted then.
+ */
+static int seal(struct seglog_checkpoint *checkpoint)
+{
+    struct seglog *log = checkpoint->log;
+    struct seglog_points points;
+    int error = checkpoint->room != 0 ? write_part(checkpoint) : 0;
+    if (error == 0)
+        error = seglog_sync(log);
+    if (error == 0)
+        error = seglog_flush(log);
+    seglog_points(log, &points);
+    if (error == 0 && points.flush_sequence != checkpoint->flush_sequence)
+        error = -ECANCELED; /* what it names is gone */
+    if (error == 0)
+        error = go_on(checkpoint);
+    return error == 0 ? write_header(checkpoint, 0, checkpoint->part) : error;
+}
+
+/* It is the newest; there is a place behind it. */
+static void keep(struct seglog_checkpoint *checkpoint)
+{
+    struct seglog *log = checkpoint->log;
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    base_spin_lock(&log->lock);
+    base_assert(checkpoints->kept[1].count == 0);
+    checkpoints->kept[1] = checkpoints->kept[0];
+    checkpoints->kept[0] = (struct seglog_chain){.stamp = checkpoint->stamp,
+                                                 .segments = checkpoint->segments,
+                                                 .count = checkpoint->used,
+                                                 .part_count = checkpoint->part};
+    base_spin_unlock(&log->lock);
+}
+
+/* What was taken and is not used goes back. @return false: there is no memory for the shorter list */
+static bool fit_list(struct seglog_checkpoint *checkpoint)
+{
+    struct base_account *account = &checkpoint->log->node->memory;
+    uint32_t *fitting = base_alloc(account, checkpoint->used * sizeof(*fitting));
+    if (fitting == NULL)
+        return false;
+    memcpy(fitting, checkpoint->segments, checkpoint->used * sizeof(*fitting));
+    give_back(checkpoint, checkpoint->used);
+    base_free(account, checkpoint->segments, checkpoint->taken * sizeof(*fitting));
+    checkpoint->segments = fitting;
+    checkpoint->taken = checkpoint->used;
+    return true;
+}
+
+/* The moment was found, segments were taken. */
+static int write_whole(struct seglog_checkpoint *checkpoint)
+{
+    struct seglog *log = checkpoint->log;
+    int error = put_coverage(checkpoint);
+    if (error == 0)
+        error = log->ops->checkpoint(log->owner, checkpoint);
+    if (error == 0 && !fit_list(checkpoint))
+        error = -ENOMEM;
+    if (error == 0)
+        error = seal(checkpoint);
+    if (error == 0) {
+        keep(checkpoint);
+        atomic_fetch_add_explicit(&log->checkpoints.made, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&log->checkpoints.made_bytes, checkpoint->bytes, memory_order_relaxed);
+    }
+    return error;
+}
+
+/* ---- room ------------------------------------------------------------------------------------------ */
+
+/* Segments for a checkpoint, by what the owner says now. */
+static uint32_t segments_for(const struct seglog *log)
+{
+    uint64_t bytes = sizeof(struct seglog_coverage_format) +
+                     log->superblock.segment_count * sizeof(struct seglog_cover_format) +
+                     log->ops->checkpoint_bytes(log->owner) / MARGIN_PARTS * (MARGIN_PARTS + 1);
+    uint64_t per_segment = log->superblock.segment_bytes - log->superblock.block_bytes -
+                           seglog_parts_per_segment(log) * sizeof(struct seglog_part_format);
+    return (uint32_t)base_min(bytes / per_segment + 1, (uint64_t)log->superblock.segment_count);
+}
+
+/* Whether the store has room for two such checkpoints, beside what lives and what is kept back. */
+static bool has_place_for(struct seglog *log, uint32_t count)
+{
+    uint64_t space = seglog_record_space(log);
+    uint64_t living = atomic_load_explicit(&log->live_bytes, memory_order_relaxed) +
+                      atomic_load_explicit(&log->tombstone_bytes, memory_order_relaxed);
+    uint64_t taken = living / space + log->stream_count + SEGLOG_KEPT_DATA + 1;
+    uint64_t all = log->superblock.segment_count;
+    return taken < all && UINT64_C(2) * count <= (all - taken) / SPARE_PARTS;
+}
+
+/* Take segments, for which the service makes room if need be. @return 0; -ENOSPC; -ECANCELED; -EROFS */
+static int take_room(struct seglog_checkpoint *checkpoint, uint32_t count)
+{
+    struct seglog *log = checkpoint->log;
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    uint64_t until_ns = task_now() + ROOM_WAIT_NS;
+    int error = 0;
+    atomic_store(&checkpoints->wanted_segments, count);
+    while (error == 0 && !take(checkpoint, count, SEGLOG_KEPT_DATA + 1)) {
+        seglog_poke(log);
+        seglog_worker_sleep_until(&checkpoints->worker, task_now() + ROOM_LOOK_NS);
+        error = task_now() >= until_ns ? -ENOSPC : go_on(checkpoint);
+    }
+    atomic_store(&checkpoints->wanted_segments, 0);
+    return error;
+}
+
+/* ---- one checkpoint -------------------------------------------------------------------------------- */
+
+static int begin(struct seglog *log, uint64_t rate_bytes, uint32_t count,
+                 struct seglog_checkpoint *checkpoint)
+{
+    struct base_account *account = &log->node->memory;
+    *checkpoint = (struct seglog_checkpoint){.log = log, .rate_bytes = rate_bytes};
+    checkpoint->buffer = drive_memory_alloc(log->node, log->drive, seglog_part_bytes_max(log));
+    checkpoint->segments = base_alloc(account, count * sizeof(*checkpoint->segments));
+    if (checkpoint->buffer != NULL && checkpoint->segments != NULL)
+        return 0;
+    base_free(account, checkpoint->buffer, seglog_part_bytes_max(log));
+    base_free(account, checkpoint->segments, count * sizeof(*checkpoint->segments));
+    return -ENOMEM;
+}
+
+/* A number that stays the same as long as a checkpoint would say the same. */
+static uint64_t log_changes(const struct seglog *log, uint64_t flush_sequence)
+{
+    return 1 + flush_sequence + atomic_load_explicit(&log->appended_bytes, memory_order_relaxed) +
+           atomic_load_explicit(&log->moved_bytes, memory_order_relaxed) +
+           atomic_load_explicit(&log->collections, memory_order_relaxed);
+}
+
+static uint64_t flush_sequence_now(struct seglog *log)
+{
+    struct seglog_points points;
+    seglog_points(log, &points);
+    return points.flush_sequence;
+}
+
+/*
+ * With segments that were taken: find the moment, write.
+ *
+ * @param running  others append meanwhile
+ */
+static int make(struct seglog_checkpoint *checkpoint, bool running)
+{
+    struct seglog *log = checkpoint->log;
+    /* before the moment: a flush that comes between makes it void */
+    checkpoint->flush_sequence = flush_sequence_now(log);
+    uint64_t changes = log_changes(log, checkpoint->flush_sequence);
+    int error = 0;
+    if (running)
+        error = seglog_cut(log);
+    else
+        seglog_cut_stopped(log);
+    if (error == 0)
+        error = write_whole(checkpoint);
+    if (error == 0) {
+        log->checkpoints.changes = changes;
+        return 0;
+    }
+    give_back(checkpoint, 0);
+    base_free(&log->node->memory, checkpoint->segments, checkpoint->taken * sizeof(*checkpoint->segments));
+    return error;
+}
+
+/* @param count  segments to take @return 0; an error: there is none */
+static int make_running(struct seglog *log, uint32_t count)
+{
+    struct seglog_checkpoint checkpoint;
+    bool dropped;
+    int error = begin(log, log->checkpoints.rate_bytes, count, &checkpoint);
     if (error != 0)
         return error;
-    const struct seglog_segment *first =
-        base_container_of(base_list_first(&writer->chain), struct seglog_segment, link);
-    error = write_chain(writer);
-    if (error != 0) {
-        give_segments_back(writer);
-        return error;
-    }
-    base_assert(writer->left == 0 && writer->piece_at == writer->piece_end);
-    while (base_list_pop_front(&writer->chain) != NULL)
-        continue;
-    log->checkpoint_segment = number_of(log, first);
-    log->checkpoint_stamp = first->stamp;
-    log->checkpoint_bytes = bytes;
-    log->checkpoint_check = writer->check;
-    return 0;
+    error = drop_from(log, SEGLOG_CHECKPOINTS_KEPT - 1, &dropped);
+    if (error == 0)
+        error = take_room(&checkpoint, count);
+    if (error == 0)
+        error = make(&checkpoint, true);
+    else
+        base_free(&log->node->memory, checkpoint.segments, count * sizeof(*checkpoint.segments));
+    base_free(&log->node->memory, checkpoint.buffer, seglog_part_bytes_max(log));
+    return error;
 }
 
-int seglog_checkpoint_write(struct seglog *log, uint64_t bytes,
-                            void (*produce)(void *arg, void *data, uint64_t bytes), void *arg)
+/* Those that there are may be in the way, or stamps are used up. */
+static int take_at_the_end(struct seglog_checkpoint *checkpoint, uint32_t count)
 {
-    base_assert(bytes > 0 && log->checkpoint_stamp == 0);
+    bool dropped;
+    if (take(checkpoint, count, 0))
+        return 0;
+    int error = drop_from(checkpoint->log, 0, &dropped);
+    if (error == 0 && !dropped)
+        error = seglog_state_write(checkpoint->log, NULL);
+    return error != 0 || take(checkpoint, count, 0) ? error : -ENOSPC;
+}
+
+int seglog_checkpoint_write(struct seglog *log)
+{
+    struct seglog_checkpoint checkpoint;
+    bool dropped;
     if (!log->stopped_well || seglog_failed(log))
         return -EROFS;
-    struct writer writer = {.log = log,
-                            .produce = produce,
-                            .arg = arg,
-                            .left = bytes,
-                            .check = log->superblock.check_seed,
-                            .buffer = drive_memory_alloc(log->node, log->drive, BUFFER_BYTES),
-                            .piece = base_alloc(&log->node->memory, PIECE_BYTES)};
-    base_list_init(&writer.chain);
-    int error = writer.buffer == NULL || writer.piece == NULL ? -ENOMEM : write_checkpoint(&writer, bytes);
-    base_free(&log->node->memory, writer.buffer, BUFFER_BYTES);
-    base_free(&log->node->memory, writer.piece, PIECE_BYTES);
+    if (atomic_load(&log->checkpoints.ended))
+        return -ECANCELED;
+    if (log->checkpoints.kept[0].count > 0 &&
+        log->checkpoints.changes == log_changes(log, flush_sequence_now(log)))
+        return 0;
+    uint32_t count = segments_for(log);
+    int error = begin(log, 0, count, &checkpoint);
+    if (error != 0)
+        return error;
+    error = drop_from(log, SEGLOG_CHECKPOINTS_KEPT - 1, &dropped);
+    if (error == 0)
+        error = take_at_the_end(&checkpoint, count);
+    if (error == 0)
+        error = make(&checkpoint, false);
+    else
+        base_free(&log->node->memory, checkpoint.segments, count * sizeof(*checkpoint.segments));
+    base_free(&log->node->memory, checkpoint.buffer, seglog_part_bytes_max(log));
     return error;
+}
+
+void seglog_checkpoints_end(struct seglog *log)
+{
+    atomic_store(&log->checkpoints.ended, true);
+}
+
+bool seglog_checkpoints_give_up(struct seglog *log)
+{
+    bool any;
+    atomic_store(&log->checkpoints.given_up, true);
+    seglog_worker_poke(&log->checkpoints.worker);
+    return drop_from(log, 0, &any) == 0 && any;
+}
+
+/* ---- the checkpointer ------------------------------------------------------------------------------ */
+
+static uint64_t stamp_now(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    uint64_t stamp = log->stamp;
+    base_spin_unlock(&log->lock);
+    return stamp;
+}
+
+/* Segments that are begun from one to the next, by the bytes that one has. */
+static uint64_t interval(const struct seglog *log, uint64_t bytes)
+{
+    const uint64_t least = base_max(log->superblock.segment_count / STORE_PARTS, (uint32_t)SEGMENTS_LEAST);
+    if (log->checkpoints.every_bytes != 0)
+        return log->checkpoints.every_bytes / log->superblock.segment_bytes + 1;
+    return base_max(least, bytes * WRITTEN_TIMES / log->superblock.segment_bytes);
+}
+
+static void run(struct seglog *log)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    while (!seglog_worker_stops(&checkpoints->worker)) {
+        uint64_t begin_ns = task_now();
+        if (stamp_now(log) < atomic_load_explicit(&checkpoints->next_stamp, memory_order_relaxed)) {
+            seglog_worker_sleep_until(&checkpoints->worker, TASK_FOREVER);
+            continue;
+        }
+        uint32_t count = segments_for(log);
+        uint64_t bytes = count * log->superblock.segment_bytes;
+        /* so that the service does not poke who is at work, and is poked in turn */
+        atomic_store_explicit(&checkpoints->next_stamp, UINT64_MAX, memory_order_relaxed);
+        atomic_store(&checkpoints->given_up, false);
+        bool may = !atomic_load(&checkpoints->ended) && has_place_for(log, count);
+        int error = may ? make_running(log, count) : -ENOSPC;
+        /* now, as its own segments have stamps too */
+        atomic_store_explicit(&checkpoints->next_stamp, stamp_now(log) + interval(log, bytes),
+                              memory_order_relaxed);
+        if (error == 0)
+            base_info(&log->node->log, "checkpoint written", "path=%s segments=%" PRIu32 " ms=%" PRIu64,
+                      drive_name(log->drive), checkpoints->kept[0].count,
+                      (task_now() - begin_ns) / BASE_NS_PER_MS);
+        else if (error != -ECANCELED && error != -ENOSPC)
+            base_warn(&log->node->log, "a checkpoint could not be written: a start after a crash reads more",
+                      "path=%s error=\"%s\"", drive_name(log->drive), strerrordesc_np(-error));
+    }
+}
+
+void seglog_checkpointer_poke(struct seglog *log)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    if (checkpoints->worker.running && !atomic_load_explicit(&checkpoints->ended, memory_order_relaxed) &&
+        stamp_now(log) >= atomic_load_explicit(&checkpoints->next_stamp, memory_order_relaxed))
+        seglog_worker_poke(&checkpoints->worker);
+}
+
+int seglog_checkpointer_start(struct seglog *log)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    uint64_t all;
+    bool current = checkpoints->kept[0].count > 0 && seglog_uncovered_entries(log, &all) == 0;
+    checkpoints->changes = current ? log_changes(log, flush_sequence_now(log)) : 0;
+    /* without any, the first is made soon */
+    atomic_store(&checkpoints->next_stamp, stamp_now(log) + (current ? interval(log, 0) : 1));
+    if (checkpoints->rate_bytes == 0 || log->ops->checkpoint == NULL)
+        return 0;
+    return seglog_worker_start(&checkpoints->worker, log, "tarn-checkpoint", run);
+}
+
+void seglog_checkpointer_stop(struct seglog *log)
+{
+    seglog_worker_stop(&log->checkpoints.worker);
 }

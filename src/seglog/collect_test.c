@@ -525,10 +525,11 @@ static void miscounted(struct run *run)
 {
     for (uint32_t i = 0; i < 60; i++)
         assert_int_equal(run_put(run, i % 20, 3000), 0);
-    uint32_t first = seglog_segment_of(run->log, atomic_load(&run->keys[0].grain));
+    uint64_t grain = atomic_load(&run->keys[0].grain);
+    uint32_t first = seglog_segment_of(run->log, grain);
     for (uint32_t i = 0; i < 60; i++)
         assert_int_equal(run_put(run, i % 20, 3000), 0);
-    seglog_live_set(run->log, first, 40000, 0);
+    seglog_live_add(run->log, grain, 40000, false);
     for (uint32_t i = 0; strcmp(run_state_of(run, first), "free") != 0; i++)
         assert_int_equal(run_put(run, i % 20, 3000), 0);
     run_expect_counted(run);

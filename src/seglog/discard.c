@@ -1,4 +1,7 @@
-/* Discarding free segments, so that the device need not keep what nobody will read. README, "Discards". */
+/*
+ * Discarding free segments, so that the device need not keep what nobody will read: by a worker, since a
+ * device may be slow at it. README, "Discards".
+ */
 #include "seglog/seglog_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +26,8 @@ static void give_up(struct seglog *log, int error)
                   "path=%s error=\"%s\"", drive_name(log->drive), strerrordesc_np(-error));
 }
 
-bool seglog_discard(struct seglog *log)
+/* @return whether there may be more */
+static bool discard_one(struct seglog *log)
 {
     uint32_t segment;
     if (!atomic_load_explicit(&log->discards, memory_order_relaxed) || seglog_failed(log) ||
@@ -40,4 +44,30 @@ bool seglog_discard(struct seglog *log)
         give_up(log, error);
     seglog_discarded(log, segment, true);
     return error == 0;
+}
+
+/* ---- the discarder --------------------------------------------------------------------------------- */
+
+static void run(struct seglog *log)
+{
+    while (!seglog_worker_stops(&log->discarder)) {
+        if (!discard_one(log))
+            seglog_worker_sleep_until(&log->discarder, TASK_FOREVER);
+    }
+}
+
+int seglog_discarder_start(struct seglog *log)
+{
+    return log->discards ? seglog_worker_start(&log->discarder, log, "tarn-discard", run) : 0;
+}
+
+void seglog_discarder_stop(struct seglog *log)
+{
+    seglog_worker_stop(&log->discarder);
+}
+
+void seglog_discarder_poke(struct seglog *log)
+{
+    if (atomic_load_explicit(&log->discards, memory_order_relaxed))
+        seglog_worker_poke(&log->discarder);
 }

@@ -98,6 +98,7 @@ struct seglog_draft seglog_move_draft(const struct seglog_move *move,
     const uint8_t *value = (const uint8_t *)draft.key + header->key_bytes;
     switch (move->kind) {
     case SEGLOG_MOVE_VALUE:
+        draft.superseded = move->grain;
         draft.kind = header->kind & (uint8_t) ~(SEGLOG_MARK_BATCH | SEGLOG_MARK_COMMIT);
         draft.value_bytes = header->value_bytes;
         draft.client_flags = header->client_flags;
@@ -112,6 +113,7 @@ struct seglog_draft seglog_move_draft(const struct seglog_move *move,
         draft.value = value;
         break;
     case SEGLOG_MOVE_ENDED:
+        draft.superseded = move->grain;
         break;
     }
     return draft;

@@ -1,4 +1,5 @@
 /* Opening, starting and closing a log, and what it tells about itself. */
+#include "seglog/checkpoint_internal.h"
 #include "seglog/scrub_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -52,6 +53,7 @@ static uint64_t segments_bytes(const struct seglog *log)
 static void free_log(struct seglog *log)
 {
     struct tarn_node *node = log->node;
+    seglog_checkpoints_deinit(log);
     if (!log->read_only) {
         seglog_scrub_deinit(log);
         seglog_collector_deinit(log);
@@ -84,18 +86,18 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
                 log->over_provisioning_percent <= SEGLOG_OVER_PROVISIONING_PERCENT_MAX);
     log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
     log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);
-    log->checkpoint_segment = SEGLOG_NO_SEGMENT;
     task_mutex_init(&log->state_mutex);
     base_spin_init(&log->lock);
     base_list_init(&log->free);
     base_list_init(&log->closing);
+    seglog_worker_init(&log->discarder);
 }
 
 /* All memory that is held while it is open. */
 static int take_memory(struct seglog *log, const struct seglog_options *options)
 {
     log->segments = base_alloc(&log->node->memory, segments_bytes(log));
-    int error = log->segments == NULL ? -ENOMEM : 0;
+    int error = log->segments == NULL ? -ENOMEM : seglog_checkpoints_init(log, options);
     if (error == 0 && !log->read_only)
         error = seglog_streams_init(log, options->user_streams == 0 ? 1 : options->user_streams);
     if (error == 0 && !log->read_only)
@@ -143,31 +145,24 @@ int seglog_open(struct tarn_node *node, struct drive *drive, const struct seglog
 
 /* ---- the session --------------------------------------------------------------------------------- */
 
-/* The checkpoint of the last session has been read or never will be: its segments are free with the next
- * state. */
-static void drop_checkpoint(struct seglog *log)
-{
-    base_spin_lock(&log->lock);
-    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
-        if (log->segments[i].state == SEGLOG_STATE_CHECKPOINT)
-            log->segments[i].state = SEGLOG_STATE_COLLECTED;
-    }
-    base_spin_unlock(&log->lock);
-}
-
 int seglog_start(struct seglog *log, const struct seglog_owner_ops *ops, void *owner)
 {
     base_assert(!log->read_only && !log->started);
     log->ops = ops;
     log->owner = owner;
-    drop_checkpoint(log);
     int error = seglog_state_write(log, NULL);
     if (error == 0)
         error = seglog_service_start(log);
-    if (error == 0) {
+    if (error == 0)
         error = seglog_scrub_start(log);
-        if (error != 0)
-            seglog_service_stop(log);
+    if (error == 0)
+        error = seglog_discarder_start(log);
+    if (error == 0)
+        error = seglog_checkpointer_start(log);
+    if (error != 0) {
+        seglog_scrub_stop(log);
+        seglog_discarder_stop(log);
+        seglog_service_stop(log);
     }
     log->started = error == 0;
     return error;
@@ -224,6 +219,9 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
         .session = log->session,
     };
     seglog_scrub_tell(log, &stats.scrub);
+    stats.checkpoints = counter(&log->checkpoints.made);
+    stats.checkpoints_damaged = log->checkpoints.damaged;
+    stats.checkpoint_bytes = counter(&log->checkpoints.made_bytes);
     for (uint32_t begin = 0; begin < stats.segments; begin += SEGLOG_SEGMENTS_AT_ONCE) {
         uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, stats.segments);
         base_spin_lock(&log->lock);
@@ -236,6 +234,8 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
     }
     base_spin_lock(&log->lock);
     stats.segments_free = log->free_count + log->discarding;
+    for (uint32_t i = 0; i < SEGLOG_CHECKPOINTS_KEPT; i++)
+        stats.checkpoints_kept += log->checkpoints.kept[i].count > 0;
     stats.generation = log->state->generation;
     stats.horizon_sequence = log->state->horizon_sequence;
     base_spin_unlock(&log->lock);
@@ -286,6 +286,7 @@ void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory)
         .summary_bytes = summaries * seglog_summary_memory_bytes(log),
         .collector_bytes = seglog_collector_bytes(log) + seglog_scrub_memory_bytes(log),
         .segment_bytes =
-            log->superblock.segment_count * sizeof(*log->segments) + 3 * log->superblock.state_bytes,
+            log->superblock.segment_count * (sizeof(*log->segments) + sizeof(*log->checkpoints.covers)) +
+            3 * log->superblock.state_bytes,
     };
 }

@@ -33,6 +33,7 @@ struct run {
     bool cache;
     uint32_t user_streams;
     uint64_t scrub_rate_bytes, scrub_interval_ns;
+    uint64_t checkpoint_rate_bytes, checkpoint_every_bytes;
     const struct seglog_owner_ops *ops; /* NULL: run_ops */
     uint32_t key_room;                  /* keys are made this long, at least 8 */
     uint64_t segment_bytes;             /* 0: the default */
@@ -194,6 +195,24 @@ static inline void run_evicted(void *owner, const struct seglog_entry_format *en
         atomic_store(&run->evicted_sequence, entry->sequence);
 }
 
+/* All keys' grains, by their numbers. */
+static inline int run_checkpoint(void *owner, struct seglog_checkpoint *checkpoint)
+{
+    struct run *run = owner;
+    int error = 0;
+    for (uint32_t number = 0; error == 0 && number < RUN_KEYS_MAX; number++) {
+        uint64_t grain = atomic_load(&run->keys[number].grain);
+        error = seglog_checkpoint_put(checkpoint, &grain, sizeof(grain));
+    }
+    return error;
+}
+
+static inline uint64_t run_checkpoint_bytes(void *owner)
+{
+    (void)owner;
+    return RUN_KEYS_MAX * sizeof(uint64_t);
+}
+
 static inline void run_service(void *owner)
 {
     struct run *run = owner;
@@ -205,6 +224,8 @@ static const struct seglog_owner_ops run_ops = {.judge = run_judge,
                                                 .renew = run_renew,
                                                 .renewed = run_renewed,
                                                 .evicted = run_evicted,
+                                                .checkpoint = run_checkpoint,
+                                                .checkpoint_bytes = run_checkpoint_bytes,
                                                 .service = run_service};
 
 static inline void run_open_drive(struct run *run, struct tarn_node *node)
@@ -222,6 +243,8 @@ static inline void run_open_log(struct run *run)
                                            .cache = run->cache,
                                            .scrub_rate_bytes = run->scrub_rate_bytes,
                                            .scrub_interval_ns = run->scrub_interval_ns,
+                                           .checkpoint_rate_bytes = run->checkpoint_rate_bytes,
+                                           .checkpoint_every_bytes = run->checkpoint_every_bytes,
                                            .discard = !run->keep_discarded};
     assert_int_equal(seglog_open(run->node, run->opened, &options, &run->log), 0);
 }

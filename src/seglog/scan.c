@@ -2,7 +2,7 @@
  * Recovery: which segments are live, and what is in them. A segment is what its header says; a valid summary
  * proves all of it; the others are sealed (seal.c).
  */
-#include "seglog/seglog_internal.h"
+#include "seglog/checkpoint_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -149,7 +149,7 @@ static bool add_stamp(struct recovery *recovery, uint64_t stamp)
     return true;
 }
 
-/* Take a segment as live; whether its checkpoint is named is seen later. */
+/* Take a segment as live; whether its checkpoint is whole is seen later. */
 static int take_live(struct recovery *recovery, uint32_t number, const struct seglog_segment_format *header)
 {
     uint64_t stamp = header->stamp;
@@ -167,10 +167,16 @@ static int take_live(struct recovery *recovery, uint32_t number, const struct se
     segment->stamp = stamp;
     segment->session = header->session;
     segment->stream = header->stream;
-    if (header->kind == SEGLOG_SEGMENT_RECORDS)
+    if (header->kind == SEGLOG_SEGMENT_RECORDS) {
         segment->state = SEGLOG_STATE_CLOSED;
-    else
-        segment->freed_stamp = stamp; /* unless it is named: seglog_checkpoint_claim() */
+    } else if (header->kind == SEGLOG_SEGMENT_CHECKPOINT) {
+        segment->state = SEGLOG_STATE_CHECKPOINT; /* unless there is more of it missing */
+        segment->place = header->stream;
+        segment->part_count = header->part_count;
+        segment->checkpoint_stamp = header->checkpoint_stamp;
+    } else {
+        segment->freed_stamp = stamp;
+    }
     return 0;
 }
 
@@ -339,13 +345,12 @@ static int recover_unproven(struct recovery *recovery, uint32_t number,
     return seglog_salvage_segment(&recovery->salvage, number, limit);
 }
 
-static int recover_segment(struct recovery *recovery, uint32_t number)
+static int find_records(struct recovery *recovery, uint32_t number)
 {
     struct seglog *log = recovery->log;
     struct seglog_segment *segment = &log->segments[number];
     struct seglog_trailer_format trailer;
     int error = seglog_summary_find(log, number, segment->stamp, recovery->summary, &trailer);
-    recovery->live_segments++;
     if (error == -EUCLEAN)
         return recover_unproven(recovery, number, &trailer);
     if (error != 0)
@@ -359,25 +364,67 @@ static int recover_segment(struct recovery *recovery, uint32_t number)
     return 0;
 }
 
+static uint64_t covered_tombstones(const struct seglog *log, const struct seglog_segment *segment,
+                                   const struct seglog_entry_format *entries)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < seglog_covered_count(segment, entries, segment->entry_count); i++) {
+        if ((entries[i].kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE)
+            bytes += seglog_footprint(log, entries[i].bytes);
+    }
+    return bytes;
+}
+
+static int recover_segment(struct recovery *recovery, uint32_t number)
+{
+    struct seglog_segment *segment = &recovery->log->segments[number];
+    const struct seglog_entry_format *entries = segment->unsealed_entries;
+    int error = 0;
+    if (entries == NULL) {
+        error = find_records(recovery, number);
+        entries = (const void *)recovery->summary;
+    }
+    if (error != 0)
+        return error;
+    segment->summary_read = true;
+    segment->covered_tombstone_bytes = covered_tombstones(recovery->log, segment, entries);
+    return 0;
+}
+
+/* What the checkpoint does not vouch for. */
+static int recover_unknown(struct recovery *recovery)
+{
+    struct seglog *log = recovery->log;
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < log->superblock.segment_count; i++) {
+        const struct seglog_segment *segment = &log->segments[i];
+        if (segment->state != SEGLOG_STATE_CLOSED || segment->vouched)
+            continue;
+        bool again = segment->covered_grain > 0; /* by another checkpoint than when it was read */
+        if (!segment->summary_read || again)
+            error = recover_segment(recovery, i);
+    }
+    return error;
+}
+
 static int recover_segments(struct recovery *recovery)
 {
     struct seglog *log = recovery->log;
     int error = read_headers(recovery);
     if (error == 0)
-        error = seglog_checkpoint_claim(log, recovery->summary);
+        seglog_checkpoints_find(log);
     for (uint32_t i = 0; error == 0 && i < log->superblock.segment_count; i++) {
         struct seglog_segment *segment = &log->segments[i];
-        if (segment->state == SEGLOG_STATE_CLOSED) {
-            error = recover_segment(recovery, i);
-        } else if (segment->state == SEGLOG_STATE_FREE) {
+        recovery->live_segments += segment->state == SEGLOG_STATE_CLOSED;
+        if (segment->state == SEGLOG_STATE_FREE) {
             base_list_push_back(&log->free, &segment->link);
             log->free_count++;
         }
     }
-    return error;
+    return error == 0 ? recover_unknown(recovery) : error;
 }
 
-static int take_memory(struct recovery *recovery)
+static int take_header_memory(struct recovery *recovery)
 {
     struct seglog *log = recovery->log;
     struct base_account *memory = &log->node->memory;
@@ -390,12 +437,17 @@ static int take_memory(struct recovery *recovery)
     recovery->headers =
         drive_memory_alloc(log->node, log->drive, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
     recovery->stamps = base_alloc(memory, recovery->stamps_count * sizeof(uint64_t));
+    bool whole = recovery->reads != NULL && recovery->headers != NULL && recovery->stamps != NULL;
+    return whole ? 0 : -ENOMEM;
+}
+
+static int take_memory(struct recovery *recovery)
+{
+    struct seglog *log = recovery->log;
     recovery->summary = drive_memory_alloc(log->node, log->drive, seglog_summary_memory_bytes(log));
     recovery->salvage.log = log;
     recovery->salvage.entries = (void *)recovery->summary;
-    bool whole = recovery->reads != NULL && recovery->headers != NULL && recovery->stamps != NULL &&
-                 recovery->summary != NULL;
-    return whole ? 0 : -ENOMEM;
+    return recovery->summary == NULL ? -ENOMEM : 0;
 }
 
 static void free_memory(struct recovery *recovery)
@@ -414,6 +466,8 @@ int seglog_recover(struct seglog *log)
     struct recovery recovery = {.log = log};
     uint64_t begin_ns = task_now();
     int error = take_memory(&recovery);
+    if (error == 0)
+        error = take_header_memory(&recovery);
     if (error != 0)
         base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
                    drive_name(log->drive));
@@ -431,10 +485,34 @@ int seglog_recover(struct seglog *log)
     return error;
 }
 
+int seglog_recover_unknown(struct seglog *log)
+{
+    struct recovery recovery = {.log = log};
+    int error = take_memory(&recovery);
+    if (error == 0)
+        error = recover_unknown(&recovery);
+    free_memory(&recovery);
+    return error;
+}
+
 /* ---- what is in it ------------------------------------------------------------------------------- */
 
-static int visit_segment(struct seglog *log, uint32_t number, void *memory, seglog_visit_function *visit,
-                         void *arg)
+/* Which segments are visited, and which of their entries. */
+enum scope { SCOPE_ALL, SCOPE_GONE, SCOPE_UNCOVERED, SCOPE_DOUBTED };
+
+uint32_t seglog_covered_count(const struct seglog_segment *segment, const struct seglog_entry_format *entries,
+                              uint32_t count)
+{
+    uint32_t covered = 0;
+    if (segment->covered_grain == SEGLOG_COVERED_WHOLLY)
+        return count;
+    while (covered < count && entries[covered].grain < segment->covered_grain)
+        covered++;
+    return covered;
+}
+
+static int visit_segment(struct seglog *log, uint32_t number, enum scope scope, void *memory,
+                         seglog_visit_function *visit, void *arg)
 {
     const struct seglog_segment *segment = &log->segments[number];
     const struct seglog_entry_format *entries = segment->unsealed_entries;
@@ -444,13 +522,33 @@ static int visit_segment(struct seglog *log, uint32_t number, void *memory, segl
         if (error != 0)
             return seglog_refuse_segment(log, number, "its summary cannot be read any more", error);
     }
-    return visit(arg, number, segment->stamp, entries, count);
+    uint32_t covered = seglog_covered_count(segment, entries, count);
+    if (scope == SCOPE_DOUBTED)
+        count = covered;
+    uint32_t first = scope == SCOPE_UNCOVERED ? covered : 0;
+    return visit(arg, number, segment->stamp, entries + first, count - first);
 }
 
-/* @param below_sequence  only segments that may have a record with a lower one */
-static int visit_segments(struct seglog *log, uint64_t below_sequence, seglog_visit_function *visit,
-                          void *arg)
+static bool is_meant(const struct seglog_segment *segment, enum scope scope, uint64_t gone_sequence)
 {
+    switch (scope) {
+    case SCOPE_ALL:
+        return true;
+    case SCOPE_GONE:
+        return segment->lowest_sequence < gone_sequence;
+    case SCOPE_UNCOVERED:
+        return segment->covered_grain != SEGLOG_COVERED_WHOLLY;
+    case SCOPE_DOUBTED:
+        return segment->doubted;
+    }
+    return false;
+}
+
+static int visit_segments(struct seglog *log, enum scope scope, seglog_visit_function *visit, void *arg)
+{
+    struct seglog_points points;
+    seglog_points(log, &points);
+    uint64_t gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
     uint64_t memory_bytes = seglog_summary_memory_bytes(log);
     void *memory = drive_memory_alloc(log->node, log->drive, memory_bytes);
     if (memory == NULL)
@@ -458,9 +556,8 @@ static int visit_segments(struct seglog *log, uint64_t below_sequence, seglog_vi
     int result = 0;
     for (uint32_t i = 0; result == 0 && i < log->superblock.segment_count; i++) {
         const struct seglog_segment *segment = &log->segments[i];
-        bool meant = below_sequence == UINT64_MAX || segment->lowest_sequence < below_sequence;
-        if (segment->state == SEGLOG_STATE_CLOSED && meant)
-            result = visit_segment(log, i, memory, visit, arg);
+        if (segment->state == SEGLOG_STATE_CLOSED && is_meant(segment, scope, gone_sequence))
+            result = visit_segment(log, i, scope, memory, visit, arg);
     }
     base_free(&log->node->memory, memory, memory_bytes);
     return result;
@@ -468,12 +565,23 @@ static int visit_segments(struct seglog *log, uint64_t below_sequence, seglog_vi
 
 int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
-    return visit_segments(log, UINT64_MAX, visit, arg);
+    return visit_segments(log, SCOPE_ALL, visit, arg);
 }
 
 int seglog_visit_gone(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
-    struct seglog_points points;
-    seglog_points(log, &points);
-    return visit_segments(log, base_max(points.flush_sequence, points.horizon_sequence), visit, arg);
+    return visit_segments(log, SCOPE_GONE, visit, arg);
+}
+
+int seglog_visit_uncovered(struct seglog *log, seglog_visit_function *visit, void *arg)
+{
+    return visit_segments(log, SCOPE_UNCOVERED, visit, arg);
+}
+
+int seglog_visit_doubted(struct seglog *log, seglog_visit_function *visit, void *arg)
+{
+    int result = visit_segments(log, SCOPE_DOUBTED, visit, arg);
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++)
+        log->segments[i].doubted = false;
+    return result;
 }

@@ -490,7 +490,7 @@ static void the_header_of_another_segment_is_none(void **state)
     testing_segment_fill(&segment, 1, 20, 300, 5);
     memcpy(segment.bytes + segment.superblock.segment_bytes, segment.bytes, segment.superblock.segment_bytes);
     testing_expect_opened(&drive, 1, 20); /* and its records are not at home in 7 */
-    segment.header.kind = 3;
+    segment.header.kind = 4;
     seglog_segment_seal(&segment.header, segment.superblock.check_seed);
     memcpy(segment.bytes, &segment.header, sizeof(segment.header));
     testing_segment_end(&segment);

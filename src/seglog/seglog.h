@@ -84,12 +84,17 @@ base_must_check int seglog_is_blank(struct tarn_node *node, struct drive *drive,
 struct seglog_options {
     enum seglog_mode mode;
     uint32_t owner_kind;
-    uint32_t user_streams;      /* 0: 1 */
-    bool read_only;             /* nothing is written, not even seals */
-    bool cache;                 /* what is in the way is evicted instead of moved */
-    uint64_t scrub_rate_bytes;  /* a second at most, read in the background to verify them; 0: none */
-    uint64_t scrub_interval_ns; /* from the beginning of one pass to that of the next; 0: the constant */
-    bool discard;               /* free segments are discarded, if the drive can */
+    uint32_t user_streams;          /* 0: 1 */
+    bool read_only;                 /* nothing is written, not even seals */
+    bool read_all;                  /* all summaries, though a checkpoint may vouch for them */
+    bool cache;                     /* what is in the way is evicted instead of moved */
+    uint64_t scrub_rate_bytes;      /* a second at most, read in the background to verify them; 0: none */
+    uint64_t scrub_interval_ns;     /* from the beginning of one pass to that of the next; 0: the constant */
+    bool discard;                   /* free segments are discarded, if the drive can */
+    uint64_t checkpoint_rate_bytes; /* a second at most, of checkpoints that are written while it runs; 0:
+                                       none are but at the end */
+    uint64_t
+        checkpoint_every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
     /* 0: SEGLOG_OVER_PROVISIONING_PERCENT; else within its bounds. A cache has none, whatever is said here */
     uint32_t over_provisioning_percent;
 };
@@ -150,17 +155,40 @@ void seglog_points(struct seglog *log, struct seglog_points *ret_points);
  */
 void seglog_horizon_raise(struct seglog *log, uint64_t sequence);
 
-/**
- * The checkpoint that a clean stop left, if there is one and no session to write has begun since. It is to be
- * read before seglog_start(), whose first durable state makes it void.
- *
- * @param ret_bytes  0: there is none
- */
-void seglog_checkpoint_find(struct seglog *log, uint64_t *ret_bytes);
+/* ---- checkpoints: between opening and starting ------------------------------------------------- */
 
-/** Read all of the checkpoint. @param data  room for its bytes @return 0; -EBADMSG (damaged); the drive's
- * error. Yields. */
-base_must_check int seglog_checkpoint_read(struct seglog *log, void *data);
+/** Whether a checkpoint was found that seems to be whole. Until it is rejected seglog_is_covered(),
+ * seglog_visit_uncovered() and seglog_visit_doubted() are about it. */
+bool seglog_checkpoint_found(const struct seglog *log);
+
+/**
+ * Read what the owner has written into it, from the beginning to the end.
+ *
+ * @param consume  is given the bytes in order, in pieces; what it returns but 0 ends it
+ * @return 0; -EBADMSG (damaged); -ENOMEM; the drive's error; what `consume` returned. Yields.
+ */
+base_must_check int seglog_checkpoint_read(struct seglog *log,
+                                           int (*consume)(void *arg, const void *data, uint64_t bytes),
+                                           void *arg);
+
+/** It is of no use: go on with the one before, if there is one, else with summaries alone. Reads those that
+ * were left out because of it. Yields. @return as seglog_open() */
+base_must_check int seglog_checkpoint_reject(struct seglog *log);
+
+/** Whether the checkpoint is about a record: it names it, or the record did not count any more. */
+bool seglog_is_covered(const struct seglog *log, uint64_t grain);
+
+/** Entries that the checkpoint is not about. @param ret_all  of all segments */
+uint64_t seglog_uncovered_entries(const struct seglog *log, uint64_t *ret_all);
+
+/** As seglog_visit(), of the entries that the checkpoint is not about. Yields. */
+base_must_check int seglog_visit_uncovered(struct seglog *log, seglog_visit_function *visit, void *arg);
+
+/** Have seglog_visit_doubted() visit the segment that a grain lies in. */
+void seglog_doubt(struct seglog *log, uint64_t grain);
+
+/** As seglog_visit(), of the covered entries of segments that were doubted, which no longer are. Yields. */
+base_must_check int seglog_visit_doubted(struct seglog *log, seglog_visit_function *visit, void *arg);
 
 /* ---- running --------------------------------------------------------------------------------- */
 
@@ -178,10 +206,15 @@ struct seglog_place {
     uint32_t segment;
     uint32_t stream;
     uint64_t position; /* of its end, in the stream since the opening */
+    uint8_t cut_phase;
     bool tombstone;
 };
 
-/* Up-calls of the service, judge() also of the scrubber, beside it; none is called with a lock held. */
+/* A checkpoint that is being written. */
+struct seglog_checkpoint;
+
+/* Up-calls of the service, judge() also of the scrubber, checkpoint() of the checkpointer, beside it; none is
+ * called with a lock held. */
 struct seglog_owner_ops {
     /** Whether a value that the collector has met lives. Any error of the drive's is not its matter. Does not
      * yield. */
@@ -216,6 +249,15 @@ struct seglog_owner_ops {
     /** Whether nothing refers any more to what lies in segments that are free now: a flush that is half done
      * may, and then they are not discarded. NULL: never does anything. Does not yield. */
     bool (*settled)(void *owner);
+
+    /** Write into a checkpoint, by seglog_checkpoint_put(), what names all values that live and are covered;
+     * those that are not covered may be named too. Everything that was placed before the moment that it is
+     * about is settled; others go on writing. Called by a worker of its own, or in seglog_close(). NULL:
+     * there are none. Yields. @return 0; an error: there will be none */
+    int (*checkpoint)(void *owner, struct seglog_checkpoint *checkpoint);
+
+    /** About how many bytes that will be. */
+    uint64_t (*checkpoint_bytes)(void *owner);
 
     /** Called in the service whenever it wakes: the owner's own background work. May yield. Goes on after a
      * failure. */
@@ -281,7 +323,8 @@ void seglog_release(struct seglog *log, struct seglog_reservation *reservation);
 base_must_check int seglog_evict(struct seglog *log);
 
 /** What a record of so many bytes takes of the capacity: padding, summary and its share of the end of
- * segments. */
+ * segments. From 64 grains on lengths count as if rounded up, by at most a 32nd, to a multiple of the power
+ * of two that has 32 to 64 of them: so an owner that keeps no more of a length can still tell. */
 uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes);
 
 /** Sum of the footprints that the store can hold: the owner must not let more than these live (of values). Of
@@ -339,9 +382,10 @@ void seglog_live_remove(struct seglog *log, uint64_t grain, uint64_t bytes);
 /** For recovery, before seglog_start(): a value or tombstone lives. */
 void seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool tombstone);
 
-/** For recovery from a checkpoint, before seglog_start(): what lives in a segment, in footprints, as
- * seglog_segment_info() told it. */
-void seglog_live_set(struct seglog *log, uint32_t segment, uint64_t live_bytes, uint64_t tombstone_bytes);
+/** For recovery, before seglog_start(): nothing lives any more, but the tombstones that the checkpoint tells
+ * of.
+ */
+void seglog_live_forget(struct seglog *log);
 
 /** No value lives any more (tombstones stay). In the service only, where nobody moves records; no append may
  * be unsettled. */
@@ -384,19 +428,27 @@ base_must_check int seglog_wall_note(struct seglog *log, uint64_t needed_ns, uin
  */
 base_must_check int seglog_stop(struct seglog *log);
 
-/**
- * Write a checkpoint of so many bytes into free segments, handed out in pieces by a function, in order.
- *
- * @param produce  writes the next `bytes` of the checkpoint to `data`; does not yield
- * @return 0; -ENOSPC (too few free segments: there will be none); -ENOMEM; -EIO; -EROFS. Yields.
- */
-base_must_check int seglog_checkpoint_write(struct seglog *log, uint64_t bytes,
-                                            void (*produce)(void *arg, void *data, uint64_t bytes),
-                                            void *arg);
+/** For the owner's checkpoint(): write the next bytes of it. Yields. @return 0; -ECANCELED (it is given up);
+ * -ENOSPC (it was to be shorter); -EIO; -EROFS */
+base_must_check int seglog_checkpoint_put(struct seglog_checkpoint *checkpoint, const void *data,
+                                          uint64_t bytes);
+
+/** What the owner knows is not what the summaries would tell, since publishing a record has failed: no
+ * checkpoint is written any more until the next opening. Before the record is settled. Any thread, never
+ * waits. */
+void seglog_checkpoints_end(struct seglog *log);
 
 /**
- * Say that the session has ended in good order, if seglog_stop() returned 0, naming the checkpoint if one was
- * written whole; free everything. @return 0; -EIO; -EROFS. Yields.
+ * Leave a checkpoint at the end, after seglog_stop() has returned 0, unless nothing has changed since the
+ * last. Yields.
+ * @return 0; -ENOSPC (too few free segments: there will be none); -ECANCELED (seglog_checkpoints_end());
+ * -ENOMEM; -EIO; -EROFS; the owner's error
+ */
+base_must_check int seglog_checkpoint_write(struct seglog *log);
+
+/**
+ * Say that the session has ended in good order, if seglog_stop() returned 0; free everything. @return 0;
+ * -EIO; -EROFS. Yields.
  */
 base_must_check int seglog_close(struct seglog *log);
 
@@ -438,6 +490,9 @@ struct seglog_stats {
     uint64_t horizon_sequence;
     uint64_t generation, session;
     struct seglog_scrub_stats scrub;
+    uint64_t checkpoints, checkpoint_bytes; /* that were written whole since the opening */
+    uint32_t checkpoints_kept;
+    uint32_t checkpoints_damaged; /* that the opening has met */
 };
 
 /** Counters, each exact, together approximate. */
@@ -459,7 +514,7 @@ struct seglog_memory {
     uint64_t ring_bytes;      /* of all streams */
     uint64_t summary_bytes;   /* of open and closing segments at their most; resident is what was ever used */
     uint64_t collector_bytes; /* its window, its moves and a summary at its most; and the scrubber's */
-    uint64_t segment_bytes;   /* what is known of each segment, and the state */
+    uint64_t segment_bytes;   /* what is known of each segment, and the state; what a checkpoint says of it */
 };
 
 /** What it takes. Any thread or task. */

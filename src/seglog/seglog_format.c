@@ -2,11 +2,13 @@
 #include "seglog/seglog_format.h"
 #include <errno.h>
 
-/* "TarnStor", "TarnStat", "TarnSegm", "TarnSumm" */
+/* "TarnStor", "TarnStat", "TarnSegm", "TarnSumm", "TarnPart", "TarnCovr" */
 #define SUPERBLOCK_MAGIC UINT64_C(0x726f74536e726154)
 #define STATE_MAGIC      UINT64_C(0x746174536e726154)
 #define SEGMENT_MAGIC    UINT64_C(0x6d6765536e726154)
 #define SUMMARY_MAGIC    UINT64_C(0x6d6d75536e726154)
+#define PART_MAGIC       UINT64_C(0x747261506e726154)
+#define COVERAGE_MAGIC   UINT64_C(0x72766f436e726154)
 
 /* Bounds and generations count up from 1; what has come so far is damage, and sums with it cannot overflow.
  */
@@ -135,16 +137,6 @@ static bool counter_makes_sense(uint64_t counter)
     return counter > 0 && counter <= COUNTER_MAX;
 }
 
-static bool checkpoint_makes_sense(const struct seglog_state_format *state,
-                                   const struct seglog_superblock_format *superblock)
-{
-    if (state->checkpoint_stamp == 0)
-        return true;
-    return (state->flags & SEGLOG_STATE_ENDED) != 0 && state->checkpoint_stamp < state->stamp_bound &&
-           state->checkpoint_segment < superblock->segment_count && state->checkpoint_bytes > 0 &&
-           state->checkpoint_bytes <= superblock->segment_count * superblock->segment_bytes;
-}
-
 int seglog_state_verify(const struct seglog_state_format *state,
                         const struct seglog_superblock_format *superblock)
 {
@@ -152,7 +144,7 @@ int seglog_state_verify(const struct seglog_state_format *state,
         state->segment_count != superblock->segment_count || !counter_makes_sense(state->generation) ||
         state->session > COUNTER_MAX || !counter_makes_sense(state->sequence_bound) ||
         !counter_makes_sense(state->stamp_bound) || state->flush_sequence > state->sequence_bound ||
-        state->horizon_sequence > state->sequence_bound || !checkpoint_makes_sense(state, superblock))
+        state->horizon_sequence > state->sequence_bound)
         return -EUCLEAN;
     for (uint32_t i = 0; i < state->segment_count; i++) {
         if (state->freed_stamps[i] >= state->stamp_bound)
@@ -180,10 +172,65 @@ int seglog_segment_parse(const void *bytes, uint64_t check_seed, uint32_t segmen
     struct seglog_segment_format header;
     memcpy(&header, bytes, sizeof(header));
     if (header.magic != SEGMENT_MAGIC || header.check != segment_check(&header, check_seed) ||
-        header.segment != segment || header.stamp == 0 ||
-        (header.kind != SEGLOG_SEGMENT_RECORDS && header.kind != SEGLOG_SEGMENT_CHECKPOINT))
+        header.segment != segment || header.stamp == 0 || header.kind < SEGLOG_SEGMENT_RECORDS ||
+        header.kind > SEGLOG_SEGMENT_CHECKPOINT)
         return -EUCLEAN;
     *ret_header = header;
+    return 0;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+static uint64_t part_check(const struct seglog_part_format *part, uint64_t check_seed)
+{
+    return base_hash64(&part->magic, sizeof(*part) - sizeof(part->check) + part->bytes, check_seed);
+}
+
+void seglog_part_seal(struct seglog_part_format *part, uint64_t check_seed)
+{
+    part->magic = PART_MAGIC;
+    part->check = part_check(part, check_seed);
+}
+
+int seglog_part_verify(const void *bytes, uint64_t room, uint64_t check_seed, uint64_t stamp, uint32_t number,
+                       struct seglog_part_format *ret_part)
+{
+    struct seglog_part_format part;
+    memcpy(&part, bytes, sizeof(part));
+    if (part.magic != PART_MAGIC || part.stamp != stamp || part.number != number ||
+        part.bytes > room - sizeof(part) || part.check != part_check(bytes, check_seed))
+        return -EBADMSG;
+    *ret_part = part;
+    return 0;
+}
+
+void seglog_coverage_seal(struct seglog_coverage_format *coverage)
+{
+    coverage->magic = COVERAGE_MAGIC;
+}
+
+int seglog_coverage_parse(const void *bytes, const struct seglog_superblock_format *superblock,
+                          struct seglog_coverage_format *ret_coverage)
+{
+    struct seglog_coverage_format coverage;
+    memcpy(&coverage, bytes, sizeof(coverage));
+    if (coverage.magic != COVERAGE_MAGIC || coverage.segments != superblock->segment_count)
+        return -EBADMSG;
+    *ret_coverage = coverage;
+    return 0;
+}
+
+int seglog_cover_parse(const void *bytes, const struct seglog_superblock_format *superblock,
+                       struct seglog_cover_format *ret_cover)
+{
+    struct seglog_cover_format cover;
+    memcpy(&cover, bytes, sizeof(cover));
+    bool proven = (cover.flags & SEGLOG_COVER_PROVEN) != 0;
+    if (cover.entries > seglog_entries_max(superblock) || cover.end > superblock->segment_bytes ||
+        cover.highest_sequence > COUNTER_MAX || cover.tombstone_bytes > 2 * superblock->segment_bytes ||
+        (proven && cover.grain != SEGLOG_COVERED_WHOLLY))
+        return -EBADMSG;
+    *ret_cover = cover;
     return 0;
 }
 

@@ -61,29 +61,52 @@
  *       64    8  flush point: records with a lower sequence are gone
  *       72    8  the moment when the flush point shall be raised to the sequence reached then; 0: none
  *       80    8  eviction horizon: records with a lower sequence are gone (cache)
- *       88    8  stamp of the checkpoint's first segment; 0: there is none
- *       96    4  the checkpoint's first segment
+ *       88   12  0 (earlier releases named the checkpoint of a clean end here)
  *      100    4  number of segments
- *      104    8  bytes of the checkpoint
- *      112    8  check of the checkpoint: XXH3-64 of its first 64 KiB with the seed of checks, then of
- *                each further 64 KiB with the result before as the seed; the last may be shorter
- *      120    8  0
+ *      104   24  0 (as before)
  *      128  8×n  freed stamp of each segment: what it holds under this stamp or a lower one is gone
  *                then zeros to the end of the slot
  *
- * Segment header: 64 bytes; the first record follows at the next grain. In a checkpoint's segment its bytes
- * follow at the next block and fill the segment to its end.
+ * Segment header: 64 bytes; the first record follows at the next grain, a checkpoint's first part at the next
+ * block.
  *   OFFSET SIZE  MEANING
  *        0    8  check: XXH3-64 of the other 56 bytes, with the seed of checks
  *        8    8  "TarnSegm"
  *       16    8  stamp: 1, 2, 3 … in the order of opening segments, never issued twice
  *       24    8  session that wrote it
  *       32    4  number of the segment
- *       36    4  kind: 1 records · 2 checkpoint
- *       40    4  stream: 0 relocation, 1 and up users
- *       44    4  checkpoint: the next of its segments, 0xffffffff for the last · else 0
- *       48    8  the sequence that was next when the segment was opened
- *       56    8  checkpoint: stamp of the next of its segments · else 0
+ *       36    4  kind: 1 records · 3 checkpoint (2: one of an earlier release, which is not read)
+ *       40    4  records: stream, 0 relocation, 1 and up users · checkpoint: place of the segment in it, from
+ * 0 44    4  checkpoint, place 0: number of its parts · else 0 48    8  the sequence that was next when the
+ * segment was opened 56    8  checkpoint: stamp of the segment at place 0 · else 0
+ *
+ * Checkpoint: a string of bytes, cut in parts, each from a block to a block. Behind the header's block a
+ * segment has as many parts as it has room for, each of 1 MiB, but the last, which is as long as the rest.
+ * The header of place 0 is written when all else is durable.
+ * Part
+ *   OFFSET SIZE  MEANING
+ *        0    8  check: XXH3-64 of the other 32 bytes and the bytes that follow, with the seed of checks
+ *        8    8  "TarnPart"
+ *       16    8  stamp of the segment at place 0
+ *       24    4  number of the part, from 0
+ *       28    4  bytes of the checkpoint that follow: as many as there is room for, but in the last part
+ *       32    8  0
+ * What a checkpoint begins with: which records it is about
+ *   OFFSET SIZE  MEANING
+ *        0    8  "TarnCovr"
+ *        8    8  flush point when it was made: with another one it is void
+ *       16    4  number of segments
+ *       20   12  0
+ *       32 48×n  of each segment, as follows
+ *   OFFSET SIZE  MEANING
+ *        0    8  stamp that it had; 0: it covers no record of it
+ *        8    4  records before this grain of the segment are covered; 0xffffffff: all
+ *       12    4  flags: 1 proven: it had a durable summary, and what follows is known · 2 sealed
+ *       16    4  number of entries
+ *       20    4  where the last record ends, bytes from the segment's beginning
+ *       24    8  highest sequence of the entries
+ *       32    8  lowest sequence of the entries
+ *       40    8  footprints of its tombstones
  *
  * Record: at a grain, zeros up to the next grain
  *   OFFSET SIZE  MEANING
@@ -116,12 +139,9 @@
  *   OFFSET SIZE  MEANING
  *        0   16  XXH3-128 of the key, with the seed of key hashes
  *       16    8  sequence
- *       24    8  grain of the record that this one superseded, when it was written; 0: none
- *       32    4  grain in the segment, of the record
- *       36    4  bytes of the record with its header, without padding
- *       40    1  kind, note and marks, as in the record
- *       41    5  expiry, as in the record
- *       46    2  0
+ *       24    8  grain of the record that this one superseded, or was moved from, when it was written; 0:
+ * none 32    4  grain in the segment, of the record 36    4  bytes of the record with its header, without
+ * padding 40    1  kind, note and marks, as in the record 41    5  expiry, as in the record 46    2  0
  * Trailer
  *   OFFSET SIZE  MEANING
  *        0    8  check: XXH3-64 of all entries with the seed of checks, then, the result being the seed,
@@ -219,18 +239,19 @@ struct seglog_state_format {
     uint64_t flush_sequence;
     uint64_t flush_when_ns;
     uint64_t horizon_sequence;
-    uint64_t checkpoint_stamp;
-    uint32_t checkpoint_segment;
+    uint32_t reserved0[3];
     uint32_t segment_count;
-    uint64_t checkpoint_bytes;
-    uint64_t checkpoint_check;
-    uint64_t reserved;
+    uint64_t reserved1[3];
     uint64_t freed_stamps[];
 };
 _Static_assert(sizeof(struct seglog_state_format) == 128, "see the table");
-_Static_assert(offsetof(struct seglog_state_format, checkpoint_segment) == 96, "see the table");
+_Static_assert(offsetof(struct seglog_state_format, segment_count) == 100, "see the table");
 
-enum seglog_segment_kind { SEGLOG_SEGMENT_RECORDS = 1, SEGLOG_SEGMENT_CHECKPOINT = 2 };
+enum seglog_segment_kind {
+    SEGLOG_SEGMENT_RECORDS = 1,
+    SEGLOG_SEGMENT_OLD_CHECKPOINT = 2,
+    SEGLOG_SEGMENT_CHECKPOINT = 3,
+};
 
 struct seglog_segment_format {
     uint64_t check;
@@ -239,13 +260,47 @@ struct seglog_segment_format {
     uint64_t session;
     uint32_t segment;
     uint32_t kind;
-    uint32_t stream;
-    uint32_t next_segment;
+    uint32_t stream; /* or place */
+    uint32_t part_count;
     uint64_t first_sequence;
-    uint64_t next_stamp;
+    uint64_t checkpoint_stamp;
 };
 _Static_assert(sizeof(struct seglog_segment_format) == 64, "see the table");
 _Static_assert(offsetof(struct seglog_segment_format, first_sequence) == 48, "see the table");
+
+struct seglog_part_format {
+    uint64_t check;
+    uint64_t magic;
+    uint64_t stamp;
+    uint32_t number;
+    uint32_t bytes;
+    uint64_t reserved;
+};
+_Static_assert(sizeof(struct seglog_part_format) == 40, "see the table");
+
+struct seglog_coverage_format {
+    uint64_t magic;
+    uint64_t flush_sequence;
+    uint32_t segments;
+    uint32_t reserved[3];
+};
+_Static_assert(sizeof(struct seglog_coverage_format) == 32, "see the table");
+
+#define SEGLOG_COVERED_WHOLLY UINT32_MAX
+#define SEGLOG_COVER_PROVEN   1
+#define SEGLOG_COVER_SEALED   2
+
+struct seglog_cover_format {
+    uint64_t stamp;
+    uint32_t grain;
+    uint32_t flags;
+    uint32_t entries;
+    uint32_t end;
+    uint64_t highest_sequence;
+    uint64_t lowest_sequence;
+    uint64_t tombstone_bytes;
+};
+_Static_assert(sizeof(struct seglog_cover_format) == 48, "see the table");
 
 enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 
@@ -348,6 +403,28 @@ void seglog_segment_seal(struct seglog_segment_format *header, uint64_t check_se
 /** Read the header of segment number `segment` from any 64 bytes. @return 0; -EUCLEAN */
 base_must_check int seglog_segment_parse(const void *bytes, uint64_t check_seed, uint32_t segment,
                                          struct seglog_segment_format *ret_header);
+
+/* ---- checkpoints ----------------------------------------------------------------------------- */
+
+/** Finish a part in place: magic and check. @param part  with its bytes behind it */
+void seglog_part_seal(struct seglog_part_format *part, uint64_t check_seed);
+
+/** Whether any bytes begin with a whole part of this stamp and number. @param room  of `bytes`, at least 40
+ * @return 0; -EBADMSG */
+base_must_check int seglog_part_verify(const void *bytes, uint64_t room, uint64_t check_seed, uint64_t stamp,
+                                       uint32_t number, struct seglog_part_format *ret_part);
+
+/** Finish what a checkpoint begins with: magic. */
+void seglog_coverage_seal(struct seglog_coverage_format *coverage);
+
+/** Whether what a checkpoint begins with is possible for the store. @return 0; -EBADMSG */
+base_must_check int seglog_coverage_parse(const void *bytes,
+                                          const struct seglog_superblock_format *superblock,
+                                          struct seglog_coverage_format *ret_coverage);
+
+/** Whether what a checkpoint says of one segment is possible for the store. @return 0; -EBADMSG */
+base_must_check int seglog_cover_parse(const void *bytes, const struct seglog_superblock_format *superblock,
+                                       struct seglog_cover_format *ret_cover);
 
 /* ---- records --------------------------------------------------------------------------------- */
 

@@ -57,11 +57,20 @@ struct seglog_segment {
     uint32_t stream; /* that wrote it, once it has ended; SEGLOG_NO_STREAM: not known */
     enum seglog_segment_state state;
     bool sealed;
-    bool damaged;                  /* scrubbing says so: to be collected, or evicted */
-    bool discardable;              /* FREE since it was last written, and not discarded since */
-    bool ends_known;               /* whether ends_ns is: not of segments that an earlier session closed */
-    uint64_t ends_ns[SEGLOG_ENDS]; /* when so many parts of all footprints will have expired */
-    _Atomic uint32_t open_stream;  /* number of the stream that has it open, + 1; 0: none */
+    bool damaged;                     /* scrubbing says so: to be collected, or evicted */
+    bool discardable;                 /* FREE since it was last written, and not discarded since */
+    bool summary_read;                /* opening: what the summary says is known */
+    bool vouched;                     /* opening: so it is, from the checkpoint */
+    bool doubted;                     /* opening: see seglog_doubt() */
+    uint32_t covered_grain;           /* opening: the checkpoint is about the records before it */
+    uint64_t covered_tombstone_bytes; /* opening: of them, footprints */
+    uint32_t cut_number;              /* of the log's last cut when it was begun; of the stream's lock */
+    uint32_t place;                   /* CHECKPOINT: in the checkpoint */
+    uint64_t checkpoint_stamp;        /* CHECKPOINT: of its place 0 */
+    uint32_t part_count;              /* CHECKPOINT: of place 0 */
+    bool ends_known;                  /* whether ends_ns is: not of segments that an earlier session closed */
+    uint64_t ends_ns[SEGLOG_ENDS];    /* when so many parts of all footprints will have expired */
+    _Atomic uint32_t open_stream;     /* number of the stream that has it open, + 1; 0: none */
     struct seglog_entry_format
         *unsealed_entries; /* read_only: of a segment without a summary; entry_count of them */
     struct base_list link; /* in log->free */
@@ -128,6 +137,8 @@ struct seglog_stream {
     struct seglog_summary *open_summary; /* of the open segment; NULL: there is no open segment */
     uint64_t segment_position;           /* where the open segment begins */
     uint64_t record_seed;                /* of the open segment */
+    uint8_t cut_phase;                   /* what is placed now counts in unsettled[cut_phase] */
+    _Atomic uint32_t unsettled[2];       /* records that are placed and not settled; README, "Checkpoints" */
     /* Who copies out of the ring. Readers of the present phase began after tail_position had come to
      * phase_position, those of the one before read nothing that lies before free_position. */
     uint32_t readers[2];
@@ -158,6 +169,46 @@ struct seglog_service {
     uint64_t
         stalled_ns; /* since when waiters wait for something that is not the collector's; 0: they do not */
     uint64_t stalled_grants; /* log->grants at that time */
+};
+
+/* A checkpoint that is whole: its segments are CHECKPOINT. */
+struct seglog_chain {
+    uint64_t stamp;     /* of the first */
+    uint32_t *segments; /* by place; NULL: there is none */
+    uint32_t count;
+    uint32_t part_count;
+};
+
+#define SEGLOG_CHECKPOINTS_KEPT 2
+
+/* The moment that a checkpoint is about, on its way. */
+enum seglog_cut {
+    SEGLOG_CUT_NONE,
+    SEGLOG_CUT_WANTED,   /* by the checkpointer */
+    SEGLOG_CUT_DRAINING, /* the service has made it; what was placed before is being settled */
+    SEGLOG_CUT_DONE,     /* it is, and `covers` tells of it */
+};
+
+/* The checkpoints of a log, and their maker. */
+struct seglog_checkpoints {
+    struct seglog_worker worker;
+    uint64_t rate_bytes;  /* a second, at most, while running; 0: none are made */
+    uint64_t every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
+    /* Newest first; of log->lock while running. */
+    struct seglog_chain kept[SEGLOG_CHECKPOINTS_KEPT];
+    _Atomic uint32_t wanted_segments; /* that the service shall see to; 0: none */
+    _Atomic bool ended;               /* no more are made */
+    _Atomic bool given_up;            /* one that is being made shall not be: somebody needs the space */
+    _Atomic uint64_t next_stamp;      /* when it is issued the next is due */
+    uint64_t changes; /* what log_changes() said when the newest was made; 0: it is not known */
+    _Atomic uint64_t made, made_bytes;
+    bool read_all;    /* opening: they vouch for nothing */
+    uint32_t damaged; /* that the opening has met */
+
+    _Atomic uint32_t cut;                                                      /* enum seglog_cut */
+    uint32_t cut_number;                                                       /* of all streams' locks */
+    uint32_t cut_segments[SEGLOG_STREAMS_MAX], cut_grains[SEGLOG_STREAMS_MAX]; /* where open ones were cut */
+    struct seglog_cover_format *covers;                                        /* of all segments */
 };
 
 struct seglog_collector; /* collect_internal.h */
@@ -229,11 +280,10 @@ struct seglog {
     bool stopped_well; /* and it returned 0: the session has ended in good order */
     struct seglog_service service;
     struct seglog_collector *collector;
+    struct seglog_worker discarder;
     struct seglog_scrub *scrub; /* NULL: nothing is scrubbed */
 
-    /* checkpoint.c */
-    uint32_t checkpoint_segment; /* written in this session and to be named by the last state */
-    uint64_t checkpoint_stamp, checkpoint_bytes, checkpoint_check;
+    struct seglog_checkpoints checkpoints; /* checkpoint.c, checkpoint_cut.c, checkpoint_read.c */
 
     /* counters of seglog_stats() */
     _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections,
@@ -308,7 +358,7 @@ struct seglog_state_change {
     bool set_flush_when;
     uint64_t flush_when_ns;
     uint64_t wall_ns; /* raised to this */
-    bool ended;       /* the session ends in good order: checkpoint_* of the log are named */
+    bool ended;       /* the session ends in good order */
 };
 
 /**
@@ -355,6 +405,10 @@ uint64_t seglog_lowest_sequence(const struct seglog_entry_format *entries, uint3
 base_must_check int seglog_summary_find(struct seglog *log, uint32_t segment, uint64_t stamp, void *memory,
                                         struct seglog_trailer_format *ret_trailer);
 
+/** How many of a segment's entries the checkpoint is about: the first ones. */
+uint32_t seglog_covered_count(const struct seglog_segment *segment, const struct seglog_entry_format *entries,
+                              uint32_t count);
+
 /** Bytes of the largest possible summary of this store. */
 uint64_t seglog_summary_memory_bytes(const struct seglog *log);
 
@@ -385,16 +439,9 @@ base_must_check int seglog_salvage_segment(struct seglog_salvage *salvage, uint3
 /** Free its memory. */
 void seglog_salvage_deinit(struct seglog_salvage *salvage);
 
-/* ---- checkpoint.c --------------------------------------------------------------------------------- */
-
-/**
- * Walk the chain of the checkpoint that the state names, if it does, and make its segments CHECKPOINT; if the
- * chain is broken there is none.
- *
- * @param memory  a block, drive_memory_alloc()
- * @return 0; the drive's error. Yields.
- */
-base_must_check int seglog_checkpoint_claim(struct seglog *log, void *memory);
+/** Read what the newest checkpoint does not vouch for: after seglog_checkpoint_reject(). Yields. @return as
+ * seglog_recover() */
+base_must_check int seglog_recover_unknown(struct seglog *log);
 
 /* ---- space.c -------------------------------------------------------------------------------------- */
 
@@ -588,9 +635,14 @@ const struct seglog_exhaustion *seglog_collect_exhaustion(const struct seglog *l
 
 /* ---- discard.c ------------------------------------------------------------------------------------ */
 
-/** Discard one free segment, if that is wanted and in nobody's way. Called by the service only. Yields.
- * @return whether one was */
-base_must_check bool seglog_discard(struct seglog *log);
+/** Start the discarder, if free segments are discarded. @return 0; -ENOMEM; pthread_create's error */
+base_must_check int seglog_discarder_start(struct seglog *log);
+
+/** Stop it, if it runs: after the discard that is under way. Yields. */
+void seglog_discarder_stop(struct seglog *log);
+
+/** There may be something to discard. Called by the service, when it has nothing to do. */
+void seglog_discarder_poke(struct seglog *log);
 
 /* ---- service.c ------------------------------------------------------------------------------------ */
 

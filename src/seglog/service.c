@@ -2,6 +2,7 @@
  * The service: a task or a thread that does what nobody waits for, or what all do. It sleeps when there is
  * nothing to do.
  */
+#include "seglog/checkpoint_internal.h"
 #include "seglog/scrub_internal.h"
 #include <errno.h>
 
@@ -90,8 +91,10 @@ static uint64_t bear_stall(struct seglog *log)
     }
     if (now_ns < service->stalled_ns + PATIENCE_NS)
         return service->stalled_ns + PATIENCE_NS;
-    seglog_space_exhausted(log, seglog_collect_exhaustion(log), true);
     service->stalled_ns = 0;
+    if (seglog_checkpoints_give_up(log))
+        return now_ns;
+    seglog_space_exhausted(log, seglog_collect_exhaustion(log), true);
     return TASK_FOREVER;
 }
 
@@ -109,6 +112,8 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
         log->service.stalled_ns = 0;
         return true;
     }
+    if (error == -ENOSPC && atomic_load(&log->space_waiting) > 0 && seglog_checkpoints_give_up(log))
+        return true;
     if (error == -ENOSPC)
         seglog_space_exhausted(log, seglog_collect_exhaustion(log), false);
     if (error == -ENOSPC || error == -EAGAIN)
@@ -126,10 +131,13 @@ static void run(struct seglog *log)
         log->ops->service(log->owner);
         uint64_t when_ns = TASK_FOREVER;
         uint64_t damaged_ns = TASK_FOREVER;
-        bool again =
-            seglog_service_chores(log) && (seglog_scrub_collect(log, &damaged_ns) || collect(log, &when_ns) ||
-                                           (!log->service.owes && seglog_discard(log)));
+        bool draining = seglog_cut_serve(log);
+        bool again = seglog_service_chores(log) && !draining &&
+                     (seglog_scrub_collect(log, &damaged_ns) || collect(log, &when_ns));
         when_ns = base_min(when_ns, damaged_ns);
+        seglog_checkpointer_poke(log);
+        if (!again)
+            seglog_discarder_poke(log);
         if (!again && !log->service.owes && !seglog_worker_stops(worker))
             (void)seglog_worker_sleep_until(worker, base_min(when_ns, flush_due_ns(log)));
     }
@@ -154,6 +162,8 @@ bool seglog_service_is_self(const struct seglog *log)
 int seglog_stop(struct seglog *log)
 {
     seglog_scrub_stop(log);
+    seglog_checkpointer_stop(log);
+    seglog_discarder_stop(log);
     seglog_service_stop(log);
     int error = 0;
     for (uint32_t i = 0; i < log->stream_count && error == 0; i++)

@@ -15,10 +15,23 @@ struct waiter {
 
 /* ---- footprints and capacity -------------------------------------------------------------------- */
 
+/* Lengths that count as they are, in grains; others are rounded to so many steps from one doubling to the
+ * next. */
+#define LENGTHS_EXACT 64
+#define LENGTH_STEPS  32
+
+static uint64_t rounded_length(const struct seglog *log, uint64_t bytes)
+{
+    uint64_t grains = seglog_padded(log, bytes) >> log->grain_shift, step = 1;
+    while (grains >= LENGTHS_EXACT && grains / step >= 2 * LENGTH_STEPS)
+        step *= 2;
+    return base_align_up(grains, step) << log->grain_shift;
+}
+
 uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes)
 {
     uint64_t space = seglog_record_space(log);
-    uint64_t own = seglog_padded(log, bytes) + sizeof(struct seglog_entry_format);
+    uint64_t own = rounded_length(log, bytes) + sizeof(struct seglog_entry_format);
     return own < space ? space / (space / own) : own;
 }
 
@@ -353,7 +366,8 @@ bool seglog_space_short(struct seglog *log)
 {
     base_spin_lock(&log->lock);
     bool waits = !nobody_waits_locked(log, SEGLOG_SPACE_DATA);
-    bool few = log->free_count <= SEGLOG_KEPT_DATA + 1 + log->stream_count - 1;
+    uint32_t wanted = atomic_load_explicit(&log->checkpoints.wanted_segments, memory_order_relaxed);
+    bool few = log->free_count <= SEGLOG_KEPT_DATA + 1 + log->stream_count - 1 + wanted;
     bool quiet =
         log->quiet_at == atomic_load(&log->chances) + 1 && task_wall(log->node) < log->no_space_until_ns;
     bool is_short = waits || (few && !quiet);
@@ -414,6 +428,10 @@ void seglog_settle(struct seglog *log, const struct seglog_place *place, bool li
         count_tombstone(log, segment, footprint);
     else if (live)
         count_live(log, segment, footprint);
+    /* Pairs with the load in checkpoint_cut.c. */
+    if (atomic_fetch_sub(&log->streams[place->stream].unsettled[place->cut_phase], 1) == 1 &&
+        atomic_load(&log->checkpoints.cut) == SEGLOG_CUT_DRAINING)
+        seglog_poke(log);
     /* The count before is seen by the collector, which acquires `pending`. */
     uint32_t before = atomic_fetch_sub(&segment->pending, 1);
     base_assert(before > 0);
@@ -450,14 +468,14 @@ void seglog_live_reset(struct seglog *log, struct seglog_segment *segment)
     atomic_fetch_sub_explicit(&log->tombstone_bytes, tombstone_bytes, memory_order_relaxed);
 }
 
-void seglog_live_set(struct seglog *log, uint32_t segment_number, uint64_t live_bytes,
-                     uint64_t tombstone_bytes)
+void seglog_live_forget(struct seglog *log)
 {
-    base_assert(segment_number < log->superblock.segment_count);
-    struct seglog_segment *segment = &log->segments[segment_number];
-    seglog_live_reset(log, segment);
-    count_live(log, segment, live_bytes);
-    count_tombstone(log, segment, tombstone_bytes);
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        struct seglog_segment *segment = &log->segments[i];
+        seglog_live_reset(log, segment);
+        if (segment->state == SEGLOG_STATE_CLOSED && segment->covered_grain > 0)
+            count_tombstone(log, segment, segment->covered_tombstone_bytes);
+    }
 }
 
 void seglog_live_clear(struct seglog *log)

@@ -191,11 +191,8 @@ static void fill_next_locked(struct seglog *log, const struct seglog_state_chang
     next->flush_sequence = base_max(next->flush_sequence, change->flush_sequence);
     if (change->set_flush_when)
         next->flush_when_ns = change->flush_when_ns;
-    bool named = change->ended && log->checkpoint_stamp != 0;
-    next->checkpoint_stamp = named ? log->checkpoint_stamp : 0;
-    next->checkpoint_segment = named ? log->checkpoint_segment : 0;
-    next->checkpoint_bytes = named ? log->checkpoint_bytes : 0;
-    next->checkpoint_check = named ? log->checkpoint_check : 0;
+    memset(next->reserved0, 0, sizeof(next->reserved0));
+    memset(next->reserved1, 0, sizeof(next->reserved1));
     fill_bounds(log, change->ended);
     fill_freed_stamps(log);
     fill_horizon(log);

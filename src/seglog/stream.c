@@ -24,6 +24,7 @@ struct seglog_append {
     uint64_t record_seed;
     uint64_t birth;
     uint32_t segment;
+    uint8_t cut_phase;
     bool nudge; /* the service shall write: much is waiting for it */
 };
 
@@ -181,6 +182,7 @@ static bool place_locked(struct seglog_stream *stream, struct seglog_append *app
     append->group = seglog_open_group(stream);
     append->position = stream->head_position;
     append->segment = summary->segment;
+    append->cut_phase = stream->cut_phase;
     append->record_seed = stream->record_seed;
     append->grain = (seglog_segment_offset(log, summary->segment) + used) >> log->grain_shift;
     add_entry(summary, append, used >> log->grain_shift);
@@ -191,6 +193,7 @@ static bool place_locked(struct seglog_stream *stream, struct seglog_append *app
     append->group->bytes += append->padded_bytes;
     append->group->filling++;
     atomic_fetch_add_explicit(&segment->pending, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->unsettled[stream->cut_phase], 1, memory_order_relaxed);
     append->birth = seglog_space_placed(stream, append->cost_bytes, segment_room(stream));
     append->nudge = log->mode == SEGLOG_ASYNC && !stream->nudged &&
                     stream->head_position - stream->tail_position >= stream->ring_bytes / 4;
@@ -213,6 +216,7 @@ static void begin_segment_locked(struct seglog_stream *stream, struct seglog_sum
     memcpy(front, header, sizeof(*header));
     if (stream->number != SEGLOG_RELOCATION)
         atomic_fetch_add_explicit(&log->user_taken, 1, memory_order_relaxed);
+    log->segments[summary->segment].cut_number = log->checkpoints.cut_number;
     stream->open_summary = summary;
     stream->segment_position = stream->head_position;
     stream->record_seed = seglog_record_seed(log->superblock.check_seed, header->stamp);
@@ -509,6 +513,7 @@ int seglog_append_to(struct seglog_stream *stream, uint64_t cost_bytes, const st
         .segment = append.segment,
         .stream = stream->number,
         .position = append.position + append.padded_bytes,
+        .cut_phase = append.cut_phase,
         .tombstone = tombstone,
     };
     return 0;

@@ -336,6 +336,7 @@ static int open_store(struct serve *serve)
                                                      .mode = mode_of(options),
                                                      .cache = options->cache,
                                                      .scrub_rate_bytes = options->scrub_rate_bytes,
+                                                     .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
                                                      .discard = (enum tarn_discard)options->discard,
                                                      .over_provisioning_percent =
                                                          (uint32_t)options->over_provisioning_percent};

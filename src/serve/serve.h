@@ -30,7 +30,8 @@ struct serve_options {
     uint64_t send_timeout_ns;
     uint64_t spin_ns;
     bool cache;
-    uint64_t scrub_rate_bytes; /* a second; 0: none */
+    uint64_t scrub_rate_bytes;      /* a second; 0: none */
+    uint64_t checkpoint_rate_bytes; /* a second; 0: none while it runs */
     uint64_t over_provisioning_percent;
     unsigned discard;   /* enum tarn_discard */
     unsigned mode;      /* 0: auto; else enum tarn_mode + 1 */

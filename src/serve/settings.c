@@ -124,6 +124,13 @@ const struct base_setting serve_settings[] = {
          "Bytes a second, at most, that are read in the background, once a day, to find what the drive has "
          "damaged while what lies around it can still be moved away. 0: none.",
      AT(scrub_rate_bytes)},
+    {.name = "checkpoint",
+     .type = BASE_SETTING_SIZE,
+     .default_text = "16M",
+     .help =
+         "Bytes a second, at most, of checkpoints, written now and then while the server runs, so that it "
+         "starts sooner after a crash. 0: only SIGTERM leaves one.",
+     AT(checkpoint_rate_bytes)},
     {.name = "direct",
      .type = BASE_SETTING_ENUM,
      .choices = directs,

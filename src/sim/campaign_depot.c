@@ -49,6 +49,10 @@ static void open_and_read(void *arg)
         .cache = play->shared.oracle.evicts,
         .scrub_rate_bytes =
             play->scrubs ? UINT64_C(1) << (SCRUB_BITS_MIN + sim_play_draw(play, SCRUB_BITS)) : 0,
+        .checkpoint_rate_bytes =
+            play->checkpoints ? UINT64_C(1) << (CHECKPOINT_BITS_MIN + sim_play_draw(play, CHECKPOINT_BITS))
+                              : 0,
+        .checkpoint_every_bytes = UINT64_C(1) << (EVERY_BITS_MIN + sim_play_draw(play, EVERY_BITS)),
         .create_bytes = !play->made || sim_play_draw(play, 2) == 0 ? play->drive_bytes : 0,
     };
     play->error = format_device(play);
@@ -411,6 +415,7 @@ static void draw_play(struct play *play)
     play->cache = sim_play_draw(play, 3) == 0;
     play->scrubs = sim_play_draw(play, 3) == 0;
     play->faulty = play->faulty || (play->scrubs && sim_play_draw(play, 2) == 0);
+    play->checkpoints = sim_play_draw(play, 2) == 0;
     if (play->cache) { /* something is evicted all the time */
         play->shared.long_of_4 = base_max(play->shared.long_of_4, UINT64_C(1));
         play->shared.churn_of_8 = base_max(play->shared.churn_of_8, UINT64_C(3));

@@ -20,6 +20,10 @@ enum {
     SLOW_NS_BITS_MIN = 29,
     SCRUB_BITS_MIN = 25, /* bytes a second: a pass takes about as long as most epochs */
     SCRUB_BITS = 6,
+    CHECKPOINT_BITS_MIN = 26, /* bytes a second */
+    CHECKPOINT_BITS = 8,
+    EVERY_BITS_MIN = 16, /* bytes from one checkpoint to the next */
+    EVERY_BITS = 4,
 };
 
 #define HOUR_NS (UINT64_C(3600) * BASE_NS_PER_SECOND)
@@ -54,6 +58,7 @@ struct play {
     bool powered_only; /* TARN_MODE_POWER in all epochs */
     bool cache;        /* in most epochs the store is opened as one */
     bool scrubs;       /* it is scrubbed */
+    bool checkpoints;  /* they are written while it runs */
 
     bool tried;             /* somebody has begun to format a device */
     bool made;              /* the store was opened once: it must be there */

@@ -317,7 +317,7 @@ def sigterm_ends_in_good_order(tarn):
                 client.socket.close()
             expect(not os.path.exists(socket), "its socket is left behind")
         with Tarn(tarn, data) as server, Connection(server.address) as client:
-            expect('event="index read from its checkpoint" ' in server.log(), f"the end was not clean:\n{server.log()}")
+            expect('event="index read from a checkpoint" ' in server.log(), f"the end was not clean:\n{server.log()}")
             load.check(client)
             expect(client.get(b"a") is None, "half a request was executed")
             server.stop()

@@ -77,10 +77,15 @@ class Layout:
             struct.unpack_from("<QQQQIII", self.data, 64)
 
     def segments(self, kind):
-        """Offsets of the segments that were written, by their kind: 1 records, 2 checkpoint."""
+        """Offsets of the segments that were written, by their kind: 1 records, 3 checkpoint."""
         return [offset for number in range(self.count)
                 for offset in [self.first + number * self.segment_bytes]
                 if self.data[offset + 8:offset + 16] == b"TarnSegm" and self.data[offset + 36] == kind]
+
+    def newest_checkpoint(self):
+        """Offset of its first segment."""
+        return max((offset for offset in self.segments(3) if struct.unpack_from("<I", self.data, offset + 40)[0] == 0),
+                   key=lambda offset: struct.unpack_from("<Q", self.data, offset + 16)[0])
 
 
 def format_makes_a_store(tarn):
@@ -283,7 +288,7 @@ def check_finds_every_kind_of_damage(tarn):
         expect(report["sound"] and report["faults"] == 0 and report["records"] == 30 and report["told"] == [], f"{report}")
         written = layout.segments(1)[0]
         places = {1: 4096 + 300, 3: layout.state + 64, 4: written + 20, 6: written + layout.segment_bytes - 20,
-                  7: layout.data.index(b"<value 7>") + 3, 12: layout.segments(2)[0] + layout.block + 40}
+                  7: layout.data.index(b"<value 7>") + 3, 12: layout.newest_checkpoint() + layout.block + 50}
         for invariant, offset in places.items():
             byte = damage(store, offset)
             before = contents(store)

@@ -1,0 +1,382 @@
+/*
+ * Finding checkpoints, reading them, and what follows from one for an opening: which summaries need not be
+ * read, and which entries have to be replayed.
+ */
+#include "seglog/checkpoint_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+
+#define READS_AT_ONCE 2
+
+/* ---- finding --------------------------------------------------------------------------------------- */
+
+/* Whether all segments of the checkpoint that begins in one are there. @param ret_chain  its memory is taken
+ */
+static int gather(struct seglog *log, const struct seglog_segment *first, struct seglog_chain *ret_chain)
+{
+    uint32_t per_segment = seglog_parts_per_segment(log), found = 0;
+    struct seglog_chain chain = {.stamp = first->stamp, .part_count = first->part_count};
+    uint64_t count = (uint64_t)chain.part_count / per_segment + (chain.part_count % per_segment != 0);
+    if (count == 0 || count > log->superblock.segment_count)
+        return -EBADMSG;
+    chain.count = (uint32_t)count;
+    chain.segments = base_alloc(&log->node->memory, count * sizeof(*chain.segments));
+    if (chain.segments == NULL)
+        return -ENOMEM;
+    memset(chain.segments, 0xff, count * sizeof(*chain.segments));
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        const struct seglog_segment *segment = &log->segments[i];
+        if (segment->state != SEGLOG_STATE_CHECKPOINT || segment->checkpoint_stamp != chain.stamp ||
+            segment->place >= chain.count || chain.segments[segment->place] != SEGLOG_NO_SEGMENT)
+            continue;
+        chain.segments[segment->place] = i;
+        found++;
+    }
+    if (found == chain.count) {
+        *ret_chain = chain;
+        return 0;
+    }
+    base_free(&log->node->memory, chain.segments, count * sizeof(*chain.segments));
+    return -EBADMSG;
+}
+
+/* The newest segment that begins a checkpoint, older than one. @return NULL: there is none */
+static const struct seglog_segment *find_first(const struct seglog *log, uint64_t below_stamp)
+{
+    const struct seglog_segment *newest = NULL;
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        const struct seglog_segment *segment = &log->segments[i];
+        if (segment->state == SEGLOG_STATE_CHECKPOINT && segment->place == 0 &&
+            segment->checkpoint_stamp == segment->stamp && segment->stamp < below_stamp &&
+            (newest == NULL || segment->stamp > newest->stamp))
+            newest = segment;
+    }
+    return newest;
+}
+
+/* Segments of checkpoints that are not kept are free: nothing whole can come of them. */
+static void free_others(struct seglog *log)
+{
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        struct seglog_segment *segment = &log->segments[i];
+        bool kept = false;
+        for (uint32_t k = 0; k < SEGLOG_CHECKPOINTS_KEPT; k++) {
+            const struct seglog_chain *chain = &log->checkpoints.kept[k];
+            kept = kept || (chain->count > 0 && chain->stamp == segment->checkpoint_stamp &&
+                            segment->place < chain->count && chain->segments[segment->place] == i);
+        }
+        if (segment->state != SEGLOG_STATE_CHECKPOINT || kept)
+            continue;
+        segment->state = SEGLOG_STATE_FREE;
+        segment->freed_stamp = segment->stamp;
+    }
+}
+
+/* ---- reading parts --------------------------------------------------------------------------------- */
+
+struct part_read {
+    struct drive_request request;
+    struct iovec iov;
+    uint8_t *memory; /* seglog_part_bytes_max() */
+    uint64_t offset, bytes;
+};
+
+struct reader {
+    struct seglog *log;
+    const struct seglog_chain *chain;
+    struct part_read reads[READS_AT_ONCE];
+    uint32_t posted, part; /* numbers of the next to be posted, and to be given */
+};
+
+static void post(struct reader *reader)
+{
+    struct seglog *log = reader->log;
+    struct part_read *read = &reader->reads[reader->posted % READS_AT_ONCE];
+    uint32_t per_segment = seglog_parts_per_segment(log);
+    uint32_t segment = reader->chain->segments[reader->posted / per_segment];
+    read->offset = seglog_segment_offset(log, segment) +
+                   seglog_part_place(log, reader->posted % per_segment, &read->bytes);
+    read->iov = (struct iovec){.iov_base = read->memory, .iov_len = read->bytes};
+    read->request = (struct drive_request){
+        .op = DRIVE_READ, .offset = read->offset, .iov = &read->iov, .iov_count = 1, .region = -1};
+    drive_post(log->drive, &read->request);
+    reader->posted++;
+}
+
+/* Wait for the next part. A reading that fails or does not verify is made again. */
+static int take(struct reader *reader, const uint8_t **ret_data, uint64_t *ret_bytes)
+{
+    struct seglog *log = reader->log;
+    struct part_read *read = &reader->reads[reader->part % READS_AT_ONCE];
+    struct seglog_part_format part;
+    int error = drive_wait(&read->request, TASK_FOREVER);
+    for (int try = 0;; try++) {
+        if (error == 0)
+            error = seglog_part_verify(read->memory, read->bytes, log->superblock.check_seed,
+                                       reader->chain->stamp, reader->part, &part);
+        if (error == 0 || try == SEGLOG_READ_TRIES - 1)
+            break;
+        error = drive_read(log->drive, read->offset, read->memory, read->bytes);
+    }
+    bool last = reader->part + 1 == reader->chain->part_count;
+    reader->part++;
+    if (error != 0 || (!last && part.bytes != read->bytes - sizeof(part)))
+        return error == 0 ? -EBADMSG : error;
+    *ret_data = read->memory + sizeof(part);
+    *ret_bytes = part.bytes;
+    return 0;
+}
+
+static void reader_deinit(struct reader *reader)
+{
+    struct seglog *log = reader->log;
+    for (; reader->part < reader->posted; reader->part++)
+        (void)!drive_wait(&reader->reads[reader->part % READS_AT_ONCE].request, TASK_FOREVER);
+    for (uint32_t i = 0; i < READS_AT_ONCE; i++)
+        base_free(&log->node->memory, reader->reads[i].memory, seglog_part_bytes_max(log));
+}
+
+static int reader_init(struct reader *reader, struct seglog *log, const struct seglog_chain *chain)
+{
+    *reader = (struct reader){.log = log, .chain = chain};
+    for (uint32_t i = 0; i < READS_AT_ONCE; i++) {
+        reader->reads[i].memory = drive_memory_alloc(log->node, log->drive, seglog_part_bytes_max(log));
+        if (reader->reads[i].memory == NULL) {
+            reader_deinit(reader);
+            return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+/* Read a checkpoint from the beginning on until `consume` has enough: then it returns 1. */
+static int read_chain(struct seglog *log, const struct seglog_chain *chain,
+                      int (*consume)(void *arg, const void *data, uint64_t bytes), void *arg)
+{
+    struct reader reader;
+    int error = reader_init(&reader, log, chain);
+    if (error != 0)
+        return error;
+    while (error == 0 && reader.part < chain->part_count) {
+        const uint8_t *data;
+        uint64_t bytes;
+        while (reader.posted < chain->part_count && reader.posted < reader.part + READS_AT_ONCE)
+            post(&reader);
+        error = take(&reader, &data, &bytes);
+        if (error == 0)
+            error = consume(arg, data, bytes);
+    }
+    reader_deinit(&reader);
+    return error;
+}
+
+/* ---- what it is about ------------------------------------------------------------------------------ */
+
+/* The coverage, put together from the first parts. */
+struct coverage {
+    struct seglog *log;
+    uint64_t bytes; /* of it that were read */
+    uint8_t head[sizeof(struct seglog_coverage_format)];
+};
+
+static uint64_t covers_bytes(const struct seglog *log)
+{
+    return log->superblock.segment_count * sizeof(struct seglog_cover_format);
+}
+
+static int check_head(const struct coverage *coverage)
+{
+    const struct seglog *log = coverage->log;
+    struct seglog_coverage_format format;
+    int error = seglog_coverage_parse(coverage->head, &log->superblock, &format);
+    if (error != 0)
+        return error;
+    return format.flush_sequence == log->state->flush_sequence ? 0 : -ESTALE;
+}
+
+/* @return 1: all of it is there */
+static int consume_coverage(void *arg, const void *data, uint64_t bytes)
+{
+    struct coverage *coverage = arg;
+    const uint8_t *from = data;
+    if (coverage->bytes < sizeof(coverage->head)) {
+        uint64_t now = base_min(bytes, sizeof(coverage->head) - coverage->bytes);
+        memcpy(coverage->head + coverage->bytes, from, now);
+        coverage->bytes += now;
+        from += now;
+        bytes -= now;
+        int error = coverage->bytes == sizeof(coverage->head) ? check_head(coverage) : 0;
+        if (error != 0)
+            return error;
+    }
+    uint64_t at = coverage->bytes - sizeof(coverage->head), all = covers_bytes(coverage->log);
+    uint64_t now = base_min(bytes, all - at);
+    memcpy((uint8_t *)coverage->log->checkpoints.covers + at, from, now);
+    coverage->bytes += now;
+    return at + now == all;
+}
+
+/* What the covers say of the segments that are still what they were. */
+static int apply_covers(struct seglog *log)
+{
+    struct seglog_cover_format cover;
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        if (seglog_cover_parse(&log->checkpoints.covers[i], &log->superblock, &cover) != 0)
+            return -EBADMSG;
+    }
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        struct seglog_segment *segment = &log->segments[i];
+        cover = log->checkpoints.covers[i];
+        if (segment->state != SEGLOG_STATE_CLOSED || cover.stamp != segment->stamp)
+            continue;
+        segment->covered_grain = cover.grain;
+        if ((cover.flags & SEGLOG_COVER_PROVEN) == 0 || log->checkpoints.read_all)
+            continue;
+        segment->vouched = true;
+        segment->covered_tombstone_bytes = cover.tombstone_bytes;
+        segment->entry_count = cover.entries;
+        segment->end = cover.end;
+        segment->highest_sequence = cover.highest_sequence;
+        segment->lowest_sequence = cover.lowest_sequence;
+        segment->sealed = (cover.flags & SEGLOG_COVER_SEALED) != 0;
+    }
+    return 0;
+}
+
+static void uncover(struct seglog *log)
+{
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        log->segments[i].covered_grain = 0;
+        log->segments[i].vouched = false;
+    }
+}
+
+/* It will not be read again. @param listed  free segments are in the list already */
+static void drop_newest(struct seglog *log, bool listed)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    struct seglog_chain chain = checkpoints->kept[0];
+    checkpoints->kept[0] = checkpoints->kept[1];
+    checkpoints->kept[1] = (struct seglog_chain){.stamp = 0};
+    for (uint32_t i = 0; i < chain.count; i++) {
+        struct seglog_segment *segment = &log->segments[chain.segments[i]];
+        segment->state = SEGLOG_STATE_FREE;
+        segment->freed_stamp = segment->stamp;
+        if (listed) {
+            base_list_push_back(&log->free, &segment->link);
+            log->free_count++;
+        }
+    }
+    base_free(&log->node->memory, chain.segments, chain.count * sizeof(*chain.segments));
+}
+
+/* Go by the newest, and where that cannot be, by the one before. */
+static void read_coverage(struct seglog *log, bool listed)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    while (checkpoints->kept[0].count > 0) {
+        struct coverage coverage = {.log = log};
+        int error = read_chain(log, &checkpoints->kept[0], consume_coverage, &coverage);
+        error = error == 1 ? apply_covers(log) : error == 0 ? -EBADMSG : error;
+        if (error == 0)
+            return;
+        log->checkpoints.damaged += error != -ESTALE && error != -ENOMEM; /* ESTALE: a flush came after it */
+        if (error != -ESTALE)
+            base_warn(&log->node->log, "a checkpoint cannot be used: opening takes longer",
+                      "path=%s error=\"%s\"", drive_name(log->drive), strerrordesc_np(-error));
+        drop_newest(log, listed);
+    }
+}
+
+void seglog_checkpoints_find(struct seglog *log)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
+    uint64_t below_stamp = UINT64_MAX;
+    const struct seglog_segment *first;
+    uint32_t kept = 0;
+    while (kept < SEGLOG_CHECKPOINTS_KEPT && (first = find_first(log, below_stamp)) != NULL) {
+        int error = gather(log, first, &checkpoints->kept[kept]);
+        kept += error == 0;
+        checkpoints->damaged += error == -EBADMSG;
+        below_stamp = first->stamp;
+    }
+    free_others(log);
+    read_coverage(log, false);
+}
+
+/* ---- for the owner --------------------------------------------------------------------------------- */
+
+bool seglog_checkpoint_found(const struct seglog *log)
+{
+    return log->checkpoints.kept[0].count > 0;
+}
+
+/* What comes behind the coverage goes to the owner. */
+struct owners {
+    uint64_t skip_bytes;
+    int (*consume)(void *arg, const void *data, uint64_t bytes);
+    void *arg;
+};
+
+static int consume_owners(void *arg, const void *data, uint64_t bytes)
+{
+    struct owners *owners = arg;
+    uint64_t skipped = base_min(owners->skip_bytes, bytes);
+    owners->skip_bytes -= skipped;
+    return skipped == bytes ? 0
+                            : owners->consume(owners->arg, (const uint8_t *)data + skipped, bytes - skipped);
+}
+
+int seglog_checkpoint_read(struct seglog *log, int (*consume)(void *arg, const void *data, uint64_t bytes),
+                           void *arg)
+{
+    struct owners owners = {.skip_bytes = sizeof(struct seglog_coverage_format) + covers_bytes(log),
+                            .consume = consume,
+                            .arg = arg};
+    base_assert(seglog_checkpoint_found(log));
+    return read_chain(log, &log->checkpoints.kept[0], consume_owners, &owners);
+}
+
+int seglog_checkpoint_reject(struct seglog *log)
+{
+    base_assert(seglog_checkpoint_found(log) && !log->started);
+    uncover(log);
+    drop_newest(log, true);
+    read_coverage(log, true);
+    return seglog_recover_unknown(log);
+}
+
+/* Of an entry of a segment. */
+static bool covers(const struct seglog_segment *segment, uint64_t grain)
+{
+    return grain < segment->covered_grain || segment->covered_grain == SEGLOG_COVERED_WHOLLY;
+}
+
+bool seglog_is_covered(const struct seglog *log, uint64_t grain)
+{
+    if (seglog_stamp_at(log, grain) == 0)
+        return false;
+    uint32_t number = seglog_segment_of(log, grain);
+    uint64_t begin = seglog_segment_offset(log, number) >> log->grain_shift;
+    return log->segments[number].state == SEGLOG_STATE_CLOSED &&
+           covers(&log->segments[number], grain - begin);
+}
+
+uint64_t seglog_uncovered_entries(const struct seglog *log, uint64_t *ret_all)
+{
+    uint64_t uncovered = 0;
+    *ret_all = 0;
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        const struct seglog_segment *segment = &log->segments[i];
+        if (segment->state != SEGLOG_STATE_CLOSED)
+            continue;
+        *ret_all += segment->entry_count;
+        uncovered += segment->covered_grain == SEGLOG_COVERED_WHOLLY ? 0 : segment->entry_count;
+    }
+    return uncovered;
+}
+
+void seglog_doubt(struct seglog *log, uint64_t grain)
+{
+    log->segments[seglog_segment_of(log, grain)].doubted = true;
+}
