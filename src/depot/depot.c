@@ -28,7 +28,8 @@ static int format(struct tarn_node *node, struct drive *drive, uint32_t grain_by
 {
     const struct seglog_format_options options = {
         .grain_bytes = grain_bytes, .owner_kind = SEGLOG_OWNER_DEPOT, .fill_owner = depot_owner_fill};
-    return seglog_format(node, drive, &options);
+    int error = drive_establish(drive);
+    return error == 0 ? seglog_format(node, drive, &options) : error;
 }
 
 /* Whether a drive may be formatted without force: it is blank from end to end. */
@@ -56,7 +57,8 @@ int tarn_depot_format(struct tarn_node *node, const char *path, const struct tar
     static const struct tarn_format_options defaults = {.force = false};
     if (options == NULL)
         options = &defaults;
-    const struct drive_options drive_options = {.create_bytes = options->create_bytes};
+    const struct drive_options drive_options = {
+        .create_bytes = options->create_bytes, .make_stripe = true, .overwrite = options->force};
     struct drive *drive;
     int error = drive_open(node, path, &drive_options, &drive);
     if (error != 0)
@@ -401,6 +403,11 @@ int depot_segment(struct tarn_depot *depot, uint32_t segment, struct depot_segme
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot)
 {
     return drive_info(depot->drive);
+}
+
+const struct drive *depot_drive(const struct tarn_depot *depot)
+{
+    return depot->drive;
 }
 
 bool depot_failed(struct tarn_depot *depot)

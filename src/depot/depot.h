@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include <tarn/depot.h>
 
+struct drive;
 struct drive_info;
 
 /* Names of enum tarn_mode for settings and lines of the log, NULL at the end. */
@@ -89,6 +90,9 @@ base_must_check int depot_check(struct tarn_node *node, const char *path, bool d
 
 /** What the store's drive is. Valid until the store is closed. */
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot);
+
+/** The store's drive, only to be asked about. Valid until the store is closed. */
+const struct drive *depot_drive(const struct tarn_depot *depot);
 
 /** Whether a write failed, so that the store takes no more. Any thread or task. */
 bool depot_failed(struct tarn_depot *depot);

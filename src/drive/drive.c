@@ -1,5 +1,5 @@
 /* What is common to all drives: opening, checks, the life of a request, and failure. */
-#include "drive/drive_internal.h"
+#include "drive/stripe.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -47,11 +47,6 @@ void drive_note(struct tarn_node *node, enum base_log_level level, const char *p
 
 /* ---- opening and closing ----------------------------------------------------------------------- */
 
-static size_t drive_bytes(const struct drive *drive)
-{
-    return sizeof(*drive) + strlen(drive->name) + 1;
-}
-
 static void log_opened(const struct drive *drive)
 {
     const struct drive_info *info = &drive->info;
@@ -71,11 +66,16 @@ int drive_open(struct tarn_node *node, const char *path, const struct drive_opti
     struct drive *drive = base_alloc(&node->memory, sizeof(*drive) + name_bytes);
     if (drive == NULL)
         return drive_refuse(node, path, -ENOMEM, "the memory cap is reached");
+    drive->name_bytes = name_bytes;
     memcpy(drive->name, path, name_bytes);
-    (void)base_log_quote(drive->quoted, sizeof(drive->quoted), path, name_bytes - 1);
     drive->node = node;
     drive->read_only = options->read_only;
     drive->provider = node->options.drives == NULL ? &drive_provider_kernel : node->options.drives;
+    if (drive_path_is_list(path))
+        drive->provider = &drive_provider_stripe;
+    else
+        drive_path_unescape(drive->name);
+    (void)base_log_quote(drive->quoted, sizeof(drive->quoted), drive->name, strlen(drive->name));
     drive_flushes_init(&drive->flushes);
     base_log_limit_init(&drive->errors, ERROR_LINES, ERROR_INTERVAL_NS);
     int error = drive->provider->open(node, node->options.drives_arg, drive->name, options, &drive->info,
@@ -98,7 +98,7 @@ void drive_close(struct drive *drive)
 {
     base_assert(drive->flushes.leader == NULL);
     drive->provider->close(drive->state);
-    base_free(&drive->node->memory, drive, drive_bytes(drive));
+    base_free(&drive->node->memory, drive, sizeof(*drive) + drive->name_bytes);
 }
 
 const struct drive_info *drive_info(const struct drive *drive)
@@ -114,6 +114,11 @@ const char *drive_name(const struct drive *drive)
 bool drive_failed(const struct drive *drive)
 {
     return atomic_load_explicit(&drive->failed, memory_order_acquire);
+}
+
+uint64_t drive_failures(const struct drive *drive)
+{
+    return atomic_load_explicit(&drive->failures, memory_order_relaxed);
 }
 
 uint64_t drive_zeroed_bytes(const struct drive *drive)
@@ -216,6 +221,8 @@ static void settle(struct drive_request *request, int32_t result)
 {
     struct drive *drive = request->drive;
     bool promises = promises_durability(request);
+    if (result < 0)
+        atomic_fetch_add_explicit(&drive->failures, 1, memory_order_relaxed);
     if (promises && result < 0)
         fail_drive(drive, request, result);
     else if (result < 0)

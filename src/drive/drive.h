@@ -29,6 +29,7 @@
 #define DRIVE_SECTOR_BYTES      512        /* what tears */
 #define DRIVE_BYTES_MIN         65536      /* a smaller file or device is refused */
 #define DRIVE_REQUEST_BYTES_MAX 0x7ffff000 /* of one request: what Linux moves in one call */
+#define DRIVE_MEMBERS_MAX       32         /* of a stripe */
 
 /*
  * A process that was killed may still have writes in flight; its lock is free when they have landed,
@@ -49,17 +50,20 @@ enum drive_provider_choice {
 };
 
 struct drive_options {
-    uint64_t create_bytes; /* > 0: make the file with this size if there is none; ignored for devices */
+    uint64_t create_bytes; /* > 0: make the file with this size if there is none, several with equal shares of
+                            * it; ignored for devices */
     enum drive_direct direct;
     enum drive_provider_choice provider;
     uint64_t lock_wait_ns; /* how long to wait for who has it open to be gone; 0: DRIVE_LOCK_WAIT_NS */
     bool read_only;        /* several may have it open so, but nobody else to write */
     bool zero_ahead;       /* write zeros in the background where a file was never written */
+    bool make_stripe; /* several that are blank may become a stripe, devices too; with create_bytes: files */
+    bool overwrite;   /* several become a new stripe, whatever is on them */
 };
 
 /* What the drive is, asked of it when it was opened. */
 struct drive_info {
-    const char *provider;            /* "uring", "aio", "sync", "sim" */
+    const char *provider;            /* "uring", "aio", "sync", "sim", "stripe" */
     uint64_t bytes;                  /* size, a multiple of physical_block_bytes */
     uint32_t logical_block_bytes;    /* smallest direct transfer */
     uint32_t physical_block_bytes;   /* what writes should end at: never below logical */
@@ -71,6 +75,8 @@ struct drive_info {
     bool fua;                        /* durable writes cost less than write and flush */
     bool discard; /* drive_discard() does something: not with files, where holes would have to be allocated
                    * again by later writes */
+    uint64_t unit_bytes; /* of a stripe; else 0 */
+    uint64_t stripe_identity[2];
 };
 
 enum drive_op { DRIVE_READ, DRIVE_WRITE, DRIVE_FLUSH, DRIVE_DISCARD };
@@ -106,13 +112,15 @@ struct drive_request {
 
 /**
  * Open a drive by path: a regular file, a block device, or with the simulator's node a simulated
- * drive's name. A file is locked against a second opener, in this process or another; a lock that
- * somebody has is waited for (options->lock_wait_ns).
+ * drive's name; or several of them, with commas between, in any order, which are or become a stripe. A
+ * comma of a path itself is written "\,". A file is locked against a second opener, in this process or
+ * another; a lock that somebody has is waited for (options->lock_wait_ns).
  *
  * @param path  borrowed until return
  * @return 0; -ENOENT; -EACCES; -EBUSY (somebody else has it open); -ENOTSUP (it cannot honour what
- *         was asked); -EINVAL; -ENOSPC; -ENOMEM; other errors of the kernel's; each with a sentence
- *         in the log
+ *         was asked); -EINVAL; -ENOSPC; -ENOMEM; other errors of the kernel's; several: -EUCLEAN (they are
+ *         no stripe, or not a whole one), -EEXIST (options->make_stripe: they are not blank); each with a
+ *         sentence in the log
  *
  * Yields, and holds its thread while the kernel makes a file. Any task or thread. A file that is
  * made is reserved at full size and in its directory for good when this returns; after a crash in
@@ -120,6 +128,24 @@ struct drive_request {
  */
 base_must_check int drive_open(struct tarn_node *node, const char *path, const struct drive_options *options,
                                struct drive **ret_drive);
+
+/**
+ * Make several drives that were blank, or of which nothing was to be kept, a stripe for good. Until then
+ * nothing has been written to them, and only reads are allowed. Cut off, it leaves a stripe or drives that
+ * still count as blank. Nothing to do for all other drives.
+ *
+ * @return 0; -ENOMEM; what drive_write() returns: they are no stripe, close them. Yields.
+ */
+base_must_check int drive_establish(struct drive *drive);
+
+/** How many drives it is made of; 1: it is no stripe. */
+uint32_t drive_member_count(const struct drive *drive);
+
+/** One of them: of a stripe by its place, from 0; else the drive itself. Only to be asked about. */
+const struct drive *drive_member(const struct drive *drive, uint32_t place);
+
+/** Whether what a drive begins with (512 bytes) is the label of a member of a stripe, good or not. */
+bool drive_is_member(const void *begin);
 
 /** Close; no request may be in flight. Yields while the zeroing ends. Any task or thread. */
 void drive_close(struct drive *drive);
@@ -226,6 +252,9 @@ base_must_check int drive_discard(struct drive *drive, uint64_t offset, uint64_t
 
 /** Whether a flush or a durable write failed: no more are taken. */
 bool drive_failed(const struct drive *drive);
+
+/** How many requests have failed since it was opened. */
+uint64_t drive_failures(const struct drive *drive);
 
 /**
  * How far the background zeroing of a file has come, for the log and statistics: bytes from the

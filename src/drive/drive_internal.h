@@ -22,10 +22,12 @@ struct drive {
     void *state; /* the provider's */
     struct drive_info info;
     bool read_only;
-    _Atomic bool failed; /* set once, by the first failed flush or durable write */
+    _Atomic bool failed;       /* set once, by the first failed flush or durable write */
+    _Atomic uint64_t failures; /* requests that failed */
     struct drive_flushes flushes;
     struct base_log_limit errors;    /* of lines about failed requests */
     char quoted[DRIVE_QUOTED_BYTES]; /* the name, for the log */
+    size_t name_bytes;               /* of memory */
     char name[];
 };
 
@@ -84,6 +86,12 @@ base_must_check int drive_file_acquire(struct drive_opening *opening);
 
 /** Unlock and close, and remove the file if this opening made it. */
 void drive_file_abandon(struct drive_opening *opening);
+
+/** Whether there is no file yet: nothing, or an empty one. */
+bool drive_file_is_missing(const char *path);
+
+/** Whether two paths lead to one file or device that is there. */
+bool drive_file_is_same(const char *a, const char *b);
 
 /** Fill in opening->info (except provider and created) and set the descriptor's direct mode. @return 0 or
  * negative errno, logged */

@@ -189,6 +189,24 @@ static int make(struct drive_opening *opening)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
+bool drive_file_is_missing(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return errno == ENOENT;
+    return S_ISREG(status.st_mode) && status.st_size == 0;
+}
+
+bool drive_file_is_same(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    if (stat(a, &of_a) != 0 || stat(b, &of_b) != 0)
+        return false;
+    if (S_ISBLK(of_a.st_mode) && S_ISBLK(of_b.st_mode))
+        return of_a.st_rdev == of_b.st_rdev;
+    return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
 void drive_file_abandon(struct drive_opening *opening)
 {
     if (opening->info.created)

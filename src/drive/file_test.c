@@ -40,7 +40,7 @@ static void making(struct testing_folder *folder)
 {
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"drive open\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     struct drive_options options = {.create_bytes = MIB + 1};
     (void)testing_path(folder, "made", path);
@@ -86,7 +86,7 @@ static void test_bare_name(void **state)
     (void)state;
     static const char name[] = "drive-test-bare-name";
     struct testing_log log = {.text = "event=\"cannot"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     (void)unlink(name);
     assert_int_equal(drive_open(node, name, &make_mib, &drive), 0);
@@ -100,7 +100,7 @@ static void half_made(struct testing_folder *folder)
 {
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     (void)testing_path(folder, "half", path);
     make_file(path, 0);
@@ -144,7 +144,7 @@ static void refusals(struct testing_folder *folder)
 {
     char path[TESTING_PATH_BYTES], inner[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive_options options = make_mib;
     unsigned descriptors = open_descriptors();
 
@@ -205,7 +205,7 @@ static void test_smallest(void **state)
     (void)testing_path(&folder, "smallest", path);
     make_file(path, DRIVE_BYTES_MIN + 1000);
     struct testing_log log = {.text = "event=\"cannot"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     assert_int_equal(drive_open(node, path, &as_it_is, &drive), 0);
     assert_int_equal(drive_info(drive)->bytes, DRIVE_BYTES_MIN); /* whole blocks only */
@@ -229,7 +229,7 @@ static void test_permissions(void **state)
     make_file(path, MIB);
     assert_int_equal(chmod(path, 0400), 0);
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     expect_refusal(node, &log, path, &as_it_is, -EACCES);
     task_node_close(node);
     assert_int_equal(unlink(path), 0);
@@ -243,7 +243,7 @@ static void locks(struct testing_folder *folder)
     static const struct drive_options read_only = {.read_only = true, .lock_wait_ns = 1};
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *first, *second;
     (void)testing_path(folder, "locked", path);
     assert_int_equal(drive_open(node, path, &make_mib, &first), 0);
@@ -304,7 +304,7 @@ static void killed(struct testing_folder *folder)
     assert_int_equal(read(ready[0], &locked, 1), 1);
     assert_int_equal(locked, 1);
     struct killer killer = {.log = {.text = "event=\"waiting for drive\""}, .child = child};
-    struct tarn_node *node = testing_node(&killer.log);
+    struct tarn_node *node = testing_log_node(&killer.log);
     struct drive *drive;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, kill_when_waited_for, &killer), 0);
@@ -344,7 +344,7 @@ static void removed(struct testing_folder *folder)
 {
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     pthread_t thread;
     (void)testing_path(folder, "removed", path);
@@ -371,7 +371,7 @@ static void direct(struct testing_folder *folder)
 {
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"no direct I/O"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     uint8_t *memory = testing_pages(2 * PAGE);
     memset(memory, 3, 2 * PAGE);
@@ -436,7 +436,7 @@ static void test_direct_on_where_there_is_none(void **state)
     if (!testing_folder_make(&folder, "/dev/shm"))
         return;
     struct testing_log log = {.text = "event=\"cannot"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     int error = drive_open(node, testing_path(&folder, "direct", path), &options, &drive);
     if (error == 0) {
@@ -457,7 +457,7 @@ static void failing_allocations(struct testing_folder *folder)
     static const struct drive_options options = {.create_bytes = MIB, .zero_ahead = true};
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "none"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     unsigned descriptors = open_descriptors();
     (void)testing_path(folder, "failing", path);
     bool failed = true;
@@ -539,7 +539,7 @@ static void test_device(void **state)
     struct testing_folder folder;
     char file[TESTING_PATH_BYTES], path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     assert_true(testing_folder_make(&folder, "."));
     make_file(testing_path(&folder, "backing", file), MIB + 512);
     int loop = attach_loop(file, path);

@@ -98,11 +98,20 @@ static const char *engine_of(enum task_engine_choice choice)
     return choice == TASK_ENGINE_URING ? "uring" : "aio";
 }
 
-static void transfer_with_providers(void *arg)
+/* Paths in the folder, one or with commas between. */
+static void list_paths(const struct testing_folder *folder, uint32_t count, char list[3 * TESTING_PATH_BYTES])
 {
-    struct task_testing *testing = arg;
+    size_t used = 0;
+    for (uint32_t i = 0; i < count; i++)
+        used += (size_t)snprintf(list + used, 3 * TESTING_PATH_BYTES - used, "%s%s/transfers%u",
+                                 i == 0 ? "" : ",", folder->path, i);
+}
+
+/* @param count  of drives: more than one is a stripe */
+static void transfer_with_providers(struct task_testing *testing, uint32_t count)
+{
     struct transfers *transfers = testing->arg;
-    char path[TESTING_PATH_BYTES];
+    char path[3 * TESTING_PATH_BYTES];
     bool memory = strncmp(transfers->folder->path, "/dev/shm", 8) == 0;
     const char *engine = engine_of(transfers->engine);
     enum drive_provider_choice own =
@@ -113,20 +122,35 @@ static void transfer_with_providers(void *arg)
         const char *name;
     } const providers[] = {
         {DRIVE_PROVIDER_AUTO, memory ? "sync" : engine}, {own, engine}, {DRIVE_PROVIDER_SYNC, "sync"}};
-    (void)testing_path(transfers->folder, "transfers", path);
-    struct drive_options options = {.create_bytes = WORKERS * REQUESTS * 2 * PAGE};
+    list_paths(transfers->folder, count, path);
+    struct drive_options options = {.create_bytes = WORKERS * REQUESTS * 2 * PAGE + count * MIB / 4};
     for (size_t i = 0; i < 2 * base_array_count(providers); i++) {
         options.provider = providers[i / 2].choice;
         options.direct = i % 2 == 0 ? DRIVE_DIRECT_AUTO : DRIVE_DIRECT_OFF;
         /* closed and opened at once: schedulers that still have the descriptor do no harm */
         assert_int_equal(drive_open(testing->node, path, &options, &transfers->drive), 0);
-        assert_string_equal(drive_info(transfers->drive)->provider, providers[i / 2].name);
+        assert_int_equal(drive_establish(transfers->drive), 0);
+        assert_int_equal(drive_member_count(transfers->drive), count);
+        const struct drive *last = drive_member(transfers->drive, count - 1);
+        assert_string_equal(drive_info(last)->provider, providers[i / 2].name);
         transfer_together(transfers, testing->scheds);
         drive_close(transfers->drive);
     }
     options.provider = other;
     assert_int_equal(drive_open(testing->node, path, &options, &transfers->drive), -ENOTSUP);
-    assert_int_equal(unlink(path), 0);
+    for (char *end = NULL, *one = path; one != NULL; one = end == NULL ? NULL : end + 1) {
+        end = strchr(one, ',');
+        if (end != NULL)
+            *end = '\0';
+        assert_int_equal(unlink(one), 0);
+    }
+}
+
+static void transfer_on_drives(void *arg)
+{
+    transfer_with_providers(arg, 1);
+    transfer_with_providers(arg, 2);
+    transfer_with_providers(arg, 3);
 }
 
 /* The engine that works here: io_uring may be forbidden. */
@@ -154,8 +178,8 @@ static void with_engines(struct testing_folder *folder)
             print_message("skipped: %s does not work here\n", engine_of(engines[i]));
             continue;
         }
-        task_testing_run(&options, NULL, transfer_with_providers, &transfers);
-        assert_int_equal(testing_log_count(&log), 1);
+        task_testing_run(&options, NULL, transfer_on_drives, &transfers);
+        assert_int_equal(testing_log_count(&log), 3);
     }
 }
 
@@ -172,7 +196,7 @@ static void test_plain_thread(void **state)
     struct testing_folder folder;
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"drive open\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     assert_true(testing_folder_make(&folder, "."));
     (void)testing_path(&folder, "plain", path);
@@ -234,7 +258,7 @@ static void test_durability(void **state)
     struct testing_folder folder;
     struct testing_log log = {.text = "none"};
     assert_true(testing_folder_make(&folder, "."));
-    struct task_testing in_thread = {.node = testing_node(&log), .arg = &folder};
+    struct task_testing in_thread = {.node = testing_log_node(&log), .arg = &folder};
     check_durability(&in_thread);
     task_node_close(in_thread.node);
     for (size_t i = 0; i < base_array_count(engines); i++) {
@@ -255,7 +279,7 @@ static void test_idle_scheduler(void **state)
     struct testing_folder folder;
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct task_sched *sched;
     struct drive *drive;
     static const struct drive_options options = {.create_bytes = MIB, .lock_wait_ns = 1};
@@ -308,7 +332,7 @@ static void test_killed_writer(void **state)
     assert_true(testing_folder_make(&folder, "."));
     (void)testing_path(&folder, "writer", path);
     struct testing_log log = {.text = "event=\"cannot open drive\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     for (int round = 0; round < 3; round++) {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -375,7 +399,7 @@ static void cut_file(struct testing_folder *folder)
     task_testing_run(&options, NULL, cut_in_task, &cut);
     struct testing_log thread_log = {.text = "event=\"drive request failed\""};
     cut.log = &thread_log;
-    struct task_testing in_thread = {.node = testing_node(&thread_log), .arg = &cut};
+    struct task_testing in_thread = {.node = testing_log_node(&thread_log), .arg = &cut};
     cut_in_task(&in_thread);
     task_node_close(in_thread.node);
 }
@@ -410,7 +434,7 @@ static void discard_in_file(struct testing_folder *folder)
     struct testing_log log = {.text = "event=\"drive request failed\""};
     struct task_node_options options = testing_options(&log);
     task_testing_run(&options, NULL, discard_in_task, folder);
-    struct task_testing in_thread = {.node = testing_node(&log), .arg = folder};
+    struct task_testing in_thread = {.node = testing_log_node(&log), .arg = folder};
     discard_in_task(&in_thread);
     task_node_close(in_thread.node);
 }

@@ -51,7 +51,7 @@ static inline struct task_node_options testing_options(struct testing_log *log)
 }
 
 /** A node without schedulers, for plain threads. */
-static inline struct tarn_node *testing_node(struct testing_log *log)
+static inline struct tarn_node *testing_log_node(struct testing_log *log)
 {
     struct task_node_options options = testing_options(log);
     struct tarn_node *node;

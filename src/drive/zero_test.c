@@ -106,7 +106,7 @@ static void test_claims_in_thread(void **state)
 {
     (void)state;
     struct testing_log log = {.text = "none"};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct blocked blocked = {.taken = true};
     pthread_t thread;
     assert_int_equal(drive_claims_init(&blocked.claims, &node->memory, 2 * CHUNK), 0);
@@ -145,7 +145,7 @@ static bool set_up(struct fixture *fixture)
 {
     *fixture = (struct fixture){.log = {.text = "event=\"zeroing ended\""}};
     assert_true(testing_folder_make(&fixture->folder, "."));
-    fixture->node = testing_node(&fixture->log);
+    fixture->node = testing_log_node(&fixture->log);
     (void)testing_path(&fixture->folder, "zeroed", fixture->path);
     struct drive *drive;
     assert_int_equal(drive_open(fixture->node, fixture->path, &making, &drive), 0);
@@ -397,7 +397,7 @@ static void test_not_zeroed(void **state)
     struct testing_folder folder;
     char path[TESTING_PATH_BYTES];
     struct testing_log log = {.text = "event=\"no zeroing ahead\""};
-    struct tarn_node *node = testing_node(&log);
+    struct tarn_node *node = testing_log_node(&log);
     struct drive *drive;
     if (testing_folder_make(&folder, "/dev/shm")) { /* its pages are zero when reserved */
         assert_int_equal(drive_open(node, testing_path(&folder, "memory", path), &zeroing, &drive), 0);

@@ -1,5 +1,6 @@
 /* Writing and reading the format: whatever comes from the drive is checked before it is believed. */
 #include "seglog/seglog_format.h"
+#include "drive/drive.h"
 #include <errno.h>
 
 /* "TarnStor", "TarnStat", "TarnSegm", "TarnSumm", "TarnPart", "TarnCovr" */
@@ -68,10 +69,11 @@ static bool records_make_sense(const struct seglog_superblock_format *superblock
            superblock->record_bytes_max <= seglog_record_room(superblock);
 }
 
-static bool stripe_makes_sense(const struct seglog_superblock_format *superblock)
+/* Fields that were kept for something, and must not be ignored by who does not know what. */
+static bool is_reserved_kept(const struct seglog_superblock_format *superblock)
 {
-    return superblock->stripe_index == 0 && superblock->stripe_unit_bytes == 0 &&
-           superblock->stripe_identity[0] == 0 && superblock->stripe_identity[1] == 0;
+    return superblock->one == 1 && superblock->reserved1[0] == 0 && superblock->reserved1[1] == 0 &&
+           superblock->reserved2 == 0 && superblock->reserved3 == 0;
 }
 
 /* Whether this release can do anything with it. @return NULL: yes */
@@ -81,11 +83,9 @@ static const char *superblock_unknown(const struct seglog_superblock_format *sup
         return "it was made in format 0, by a Tarn from before the first release: get what is in it with "
                "that "
                "one, and put it into a new store";
-    if (superblock->version != SEGLOG_FORMAT_VERSION || superblock->incompatible != 0)
+    if (superblock->version != SEGLOG_FORMAT_VERSION || superblock->incompatible != 0 ||
+        !is_reserved_kept(superblock))
         return "a newer version of Tarn made it, in a format that this one does not know: use that version";
-    if (superblock->stripe_count != 1)
-        return "it is one drive of a stripe: open it with all of them, by a version of Tarn that knows "
-               "stripes";
     return NULL;
 }
 
@@ -96,7 +96,9 @@ int seglog_superblock_parse(const void *bytes, struct seglog_superblock_format *
     memcpy(&superblock, bytes, sizeof(superblock));
     const char *wrong = NULL;
     if (superblock.magic != SUPERBLOCK_MAGIC)
-        wrong = "it is not a Tarn store";
+        wrong = drive_is_member(bytes)
+                    ? "it is one drive of a stripe: name all its drives, with commas between: A,B,C"
+                    : "it is not a Tarn store";
     else if (superblock.check != superblock_check(&superblock))
         wrong = "its superblock is damaged";
     if (wrong != NULL) {
@@ -109,7 +111,7 @@ int seglog_superblock_parse(const void *bytes, struct seglog_superblock_format *
         return -ENOTSUP;
     }
     if (!units_make_sense(&superblock) || !areas_make_sense(&superblock) ||
-        !records_make_sense(&superblock) || !stripe_makes_sense(&superblock)) {
+        !records_make_sense(&superblock)) {
         *ret_wrong = "its superblock contradicts itself";
         return -EUCLEAN;
     }

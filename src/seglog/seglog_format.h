@@ -41,10 +41,10 @@
  *      128    8  features that may be unknown
  *      136    4  what is kept in it: 1 depot
  *      140    4  0
- *      144   16  identity of the stripe, equal on all its drives; all 0: a single drive
- *      160    4  number of drives of the stripe, 1 for a single drive
- *      164    4  place of this drive among them, from 0
- *      168    8  bytes of a stripe unit, 0 for a single drive
+ *      144   16  0, like all that follows up to the owner's but for the 1: others are refused
+ *      160    4  1
+ *      164    4  0
+ *      168    8  0
  *      176   64  the owner's: depot keeps the widths of its index here (depot_format.h)
  *      240  272  0
  *
@@ -213,10 +213,10 @@ struct seglog_superblock_format {
     uint64_t compatible;
     uint32_t owner_kind;
     uint32_t reserved0;
-    uint64_t stripe_identity[2];
-    uint32_t stripe_count;
-    uint32_t stripe_index;
-    uint64_t stripe_unit_bytes;
+    uint64_t reserved1[2];
+    uint32_t one;
+    uint32_t reserved2;
+    uint64_t reserved3;
     uint8_t owner[SEGLOG_OWNER_BYTES];
     uint8_t reserved[272];
 };

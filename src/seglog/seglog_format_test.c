@@ -20,7 +20,7 @@ static struct seglog_superblock_format good_superblock(void)
         .grain_bytes = 64,
         .record_bytes_max = (uint32_t)SEGLOG_SEGMENT_BYTES_MIN - 64 - 4096,
         .owner_kind = SEGLOG_OWNER_DEPOT,
-        .stripe_count = 1,
+        .one = 1,
     };
     superblock.store_bytes = superblock.data_offset + 16 * superblock.segment_bytes;
     seglog_superblock_seal(&superblock);
@@ -83,8 +83,12 @@ static void other_formats_are_told_apart(void **state)
 {
     (void)state;
     assert_judged(-ENOTSUP, superblock.incompatible = 1);
-    assert_judged(-ENOTSUP, superblock.stripe_count = 2);
-    assert_judged(-ENOTSUP, superblock.stripe_count = 0);
+    assert_judged(-ENOTSUP, superblock.one = 2);
+    assert_judged(-ENOTSUP, superblock.one = 0);
+    assert_judged(-ENOTSUP, superblock.reserved1[0] = 1);
+    assert_judged(-ENOTSUP, superblock.reserved1[1] = 1);
+    assert_judged(-ENOTSUP, superblock.reserved2 = 1);
+    assert_judged(-ENOTSUP, superblock.reserved3 = 1);
     static const struct {
         uint32_t version;
         const char *why;
@@ -148,11 +152,6 @@ static void every_impossible_geometry_is_refused(void **state)
     assert_judged(-EUCLEAN, superblock.record_bytes_max += 64);
     assert_judged(-EUCLEAN, superblock.record_bytes_max -= 1);
     assert_judged(-EUCLEAN, superblock.record_bytes_max = UINT32_MAX);
-    /* a single drive */
-    assert_judged(-EUCLEAN, superblock.stripe_index = 1);
-    assert_judged(-EUCLEAN, superblock.stripe_unit_bytes = 1);
-    assert_judged(-EUCLEAN, superblock.stripe_identity[0] = 1);
-    assert_judged(-EUCLEAN, superblock.stripe_identity[1] = 1);
 }
 
 /* 600 segments need more than a block for their freed stamps. */

@@ -228,7 +228,7 @@ int seglog_format(struct tarn_node *node, struct drive *drive, const struct segl
         .block_bytes = (uint32_t)block_bytes_of(drive),
         .grain_bytes = grain_bytes,
         .owner_kind = options->owner_kind,
-        .stripe_count = 1,
+        .one = 1,
     };
     error = choose_geometry(node, drive, options, &superblock);
     if (error == 0 && options->fill_owner != NULL)

@@ -287,6 +287,9 @@ static void what_is_no_store_is_refused(void **state)
     expect_refusal(&drive, true, -EUCLEAN, "not a Tarn store");
     memset(drive.bytes, 0x5a, drive.size);
     expect_refusal(&drive, false, -EUCLEAN, "not a Tarn store");
+    for (uint64_t copy = 0; copy < SEGLOG_SUPERBLOCK_COPIES; copy++)
+        memcpy(drive.bytes + copy * SEGLOG_SUPERBLOCK_BYTES, "TarnStrp", 8);
+    expect_refusal(&drive, true, -EUCLEAN, "one drive of a stripe: name all its drives");
     testing_drive_free(&drive);
     drive = testing_drive_new(DRIVE_BYTES_MIN);
     expect_refusal(&drive, false, -EUCLEAN, "not a Tarn store");
@@ -396,9 +399,9 @@ static void set_owner(struct seglog_superblock_format *superblock)
     superblock->owner_kind = 2;
 }
 
-static void set_stripe(struct seglog_superblock_format *superblock)
+static void set_reserved(struct seglog_superblock_format *superblock)
 {
-    superblock->stripe_count = 2;
+    superblock->one = 2;
 }
 
 static void features_decide(void **state)
@@ -414,7 +417,7 @@ static void features_decide(void **state)
         {set_read_only_compatible, 0, -ENOTSUP, "only read"},
         {set_compatible, 0, 0, ""},
         {set_owner, -ENOTSUP, -ENOTSUP, "another kind"},
-        {set_stripe, -ENOTSUP, -ENOTSUP, "one drive of a stripe"},
+        {set_reserved, -ENOTSUP, -ENOTSUP, "newer version"},
     };
     for (size_t i = 0; i < base_array_count(cases); i++) {
         struct testing_drive drive = testing_store();

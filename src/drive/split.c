@@ -1,0 +1,272 @@
+/*
+ * Requests of a stripe. Each is cut into parts, at most one for each member, that are on their way together;
+ * a part is a request of its own to its member. Parts come from a store that is filled when the stripe is
+ * opened: a request takes what it needs if it is there, makes do with fewer and goes in rounds, and waits
+ * only if there is none at all.
+ *
+ *   posted ──▶ WAITING ──▶ ROUND ──▶ ROUND … ──▶ finished
+ *        └───────────────────▲ first part had           last part of a round is done, and nothing is left
+ *
+ * Who waits for a part holds none, and parts that are held are on their way: so all come to their turn.
+ */
+#include "drive/stripe.h"
+#include <errno.h>
+
+#define PARTS_PER_MEMBER 128 /* as deep as the queue of a drive need be to keep it busy */
+#define PART_IOV_MAX     32
+
+/* A request of a stripe to one of its members. */
+struct drive_part {
+    struct drive_request request;
+    struct base_list link;   /* in stripe->free, or in head->others */
+    struct drive_part *head; /* the first part of the request that it belongs to */
+    struct iovec iov[PART_IOV_MAX];
+
+    /* of a head */
+    struct drive_stripe *stripe;
+    struct drive_request *whole;
+    struct base_list others; /* parts of this round besides the head */
+    uint64_t cut;            /* what has become parts so far: bytes, or members of a flush */
+    uint32_t vector;         /* the one of whole->iov that is next */
+    size_t vector_cut;       /* bytes of it that have become parts */
+    uint32_t pending;        /* parts on their way. They finish where the request belongs: no two at once */
+    int32_t result;
+};
+
+/* ---- parts -------------------------------------------------------------------------------------- */
+
+int drive_split_init(struct drive_stripe *stripe)
+{
+    stripe->part_count = stripe->count * PARTS_PER_MEMBER;
+    stripe->parts = base_alloc(&stripe->node->memory, stripe->part_count * sizeof(*stripe->parts));
+    if (stripe->parts == NULL)
+        return -ENOMEM;
+    base_spin_init(&stripe->lock);
+    base_list_init(&stripe->free);
+    base_list_init(&stripe->waiting);
+    for (uint32_t i = 0; i < stripe->part_count; i++)
+        base_list_push_back(&stripe->free, &stripe->parts[i].link);
+    return 0;
+}
+
+void drive_split_deinit(struct drive_stripe *stripe)
+{
+    if (stripe->parts != NULL)
+        base_free(&stripe->node->memory, stripe->parts, stripe->part_count * sizeof(*stripe->parts));
+}
+
+static struct drive_part *of_link(struct base_list *link)
+{
+    return link == NULL ? NULL : base_container_of(link, struct drive_part, link);
+}
+
+static struct drive_part *take_part(struct drive_stripe *stripe)
+{
+    base_spin_lock(&stripe->lock);
+    struct drive_part *part = of_link(base_list_pop_front(&stripe->free));
+    base_spin_unlock(&stripe->lock);
+    return part;
+}
+
+/* The first part of a request. @return NULL: it was put where the next part that comes back goes to */
+static struct drive_part *take_head(struct drive_stripe *stripe, struct drive_request *whole)
+{
+    base_spin_lock(&stripe->lock);
+    struct drive_part *head = of_link(base_list_pop_front(&stripe->free));
+    if (head == NULL)
+        base_list_push_back(&stripe->waiting, &whole->io.link);
+    base_spin_unlock(&stripe->lock);
+    return head;
+}
+
+/* Give a part back: to who waits longest, if somebody does. */
+static void put_part(struct drive_stripe *stripe, struct drive_part *part)
+{
+    base_spin_lock(&stripe->lock);
+    struct base_list *first = base_list_pop_front(&stripe->waiting);
+    if (first == NULL)
+        base_list_push_front(&stripe->free, &part->link);
+    base_spin_unlock(&stripe->lock);
+    if (first == NULL)
+        return;
+    struct drive_request *next = base_container_of(first, struct drive_request, io.link);
+    next->io.arg = part;
+    drive_resume(next);
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------ */
+
+static void part_done(struct drive_request *request);
+
+/* The part of a member in a round, made if there is none. @return NULL: there is none to be had */
+static struct drive_part *part_of(struct drive_part *head, uint32_t place,
+                                  struct drive_part *of[DRIVE_MEMBERS_MAX])
+{
+    struct drive_part *part = of[place];
+    if (part != NULL)
+        return part;
+    part = head->pending == 0 ? head : take_part(head->stripe);
+    if (part == NULL)
+        return NULL;
+    if (part != head)
+        base_list_push_back(&head->others, &part->link);
+    part->head = head;
+    part->request = (struct drive_request){.op = head->whole->op,
+                                           .durable = head->whole->durable,
+                                           .iov = part->iov,
+                                           .region = head->whole->region,
+                                           .done = part_done,
+                                           .arg = part};
+    head->pending++;
+    of[place] = part;
+    return part;
+}
+
+/* Add the next piece of the request's memory to a part, at most so many bytes. @return how many */
+static uint64_t add_memory(struct drive_part *head, struct drive_part *part, uint64_t bytes_max)
+{
+    const struct iovec *from = &head->whole->iov[head->vector];
+    uint64_t bytes = base_min(bytes_max, (uint64_t)(from->iov_len - head->vector_cut));
+    if (bytes > 0)
+        part->iov[part->request.iov_count++] =
+            (struct iovec){.iov_base = (uint8_t *)from->iov_base + head->vector_cut, .iov_len = bytes};
+    head->vector_cut += bytes;
+    if (head->vector_cut == from->iov_len) {
+        head->vector++;
+        head->vector_cut = 0;
+    }
+    return bytes;
+}
+
+/* Most requests lie in one unit: they need no vectors of their own. */
+static void cut_unit(struct drive_part *head, struct drive_part *part)
+{
+    struct drive_request *whole = head->whole;
+    part->request.iov = whole->iov;
+    part->request.iov_count = whole->iov_count;
+    part->request.discard_bytes = whole->discard_bytes;
+    head->cut = whole->expected_bytes;
+}
+
+/* Cut the next piece, which lies in one unit. @return false: this round has no room for it */
+static bool cut_piece(struct drive_part *head, struct drive_part *of[DRIVE_MEMBERS_MAX])
+{
+    const struct drive_stripe *stripe = head->stripe;
+    const struct drive_request *whole = head->whole;
+    uint64_t unit_bytes = UINT64_C(1) << stripe->unit_shift;
+    uint64_t offset = whole->offset + head->cut;
+    uint64_t unit = offset >> stripe->unit_shift, within = offset & (unit_bytes - 1);
+    uint64_t bytes = base_min(unit_bytes - within, whole->expected_bytes - head->cut);
+    uint32_t place = (uint32_t)(unit % stripe->count);
+    bool first = of[place] == NULL;
+    struct drive_part *part = part_of(head, place, of);
+    if (part == NULL || part->request.iov_count == PART_IOV_MAX)
+        return false;
+    if (first)
+        part->request.offset = ((unit / stripe->count + 1) << stripe->unit_shift) + within;
+    if (bytes == whole->expected_bytes) {
+        cut_unit(head, part);
+        return true;
+    }
+    if (whole->op == DRIVE_DISCARD)
+        part->request.discard_bytes += bytes;
+    else
+        bytes = add_memory(head, part, bytes);
+    head->cut += bytes;
+    return true;
+}
+
+static bool cut_member(struct drive_part *head, struct drive_part *of[DRIVE_MEMBERS_MAX])
+{
+    if (part_of(head, (uint32_t)head->cut, of) == NULL)
+        return false;
+    head->cut++;
+    return true;
+}
+
+static bool is_cut(const struct drive_part *head)
+{
+    const struct drive_request *whole = head->whole;
+    return head->cut == (whole->op == DRIVE_FLUSH ? head->stripe->count : whole->expected_bytes);
+}
+
+/* Cut and post what comes next. In a plain thread it is done on return. */
+static void run_round(struct drive_part *head)
+{
+    struct drive_part *of[DRIVE_MEMBERS_MAX] = {NULL};
+    bool room = true;
+    while (room && !is_cut(head))
+        room = head->whole->op == DRIVE_FLUSH ? cut_member(head, of) : cut_piece(head, of);
+    base_assert(head->pending > 0); /* the head itself takes the first piece */
+    struct drive_stripe *stripe = head->stripe;
+    for (uint32_t place = 0; place < stripe->count; place++) {
+        if (of[place] != NULL)
+            drive_post(stripe->members[place], &of[place]->request);
+    }
+}
+
+/* ---- the life of a request ---------------------------------------------------------------------- */
+
+/* All parts of a round are done. @return whether there is another one to come */
+static bool end_round(struct drive_part *head)
+{
+    struct base_list *link;
+    while ((link = base_list_pop_front(&head->others)) != NULL)
+        put_part(head->stripe, of_link(link));
+    return head->result == 0 && !is_cut(head);
+}
+
+static void part_done(struct drive_request *request)
+{
+    struct drive_part *part = request->arg, *head = part->head;
+    struct drive_request *whole = head->whole;
+    if (head->result == 0)
+        head->result = request->result;
+    if (--head->pending > 0 || whole->sched == NULL)
+        return;
+    if (end_round(head)) {
+        run_round(head);
+        return;
+    }
+    int32_t result = head->result;
+    put_part(head->stripe, head);
+    drive_finish(whole, result);
+}
+
+/* A request has its first part: that is request->io.arg. In its own context. */
+static void begin(struct drive_request *whole)
+{
+    struct drive_part *head = whole->io.arg;
+    head->stripe = whole->drive->state;
+    head->whole = whole;
+    base_list_init(&head->others);
+    head->cut = 0;
+    head->vector = 0;
+    head->vector_cut = 0;
+    head->pending = 0;
+    head->result = 0;
+    run_round(head);
+    if (whole->sched != NULL)
+        return;
+    while (end_round(head))
+        run_round(head);
+    int32_t result = head->result;
+    put_part(head->stripe, head);
+    drive_finish_now(whole, result);
+}
+
+void drive_split_post(void *state, struct drive_request *request)
+{
+    struct drive_stripe *stripe = state;
+    struct task_wait wait;
+    base_assert(stripe->established ||
+                request->op == DRIVE_READ); /* its user calls drive_establish() before */
+    drive_put_aside(request, &wait, begin);
+    struct drive_part *head = take_head(stripe, request);
+    if (head == NULL) {
+        drive_stay(request);
+        return;
+    }
+    request->io.arg = head;
+    begin(request);
+}

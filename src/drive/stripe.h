@@ -1,0 +1,137 @@
+/*
+ * Stripes: one drive made of several, for the files of this folder. What lies on each member:
+ *
+ *   0          4,096       8,192        unit          2 units       3 units          used_bytes
+ *   ┌──────────┬───────────┬────────────┬─────────────┬─────────────┬─ ─ ─ ─┬────────┬ ─ ─ ─ ─ ─ ─ ─ ─
+ *   │ label    │ its copy  │ never used │ unit of     │ unit of     │       │        │ less than a unit,
+ *   │          │           │            │ row 0       │ row 1       │       │        │ or more than others
+ * have └──────────┴───────────┴────────────┴─────────────┴─────────────┴─ ─ ─ ─┴────────┴ ─ ─ ─ ─ ─ ─ ─ ─
+ *
+ * Unit u of the stripe is the unit of row u / count on the member of place u mod count. So what lies one
+ * behind the other on the stripe lies one behind the other on each member, and a request of any length is at
+ * most one request of each.
+ *
+ * Label, and its copy: 512 bytes (one sector: whole or absent), then zeros to 4,096. Little-endian.
+ *   OFFSET SIZE  MEANING
+ *        0    8  "TarnStrp"
+ *        8    4  CRC-32C of the 512 bytes, this field taken as 0
+ *       12    4  version: 1
+ *       16   16  identity of the stripe, random
+ *       32    8  civil time when it was made, nanoseconds
+ *       40    4  number of members, 2 to 32
+ *       44    4  place of this member among them, from 0
+ *       48    8  bytes of a unit, a power of two from 16,384 to 131,072
+ *       56    8  bytes used of each member, a multiple of the unit, 2 units or more
+ *       64    4  state: 1 being made, 2 whole: every member has a label
+ *       68  444  0
+ *
+ * docs/format.md has the rules of writing and reading.
+ */
+#ifndef DRIVE_STRIPE_H
+#define DRIVE_STRIPE_H
+
+#include "drive/drive_internal.h"
+
+/* A record seldom lies in two units, and what recovery and collection read at once lies in many. */
+#define DRIVE_UNIT_BYTES_MAX ((uint64_t)128 * 1024)
+#define DRIVE_UNIT_BYTES_MIN ((uint64_t)16 * 1024)
+
+/* ---- label.c: which drives are members of a stripe ----------------------------------------------- */
+
+enum {
+    DRIVE_LABEL_VERSION = 1,
+    DRIVE_LABEL_COPIES = 2,
+    DRIVE_LABEL_COPY_BYTES = 4096, /* from one copy to the next */
+    DRIVE_LABEL_MAKING = 1,
+    DRIVE_LABEL_WHOLE = 2,
+};
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct below is the bytes on the drive");
+
+struct drive_label {
+    uint64_t magic;
+    uint32_t check;
+    uint32_t version;
+    uint64_t identity[2];
+    uint64_t made_wall_ns;
+    uint32_t count;
+    uint32_t place;
+    uint64_t unit_bytes;
+    uint64_t used_bytes;
+    uint32_t state;
+    uint8_t reserved[444];
+};
+_Static_assert(sizeof(struct drive_label) == DRIVE_SECTOR_BYTES, "a sector, see the table");
+_Static_assert(offsetof(struct drive_label, count) == 40, "see the table");
+_Static_assert(offsetof(struct drive_label, state) == 64, "see the table");
+
+/* What stands where a label would be. */
+enum drive_label_kind {
+    DRIVE_LABEL_NONE,  /* zeros */
+    DRIVE_LABEL_GOOD,  /* a label */
+    DRIVE_LABEL_BAD,   /* a damaged one */
+    DRIVE_LABEL_NEWER, /* one that this release does not know */
+    DRIVE_LABEL_OTHER, /* something else */
+};
+
+struct drive_label_found {
+    enum drive_label_kind kind;
+    struct drive_label label; /* of DRIVE_LABEL_GOOD: that of the copy that is further on */
+    bool complete;            /* both copies are whole, or damaged */
+    const char *wrong;        /* of DRIVE_LABEL_BAD and _NEWER, a sentence */
+};
+
+/** Read what stands where a label would be. Yields. @return 0; -ENOMEM; -EIO and the like */
+base_must_check int drive_label_find(struct tarn_node *node, struct drive *drive,
+                                     struct drive_label_found *ret_found);
+
+/**
+ * Write both copies, one after the other, each durably.
+ *
+ * @param label  magic, version and check are filled in here; NULL: zeros
+ * @return 0; -ENOMEM; what drive_write() returns. Yields.
+ */
+base_must_check int drive_label_write(struct tarn_node *node, struct drive *drive,
+                                      const struct drive_label *label);
+
+/* ---- stripe.c: opening ---------------------------------------------------------------------------- */
+
+struct drive_part;
+
+struct drive_stripe {
+    struct tarn_node *node;
+    struct drive_label label; /* of place 0 */
+    uint32_t count;
+    uint32_t unit_shift;
+    bool established;                         /* every member has its label, whole */
+    struct drive *members[DRIVE_MEMBERS_MAX]; /* by place */
+
+    /* split.c's */
+    struct drive_part *parts;
+    uint32_t part_count;
+    struct base_spin lock;    /* of what follows */
+    struct base_list free;    /* parts that nobody has */
+    struct base_list waiting; /* requests that want one */
+};
+
+/** The provider of drives that are made of several. */
+extern const struct drive_provider drive_provider_stripe;
+
+/** Whether a path names several drives: it has a comma without a backslash before it. */
+bool drive_path_is_list(const char *path);
+
+/** Make "\," a comma, in place. */
+void drive_path_unescape(char *path);
+
+/* ---- split.c: requests ---------------------------------------------------------------------------- */
+
+/** Take memory for the parts of requests. @return 0; -ENOMEM */
+base_must_check int drive_split_init(struct drive_stripe *stripe);
+
+/** Free it; no request is in flight. */
+void drive_split_deinit(struct drive_stripe *stripe);
+
+/** The provider's post(). */
+void drive_split_post(void *state, struct drive_request *request);
+
+#endif

@@ -1,0 +1,143 @@
+/* For the tests of stripes: several drives in memory, named "0", "1" and so on, whose writes end at a moment.
+ */
+#ifndef DRIVE_STRIPE_TESTING_H
+#define DRIVE_STRIPE_TESTING_H
+
+#include "drive/memory_testing.h"
+#include "drive/stripe.h"
+#include "task/testing.h"
+
+enum { TESTING_MEMBERS = 6 };
+
+#define TESTING_MEMBER_BYTES ((uint64_t)256 * 1024)
+
+struct testing_member {
+    struct testing_drive drive;
+    struct testing_members *all;
+    uint32_t logical_block_bytes; /* 0: 512 */
+    bool write_cache, fua;
+    bool open;
+};
+
+struct testing_members {
+    struct testing_member members[TESTING_MEMBERS];
+    _Atomic uint64_t writes; /* so far, all told */
+    uint64_t writes_max;     /* all after so many fail and do nothing; 0: no end */
+    bool tears;              /* of the last one only half is done */
+    struct testing_lines lines;
+};
+
+static inline int testing_member_open(struct tarn_node *node, void *arg, const char *path,
+                                      const struct drive_options *options, struct drive_info *ret_info,
+                                      void **ret_state)
+{
+    struct testing_members *all = arg;
+    uint32_t number = (uint32_t)(path[0] - '0');
+    if (number >= TESTING_MEMBERS || path[1] != '\0')
+        return -ENOENT;
+    struct testing_member *member = &all->members[number];
+    if (member->open)
+        return -EBUSY;
+    int error = testing_drive_open(node, &member->drive, path, options, ret_info, ret_state);
+    if (error != 0)
+        return error;
+    member->open = true;
+    ret_info->write_cache = member->write_cache;
+    ret_info->fua = member->fua;
+    if (member->logical_block_bytes != 0)
+        ret_info->logical_block_bytes = member->logical_block_bytes;
+    *ret_state = member;
+    return 0;
+}
+
+static inline void testing_member_close(void *state)
+{
+    ((struct testing_member *)state)->open = false;
+}
+
+/* Whether the power is still there for a write. */
+static inline bool testing_member_writes(struct testing_member *member, struct drive_request *request)
+{
+    struct testing_members *all = member->all;
+    uint64_t number = atomic_fetch_add(&all->writes, 1) + 1;
+    if (all->writes_max == 0 || number < all->writes_max)
+        return true;
+    if (number > all->writes_max || !all->tears)
+        return number == all->writes_max;
+    base_spin_lock(&member->drive.lock);
+    testing_drive_move_locked(&member->drive, request, request->iov[0].iov_len / 2);
+    base_spin_unlock(&member->drive.lock);
+    return false;
+}
+
+static inline void testing_member_post(void *state, struct drive_request *request)
+{
+    struct testing_member *member = state;
+    if (request->op == DRIVE_WRITE && !testing_member_writes(member, request))
+        drive_finish_now(request, -EIO);
+    else
+        testing_drive_post(&member->drive, request);
+}
+
+static const struct drive_provider testing_member_provider = {.name = "member",
+                                                              .open = testing_member_open,
+                                                              .close = testing_member_close,
+                                                              .post = testing_member_post};
+
+/** Drives full of zeros. */
+static inline struct testing_members *testing_members_new(void)
+{
+    struct testing_members *all = calloc(1, sizeof(*all));
+    assert_non_null(all);
+    for (uint32_t i = 0; i < TESTING_MEMBERS; i++)
+        all->members[i] =
+            (struct testing_member){.drive = testing_drive_new(TESTING_MEMBER_BYTES), .all = all};
+    return all;
+}
+
+/** Other drives with the same bytes, and no end of writes. */
+static inline struct testing_members *testing_members_copy(struct testing_members *from)
+{
+    struct testing_members *all = calloc(1, sizeof(*all));
+    assert_non_null(all);
+    for (uint32_t i = 0; i < TESTING_MEMBERS; i++)
+        all->members[i] =
+            (struct testing_member){.drive = testing_drive_copy(&from->members[i].drive), .all = all};
+    return all;
+}
+
+static inline void testing_members_free(struct testing_members *all)
+{
+    for (uint32_t i = 0; i < TESTING_MEMBERS; i++)
+        testing_drive_free(&all->members[i].drive);
+    free(all);
+}
+
+static inline struct task_node_options testing_members_options(struct testing_members *all)
+{
+    return (struct task_node_options){.drives = &testing_member_provider,
+                                      .drives_arg = all,
+                                      .log_level = BASE_LOG_DEBUG,
+                                      .log_sink = testing_sink,
+                                      .log_arg = &all->lines};
+}
+
+static inline struct tarn_node *testing_members_node(struct testing_members *all)
+{
+    const struct task_node_options options = testing_members_options(all);
+    struct tarn_node *node;
+    assert_int_equal(task_node_open(&options, &node), 0);
+    return node;
+}
+
+/** Have some of the drives be a stripe. */
+static inline struct drive *testing_stripe_make(struct tarn_node *node, const char *list)
+{
+    static const struct drive_options options = {.make_stripe = true};
+    struct drive *drive;
+    assert_int_equal(drive_open(node, list, &options, &drive), 0);
+    assert_int_equal(drive_establish(drive), 0);
+    return drive;
+}
+
+#endif
