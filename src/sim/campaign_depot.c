@@ -36,7 +36,7 @@ static int format_device(struct play *play)
     const struct tarn_format_options options = {.force = play->tried,
                                                 .grain_bytes = 32U << sim_play_draw(play, 5)};
     play->tried = true;
-    return tarn_depot_format(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, &options);
+    return tarn_depot_format(sim_node_tarn(play->shared.node), play->path, &options);
 }
 
 static void open_and_read(void *arg)
@@ -58,14 +58,14 @@ static void open_and_read(void *arg)
     play->error = format_device(play);
     if (play->error == 0)
         play->error =
-            tarn_depot_open(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, &options, &play->shared.depot);
+            tarn_depot_open(sim_node_tarn(play->shared.node), play->path, &options, &play->shared.depot);
     if (play->error != 0)
         return;
     play->made = true;
     play->opened_ns = sim_world_now(play->world);
     settle(play);
     struct tarn_depot *second = NULL;
-    if (tarn_depot_open(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, &options, &second) != -EBUSY)
+    if (tarn_depot_open(sim_node_tarn(play->shared.node), play->path, &options, &second) != -EBUSY)
         sim_fail(play->world, "the store was opened twice");
     sim_depot_read_all(client);
     play->shared.may_miss = play->shared.oracle.evicts;
@@ -91,7 +91,7 @@ static void check_store(void *arg)
     struct play *play = base_container_of(client->shared, struct play, shared);
     struct depot_check_report report = {.faults = 0};
     play->error =
-        depot_check(sim_node_tarn(play->shared.node), SIM_PLAY_DRIVE, false, tell_fault, NULL, play, &report);
+        depot_check(sim_node_tarn(play->shared.node), play->path, false, tell_fault, NULL, play, &report);
     if (play->error != 0 || report.faults != 0)
         sim_fail(play->world, "the checker returned %d and found %" PRIu64 " faults", play->error,
                  report.faults);
@@ -158,8 +158,8 @@ static void open_node(struct play *play, uint32_t scheds)
 /* How many flushes may have failed; those of a lost drive do. */
 static uint64_t flush_errors(const struct play *play)
 {
-    return sim_drive_faults(play->shared.disk, SIM_FAULT_FLUSH_ERROR) +
-           sim_drive_faults(play->shared.disk, SIM_FAULT_LOST);
+    return sim_depot_faults(&play->shared, SIM_FAULT_FLUSH_ERROR) +
+           sim_depot_faults(&play->shared, SIM_FAULT_LOST);
 }
 
 static void begin_epoch(struct play *play, uint32_t scheds, bool last)
@@ -233,7 +233,7 @@ static void end_epoch(struct play *play, enum ending ending)
         sim_node_kill(play->shared.node);
     } else {
         sim_node_cut(play->shared.node);
-        sim_drive_cut(play->shared.disk); /* also where the node had not opened it */
+        sim_play_cut_drives(play); /* also where the node had not opened it */
     }
     sim_play_clear_faults(play);
     sim_oracle_end_epoch(&play->shared.oracle, wall_ns);
@@ -314,7 +314,7 @@ static void end_closed_epoch(struct play *play)
     sim_oracle_end_epoch(&play->shared.oracle, sim_world_wall(play->world));
     bool cut = sim_play_draw(play, 2) == 0;
     if (cut)
-        sim_drive_cut(play->shared.disk);
+        sim_play_cut_drives(play);
     note_losses(play, cut); /* if the last flush failed */
     note_evictions(play);
 }
@@ -388,10 +388,12 @@ static void look_between(struct play *play)
 {
     if (!play->made || sim_world_failure(play->world) != NULL)
         return;
-    uint64_t choice = sim_play_draw(play, 12);
+    uint64_t choice = sim_play_draw(play, 12), undurable = 0;
+    for (uint32_t i = 0; i < play->shared.disk_count; i++)
+        undurable += sim_drive_undurable(play->shared.disks[i]);
     if (choice < 2)
         check_between(play);
-    else if (choice == 2 && sim_drive_undurable(play->shared.disk) == 0)
+    else if (choice == 2 && undurable == 0)
         read_between(play);
 }
 

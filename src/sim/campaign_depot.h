@@ -30,8 +30,7 @@ enum {
 #define ASYNC_NS                                                                                             \
     (BASE_NS_PER_SECOND + BASE_NS_PER_SECOND / 8) /* what was acknowledged earlier is durable                \
                                                    */
-#define STORE_BYTES    (UINT64_C(7) << 18)        /* at least: some 13 segments */
-#define SIM_PLAY_DRIVE "disk"
+#define STORE_BYTES (UINT64_C(7) << 18)           /* at least: some 13 segments */
 
 _Static_assert((EPOCHS_MAX + 1) * (CLIENTS_MAX + 2) <= SIM_ORACLE_CLIENTS_MAX,
                "each has a log in each epoch");
@@ -49,6 +48,8 @@ struct play {
     struct base_random *random;
 
     /* drawn for the seed */
+    const char *path;                  /* of the drive, or of all members of a stripe */
+    struct base_random members_random; /* what is drawn for a stripe alone: other seeds stay what they were */
     uint64_t drive_bytes;
     bool device; /* a block device, which must be formatted first; else a file */
     uint64_t cut_bits_max;
@@ -108,7 +109,10 @@ void sim_play_set_faults_of_running(struct play *play);
 /** No fault any more. */
 void sim_play_clear_faults(struct play *play);
 
-/** Make the drive. @param mutation  what it does wrong; NULL: nothing */
+/** Cut the power of all drives. */
+void sim_play_cut_drives(struct play *play);
+
+/** Make the drive, or the members of a stripe. @param mutation  what it does wrong; NULL: nothing */
 void sim_play_add_drive(struct play *play, const char *mutation);
 
 /* Names of what a drive may do wrong; NULL at the end. */

@@ -2,6 +2,8 @@
 #include "sim/campaign_depot.h"
 #include <string.h>
 
+#define MEMBER_UNIT_BYTES ((uint64_t)16 * 1024) /* of a stripe of drives as small as these */
+
 static void note_cut(struct sim_event *event)
 {
     base_container_of(event, struct play, cut)->cut_due = true;
@@ -16,15 +18,25 @@ static void jump_clock(struct sim_event *event)
 
 static void unstick(struct sim_event *event)
 {
-    struct sim_drive *disk = base_container_of(event, struct play, unstick)->shared.disk;
-    sim_drive_set_fault(disk, SIM_FAULT_STUCK, 0, 0);
-    sim_drive_unstick(disk);
+    struct play *play = base_container_of(event, struct play, unstick);
+    for (uint32_t i = 0; i < play->shared.disk_count; i++) {
+        sim_drive_set_fault(play->shared.disks[i], SIM_FAULT_STUCK, 0, 0);
+        sim_drive_unstick(play->shared.disks[i]);
+    }
 }
 
 uint64_t sim_play_some_time_from_now(struct play *play, uint64_t bits_min, uint64_t bits_max)
 {
     uint64_t bits = bits_min + sim_play_draw(play, bits_max - bits_min);
     return sim_world_now(play->world) + (UINT64_C(1) << bits) + sim_play_draw(play, UINT64_C(1) << bits);
+}
+
+/* Have a fault happen to one of the drives. */
+static void set_fault(struct play *play, enum sim_fault fault, uint32_t per_million, uint64_t nth)
+{
+    uint32_t count = play->shared.disk_count;
+    uint64_t victim = count == 1 ? 0 : base_random_below(&play->members_random, count);
+    sim_drive_set_fault(play->shared.disks[victim], fault, per_million, nth);
 }
 
 void sim_play_set_faults_of_opening(struct play *play)
@@ -35,9 +47,9 @@ void sim_play_set_faults_of_opening(struct play *play)
     play->damages_only = fault == SIM_FAULT_READ_DAMAGE;
     play->writes_fail = fault != SIM_FAULT_READ_DAMAGE && fault != SIM_FAULT_READ_ERROR;
     if (play->damages_only && sim_play_draw(play, 2) == 0)
-        sim_drive_set_fault(play->shared.disk, fault, 100000, 0);
+        set_fault(play, fault, 100000, 0);
     else
-        sim_drive_set_fault(play->shared.disk, fault, 0, 1 + sim_play_draw(play, 24));
+        set_fault(play, fault, 0, 1 + sim_play_draw(play, 24));
 }
 
 void sim_play_set_faults_of_running(struct play *play)
@@ -48,11 +60,11 @@ void sim_play_set_faults_of_running(struct play *play)
     enum sim_fault fault = faults[sim_play_draw(play, base_array_count(faults))];
     bool stays = play->scrubs && sim_play_draw(play, 2) == 0; /* three readings in a row may fail */
     if (stays)
-        sim_drive_set_fault(play->shared.disk, SIM_FAULT_READ_ERROR, 600000, 0);
+        set_fault(play, SIM_FAULT_READ_ERROR, 600000, 0);
     else if (sim_play_draw(play, 2) == 0)
-        sim_drive_set_fault(play->shared.disk, fault, 0, 1 + sim_play_draw(play, 60));
+        set_fault(play, fault, 0, 1 + sim_play_draw(play, 60));
     else
-        sim_drive_set_fault(play->shared.disk, fault, 30000, 0);
+        set_fault(play, fault, 30000, 0);
     if (fault == SIM_FAULT_STUCK && !stays)
         sim_event_at(play->world, &play->unstick,
                      sim_play_some_time_from_now(play, CUT_NS_BITS_MIN, play->cut_bits_max));
@@ -61,8 +73,10 @@ void sim_play_set_faults_of_running(struct play *play)
 
 void sim_play_clear_faults(struct play *play)
 {
-    sim_drive_clear_faults(play->shared.disk);
-    sim_drive_unstick(play->shared.disk);
+    for (uint32_t i = 0; i < play->shared.disk_count; i++) {
+        sim_drive_clear_faults(play->shared.disks[i]);
+        sim_drive_unstick(play->shared.disks[i]);
+    }
     sim_event_cancel(play->world, &play->unstick);
     play->shared.faults_before = sim_depot_fault_count(&play->shared);
     play->damages_only = false;
@@ -94,6 +108,40 @@ _Static_assert(SIM_DRIVE_FLUSH_IGNORED == 1 && SIM_DRIVE_DURABLE_IGNORED == 2 &&
                    SIM_DRIVE_WRITE_DROPPED == 8,
                "in the order of their names");
 
+/* Have a quarter of the seeds play on a stripe. */
+static void draw_members(struct play *play)
+{
+    static const char *const paths[SIM_DEPOT_DISKS_MAX] = {"disk", "disk0,disk1", "disk2,disk0,disk1",
+                                                           "disk3,disk1,disk0,disk2"};
+    base_random_init(&play->members_random, base_hash64(play->random, sizeof(*play->random), 0));
+    play->shared.disk_count = 1;
+    if (base_random_below(&play->members_random, 4) == 0)
+        play->shared.disk_count +=
+            1 + (uint32_t)base_random_below(&play->members_random, SIM_DEPOT_DISKS_MAX - 1);
+    play->path = paths[play->shared.disk_count - 1];
+}
+
+static void add_members(struct play *play, const struct sim_drive_options *options, const char *mutation)
+{
+    static const char *const names[SIM_DEPOT_DISKS_MAX] = {"disk0", "disk1", "disk2", "disk3"};
+    uint32_t count = play->shared.disk_count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct sim_drive_options own = *options;
+        if (count > 1) /* room for the label, what is lost to whole units, and not the same of all */
+            own.bytes = base_align_up(options->bytes / count, BASE_PAGE_BYTES) + 2 * MEMBER_UNIT_BYTES +
+                        base_random_below(&play->members_random, 16) * BASE_PAGE_BYTES;
+        base_assert(sim_drive_add(play->world, count == 1 ? play->path : names[i], &own,
+                                  &play->shared.disks[i]) == 0);
+        sim_drive_mutate(play->shared.disks[i], mutation_bits(mutation));
+    }
+}
+
+void sim_play_cut_drives(struct play *play)
+{
+    for (uint32_t i = 0; i < play->shared.disk_count; i++)
+        sim_drive_cut(play->shared.disks[i]);
+}
+
 void sim_play_add_drive(struct play *play, const char *mutation)
 {
     static const uint64_t latencies_ns[] = {0, 0, 0, 0, 100000, 1000000}; /* 0: some microseconds */
@@ -115,6 +163,6 @@ void sim_play_add_drive(struct play *play, const char *mutation)
         .write_ns = write_ns,
         .discard = sim_play_draw(play, 3) == 0,
     };
-    base_assert(sim_drive_add(play->world, SIM_PLAY_DRIVE, &options, &play->shared.disk) == 0);
-    sim_drive_mutate(play->shared.disk, mutation_bits(mutation));
+    draw_members(play);
+    add_members(play, &options, mutation);
 }

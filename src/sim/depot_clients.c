@@ -52,11 +52,19 @@ static int key_number(const uint8_t *key, size_t len)
     return same ? (int)number : -1;
 }
 
+uint64_t sim_depot_faults(const struct sim_depot_shared *shared, enum sim_fault fault)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < shared->disk_count; i++)
+        count += sim_drive_faults(shared->disks[i], fault);
+    return count;
+}
+
 uint64_t sim_depot_fault_count(const struct sim_depot_shared *shared)
 {
     uint64_t count = 0;
     for (int fault = 0; fault < SIM_FAULT_COUNT; fault++)
-        count += sim_drive_faults(shared->disk, (enum sim_fault)fault);
+        count += sim_depot_faults(shared, (enum sim_fault)fault);
     return count;
 }
 

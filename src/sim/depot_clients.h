@@ -9,6 +9,7 @@
 
 #define SIM_DEPOT_KEYS_MAX        8
 #define SIM_DEPOT_VALUE_BYTES_MAX (128 << 10)
+#define SIM_DEPOT_DISKS_MAX       4
 #define SIM_DEPOT_CHURNED         5 /* keys of a client's own that only fill the drive */
 
 /*
@@ -26,7 +27,8 @@ struct sim_depot_churn {
 struct sim_depot_shared {
     struct sim_world *world;
     struct sim_oracle oracle;
-    struct sim_drive *disk;
+    struct sim_drive *disks[SIM_DEPOT_DISKS_MAX]; /* more than one: a stripe */
+    uint32_t disk_count;
 
     /* drawn for the seed */
     uint64_t keys;
@@ -63,6 +65,9 @@ uint64_t sim_depot_draw_log(struct base_random *random, uint64_t bits);
 
 /** Whether a fault has happened since faults_before that may be the reason of an error. */
 bool sim_depot_faulted(const struct sim_depot_shared *shared);
+
+/** How often a fault has happened, to any drive. */
+uint64_t sim_depot_faults(const struct sim_depot_shared *shared, enum sim_fault fault);
 
 /** How many faults have happened. */
 uint64_t sim_depot_fault_count(const struct sim_depot_shared *shared);
