@@ -139,14 +139,16 @@ struct tarn_depot_stats {
 
 /** Choices when a store is made. */
 struct tarn_format_options {
-    uint64_t create_bytes; /**< > 0: make the file with this size if there is none */
+    uint64_t create_bytes; /**< > 0: make the file with this size if there is none, several with equal shares */
     uint32_t grain_bytes;  /**< unit of addresses, 32 to 512, a power of two; 0: 64 */
     bool force;            /**< overwrite whatever is there, a store included */
 };
 
 /**
- * Make a store on a file or device.
+ * Make a store on a file or device, or on several.
  *
+ * @param path     borrowed. Several, with commas between ("A,B,C"), become a stripe, one store on all of them:
+ *                 of each as much is used as the smallest has. A comma of a name itself is written "\,"
  * @param options  NULL: only an existing, blank file or device
  * @return 0; -ENOENT; -EEXIST (there is a store, or anything but zeros, and no `force`: nothing was
  *         written); -EBUSY (open elsewhere); -EINVAL (too small); -ENOMEM; what the drive says
@@ -159,7 +161,7 @@ TARN_API int tarn_depot_format(struct tarn_node *node, const char *path,
 /**
  * Open a store, after replaying what the last holder left.
  *
- * @param path     a file or block device, borrowed
+ * @param path     a file or block device, borrowed; of a stripe all of them with commas between, in any order
  * @param options  NULL: an existing store, TARN_MODE_POWER
  * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or damaged: nothing was
  *         written); -ENOTSUP (of another version, or with features that this one lacks); -ENOMEM;

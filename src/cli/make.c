@@ -19,7 +19,7 @@ static const struct base_setting make_settings[] = {
     {.name = "size",
      .type = BASE_SETTING_SIZE,
      .min = UINT64_C(1) << 20,
-     .help = "Make the file with this size if there is none.",
+     .help = "Make the file with this size if there is none, several with equal shares of it.",
      AT(size_bytes)},
     {.name = "grain",
      .type = BASE_SETTING_UINT,
@@ -41,7 +41,9 @@ void cli_format_help(FILE *file)
 {
     (void)fputs(
         "Makes a store in the file or block device PATH, which must be blank: all of it is read to see that\n"
-        "there are only zeros. What is there is never overwritten without --force.\n\n",
+        "there are only zeros. What is there is never overwritten without --force. Several, as A,B,C, "
+        "become\n"
+        "a stripe, one store on all of them; of each as much is used as the smallest has.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -51,7 +53,7 @@ static int refuse(struct tarn_node *node, const char *path)
 {
     const struct drive_options options = {.read_only = true};
     enum seglog_found found = SEGLOG_FOUND_OTHER;
-    const char *why = "it is not blank";
+    const char *why = "the log says what stands there";
     struct drive *drive;
     int error = drive_open(node, path, &options, &drive);
     if (error == 0) {

@@ -34,6 +34,7 @@ struct facts {
     char identity[33];
     char made[32];
     struct seglog_superblock_format superblock;
+    const struct drive *whole;
     const struct drive_info *drive;
     uint64_t value_bytes_max;
     struct tarn_depot_stats stats;
@@ -84,6 +85,7 @@ static int read_superblock(struct tarn_node *node, const char *path,
 static int gather(struct cli_store *store, const char *path, struct facts *ret_facts)
 {
     struct facts facts = {.path = path,
+                          .whole = depot_drive(store->depot),
                           .drive = depot_drive_info(store->depot),
                           .value_bytes_max = tarn_depot_value_bytes_max(store->depot)};
     int error = read_superblock(store->node, path, &facts.superblock);
@@ -114,6 +116,26 @@ static double percent(uint64_t part, uint64_t whole)
     return whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
 }
 
+/* Of a store on one drive all has been said. */
+static void print_drives(const struct facts *facts)
+{
+    uint32_t count = drive_member_count(facts->whole);
+    char size[BASE_UNITS_ROOM];
+    if (count == 1)
+        return;
+    (void)printf("%-12s %016" PRIx64 "%016" PRIx64 ", %" PRIu32 " drives, units of %s\n", "stripe",
+                 facts->drive->stripe_identity[0], facts->drive->stripe_identity[1], count,
+                 base_format_size(size, sizeof(size), facts->drive->unit_bytes));
+    for (uint32_t place = 0; place < count; place++) {
+        const struct drive *drive = drive_member(facts->whole, place);
+        (void)printf("  drive %-4" PRIu32 " %s, %s, %s", place + 1, drive_name(drive),
+                     base_format_size(size, sizeof(size), drive_info(drive)->bytes),
+                     drive_info(drive)->provider);
+        (void)printf(drive_failures(drive) == 0 ? "\n" : ", %" PRIu64 " requests have failed\n",
+                     drive_failures(drive));
+    }
+}
+
 static void print_facts(const struct facts *facts)
 {
     const struct seglog_superblock_format *superblock = &facts->superblock;
@@ -121,6 +143,7 @@ static void print_facts(const struct facts *facts)
     char size[BASE_UNITS_ROOM], rest[96];
     (void)printf("%-12s %s (%s, %s)\n", "store", facts->path, facts->drive->device ? "device" : "file",
                  facts->drive->direct ? "direct" : "through the page cache");
+    print_drives(facts);
     (void)printf("%-12s %s\n%-12s %s\n", "identity", facts->identity, "made", facts->made);
     (void)printf("%-12s version %" PRIu32 ", grains of %" PRIu32 " B, blocks of %s\n", "format",
                  superblock->version, superblock->grain_bytes,
@@ -163,6 +186,23 @@ static void print_segments(struct tarn_depot *depot)
 
 /* ---- for programs --------------------------------------------------------------------------------- */
 
+static void write_drives(const struct facts *facts, struct base_json *json)
+{
+    base_json_u64(json, "unit_bytes", facts->drive->unit_bytes);
+    base_json_array_begin(json, "drives");
+    for (uint32_t place = 0; place < drive_member_count(facts->whole); place++) {
+        const struct drive *drive = drive_member(facts->whole, place);
+        base_json_object_begin(json, NULL);
+        base_json_string(json, "path", drive_path(drive));
+        base_json_u64(json, "bytes", drive_info(drive)->bytes);
+        base_json_string(json, "provider", drive_info(drive)->provider);
+        base_json_u64(json, "requests_failed", drive_failures(drive));
+        base_json_bool(json, "failed", drive_failed(drive));
+        base_json_object_end(json);
+    }
+    base_json_array_end(json);
+}
+
 static void write_facts(const struct facts *facts, struct base_json *json)
 {
     const struct seglog_superblock_format *superblock = &facts->superblock;
@@ -170,6 +210,7 @@ static void write_facts(const struct facts *facts, struct base_json *json)
     base_json_string(json, "store", facts->path);
     base_json_bool(json, "device", facts->drive->device);
     base_json_bool(json, "direct", facts->drive->direct);
+    write_drives(facts, json);
     base_json_string(json, "identity", facts->identity);
     base_json_string(json, "made", facts->made);
     base_json_u64(json, "format", superblock->version);

@@ -111,6 +111,11 @@ const char *drive_name(const struct drive *drive)
     return drive->quoted;
 }
 
+const char *drive_path(const struct drive *drive)
+{
+    return drive->name;
+}
+
 bool drive_failed(const struct drive *drive)
 {
     return atomic_load_explicit(&drive->failed, memory_order_acquire);

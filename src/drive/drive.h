@@ -168,6 +168,9 @@ static inline void *drive_memory_alloc(struct tarn_node *node, const struct driv
 /** Its path in double quotes, as a line of the log takes it. Valid until drive_close(). */
 const char *drive_name(const struct drive *drive);
 
+/** Its path as it is, of a stripe the list. Valid until drive_close(). */
+const char *drive_path(const struct drive *drive);
+
 /**
  * Start a request. Its outcome, also -EINVAL and -EROFS, comes through drive_wait() or `done`.
  * In a plain thread the request is finished when this returns. `done` is never called before this

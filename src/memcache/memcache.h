@@ -65,6 +65,8 @@ struct memcache_host {
     void (*settings)(void *arg, memcache_setting_function *visit, void *visit_arg);
     /* the same for each connection: names are NUMBER:WHAT */
     void (*connections)(void *arg, memcache_setting_function *visit, void *visit_arg);
+    /* the same for each drive that the store lies on */
+    void (*drives)(void *arg, memcache_setting_function *visit, void *visit_arg);
     /* end in good order, as after SIGTERM; NULL: clients may not ask for it */
     void (*shutdown)(void *arg);
     void *arg;

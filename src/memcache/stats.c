@@ -198,6 +198,8 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
         /* there are no classes of sizes here */
     } else if (names(request, "conns")) {
         server->host.connections(server->host.arg, add_text, &listing);
+    } else if (names(request, "drives")) {
+        server->host.drives(server->host.arg, add_text, &listing);
     } else {
         memcache_output_text(server, output, "ERROR\r\n");
         return;

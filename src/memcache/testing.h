@@ -86,6 +86,13 @@ static inline void talk_connections(void *arg, memcache_setting_function *visit,
     visit(visit_arg, "1:state", "conn_parse_cmd");
 }
 
+static inline void talk_drives(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    (void)arg;
+    visit(visit_arg, "0:path", "\"disk\"");
+    visit(visit_arg, "0:failed", "no");
+}
+
 static inline void talk_shutdown(void *arg)
 {
     struct talk *talk = arg;
@@ -328,6 +335,7 @@ static inline void talk_begin(struct talk *talk)
     const struct memcache_host host = {.tell = talk_tell,
                                        .settings = talk_settings,
                                        .connections = talk_connections,
+                                       .drives = talk_drives,
                                        .shutdown = talk_shutdown,
                                        .arg = talk};
     talk->clock.wall_ns = TESTING_BEGIN;

@@ -107,6 +107,32 @@ static void dump_connections(void *arg, memcache_setting_function *visit, void *
     }
 }
 
+static void dump_drive_fact(memcache_setting_function *visit, void *visit_arg, uint32_t place,
+                            const char *what, const char *value)
+{
+    char name[BASE_UNITS_ROOM + 32];
+    (void)snprintf(name, sizeof(name), "%" PRIu32 ":%s", place, what);
+    visit(visit_arg, name, value);
+}
+
+/* The drives that the store lies on: of a stripe its members, by place. */
+static void dump_drives(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    const struct serve *serve = arg;
+    const struct drive *whole = depot_drive(serve->depot);
+    for (uint32_t place = 0; place < drive_member_count(whole); place++) {
+        const struct drive *drive = drive_member(whole, place);
+        char value[BASE_UNITS_ROOM];
+        dump_drive_fact(visit, visit_arg, place, "path", drive_name(drive));
+        (void)snprintf(value, sizeof(value), "%" PRIu64, drive_info(drive)->bytes);
+        dump_drive_fact(visit, visit_arg, place, "bytes", value);
+        dump_drive_fact(visit, visit_arg, place, "provider", drive_info(drive)->provider);
+        (void)snprintf(value, sizeof(value), "%" PRIu64, drive_failures(drive));
+        dump_drive_fact(visit, visit_arg, place, "requests_failed", value);
+        dump_drive_fact(visit, visit_arg, place, "failed", drive_failed(drive) ? "yes" : "no");
+    }
+}
+
 static void shut_down(void *arg)
 {
     const struct serve *serve = arg;
@@ -355,6 +381,7 @@ static int open_parts(struct serve *serve)
     const struct memcache_host host = {.tell = tell_facts,
                                        .settings = dump_settings,
                                        .connections = dump_connections,
+                                       .drives = dump_drives,
                                        .shutdown = options->enable_shutdown ? shut_down : NULL,
                                        .arg = serve};
     memcache_server_init(&serve->memcache, serve->node, serve->depot, options->item_bytes_max,

@@ -24,15 +24,18 @@ _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
 const struct base_setting serve_settings[] = {
     {.name = "data",
      .type = BASE_SETTING_STRING,
-     .metavar = "FILE",
-     .help = "The file or block device that holds the store. A file that does not exist is made; one that "
-             "is not a store is left alone.",
+     .metavar = "FILE[,FILE...]",
+     .help =
+         "The file or block device that holds the store. A file that does not exist is made; one that "
+         "is not a store is left alone. Several, as A,B,C, are a stripe: one store on all of them, each time "
+         "with all of them, in any order. A comma of a name itself is written \\,.",
      AT(data)},
     {.name = "size",
      .type = BASE_SETTING_SIZE,
      .min = UINT64_C(1) << 20,
      .default_text = "1G",
-     .help = "Size of the file if it has to be made. An existing store keeps its own.",
+     .help =
+         "Size of the file if it has to be made, of several all together. An existing store keeps its own.",
      AT(size_bytes)},
     {.name = "cache",
      .type = BASE_SETTING_BOOL,

@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Killed with -9 under load, does the server come back with all that it acknowledged, and nothing that it rejected?
 
-    kill.py TARN [ROUNDS [SEED]] [--modes=MODE,...] [--cache]
+    kill.py TARN [ROUNDS [SEED]] [--modes=MODE,...] [--cache] [--drives=NUMBER]
 
 Each round: a server on the store that the last round left, clients that write, count, delete, touch, flush and read
 with all their might, a kill at a random moment, sometimes another one while it recovers, and a look at every key.
-With --cache the server is a cache: a value may be gone, but none that it held earlier may be back.
+With --cache the server is a cache: a value may be gone, but none that it held earlier may be back. With --drives
+the store is a stripe of so many files, named in another order each time.
 """
 
 import os
@@ -35,11 +36,16 @@ class Campaign:
         self.cache = "--cache" in options
         modes = next((option.partition("=")[2] for option in options if option.startswith("--modes=")), "power,device,async")
         self.modes = modes.split(",")
+        self.drives = next((int(option.partition("=")[2]) for option in options if option.startswith("--drives=")), 1)
         self.size = CACHE_SIZE if self.cache else SIZE
         self.evictions = 0
 
     def options(self, mode):
         return [f"--mode={mode}", f"--threads={self.rng.choice([1, 2, 3])}"] + (["--cache"] if self.cache else [])
+
+    def named(self, paths):
+        """The store as a server is told of it."""
+        return ",".join(self.rng.sample(paths, len(paths)))
 
     def kill_while_it_starts(self, store, mode):
         process = serving.Process(self.tarn, "serve", f"--data={store}", f"--size={self.size}", "--listen=127.0.0.1:0", *self.options(mode))
@@ -76,14 +82,15 @@ class Campaign:
         for number in range(rounds):
             if number % ROUNDS_OF_A_STORE == 0:
                 if number > 0:
-                    os.unlink(store)
-                store = f"{folder}/store{number}"
+                    for path in paths:
+                        os.unlink(path)
+                paths = [f"{folder}/store{number}-{drive}" for drive in range(self.drives)]
                 clients = [Client(client, self.rng.randrange(1 << 32), self.cache, CACHE_KEYS if self.cache else KEYS) for client in range(CLIENTS)]
                 flusher = Flusher(clients, self.rng.randrange(1 << 32))
             mode = self.rng.choice(self.modes)
             if self.rng.random() < 0.3:
-                self.kill_while_it_starts(store, mode)
-            self.one_round(store, mode, clients, flusher)
+                self.kill_while_it_starts(self.named(paths), mode)
+            self.one_round(self.named(paths), mode, clients, flusher)
             if (number + 1) % ROUNDS_OF_A_STORE == 0 or number + 1 == rounds:
                 acknowledged += sum(client.acknowledged for client in clients)
         print(f"# {rounds} rounds, {acknowledged} writes acknowledged", flush=True)
