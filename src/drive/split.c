@@ -25,12 +25,14 @@ struct drive_part {
     /* of a head */
     struct drive_stripe *stripe;
     struct drive_request *whole;
-    struct base_list others; /* parts of this round besides the head */
-    uint64_t cut;            /* what has become parts so far: bytes, or members of a flush */
-    uint32_t vector;         /* the one of whole->iov that is next */
-    size_t vector_cut;       /* bytes of it that have become parts */
-    uint32_t pending;        /* parts on their way. They finish where the request belongs: no two at once */
-    int32_t result;
+    struct base_list others;  /* parts of this round besides the head */
+    uint64_t cut;             /* what has become parts so far: bytes, or members of a flush */
+    uint32_t vector;          /* the one of whole->iov that is next */
+    size_t vector_cut;        /* bytes of it that have become parts */
+    uint32_t parts;           /* of this round, the head counted */
+    _Atomic uint32_t pending; /* of these on their way; a plain thread that posts them counts as one more */
+    _Atomic int32_t result;   /* the first error, 0 */
+    struct task_wait wait;    /* of a plain thread, for what it has handed over */
 };
 
 /* ---- parts -------------------------------------------------------------------------------------- */
@@ -105,7 +107,7 @@ static struct drive_part *part_of(struct drive_part *head, uint32_t place,
     struct drive_part *part = of[place];
     if (part != NULL)
         return part;
-    part = head->pending == 0 ? head : take_part(head->stripe);
+    part = head->parts == 0 ? head : take_part(head->stripe);
     if (part == NULL)
         return NULL;
     if (part != head)
@@ -117,7 +119,7 @@ static struct drive_part *part_of(struct drive_part *head, uint32_t place,
                                            .region = head->whole->region,
                                            .done = part_done,
                                            .arg = part};
-    head->pending++;
+    head->parts++;
     of[place] = part;
     return part;
 }
@@ -190,19 +192,58 @@ static bool is_cut(const struct drive_part *head)
     return head->cut == (whole->op == DRIVE_FLUSH ? head->stripe->count : whole->expected_bytes);
 }
 
-/* Cut and post what comes next. In a plain thread it is done on return. */
-static void run_round(struct drive_part *head)
+static void cut_round(struct drive_part *head, struct drive_part *of[DRIVE_MEMBERS_MAX])
 {
-    struct drive_part *of[DRIVE_MEMBERS_MAX] = {NULL};
     bool room = true;
+    head->parts = 0;
     while (room && !is_cut(head))
         room = head->whole->op == DRIVE_FLUSH ? cut_member(head, of) : cut_piece(head, of);
-    base_assert(head->pending > 0); /* the head itself takes the first piece */
+    base_assert(head->parts > 0); /* the head itself takes the first piece */
+}
+
+/* ---- posting ------------------------------------------------------------------------------------ */
+
+static void post_round(struct drive_part *head)
+{
+    struct drive_part *of[DRIVE_MEMBERS_MAX] = {NULL};
+    cut_round(head, of);
     struct drive_stripe *stripe = head->stripe;
+    atomic_store_explicit(&head->pending, head->parts, memory_order_relaxed);
     for (uint32_t place = 0; place < stripe->count; place++) {
         if (of[place] != NULL)
             drive_post(stripe->members[place], &of[place]->request);
     }
+}
+
+/* Whether the members' hands are worth a wake-up: what waits for a device, not a little piece from memory. */
+static bool is_worth_hands(const struct drive_part *head)
+{
+    const struct drive_request *whole = head->whole;
+    return head->parts > 1 && (whole->op == DRIVE_FLUSH || whole->op == DRIVE_DISCARD || whole->durable ||
+                               whole->expected_bytes >> head->stripe->unit_shift > 0);
+}
+
+/* The same in a plain thread: all is done on return. */
+static void do_round(struct drive_part *head)
+{
+    struct drive_part *of[DRIVE_MEMBERS_MAX] = {NULL};
+    cut_round(head, of);
+    struct drive_stripe *stripe = head->stripe;
+    bool shared = is_worth_hands(head) && drive_hands_ready(stripe);
+    uint32_t place = 0;
+    task_wait_init(&head->wait);
+    atomic_store_explicit(&head->pending, head->parts + 1, memory_order_relaxed);
+    for (; shared && place < stripe->count; place++) {
+        if (of[place] != NULL && of[place] != head)
+            drive_hand_over(stripe, place, &of[place]->request);
+    }
+    for (place = 0; place < stripe->count; place++) {
+        if (of[place] != NULL && (!shared || of[place] == head))
+            drive_post(stripe->members[place], &of[place]->request);
+    }
+    /* acquire: pairs with the release of whoever finished the last part, its memory and result are seen */
+    if (atomic_fetch_sub_explicit(&head->pending, 1, memory_order_acq_rel) > 1)
+        (void)task_wait_park_firmly(&head->wait);
 }
 
 /* ---- the life of a request ---------------------------------------------------------------------- */
@@ -213,22 +254,30 @@ static bool end_round(struct drive_part *head)
     struct base_list *link;
     while ((link = base_list_pop_front(&head->others)) != NULL)
         put_part(head->stripe, of_link(link));
-    return head->result == 0 && !is_cut(head);
+    return atomic_load_explicit(&head->result, memory_order_relaxed) == 0 && !is_cut(head);
 }
 
 static void part_done(struct drive_request *request)
 {
     struct drive_part *part = request->arg, *head = part->head;
     struct drive_request *whole = head->whole;
-    if (head->result == 0)
-        head->result = request->result;
-    if (--head->pending > 0 || whole->sched == NULL)
+    int32_t none = 0;
+    if (request->result != 0)
+        (void)atomic_compare_exchange_strong_explicit(&head->result, &none, request->result,
+                                                      memory_order_relaxed, memory_order_relaxed);
+    /* release: pairs with the acquire of the thread in do_round(); in a task all parts finish on its
+     * scheduler */
+    if (atomic_fetch_sub_explicit(&head->pending, 1, memory_order_acq_rel) > 1)
         return;
-    if (end_round(head)) {
-        run_round(head);
+    if (whole->sched == NULL) {
+        (void)task_wait_wake(&head->wait, 0);
         return;
     }
-    int32_t result = head->result;
+    if (end_round(head)) {
+        post_round(head);
+        return;
+    }
+    int32_t result = atomic_load_explicit(&head->result, memory_order_relaxed);
     put_part(head->stripe, head);
     drive_finish(whole, result);
 }
@@ -243,14 +292,15 @@ static void begin(struct drive_request *whole)
     head->cut = 0;
     head->vector = 0;
     head->vector_cut = 0;
-    head->pending = 0;
-    head->result = 0;
-    run_round(head);
-    if (whole->sched != NULL)
+    atomic_store_explicit(&head->result, 0, memory_order_relaxed);
+    if (whole->sched != NULL) {
+        post_round(head);
         return;
-    while (end_round(head))
-        run_round(head);
-    int32_t result = head->result;
+    }
+    do
+        do_round(head);
+    while (end_round(head));
+    int32_t result = atomic_load_explicit(&head->result, memory_order_relaxed);
     put_part(head->stripe, head);
     drive_finish_now(whole, result);
 }

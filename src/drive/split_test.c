@@ -263,6 +263,30 @@ static void test_many(void **state)
     run_in_task(work_together, "0,1,2,3,4");
 }
 
+/* A plain thread, too, has all members flush at once; and one that fails is found among them. */
+static void flush_in_hands(struct run *run)
+{
+    uint32_t count = drive_member_count(run->drive);
+    for (int i = 0; i < 3; i++) {
+        run->all->met = 0;
+        run->all->meet = count;
+        assert_int_equal(drive_flush(run->drive), 0);
+    }
+    assert_int_equal(run->all->missed, 0);
+    run->all->met = 0;
+    testing_drive_fail_at(&run->all->members[count - 1].drive, DRIVE_FLUSH, 1, false);
+    assert_int_equal(drive_flush(run->drive), -EIO);
+    assert_true(drive_failed(drive_member(run->drive, count - 1)));
+    assert_false(drive_failed(drive_member(run->drive, 0)));
+}
+
+static void test_hands(void **state)
+{
+    (void)state;
+    for (const char *const *list = lists; *list != NULL; list++)
+        run_in_thread(flush_in_hands, *list);
+}
+
 /* ---- failures ------------------------------------------------------------------------------------ */
 
 /* One member fails: the request does, that member alone is to blame, and others are still read. */
@@ -382,10 +406,10 @@ static void test_discards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model),    cmocka_unit_test(test_many_vectors),
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_failures), cmocka_unit_test(test_failed_round),
-        cmocka_unit_test(test_discards),
+        cmocka_unit_test(test_model),        cmocka_unit_test(test_many_vectors),
+        cmocka_unit_test(test_requests),     cmocka_unit_test(test_many),
+        cmocka_unit_test(test_hands),        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_failed_round), cmocka_unit_test(test_discards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

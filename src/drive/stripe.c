@@ -441,9 +441,12 @@ static int make_stripe(const struct opening *opening, struct drive_stripe **ret_
         stripe->unit_shift = (uint32_t)__builtin_ctzll(stripe->label.unit_bytes);
         error = drive_split_init(stripe);
     }
+    if (error == 0)
+        error = drive_hands_init(stripe);
     if (error == 0 && whole != NULL)
         error = complete(opening, stripe);
     if (error != 0) {
+        drive_hands_deinit(stripe);
         drive_split_deinit(stripe);
         base_free(&opening->node->memory, stripe, sizeof(*stripe));
         return error;
@@ -495,6 +498,7 @@ static int stripe_open(struct tarn_node *node, void *provider_arg, const char *p
 static void stripe_close(void *state)
 {
     struct drive_stripe *stripe = state;
+    drive_hands_deinit(stripe);
     for (uint32_t place = 0; place < stripe->count; place++)
         drive_close(stripe->members[place]);
     drive_split_deinit(stripe);

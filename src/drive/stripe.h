@@ -31,6 +31,7 @@
 #define DRIVE_STRIPE_H
 
 #include "drive/drive_internal.h"
+#include <pthread.h>
 
 /* A record seldom lies in two units, and what recovery and collection read at once lies in many. */
 #define DRIVE_UNIT_BYTES_MAX ((uint64_t)128 * 1024)
@@ -98,6 +99,15 @@ base_must_check int drive_label_write(struct tarn_node *node, struct drive *driv
 
 struct drive_part;
 
+/* A thread that does for plain threads what is a member's. */
+struct drive_hand {
+    pthread_t thread;
+    struct drive *member;
+    struct task_semaphore work; /* one for each request, and one for the end */
+    struct base_spin lock;
+    struct base_list requests; /* by io.link; none when it is told to end */
+};
+
 struct drive_stripe {
     struct tarn_node *node;
     struct drive_label label; /* of place 0 */
@@ -112,6 +122,10 @@ struct drive_stripe {
     struct base_spin lock;    /* of what follows */
     struct base_list free;    /* parts that nobody has */
     struct base_list waiting; /* requests that want one */
+
+    /* hands.c's */
+    struct drive_hand *hands; /* one for each member */
+    _Atomic int hands_state;
 };
 
 /** The provider of drives that are made of several. */
@@ -133,5 +147,19 @@ void drive_split_deinit(struct drive_stripe *stripe);
 
 /** The provider's post(). */
 void drive_split_post(void *state, struct drive_request *request);
+
+/* ---- hands.c: threads that work for plain threads ------------------------------------------------- */
+
+/** Take memory for them; they begin when they are wanted first. @return 0; -ENOMEM */
+base_must_check int drive_hands_init(struct drive_stripe *stripe);
+
+/** End them; they have nothing to do. */
+void drive_hands_deinit(struct drive_stripe *stripe);
+
+/** Whether there are any, begun now if need be. Never waits. Any thread. */
+bool drive_hands_ready(struct drive_stripe *stripe);
+
+/** Have a request to a member posted by the member's hand, which calls its `done`. Any thread. */
+void drive_hand_over(struct drive_stripe *stripe, uint32_t place, struct drive_request *request);
 
 #endif

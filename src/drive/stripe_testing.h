@@ -24,6 +24,9 @@ struct testing_members {
     _Atomic uint64_t writes; /* so far, all told */
     uint64_t writes_max;     /* all after so many fail and do nothing; 0: no end */
     bool tears;              /* of the last one only half is done */
+    uint32_t meet;           /* > 0: a flush is done when so many members are at it */
+    _Atomic uint32_t met;    /* so many are */
+    _Atomic uint32_t missed; /* that waited for others in vain */
     struct testing_lines lines;
 };
 
@@ -70,9 +73,22 @@ static inline bool testing_member_writes(struct testing_member *member, struct d
     return false;
 }
 
+/* In a plain thread: wait until all members are in here. */
+static inline void testing_member_meet(struct testing_members *all)
+{
+    uint64_t deadline_ns = task_now() + 20 * BASE_NS_PER_SECOND;
+    atomic_fetch_add(&all->met, 1);
+    while (atomic_load(&all->met) < all->meet && task_now() < deadline_ns)
+        task_yield();
+    if (atomic_load(&all->met) < all->meet)
+        atomic_fetch_add(&all->missed, 1);
+}
+
 static inline void testing_member_post(void *state, struct drive_request *request)
 {
     struct testing_member *member = state;
+    if (request->op == DRIVE_FLUSH && member->all->meet > 0)
+        testing_member_meet(member->all);
     if (request->op == DRIVE_WRITE && !testing_member_writes(member, request))
         drive_finish_now(request, -EIO);
     else
