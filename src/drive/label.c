@@ -116,13 +116,11 @@ int drive_label_write(struct tarn_node *node, struct drive *drive, const struct 
     uint8_t *memory = drive_memory_alloc(node, drive, DRIVE_LABEL_COPY_BYTES);
     if (memory == NULL)
         return -ENOMEM;
-    if (label != NULL) {
-        struct drive_label sealed = *label;
-        sealed.magic = LABEL_MAGIC;
-        sealed.version = DRIVE_LABEL_VERSION;
-        sealed.check = label_check(&sealed);
-        memcpy(memory, &sealed, sizeof(sealed));
-    }
+    struct drive_label sealed = *label;
+    sealed.magic = LABEL_MAGIC;
+    sealed.version = DRIVE_LABEL_VERSION;
+    sealed.check = label_check(&sealed);
+    memcpy(memory, &sealed, sizeof(sealed));
     int error = 0;
     for (uint64_t copy = DRIVE_LABEL_COPIES; error == 0 && copy-- > 0;)
         error = drive_write(drive, copy * DRIVE_LABEL_COPY_BYTES, memory, DRIVE_LABEL_COPY_BYTES, true);

@@ -533,11 +533,7 @@ int drive_establish(struct drive *drive)
     struct drive_stripe *stripe = drive->state;
     if (stripe->established)
         return 0;
-    int error = 0;
-    for (uint32_t place = 0; place < stripe->count && error == 0; place++)
-        error = drive_label_write(stripe->node, stripe->members[place], NULL);
-    if (error == 0)
-        error = write_labels(stripe, DRIVE_LABEL_MAKING);
+    int error = write_labels(stripe, DRIVE_LABEL_MAKING);
     if (error == 0)
         error = write_labels(stripe, DRIVE_LABEL_WHOLE);
     stripe->established = error == 0;

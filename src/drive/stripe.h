@@ -89,7 +89,7 @@ base_must_check int drive_label_find(struct tarn_node *node, struct drive *drive
 /**
  * Write both copies, one after the other, each durably.
  *
- * @param label  magic, version and check are filled in here; NULL: zeros
+ * @param label  magic, version and check are filled in here
  * @return 0; -ENOMEM; what drive_write() returns. Yields.
  */
 base_must_check int drive_label_write(struct tarn_node *node, struct drive *drive,

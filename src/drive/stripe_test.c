@@ -352,6 +352,17 @@ static bool make_until(struct testing_members *all, const struct drive_options *
     return error == 0;
 }
 
+static int whole_copies(struct testing_members *all, uint32_t member)
+{
+    int count = 0;
+    for (int copy = 0; copy < DRIVE_LABEL_COPIES; copy++) {
+        struct drive_label label;
+        memcpy(&label, all->members[member].drive.bytes + copy * DRIVE_LABEL_COPY_BYTES, sizeof(label));
+        count += label.state == DRIVE_LABEL_WHOLE;
+    }
+    return count;
+}
+
 /* What a cut has left is a whole stripe, or one that can be made anew. Nothing else is said to be either. */
 static void check_after_cut(struct testing_members *cut)
 {
@@ -361,6 +372,8 @@ static void check_after_cut(struct testing_members *cut)
     assert_true(error == 0 || error == -EUCLEAN);
     if (error == 0) { /* whole: it is completed, and stays what it is */
         assert_int_equal(try_open(all, "2,0,1", &as_it_is), 0);
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(whole_copies(all, i), DRIVE_LABEL_COPIES);
         uint64_t writes = all->writes;
         assert_int_equal(try_open(all, "0,1,2", &to_make), 0);
         assert_int_equal(all->writes, writes);
