@@ -163,8 +163,8 @@ TARN_API int tarn_depot_format(struct tarn_node *node, const char *path,
  *
  * @param path     a file or block device, borrowed; of a stripe all of them with commas between, in any order
  * @param options  NULL: an existing store, TARN_MODE_POWER
- * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, or damaged: nothing was
- *         written); -ENOTSUP (of another version, or with features that this one lacks); -ENOMEM;
+ * @return 0; -ENOENT; -EBUSY (open elsewhere); -EUCLEAN (not a store, damaged, or not all of a stripe:
+ *         nothing was written); -ENOTSUP (of another version, or with features that this one lacks); -ENOMEM;
  *         -EINVAL (a mode, over-provisioning or discard that there is not); -EOPNOTSUPP
  *         (TARN_DISCARD_ON); -EIO; what the drive says
  *

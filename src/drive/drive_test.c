@@ -1,203 +1,6 @@
 /* What is common to all drives, over a provider in memory that fails and waits when told to. */
-#include "drive/drive_internal.h"
-#include "drive/testing.h"
+#include "drive/fake_testing.h"
 #include <pthread.h>
-#include <stdatomic.h>
-
-#define FAKE_BYTES ((size_t)256 * 1024)
-#define BLOCK      ((size_t)4096)
-#define HELD_MAX   64
-
-struct held {
-    struct task_message message;
-    struct drive_request *request;
-    int32_t result;
-};
-
-struct fake {
-    uint8_t memory[FAKE_BYTES];
-    bool direct;
-    _Atomic uint64_t posts;
-    _Atomic uint64_t flushes;
-    _Atomic uint64_t fail_at; /* the n-th request from now fails; 0: none */
-    int32_t error;
-    _Atomic bool hold; /* keep the requests of tasks until released */
-    struct base_spin lock;
-    struct held held[HELD_MAX];
-    unsigned held_count;
-    int32_t region; /* of the last transfer */
-    _Atomic unsigned open;
-};
-
-static int fake_open(struct tarn_node *node, void *arg, const char *path, const struct drive_options *options,
-                     struct drive_info *ret_info, void **ret_state)
-{
-    struct fake *fake = arg;
-    (void)options;
-    if (strcmp(path, "missing") == 0)
-        return -ENOENT;
-    void *memory = base_alloc(&node->memory, 1); /* something that can fail */
-    if (memory == NULL)
-        return -ENOMEM;
-    base_free(&node->memory, memory, 1);
-    *ret_info = (struct drive_info){.provider = "fake",
-                                    .bytes = FAKE_BYTES,
-                                    .logical_block_bytes = 512,
-                                    .physical_block_bytes = BLOCK,
-                                    .memory_alignment_bytes = 512,
-                                    .direct = fake->direct};
-    *ret_state = fake;
-    fake->open++;
-    return 0;
-}
-
-static void fake_close(void *state)
-{
-    ((struct fake *)state)->open--;
-}
-
-static int32_t fake_run(struct fake *fake, struct drive_request *request)
-{
-    fake->posts++;
-    if (request->op == DRIVE_FLUSH)
-        fake->flushes++;
-    uint64_t left = atomic_load(&fake->fail_at);
-    if (left > 0) {
-        atomic_store(&fake->fail_at, left - 1);
-        if (left == 1)
-            return fake->error;
-    }
-    if (request->op != DRIVE_FLUSH)
-        fake->region = request->region;
-    uint64_t offset = request->offset;
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        const struct iovec *vector = &request->iov[i];
-        if (request->op == DRIVE_READ)
-            memcpy(vector->iov_base, fake->memory + offset, vector->iov_len);
-        else
-            memcpy(fake->memory + offset, vector->iov_base, vector->iov_len);
-        offset += vector->iov_len;
-    }
-    return 0;
-}
-
-static void fake_post(void *state, struct drive_request *request)
-{
-    struct fake *fake = state;
-    base_spin_lock(&fake->lock);
-    int32_t result = fake_run(fake, request);
-    bool held = fake->hold && request->sched != NULL;
-    if (held) {
-        assert_true(fake->held_count < HELD_MAX);
-        fake->held[fake->held_count++] = (struct held){.request = request, .result = result};
-    }
-    base_spin_unlock(&fake->lock);
-    if (!held)
-        drive_finish_now(request, result);
-}
-
-static void run_held(struct task_message *message)
-{
-    struct held *held = base_container_of(message, struct held, message);
-    drive_finish(held->request, held->result);
-}
-
-/* Let the requests go that were held, on their schedulers. */
-static void fake_release(struct fake *fake)
-{
-    base_spin_lock(&fake->lock);
-    fake->hold = false;
-    unsigned count = fake->held_count;
-    base_spin_unlock(&fake->lock);
-    for (unsigned i = 0; i < count; i++) {
-        fake->held[i].message.run = run_held;
-        assert_true(task_sched_post(fake->held[i].request->sched, &fake->held[i].message));
-    }
-}
-
-static unsigned fake_held(struct fake *fake)
-{
-    base_spin_lock(&fake->lock);
-    unsigned count = fake->held_count;
-    base_spin_unlock(&fake->lock);
-    return count;
-}
-
-static const struct drive_provider fake_provider = {
-    .name = "fake", .open = fake_open, .close = fake_close, .post = fake_post};
-
-static struct task_node_options fake_options(struct fake *fake, struct testing_log *log)
-{
-    struct task_node_options options = testing_options(log);
-    options.drives = &fake_provider;
-    options.drives_arg = fake;
-    return options;
-}
-
-static const struct drive_options no_options;
-
-/* ---- one test, in a thread and in a task ------------------------------------------------------- */
-
-struct context {
-    struct fake fake;
-    struct testing_log log;
-    struct tarn_node *node;
-    struct task_sched **scheds; /* NULL in a thread */
-    struct drive *drive;
-    void (*test)(struct context *context);
-};
-
-static void with_drive(struct context *context)
-{
-    assert_int_equal(drive_open(context->node, "fake", &no_options, &context->drive), 0);
-    context->test(context);
-    drive_close(context->drive);
-    assert_int_equal(context->fake.open, 0);
-}
-
-static void in_task(void *arg)
-{
-    struct task_testing *testing = arg;
-    struct context *context = testing->arg;
-    context->node = testing->node;
-    context->scheds = testing->scheds;
-    with_drive(context);
-}
-
-static struct context *make_context(void (*test)(struct context *), bool direct)
-{
-    struct context *context = calloc(1, sizeof(*context));
-    assert_non_null(context);
-    context->test = test;
-    context->fake.direct = direct;
-    context->fake.error = -EIO;
-    context->log.text = "event=\"drive failed\"";
-    return context;
-}
-
-static void run_in_task(void (*test)(struct context *), bool direct)
-{
-    struct context *context = make_context(test, direct);
-    struct task_node_options options = fake_options(&context->fake, &context->log);
-    task_testing_run(&options, NULL, in_task, context);
-    free(context);
-}
-
-static void run_in_thread(void (*test)(struct context *), bool direct)
-{
-    struct context *context = make_context(test, direct);
-    struct task_node_options options = fake_options(&context->fake, &context->log);
-    assert_int_equal(task_node_open(&options, &context->node), 0);
-    with_drive(context);
-    task_node_close(context->node);
-    free(context);
-}
-
-static void run_both(void (*test)(struct context *), bool direct)
-{
-    run_in_thread(test, direct);
-    run_in_task(test, direct);
-}
 
 /* ---- tests ------------------------------------------------------------------------------------- */
 
@@ -206,13 +9,13 @@ static void check_opening(struct context *context)
     struct drive *none = NULL;
     assert_int_equal(drive_open(context->node, "missing", &no_options, &none), -ENOENT);
     assert_null(none);
-    assert_string_equal(drive_name(context->drive), "\"fake\"");
+    assert_string_equal(drive_name(context->drive), "\"0\"");
     assert_string_equal(drive_info(context->drive)->provider, "fake");
     assert_int_equal(drive_zeroed_bytes(context->drive), FAKE_BYTES);
     assert_false(drive_failed(context->drive));
     for (uint64_t n = 1; n <= 2; n++) {
         base_account_fail_at(&context->node->memory, n);
-        assert_int_equal(drive_open(context->node, "fake", &no_options, &none), -ENOMEM);
+        assert_int_equal(drive_open(context->node, "0", &no_options, &none), -ENOMEM);
         assert_null(none);
     }
     base_account_fail_at(&context->node->memory, 0);
@@ -346,7 +149,7 @@ static void check_read_only(struct context *context)
     static const struct drive_options read_only = {.read_only = true};
     uint8_t memory[512] = {0};
     struct drive *drive;
-    assert_int_equal(drive_open(context->node, "fake", &read_only, &drive), 0);
+    assert_int_equal(drive_open(context->node, "0", &read_only, &drive), 0);
     assert_int_equal(drive_read(drive, 0, memory, sizeof(memory)), 0);
     assert_int_equal(drive_write(drive, 0, memory, sizeof(memory), false), -EROFS);
     assert_int_equal(drive_flush(drive), -EROFS);
@@ -412,7 +215,7 @@ static void check_callbacks(struct context *context)
     assert_int_equal(call_back(context, DRIVE_READ, 0), 0);
     assert_int_equal(call_back(context, DRIVE_WRITE, 512), 0);
     assert_int_equal(call_back(context, DRIVE_FLUSH, 0), 0);
-    assert_int_equal(call_back(context, DRIVE_WRITE, FAKE_BYTES), -EINVAL);
+    assert_int_equal(call_back(context, DRIVE_WRITE, drive_info(context->drive)->bytes), -EINVAL);
     context->fake.fail_at = 1;
     assert_int_equal(call_back(context, DRIVE_READ, 0), -EIO);
     context->fake.fail_at = 1;
@@ -423,7 +226,7 @@ static void check_callbacks(struct context *context)
 static void test_callbacks(void **state)
 {
     (void)state;
-    run_both(check_callbacks, false);
+    run_both_everywhere(check_callbacks, false);
 }
 
 /* A request posted from another's `done`, on the scheduler's stack. */
@@ -462,7 +265,7 @@ static void check_chain(struct context *context)
 static void test_chain(void **state)
 {
     (void)state;
-    run_in_task(check_chain, false);
+    run_in_task_everywhere(check_chain, false);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------- */
@@ -508,7 +311,7 @@ static void check_waiting(struct context *context)
 static void test_waiting(void **state)
 {
     (void)state;
-    run_in_task(check_waiting, false);
+    run_in_task_everywhere(check_waiting, false);
 }
 
 /* ---- flushes ----------------------------------------------------------------------------------- */
@@ -566,7 +369,7 @@ static void flush_together(struct context *context, int results[FLUSHERS])
     }
     while (flushes_waiting(context->drive) < FLUSHERS - 1)
         task_yield();
-    assert_int_equal(context->fake.flushes, 1);
+    assert_int_equal(context->fake.flushes, context->count);
     fake_release(&context->fake);
     assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
     for (int i = 0; i < FLUSHERS; i++) {
@@ -582,13 +385,13 @@ static void check_shared_flush(struct context *context)
     flush_together(context, results);
     for (int i = 0; i < FLUSHERS; i++)
         assert_int_equal(results[i], 0);
-    assert_int_equal(context->fake.flushes, 2); /* the held one, and one for all others */
+    assert_int_equal(context->fake.flushes, 2 * context->count); /* the held one, and one for all others */
 }
 
 static void test_shared_flush(void **state)
 {
     (void)state;
-    run_in_task(check_shared_flush, false);
+    run_in_task_everywhere(check_shared_flush, false);
 }
 
 static void check_failed(struct context *context, uint64_t posts)
@@ -601,7 +404,8 @@ static void check_failed(struct context *context, uint64_t posts)
     assert_int_equal(drive_flush(drive), -EROFS);
     assert_int_equal(context->fake.posts, posts); /* nothing is tried again */
     assert_int_equal(drive_read(drive, 0, memory, sizeof(memory)), 0);
-    assert_int_equal(testing_log_count(&context->log), 1);
+    assert_int_equal(testing_log_count(&context->log),
+                     context->count == 1 ? 1 : 2); /* the member, and the whole */
 }
 
 /* None that waited while the first one failed may be told that its data is safe. */
@@ -613,21 +417,21 @@ static void check_shared_failure(struct context *context)
     assert_int_equal(results[0], -EIO);
     for (int i = 1; i < FLUSHERS; i++)
         assert_int_equal(results[i], -EROFS);
-    assert_int_equal(context->fake.flushes, 1);
-    check_failed(context, 1);
+    assert_int_equal(context->fake.flushes, context->count);
+    check_failed(context, context->count);
 }
 
 static void test_shared_failure(void **state)
 {
     (void)state;
-    run_in_task(check_shared_failure, false);
+    run_in_task_everywhere(check_shared_failure, false);
 }
 
 static void check_failed_flush(struct context *context)
 {
     context->fake.fail_at = 1;
     assert_int_equal(drive_flush(context->drive), -EIO);
-    check_failed(context, 1);
+    check_failed(context, context->count);
 }
 
 static void check_failed_durable_write(struct context *context)
@@ -656,9 +460,9 @@ static void check_failed_plain_requests(struct context *context)
 static void test_failures(void **state)
 {
     (void)state;
-    run_both(check_failed_flush, false);
-    run_both(check_failed_durable_write, false);
-    run_both(check_failed_plain_requests, false);
+    run_both_everywhere(check_failed_flush, false);
+    run_both_everywhere(check_failed_durable_write, false);
+    run_both_everywhere(check_failed_plain_requests, false);
 }
 
 /* What was in flight when the drive failed and comes back good is not trusted, unless it promised nothing. */
@@ -684,7 +488,7 @@ static void check_failure_in_flight(struct context *context)
 static void test_failure_in_flight(void **state)
 {
     (void)state;
-    run_in_task(check_failure_in_flight, false);
+    run_in_task_everywhere(check_failure_in_flight, false);
 }
 
 /* ---- lists ------------------------------------------------------------------------------------- */
@@ -767,7 +571,7 @@ static void check_nth_failure(struct context *context)
     uint8_t memory[BLOCK] = {0};
     for (unsigned n = 0; n < SCRIPT_STEPS; n++) {
         struct drive *drive;
-        assert_int_equal(drive_open(context->node, "fake", &no_options, &drive), 0);
+        assert_int_equal(drive_open(context->node, "0", &no_options, &drive), 0);
         context->fake.fail_at = n + 1;
         for (unsigned step = 0; step < SCRIPT_STEPS; step++) {
             int expected = step == n ? -EIO : step > n && fatal[n] && !reads[step] ? -EROFS : 0;
