@@ -61,10 +61,9 @@ static int refuse(const struct opening *opening, const char *path, int error, co
 static int cut_list(struct opening *opening)
 {
     if (opening->node->options.drives == NULL && access(opening->list, F_OK) == 0)
-        return refuse(
-            opening, opening->list, -EINVAL,
-            "a comma parts the drives of a stripe, and there is a file of just this name: write \\, for "
-            "a comma of its name");
+        return refuse(opening, opening->list, -EINVAL,
+                      "commas part the drives of a stripe, and there is a file of just this name: write \\, "
+                      "for a comma of its name");
     const size_t bytes = strlen(opening->list) + 1;
     opening->paths_bytes = 2 * bytes;
     opening->paths = base_alloc(&opening->node->memory, opening->paths_bytes);
@@ -198,9 +197,8 @@ static const char *wrong_member(const struct candidate *candidate, const struct 
     if (drive_info(candidate->drive)->bytes < label->used_bytes)
         return "it is shorter than when the stripe was made: its end is missing; give it its size back";
     if (!base_is_aligned(label->unit_bytes, drive_info(candidate->drive)->physical_block_bytes))
-        return "its blocks are larger than when the stripe was made: dump the store where it came from, and "
-               "load it "
-               "into a new one here";
+        return "its blocks are larger than those of the stripe: dump the store where it came from, and load "
+               "it into a new one here";
     return NULL;
 }
 
