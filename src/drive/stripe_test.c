@@ -293,6 +293,58 @@ static void test_labels(void **state)
     testing_members_free(whole);
 }
 
+/* Change something in a label, and seal it again or not. */
+static void edit_label(struct base_random *random, uint8_t *bytes)
+{
+    static const uint64_t numbers[] = {0,       1,        2,         3,          32,        33,
+                                       UNIT,    UNIT / 2, 2 * UNIT,  UINT32_MAX, INT64_MAX, UINT64_MAX,
+                                       1 << 17, 1 << 18,  16 * UNIT, 15 * UNIT};
+    static const size_t sizes[] = {1, 4, 8};
+    struct drive_label label;
+    memcpy(&label, bytes, sizeof(label));
+    for (uint64_t edits = 1 + base_random_below(random, 3); edits > 0; edits--) {
+        size_t size = sizes[base_random_below(random, base_array_count(sizes))];
+        uint64_t number = numbers[base_random_below(random, base_array_count(numbers))];
+        memcpy((uint8_t *)&label + size * base_random_below(random, 80 / size), &number, size);
+    }
+    if (base_random_below(random, 4) != 0) {
+        label.check = 0;
+        label.check = base_crc32c(0, &label, sizeof(label));
+    }
+    memcpy(bytes, &label, sizeof(label));
+}
+
+/* Whatever the labels say, the drives open or are refused, and what opens can be read to its end. */
+static void test_any_labels(void **state)
+{
+    (void)state;
+    struct testing_members *whole = testing_members_new();
+    struct base_random random;
+    unsigned opened = 0;
+    make_filled(whole, "0,1,2");
+    base_random_init(&random, 1);
+    for (int i = 0; i < 1500; i++) {
+        struct testing_members *all = testing_members_copy(whole);
+        struct tarn_node *node = testing_members_node(all);
+        struct drive *drive;
+        for (uint64_t edits = 1 + base_random_below(&random, 4); edits > 0; edits--)
+            edit_label(&random, all->members[base_random_below(&random, 3)].drive.bytes +
+                                    base_random_below(&random, 2) * DRIVE_LABEL_COPY_BYTES);
+        if (drive_open(node, "0,1,2", i % 2 == 0 ? &as_it_is : &to_read, &drive) == 0) {
+            uint8_t *memory = testing_pages(TESTING_MEMBERS * TESTING_MEMBER_BYTES);
+            assert_in_range(drive_info(drive)->bytes, 1, 3 * TESTING_MEMBER_BYTES);
+            assert_int_equal(drive_read(drive, 0, memory, drive_info(drive)->bytes), 0);
+            free(memory);
+            drive_close(drive);
+            opened++;
+        }
+        task_node_close(node);
+        testing_members_free(all);
+    }
+    assert_in_range(opened, 100, 1400);
+    testing_members_free(whole);
+}
+
 /* Reads that fail or lie once are tried again; those that go on failing are told. */
 static void test_reads(void **state)
 {
@@ -545,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_wrong_members),
         cmocka_unit_test(test_not_yet_a_stripe),
         cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_any_labels),
         cmocka_unit_test(test_reads),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_cut_while_made),
