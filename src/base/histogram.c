@@ -28,16 +28,37 @@ static uint64_t middle_of(size_t bucket)
     return first + (UINT64_C(1) << shift) / 2;
 }
 
+/*
+ * There is one writer: what it stores is atomic for those who merge meanwhile. A bucket is stored last, with
+ * release, and loaded first, with acquire: who sees a value in it sees `min`, `max` and the sums with that
+ * value.
+ */
+static void store(uint64_t *field, uint64_t value)
+{
+    __atomic_store_n(field, value, __ATOMIC_RELAXED);
+}
+
+static uint64_t load(const uint64_t *field)
+{
+    return __atomic_load_n(field, __ATOMIC_RELAXED);
+}
+
 static void add_to_sum(struct base_histogram *histogram, uint64_t low, uint64_t high)
 {
-    histogram->sum_low += low;
-    histogram->sum_high += high + (histogram->sum_low < low);
+    uint64_t sum_low = histogram->sum_low + low;
+    store(&histogram->sum_low, sum_low);
+    store(&histogram->sum_high, histogram->sum_high + high + (sum_low < low));
 }
 
 void base_histogram_reset(struct base_histogram *histogram)
 {
-    memset(histogram, 0, sizeof(*histogram));
-    histogram->min = UINT64_MAX;
+    store(&histogram->count, 0);
+    store(&histogram->min, UINT64_MAX);
+    store(&histogram->max, 0);
+    store(&histogram->sum_low, 0);
+    store(&histogram->sum_high, 0);
+    for (size_t i = 0; i < BASE_HISTOGRAM_BUCKETS; i++)
+        __atomic_store_n(&histogram->buckets[i], UINT64_C(0), __ATOMIC_RELEASE); /* base_stages_read() */
 }
 
 void base_histogram_add(struct base_histogram *histogram, uint64_t value)
@@ -49,22 +70,25 @@ void base_histogram_add_count(struct base_histogram *histogram, uint64_t value, 
 {
     if (count == 0)
         return;
-    histogram->count += count;
-    histogram->min = base_min(histogram->min, value);
-    histogram->max = base_max(histogram->max, value);
-    histogram->buckets[bucket_of(value)] += count;
+    uint64_t *bucket = &histogram->buckets[bucket_of(value)];
     unsigned __int128 sum = (unsigned __int128)value * count;
     add_to_sum(histogram, (uint64_t)sum, (uint64_t)(sum >> 64));
+    store(&histogram->count, histogram->count + count);
+    store(&histogram->min, base_min(histogram->min, value));
+    store(&histogram->max, base_max(histogram->max, value));
+    __atomic_store_n(bucket, *bucket + count, __ATOMIC_RELEASE);
 }
 
 void base_histogram_merge(struct base_histogram *into, const struct base_histogram *from)
 {
-    into->count += from->count;
-    into->min = base_min(into->min, from->min);
-    into->max = base_max(into->max, from->max);
-    add_to_sum(into, from->sum_low, from->sum_high);
-    for (size_t i = 0; i < BASE_HISTOGRAM_BUCKETS; i++)
-        into->buckets[i] += from->buckets[i];
+    for (size_t i = 0; i < BASE_HISTOGRAM_BUCKETS; i++) {
+        uint64_t count = __atomic_load_n(&from->buckets[i], __ATOMIC_ACQUIRE);
+        into->buckets[i] += count;
+        into->count += count;
+    }
+    into->min = base_min(into->min, load(&from->min));
+    into->max = base_max(into->max, load(&from->max));
+    add_to_sum(into, load(&from->sum_low), load(&from->sum_high));
 }
 
 uint64_t base_histogram_count(const struct base_histogram *histogram)

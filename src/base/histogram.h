@@ -1,7 +1,8 @@
 /*
  * A log-linear histogram of latencies: values below 128 exactly, then 64 equal buckets for each doubling.
  * A value is reported as the middle of its bucket, at most 1/128 (0.8 %) away from it. Fixed memory of
- * BASE_HISTOGRAM_BYTES, no allocation. One writer; who reads in another thread makes it pause.
+ * BASE_HISTOGRAM_BYTES, no allocation. One writer at a time. Another thread that wants to read while there is
+ * one takes a copy first, with base_histogram_merge().
  */
 #ifndef BASE_HISTOGRAM_H
 #define BASE_HISTOGRAM_H
@@ -47,7 +48,8 @@ void base_histogram_add(struct base_histogram *histogram, uint64_t value);
 void base_histogram_add_count(struct base_histogram *histogram, uint64_t value, uint64_t count);
 
 /**
- * Add everything counted in `from` to `into`.
+ * Add everything counted in `from` to `into`. Others may be counting in `from` or emptying it: what is added
+ * then was there, and its count is that of its buckets; the mean may be off by what is being counted.
  */
 void base_histogram_merge(struct base_histogram *into, const struct base_histogram *from);
 

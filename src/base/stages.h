@@ -1,67 +1,61 @@
 /*
- * Where the time goes: a named latency histogram for each stage of the work of one owner (a scheduler). When
- * switched off it holds no memory, and adding is one predictable branch. One owner, no lock.
+ * Where the time goes: a latency histogram for each stage of the work of one owner (a scheduler), who adds
+ * without a lock. Anybody may read meanwhile, and have all begin anew: in another *round*. The owner empties
+ * a histogram when it first adds to it in a round, so nobody else ever writes to one, and those that are
+ * never used take no memory of the machine's.
  */
 #ifndef BASE_STAGES_H
 #define BASE_STAGES_H
 
 #include "base/account.h"
 #include "base/histogram.h"
+#include <stdatomic.h>
+
+struct base_stage {
+    _Atomic uint64_t round; /* that its values are of; 0: none */
+    struct base_histogram histogram;
+};
 
 struct base_stages {
     struct base_account *account;
-    const char *const *names;
     size_t count;
-    struct base_histogram *histograms; /* NULL: switched off */
+    struct base_stage *stages;
 };
 
 /**
- * Make the histograms, or none.
+ * Make the histograms.
  *
- * @param account       outlives them
- * @param names, count  one name for each stage; borrowed until deinit
- * @param enabled       false: nothing is taken, adding does nothing
+ * @param account  outlives them
  * @return 0; -ENOMEM
  */
-int base_stages_init(struct base_stages *stages, struct base_account *account, const char *const *names,
-                     size_t count, bool enabled) base_must_check;
+int base_stages_init(struct base_stages *stages, struct base_account *account, size_t count) base_must_check;
 
 /**
- * Free the histograms.
+ * Free them.
  */
 void base_stages_deinit(struct base_stages *stages);
 
 /**
- * Whether stages are measured: ask before reading a clock only for them.
- */
-static inline bool base_stages_enabled(const struct base_stages *stages)
-{
-    return base_unlikely(stages->histograms != NULL);
-}
-
-/**
- * Count the time that a stage took.
+ * Count the time that a stage took. By the owner.
  *
- * @param stage  index of its name
+ * @param round  current: counted from 1, shared by all owners whose stages are read together
  */
-static inline void base_stages_add(struct base_stages *stages, size_t stage, uint64_t ns)
-{
-    if (base_stages_enabled(stages)) {
-        base_assert(stage < stages->count);
-        base_histogram_add(&stages->histograms[stage], ns);
-    }
-}
+void base_stages_add(struct base_stages *stages, size_t stage, const _Atomic uint64_t *round, uint64_t ns);
 
 /**
- * Add what `from` counted to `into`. Both have the same names; if either is switched off nothing happens.
- */
-void base_stages_merge(struct base_stages *into, const struct base_stages *from);
-
-/**
- * Write an object with one member for each stage (base_histogram_write_json); an empty one if switched off.
+ * Add to `into` what was counted of a stage in the current round. Any thread.
  *
- * @param key  name of the object in its parent, or NULL
+ * @return false: another round has begun meanwhile, and `into` may hold a part of what is forgotten
  */
-void base_stages_write_json(const struct base_stages *stages, struct base_json *json, const char *key);
+bool base_stages_read(const struct base_stages *stages, size_t stage, const _Atomic uint64_t *round,
+                      struct base_histogram *into) base_must_check;
+
+/**
+ * Begin another round: all that was counted is forgotten. Any thread.
+ */
+static inline void base_stages_forget(_Atomic uint64_t *round)
+{
+    atomic_fetch_add_explicit(round, 1, memory_order_release);
+}
 
 #endif

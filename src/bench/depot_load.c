@@ -261,7 +261,7 @@ static int load_open_store(struct load *load)
     struct worker *workers = make_workers(load);
     int error = workers == NULL ? -ENOMEM : 0;
     if (error == 0 && job->stages)
-        error = depot_measure(load->depot);
+        depot_measure(load->depot, 1);
     if (error == 0)
         error = run_workers(load, workers);
     if (error == 0 && job->stages)

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-static const char *const stage_names[DEPOT_STAGE_COUNT] = {"index", "append", "commit", "read", "verify"};
-
 const char *const depot_mode_names[] = {
     [TARN_MODE_POWER] = "power", [TARN_MODE_DEVICE] = "device", [TARN_MODE_ASYNC] = "async", NULL};
 
@@ -99,6 +97,23 @@ static uint32_t user_streams(const struct tarn_depot *depot)
     return base_min(scheds, (uint32_t)USER_STREAMS_MAX);
 }
 
+/* Each scheduler that there is has histograms of its own. */
+static int init_stages(struct tarn_depot *depot, uint32_t interval)
+{
+    uint32_t lanes = 0;
+    base_spin_lock(&depot->node->lock);
+    for (uint32_t i = 0; i < TASK_SCHEDS_MAX; i++)
+        lanes = depot->node->scheds[i] == NULL ? lanes : i + 1;
+    base_spin_unlock(&depot->node->lock);
+    return depot_stages_init(&depot->stages, &depot->node->memory, lanes, interval);
+}
+
+static void tell_time(void *arg, enum seglog_timed what, uint64_t ns)
+{
+    struct tarn_depot *depot = arg;
+    depot_stages_add(&depot->stages, what == SEGLOG_TIMED_WRITE ? TARN_STAGE_WRITE : TARN_STAGE_FLUSH, ns);
+}
+
 static int init_memory(struct tarn_depot *depot)
 {
     struct depot_index_widths widths;
@@ -155,7 +170,9 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
                                                .checkpoint_every_bytes = options->checkpoint_every_bytes,
                                                .over_provisioning_percent =
-                                                   options->over_provisioning_percent};
+                                                   options->over_provisioning_percent,
+                                               .timed = tell_time,
+                                               .timed_arg = depot};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
     if (error == 0)
         take_geometry(depot);
@@ -258,13 +275,17 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     depot->async = options->mode == TARN_MODE_ASYNC;
     depot->cache = options->cache && !options->read_only;
     task_mutex_init(&depot->growth);
-    base_spin_init(&depot->stages.lock);
     base_log_limit_init(&depot->damage_limit, DAMAGE_LINES_MAX, 60 * BASE_NS_PER_SECOND);
-    int error = drive_open(node, path, &drive_options, &depot->drive);
+    int error = init_stages(depot, options->measure_interval);
     if (error == 0) {
-        error = open_on_drive(depot, options);
+        error = drive_open(node, path, &drive_options, &depot->drive);
+        if (error == 0) {
+            error = open_on_drive(depot, options);
+            if (error != 0)
+                drive_close(depot->drive);
+        }
         if (error != 0)
-            drive_close(depot->drive);
+            depot_stages_deinit(&depot->stages);
     }
     if (error != 0)
         base_free(&node->memory, depot, sizeof(*depot));
@@ -306,8 +327,7 @@ int tarn_depot_close(struct tarn_depot *depot)
     int error = wind_up(depot);
     int closed = seglog_close(depot->log);
     deinit_memory(depot);
-    if (atomic_load_explicit(&depot->stages.enabled, memory_order_relaxed))
-        base_stages_deinit(&depot->stages.stages);
+    depot_stages_deinit(&depot->stages);
     drive_close(depot->drive);
     base_free(&node->memory, depot, sizeof(*depot));
     return error == 0 ? closed : error;
@@ -413,30 +433,4 @@ const struct drive *depot_drive(const struct tarn_depot *depot)
 bool depot_failed(struct tarn_depot *depot)
 {
     return seglog_failed(depot->log);
-}
-
-int depot_measure(struct tarn_depot *depot)
-{
-    int error =
-        base_stages_init(&depot->stages.stages, &depot->node->memory, stage_names, DEPOT_STAGE_COUNT, true);
-    if (error == 0)
-        atomic_store_explicit(&depot->stages.enabled, true, memory_order_release);
-    return error;
-}
-
-int depot_write_stages(struct tarn_depot *depot, struct base_json *json, const char *key)
-{
-    struct base_stages copy;
-    bool enabled = atomic_load_explicit(&depot->stages.enabled, memory_order_acquire);
-    int error = base_stages_init(&copy, &depot->node->memory, stage_names, DEPOT_STAGE_COUNT, enabled);
-    if (error != 0)
-        return error;
-    if (enabled) {
-        base_spin_lock(&depot->stages.lock);
-        base_stages_merge(&copy, &depot->stages.stages);
-        base_spin_unlock(&depot->stages.lock);
-    }
-    base_stages_write_json(&copy, json, key);
-    base_stages_deinit(&copy);
-    return 0;
 }

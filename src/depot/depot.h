@@ -97,15 +97,20 @@ const struct drive *depot_drive(const struct tarn_depot *depot);
 /** Whether a write failed, so that the store takes no more. Any thread or task. */
 bool depot_failed(struct tarn_depot *depot);
 
-/**
- * Measure from now on how long each stage of the work takes. Once for a store.
- *
- * @return 0; -ENOMEM
- */
-base_must_check int depot_measure(struct tarn_depot *depot);
+/** Have one request in `interval` measured from now on, and forget what was. Any thread or task. */
+void depot_measure(struct tarn_depot *depot, uint32_t interval);
+
+/** One request in so many is measured. */
+uint32_t depot_measure_interval(const struct tarn_depot *depot);
+
+/** Whether the caller is to measure a request that has come to it: depot_queued() when it asks the store. */
+bool depot_measures(struct tarn_depot *depot);
+
+/** A request has waited so long before the store was asked: TARN_STAGE_QUEUE. Any thread or task. */
+void depot_queued(struct tarn_depot *depot, uint64_t ns);
 
 /**
- * Write the histograms of the stages as a JSON object, empty if nothing is measured.
+ * Write the histograms of the stages as a JSON object.
  *
  * @param key  name of the object in its parent, or NULL
  * @return 0; -ENOMEM. Any thread or task.

@@ -75,6 +75,7 @@ struct depot_key {
     const void *bytes;
     size_t len;
     struct base_hash128 hash;
+    struct depot_trace *trace; /* of the request that asks for it; NULL: none */
 };
 
 /** Whether a key may be so long. */
@@ -132,6 +133,7 @@ void depot_read_deinit(struct tarn_depot *depot);
 /* A read of one entry's record on its way. */
 struct depot_read {
     struct depot_record record;
+    struct depot_trace *trace; /* the caller's; NULL: none */
     enum depot_want want;
     uint64_t begin;      /* on the drive */
     uint64_t span_bytes; /* of the read; 0: it came from memory */
@@ -142,7 +144,7 @@ struct depot_read {
 };
 
 /**
- * Start to read the record that an entry names.
+ * Start to read the record that an entry names. read->trace is set.
  *
  * @param key_len  of the key that is looked for: enough is read to compare it
  * @param wait     for a buffer, if there is none

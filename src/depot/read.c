@@ -185,17 +185,17 @@ static int verify(struct tarn_depot *depot, struct depot_read *read)
 
 int depot_read_finish(struct tarn_depot *depot, struct depot_read *read)
 {
-    uint64_t begin_ns = depot_stage_begin(&depot->stages);
     int error = 0;
     if (read->span_bytes > 0) {
         do
             error = drive_wait(&read->request, TASK_FOREVER);
         while (error == -ETIMEDOUT);
+        depot_trace_mark(read->trace, TARN_STAGE_READ);
     }
-    begin_ns = depot_stage_end(&depot->stages, DEPOT_STAGE_READ, begin_ns);
-    if (error == 0)
+    if (error == 0) {
         error = verify(depot, read);
-    depot_stage_end(&depot->stages, DEPOT_STAGE_VERIFY, begin_ns);
+        depot_trace_mark(read->trace, TARN_STAGE_VERIFY);
+    }
     if (error != 0)
         depot_record_release(&read->record);
     return error;
@@ -289,7 +289,9 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
     struct others others = {.count = 0};
     struct depot_read read;
     int damage = 0;
+    read.trace = key->trace;
     depot_index_find(&depot->index, key->hash.low, &view);
+    depot_trace_mark(key->trace, TARN_STAGE_INDEX);
     if (view.count == 0)
         return -ENOENT;
     for (uint32_t i = 0; i < view.count; i++) {
@@ -315,6 +317,7 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
     if (damage != 0)
         return damage;
     depot_index_find(&depot->index, key->hash.low, &view);
+    depot_trace_mark(key->trace, TARN_STAGE_INDEX);
     return only_others(depot, &view, &others) ? -ENOENT : -EAGAIN;
 }
 
@@ -340,6 +343,7 @@ int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot
 int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, struct depot_record *ret_record)
 {
     struct depot_read read;
+    read.trace = NULL;
     int error = read_word(depot, &read, hash, word, DEPOT_WANT_WHOLE, 0);
     if (error == -EAGAIN)
         return -ENOENT;
@@ -390,17 +394,20 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
         return -EINVAL;
     depot_flush_due(depot);
     depot_count(&depot->gets);
+    struct depot_trace trace;
+    depot_trace_begin(&depot->stages, &trace, 0);
     struct depot_key found_key = depot_key_of(depot, key, key_len);
-    struct depot_record record;
+    found_key.trace = &trace;
+    struct depot_record record = {.class = NULL};
     int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
-    if (error != 0)
-        return error;
-    error = show(depot, &found_key, &record, ret_info);
+    if (error == 0)
+        error = show(depot, &found_key, &record, ret_info);
     if (error == 0 && record.header.value_bytes > value_room)
         error = -ENOBUFS;
     if (error == 0 && record.header.value_bytes > 0)
         memcpy(value, record.value, record.header.value_bytes);
     depot_record_release(&record);
+    depot_trace_end(&depot->stages, &trace, TARN_STAGE_GET);
     return error;
 }
 
@@ -416,6 +423,7 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
 struct pending_get {
     struct depot_key key;
     struct depot_read read;
+    struct depot_trace trace;
     bool reading;
     int error; /* if it is not */
 };
@@ -427,6 +435,7 @@ struct gets {
     size_t count, shown, posted;
     uint64_t room_bytes;
     uint64_t extra_bytes;
+    uint64_t begin_ns; /* of those that had to wait for others; 0: none had */
     struct pending_get window[GETS_IN_FLIGHT];
 };
 
@@ -443,10 +452,16 @@ static bool post_next(struct gets *gets)
     struct pending_get *pending = pending_of(gets, gets->posted);
     struct depot_index_view view;
     bool first = gets->posted == gets->shown; /* who holds buffers does not wait for one */
-    *pending = (struct pending_get){.reading = false, .error = -EINVAL};
+    pending->reading = false;
+    pending->error = -EINVAL;
+    pending->read.trace = &pending->trace;
+    pending->trace.begin_ns = 0;
     if (depot_key_is_valid(get->key_len)) {
+        depot_trace_begin(&depot->stages, &pending->trace, gets->begin_ns);
         pending->key = depot_key_of(depot, get->key, get->key_len);
+        pending->key.trace = &pending->trace;
         depot_index_find(&depot->index, pending->key.hash.low, &view);
+        depot_trace_mark(&pending->trace, TARN_STAGE_INDEX);
         pending->error = -ENOENT;
         pending->reading = view.count > 0;
     }
@@ -507,6 +522,7 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
     bool taken = visit(arg, get, record.value);
     depot_record_release(&record);
     if (taken) {
+        depot_trace_end(&gets->depot->stages, &pending_of(gets, gets->shown)->trace, TARN_STAGE_GET);
         gets->shown++;
         return true;
     }
@@ -524,10 +540,13 @@ size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t co
     gets.shown = gets.posted = 0;
     gets.room_bytes = room_bytes;
     gets.extra_bytes = extra_bytes;
+    gets.begin_ns = 0;
     depot_flush_due(depot);
     while (gets.shown < count) {
         while (gets.posted < count && gets.posted - gets.shown < GETS_IN_FLIGHT && post_next(&gets))
             continue;
+        if (gets.posted < count && gets.begin_ns == 0)
+            gets.begin_ns = task_now();
         if (gets.posted == gets.shown || !show_first(&gets, visit, arg))
             break;
     }

@@ -19,8 +19,15 @@ struct write {
     bool indexed;            /* it has something */
     bool there;              /* a get would find it */
     bool place_held;         /* depot_index_reserve() */
-    uint64_t begin_ns;
+    struct depot_trace trace;
 };
+
+static int reserve(struct tarn_depot *depot, struct write *write, enum seglog_space space, uint64_t bytes)
+{
+    int error = seglog_reserve(depot->log, space, bytes, &write->room);
+    depot_trace_mark(&write->trace, TARN_STAGE_ROOM);
+    return error;
+}
 
 /* @param bytes  of the record that may be written; 0: room is found later @return 0, with the key lock held;
  * or an error, without it */
@@ -32,12 +39,15 @@ static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum
     if (depot->read_only)
         return -EROFS;
     depot_flush_due(depot);
-    *write = (struct write){.key = depot_key_of(depot, key, key_len),
-                            .begin_ns = depot_stage_begin(&depot->stages)};
-    int error = bytes > 0 ? seglog_reserve(depot->log, space, bytes, &write->room) : 0;
+    *write = (struct write){.room.cost_bytes = 0};
+    depot_trace_begin(&depot->stages, &write->trace, 0);
+    write->key = depot_key_of(depot, key, key_len);
+    write->key.trace = &write->trace;
+    int error = bytes > 0 ? reserve(depot, write, space, bytes) : 0;
     if (error != 0)
         return error;
     task_mutex_lock_firmly(depot_key_lock(depot, &write->key));
+    depot_trace_mark(&write->trace, TARN_STAGE_LOCK);
     error = depot_find(depot, &write->key, want, true, &write->old);
     if (error == 0 || error == -ENOENT) {
         write->indexed = error == 0;
@@ -51,13 +61,15 @@ static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum
     return error;
 }
 
-static int end(struct tarn_depot *depot, struct write *write, int outcome)
+/* @param whole  what the request was */
+static int end(struct tarn_depot *depot, struct write *write, enum tarn_stage whole, int outcome)
 {
     depot_record_release(&write->old);
     if (write->place_held)
         depot_index_cancel(&depot->index, write->key.hash.low);
     seglog_release(depot->log, &write->room);
     task_mutex_unlock(depot_key_lock(depot, &write->key));
+    depot_trace_end(&depot->stages, &write->trace, whole);
     return outcome;
 }
 
@@ -152,17 +164,18 @@ static int unpublish(struct tarn_depot *depot, struct write *write)
 static int commit(struct tarn_depot *depot, struct write *write, const struct seglog_draft *draft)
 {
     struct seglog_place place;
-    uint64_t begin_ns = depot_stage_end(&depot->stages, DEPOT_STAGE_INDEX, write->begin_ns);
     int error = seglog_append(depot->log, &write->room, draft, &place);
     if (error != 0)
         return error;
-    begin_ns = depot_stage_end(&depot->stages, DEPOT_STAGE_APPEND, begin_ns);
+    depot_trace_mark(&write->trace, TARN_STAGE_APPEND);
     error = seglog_wait(depot->log, &place);
-    depot_stage_end(&depot->stages, DEPOT_STAGE_COMMIT, begin_ns);
-    if (error == 0)
+    depot_trace_mark(&write->trace, TARN_STAGE_COMMIT);
+    if (error == 0) {
         error = place.tombstone ? unpublish(depot, write) : publish(depot, write, &place);
-    if (error !=
-        0) /* the next start may find it, and an index that does not know of it must not say otherwise */
+        depot_trace_mark(&write->trace, TARN_STAGE_INDEX);
+    }
+    /* the next start may find it, and an index that does not know of it must not say otherwise */
+    if (error != 0)
         seglog_checkpoints_end(depot->log);
     seglog_settle(depot->log, &place, error == 0);
     return error == 0 || error == -EROFS ? error : -EIO;
@@ -188,6 +201,7 @@ static int store(struct tarn_depot *depot, struct write *write, const struct con
     if (error != 0)
         return error;
     error = hold_place(depot, write);
+    depot_trace_mark(&write->trace, TARN_STAGE_INDEX);
     if (error == 0)
         error = seglog_sequence_draw(depot->log, &sequence);
     if (error == 0) {
@@ -274,7 +288,7 @@ int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, co
         error = store(depot, &write, &content, ret_version);
     if (error == 0)
         depot_count(&depot->puts);
-    return end(depot, &write, error);
+    return end(depot, &write, TARN_STAGE_PUT, error);
 }
 
 int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
@@ -287,7 +301,7 @@ int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
     error = write.there ? remove_key(depot, &write) : -ENOENT;
     if (error == 0)
         depot_count(&depot->deletes);
-    return end(depot, &write, error);
+    return end(depot, &write, TARN_STAGE_DELETE, error);
 }
 
 /* Room for what is known only when the old record was read. The collector takes no key lock, so waiting for
@@ -295,8 +309,8 @@ int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
 static int reserve_late(struct tarn_depot *depot, struct write *write, enum seglog_space space, uint8_t kind,
                         size_t value_len)
 {
-    return seglog_reserve(depot->log, space, seglog_record_bytes(kind, write->key.len, value_len),
-                          &write->room);
+    depot_trace_skip(&write->trace); /* what the caller has decided meanwhile is no stage */
+    return reserve(depot, write, space, seglog_record_bytes(kind, write->key.len, value_len));
 }
 
 int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns)
@@ -306,7 +320,7 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
     if (error != 0)
         return error;
     if (!write.there)
-        return end(depot, &write, -ENOENT);
+        return end(depot, &write, TARN_STAGE_TOUCH, -ENOENT);
     const struct content content = {.value = write.old.value,
                                     .value_len = write.old.header.value_bytes,
                                     .expiry_ns = expiry_ns,
@@ -318,7 +332,7 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
         error = store(depot, &write, &content, NULL);
     if (error == 0)
         depot_count(&depot->touches);
-    return end(depot, &write, error);
+    return end(depot, &write, TARN_STAGE_TOUCH, error);
 }
 
 /* Carry out what was decided about a record. */
@@ -372,7 +386,7 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
     error = decide(arg, write.there ? &info : NULL, write.there ? write.old.value : NULL, &update);
     if (error == 0)
         error = apply_update(depot, &write, &update, ret_version);
-    return end(depot, &write, error);
+    return end(depot, &write, TARN_STAGE_UPDATE, error);
 }
 
 uint64_t tarn_depot_value_bytes_max(const struct tarn_depot *depot)

@@ -35,10 +35,19 @@ void seglog_count_write(struct seglog *log, uint64_t bytes)
     atomic_fetch_add_explicit(&log->written_bytes, bytes, memory_order_relaxed);
 }
 
+static void tell_time(struct seglog *log, enum seglog_timed what, uint64_t begin_ns)
+{
+    if (log->timed != NULL)
+        log->timed(log->timed_arg, what, task_now() - begin_ns);
+}
+
 int seglog_flush(struct seglog *log)
 {
+    uint64_t begin_ns = task_now();
     atomic_fetch_add_explicit(&log->flushes, 1, memory_order_relaxed);
-    return drive_flush(log->drive);
+    int error = drive_flush(log->drive);
+    tell_time(log, SEGLOG_TIMED_FLUSH, begin_ns);
+    return error;
 }
 
 /* What a write is to survive is on the drive when this returns 0. */
@@ -83,8 +92,10 @@ static int write_group(struct seglog_stream *stream, const struct seglog_group *
     };
     if (seglog_failed(log))
         return -EIO;
+    uint64_t begin_ns = task_now();
     drive_post(log->drive, &request);
     int error = drive_wait(&request, TASK_FOREVER);
+    tell_time(log, SEGLOG_TIMED_WRITE, begin_ns);
     seglog_count_write(log, group->bytes);
     if (error == 0)
         error = make_durable(log, request.durable);

@@ -80,6 +80,8 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->cache = options->cache;
     log->discards = options->discard && !options->read_only && drive_info(drive)->discard;
     log->over_provisioning_percent = options->over_provisioning_percent;
+    log->timed = options->timed;
+    log->timed_arg = options->timed_arg;
     if (log->over_provisioning_percent == 0)
         log->over_provisioning_percent = SEGLOG_OVER_PROVISIONING_PERCENT;
     base_assert(log->over_provisioning_percent >= SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&

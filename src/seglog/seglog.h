@@ -81,6 +81,12 @@ base_must_check int seglog_probe(struct tarn_node *node, struct drive *drive, en
  */
 base_must_check int seglog_is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank);
 
+/* What the log's owner is told the time of. */
+enum seglog_timed {
+    SEGLOG_TIMED_WRITE, /* a group of records, from its request to its completion */
+    SEGLOG_TIMED_FLUSH, /* a flush of the drive, whatever it is for */
+};
+
 struct seglog_options {
     enum seglog_mode mode;
     uint32_t owner_kind;
@@ -97,6 +103,10 @@ struct seglog_options {
         checkpoint_every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
     /* 0: SEGLOG_OVER_PROVISIONING_PERCENT; else within its bounds. A cache has none, whatever is said here */
     uint32_t over_provisioning_percent;
+    /* Called after each of them by who has waited for it, any thread or task; NULL: nobody asks. Does not
+     * yield */
+    void (*timed)(void *arg, enum seglog_timed what, uint64_t ns);
+    void *timed_arg;
 };
 
 /**

@@ -285,6 +285,9 @@ struct seglog {
 
     struct seglog_checkpoints checkpoints; /* checkpoint.c, checkpoint_cut.c, checkpoint_read.c */
 
+    void (*timed)(void *arg, enum seglog_timed what, uint64_t ns); /* of seglog_options */
+    void *timed_arg;
+
     /* counters of seglog_stats() */
     _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections,
         evictions, discarded_bytes;
