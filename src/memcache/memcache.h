@@ -164,6 +164,7 @@ struct memcache_op {
     size_t begin, len; /* of the answer's text in output->data */
     struct memcache_server *server;
     struct memcache_work *work;
+    uint64_t arrived_ns; /* 0: the store was asked, or it is not measured */
 };
 
 /*
@@ -171,6 +172,7 @@ struct memcache_op {
  * only read, and their answers.
  */
 struct memcache_work {
+    uint64_t arrived_ns; /* the caller's: when the input had come */
     uint32_t op_count;
     uint32_t queued;          /* of the ops, those whose answers are in the output's pieces */
     bool hashed;              /* all keys are in the sets */
@@ -221,7 +223,8 @@ void memcache_session_deinit(struct memcache_session *session);
 bool memcache_session_is_idle(const struct memcache_session *session);
 
 /**
- * Execute what the client has sent. All answers are in the output when this returns, or sent.
+ * Execute what the client has sent; work->arrived_ns says when it had come. All answers are in the output
+ * when this returns, or sent.
  *
  * @param data, len     what came, with what an earlier call left; changed
  * @param ret_consumed  bytes that are done with; the rest, at most MEMCACHE_LINE_BYTES_MAX, is the

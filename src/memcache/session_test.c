@@ -233,6 +233,47 @@ static void stats_have_memcached_names(void **state)
     assert_string_equal(talk->said + talk->said_bytes - 7, "\r\nEND\r\n");
 }
 
+static void expect_line(const struct talk *talk, const char *line)
+{
+    if (strstr(talk->said, line) == NULL)
+        fail_msg("no %s in %s", line, talk->said);
+}
+
+#define LARGE_BYTES 40000
+
+/* Each request waits once for the store, also where it is asked again, as the output has no room for both
+ * values. */
+static void stages_are_told(void **state)
+{
+    struct talk *talk = *state;
+    static const char first[] = "set a 0 0 1\r\nx\r\nget a b\r\ntouch a 0\r\nmn\r\nstats stages\r\n";
+    static const char second[] = "get a a\r\nstats stages\r\n";
+    char *set;
+    depot_measure(talk->depot, 1);
+    assert_int_equal(talk_say(talk, first, strlen(first), 100), 0);
+    expect_line(talk, "STAT measure_interval 1\r\nSTAT stage_queue_count 4\r\nSTAT stage_queue_sum_us ");
+    expect_line(talk, "STAT op_get_count 2\r\n");
+    expect_line(talk, "STAT op_touch_count 1\r\n");
+    expect_line(talk,
+                "STAT op_delete_count 0\r\nSTAT op_delete_sum_us 0.000\r\nSTAT op_delete_p50_us 0.000\r\n");
+    assert_string_equal(talk->said + talk->said_bytes - 7, "\r\nEND\r\n");
+    int len = asprintf(&set, "set a 0 0 %d\r\n%*s\r\nstats reset\r\n", LARGE_BYTES, LARGE_BYTES, "x");
+    assert_true(len > LARGE_BYTES);
+    assert_int_equal(talk_say(talk, set, (size_t)len, TALK_INPUT_BYTES), 0);
+    free(set);
+    assert_int_equal(talk_say(talk, second, strlen(second), 100), 0);
+    expect_line(talk, "STAT stage_queue_count 2\r\n");
+    expect_line(talk, "STAT op_get_count 2\r\n");
+}
+
+static void stages_need_memory(void **state)
+{
+    struct talk *talk = *state;
+    for (talk->alloc_fails = 1; talk->alloc_fails <= TARN_STAGE_COUNT; talk->alloc_fails++)
+        talk_expect_once(talk, "stats stages\r\n", "SERVER_ERROR out of memory writing stats\r\n");
+    talk->alloc_fails = 0;
+}
+
 /* What is counted of each command, as memcached counts it. */
 static void everything_is_counted(void **state)
 {
@@ -312,6 +353,8 @@ int main(void)
         TALK_TEST(everything_is_counted),
         TALK_TEST(a_client_may_ask_for_the_end),
         TALK_TEST(stats_have_memcached_names),
+        TALK_TEST(stages_are_told),
+        TALK_TEST(stages_need_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

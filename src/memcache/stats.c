@@ -1,4 +1,5 @@
 /* The server, and its statistics under memcached's names. */
+#include "depot/depot.h"
 #include "memcache/memcache_internal.h"
 #include "task/task.h"
 #include <inttypes.h>
@@ -126,6 +127,7 @@ static void reset_counters(struct memcache_server *server)
     atomic_store_explicit(&server->connections_forgotten, facts.connections_total, memory_order_relaxed);
     atomic_store_explicit(&server->expired_forgotten, stats.gets_expired, memory_order_relaxed);
     atomic_store_explicit(&server->flushed_forgotten, stats.gets_flushed, memory_order_relaxed);
+    tarn_depot_forget_latency(server->depot);
 #define RESET(name) atomic_store_explicit(&server->counters.name, 0, memory_order_relaxed);
     COUNTERS(RESET)
 #undef RESET
@@ -174,6 +176,41 @@ static void add_store(struct listing *listing)
     add(listing, "memory_used_bytes", base_account_used(&listing->server->node->memory));
 }
 
+static void add_us(struct listing *listing, const char *stage, const char *what, uint64_t ns)
+{
+    char name[BASE_UNITS_ROOM + 32], text[BASE_UNITS_ROOM];
+    (void)snprintf(name, sizeof(name), "%s_%s_us", stage, what);
+    (void)snprintf(text, sizeof(text), "%" PRIu64 ".%03" PRIu64, ns / BASE_NS_PER_US, ns % BASE_NS_PER_US);
+    add_text(listing, name, text);
+}
+
+/* @return false: there is too little memory, and no line was added */
+static bool add_stages(struct listing *listing)
+{
+    struct tarn_depot *depot = listing->server->depot;
+    struct tarn_latency latencies[TARN_STAGE_COUNT];
+    for (unsigned i = 0; i < TARN_STAGE_COUNT; i++) {
+        if (tarn_depot_latency(depot, (enum tarn_stage)i, &latencies[i]) != 0)
+            return false;
+    }
+    add(listing, "measure_interval", depot_measure_interval(depot));
+    for (unsigned i = 0; i < TARN_STAGE_COUNT; i++) {
+        const struct tarn_latency *latency = &latencies[i];
+        char stage[BASE_UNITS_ROOM], name[BASE_UNITS_ROOM + 32];
+        (void)snprintf(stage, sizeof(stage), "%s_%s", i < TARN_STAGE_GET ? "stage" : "op",
+                       tarn_stage_name((enum tarn_stage)i));
+        (void)snprintf(name, sizeof(name), "%s_count", stage);
+        add(listing, name, latency->count);
+        add_us(listing, stage, "sum", latency->sum_ns);
+        add_us(listing, stage, "p50", latency->p50_ns);
+        add_us(listing, stage, "p90", latency->p90_ns);
+        add_us(listing, stage, "p99", latency->p99_ns);
+        add_us(listing, stage, "p999", latency->p999_ns);
+        add_us(listing, stage, "max", latency->max_ns);
+    }
+    return true;
+}
+
 static bool names(const struct memcache_request *request, const char *what)
 {
     return request->key.len == strlen(what) && memcmp(request->key.text, what, request->key.len) == 0;
@@ -194,6 +231,11 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
         add_store(&listing);
     } else if (names(request, "settings")) {
         server->host.settings(server->host.arg, add_setting, &listing);
+    } else if (names(request, "stages")) {
+        if (!add_stages(&listing)) {
+            memcache_output_text(server, output, "SERVER_ERROR out of memory writing stats\r\n");
+            return;
+        }
     } else if (names(request, "items") || names(request, "slabs") || names(request, "sizes")) {
         /* there are no classes of sizes here */
     } else if (names(request, "conns")) {

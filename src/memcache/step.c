@@ -18,6 +18,7 @@
 void memcache_work_init(struct memcache_work *work,
                         int (*send)(void *arg, struct iovec *pieces, uint32_t piece_count), void *arg)
 {
+    work->arrived_ns = 0;
     work->op_count = 0;
     work->queued = 0;
     work->hashed = false;
@@ -95,7 +96,18 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
     op->outcome = (struct memcache_outcome){.text = request->refusal};
     op->server = session->server;
     op->work = work;
+    op->arrived_ns =
+        op->state == MEMCACHE_WAITING && depot_measures(op->server->depot) ? work->arrived_ns : 0;
     return op;
+}
+
+/* The store is asked: the request has waited until now. */
+static void end_queue(struct memcache_op *op)
+{
+    if (base_likely(op->arrived_ns == 0))
+        return;
+    depot_queued(op->server->depot, task_now() - op->arrived_ns);
+    op->arrived_ns = 0;
 }
 
 /* ---- answers --------------------------------------------------------------------------------------- */
@@ -179,6 +191,7 @@ static void run_op(void *arg)
 {
     struct memcache_op *op = arg;
     struct memcache_work *work = op->work;
+    end_queue(op);
     memcache_operate(op);
     op->state = MEMCACHE_DONE;
     if (--work->running == 0 && work->waiter != NULL)
@@ -247,6 +260,7 @@ static uint32_t gather(struct memcache_work *work, uint32_t from)
         struct memcache_op *op = &work->ops[i];
         if (!only_reads(op))
             continue;
+        end_queue(op);
         work->get_ops[count] = i;
         work->gets[count++] = (struct tarn_get){.key = op->request.key.text, .key_len = op->request.key.len};
     }

@@ -192,6 +192,7 @@ static inline void talk_consume(struct talk_words *words)
         size_t consumed, more = talk_piece(words, base_min(words->len - at, TALK_INPUT_BYTES - kept));
         memcpy(talk->input + kept, words->text + at, more);
         at += more;
+        talk->work->arrived_ns = task_now();
         words->error =
             memcache_session_consume(&talk->session, talk->work, talk->input, kept + more, &consumed);
         if (words->error != 0)

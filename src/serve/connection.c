@@ -140,6 +140,7 @@ static void closed(struct net_connection *net)
 
 /* A connection at work, on its task's stack. */
 struct work {
+    struct connection *connection;
     struct net_connection *net;
     struct serve *serve;
     struct memcache_session session;
@@ -181,6 +182,8 @@ static int execute_requests(struct work *work)
         ssize_t bytes = read_more(work);
         if (bytes <= 0)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
+        work->memcache->arrived_ns = net_arrived_ns(work->net);
+        atomic_store_explicit(&work->connection->at_ns, work->memcache->arrived_ns, memory_order_relaxed);
         if (again) { /* who always has more does not keep the others waiting */
             atomic_fetch_add_explicit(&work->serve->yields, 1, memory_order_relaxed);
             task_yield();
@@ -201,6 +204,7 @@ static bool run(struct net_connection *net, struct connection *connection, struc
 {
     struct serve *serve = connection->lane->serve;
     struct work work = {
+        .connection = connection,
         .net = net,
         .serve = serve,
         .memcache = &memory->memcache,
@@ -228,7 +232,6 @@ static void ready(struct net_connection *net)
     struct serve_lane *lane = connection->lane;
     struct serve_work *memory = base_pool_get(&lane->work);
     base_assert(memory != NULL);
-    atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
     atomic_store_explicit(&connection->is_at_work, true, memory_order_relaxed);
     if (run(net, connection, memory))
         atomic_store_explicit(&connection->is_at_work, false, memory_order_relaxed);

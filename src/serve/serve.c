@@ -365,7 +365,8 @@ static int open_store(struct serve *serve)
                                                      .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
                                                      .discard = (enum tarn_discard)options->discard,
                                                      .over_provisioning_percent =
-                                                         (uint32_t)options->over_provisioning_percent};
+                                                         (uint32_t)options->over_provisioning_percent,
+                                                     .measure_interval = (uint32_t)options->measure_interval};
     return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,
                       &serve->depot);
 }

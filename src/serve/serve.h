@@ -33,6 +33,7 @@ struct serve_options {
     uint64_t scrub_rate_bytes;      /* a second; 0: none */
     uint64_t checkpoint_rate_bytes; /* a second; 0: none while it runs */
     uint64_t over_provisioning_percent;
+    uint64_t measure_interval;
     unsigned discard;   /* enum tarn_discard */
     unsigned mode;      /* 0: auto; else enum tarn_mode + 1 */
     unsigned direct;    /* enum drive_direct */

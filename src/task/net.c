@@ -210,6 +210,8 @@ static void receive_more(struct net_connection *connection)
 static void keep(struct net_connection *connection, struct base_buffer *buffer)
 {
     struct base_buffer_list *unread = &connection->unread;
+    if (unread->head == NULL)
+        connection->unread_ns = task_now();
     if (base_buffer_room(buffer) > 0)
         connection->flooding = false; /* that was all there was */
     uint32_t bytes = base_buffer_bytes(buffer);
@@ -273,6 +275,9 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
 {
     if (connection->unread.head != NULL) {
         size_t taken = take(connection, buffer, room);
+        connection->arrived_ns = connection->unread_ns;
+        if (connection->unread.head != NULL)
+            connection->unread_ns = task_now(); /* the rest may have come at any time since */
         receive_more(connection);
         return (ssize_t)taken;
     }
@@ -296,6 +301,11 @@ ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, u
         if (error != 0)
             return error;
     }
+}
+
+uint64_t net_arrived_ns(const struct net_connection *connection)
+{
+    return connection->arrived_ns;
 }
 
 /* ---- writing and connecting --------------------------------------------------------------------- */

@@ -103,6 +103,10 @@ ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, u
 /** Read what has arrived. @return as net_read(); -EAGAIN: nothing has. Never waits. */
 ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room);
 
+/** When what the last read has returned had come, or the first part of it. The task that serves the
+ * connection. */
+uint64_t net_arrived_ns(const struct net_connection *connection);
+
 /**
  * Write everything.
  *

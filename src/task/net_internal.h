@@ -35,6 +35,8 @@ struct net_connection {
     struct task_io receive;
     struct base_buffer_list unread;
     uint32_t unread_count; /* buffers in it */
+    uint64_t unread_ns;    /* when the first of it came */
+    uint64_t arrived_ns;   /* the same of what was read last */
     int socket;
     int error;                /* of the receive: what reads return when nothing is left */
     bool receiving;           /* `receive` is posted */
