@@ -84,6 +84,12 @@ int cli_del(int argc, char **argv);
 /** About del. */
 void cli_del_help(FILE *file);
 
+/** Watch a running server. */
+int cli_top(int argc, char **argv);
+
+/** About top. */
+void cli_top_help(FILE *file);
+
 /** Run a benchmark. */
 int cli_bench(int argc, char **argv);
 

@@ -16,6 +16,7 @@ static const struct cli_verb verbs[] = {
     {"put", "file:PATH KEY [VALUE] [OPTION...]", "store a value, by default from standard input", cli_put,
      cli_put_help},
     {"del", "file:PATH KEY", "remove a key", cli_del, cli_del_help},
+    {"top", "[ADDRESS] [OPTION...]", "watch a running server", cli_top, cli_top_help},
     {"bench", "VERB [OPTION...]", "measure, beside what one would use instead", cli_bench, cli_bench_help},
     {"sim", "[OPTION...]", "try the release code in a simulated world", cli_sim, cli_sim_help},
 };

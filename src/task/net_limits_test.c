@@ -89,6 +89,7 @@ static void no_descriptor_is_leaked(void **state)
 struct limited {
     struct net_testing server;
     _Atomic int serving, most;
+    _Atomic uint64_t waited_ns; /* for a task, the longest */
 };
 
 static int count_in(struct net_connection *connection, void *arg)
@@ -106,7 +107,13 @@ static void serve_slowly(struct net_connection *connection)
     while (serving > most && !atomic_compare_exchange_weak(&limited->most, &most, serving))
         continue;
     char byte;
+    uint64_t begin_ns = task_now(), before_ns = 0;
     while (net_read_try(connection, &byte, 1) == 1) {
+        uint64_t arrived_ns = net_arrived_ns(connection);
+        if (before_ns == 0 && begin_ns > arrived_ns + atomic_load(&limited->waited_ns))
+            atomic_store(&limited->waited_ns, begin_ns - arrived_ns); /* a scheduler's own tasks */
+        assert_true(arrived_ns >= before_ns && arrived_ns <= task_now());
+        before_ns = arrived_ns;
         assert_int_equal(task_sleep(3 * BASE_NS_PER_MS), 0);
         assert_int_equal(net_write(connection, &byte, 1, TASK_FOREVER), 0);
     }
@@ -139,6 +146,8 @@ static void few_tasks(void *arg)
         }
     }
     assert_int_equal(atomic_load(&limited.most), TASKS_MAX);
+    /* three served before the last, each for three bytes */
+    assert_in_range(atomic_load(&limited.waited_ns), 20 * BASE_NS_PER_MS, 20 * BASE_NS_PER_SECOND);
     for (int i = 0; i < CLIENTS; i++)
         assert_int_equal(close(fds[i]), 0);
     net_testing_await(&limited.server, 0);

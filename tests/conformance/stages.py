@@ -1,16 +1,20 @@
 #!/usr/bin/python3
-"""Does a running server tell where the time of its requests goes?
+"""Does a running server tell where the time of its requests goes, and does `tarn top` show it?
 
     stages.py TARN
 """
 
+import contextlib
 import re
+import socket
 import sys
 import threading
 
 import serving
 from counters import statistics
-from serving import Connection, Tarn, await_that, expect
+from operations import command
+from serving import Connection, Memcached, Tarn, await_that, expect
+from verbs import fails, is_misuse, succeeds
 
 STAGES = ["stage_queue", "stage_room", "stage_lock", "stage_index", "stage_read", "stage_verify", "stage_append", "stage_commit", "stage_write", "stage_flush",
           "op_get", "op_put", "op_update", "op_touch", "op_delete"]
@@ -93,5 +97,76 @@ def some_are_measured(tarn):
         server.stop()
 
 
+@contextlib.contextmanager
+def impostor(answer):
+    """A server that says the same whatever it is asked; its address."""
+    def serve():
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                while connection.recv(1 << 16):
+                    connection.sendall(answer)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield "127.0.0.1:%d" % listener.getsockname()[1]
+        thread.join()
+
+
+def shown(tarn, address, *options):
+    """The screens of `tarn top`: of each the words of its lines."""
+    output = succeeds(tarn, "top", address, "--interval=200ms", *options).decode()
+    expect("\033" not in output, "it clears what is no terminal")
+    return [[line.split() for line in (address + screen).splitlines()] for screen in output.split(address)[1:]]
+
+
+def top_shows_it(tarn):
+    with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--measure=1", f"--unix={folder}/socket") as server:
+        address, over = "%s:%d" % server.address, threading.Event()
+
+        def ask():
+            with Connection(server.address) as connection:
+                while not over.is_set():
+                    say(connection, b"mg a v\r\n", 1)
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            screens = shown(tarn, address, "--count=2")
+        finally:
+            over.set()
+            thread.join()
+        expect(len(screens) == 2, f"{len(screens)} screens instead of 2")
+        for screen in screens:
+            rows = {words[0]: words for words in screen if words}
+            expect(all(stage.split("_")[1] in rows for stage in STAGES), f"stages are missing: {screen}")
+            gets, counted = float(rows["get"][1]), float(rows["a"][2])
+            expect(gets > 10 and 0.5 < gets / counted < 2 and float(rows["put"][1]) == 0, f"{gets} gets a second, {counted} by the counter")
+            expect(float(rows["get"][6]) >= float(rows["get"][2]) > 0, f"times of gets: {rows['get']}")
+        for address in (f"memcache://{address}", f"unix:{folder}/socket"):
+            succeeds(tarn, "top", address, "--interval=10ms", "--count=1")
+        server.stop()
+
+
+def top_refuses(tarn):
+    for words in (["nowhere"], ["a:1", "b:2"], ["127.0.0.1:0"], ["--interval=0s"], ["unix:"]):
+        is_misuse(tarn, "top", *words)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        fails(tarn, "top", "127.0.0.1:%d" % free.getsockname()[1], because="cannot reach")
+    for answer, because in ((b"ERROR\r\n", "does not tell statistics"), (b"STAT " + b"x" * 100000, "has no end"),
+                            (b"hello\r\nyou\r\n", "does not tell statistics")):
+        with impostor(answer) as address:
+            fails(tarn, "top", address, "--interval=10ms", because=because)
+    with impostor(b"STAT version \033[2Jx\r\nSTAT uptime -1\r\nSTAT threads nan\r\nSTAT cmd_get 1e999\r\nSTAT stage_get_count\r\nEND\r\n") as address:
+        output = succeeds(tarn, "top", address, "--interval=10ms", "--count=2")
+        expect(b"\033" not in output and b"inf" not in output and b"nan" not in output, f"it believes a stranger: {output}")
+
+
+def top_of_memcached(tarn):
+    with Memcached() as server:
+        status, output, errors = command(tarn, "top", "%s:%d" % server.address, "--interval=10ms", "--count=1")
+        expect(status == 0 and b"does not tell where" in output, f"{status}: {output} {errors}")
+
+
 if __name__ == "__main__":
-    serving.run([all_are_measured, some_are_measured], sys.argv[1])
+    serving.run([all_are_measured, some_are_measured, top_shows_it, top_refuses, top_of_memcached], sys.argv[1])
