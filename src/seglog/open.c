@@ -118,7 +118,8 @@ static int open_log(struct seglog *log, const struct seglog_options *options, in
     if (error == 0)
         error = take_memory(log, options);
     if (error == 0 && !log->read_only)
-        error = seglog_superblock_complete(log->node, log->drive, &log->superblock, missing_copy);
+        error = seglog_superblock_complete(log->node, log->drive, &log->superblock, missing_copy,
+                                           log->state->session == 0);
     if (error == 0 && !log->read_only)
         error = seglog_state_settle(log);
     if (error == 0)

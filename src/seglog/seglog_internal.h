@@ -335,10 +335,16 @@ base_must_check int seglog_superblock_find(struct tarn_node *node, struct drive 
                                            struct seglog_superblock_format *ret_superblock,
                                            int *ret_missing_copy);
 
-/** Write the copy that is missing, if one is. @return 0; -ENOMEM; the drive's error. Yields. */
+/**
+ * Write the copy that is missing, if one is.
+ *
+ * @param young  no session has begun yet: both are written, as what was read may have come from a page cache,
+ * of a formatting that was killed
+ * @return 0; -ENOMEM; the drive's error. Yields.
+ */
 base_must_check int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
                                                const struct seglog_superblock_format *superblock,
-                                               int missing_copy);
+                                               int missing_copy, bool young);
 
 /* ---- state.c -------------------------------------------------------------------------------------- */
 

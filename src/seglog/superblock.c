@@ -386,14 +386,19 @@ int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const st
 }
 
 int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
-                               const struct seglog_superblock_format *superblock, int missing_copy)
+                               const struct seglog_superblock_format *superblock, int missing_copy,
+                               bool young)
 {
-    if (missing_copy < 0)
+    if (missing_copy < 0 && !young)
         return 0;
     uint8_t *memory = drive_memory_alloc(node, drive, SEGLOG_SUPERBLOCK_BYTES);
     if (memory == NULL)
         return -ENOMEM;
-    int error = write_copy(drive, (uint32_t)missing_copy, superblock, memory);
+    int error = 0;
+    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;) {
+        if (young || missing_copy == (int)copy)
+            error = write_copy(drive, copy, superblock, memory);
+    }
     base_free(&node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
     return error;
 }

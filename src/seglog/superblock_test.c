@@ -301,12 +301,15 @@ static void one_good_superblock_is_enough(void **state)
     (void)state;
     for (uint64_t copy = 0; copy < 2; copy++) {
         struct testing_drive drive = testing_store();
+        struct testing_log log;
+        testing_log_start(&log, &drive); /* after the first session it is evidence */
+        testing_log_stop(&log);
         uint8_t *damaged = drive.bytes + copy * SEGLOG_SUPERBLOCK_BYTES;
         damaged[20] ^= 1;
         struct testing_drive before = testing_drive_copy(&drive);
         expect_opens(&drive, true, 1);
         expect_opens(&drive, false, 1);
-        assert_memory_equal(before.bytes, drive.bytes, 2 * SEGLOG_SUPERBLOCK_BYTES); /* evidence */
+        assert_memory_equal(before.bytes, drive.bytes, 2 * SEGLOG_SUPERBLOCK_BYTES);
         drive.bytes[(1 - copy) * SEGLOG_SUPERBLOCK_BYTES + 20] ^= 1;
         expect_refusal(&drive, false, -EUCLEAN, "superblock is damaged");
         testing_drive_free(&drive);
@@ -451,6 +454,24 @@ static void one_copy_of_the_future_is_enough_to_refuse(void **state)
     }
 }
 
+/* Until a session has begun, what is read may be a killed formatting's, in a cache: it is written again. */
+static void young_superblocks_are_written_again(void **state)
+{
+    (void)state;
+    struct testing_drive drive = testing_store();
+    struct testing_log log;
+    uint64_t writes[2];
+    for (int begun = 0; begun < 2; begun++) {
+        atomic_store(&drive.durable_writes, 0);
+        testing_log_open(&log, &drive, false);
+        writes[begun] = atomic_load(&drive.durable_writes);
+        assert_int_equal(seglog_start(log.log, &testing_ops, NULL), 0);
+        testing_log_stop(&log);
+    }
+    assert_int_equal(writes[0], writes[1] + SEGLOG_SUPERBLOCK_COPIES);
+    testing_drive_free(&drive);
+}
+
 /* ---- making a store goes wrong ----------------------------------------------------------------------- */
 
 /* Over nothing, and over another store. A cut leaves no store, or one of the two, whole. */
@@ -538,6 +559,7 @@ int main(void)
         cmocka_unit_test(geometry_must_fit),
         cmocka_unit_test(features_decide),
         cmocka_unit_test(one_copy_of_the_future_is_enough_to_refuse),
+        cmocka_unit_test(young_superblocks_are_written_again),
         cmocka_unit_test(formatting_may_be_cut_off),
         cmocka_unit_test(formatting_fails_cleanly),
         cmocka_unit_test(blank_is_what_a_formatting_leaves),
