@@ -411,13 +411,22 @@ static int write_labels(struct drive_stripe *stripe, uint32_t state)
     return error;
 }
 
-/* A cut has left some members without their last labels: nothing was stored before all had them. */
+/*
+ * A cut has left some members without their last labels: nothing was stored before all had them. And the
+ * labels that were read may be a killed process's, in a cache: they are flushed before anything relies on
+ * them.
+ */
 static int complete(const struct opening *opening, struct drive_stripe *stripe)
 {
     bool all = true;
+    if (opening->options->read_only)
+        return 0;
     for (uint32_t i = 0; i < opening->count; i++)
         all = all && opening->candidates[i].found.complete;
-    return all || opening->options->read_only ? 0 : write_labels(stripe, DRIVE_LABEL_WHOLE);
+    int error = all ? 0 : write_labels(stripe, DRIVE_LABEL_WHOLE);
+    for (uint32_t place = 0; place < stripe->count && error == 0; place++)
+        error = drive_flush(stripe->members[place]);
+    return error;
 }
 
 static int make_stripe(const struct opening *opening, struct drive_stripe **ret_stripe)

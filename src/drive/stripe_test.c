@@ -78,6 +78,24 @@ static void test_any_order(void **state)
     testing_members_free(all);
 }
 
+/* A label may have been seen in a cache only, of a process that was killed: it is flushed before it counts.
+ */
+static void test_labels_are_flushed(void **state)
+{
+    (void)state;
+    struct testing_members *all = testing_members_new();
+    make_filled(all, "0,1,2");
+    for (int member = 0; member < 3; member++)
+        atomic_store(&all->members[member].drive.flushes, 0);
+    expect_filled(all, "0,1,2", &to_read);
+    for (int member = 0; member < 3; member++)
+        assert_int_equal(all->members[member].drive.flushes, 0);
+    expect_filled(all, "0,1,2", &as_it_is);
+    for (int member = 0; member < 3; member++)
+        assert_int_equal(all->members[member].drive.flushes, 1);
+    testing_members_free(all);
+}
+
 static void test_description(void **state)
 {
     (void)state;
@@ -591,19 +609,13 @@ static void test_locks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_order),
-        cmocka_unit_test(test_description),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_wrong_members),
-        cmocka_unit_test(test_not_yet_a_stripe),
-        cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_any_labels),
-        cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_failing_allocations),
-        cmocka_unit_test(test_cut_while_made),
-        cmocka_unit_test(test_cut_while_overwritten),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_locks),
+        cmocka_unit_test(test_any_order),      cmocka_unit_test(test_labels_are_flushed),
+        cmocka_unit_test(test_description),    cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_wrong_members),  cmocka_unit_test(test_not_yet_a_stripe),
+        cmocka_unit_test(test_labels),         cmocka_unit_test(test_any_labels),
+        cmocka_unit_test(test_reads),          cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_cut_while_made), cmocka_unit_test(test_cut_while_overwritten),
+        cmocka_unit_test(test_files),          cmocka_unit_test(test_locks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
