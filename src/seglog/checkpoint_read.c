@@ -221,7 +221,8 @@ static int apply_covers(struct seglog *log)
 {
     struct seglog_cover_format cover;
     for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
-        if (seglog_cover_parse(&log->checkpoints.covers[i], &log->superblock, &cover) != 0)
+        if (seglog_cover_parse(&log->checkpoints.covers[i], &log->superblock, &cover) != 0 ||
+            cover.highest_sequence >= log->state->sequence_bound)
             return -EBADMSG;
     }
     for (uint32_t i = 0; i < log->superblock.segment_count; i++) {

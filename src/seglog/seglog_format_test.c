@@ -271,6 +271,58 @@ static void segment_headers_verify_and_nothing_else(void **state)
     assert_int_equal(seglog_segment_parse(&header, 77, 4, &found), -EUCLEAN);
 }
 
+/* ---- checkpoints ------------------------------------------------------------------------------------ */
+
+static void parts_verify_and_nothing_else(void **state)
+{
+    (void)state;
+    struct {
+        struct seglog_part_format part;
+        uint8_t data[100];
+    } whole = {.part = {.stamp = 7, .number = 3, .bytes = 100}};
+    struct seglog_part_format found;
+    memset(whole.data, 5, sizeof(whole.data));
+    seglog_part_seal(&whole.part, 77);
+    assert_int_equal(seglog_part_verify(&whole, 140, 77, 7, 3, &found), 0);
+    assert_memory_equal(&found, &whole.part, sizeof(found));
+    assert_int_equal(seglog_part_verify(&whole, 139, 77, 7, 3, &found), -EBADMSG);
+    assert_int_equal(seglog_part_verify(&whole, 140, 78, 7, 3, &found), -EBADMSG);
+    assert_int_equal(seglog_part_verify(&whole, 140, 77, 8, 3, &found), -EBADMSG);
+    assert_int_equal(seglog_part_verify(&whole, 140, 77, 7, 4, &found), -EBADMSG);
+    for (size_t bit = 0; bit < 8 * 140; bit++) {
+        ((uint8_t *)&whole)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(seglog_part_verify(&whole, 140, 77, 7, 3, &found), -EBADMSG);
+        ((uint8_t *)&whole)[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+}
+
+static void coverage_must_be_possible(void **state)
+{
+    (void)state;
+    struct seglog_superblock_format superblock = good_superblock();
+    struct seglog_coverage_format coverage = {.segments = superblock.segment_count}, head;
+    seglog_coverage_seal(&coverage);
+    assert_int_equal(seglog_coverage_parse(&coverage, &superblock, &head), 0);
+    coverage.segments++;
+    assert_int_equal(seglog_coverage_parse(&coverage, &superblock, &head), -EBADMSG);
+    coverage.segments--;
+    coverage.magic++;
+    assert_int_equal(seglog_coverage_parse(&coverage, &superblock, &head), -EBADMSG);
+    const struct seglog_cover_format good = {
+        .stamp = 1, .grain = SEGLOG_COVERED_WHOLLY, .flags = SEGLOG_COVER_PROVEN, .entries = 3, .end = 4096};
+    struct seglog_cover_format found;
+    assert_int_equal(seglog_cover_parse(&good, &superblock, &found), 0);
+    for (int wrong = 0; wrong < 5; wrong++) {
+        struct seglog_cover_format bad = good;
+        bad.entries = wrong == 0 ? UINT32_MAX : bad.entries;
+        bad.end = wrong == 1 ? (uint32_t)superblock.segment_bytes + 1 : bad.end;
+        bad.highest_sequence = wrong == 2 ? UINT64_MAX : 0;
+        bad.tombstone_bytes = wrong == 3 ? UINT64_MAX : 0;
+        bad.grain = wrong == 4 ? 100 : bad.grain; /* what is only half covered is not proven */
+        assert_int_equal(seglog_cover_parse(&bad, &superblock, &found), -EBADMSG);
+    }
+}
+
 /* ---- records ---------------------------------------------------------------------------------------- */
 
 static void records_prove_where_and_when(void **state)
@@ -477,6 +529,8 @@ int main(void)
         cmocka_unit_test(states_verify_and_nothing_else),
         cmocka_unit_test(impossible_states_are_refused),
         cmocka_unit_test(segment_headers_verify_and_nothing_else),
+        cmocka_unit_test(parts_verify_and_nothing_else),
+        cmocka_unit_test(coverage_must_be_possible),
         cmocka_unit_test(records_prove_where_and_when),
         cmocka_unit_test(impossible_records_are_refused),
         cmocka_unit_test(bodies_verify_and_nothing_else),
