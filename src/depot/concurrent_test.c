@@ -48,6 +48,8 @@ static void run_workers(void *arg)
     const struct tarn_depot_options options = {
         .create_bytes = shared->store_bytes == 0 ? UINT64_C(64) << 20 : shared->store_bytes,
         .mode = shared->mode,
+        .checkpoint_rate_bytes = UINT64_C(1) << 30, /* one after the other */
+        .checkpoint_every_bytes = 1,
     };
     const uint32_t thread_count = shared->one_scheduler ? 0 : THREADS;
     pthread_t threads[THREADS];

@@ -342,6 +342,8 @@ static void open_store(struct model *model)
     const struct tarn_depot_options options = {
         .create_bytes = STORE_BYTES,
         .mode = (enum tarn_mode)below(model, 3),
+        .checkpoint_rate_bytes = UINT64_C(1) << 30, /* one after the other */
+        .checkpoint_every_bytes = 1,
     };
     model->mode = options.mode;
     assert_int_equal(testing_try_open(&model->store, &model->drive, &model->clock, &options), 0);

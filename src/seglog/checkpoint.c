@@ -555,7 +555,7 @@ void seglog_checkpointer_poke(struct seglog *log)
         seglog_worker_poke(&checkpoints->worker);
 }
 
-int seglog_checkpointer_start(struct seglog *log)
+void seglog_checkpoints_begin(struct seglog *log)
 {
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     uint64_t all;
@@ -563,6 +563,11 @@ int seglog_checkpointer_start(struct seglog *log)
     checkpoints->changes = current ? log_changes(log, flush_sequence_now(log)) : 0;
     /* without any, the first is made soon */
     atomic_store(&checkpoints->next_stamp, stamp_now(log) + (current ? interval(log, 0) : 1));
+}
+
+int seglog_checkpointer_start(struct seglog *log)
+{
+    struct seglog_checkpoints *checkpoints = &log->checkpoints;
     if (checkpoints->rate_bytes == 0 || log->ops->checkpoint == NULL)
         return 0;
     return seglog_worker_start(&checkpoints->worker, log, "tarn-checkpoint", run);

@@ -40,6 +40,9 @@ base_must_check int seglog_checkpoints_init(struct seglog *log, const struct seg
 /** Free it. */
 void seglog_checkpoints_deinit(struct seglog *log);
 
+/** The session begins: is the newest as good as one that were made now? Before anything runs. */
+void seglog_checkpoints_begin(struct seglog *log);
+
 /** Start the checkpointer, if the options ask for it. @return 0; -ENOMEM; pthread_create's error */
 base_must_check int seglog_checkpointer_start(struct seglog *log);
 

@@ -153,6 +153,7 @@ int seglog_start(struct seglog *log, const struct seglog_owner_ops *ops, void *o
     base_assert(!log->read_only && !log->started);
     log->ops = ops;
     log->owner = owner;
+    seglog_checkpoints_begin(log);
     int error = seglog_state_write(log, NULL);
     if (error == 0)
         error = seglog_service_start(log);

@@ -187,7 +187,10 @@ static void *run_thread(void *arg)
 
 static void open_store(struct run *run, struct tarn_node *node)
 {
-    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES, .mode = run->mode};
+    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES,
+                                               .mode = run->mode,
+                                               .checkpoint_rate_bytes = UINT64_C(1) << 30,
+                                               .checkpoint_every_bytes = 1};
     const char *path = run->path == NULL ? "store" : run->path;
     REQUIRE(tarn_depot_open(node, path, &options, &run->depot) == 0);
 }
