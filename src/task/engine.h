@@ -100,6 +100,9 @@ struct task_engine_ops {
     /** End a sleep in poll, or the next one. Any thread. */
     void (*wake)(struct task_engine *engine);
 
+    /** The eventfd that does the same when it is written to; NULL: there is none. */
+    int (*wake_descriptor)(const struct task_engine *engine);
+
     /** Forget a file before its descriptor is closed. */
     void (*drop_file)(struct task_engine *engine, uint32_t number);
 };

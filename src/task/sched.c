@@ -149,6 +149,7 @@ int task_sched_open(struct tarn_node *node, const struct task_sched_options *opt
         return -ENOMEM;
     sched->node = node;
     sched->stop.run = run_stop;
+    base_list_init(&sched->pollers);
     fill_options(&sched->options, options);
     int error = join_node(sched, node);
     if (error != 0)
@@ -169,8 +170,18 @@ free_sched:
     return error;
 }
 
+static void close_pollers(struct task_sched *sched)
+{
+    struct base_list *first;
+    while ((first = base_list_pop_front(&sched->pollers)) != NULL) {
+        struct task_poller *poller = base_container_of(first, struct task_poller, link);
+        poller->closed(poller);
+    }
+}
+
 static void close_parts(struct task_sched *sched)
 {
+    close_pollers(sched);
     sched->engine_ops->close(sched->engine);
     net_sched_close(sched);
     base_buffer_pool_deinit(&sched->buffers);
@@ -310,6 +321,27 @@ static bool expire_timers(struct task_sched *sched)
     return worked;
 }
 
+/* @return how much they have handed out */
+static uint32_t poll_pollers(struct task_sched *sched)
+{
+    uint32_t count = 0;
+    base_list_for_each_safe(link, &sched->pollers) {
+        struct task_poller *poller = base_container_of(link, struct task_poller, link);
+        count += poller->poll(poller);
+    }
+    return count;
+}
+
+static bool pollers_may_sleep(struct task_sched *sched)
+{
+    base_list_for_each(link, &sched->pollers) {
+        struct task_poller *poller = base_container_of(link, struct task_poller, link);
+        if (!poller->may_sleep(poller))
+            return false;
+    }
+    return true;
+}
+
 static bool run_round(struct task_sched *sched)
 {
     count(&sched->stats.rounds);
@@ -323,6 +355,7 @@ static bool run_round(struct task_sched *sched)
         task_context_switch(&sched->context, &first->context, false);
         worked = true;
     }
+    worked |= poll_pollers(sched) > 0;
     worked |= sched->engine_ops->poll(sched->engine, 0) > 0;
     return worked;
 }
@@ -365,7 +398,7 @@ static void sleep_idle(struct task_sched *sched)
 {
     uint64_t trim_ns = trim_stacks(sched);
     atomic_store_explicit(&sched->sleeping, true, memory_order_seq_cst); /* pairs with task_sched_post() */
-    if (atomic_load_explicit(&sched->inbox, memory_order_seq_cst) == NULL) {
+    if (atomic_load_explicit(&sched->inbox, memory_order_seq_cst) == NULL && pollers_may_sleep(sched)) {
         uint64_t next_ns = base_min(task_sched_next_timer(sched), trim_ns);
         bool queued = !base_fifo_empty(&sched->spawn_queue) || net_sched_waits(sched);
         uint64_t now_ns = next_ns == TASK_FOREVER && !queued ? 0 : task_now();
@@ -497,6 +530,22 @@ void task_io_post(struct task_sched *sched, struct task_io *io)
 void task_io_cancel(struct task_sched *sched, struct task_io *io)
 {
     sched->engine_ops->cancel(sched->engine, io);
+}
+
+void task_poller_add(struct task_sched *sched, struct task_poller *poller)
+{
+    base_list_push_back(&sched->pollers, &poller->link);
+}
+
+void task_poller_remove(struct task_poller *poller)
+{
+    base_list_remove(&poller->link);
+}
+
+int task_sched_wake_descriptor(const struct task_sched *sched)
+{
+    return sched->engine_ops->wake_descriptor == NULL ? -1
+                                                      : sched->engine_ops->wake_descriptor(sched->engine);
 }
 
 void task_sched_stats(const struct task_sched *sched, struct task_sched_stats *ret_stats)

@@ -6,6 +6,7 @@
 #define TASK_SCHED_H
 
 #include "base/buffer.h"
+#include "base/list.h"
 #include "task/task.h"
 #include <pthread.h>
 
@@ -125,5 +126,35 @@ struct task_message {
  * @return false: the scheduler has ended, the message will not run. Any thread or task.
  */
 bool task_sched_post(struct task_sched *sched, struct task_message *message);
+
+/*
+ * Something besides the engine that a scheduler looks at once a round: completions that only their owner can
+ * fetch. In the owner's memory from task_poller_add() to task_poller_remove() or closed(). What it calls runs
+ * on the scheduler's own stack and must not yield; poll() may post, and take the poller out.
+ */
+struct task_poller {
+    struct base_list link; /* the scheduler's */
+
+    /** Send what was posted and hand out what has completed. @return how much that was */
+    uint32_t (*poll)(struct task_poller *poller);
+
+    /** The scheduler would sleep. @return whether it may: then whatever comes from now on signals
+     * task_sched_wake_descriptor() */
+    bool (*may_sleep)(struct task_poller *poller);
+
+    /** The scheduler is being closed, by whatever thread: the poller was taken out and is its owner's again.
+     */
+    void (*closed)(struct task_poller *poller);
+};
+
+/** Have it polled from now on. The scheduler's own tasks and callbacks. */
+void task_poller_add(struct task_sched *sched, struct task_poller *poller);
+
+/** Have it polled no more. The scheduler's own tasks and callbacks. */
+void task_poller_remove(struct task_poller *poller);
+
+/** An eventfd of the engine's: to write to it ends the scheduler's sleep, or the next one. @return -1: the
+ * engine has none (the simulator's) */
+int task_sched_wake_descriptor(const struct task_sched *sched);
 
 #endif

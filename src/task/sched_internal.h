@@ -50,6 +50,7 @@ struct task_sched {
     uint64_t trim_ns;             /* not before this are stacks given back again */
     struct task_stacks *stacks;   /* stack.c */
     struct base_fifo spawn_queue; /* spawned from elsewhere, waiting for a stack */
+    struct base_list pollers;     /* of struct task_poller */
     struct base_buffer_pool buffers;
     struct base_random random;
     struct net_sched *net; /* net.c; made with its first connection */

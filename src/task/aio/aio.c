@@ -171,6 +171,11 @@ static void aio_wake(struct task_engine *engine)
     (void)eventfd_write(engine->wake_fd, 1); /* fails only when the counter is full, and then it is awake */
 }
 
+static int aio_wake_descriptor(const struct task_engine *engine)
+{
+    return engine->wake_fd;
+}
+
 static void aio_drop_file(struct task_engine *engine, uint32_t number)
 {
     (void)engine;
@@ -186,5 +191,6 @@ const struct task_engine_ops task_engine_aio = {
     .cancel = aio_cancel,
     .poll = aio_poll,
     .wake = aio_wake,
+    .wake_descriptor = aio_wake_descriptor,
     .drop_file = aio_drop_file,
 };

@@ -363,6 +363,11 @@ static void uring_wake(struct task_engine *engine)
     (void)eventfd_write(engine->wake_fd, 1); /* fails only when the counter is full, and then it is awake */
 }
 
+static int uring_wake_descriptor(const struct task_engine *engine)
+{
+    return engine->wake_fd;
+}
+
 static void uring_drop_file(struct task_engine *engine, uint32_t number)
 {
     if (engine->generations[number] == 0)
@@ -381,5 +386,6 @@ const struct task_engine_ops task_engine_uring = {
     .cancel = uring_cancel,
     .poll = uring_poll,
     .wake = uring_wake,
+    .wake_descriptor = uring_wake_descriptor,
     .drop_file = uring_drop_file,
 };
