@@ -33,7 +33,7 @@ struct facts {
     const char *path;
     char identity[33];
     char made[32];
-    struct seglog_superblock_format superblock;
+    const struct seglog_superblock_format *superblock;
     const struct drive *whole;
     const struct drive_info *drive;
     uint64_t value_bytes_max;
@@ -50,52 +50,21 @@ void cli_stat_help(FILE *file)
     cli_print_options(&arguments, file);
 }
 
-/* ---- the superblock ------------------------------------------------------------------------------- */
-
-/* The first good one of the two. @param memory  SEGLOG_SUPERBLOCK_COPIES * SEGLOG_SUPERBLOCK_BYTES */
-static int find_superblock(struct drive *drive, uint8_t *memory,
-                           struct seglog_superblock_format *ret_superblock)
-{
-    const char *wrong;
-    int error = drive_read(drive, 0, memory, SEGLOG_SUPERBLOCK_COPIES * SEGLOG_SUPERBLOCK_BYTES);
-    if (error == 0)
-        error = seglog_superblock_parse(memory, ret_superblock, &wrong);
-    if (error == -EUCLEAN)
-        error = seglog_superblock_parse(memory + SEGLOG_SUPERBLOCK_BYTES, ret_superblock, &wrong);
-    return error;
-}
-
-/* The store is open to read, and so it may be opened once more. */
-static int read_superblock(struct tarn_node *node, const char *path,
-                           struct seglog_superblock_format *ret_superblock)
-{
-    const size_t bytes = SEGLOG_SUPERBLOCK_COPIES * SEGLOG_SUPERBLOCK_BYTES;
-    const struct drive_options options = {.read_only = true, .direct = DRIVE_DIRECT_OFF};
-    struct drive *drive;
-    int error = drive_open(node, path, &options, &drive);
-    if (error != 0)
-        return error;
-    uint8_t *memory = base_alloc_aligned(&node->memory, BASE_PAGE_BYTES, bytes);
-    error = memory == NULL ? -ENOMEM : find_superblock(drive, memory, ret_superblock);
-    base_free(&node->memory, memory, bytes);
-    drive_close(drive);
-    return error;
-}
+/* ---- what there is to tell ----------------------------------------------------------------------------- */
 
 static int gather(struct cli_store *store, const char *path, struct facts *ret_facts)
 {
     struct facts facts = {.path = path,
+                          .superblock = depot_superblock(store->depot),
                           .whole = depot_drive(store->depot),
                           .drive = depot_drive_info(store->depot),
                           .value_bytes_max = tarn_depot_value_bytes_max(store->depot)};
-    int error = read_superblock(store->node, path, &facts.superblock);
-    if (error == 0)
-        error = cli_spread_gather(store->node, store->depot, facts.superblock.segment_bytes, &facts.spread);
+    int error = cli_spread_gather(store->node, store->depot, facts.superblock->segment_bytes, &facts.spread);
     if (error != 0)
         return error;
     (void)snprintf(facts.identity, sizeof(facts.identity), "%016" PRIx64 "%016" PRIx64,
-                   facts.superblock.identity[0], facts.superblock.identity[1]);
-    time_t seconds = (time_t)(facts.superblock.made_wall_ns / BASE_NS_PER_SECOND);
+                   facts.superblock->identity[0], facts.superblock->identity[1]);
+    time_t seconds = (time_t)(facts.superblock->made_wall_ns / BASE_NS_PER_SECOND);
     struct tm when;
     (void)strftime(facts.made, sizeof(facts.made), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &when));
     tarn_depot_stats(store->depot, &facts.stats);
@@ -138,11 +107,11 @@ static void print_drives(const struct facts *facts)
 
 static void print_facts(const struct facts *facts)
 {
-    const struct seglog_superblock_format *superblock = &facts->superblock;
+    const struct seglog_superblock_format *superblock = facts->superblock;
     const struct tarn_depot_stats *stats = &facts->stats;
     char size[BASE_UNITS_ROOM], rest[96];
-    (void)printf("%-12s %s (%s, %s)\n", "store", facts->path, facts->drive->device ? "device" : "file",
-                 facts->drive->direct ? "direct" : "through the page cache");
+    (void)printf("%-12s %s (%s, %s, %s)\n", "store", facts->path, facts->drive->device ? "device" : "file",
+                 facts->drive->provider, facts->drive->direct ? "direct" : "through the page cache");
     print_drives(facts);
     (void)printf("%-12s %s\n%-12s %s\n", "identity", facts->identity, "made", facts->made);
     (void)printf("%-12s version %" PRIu32 ", grains of %" PRIu32 " B, blocks of %s\n", "format",
@@ -205,10 +174,11 @@ static void write_drives(const struct facts *facts, struct base_json *json)
 
 static void write_facts(const struct facts *facts, struct base_json *json)
 {
-    const struct seglog_superblock_format *superblock = &facts->superblock;
+    const struct seglog_superblock_format *superblock = facts->superblock;
     const struct tarn_depot_stats *stats = &facts->stats;
     base_json_string(json, "store", facts->path);
     base_json_bool(json, "device", facts->drive->device);
+    base_json_string(json, "provider", facts->drive->provider);
     base_json_bool(json, "direct", facts->drive->direct);
     write_drives(facts, json);
     base_json_string(json, "identity", facts->identity);

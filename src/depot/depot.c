@@ -430,6 +430,11 @@ const struct drive *depot_drive(const struct tarn_depot *depot)
     return depot->drive;
 }
 
+const struct seglog_superblock_format *depot_superblock(const struct tarn_depot *depot)
+{
+    return seglog_superblock(depot->log);
+}
+
 bool depot_failed(struct tarn_depot *depot)
 {
     return seglog_failed(depot->log);

@@ -9,6 +9,7 @@
 
 struct drive;
 struct drive_info;
+struct seglog_superblock_format;
 
 /* Names of enum tarn_mode for settings and lines of the log, NULL at the end. */
 extern const char *const depot_mode_names[];
@@ -93,6 +94,9 @@ const struct drive_info *depot_drive_info(const struct tarn_depot *depot);
 
 /** The store's drive, only to be asked about. Valid until the store is closed. */
 const struct drive *depot_drive(const struct tarn_depot *depot);
+
+/** How the store was made. Valid until the store is closed. */
+const struct seglog_superblock_format *depot_superblock(const struct tarn_depot *depot);
 
 /** Whether a write failed, so that the store takes no more. Any thread or task. */
 bool depot_failed(struct tarn_depot *depot);
