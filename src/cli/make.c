@@ -40,10 +40,10 @@ static const struct cli_arguments arguments = {make_settings, base_array_count(m
 void cli_format_help(FILE *file)
 {
     (void)fputs(
-        "Makes a store in the file or block device PATH, which must be blank: all of it is read to see that\n"
-        "there are only zeros. What is there is never overwritten without --force. Several, as A,B,C, "
-        "become\n"
-        "a stripe, one store on all of them; of each as much is used as the smallest has.\n\n",
+        "Makes a store in the file, block device or NVMe namespace (/dev/ng0n1) PATH, which must be blank:\n"
+        "all of it is read to see that there are only zeros. What is there is never overwritten without\n"
+        "--force. Several, as A,B,C, become a stripe, one store on all of them; of each as much is used as\n"
+        "the smallest has.\n\n",
         file);
     cli_print_options(&arguments, file);
 }

@@ -14,16 +14,9 @@
 #define QUEUE_TEXT_BYTES 32    /* of an attribute of a block device's queue */
 #define BLOCK_BYTES_MAX  65536 /* a device that says more is not understood */
 
-/* Where the block device below a file lies; zero for file systems without one. */
-struct queue {
-    unsigned device_major;
-    unsigned device_minor;
-};
-
 /* ---- the block device below -------------------------------------------------------------------- */
 
-/* Read a small file. @return bytes, without a line's end; negative errno */
-static int read_text(const char *path, char *ret_text, size_t room)
+int drive_read_text(const char *path, char *ret_text, size_t room)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -39,33 +32,32 @@ static int read_text(const char *path, char *ret_text, size_t room)
     return (int)length;
 }
 
-/* An attribute of the queue; a partition has its disk's. @return whether it is known */
-static bool queue_text(const struct queue *queue, const char *attribute, char *ret_text, size_t room)
+bool drive_queue_text(const struct drive_queue *queue, const char *attribute, char *ret_text, size_t room)
 {
     static const char *const folders[] = {"queue", "../queue"};
     for (size_t i = 0; i < base_array_count(folders); i++) {
         char path[96];
         (void)snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s/%s", queue->device_major,
                        queue->device_minor, folders[i], attribute);
-        if (read_text(path, ret_text, room) > 0)
+        if (drive_read_text(path, ret_text, room) > 0)
             return true;
     }
     return false;
 }
 
-static uint64_t queue_number(const struct queue *queue, const char *attribute, uint64_t otherwise)
+uint64_t drive_queue_number(const struct drive_queue *queue, const char *attribute, uint64_t otherwise)
 {
     char text[QUEUE_TEXT_BYTES];
     uint64_t value;
-    if (!queue_text(queue, attribute, text, sizeof(text)) || base_parse_u64(text, &value) != 0)
+    if (!drive_queue_text(queue, attribute, text, sizeof(text)) || base_parse_u64(text, &value) != 0)
         return otherwise;
     return value;
 }
 
-static bool queue_write_cache(const struct queue *queue)
+static bool queue_write_cache(const struct drive_queue *queue)
 {
     char text[QUEUE_TEXT_BYTES];
-    return !queue_text(queue, "write_cache", text, sizeof(text)) || strcmp(text, "write through") != 0;
+    return !drive_queue_text(queue, "write_cache", text, sizeof(text)) || strcmp(text, "write through") != 0;
 }
 
 /* ---- direct I/O -------------------------------------------------------------------------------- */
@@ -162,9 +154,9 @@ static int ask_device(struct drive_opening *opening)
 }
 
 /* A block size of the device below a file; those that make no sense for a file count as unknown. */
-static uint32_t file_block(const struct queue *queue, const char *attribute, uint32_t otherwise)
+static uint32_t file_block(const struct drive_queue *queue, const char *attribute, uint32_t otherwise)
 {
-    uint64_t bytes = queue_number(queue, attribute, otherwise);
+    uint64_t bytes = drive_queue_number(queue, attribute, otherwise);
     return base_is_power_of_two(bytes) && bytes <= BLOCK_BYTES_MAX ? (uint32_t)bytes : otherwise;
 }
 
@@ -172,7 +164,8 @@ static uint32_t file_block(const struct queue *queue, const char *attribute, uin
  * A file's writes end at pages at least: for less, file systems read and fill up the rest of a block, and
  * let only one such write at a time.
  */
-static void describe_file(struct drive_opening *opening, const struct stat *status, const struct queue *queue)
+static void describe_file(struct drive_opening *opening, const struct stat *status,
+                          const struct drive_queue *queue)
 {
     struct drive_info *info = &opening->info;
     info->bytes = (uint64_t)status->st_size;
@@ -201,7 +194,7 @@ int drive_ask(struct drive_opening *opening)
     if (fstat(opening->fd, &status) != 0)
         return drive_refuse(opening->node, opening->path, -errno, "the kernel refuses to describe it");
     dev_t device = info->device ? status.st_rdev : status.st_dev;
-    struct queue queue = {.device_major = major(device), .device_minor = minor(device)};
+    struct drive_queue queue = {.device_major = major(device), .device_minor = minor(device)};
     int error = 0;
     if (info->device)
         error = ask_device(opening);
@@ -223,8 +216,8 @@ int drive_ask(struct drive_opening *opening)
     info->bytes = base_align_down(info->bytes, info->physical_block_bytes);
     /* A file's blocks may need the file system's journal, which only a flush commits. */
     info->write_cache = !info->device || queue_write_cache(&queue);
-    info->fua = info->direct && queue_number(&queue, "fua", 0) == 1;
-    info->discard =
-        info->device && !opening->options->read_only && queue_number(&queue, "discard_max_bytes", 0) > 0;
+    info->fua = info->direct && drive_queue_number(&queue, "fua", 0) == 1;
+    info->discard = info->device && !opening->options->read_only &&
+                    drive_queue_number(&queue, "discard_max_bytes", 0) > 0;
     return 0;
 }

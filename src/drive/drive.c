@@ -1,4 +1,5 @@
 /* What is common to all drives: opening, checks, the life of a request, and failure. */
+#include "drive/nvme/nvme.h"
 #include "drive/stripe.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -59,6 +60,15 @@ static void log_opened(const struct drive *drive)
               info->created ? "yes" : "no");
 }
 
+static const struct drive_provider *choose_provider(const struct tarn_node *node, const char *path,
+                                                    const struct drive_options *options)
+{
+    if (node->options.drives != NULL)
+        return node->options.drives;
+    return options->provider == DRIVE_PROVIDER_NVME || nvme_is_node(path) ? &drive_provider_nvme
+                                                                          : &drive_provider_kernel;
+}
+
 int drive_open(struct tarn_node *node, const char *path, const struct drive_options *options,
                struct drive **ret_drive)
 {
@@ -70,12 +80,11 @@ int drive_open(struct tarn_node *node, const char *path, const struct drive_opti
     memcpy(drive->name, path, name_bytes);
     drive->node = node;
     drive->read_only = options->read_only;
-    drive->provider = node->options.drives == NULL ? &drive_provider_kernel : node->options.drives;
-    if (drive_path_is_list(path))
-        drive->provider = &drive_provider_stripe;
-    else
+    bool list = drive_path_is_list(path);
+    if (!list)
         drive_path_unescape(drive->name);
     (void)base_log_quote(drive->quoted, sizeof(drive->quoted), drive->name, strlen(drive->name));
+    drive->provider = list ? &drive_provider_stripe : choose_provider(node, drive->name, options);
     drive_flushes_init(&drive->flushes);
     base_log_limit_init(&drive->errors, ERROR_LINES, ERROR_INTERVAL_NS);
     int error = drive->provider->open(node, node->options.drives_arg, drive->name, options, &drive->info,

@@ -47,6 +47,8 @@ enum drive_provider_choice {
     DRIVE_PROVIDER_URING, /* refused when the schedulers' engine is another one */
     DRIVE_PROVIDER_AIO,
     DRIVE_PROVIDER_SYNC, /* preadv2 and pwritev2 in the calling task or thread */
+    DRIVE_PROVIDER_NVME, /* NVMe commands: for the character node of a namespace (/dev/ng0n1), where `auto`
+                          * chooses it too and nothing else does; refused elsewhere */
 };
 
 struct drive_options {
@@ -63,13 +65,13 @@ struct drive_options {
 
 /* What the drive is, asked of it when it was opened. */
 struct drive_info {
-    const char *provider;            /* "uring", "aio", "sync", "sim", "stripe" */
+    const char *provider;            /* "uring", "aio", "sync", "nvme", "stripe", "sim" */
     uint64_t bytes;                  /* size, a multiple of physical_block_bytes */
     uint32_t logical_block_bytes;    /* smallest direct transfer */
     uint32_t physical_block_bytes;   /* what writes should end at: never below logical */
     uint32_t memory_alignment_bytes; /* of a direct transfer; 1 if not direct */
     bool direct;                     /* bypasses the page cache */
-    bool device;                     /* a block device, not a file */
+    bool device;                     /* a block device or an NVMe namespace, not a file */
     bool created;                    /* this opening made the file: it reads as zeros */
     bool write_cache;                /* completed writes may be lost without a flush */
     bool fua;                        /* durable writes cost less than write and flush */
@@ -80,6 +82,19 @@ struct drive_info {
 };
 
 enum drive_op { DRIVE_READ, DRIVE_WRITE, DRIVE_FLUSH, DRIVE_DISCARD };
+
+/* What is left of a request that its provider cuts into commands (nvme), and what they came to. */
+struct drive_cut {
+    struct base_list link;   /* while it waits for a free entry */
+    const struct iovec *iov; /* what is left, the first `taken_bytes` of it not */
+    uint32_t iov_count;
+    uint64_t taken_bytes;
+    uint64_t offset;
+    uint64_t left_bytes;
+    uint32_t in_flight;            /* commands */
+    int32_t result;                /* 0, or of the first that failed */
+    _Alignas(8) uint8_t range[16]; /* of a discard, as the device takes it */
+};
 
 /*
  * A request: the caller fills the first part and keeps it, and the memory that iov names, until
@@ -107,14 +122,18 @@ struct drive_request {
     struct task_wait *waiter;
     void (*resume)(struct drive_request *request); /* what follows when it was put aside */
     struct task_message message;
-    struct task_io io;
+    union {
+        struct task_io
+            io; /* what an engine does; before that its `link` is whoever's puts the request aside */
+        struct drive_cut cut;
+    };
 };
 
 /**
- * Open a drive by path: a regular file, a block device, or with the simulator's node a simulated
- * drive's name; or several of them, with commas between, in any order, which are or become a stripe. A
- * comma of a path itself is written "\,". A file is locked against a second opener, in this process or
- * another; a lock that somebody has is waited for (options->lock_wait_ns).
+ * Open a drive by path: a regular file, a block device, the character node of an NVMe namespace, or with
+ * the simulator's node a simulated drive's name; or several of them, with commas between, in any order, which
+ * are or become a stripe. A comma of a path itself is written "\,". A file is locked against a second opener,
+ * in this process or another; a lock that somebody has is waited for (options->lock_wait_ns).
  *
  * @param path  borrowed until return
  * @return 0; -ENOENT; -EACCES; -EBUSY (somebody else has it open); -ENOTSUP (it cannot honour what
@@ -249,7 +268,7 @@ base_must_check int drive_flush(struct drive *drive);
  * @return 0; -EINVAL; -EROFS; -EOPNOTSUPP (info->discard is not set, or the device refuses after all); -EIO:
  * nothing has failed but this
  *
- * Yields. A device may take long; in a task of the kernel's drives a thread of its own waits for it.
+ * Yields. A device may take long; in a task of a block device's a thread of its own waits for it.
  */
 base_must_check int drive_discard(struct drive *drive, uint64_t offset, uint64_t bytes);
 

@@ -97,6 +97,22 @@ bool drive_file_is_same(const char *a, const char *b);
  * negative errno, logged */
 base_must_check int drive_ask(struct drive_opening *opening);
 
+/* The queue of a block device, in /sys; zero for file systems without one. A partition has its disk's. */
+struct drive_queue {
+    unsigned device_major;
+    unsigned device_minor;
+};
+
+/** An attribute of it. @return whether it is known */
+base_must_check bool drive_queue_text(const struct drive_queue *queue, const char *attribute, char *ret_text,
+                                      size_t room);
+
+/** An attribute that is a number. @return `otherwise` if it is not known, or none */
+uint64_t drive_queue_number(const struct drive_queue *queue, const char *attribute, uint64_t otherwise);
+
+/** Read a small file. @return bytes, without a line's end; negative errno */
+base_must_check int drive_read_text(const char *path, char *ret_text, size_t room);
+
 /* ---- kernel.c: the provider of files and devices ------------------------------------------------ */
 
 /** Real files and devices, through the schedulers' engines or in the calling thread. */

@@ -28,7 +28,10 @@ static int check_kind(const struct drive_opening *opening, const struct stat *st
     case S_IFDIR:
         return refuse(opening, -EISDIR, "it is a directory: name a file in it");
     case S_IFCHR:
-        return refuse(opening, -ENOTSUP, "it is a character device: name a file or a block device");
+        return refuse(
+            opening, -ENOTSUP,
+            "it is a character device and no NVMe namespace: name a file, a block device or a namespace "
+            "(as /dev/ng0n1)");
     default:
         return refuse(opening, -ENOTSUP, "it is neither a file nor a block device");
     }

@@ -1,102 +1,11 @@
 /* The provider of files: every engine and the calling thread, durability, and what outlives a process. */
 #include "drive/drive_internal.h"
-#include "drive/testing.h"
-#include <pthread.h>
-#include <signal.h>
-#include <sys/wait.h>
+#include "drive/transfer_testing.h"
 
-#define MIB  (UINT64_C(1) << 20)
-#define PAGE ((size_t)BASE_PAGE_BYTES)
-
-static const struct drive_options make_mib = {.create_bytes = MIB, .lock_wait_ns = 60 * BASE_NS_PER_SECOND};
+#define MIB  TRANSFER_MIB
+#define PAGE TRANSFER_PAGE
 
 /* ---- transfers by every provider --------------------------------------------------------------- */
-
-#define REQUESTS ((size_t)64)
-#define WORKERS  6
-
-struct transfers {
-    struct drive *drive;
-    struct testing_folder *folder;
-    enum task_engine_choice engine;
-    _Atomic unsigned failures;
-};
-
-struct worker {
-    struct transfers *transfers;
-    uint64_t number;
-};
-
-/* Many requests at once over a part of its own, of two vectors each, then all of it in one list. */
-static void transfer(void *arg)
-{
-    struct worker *worker = arg;
-    struct drive *drive = worker->transfers->drive;
-    struct drive_request *requests = calloc(REQUESTS, sizeof(*requests));
-    struct iovec *vectors = calloc(REQUESTS, 2 * sizeof(*vectors));
-    uint8_t *memory = testing_pages(2 * REQUESTS * PAGE);
-    uint64_t base = worker->number * REQUESTS * 2 * PAGE;
-    unsigned failures = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < REQUESTS; i++) {
-            uint8_t *to = memory + 2 * i * PAGE;
-            uint64_t offset = base + 2 * i * PAGE;
-            if (pass == 0)
-                testing_fill(to, 2 * PAGE, offset, worker->number);
-            else
-                memset(to, 0, 2 * PAGE);
-            vectors[2 * i] = (struct iovec){to, PAGE / 2};
-            vectors[2 * i + 1] = (struct iovec){to + PAGE / 2, 2 * PAGE - PAGE / 2};
-            requests[i] = (struct drive_request){.op = pass == 0 ? DRIVE_WRITE : DRIVE_READ,
-                                                 .durable = pass == 0 && i % 16 == 0,
-                                                 .offset = offset,
-                                                 .iov = &vectors[2 * i],
-                                                 .iov_count = 2,
-                                                 .region = -1};
-            drive_post(drive, &requests[i]);
-        }
-        for (size_t i = 0; i < REQUESTS; i++)
-            failures += drive_wait(&requests[i], TASK_FOREVER) != 0;
-        failures += drive_flush(drive) != 0;
-    }
-    for (size_t i = 0; i < REQUESTS; i++)
-        failures += !testing_filled(memory + 2 * i * PAGE, 2 * PAGE, base + 2 * i * PAGE, worker->number);
-    worker->transfers->failures += failures;
-    free(memory);
-    free(vectors);
-    free(requests);
-}
-
-static void *transfer_in_thread(void *arg)
-{
-    transfer(arg);
-    return NULL;
-}
-
-/* Tasks of all schedulers and a plain thread at once. */
-static void transfer_together(struct transfers *transfers, struct task_sched **scheds)
-{
-    struct worker workers[WORKERS];
-    struct task_group group;
-    pthread_t thread;
-    task_group_init(&group);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){.transfers = transfers, .number = i};
-        if (i > 0)
-            assert_int_equal(
-                task_spawn(scheds[i % TASK_TESTING_SCHEDS], &group, "worker", transfer, &workers[i]), 0);
-        else
-            assert_int_equal(pthread_create(&thread, NULL, transfer_in_thread, &workers[i]), 0);
-    }
-    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(transfers->failures, 0);
-}
-
-static const char *engine_of(enum task_engine_choice choice)
-{
-    return choice == TASK_ENGINE_URING ? "uring" : "aio";
-}
 
 /* Paths in the folder, one or with commas between. */
 static void list_paths(const struct testing_folder *folder, uint32_t count, char list[3 * TESTING_PATH_BYTES])
@@ -123,7 +32,8 @@ static void transfer_with_providers(struct task_testing *testing, uint32_t count
     } const providers[] = {
         {DRIVE_PROVIDER_AUTO, memory ? "sync" : engine}, {own, engine}, {DRIVE_PROVIDER_SYNC, "sync"}};
     list_paths(transfers->folder, count, path);
-    struct drive_options options = {.create_bytes = WORKERS * REQUESTS * 2 * PAGE + count * MIB / 4};
+    struct drive_options options = {.create_bytes =
+                                        TRANSFER_WORKERS * TRANSFER_REQUESTS * 2 * PAGE + count * MIB / 4};
     for (size_t i = 0; i < 2 * base_array_count(providers); i++) {
         options.provider = providers[i / 2].choice;
         options.direct = i % 2 == 0 ? DRIVE_DIRECT_AUTO : DRIVE_DIRECT_OFF;
@@ -151,19 +61,6 @@ static void transfer_on_drives(void *arg)
     transfer_with_providers(arg, 1);
     transfer_with_providers(arg, 2);
     transfer_with_providers(arg, 3);
-}
-
-/* The engine that works here: io_uring may be forbidden. */
-static bool engine_works(enum task_engine_choice choice)
-{
-    struct testing_log log = {.text = "none"};
-    struct task_node_options options = testing_options(&log);
-    struct tarn_node *node;
-    options.engine_choice = choice;
-    assert_int_equal(task_node_open(&options, &node), 0);
-    bool works = task_engine_choose(node) != NULL;
-    task_node_close(node);
-    return works;
 }
 
 static void with_engines(struct testing_folder *folder)
@@ -202,7 +99,7 @@ static void test_plain_thread(void **state)
     (void)testing_path(&folder, "plain", path);
     struct transfers transfers = {.folder = &folder};
     struct worker worker = {.transfers = &transfers};
-    assert_int_equal(drive_open(node, path, &make_mib, &drive), 0);
+    assert_int_equal(drive_open(node, path, &transfer_mib, &drive), 0);
     assert_string_equal(drive_info(drive)->provider, task_engine_choose(node)->name);
     transfers.drive = drive;
     transfer(&worker);
@@ -296,34 +193,6 @@ static void test_idle_scheduler(void **state)
     testing_folder_remove(&folder);
 }
 
-/* Written by a process until it is killed, with writes in flight: the next one may have it at once. */
-static void write_until_killed(void *arg)
-{
-    struct task_testing *testing = arg;
-    const char *path = testing->arg;
-    struct drive *drive;
-    struct drive_request requests[32];
-    struct iovec vectors[32];
-    uint8_t *memory = testing_pages(PAGE);
-    if (drive_open(testing->node, path, &make_mib, &drive) != 0)
-        _exit(1);
-    for (;;) {
-        for (unsigned i = 0; i < base_array_count(requests); i++) {
-            vectors[i] = (struct iovec){memory, PAGE};
-            requests[i] = (struct drive_request){.op = DRIVE_WRITE,
-                                                 .offset = (size_t)i * PAGE,
-                                                 .iov = &vectors[i],
-                                                 .iov_count = 1,
-                                                 .region = -1};
-            drive_post(drive, &requests[i]);
-        }
-        for (unsigned i = 0; i < base_array_count(requests); i++) {
-            if (drive_wait(&requests[i], TASK_FOREVER) != 0)
-                _exit(1);
-        }
-    }
-}
-
 static void test_killed_writer(void **state)
 {
     (void)state;
@@ -333,23 +202,7 @@ static void test_killed_writer(void **state)
     (void)testing_path(&folder, "writer", path);
     struct testing_log log = {.text = "event=\"cannot open drive\""};
     struct tarn_node *node = testing_log_node(&log);
-    for (int round = 0; round < 3; round++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0)
-            task_testing_run(NULL, NULL, write_until_killed, path);
-        int status;
-        while (access(path, F_OK) != 0)
-            assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
-        assert_int_equal(task_sleep((uint64_t)(round + 1) * 20 * BASE_NS_PER_MS), 0);
-        assert_int_equal(kill(child, SIGKILL), 0);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
-        struct drive *drive;
-        assert_int_equal(drive_open(node, path, &make_mib, &drive), 0);
-        assert_int_equal(drive_info(drive)->bytes, MIB);
-        drive_close(drive);
-    }
+    transfer_kill_writers(node, path);
     task_node_close(node);
     assert_int_equal(unlink(path), 0);
     testing_folder_remove(&folder);
@@ -378,7 +231,7 @@ static void cut_in_task(void *arg)
     struct cut *cut = testing->arg;
     char path[TESTING_PATH_BYTES];
     struct drive *drive;
-    struct drive_options options = make_mib;
+    struct drive_options options = transfer_mib;
     (void)testing_path(cut->folder, "cut", path);
     if (strncmp(path, "/dev/shm", 8) == 0) /* else it is mapped, and the process would end */
         options.provider = DRIVE_PROVIDER_SYNC;
@@ -417,7 +270,7 @@ static void discard_in_task(void *arg)
     char path[TESTING_PATH_BYTES];
     struct drive *drive;
     (void)testing_path(testing->arg, "discard", path);
-    assert_int_equal(drive_open(testing->node, path, &make_mib, &drive), 0);
+    assert_int_equal(drive_open(testing->node, path, &transfer_mib, &drive), 0);
     assert_false(drive_info(drive)->discard);
     assert_int_equal(drive_discard(drive, 0, 4096), -EOPNOTSUPP);
     drive->info.discard = true;

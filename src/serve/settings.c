@@ -25,10 +25,10 @@ const struct base_setting serve_settings[] = {
     {.name = "data",
      .type = BASE_SETTING_STRING,
      .metavar = "FILE[,FILE...]",
-     .help =
-         "The file or block device that holds the store. A file that does not exist is made; one that "
-         "is not a store is left alone. Several, as A,B,C, are a stripe: one store on all of them, each time "
-         "with all of them, in any order. A comma of a name itself is written \\,.",
+     .help = "The file, block device or NVMe namespace (/dev/ng0n1) that holds the store. A file that does "
+             "not exist is made; one that is not a store is left alone. Several, as A,B,C, are a stripe: one "
+             "store on all of them, each time with all of them, in any order. A comma of a name itself is "
+             "written \\,.",
      AT(data)},
     {.name = "size",
      .type = BASE_SETTING_SIZE,

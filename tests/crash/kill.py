@@ -1,17 +1,19 @@
 #!/usr/bin/python3
 """Killed with -9 under load, does the server come back with all that it acknowledged, and nothing that it rejected?
 
-    kill.py TARN [ROUNDS [SEED]] [--modes=MODE,...] [--cache] [--drives=NUMBER]
+    kill.py TARN [ROUNDS [SEED]] [--modes=MODE,...] [--cache] [--drives=NUMBER | --data=DEVICE,...]
 
 Each round: a server on the store that the last round left, clients that write, count, delete, touch, flush and read
 with all their might, a kill at a random moment, sometimes another one while it recovers, and a look at every key.
 With --cache the server is a cache: a value may be gone, but none that it held earlier may be back. With --drives
-the store is a stripe of so many files, named in another order each time.
+the store is a stripe of so many files, with --data it is on these devices, whose contents are lost; several are named
+in another order each time.
 """
 
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -37,6 +39,7 @@ class Campaign:
         modes = next((option.partition("=")[2] for option in options if option.startswith("--modes=")), "power,device,async")
         self.modes = modes.split(",")
         self.drives = next((int(option.partition("=")[2]) for option in options if option.startswith("--drives=")), 1)
+        self.devices = next((option.partition("=")[2].split(",") for option in options if option.startswith("--data=")), [])
         self.size = CACHE_SIZE if self.cache else SIZE
         self.evictions = 0
 
@@ -81,10 +84,12 @@ class Campaign:
         acknowledged = 0
         for number in range(rounds):
             if number % ROUNDS_OF_A_STORE == 0:
-                if number > 0:
+                if number > 0 and not self.devices:
                     for path in paths:
                         os.unlink(path)
-                paths = [f"{folder}/store{number}-{drive}" for drive in range(self.drives)]
+                paths = self.devices or [f"{folder}/store{number}-{drive}" for drive in range(self.drives)]
+                if self.devices:
+                    subprocess.run([self.tarn, "format", f"file:{self.named(paths)}", "--force"], check=True, capture_output=True)
                 clients = [Client(client, self.rng.randrange(1 << 32), self.cache, CACHE_KEYS if self.cache else KEYS) for client in range(CLIENTS)]
                 flusher = Flusher(clients, self.rng.randrange(1 << 32))
             mode = self.rng.choice(self.modes)
