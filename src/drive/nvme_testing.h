@@ -4,6 +4,7 @@
 
 #include "drive/nvme/nvme.h"
 #include "drive/transfer_testing.h"
+#include <sys/mman.h>
 
 /* What all of these tests are about. */
 struct device {
@@ -114,15 +115,32 @@ static inline void test_transfers(void **state)
     }
 }
 
-/* Beyond what a command takes, from memory that is aligned so and no better, of vectors that are long, short
- * and empty; and what the block device reads then. */
+/* Memory of which no two pages lie together in the machine: each is a segment of its own. */
+static inline uint8_t *scattered_pages(size_t bytes)
+{
+    int fd = memfd_create("scattered", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    uint8_t *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    for (size_t at = 0; at < bytes;
+         at += TRANSFER_PAGE) { /* the first last: what lies together is in reverse */
+        const int flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE;
+        uint8_t *place = memory + bytes - TRANSFER_PAGE - at;
+        assert_ptr_equal(mmap(place, TRANSFER_PAGE, PROT_READ | PROT_WRITE, flags, fd, (off_t)at), place);
+    }
+    assert_int_equal(close(fd), 0);
+    return memory;
+}
+
+/* Beyond what a command takes, from memory that is scattered and aligned so and no better, of vectors that
+ * are long, short and empty; and what the block device reads then. */
 static inline void check_long_transfers(void *arg)
 {
     enum { LONG = 3 << 20, BLOCK_BYTES = 512, ODD = 4 };
     struct task_testing *testing = arg;
     const struct device *device = testing->arg;
     struct drive *drive = nvme_testing_open(testing);
-    uint8_t *memory = testing_pages(2 * LONG), *out = memory + ODD, *in = testing_pages(LONG);
+    uint8_t *memory = scattered_pages(LONG + TRANSFER_PAGE), *out = memory + ODD, *in = testing_pages(LONG);
     const uint64_t offset = 7 * (uint64_t)BLOCK_BYTES;
     struct iovec vectors[] = {{out, 512},           {out + 512, 0},        {out + 512, 1 << 20},
                               {out + 1049088, 512}, {out + 1049600, 1024}, {out + 1050624, LONG - 1050624}};
@@ -147,7 +165,7 @@ static inline void check_long_transfers(void *arg)
     }
     assert_int_equal(close(fd), 0);
     free(in);
-    free(memory);
+    assert_int_equal(munmap(memory, LONG + TRANSFER_PAGE), 0);
     drive_close(drive);
 }
 
