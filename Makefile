@@ -7,6 +7,7 @@ ARGS ?=
 BENCH ?= task drive depot
 CAMPAIGN ?=
 OPERATIONS ?= 1000000
+POINTS ?= 80
 PREFIX ?= /usr/local
 ROUNDS ?= 200
 SECONDS ?= 60
@@ -66,6 +67,11 @@ crash: program ## kill a server and a program with -9 under load, ROUNDS=200 tim
 	@ninja -C build tests/crash/crash_load
 	@/usr/bin/python3 tests/crash/load.py build/tests/crash/crash_load $(ROUNDS)
 	@/usr/bin/python3 tests/crash/kill.py build/tarn $(ROUNDS)
+
+.PHONY: powercut
+powercut: program ## look at what a power cut leaves on a real NVMe driver, at POINTS=80 points (in the virtual machine)
+	@tools/packages test
+	@tests/vm/powercut build $(POINTS)
 
 .PHONY: mutations
 mutations: ## break the store in known places, one at a time, and see the simulator notice (ARGS="NAME...")
