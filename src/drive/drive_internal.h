@@ -90,7 +90,7 @@ void drive_file_abandon(struct drive_opening *opening);
 /** Whether there is no file yet: nothing, or an empty one. */
 bool drive_file_is_missing(const char *path);
 
-/** Whether two paths lead to one file or device that is there. */
+/** Whether two paths lead to one file or device that is there, also by the two nodes of an NVMe namespace. */
 bool drive_file_is_same(const char *a, const char *b);
 
 /** Fill in opening->info (except provider and created) and set the descriptor's direct mode. @return 0 or

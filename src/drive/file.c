@@ -1,5 +1,5 @@
 /* Files and block devices by path: what may be a drive, whose it is, and making a file. */
-#include "drive/drive_internal.h"
+#include "drive/nvme/nvme.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -200,13 +200,20 @@ bool drive_file_is_missing(const char *path)
     return S_ISREG(status.st_mode) && status.st_size == 0;
 }
 
+/* The block device that opening it locks; 0: it is a file. A namespace's two nodes have one lock. */
+static dev_t locked_device(const struct stat *status)
+{
+    return S_ISBLK(status->st_mode) ? status->st_rdev : nvme_block_number(status);
+}
+
 bool drive_file_is_same(const char *a, const char *b)
 {
     struct stat of_a, of_b;
     if (stat(a, &of_a) != 0 || stat(b, &of_b) != 0)
         return false;
-    if (S_ISBLK(of_a.st_mode) && S_ISBLK(of_b.st_mode))
-        return of_a.st_rdev == of_b.st_rdev;
+    dev_t device = locked_device(&of_a);
+    if (device != 0)
+        return device == locked_device(&of_b);
     return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 

@@ -354,6 +354,9 @@ static inline void test_locks(void **state)
             assert_int_equal(drive_open(node, paths[j], &impatient, &second), -EBUSY);
         drive_close(drive);
     }
+    char twice[2 * NVME_NAME_BYTES + 2];
+    (void)snprintf(twice, sizeof(twice), "%s,%s", device->path, device->sibling.path);
+    assert_int_equal(drive_open(node, twice, &(struct drive_options){.make_stripe = true}, &drive), -EINVAL);
     int fd = open(device->sibling.path, O_RDONLY | O_EXCL | O_CLOEXEC); /* as a mount holds it */
     assert_true(fd >= 0);
     assert_int_equal(drive_open(node, device->path, &impatient, &drive), -EBUSY);

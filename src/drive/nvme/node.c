@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -46,29 +45,40 @@ bool nvme_is_node(const char *path)
     return stat(path, &status) == 0 && is_node(&status);
 }
 
-/* The block device's number is in /sys, beside the node. @return whether it is there */
-static bool read_number(dev_t node, const char *name, struct drive_queue *ret_queue)
+/* The block device's name and number are in /sys, beside the node. @return whether it is there */
+static bool find_block(dev_t node, char ret_name[NVME_NAME_BYTES], struct drive_queue *ret_queue)
 {
-    char path[SYSTEM_PATH_BYTES], text[NVME_NAME_BYTES];
-    (void)snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/device/%s/dev", major(node), minor(node), name);
+    char name[NVME_NAME_BYTES], path[SYSTEM_PATH_BYTES], text[NVME_NAME_BYTES];
+    if (!link_name(node, "", name) || strncmp(name, NODE_PREFIX, strlen(NODE_PREFIX)) != 0 ||
+        snprintf(ret_name, NVME_NAME_BYTES, "nvme%s", name + strlen(NODE_PREFIX)) >=
+            NVME_NAME_BYTES - (int)strlen("/dev/"))
+        return false;
+    (void)snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/device/%s/dev", major(node), minor(node),
+                   ret_name);
     return drive_read_text(path, text, sizeof(text)) > 0 &&
            sscanf(text, "%u:%u", &ret_queue->device_major, &ret_queue->device_minor) == 2;
+}
+
+dev_t nvme_block_number(const struct stat *status)
+{
+    char name[NVME_NAME_BYTES];
+    struct drive_queue queue;
+    return is_node(status) && find_block(status->st_rdev, name, &queue)
+               ? makedev(queue.device_major, queue.device_minor)
+               : 0;
 }
 
 int nvme_find_sibling(struct tarn_node *node, const char *path, struct nvme_sibling *ret_sibling)
 {
     struct stat status, block;
-    char name[NVME_NAME_BYTES], block_name[NVME_NAME_BYTES];
+    char block_name[NVME_NAME_BYTES];
     if (stat(path, &status) != 0)
         return drive_refuse(node, path, -errno, "the kernel refuses to describe it");
     if (!is_node(&status))
         return drive_refuse(node, path, -ENOTSUP,
                             "nvme was asked for, and it is not the character node of an NVMe namespace: "
                             "name that (as /dev/ng0n1), or leave the choice open");
-    if (!link_name(status.st_rdev, "", name) || strncmp(name, NODE_PREFIX, strlen(NODE_PREFIX)) != 0 ||
-        snprintf(block_name, sizeof(block_name), "nvme%s", name + strlen(NODE_PREFIX)) >=
-            (int)sizeof(block_name) - (int)strlen("/dev/") ||
-        !read_number(status.st_rdev, block_name, &ret_sibling->queue))
+    if (!find_block(status.st_rdev, block_name, &ret_sibling->queue))
         return drive_refuse(node, path, -ENOTSUP,
                             "the namespace has no block device (nvme0n1 beside ng0n1), so that it cannot be "
                             "locked: its command set or format is not supported");

@@ -1,12 +1,14 @@
 /*
  * NVMe drives: commands passed through the kernel's driver to a namespace, by its character node
- * (/dev/ng0n1). For the files of this folder, and for drive.c, which asks whether a path is such a node.
+ * (/dev/ng0n1). For the files of this folder, and for drive.c and file.c, which ask whether a path is such a
+ * node, and of which block device.
  */
 #ifndef DRIVE_NVME_NVME_H
 #define DRIVE_NVME_NVME_H
 
 #include "drive/drive_internal.h"
 #include <linux/nvme_ioctl.h>
+#include <sys/stat.h>
 
 /* ---- identify.c: what a device says that it is, and what its statuses mean ---------------------- */
 
@@ -89,6 +91,9 @@ struct nvme_sibling {
 
 /** Whether a path leads to the character node of a namespace. */
 bool nvme_is_node(const char *path);
+
+/** The number of the block device of a namespace whose character node this is; 0: it is none. */
+dev_t nvme_block_number(const struct stat *status);
 
 /**
  * Find the block device of a namespace.
