@@ -188,7 +188,7 @@ static void test_statuses(void **state)
 
 /* ---- requests cut into commands ------------------------------------------------------------------ */
 
-#define SPACE ((uint64_t)4 << 20)
+#define SPACE ((uint64_t)2 << 20)
 
 /* Marks what a command moves, as a device would, and checks the command alone. */
 static void carry_out(const struct nvme_namespace *ns, const struct nvme_command *command,
@@ -223,7 +223,7 @@ static void test_cutting(void **state)
     base_random_init(&random, 11);
     for (uint64_t i = 0; i < SPACE; i += 8)
         base_store_le64(space + i, base_random_u64(&random));
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < 1000; round++) {
         struct nvme_namespace ns = {.nsid = 7, .block_bytes = BLOCK};
         struct iovec vectors[40], before[40];
         ns.transfer_bytes_max = (1 + base_random_below(&random, 64)) * BLOCK;
@@ -252,7 +252,7 @@ static void test_cutting(void **state)
             assert_int_equal(command.words.cdw12 >> 16, request.durable ? 0x4000 : 0);
             carry_out(&ns, &command, space, device);
         }
-        assert_memory_equal(device, expected, SPACE / 2);
+        assert_true(memcmp(device, expected, SPACE / 2) == 0); /* cmocka compares byte by byte */
         assert_memory_equal(vectors, before, request.iov_count * sizeof(*vectors));
         assert_true(commands <= request.iov_count + request.expected_bytes / ns.transfer_bytes_max + 1);
     }
