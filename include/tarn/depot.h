@@ -141,16 +141,17 @@ struct tarn_depot_stats {
 
 /** Choices when a store is made. */
 struct tarn_format_options {
-    uint64_t create_bytes; /**< > 0: make the file with this size if there is none, several with equal shares */
-    uint32_t grain_bytes;  /**< unit of addresses, 32 to 512, a power of two; 0: 64 */
-    bool force;            /**< overwrite whatever is there, a store included */
+    uint64_t
+        create_bytes; /**< > 0: make the file with this size if there is none, several with equal shares */
+    uint32_t grain_bytes; /**< unit of addresses, 32 to 512, a power of two; 0: 64 */
+    bool force;           /**< overwrite whatever is there, a store included */
 };
 
 /**
  * Make a store on a file or device, or on several.
  *
- * @param path     borrowed. Several, with commas between ("A,B,C"), become a stripe, one store on all of them:
- *                 of each as much is used as the smallest has. A comma of a name itself is written "\,"
+ * @param path     borrowed. Several, with commas between ("A,B,C"), become a stripe, one store on all of
+ * them: of each as much is used as the smallest has. A comma of a name itself is written "\,"
  * @param options  NULL: only an existing, blank file or device
  * @return 0; -ENOENT; -EEXIST (there is a store, or anything but zeros, and no `force`: nothing was
  *         written); -EBUSY (open elsewhere); -EINVAL (too small); -ENOMEM; what the drive says
