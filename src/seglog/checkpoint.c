@@ -499,6 +499,17 @@ bool seglog_checkpoints_give_up(struct seglog *log)
     return drop_from(log, 0, &any) == 0 && any;
 }
 
+void seglog_checkpoints_make_way(struct seglog *log)
+{
+    uint32_t count = 0;
+    base_spin_lock(&log->lock);
+    for (uint32_t i = 0; i < SEGLOG_CHECKPOINTS_KEPT; i++)
+        count = base_max(count, log->checkpoints.kept[i].count);
+    base_spin_unlock(&log->lock);
+    if (count > 0 && !has_place_for(log, count))
+        (void)!seglog_checkpoints_give_up(log);
+}
+
 /* ---- the checkpointer ------------------------------------------------------------------------------ */
 
 static uint64_t stamp_now(struct seglog *log)

@@ -58,6 +58,10 @@ void seglog_checkpointer_poke(struct seglog *log);
  */
 base_must_check bool seglog_checkpoints_give_up(struct seglog *log);
 
+/** Free segments are few: give all checkpoints up, if they take more than their share of what is spare (the
+ * end of a session may leave such). Called by the service only. Yields. */
+void seglog_checkpoints_make_way(struct seglog *log);
+
 /* ---- checkpoint_cut.c ----------------------------------------------------------------------------- */
 
 /**

@@ -498,6 +498,33 @@ static void space_is_given_back(void **state)
     run_with_checkpoints(40, filled);
 }
 
+/* What the end of a session has left in a small store does not make collection dearer in the next. */
+static void what_is_left_makes_way(void **state)
+{
+    (void)state;
+    struct run *run = run_new(SEGLOG_POWER, SEGLOG_SEGMENTS_MIN);
+    struct tarn_node *node = run_node(run);
+    struct seglog_stats stats;
+    run_start(run, node);
+    for (uint32_t i = 0; i < 60; i++)
+        assert_int_equal(run_put(run, i % 20, 3000), 0);
+    assert_int_equal(seglog_stop(run->log), 0);
+    assert_int_equal(seglog_checkpoint_write(run->log), 0);
+    assert_int_equal(seglog_close(run->log), 0);
+    run_open_log(run);
+    assert_int_equal(seglog_start(run->log, &run_ops, run), 0);
+    seglog_stats(run->log, &stats);
+    assert_int_equal(stats.checkpoints_kept, 1);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(run_put(run, i % 20, 3000), 0);
+    seglog_stats(run->log, &stats);
+    assert_true(stats.collections > 0);
+    assert_int_equal(stats.checkpoints_kept, 0);
+    assert_int_equal(run_stop(run), 0);
+    task_node_close(node);
+    run_free(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +539,7 @@ int main(void)
         cmocka_unit_test(only_a_good_end_may_leave_one),
         cmocka_unit_test(checkpoints_beside_writers_and_the_collector),
         cmocka_unit_test(space_is_given_back),
+        cmocka_unit_test(what_is_left_makes_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,7 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
         log->service.stalled_ns = 0;
         return false;
     }
+    seglog_checkpoints_make_way(log);
     int error = seglog_collect(log);
     if (error == 0) {
         log->service.stalled_ns = 0;
