@@ -123,7 +123,7 @@ static void find_gone(struct keys *keys)
 {
     struct seglog_points points;
     seglog_points(keys->check->log, &points);
-    keys->gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
+    keys->gone_sequence = seglog_gone_sequence(keys->check->log);
     keys->flush_due = points.flush_when_ns != 0 && task_wall(keys->check->node) >= points.flush_when_ns;
 }
 

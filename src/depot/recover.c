@@ -276,7 +276,7 @@ int depot_recover(struct tarn_depot *depot)
     int error;
     seglog_points(depot->log, &points);
     task_wall_raise(depot->node, points.wall_ns);
-    uint64_t gone = base_max(points.flush_sequence, points.horizon_sequence);
+    uint64_t gone = seglog_gone_sequence(depot->log);
     bool due = points.flush_when_ns != 0 && task_wall(depot->node) >= points.flush_when_ns;
     if (due) /* whatever is here was stored before the moment */
         gone = seglog_sequence_next(depot->log);

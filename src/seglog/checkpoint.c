@@ -20,10 +20,11 @@
 
 struct seglog_checkpoint {
     struct seglog *log;
-    uint64_t rate_bytes; /* 0: as fast as may be */
+    uint64_t rate_bytes; /* 0: at the end, when nobody appends: as fast as may be */
     uint64_t due_ns;
-    uint32_t *segments; /* taken, by place */
-    uint32_t taken, used;
+    uint32_t *segments; /* by place: memory for `listed`, of which the first are taken, and the first of these
+                           used */
+    uint32_t listed, taken, used;
     uint64_t stamp;  /* of place 0 */
     uint8_t *buffer; /* seglog_part_bytes_max(): the part that is being filled */
     uint64_t filled; /* of it, header included */
@@ -61,9 +62,10 @@ void seglog_checkpoints_deinit(struct seglog *log)
 /* ---- segments -------------------------------------------------------------------------------------- */
 
 /* @return false: there are too few free ones, or stamps */
-static bool take_locked(struct seglog_checkpoint *checkpoint, uint32_t count, uint64_t kept)
+static bool take_locked(struct seglog_checkpoint *checkpoint, uint64_t kept)
 {
     struct seglog *log = checkpoint->log;
+    const uint32_t count = checkpoint->listed;
     if (log->free_count < log->needed + kept + count || log->stamp_bound - 1 - log->stamp < count)
         return false;
     for (uint32_t i = 0; i < count; i++) {
@@ -81,11 +83,11 @@ static bool take_locked(struct seglog_checkpoint *checkpoint, uint32_t count, ui
     return true;
 }
 
-static bool take(struct seglog_checkpoint *checkpoint, uint32_t count, uint64_t kept)
+static bool take(struct seglog_checkpoint *checkpoint, uint64_t kept)
 {
     struct seglog *log = checkpoint->log;
     base_spin_lock(&log->lock);
-    bool taken = take_locked(checkpoint, count, kept);
+    bool taken = take_locked(checkpoint, kept);
     base_spin_unlock(&log->lock);
     if (taken) /* who is told that there is no room shall ask first: a checkpoint can be given up */
         seglog_space_chance(log);
@@ -260,6 +262,13 @@ static int put_coverage(struct seglog_checkpoint *checkpoint)
                                               coverage.segments * sizeof(*log->checkpoints.covers));
 }
 
+static uint64_t flush_sequence_now(struct seglog *log)
+{
+    struct seglog_points points;
+    seglog_points(log, &points);
+    return points.flush_sequence;
+}
+
 /*
  * Make it whole. What it names, and what has removed what it does not name, is durable first: else a cut
  * could take that away, and with it the older record that would have counted then.
@@ -267,21 +276,19 @@ static int put_coverage(struct seglog_checkpoint *checkpoint)
 static int seal(struct seglog_checkpoint *checkpoint)
 {
     struct seglog *log = checkpoint->log;
-    struct seglog_points points;
     int error = checkpoint->room != 0 ? write_part(checkpoint) : 0;
     if (error == 0)
         error = seglog_sync(log);
     if (error == 0)
         error = seglog_flush(log);
-    seglog_points(log, &points);
-    if (error == 0 && points.flush_sequence != checkpoint->flush_sequence)
+    if (error == 0 && flush_sequence_now(log) != checkpoint->flush_sequence)
         error = -ECANCELED; /* what it names is gone */
     if (error == 0)
         error = go_on(checkpoint);
     return error == 0 ? write_header(checkpoint, 0, checkpoint->part) : error;
 }
 
-/* It is the newest; there is a place behind it. */
+/* It is the newest; there is a place behind it. The segments are not this one's any more. */
 static void keep(struct seglog_checkpoint *checkpoint)
 {
     struct seglog *log = checkpoint->log;
@@ -294,6 +301,8 @@ static void keep(struct seglog_checkpoint *checkpoint)
                                                  .count = checkpoint->used,
                                                  .part_count = checkpoint->part};
     base_spin_unlock(&log->lock);
+    checkpoint->segments = NULL;
+    checkpoint->listed = checkpoint->taken = 0;
 }
 
 /* What was taken and is not used goes back. @return false: there is no memory for the shorter list */
@@ -305,9 +314,9 @@ static bool fit_list(struct seglog_checkpoint *checkpoint)
         return false;
     memcpy(fitting, checkpoint->segments, checkpoint->used * sizeof(*fitting));
     give_back(checkpoint, checkpoint->used);
-    base_free(account, checkpoint->segments, checkpoint->taken * sizeof(*fitting));
+    base_free(account, checkpoint->segments, checkpoint->listed * sizeof(*fitting));
     checkpoint->segments = fitting;
-    checkpoint->taken = checkpoint->used;
+    checkpoint->listed = checkpoint->taken = checkpoint->used;
     return true;
 }
 
@@ -355,14 +364,14 @@ static bool has_place_for(struct seglog *log, uint32_t count)
 }
 
 /* Take segments, for which the service makes room if need be. @return 0; -ENOSPC; -ECANCELED; -EROFS */
-static int take_room(struct seglog_checkpoint *checkpoint, uint32_t count)
+static int take_room(struct seglog_checkpoint *checkpoint)
 {
     struct seglog *log = checkpoint->log;
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     uint64_t until_ns = task_now() + ROOM_WAIT_NS;
     int error = 0;
-    atomic_store(&checkpoints->wanted_segments, count);
-    while (error == 0 && !take(checkpoint, count, SEGLOG_KEPT_DATA + 1)) {
+    atomic_store(&checkpoints->wanted_segments, checkpoint->listed);
+    while (error == 0 && !take(checkpoint, SEGLOG_KEPT_DATA + 1)) {
         seglog_poke(log);
         seglog_worker_sleep_until(&checkpoints->worker, task_now() + ROOM_LOOK_NS);
         error = task_now() >= until_ns ? -ENOSPC : go_on(checkpoint);
@@ -371,119 +380,80 @@ static int take_room(struct seglog_checkpoint *checkpoint, uint32_t count)
     return error;
 }
 
-/* ---- one checkpoint -------------------------------------------------------------------------------- */
-
-static int begin(struct seglog *log, uint64_t rate_bytes, uint32_t count,
-                 struct seglog_checkpoint *checkpoint)
+/* Take them when nobody else wants any: those that there are may be in the way, or stamps are used up. */
+static int take_at_the_end(struct seglog_checkpoint *checkpoint)
 {
-    struct base_account *account = &log->node->memory;
-    *checkpoint = (struct seglog_checkpoint){.log = log, .rate_bytes = rate_bytes};
-    checkpoint->buffer = drive_memory_alloc(log->node, log->drive, seglog_part_bytes_max(log));
-    checkpoint->segments = base_alloc(account, count * sizeof(*checkpoint->segments));
-    if (checkpoint->buffer != NULL && checkpoint->segments != NULL)
+    bool dropped;
+    if (take(checkpoint, 0))
         return 0;
-    base_free(account, checkpoint->buffer, seglog_part_bytes_max(log));
-    base_free(account, checkpoint->segments, count * sizeof(*checkpoint->segments));
-    return -ENOMEM;
+    int error = drop_from(checkpoint->log, 0, &dropped);
+    if (error == 0 && !dropped)
+        error = seglog_state_write(checkpoint->log, NULL);
+    return error != 0 || take(checkpoint, 0) ? error : -ENOSPC;
 }
 
+/* ---- one checkpoint -------------------------------------------------------------------------------- */
+
 /* A number that stays the same as long as a checkpoint would say the same. */
-static uint64_t log_changes(const struct seglog *log, uint64_t flush_sequence)
+static uint64_t log_changes(struct seglog *log)
 {
-    return 1 + flush_sequence + atomic_load_explicit(&log->appended_bytes, memory_order_relaxed) +
+    return 1 + flush_sequence_now(log) + atomic_load_explicit(&log->appended_bytes, memory_order_relaxed) +
            atomic_load_explicit(&log->moved_bytes, memory_order_relaxed) +
            atomic_load_explicit(&log->collections, memory_order_relaxed);
 }
 
-static uint64_t flush_sequence_now(struct seglog *log)
-{
-    struct seglog_points points;
-    seglog_points(log, &points);
-    return points.flush_sequence;
-}
-
-/*
- * With segments that were taken: find the moment, write.
- *
- * @param running  others append meanwhile
- */
-static int make(struct seglog_checkpoint *checkpoint, bool running)
+/* With segments that were taken: find the moment, write. */
+static int cut_and_write(struct seglog_checkpoint *checkpoint)
 {
     struct seglog *log = checkpoint->log;
     /* before the moment: a flush that comes between makes it void */
     checkpoint->flush_sequence = flush_sequence_now(log);
-    uint64_t changes = log_changes(log, checkpoint->flush_sequence);
+    uint64_t changes = log_changes(log);
     int error = 0;
-    if (running)
+    if (checkpoint->rate_bytes != 0)
         error = seglog_cut(log);
     else
         seglog_cut_stopped(log);
     if (error == 0)
         error = write_whole(checkpoint);
-    if (error == 0) {
+    if (error == 0)
         log->checkpoints.changes = changes;
-        return 0;
-    }
-    give_back(checkpoint, 0);
-    base_free(&log->node->memory, checkpoint->segments, checkpoint->taken * sizeof(*checkpoint->segments));
     return error;
 }
 
-/* @param count  segments to take @return 0; an error: there is none */
-static int make_running(struct seglog *log, uint32_t count)
+/* @param rate_bytes  0: at the end @param count  segments to take @return 0; an error: there is none */
+static int make(struct seglog *log, uint64_t rate_bytes, uint32_t count)
 {
-    struct seglog_checkpoint checkpoint;
+    struct base_account *account = &log->node->memory;
+    struct seglog_checkpoint checkpoint = {
+        .log = log,
+        .rate_bytes = rate_bytes,
+        .segments = base_alloc(account, count * sizeof(uint32_t)),
+        .listed = count,
+        .buffer = drive_memory_alloc(log->node, log->drive, seglog_part_bytes_max(log)),
+    };
     bool dropped;
-    int error = begin(log, log->checkpoints.rate_bytes, count, &checkpoint);
-    if (error != 0)
-        return error;
-    error = drop_from(log, SEGLOG_CHECKPOINTS_KEPT - 1, &dropped);
+    int error = checkpoint.buffer == NULL || checkpoint.segments == NULL ? -ENOMEM : 0;
     if (error == 0)
-        error = take_room(&checkpoint, count);
+        error = drop_from(log, SEGLOG_CHECKPOINTS_KEPT - 1, &dropped);
     if (error == 0)
-        error = make(&checkpoint, true);
-    else
-        base_free(&log->node->memory, checkpoint.segments, count * sizeof(*checkpoint.segments));
-    base_free(&log->node->memory, checkpoint.buffer, seglog_part_bytes_max(log));
+        error = rate_bytes != 0 ? take_room(&checkpoint) : take_at_the_end(&checkpoint);
+    if (error == 0)
+        error = cut_and_write(&checkpoint);
+    give_back(&checkpoint, 0);
+    base_free(account, checkpoint.segments, checkpoint.listed * sizeof(uint32_t));
+    base_free(account, checkpoint.buffer, seglog_part_bytes_max(log));
     return error;
-}
-
-/* Those that there are may be in the way, or stamps are used up. */
-static int take_at_the_end(struct seglog_checkpoint *checkpoint, uint32_t count)
-{
-    bool dropped;
-    if (take(checkpoint, count, 0))
-        return 0;
-    int error = drop_from(checkpoint->log, 0, &dropped);
-    if (error == 0 && !dropped)
-        error = seglog_state_write(checkpoint->log, NULL);
-    return error != 0 || take(checkpoint, count, 0) ? error : -ENOSPC;
 }
 
 int seglog_checkpoint_write(struct seglog *log)
 {
-    struct seglog_checkpoint checkpoint;
-    bool dropped;
     if (!log->stopped_well || seglog_failed(log))
         return -EROFS;
     if (atomic_load(&log->checkpoints.ended))
         return -ECANCELED;
-    if (log->checkpoints.kept[0].count > 0 &&
-        log->checkpoints.changes == log_changes(log, flush_sequence_now(log)))
-        return 0;
-    uint32_t count = segments_for(log);
-    int error = begin(log, 0, count, &checkpoint);
-    if (error != 0)
-        return error;
-    error = drop_from(log, SEGLOG_CHECKPOINTS_KEPT - 1, &dropped);
-    if (error == 0)
-        error = take_at_the_end(&checkpoint, count);
-    if (error == 0)
-        error = make(&checkpoint, false);
-    else
-        base_free(&log->node->memory, checkpoint.segments, count * sizeof(*checkpoint.segments));
-    base_free(&log->node->memory, checkpoint.buffer, seglog_part_bytes_max(log));
-    return error;
+    bool current = seglog_checkpoint_found(log) && log->checkpoints.changes == log_changes(log);
+    return current ? 0 : make(log, 0, segments_for(log));
 }
 
 void seglog_checkpoints_end(struct seglog *log)
@@ -544,7 +514,7 @@ static void run(struct seglog *log)
         atomic_store_explicit(&checkpoints->next_stamp, UINT64_MAX, memory_order_relaxed);
         atomic_store(&checkpoints->given_up, false);
         bool may = !atomic_load(&checkpoints->ended) && has_place_for(log, count);
-        int error = may ? make_running(log, count) : -ENOSPC;
+        int error = may ? make(log, checkpoints->rate_bytes, count) : -ENOSPC;
         /* now, as its own segments have stamps too */
         atomic_store_explicit(&checkpoints->next_stamp, stamp_now(log) + interval(log, bytes),
                               memory_order_relaxed);
@@ -570,8 +540,8 @@ void seglog_checkpoints_begin(struct seglog *log)
 {
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     uint64_t all;
-    bool current = checkpoints->kept[0].count > 0 && seglog_uncovered_entries(log, &all) == 0;
-    checkpoints->changes = current ? log_changes(log, flush_sequence_now(log)) : 0;
+    bool current = seglog_checkpoint_found(log) && seglog_uncovered_entries(log, &all) == 0;
+    checkpoints->changes = current ? log_changes(log) : 0;
     /* without any, the first is made soon */
     atomic_store(&checkpoints->next_stamp, stamp_now(log) + (current ? interval(log, 0) : 1));
 }

@@ -172,11 +172,11 @@ static int read_chain(struct seglog *log, const struct seglog_chain *chain,
 
 /* ---- what it is about ------------------------------------------------------------------------------ */
 
-/* The coverage, put together from the first parts. */
+/* The covers, put together from the first parts. */
 struct coverage {
     struct seglog *log;
-    uint64_t bytes; /* of it that were read */
-    uint8_t head[sizeof(struct seglog_coverage_format)];
+    bool begun;
+    uint64_t bytes; /* of the covers that were read */
 };
 
 static uint64_t covers_bytes(const struct seglog *log)
@@ -184,11 +184,11 @@ static uint64_t covers_bytes(const struct seglog *log)
     return log->superblock.segment_count * sizeof(struct seglog_cover_format);
 }
 
-static int check_head(const struct coverage *coverage)
+/* What a checkpoint begins with lies in its first part, as it was written. */
+static int check_head(const struct seglog *log, const void *data, uint64_t bytes)
 {
-    const struct seglog *log = coverage->log;
     struct seglog_coverage_format format;
-    int error = seglog_coverage_parse(coverage->head, &log->superblock, &format);
+    int error = bytes < sizeof(format) ? -EBADMSG : seglog_coverage_parse(data, &log->superblock, &format);
     if (error != 0)
         return error;
     return format.flush_sequence == log->state->flush_sequence ? 0 : -ESTALE;
@@ -198,22 +198,16 @@ static int check_head(const struct coverage *coverage)
 static int consume_coverage(void *arg, const void *data, uint64_t bytes)
 {
     struct coverage *coverage = arg;
-    const uint8_t *from = data;
-    if (coverage->bytes < sizeof(coverage->head)) {
-        uint64_t now = base_min(bytes, sizeof(coverage->head) - coverage->bytes);
-        memcpy(coverage->head + coverage->bytes, from, now);
-        coverage->bytes += now;
-        from += now;
-        bytes -= now;
-        int error = coverage->bytes == sizeof(coverage->head) ? check_head(coverage) : 0;
-        if (error != 0)
-            return error;
-    }
-    uint64_t at = coverage->bytes - sizeof(coverage->head), all = covers_bytes(coverage->log);
-    uint64_t now = base_min(bytes, all - at);
-    memcpy((uint8_t *)coverage->log->checkpoints.covers + at, from, now);
+    struct seglog *log = coverage->log;
+    uint64_t skipped = coverage->begun ? 0 : sizeof(struct seglog_coverage_format);
+    int error = coverage->begun ? 0 : check_head(log, data, bytes);
+    if (error != 0)
+        return error;
+    coverage->begun = true;
+    uint64_t now = base_min(bytes - skipped, covers_bytes(log) - coverage->bytes);
+    memcpy((uint8_t *)log->checkpoints.covers + coverage->bytes, (const uint8_t *)data + skipped, now);
     coverage->bytes += now;
-    return at + now == all;
+    return coverage->bytes == covers_bytes(log);
 }
 
 /* What the covers say of the segments that are still what they were. */
@@ -347,20 +341,14 @@ int seglog_checkpoint_reject(struct seglog *log)
     return seglog_recover_unknown(log);
 }
 
-/* Of an entry of a segment. */
-static bool covers(const struct seglog_segment *segment, uint64_t grain)
-{
-    return grain < segment->covered_grain || segment->covered_grain == SEGLOG_COVERED_WHOLLY;
-}
-
 bool seglog_is_covered(const struct seglog *log, uint64_t grain)
 {
     if (seglog_stamp_at(log, grain) == 0)
         return false;
     uint32_t number = seglog_segment_of(log, grain);
     uint64_t begin = seglog_segment_offset(log, number) >> log->grain_shift;
-    return log->segments[number].state == SEGLOG_STATE_CLOSED &&
-           covers(&log->segments[number], grain - begin);
+    const struct seglog_segment *segment = &log->segments[number];
+    return segment->state == SEGLOG_STATE_CLOSED && grain - begin < segment->covered_grain;
 }
 
 uint64_t seglog_uncovered_entries(const struct seglog *log, uint64_t *ret_all)

@@ -3,7 +3,7 @@
  * used, does it cover what was settled and nothing else, and does it give way to who needs its space?
  */
 #include "seglog/checkpoint_internal.h"
-#include "seglog/run_testing.h"
+#include "seglog/collect_testing.h"
 
 static const uint64_t payload_bytes =
     SEGLOG_SEGMENT_BYTES_MIN - TESTING_BLOCK_BYTES - sizeof(struct seglog_part_format);
@@ -444,8 +444,7 @@ static void written_meanwhile(struct run *run)
             testing_drive_free(&copy);
         }
     }
-    struct seglog_stats stats;
-    seglog_stats(run->log, &stats);
+    const struct seglog_stats stats = run_stats(run);
     assert_true(stats.checkpoints > 3);
     assert_true(stats.collections > 3);
     assert_true(stats.checkpoints_kept > 0);
@@ -456,12 +455,7 @@ static void run_with_checkpoints(uint64_t segments, void (*test)(struct run *run
     struct run *run = run_new(SEGLOG_POWER, segments);
     run->checkpoint_rate_bytes = UINT64_C(1) << 30;
     run->checkpoint_every_bytes = 1;
-    struct tarn_node *node = run_node(run);
-    run_start(run, node);
-    test(run);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    run_and_free(run, test);
 }
 
 static void checkpoints_beside_writers_and_the_collector(void **state)
@@ -474,12 +468,10 @@ static void checkpoints_beside_writers_and_the_collector(void **state)
  */
 static void filled(struct run *run)
 {
-    struct seglog_stats stats;
     for (uint32_t i = 0; i < 400; i++)
         assert_int_equal(run_put(run, i % 10, 2000), 0);
     for (uint64_t tries = 0;; tries++) { /* there is one */
-        seglog_stats(run->log, &stats);
-        if (stats.checkpoints_kept > 0)
+        if (run_stats(run).checkpoints_kept > 0)
             break;
         assert_true(tries < 10000);
         assert_int_equal(run_put(run, tries % 10, 2000), 0);
@@ -499,13 +491,8 @@ static void space_is_given_back(void **state)
 }
 
 /* What the end of a session has left in a small store does not make collection dearer in the next. */
-static void what_is_left_makes_way(void **state)
+static void left(struct run *run)
 {
-    (void)state;
-    struct run *run = run_new(SEGLOG_POWER, SEGLOG_SEGMENTS_MIN);
-    struct tarn_node *node = run_node(run);
-    struct seglog_stats stats;
-    run_start(run, node);
     for (uint32_t i = 0; i < 60; i++)
         assert_int_equal(run_put(run, i % 20, 3000), 0);
     assert_int_equal(seglog_stop(run->log), 0);
@@ -513,16 +500,17 @@ static void what_is_left_makes_way(void **state)
     assert_int_equal(seglog_close(run->log), 0);
     run_open_log(run);
     assert_int_equal(seglog_start(run->log, &run_ops, run), 0);
-    seglog_stats(run->log, &stats);
-    assert_int_equal(stats.checkpoints_kept, 1);
+    assert_int_equal(run_stats(run).checkpoints_kept, 1);
     for (uint32_t i = 0; i < 1000; i++)
         assert_int_equal(run_put(run, i % 20, 3000), 0);
-    seglog_stats(run->log, &stats);
-    assert_true(stats.collections > 0);
-    assert_int_equal(stats.checkpoints_kept, 0);
-    assert_int_equal(run_stop(run), 0);
-    task_node_close(node);
-    run_free(run);
+    assert_true(run_stats(run).collections > 0);
+    assert_int_equal(run_stats(run).checkpoints_kept, 0);
+}
+
+static void what_is_left_makes_way(void **state)
+{
+    (void)state;
+    run_in_a_thread(SEGLOG_POWER, SEGLOG_SEGMENTS_MIN, left);
 }
 
 int main(void)

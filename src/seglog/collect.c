@@ -61,13 +61,6 @@ uint64_t seglog_collector_bytes(const struct seglog *log)
                      collector->moves_max * sizeof(*collector->moves);
 }
 
-uint64_t seglog_gone_sequence(struct seglog *log)
-{
-    struct seglog_points points;
-    seglog_points(log, &points);
-    return base_max(points.flush_sequence, points.horizon_sequence);
-}
-
 /* ---- looking at segments --------------------------------------------------------------------------- */
 
 /* What a look at all segments has found. */

@@ -100,9 +100,6 @@ void seglog_pace_begin(struct seglog *log, uint64_t work_bytes);
  */
 base_must_check int seglog_pace(struct seglog *log, uint64_t moved_bytes);
 
-/** Records with a lower sequence are gone, by a flush or the eviction horizon. */
-uint64_t seglog_gone_sequence(struct seglog *log);
-
 /** A collected segment counts as empty. */
 void seglog_victim_set_state(struct seglog *log, uint32_t segment, enum seglog_segment_state state);
 

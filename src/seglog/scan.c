@@ -364,11 +364,23 @@ static int find_records(struct recovery *recovery, uint32_t number)
     return 0;
 }
 
+/* How many of a segment's entries the checkpoint is about: the first ones. */
+static uint32_t covered_count(const struct seglog_segment *segment, const struct seglog_entry_format *entries,
+                              uint32_t count)
+{
+    uint32_t covered = 0;
+    if (segment->covered_grain == SEGLOG_COVERED_WHOLLY)
+        return count;
+    while (covered < count && entries[covered].grain < segment->covered_grain)
+        covered++;
+    return covered;
+}
+
 static uint64_t covered_tombstones(const struct seglog *log, const struct seglog_segment *segment,
                                    const struct seglog_entry_format *entries)
 {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < seglog_covered_count(segment, entries, segment->entry_count); i++) {
+    for (uint32_t i = 0; i < covered_count(segment, entries, segment->entry_count); i++) {
         if ((entries[i].kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE)
             bytes += seglog_footprint(log, entries[i].bytes);
     }
@@ -500,17 +512,6 @@ int seglog_recover_unknown(struct seglog *log)
 /* Which segments are visited, and which of their entries. */
 enum scope { SCOPE_ALL, SCOPE_GONE, SCOPE_UNCOVERED, SCOPE_DOUBTED };
 
-uint32_t seglog_covered_count(const struct seglog_segment *segment, const struct seglog_entry_format *entries,
-                              uint32_t count)
-{
-    uint32_t covered = 0;
-    if (segment->covered_grain == SEGLOG_COVERED_WHOLLY)
-        return count;
-    while (covered < count && entries[covered].grain < segment->covered_grain)
-        covered++;
-    return covered;
-}
-
 static int visit_segment(struct seglog *log, uint32_t number, enum scope scope, void *memory,
                          seglog_visit_function *visit, void *arg)
 {
@@ -522,7 +523,7 @@ static int visit_segment(struct seglog *log, uint32_t number, enum scope scope, 
         if (error != 0)
             return seglog_refuse_segment(log, number, "its summary cannot be read any more", error);
     }
-    uint32_t covered = seglog_covered_count(segment, entries, count);
+    uint32_t covered = covered_count(segment, entries, count);
     if (scope == SCOPE_DOUBTED)
         count = covered;
     uint32_t first = scope == SCOPE_UNCOVERED ? covered : 0;
@@ -546,9 +547,7 @@ static bool is_meant(const struct seglog_segment *segment, enum scope scope, uin
 
 static int visit_segments(struct seglog *log, enum scope scope, seglog_visit_function *visit, void *arg)
 {
-    struct seglog_points points;
-    seglog_points(log, &points);
-    uint64_t gone_sequence = base_max(points.flush_sequence, points.horizon_sequence);
+    uint64_t gone_sequence = seglog_gone_sequence(log);
     uint64_t memory_bytes = seglog_summary_memory_bytes(log);
     void *memory = drive_memory_alloc(log->node, log->drive, memory_bytes);
     if (memory == NULL)

@@ -161,6 +161,9 @@ struct seglog_points {
 /** What the newest durable state says. */
 void seglog_points(struct seglog *log, struct seglog_points *ret_points);
 
+/** Of it: records with a lower sequence are gone, by a flush or the eviction horizon. */
+uint64_t seglog_gone_sequence(struct seglog *log);
+
 /** Cache: records with a lower sequence are gone from seglog_start() on, which makes it durable. Before it.
  */
 void seglog_horizon_raise(struct seglog *log, uint64_t sequence);

@@ -414,10 +414,6 @@ uint64_t seglog_lowest_sequence(const struct seglog_entry_format *entries, uint3
 base_must_check int seglog_summary_find(struct seglog *log, uint32_t segment, uint64_t stamp, void *memory,
                                         struct seglog_trailer_format *ret_trailer);
 
-/** How many of a segment's entries the checkpoint is about: the first ones. */
-uint32_t seglog_covered_count(const struct seglog_segment *segment, const struct seglog_entry_format *entries,
-                              uint32_t count);
-
 /** Bytes of the largest possible summary of this store. */
 uint64_t seglog_summary_memory_bytes(const struct seglog *log);
 

@@ -250,6 +250,13 @@ void seglog_points(struct seglog *log, struct seglog_points *ret_points)
     base_spin_unlock(&log->lock);
 }
 
+uint64_t seglog_gone_sequence(struct seglog *log)
+{
+    struct seglog_points points;
+    seglog_points(log, &points);
+    return base_max(points.flush_sequence, points.horizon_sequence);
+}
+
 void seglog_horizon_raise(struct seglog *log, uint64_t sequence)
 {
     base_assert(!log->started && sequence <= seglog_sequence_next(log));
