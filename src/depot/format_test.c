@@ -118,7 +118,7 @@ static void superblocks_of_the_future_are_refused(void **state)
         uint64_t value;
         int error;
     } changes[] = {
-        {offsetof(struct seglog_superblock_format, incompatible), 8, 1, -ENOTSUP},
+        {offsetof(struct seglog_superblock_format, incompatible), 8, SEGLOG_FEATURES + 1, -ENOTSUP},
         {offsetof(struct seglog_superblock_format, read_only_compatible), 8, 1, -ENOTSUP},
         {offsetof(struct seglog_superblock_format, owner_kind), 4, 2, 0},
         {offsetof(struct seglog_superblock_format, block_bytes), 4, 3000, -EUCLEAN},

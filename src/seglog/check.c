@@ -38,9 +38,11 @@ static bool is_right(const struct check *check, const struct seglog_entry_format
     if (seglog_record_verify(record, entry->bytes, check->record_seed, grain, superblock, ret_header) != 0 ||
         !seglog_entry_tells_of(entry, ret_header))
         return false;
-    const uint8_t *key = record + sizeof(*ret_header) + seglog_extension_bytes(ret_header->kind);
-    struct base_hash128 hash = base_hash128(key, ret_header->key_bytes, superblock->hash_seed);
-    return hash.low == entry->hash[0] && hash.high == entry->hash[1];
+    struct base_hash128 hash = seglog_record_hash(ret_header, record, superblock->hash_seed);
+    struct seglog_entry_format told = *entry;
+    seglog_entry_take_pieces(&told, record + sizeof(*ret_header));
+    return hash.low == entry->hash[0] && hash.high == entry->hash[1] &&
+           told.superseded == entry->superseded && told.number == entry->number;
 }
 
 /* A read may return damaged bytes: what is not right is read again. */

@@ -279,10 +279,15 @@ static bool publish(struct seglog *log, const struct seglog_move *move)
     return wanted;
 }
 
-/* Append the tombstone of an unwanted copy. The key is read from the original, which is still there. */
+/* Append the tombstone of an unwanted copy. The key is read from the original, which is still there. A piece
+ * needs none: it counts only with its head. */
 static int append_grave(struct seglog *log, struct seglog_collector *collector, struct seglog_move *move)
 {
     struct seglog_record_format header;
+    if ((move->entry.kind & SEGLOG_MARK_PIECE) != 0) {
+        move->grave = move->place;
+        return 0;
+    }
     uint64_t window_begin = base_align_down(move_begin(log, move), log->superblock.block_bytes);
     read_again(log, collector, window_begin, move);
     const uint8_t *record = seglog_move_record(log, collector, window_begin, move, &header);

@@ -209,14 +209,14 @@ static int advance(struct seal *seal)
 static int take_record(struct seal *seal, const struct seglog_record_format *header)
 {
     const struct seglog_superblock_format *superblock = &seal->log->superblock;
-    const uint8_t *key = at(seal, seal->position) + sizeof(*header) + seglog_extension_bytes(header->kind);
+    const uint8_t *record = at(seal, seal->position);
     uint64_t bytes = seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes);
     uint64_t end = seal->position + bytes;
     if (end + seglog_summary_bytes(seal->count + UINT64_C(1), seal->block_bytes) > superblock->segment_bytes)
         return seglog_refuse_segment(seal->log, seal->number,
                                      "its records leave no room for their summary: restore it from a dump",
                                      -EUCLEAN);
-    struct base_hash128 hash = base_hash128(key, header->key_bytes, superblock->hash_seed);
+    struct base_hash128 hash = seglog_record_hash(header, record, superblock->hash_seed);
     struct seglog_entry_format *entry = &seal->salvage->entries[seal->count++];
     *entry = (struct seglog_entry_format){
         .hash = {hash.low, hash.high},
@@ -226,6 +226,7 @@ static int take_record(struct seal *seal, const struct seglog_record_format *hea
         .kind = header->kind,
     };
     memcpy(entry->expiry, header->expiry, sizeof(entry->expiry));
+    seglog_entry_take_pieces(entry, record + sizeof(*header));
     seal->segment->highest_sequence = base_max(seal->segment->highest_sequence, header->sequence);
     seal->hole_count += seal->hole;
     seal->hole = false;

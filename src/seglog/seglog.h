@@ -138,8 +138,8 @@ const struct seglog_superblock_format *seglog_superblock(const struct seglog *lo
 typedef int seglog_visit_function(void *arg, uint32_t segment, uint64_t stamp,
                                   const struct seglog_entry_format *entries, uint32_t count);
 
-/** Read all summaries. May be called several times. @return 0; -ENOMEM; the drive's error; what `visit`
- * returned. Yields. */
+/** Read all summaries. May be called several times, also after seglog_stop(). @return 0; -ENOMEM; the drive's
+ * error; what `visit` returned. Yields. */
 base_must_check int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg);
 
 /** The same, of the segments that may have a record with a sequence below the flush point or the eviction
@@ -431,6 +431,15 @@ base_must_check int seglog_flush_point_set(struct seglog *log, uint64_t sequence
  * @return 0; -EIO; -EROFS. Yields if it writes.
  */
 base_must_check int seglog_wall_note(struct seglog *log, uint64_t needed_ns, uint64_t noted_ns);
+
+/**
+ * Have it durable that the store may hold what a release without this feature would not understand. Before
+ * the first of it is appended; every time is cheap.
+ *
+ * @param feature  one of SEGLOG_FEATURES
+ * @return 0; -ENOMEM; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_feature_note(struct seglog *log, uint64_t feature);
 
 /* ---- the end --------------------------------------------------------------------------------- */
 

@@ -83,7 +83,7 @@ static const char *superblock_unknown(const struct seglog_superblock_format *sup
         return "it was made in format 0, by a Tarn from before the first release: get what is in it with "
                "that "
                "one, and put it into a new store";
-    if (superblock->version != SEGLOG_FORMAT_VERSION || superblock->incompatible != 0 ||
+    if (superblock->version != SEGLOG_FORMAT_VERSION || (superblock->incompatible & ~SEGLOG_FEATURES) != 0 ||
         !is_reserved_kept(superblock))
         return "a newer version of Tarn made it, in a format that this one does not know: use that version";
     return NULL;
@@ -325,6 +325,35 @@ int seglog_record_verify(const void *bytes, uint64_t room, uint64_t record_seed,
         return -EBADMSG;
     *ret_header = header;
     return 0;
+}
+
+struct base_hash128 seglog_piece_hash(uint64_t id, uint32_t number, uint64_t hash_seed)
+{
+    const struct seglog_pieces_format pieces = {.id = id, .number = number};
+    return base_hash128(&pieces, offsetof(struct seglog_pieces_format, piece_bytes), hash_seed + 1);
+}
+
+struct base_hash128 seglog_record_hash(const struct seglog_record_format *header, const void *record,
+                                       uint64_t hash_seed)
+{
+    const uint8_t *front = (const uint8_t *)record + sizeof(*header);
+    if ((header->kind & SEGLOG_MARK_PIECE) == 0)
+        return base_hash128(front + seglog_extension_bytes(header->kind), header->key_bytes, hash_seed);
+    struct seglog_pieces_format pieces;
+    memcpy(&pieces, front, sizeof(pieces));
+    return seglog_piece_hash(pieces.id, pieces.number, hash_seed);
+}
+
+void seglog_entry_take_pieces(struct seglog_entry_format *entry, const void *extension)
+{
+    struct seglog_pieces_format pieces;
+    if ((entry->kind & SEGLOG_MARKS_PIECES) == 0)
+        return;
+    memcpy(&pieces, extension, sizeof(pieces));
+    entry->superseded = pieces.id;
+    entry->number = (uint16_t)((entry->kind & SEGLOG_MARK_PIECE) != 0
+                                   ? pieces.number
+                                   : seglog_pieces_count(pieces.value_bytes, pieces.piece_bytes));
 }
 
 bool seglog_entry_tells_of(const struct seglog_entry_format *entry, const struct seglog_record_format *header)

@@ -127,9 +127,8 @@
  *       40   16  only with marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of
  *                records of the batch, in the commit's record, else 0 (4 bytes), the batch's id: sequence
  *                of its record 0 (8 bytes)
- *            16  only with marks 4 or 8: piece: number of the piece (4 bytes), 0 (4 bytes), its offset in
- *                the value (8 bytes); head: number of pieces (4 bytes), 0 (4 bytes), bytes of the whole
- *                value (8 bytes)
+ *            16  only with marks 4 or 8: id of the value (8 bytes); piece: its number, 0 … (4 bytes), head:
+ *                bytes of the whole value (4 bytes); bytes of every piece but the last (4 bytes)
  *                key, value
  *   A tombstone's value is 8 bytes: birth, the highest stamp that was issued when it was first written.
  *
@@ -137,11 +136,16 @@
  * trailer is the last 64 bytes of the segment; entries begin at the block that leaves them just enough room.
  * Entry
  *   OFFSET SIZE  MEANING
- *        0   16  XXH3-128 of the key, with the seed of key hashes
+ *        0   16  XXH3-128 of the key, with the seed of key hashes; of a piece: of the id and the number
+ *                (12 bytes), with that seed + 1
  *       16    8  sequence
- *       24    8  grain of the record that this one superseded, or was moved from, when it was written; 0:
- * none 32    4  grain in the segment, of the record 36    4  bytes of the record with its header, without
- * padding 40    1  kind, note and marks, as in the record 41    5  expiry, as in the record 46    2  0
+ *       24    8  grain of the record that this one superseded, or was moved from, when it was written;
+ *                0: none. With marks 4 or 8: id of the value
+ *       32    4  grain in the segment, of the record
+ *       36    4  bytes of the record with its header, without padding
+ *       40    1  kind, note and marks, as in the record
+ *       41    5  expiry, as in the record
+ *       46    2  with mark 4: number of the piece; 8: number of pieces; else 0
  * Trailer
  *   OFFSET SIZE  MEANING
  *        0    8  check: XXH3-64 of all entries with the seed of checks, then, the result being the seed,
@@ -304,14 +308,22 @@ _Static_assert(sizeof(struct seglog_cover_format) == 48, "see the table");
 
 enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 
-#define SEGLOG_KIND_MASK   0x03
-#define SEGLOG_NOTE_SHIFT  2
-#define SEGLOG_NOTE_MAX    3
-#define SEGLOG_MARKS_MASK  0xf0
-#define SEGLOG_MARK_BATCH  0x10
-#define SEGLOG_MARK_COMMIT 0x20
-#define SEGLOG_MARK_PIECE  0x40
-#define SEGLOG_MARK_HEAD   0x80
+#define SEGLOG_KIND_MASK    0x03
+#define SEGLOG_NOTE_SHIFT   2
+#define SEGLOG_NOTE_MAX     3
+#define SEGLOG_MARKS_MASK   0xf0
+#define SEGLOG_MARK_BATCH   0x10
+#define SEGLOG_MARK_COMMIT  0x20
+#define SEGLOG_MARK_PIECE   0x40
+#define SEGLOG_MARK_HEAD    0x80
+#define SEGLOG_MARKS_PIECES (SEGLOG_MARK_PIECE | SEGLOG_MARK_HEAD)
+
+/* Of a value in pieces. So its entries have room for the number. */
+#define SEGLOG_PIECES_MAX UINT16_MAX
+
+/* Features whose lack forbids opening, that this release knows. */
+#define SEGLOG_FEATURE_PIECES UINT64_C(1) /* there may be values in pieces */
+#define SEGLOG_FEATURES       SEGLOG_FEATURE_PIECES
 
 struct seglog_record_format {
     uint32_t header_check;
@@ -336,10 +348,22 @@ struct seglog_entry_format {
     uint32_t bytes;
     uint8_t kind;
     uint8_t expiry[5];
-    uint8_t reserved[2];
+    uint16_t number;
 };
 _Static_assert(sizeof(struct seglog_entry_format) == 48, "see the table");
+_Static_assert(offsetof(struct seglog_entry_format, number) == 46, "see the table");
 _Static_assert(offsetof(struct seglog_entry_format, kind) == 40, "see the table");
+
+/* The extension of a piece of a value, or of the head of its pieces. */
+struct seglog_pieces_format {
+    uint64_t id;
+    union {
+        uint32_t number;      /* piece: its own */
+        uint32_t value_bytes; /* head: of the whole value */
+    };
+    uint32_t piece_bytes; /* of every piece but the last */
+};
+_Static_assert(sizeof(struct seglog_pieces_format) == 16, "see the table");
 
 #define SEGLOG_SUMMARY_SEALED 1
 
@@ -496,6 +520,24 @@ base_must_check int seglog_record_verify(const void *bytes, uint64_t room, uint6
 /** Whether a summary's entry tells of a record with this header; hashes are not compared. */
 bool seglog_entry_tells_of(const struct seglog_entry_format *entry,
                            const struct seglog_record_format *header);
+
+/** Number of a value's pieces; 0 if they cannot be so long. */
+static inline uint64_t seglog_pieces_count(uint64_t value_bytes, uint32_t piece_bytes)
+{
+    return piece_bytes == 0 ? 0 : (value_bytes + piece_bytes - 1) / piece_bytes;
+}
+
+/** What a piece is found by: the place of a key's hash. Clients cannot name it, whatever their keys are. */
+struct base_hash128 seglog_piece_hash(uint64_t id, uint32_t number, uint64_t hash_seed);
+
+/** What a record is found by: the hash of its key, or of a piece. @param record  the whole of it, or all
+ * before its value */
+struct base_hash128 seglog_record_hash(const struct seglog_record_format *header, const void *record,
+                                       uint64_t hash_seed);
+
+/** Put the value's id and the number into the entry of a piece or a head; leave others as they are.
+ * @param extension  16 bytes, of a record that has one */
+void seglog_entry_take_pieces(struct seglog_entry_format *entry, const void *extension);
 
 /** Verify a record's body. @param record  the whole of it, contiguous @return 0; -EBADMSG */
 base_must_check int seglog_record_verify_body(const void *record, const struct seglog_record_format *header,

@@ -82,7 +82,7 @@ static void every_damaged_bit_of_a_superblock_shows(void **state)
 static void other_formats_are_told_apart(void **state)
 {
     (void)state;
-    assert_judged(-ENOTSUP, superblock.incompatible = 1);
+    assert_judged(-ENOTSUP, superblock.incompatible = SEGLOG_FEATURES + 1);
     assert_judged(-ENOTSUP, superblock.one = 2);
     assert_judged(-ENOTSUP, superblock.one = 0);
     assert_judged(-ENOTSUP, superblock.reserved1[0] = 1);

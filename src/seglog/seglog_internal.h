@@ -327,7 +327,8 @@ void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int erro
 /**
  * Find the good superblock of a drive, and check that drive, options and store go together; logged.
  *
- * @param ret_missing_copy  number of the copy that was not written when the formatting was cut off; -1: none
+ * @param ret_missing_copy  number of the copy that was not written when the formatting, or the noting of a
+ *                          feature, was cut off; -1: none
  * @return 0; -EUCLEAN; -ENOTSUP; -ENOMEM; the drive's error. Writes nothing. Yields.
  */
 base_must_check int seglog_superblock_find(struct tarn_node *node, struct drive *drive,

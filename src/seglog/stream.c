@@ -168,6 +168,7 @@ static void add_entry(struct seglog_summary *summary, const struct seglog_append
         .kind = draft->kind,
     };
     memcpy(entry->expiry, &expiry, sizeof(entry->expiry));
+    seglog_entry_take_pieces(entry, draft->extension);
     summary->count++;
 }
 

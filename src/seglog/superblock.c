@@ -360,6 +360,15 @@ static int check_fit(struct tarn_node *node, struct drive *drive,
     return 0;
 }
 
+/* Whether the noting of a feature was cut off between the copies: what has more features counts. */
+static bool are_apart(const struct copies *copies)
+{
+    return copies->error[0] == 0 && copies->error[1] == 0 &&
+           memcmp(copies->superblock[0].identity, copies->superblock[1].identity,
+                  sizeof(copies->superblock[0].identity)) == 0 &&
+           copies->superblock[0].incompatible != copies->superblock[1].incompatible;
+}
+
 int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const struct seglog_options *options,
                            struct seglog_superblock_format *ret_superblock, int *ret_missing_copy)
 {
@@ -370,18 +379,21 @@ int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const st
     const char *wrong = all_wrong(&copies, &wrong_error);
     if (wrong != NULL)
         return seglog_refuse(node, drive, wrong, wrong_error);
-    uint32_t chosen = copies.error[0] == 0 ? 0 : 1, other = 1 - chosen;
+    bool behind = are_apart(&copies);
+    bool second_has_more =
+        behind && (copies.superblock[1].incompatible & ~copies.superblock[0].incompatible) != 0;
+    uint32_t chosen = copies.error[0] == 0 && !second_has_more ? 0 : 1, other = 1 - chosen;
     const struct seglog_superblock_format *superblock = &copies.superblock[chosen];
     bool equal =
         copies.error[other] == 0 && memcmp(&copies.superblock[other], superblock, sizeof(*superblock)) == 0;
-    if (!equal && !copies.empty[other])
+    if (!equal && !copies.empty[other] && !behind)
         base_warn(&node->log, "one of two superblocks is damaged, the other is used", "path=%s copy=%" PRIu32,
                   drive_name(drive), other);
     error = check_fit(node, drive, superblock, options);
     if (error != 0)
         return error;
     *ret_superblock = *superblock;
-    *ret_missing_copy = copies.empty[other] ? (int)other : -1;
+    *ret_missing_copy = copies.empty[other] || behind ? (int)other : -1;
     return 0;
 }
 
@@ -400,5 +412,42 @@ int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
             error = write_copy(drive, copy, superblock, memory);
     }
     base_free(&node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
+    return error;
+}
+
+/* ---- features ------------------------------------------------------------------------------------ */
+
+/* The state's mutex is held. */
+static int note_feature(struct seglog *log, uint64_t feature)
+{
+    struct seglog_superblock_format superblock = log->superblock;
+    superblock.incompatible |= feature;
+    seglog_superblock_seal(&superblock);
+    uint8_t *memory = drive_memory_alloc(log->node, log->drive, SEGLOG_SUPERBLOCK_BYTES);
+    if (memory == NULL)
+        return -ENOMEM;
+    int error = 0;
+    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;) {
+        error = write_copy(log->drive, copy, &superblock, memory);
+        if (error != 0)
+            seglog_fail(log, "a superblock", copy * SEGLOG_SUPERBLOCK_BYTES, error);
+    }
+    base_free(&log->node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
+    if (error != 0)
+        return -EIO;
+    log->superblock.incompatible = superblock.incompatible;
+    log->superblock.check = superblock.check;
+    return 0;
+}
+
+int seglog_feature_note(struct seglog *log, uint64_t feature)
+{
+    int error = 0;
+    task_mutex_lock_firmly(&log->state_mutex);
+    if (seglog_failed(log))
+        error = -EROFS;
+    else if ((log->superblock.incompatible & feature) == 0)
+        error = note_feature(log, feature);
+    task_mutex_unlock(&log->state_mutex);
     return error;
 }

@@ -444,7 +444,7 @@ static void one_copy_of_the_future_is_enough_to_refuse(void **state)
     for (uint64_t copy = 0; copy < 2; copy++) {
         struct testing_drive drive = testing_store();
         struct seglog_superblock_format superblock = testing_superblock(&drive);
-        superblock.incompatible = 1;
+        superblock.incompatible = SEGLOG_FEATURES + 1;
         seglog_superblock_seal(&superblock);
         memcpy(drive.bytes + copy * SEGLOG_SUPERBLOCK_BYTES, &superblock, sizeof(superblock));
         expect_refusal(&drive, false, -ENOTSUP, "newer version");
@@ -470,6 +470,39 @@ static void young_superblocks_are_written_again(void **state)
     }
     assert_int_equal(writes[0], writes[1] + SEGLOG_SUPERBLOCK_COPIES);
     testing_drive_free(&drive);
+}
+
+static bool copy_has(const struct testing_drive *drive, uint64_t copy, uint64_t feature)
+{
+    struct seglog_superblock_format superblock;
+    const char *wrong;
+    assert_int_equal(
+        seglog_superblock_parse(drive->bytes + copy * SEGLOG_SUPERBLOCK_BYTES, &superblock, &wrong), 0);
+    return (superblock.incompatible & feature) != 0;
+}
+
+/* Cut at each of its writes: it is noted or it is not, and what was cut off is made up for. */
+static void a_feature_is_noted_in_both_copies(void **state)
+{
+    (void)state;
+    for (uint64_t fails_at = 1; fails_at <= 3; fails_at++) {
+        struct testing_drive drive = testing_store();
+        struct testing_log log;
+        testing_log_open(&log, &drive, false);
+        testing_drive_fail_at(&drive, DRIVE_WRITE, fails_at, true);
+        int error = seglog_feature_note(log.log, SEGLOG_FEATURE_PIECES);
+        assert_int_equal(error, fails_at == 3 ? 0 : -EIO);
+        assert_int_equal(seglog_feature_note(log.log, SEGLOG_FEATURE_PIECES), error == 0 ? 0 : -EROFS);
+        testing_drive_fail_at(&drive, DRIVE_WRITE, 0, false);
+        testing_log_close(&log); /* it was not started: nothing is left to write */
+        bool noted = copy_has(&drive, 1, SEGLOG_FEATURE_PIECES);
+        assert_int_equal(noted, fails_at > 1);
+        assert_int_equal(copy_has(&drive, 0, SEGLOG_FEATURE_PIECES), fails_at == 3);
+        expect_opens(&drive, true, 0);
+        expect_opens(&drive, false, 0);
+        assert_int_equal(copy_has(&drive, 0, SEGLOG_FEATURE_PIECES), noted);
+        testing_drive_free(&drive);
+    }
 }
 
 /* ---- making a store goes wrong ----------------------------------------------------------------------- */
@@ -560,6 +593,7 @@ int main(void)
         cmocka_unit_test(features_decide),
         cmocka_unit_test(one_copy_of_the_future_is_enough_to_refuse),
         cmocka_unit_test(young_superblocks_are_written_again),
+        cmocka_unit_test(a_feature_is_noted_in_both_copies),
         cmocka_unit_test(formatting_may_be_cut_off),
         cmocka_unit_test(formatting_fails_cleanly),
         cmocka_unit_test(blank_is_what_a_formatting_leaves),
