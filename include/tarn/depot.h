@@ -102,6 +102,7 @@ struct tarn_put_options {
 
 struct tarn_depot_stats {
     uint64_t records;         /**< in the index (expired ones not yet collected included) */
+    uint64_t pieces;          /**< of long values, which are not counted as records */
     uint64_t drive_bytes;     /**< size of the store */
     uint64_t capacity_bytes;  /**< of records with header and padding that it takes */
     uint64_t live_bytes;      /**< of them, in use */
@@ -193,6 +194,24 @@ TARN_API int tarn_depot_close(struct tarn_depot *depot);
 TARN_API int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value,
                             size_t value_room, struct tarn_record_info *ret_info);
 
+/**
+ * Fetch a part of a value. Parts of a long one are read without reading the rest.
+ *
+ * @param if_version       of the value that is meant, from an earlier call: all parts with it are of one
+ * value. 0: whatever is there
+ * @param offset           of the part in the value; behind its end there is nothing
+ * @param data, data_room  where it goes, and how much at most
+ * @param ret_bytes        how much there was: less than data_room only at the value's end
+ * @param ret_info         the value's length and the rest; may be NULL
+ * @return 0; -ENOENT; -ESTALE (there is another version: begin anew); -EIO, -EBADMSG (the record is damaged)
+ *
+ * Yields. What one call returns is of one value, never of two. Versions tell values apart unless who stores
+ * them chooses the same for two.
+ */
+TARN_API int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
+                             uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
+                             struct tarn_record_info *ret_info);
+
 /** One of many keys to fetch. */
 struct tarn_get {
     const void *key;
@@ -227,6 +246,55 @@ TARN_API void tarn_depot_get_many(struct tarn_depot *depot, struct tarn_get *get
 TARN_API int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, const void *value,
                             size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version);
 
+/* ---- values that come bit by bit ------------------------------------------------------------------ */
+
+struct tarn_depot_writer;
+
+#define TARN_LENGTH_UNKNOWN UINT64_MAX
+
+/**
+ * Begin to store a value that is not in memory as a whole. What is written cannot be seen before
+ * tarn_depot_writer_commit(); what was not committed leaves nothing, however it ends.
+ *
+ * @param key          borrowed until return
+ * @param options      as for tarn_depot_put(); copied
+ * @param value_bytes  that will be written: room for all of them is found now. TARN_LENGTH_UNKNOWN: as it
+ *                     comes
+ * @return 0; -EEXIST, -ENOENT (the condition does not hold now: it is decided at the end, but this saves the
+ *         work); -EMSGSIZE (longer than the store takes); -ENOSPC; -EBUSY (64 writers are open); -ENOMEM;
+ *         -EROFS; -EINVAL; -EIO, -EBADMSG
+ *
+ * Yields. Until it is committed or aborted the writer is one caller's at a time, and the store stays open.
+ * It takes a buffer of 2 MiB at most, locks nothing, and does not delay others who write under the key.
+ */
+TARN_API int tarn_depot_writer_open(struct tarn_depot *depot, const void *key, size_t key_len,
+                                    const struct tarn_put_options *options, uint64_t value_bytes,
+                                    struct tarn_depot_writer **ret_writer);
+
+/**
+ * Write the next bytes of the value. After an error nothing is left but to abort it.
+ *
+ * @param data  borrowed until return
+ * @return 0; -EMSGSIZE (more than was announced, or than the store takes); -ENOSPC; -EROFS; -EIO. Yields.
+ */
+TARN_API int tarn_depot_writer_write(struct tarn_depot_writer *writer, const void *data, size_t bytes);
+
+/**
+ * Store what was written, when the condition holds, and return when it is as durable as the store's mode
+ * asks.
+ *
+ * @param ret_version  the new version; may be NULL
+ * @return as tarn_depot_put(), what an earlier write has failed with, or -ENODATA (less was written than
+ *         announced), or -ESTALE (after the first bytes were written the store was flushed, or a cache has
+ *         evicted them: write the value again). The writer is gone in any case
+ *
+ * Yields. The condition is decided before anything is written that makes the value count.
+ */
+TARN_API int tarn_depot_writer_commit(struct tarn_depot_writer *writer, uint64_t *ret_version);
+
+/** Forget a writer and what was written to it. Yields. */
+TARN_API void tarn_depot_writer_abort(struct tarn_depot_writer *writer);
+
 /** Remove a key. Yields. @return 0 (it was there, and is durably gone); -ENOENT; -ENOSPC; -EROFS; -EIO;
  * -EINVAL */
 TARN_API int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len);
@@ -239,6 +307,7 @@ struct tarn_update {
     uint64_t version; /**< 0: a new one; the old one where only expiry, flags or note change */
     uint32_t client_flags;
     uint8_t note;
+    bool keep;   /**< the old value stays, whatever `value` says; -EINVAL if there is none */
     bool remove; /**< delete it instead (nothing happens if it is absent) */
 };
 
@@ -246,7 +315,9 @@ struct tarn_update {
  * Decides what becomes of a record.
  *
  * @param old     of the record, NULL if it is absent
- * @param value   its value, old->value_bytes; borrowed until return
+ * @param value   its value, old->value_bytes; borrowed until return. NULL if it is longer than
+ *                tarn_depot_whole_bytes_max(): it can be kept, replaced and removed, and be read with
+ *                tarn_depot_read() before the update, which compares versions then
  * @param update  what to store; holds the old expiry, client flags and note, no version and no value; the
  *                value may be the old one
  * @return 0: do it; anything else: nothing is written, and tarn_depot_update() returns that
@@ -283,7 +354,8 @@ TARN_API int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns);
 /**
  * Called for a record. May call the store, except to close it.
  *
- * @param key, value  borrowed until return
+ * @param key, value  borrowed until return. The value is NULL if it is longer than
+ *                    tarn_depot_whole_bytes_max(): tarn_depot_read() has it, with info->version
  * @return 0 to go on; anything else ends the scan with it
  */
 typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const void *value,
@@ -345,8 +417,12 @@ TARN_API int tarn_depot_latency(struct tarn_depot *depot, enum tarn_stage stage,
 /** Forget what was measured. */
 TARN_API void tarn_depot_forget_latency(struct tarn_depot *depot);
 
-/** The longest value that the store takes. */
+/** The longest value that the store takes: 4 GiB - 1, less if the store is small. */
 TARN_API uint64_t tarn_depot_value_bytes_max(const struct tarn_depot *depot);
+
+/** The longest value that is stored in one piece. A longer one is written and read piece by piece, and is not
+ * shown as a whole by scans and updates. */
+TARN_API uint64_t tarn_depot_whole_bytes_max(const struct tarn_depot *depot);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,9 @@ static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *
     uint64_t expiry_ns = seglog_expiry_ns(entry->expiry);
     if (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns)
         return SEGLOG_ENDED;
-    return depot_index_is_hit(word) ? SEGLOG_HIT : SEGLOG_LIVE;
+    /* a head that was written again would outlive its pieces */
+    bool hit = depot_index_is_hit(word) && (entry->kind & SEGLOG_MARKS_PIECES) == 0;
+    return hit ? SEGLOG_HIT : SEGLOG_LIVE;
 }
 
 static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
@@ -32,6 +34,8 @@ static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t
     if (removed)
         atomic_fetch_sub_explicit(&depot->live_bytes, seglog_footprint(depot->log, entry->bytes),
                                   memory_order_relaxed);
+    if (removed && (entry->kind & SEGLOG_MARK_HEAD) != 0)
+        depot_pieces_doom(depot, entry);
     return removed;
 }
 
@@ -121,6 +125,7 @@ static void service(void *owner)
     struct tarn_depot *depot = owner;
     empty_if_wanted(depot);
     grow_if_wanted(depot);
+    depot_pieces_end_doomed(depot);
 }
 
 const struct seglog_owner_ops depot_owner_ops = {.judge = judge,

@@ -51,11 +51,16 @@ void depot_cache_evicted(void *owner, const struct seglog_entry_format *entry, u
 {
     struct tarn_depot *depot = owner;
     uint64_t word, expiry_ns = seglog_expiry_ns(entry->expiry);
+    bool piece = (entry->kind & SEGLOG_MARK_PIECE) != 0;
+    if (piece && depot_index_has(&depot->index, entry->hash[0], grain))
+        depot_pieces_evicted(depot, entry);
     if (!depot_index_take(&depot->index, entry->hash[0], grain, &word))
         return;
     atomic_fetch_sub_explicit(&depot->live_bytes, seglog_footprint(depot->log, entry->bytes),
                               memory_order_relaxed);
-    if (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns)
+    if (piece)
+        atomic_fetch_sub_explicit(&depot->pieces, 1, memory_order_relaxed);
+    else if (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns)
         depot_count(&depot->reclaimed);
     else
         depot_count(depot_index_is_hit(word) ? &depot->evictions_hit : &depot->evictions_unhit);

@@ -26,7 +26,7 @@ struct entries {
     const struct depot_index *index; /* knows the widths */
     uint8_t unit[sizeof(struct depot_checkpoint_entry_format)];
     uint32_t unit_bytes;
-    bool begun;
+    uint64_t units; /* that were read */
     uint64_t count;
 };
 
@@ -35,10 +35,11 @@ static int look_at_unit(struct entries *entries)
     struct depot_check *check = entries->check;
     struct depot_checkpoint_entry_format entry;
     memcpy(&entry, entries->unit, sizeof(entry));
-    if (!entries->begun) {
-        entries->begun = true;
+    uint64_t unit = entries->units++;
+    if (unit == 0)
         return base_load_le64(entries->unit) == DEPOT_CHECKPOINT_MAGIC ? 0 : -EINVAL;
-    }
+    if (unit == 1) /* of pieces */
+        return 0;
     uint64_t grain = depot_index_address(entries->index, entry.word);
     if (seglog_stamp_at(check->log, grain) == 0)
         return -EINVAL;
@@ -74,7 +75,7 @@ static int read_through(struct depot_check *check, const struct depot_index *ind
     struct entries entries = {.check = check, .index = index};
     int error = seglog_checkpoint_read(check->log, consume, &entries);
     *ret_count = entries.count;
-    return error == 0 && (!entries.begun || entries.unit_bytes != 0) ? -EINVAL : error;
+    return error == 0 && (entries.units < 2 || entries.unit_bytes != 0) ? -EINVAL : error;
 }
 
 static int fill_table(struct depot_check *check, const struct depot_index *index)

@@ -24,6 +24,7 @@ enum depot_invariant {
     DEPOT_INVARIANT_COPY,
     DEPOT_INVARIANT_CHECKPOINT,
     DEPOT_INVARIANT_INDEX,
+    DEPOT_INVARIANT_PIECES,
 };
 
 struct depot_check {

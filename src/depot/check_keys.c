@@ -4,6 +4,7 @@
  */
 #include "depot/best.h"
 #include "depot/check_internal.h"
+#include "depot/pieces_match.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -13,7 +14,9 @@ struct keys {
     bool flush_due;         /* so is everything else, though the state does not say so yet */
     uint8_t *memory[2];     /* for comparing two records */
     size_t memory_bytes;
-    uint64_t met; /* records of all keys */
+    uint64_t met;               /* records of all keys */
+    struct depot_bigs all;      /* entries of pieces and heads */
+    struct depot_bigs counting; /* those that count under their hash: grain and `named` */
 };
 
 /* ---- copies ----------------------------------------------------------------------------------------- */
@@ -78,6 +81,9 @@ static int meet(void *arg, const struct depot_best *before, struct depot_best *b
     bool value = (entry->kind & SEGLOG_KIND_MASK) == SEGLOG_VALUE;
     bool named = value && depot_check_is_named(check, grain);
     keys->met++;
+    int error = depot_bigs_add(&keys->all, entry, grain);
+    if (error != 0)
+        return error;
     check->names_met += named;
     best->seen = (uint8_t)(best->seen + (named && best->seen < UINT8_MAX));
     if (best->sequence == entry->sequence) {
@@ -105,12 +111,61 @@ static void check_naming(struct depot_check *check, const struct depot_best *bes
     check->misnamed += best->seen > (value && named);
 }
 
-static int take(void *arg, const struct depot_best *best)
+/* Whether it counts is known when all of them are. A head is named as any record, also one that is gone by
+ * its id: it hides what is older. Of a piece it depends. */
+static int take_big(struct keys *keys, const struct depot_best *best)
+{
+    struct depot_check *check = keys->check;
+    const struct seglog_entry_format entry = {.kind = best->mark};
+    int error = depot_bigs_add(&keys->counting, &entry, best->grain);
+    if (error != 0)
+        return error;
+    keys->counting.items[keys->counting.count - 1].named = best->marks != 0; /* or it need not be */
+    if (check->named != NULL && best->mark == SEGLOG_MARK_HEAD)
+        check_naming(check, best);
+    else
+        check->misnamed += best->seen > 1;
+    return 0;
+}
+
+static void tell_big(void *arg, const struct depot_big *big, bool wanted, uint32_t pieces)
 {
     const struct keys *keys = arg;
     struct depot_check *check = keys->check;
+    check->unnamed += check->named != NULL && wanted && !big->head && !big->named;
+    check->report.orphans += !wanted && !big->head;
+    check->report.pieces += wanted && !big->head && !keys->flush_due;
+    check->report.records += wanted && big->head && !keys->flush_due;
+    if (wanted && big->head && pieces != big->number)
+        depot_check_fault(check, DEPOT_INVARIANT_PIECES,
+                          "the value whose head is at grain %" PRIu64 " has %" PRIu32 " of its %" PRIu32
+                          " pieces",
+                          big->grain, pieces, (uint32_t)big->number);
+}
+
+/* Every head that counts has all its pieces; pieces without one are no damage. */
+static void match_pieces(struct keys *keys)
+{
+    depot_bigs_sort(&keys->all);
+    depot_bigs_sort(&keys->counting);
+    for (uint64_t i = 0, at = 0; i < keys->all.count && at < keys->counting.count; i++) {
+        const struct depot_big *counting = &keys->counting.items[at];
+        struct depot_big *big = &keys->all.items[i];
+        big->counts = big->grain == counting->grain;
+        big->named = big->counts && counting->named;
+        at += big->counts;
+    }
+    depot_bigs_match(&keys->all, keys->gone_sequence, tell_big, keys);
+}
+
+static int take(void *arg, const struct depot_best *best)
+{
+    struct keys *keys = arg;
+    struct depot_check *check = keys->check;
     if (best->sequence < keys->gone_sequence)
         return 0;
+    if (best->mark != 0)
+        return take_big(keys, best);
     bool value = best->kind == SEGLOG_VALUE;
     check->report.tombstones += !value && !keys->flush_due;
     check->report.records += value && !keys->flush_due;
@@ -132,6 +187,8 @@ int depot_check_keys(struct depot_check *check)
     struct base_account *account = &check->node->memory;
     const struct seglog_superblock_format *superblock = check->superblock;
     struct keys keys = {.check = check,
+                        .all = {.account = account},
+                        .counting = {.account = account},
                         .memory_bytes = superblock->record_bytes_max + UINT64_C(2) * superblock->block_bytes};
     find_gone(&keys);
     keys.memory[0] = drive_memory_alloc(check->node, check->drive, keys.memory_bytes);
@@ -141,8 +198,13 @@ int depot_check_keys(struct depot_check *check)
     int error = keys.memory[0] == NULL || keys.memory[1] == NULL
                     ? -ENOMEM
                     : depot_best_find(check->node, check->log, check->entries, &ops, &keys, &passes);
-    if (error == 0)
-        check->report.superseded = keys.met - check->report.records - check->report.tombstones;
+    if (error == 0) {
+        match_pieces(&keys);
+        check->report.superseded = keys.met - check->report.records - check->report.tombstones -
+                                   check->report.pieces - check->report.orphans;
+    }
+    depot_bigs_clear(&keys.all);
+    depot_bigs_clear(&keys.counting);
     base_free(account, keys.memory[0], keys.memory_bytes);
     base_free(account, keys.memory[1], keys.memory_bytes);
     return error;

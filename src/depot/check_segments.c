@@ -138,6 +138,13 @@ static void check_numbers(struct depot_check *check, uint64_t grain, const struc
                           "the tombstone at grain %" PRIu64 " was born at stamp %" PRIu64
                           ", which was never issued",
                           grain, birth);
+    if ((entry->kind & SEGLOG_MARKS_PIECES) != 0) {
+        if (entry->superseded == 0 || entry->superseded >= header->sequence)
+            depot_check_fault(check, DEPOT_INVARIANT_PIECES,
+                              "the record at grain %" PRIu64 " is of value %" PRIu64 ", which began later",
+                              grain, entry->superseded);
+        return;
+    }
     bool inside = entry->superseded >= superblock->data_offset / superblock->grain_bytes &&
                   entry->superseded < superblock->store_bytes / superblock->grain_bytes;
     if (entry->superseded != 0 && !inside)

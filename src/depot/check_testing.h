@@ -8,7 +8,7 @@ enum {
     KEYS = 60,
     REMOVED = 10,
     OVERWRITTEN = 20,
-    INVARIANTS = 16,
+    INVARIANTS = 17,
 };
 
 struct told {

@@ -7,8 +7,9 @@
 const char *const depot_mode_names[] = {
     [TARN_MODE_POWER] = "power", [TARN_MODE_DEVICE] = "device", [TARN_MODE_ASYNC] = "async", NULL};
 
-#define DAMAGE_LINES_MAX 10 /* a minute */
-#define USER_STREAMS_MAX 8
+#define DAMAGE_LINES_MAX    10 /* a minute */
+#define USER_STREAMS_MAX    8
+#define PIECES_OF_A_SEGMENT 4
 
 _Static_assert(TARN_OVER_PROVISIONING_MIN == SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
                    TARN_OVER_PROVISIONING_MAX == SEGLOG_OVER_PROVISIONING_PERCENT_MAX,
@@ -144,6 +145,17 @@ static void deinit_memory(struct tarn_depot *depot)
     base_free(&depot->node->memory, depot->key_locks, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
 }
 
+/* Some fit in a segment beside each other, whole blocks with the header or the padding between them. */
+static uint32_t piece_bytes(const struct seglog_superblock_format *superblock)
+{
+    uint64_t blocks =
+        base_align_down(seglog_record_room(superblock) / PIECES_OF_A_SEGMENT, superblock->block_bytes);
+    uint64_t record_bytes = base_max(blocks, (uint64_t)superblock->block_bytes) -
+                            seglog_segment_header_bytes(superblock->grain_bytes);
+    record_bytes = base_min(record_bytes, (uint64_t)superblock->record_bytes_max);
+    return (uint32_t)(record_bytes - seglog_record_bytes(SEGLOG_MARK_PIECE, 1, 0));
+}
+
 static void take_geometry(struct tarn_depot *depot)
 {
     const struct seglog_superblock_format *superblock = seglog_superblock(depot->log);
@@ -153,6 +165,11 @@ static void take_geometry(struct tarn_depot *depot)
     depot->check_seed = superblock->check_seed;
     depot->store_bytes = superblock->store_bytes;
     depot->capacity_bytes = seglog_capacity(depot->log);
+    depot->whole_bytes_max =
+        depot->record_bytes_max - seglog_record_bytes(SEGLOG_VALUE, TARN_KEY_BYTES_MAX, 0);
+    depot->piece_bytes = piece_bytes(superblock);
+    atomic_store_explicit(&depot->pieces_noted, (superblock->incompatible & SEGLOG_FEATURE_PIECES) != 0,
+                          memory_order_relaxed);
 }
 
 static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *options)
@@ -273,8 +290,12 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     depot->node = node;
     depot->read_only = options->read_only;
     depot->async = options->mode == TARN_MODE_ASYNC;
+    depot->power = options->mode == TARN_MODE_POWER;
     depot->cache = options->cache && !options->read_only;
     task_mutex_init(&depot->growth);
+    for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
+        task_mutex_init(&depot->piece_locks[i]);
+    base_list_init(&depot->doomed);
     base_log_limit_init(&depot->damage_limit, DAMAGE_LINES_MAX, 60 * BASE_NS_PER_SECOND);
     int error = init_stages(depot, options->measure_interval);
     if (error == 0) {
@@ -314,6 +335,8 @@ static int wind_up(struct tarn_depot *depot)
     int noted = seglog_wall_note(depot->log, now_ns, now_ns);
     int error = seglog_stop(depot->log);
     depot->running = false;
+    depot->stopped = true;
+    depot_pieces_end(depot);
     int left = error == 0 ? seglog_checkpoint_write(depot->log) : 0;
     if (left != 0)
         base_info(&depot->node->log, "no checkpoint was left: the next start reads the summaries",
@@ -324,6 +347,7 @@ static int wind_up(struct tarn_depot *depot)
 int tarn_depot_close(struct tarn_depot *depot)
 {
     struct tarn_node *node = depot->node;
+    base_assert(atomic_load_explicit(&depot->writers, memory_order_relaxed) == 0);
     int error = wind_up(depot);
     int closed = seglog_close(depot->log);
     deinit_memory(depot);
@@ -340,9 +364,12 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
     struct seglog_stats log;
     uint64_t evictions_unhit = atomic_load_explicit(&depot->evictions_unhit, memory_order_relaxed);
     uint64_t evictions_hit = atomic_load_explicit(&depot->evictions_hit, memory_order_relaxed);
+    uint64_t entries = depot_index_count(&depot->index);
+    uint64_t pieces = atomic_load_explicit(&depot->pieces, memory_order_relaxed);
     seglog_stats(depot->log, &log);
     *ret_stats = (struct tarn_depot_stats){
-        .records = depot_index_count(&depot->index),
+        .records = entries - base_min(pieces, entries),
+        .pieces = pieces,
         .drive_bytes = depot->store_bytes,
         .capacity_bytes = depot->capacity_bytes,
         .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),

@@ -5,6 +5,7 @@
 #define DEPOT_DEPOT_H
 
 #include "base/base.h"
+#include <errno.h>
 #include <tarn/depot.h>
 
 struct drive;
@@ -69,6 +70,8 @@ base_must_check int depot_segment(struct tarn_depot *depot, uint32_t segment,
 struct depot_check_report {
     uint64_t records, tombstones; /* that count: the newest of their keys */
     uint64_t superseded;          /* that do not */
+    uint64_t pieces;              /* of long values that count */
+    uint64_t orphans; /* pieces of values that were never committed, or are gone: room, no damage */
     uint64_t bytes_read;
     uint64_t faults; /* invariants that do not hold, by how often */
     uint32_t segments, segments_free, segments_unsealed;
@@ -120,6 +123,10 @@ void depot_queued(struct tarn_depot *depot, uint64_t ns);
  * @return 0; -ENOMEM. Any thread or task.
  */
 base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_json *json, const char *key);
+
+/* A get's error: the key is there, its info is set, and its value lies in pieces: tarn_depot_read() has it.
+ */
+#define DEPOT_IN_PIECES (-E2BIG)
 
 /**
  * Called for a get, in their order. Must not yield, nor call the store.

@@ -13,9 +13,12 @@
  *
  * Checkpoint: what the depot writes into one of the log's
  *   OFFSET SIZE  MEANING
- *        0    8  "TarnEntr"
+ *        0    8  "TarnKeys"
  *        8    8  number of entries of the index when it was begun, about
- *       16 16×n  of each entry of the index: position and tag of its hash (8), the entry (8), to the end
+ *       16    8  number of those that are of pieces of values, about; 0: of what it covers none is
+ *       24    8  whether which of them count is known: if nothing has to be replayed, and records below this
+ *                sequence are gone, all; all ones: it is not
+ *       32 16×n  of each entry of the index: position and tag of its hash (8), the entry (8), to the end
  */
 #ifndef DEPOT_DEPOT_FORMAT_H
 #define DEPOT_DEPOT_FORMAT_H
@@ -35,13 +38,21 @@ struct depot_owner_format {
 };
 _Static_assert(sizeof(struct depot_owner_format) == SEGLOG_OWNER_BYTES, "see the table");
 
-#define DEPOT_CHECKPOINT_MAGIC UINT64_C(0x72746e456e726154) /* "TarnEntr" */
+#define DEPOT_CHECKPOINT_MAGIC UINT64_C(0x7379654b6e726154) /* "TarnKeys" */
 
 struct depot_checkpoint_format {
     uint64_t magic;
     uint64_t entries;
 };
 _Static_assert(sizeof(struct depot_checkpoint_format) == 16, "see the table");
+
+#define DEPOT_NOT_MATCHED UINT64_MAX
+
+struct depot_checkpoint_pieces_format {
+    uint64_t pieces;
+    uint64_t matched_sequence;
+};
+_Static_assert(sizeof(struct depot_checkpoint_pieces_format) == 16, "see the table");
 
 struct depot_checkpoint_entry_format {
     uint64_t hash;

@@ -15,6 +15,7 @@
 #include <tarn/depot.h>
 
 #define DEPOT_KEY_LOCKS        1024
+#define DEPOT_PIECE_LOCKS      16
 #define DEPOT_READ_SMALL_BYTES (UINT64_C(16) << 10)
 
 /* Read buffers of one size. */
@@ -35,6 +36,7 @@ struct tarn_depot {
     bool async;
     bool cache;
     bool running; /* the log was started */
+    bool stopped; /* and stopped: nobody else is at work */
     uint32_t grain_shift;
     uint32_t record_bytes_max;
     uint64_t hash_seed;
@@ -43,6 +45,19 @@ struct tarn_depot {
     uint64_t capacity_bytes;
     struct depot_index index;
     struct task_mutex *key_locks; /* DEPOT_KEY_LOCKS */
+
+    /* pieces.c: values in pieces */
+    uint64_t whole_bytes_max; /* a longer value is stored in pieces */
+    uint32_t piece_bytes;     /* of every piece but the last */
+    bool power;               /* what was waited for is flushed */
+    struct task_mutex piece_locks[DEPOT_PIECE_LOCKS];
+    _Atomic uint32_t writers;
+    _Atomic bool pieces_noted;         /* the superblock says that there may be some */
+    _Atomic bool orphans;              /* the index has pieces that nobody refers to */
+    _Atomic uint64_t pieces;           /* in the index */
+    _Atomic uint64_t promised_bytes;   /* footprints of pieces that may still be written */
+    _Atomic uint64_t evicted_sequence; /* cache: below it a piece was evicted, durably */
+    struct base_list doomed;           /* the service's: struct doomed, heads that have expired */
     struct depot_read_class small, large;
     struct depot_stages stages;
     struct base_log_limit damage_limit;
@@ -75,6 +90,8 @@ struct depot_key {
     const void *bytes;
     size_t len;
     struct base_hash128 hash;
+    uint64_t piece_id; /* of a piece: its value's id and its number; else 0 */
+    uint32_t piece_number;
     struct depot_trace *trace; /* of the request that asks for it; NULL: none */
 };
 
@@ -118,9 +135,22 @@ struct depot_record {
     uint64_t grain;
     uint64_t bytes; /* of the record, without padding */
     struct seglog_record_format header;
+    struct seglog_pieces_format pieces; /* of a piece, or of a head, which is always verified */
     const uint8_t *key;
     const uint8_t *value; /* verified, unless only the key was wanted */
 };
+
+/** Whether the value lies in pieces, of which this is the head. */
+static inline bool depot_is_head(const struct depot_record *record)
+{
+    return (record->header.kind & SEGLOG_MARK_HEAD) != 0;
+}
+
+/** Whether it is a piece of a value, not a key's record. */
+static inline bool depot_is_piece(const struct depot_record *record)
+{
+    return (record->header.kind & SEGLOG_MARK_PIECE) != 0;
+}
 
 enum depot_want { DEPOT_WANT_KEY, DEPOT_WANT_WHOLE };
 
@@ -183,15 +213,152 @@ base_must_check int depot_read_entry(struct tarn_depot *depot, uint64_t hash, ui
 /** Say that a record is damaged; a limited number of times. @return -EBADMSG */
 int depot_damaged(struct tarn_depot *depot, uint64_t grain);
 
+/**
+ * A record that a get has found: whether it is there for clients; counted.
+ *
+ * @param ret_info  what is stored beside it; may be NULL
+ * @return 0; -ENOENT. Yields as depot_visible().
+ */
+base_must_check int depot_show(struct tarn_depot *depot, const struct depot_key *key,
+                               const struct depot_record *record, struct tarn_record_info *ret_info);
+
 /** Tell what is stored beside a value. @param ret_info  may be NULL */
 void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_info);
+
+/* ---- write.c -------------------------------------------------------------------------------------- */
+
+/* What is being written under a key, or as a piece of that. */
+struct depot_content {
+    const void *value;
+    size_t value_len;
+    uint64_t expiry_ns;
+    uint32_t client_flags;
+    uint64_t version; /* 0: a new one */
+    uint8_t note;
+    uint8_t mark;                       /* 0, SEGLOG_MARK_PIECE or SEGLOG_MARK_HEAD */
+    struct seglog_pieces_format pieces; /* with a mark */
+};
+
+/** Whether a condition holds now. Decides nothing: it may change. @return 0; -EEXIST; -ENOENT; -EINVAL; as
+ * depot_find(). Yields. */
+base_must_check int depot_condition_look(struct tarn_depot *depot, const struct depot_key *key,
+                                         const struct tarn_put_options *options);
+
+/** What a put stores, in one record. */
+static inline struct depot_content depot_content_of(const struct tarn_put_options *options, const void *value,
+                                                    size_t value_len)
+{
+    return (struct depot_content){.value = value,
+                                  .value_len = value_len,
+                                  .expiry_ns = options->expiry_ns,
+                                  .client_flags = options->client_flags,
+                                  .version = options->version,
+                                  .note = options->note};
+}
+
+struct depot_chain;
+
+/**
+ * Write one piece, and publish it: it counts from then on, if its value's head does.
+ *
+ * @param key  depot_piece_key()
+ * @return 0; -ENOSPC; -EROFS; -EIO. Yields; takes one of the piece locks, no key lock.
+ */
+base_must_check int depot_piece_write(struct tarn_depot *depot, const struct depot_key *key,
+                                      const struct depot_content *content, struct depot_chain *chain);
+
+/** Store a value in one record, or the head of pieces that are all there, if the condition holds. The new
+ * pieces stay the caller's if it fails. @return as tarn_depot_put(); -ESTALE (some were taken since by a
+ * flush or an piece). Yields. */
+base_must_check int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
+                                      const struct tarn_put_options *options,
+                                      const struct depot_content *content, uint64_t *ret_version);
+
+/* ---- pieces.c: values in pieces ------------------------------------------------------------------- */
+
+/* A value on its way: pieces that are there, without a head. */
+struct depot_chain {
+    uint64_t id;
+    uint64_t bytes; /* of the value, in pieces */
+    uint64_t promised_bytes;
+    uint32_t count; /* of pieces */
+};
+
+/** One of the locks of which a flush takes all. Key locks are taken before. */
+static inline struct task_mutex *depot_piece_lock(struct tarn_depot *depot, uint64_t id)
+{
+    return &depot->piece_locks[id % DEPOT_PIECE_LOCKS];
+}
+
+/** The key of a piece. */
+struct depot_key depot_piece_key(const struct tarn_depot *depot, uint64_t id, uint32_t number);
+
+/** The longest value in pieces that fits into the empty store. */
+uint64_t depot_pieces_value_max(const struct tarn_depot *depot);
+
+/** Whether a head can say so. */
+bool depot_pieces_make_sense(const struct seglog_pieces_format *head);
+
+/**
+ * Begin a value in pieces.
+ *
+ * @param value_bytes  of all of it: they are counted now, so that there will be room; 0: not known
+ * @return 0; -ENOSPC; -ENOMEM; -EROFS; -EIO. Yields.
+ */
+base_must_check int depot_chain_begin(struct tarn_depot *depot, uint64_t value_bytes,
+                                      struct depot_chain *chain);
+
+/** Write the next piece. @param bytes  depot->piece_bytes, of the last one 1 or more @return as
+ * depot_piece_write() */
+base_must_check int depot_chain_add(struct tarn_depot *depot, struct depot_chain *chain, const void *data,
+                                    uint32_t bytes);
+
+/** Have the pieces durable, in all modes: a head is never on the drive before its pieces.
+ * @return 0; -EIO; -EROFS. Yields. */
+base_must_check int depot_chain_seal(struct tarn_depot *depot, const struct depot_chain *chain);
+
+/** Write all of a value that is in memory, but its head; what was written is dropped on failure. @return as
+ * depot_piece_write(). Yields. */
+base_must_check int depot_chain_write(struct tarn_depot *depot, const void *value, size_t value_len,
+                                      struct depot_chain *chain);
+
+/** Nothing of it will count. The pieces die, their room comes back. Yields. */
+void depot_chain_drop(struct tarn_depot *depot, struct depot_chain *chain);
+
+/** Put the head of a chain that is whole, if the condition holds; what was written is dropped on failure.
+ * @return as depot_value_write(). Yields. */
+base_must_check int depot_chain_commit(struct tarn_depot *depot, const void *key, size_t key_len,
+                                       const struct tarn_put_options *options, struct depot_chain *chain,
+                                       uint64_t *ret_version);
+
+/** What a head says of a chain. */
+struct seglog_pieces_format depot_chain_head(const struct tarn_depot *depot, const struct depot_chain *chain);
+
+/** The pieces of a value whose head counts no more die. No piece lock is held. Yields. */
+void depot_pieces_drop(struct tarn_depot *depot, const struct seglog_pieces_format *head);
+
+/** The service has ended a head that has expired: its pieces are to be dropped. Does not yield. */
+void depot_pieces_doom(struct tarn_depot *depot, const struct seglog_entry_format *head);
+
+/** Drop what is doomed, where nobody is in the way. Yields. */
+void depot_pieces_end_doomed(struct tarn_depot *depot);
+
+/** The same when the service has stopped and nobody is in the way: nothing is doomed any more. Yields. */
+void depot_pieces_end(struct tarn_depot *depot);
+
+/** Cache: a piece is gone, durably: so is the whole value, before the index forgets the piece. */
+void depot_pieces_evicted(struct tarn_depot *depot, const struct seglog_entry_format *piece);
+
+/** tarn_depot_get() of a value that was seen in pieces. Yields. */
+base_must_check int depot_pieces_get(struct tarn_depot *depot, const struct depot_key *key, void *value,
+                                     size_t value_room, struct tarn_record_info *ret_info);
 
 /* ---- flush.c -------------------------------------------------------------------------------------- */
 
 /** Whether a record that was found is there for clients: not flushed, not evicted, not expired. What was once
  * said to have expired stays so, over crashes and clocks that are set back. Yields when that must be made
  * durable first. */
-bool depot_visible(struct tarn_depot *depot, const struct seglog_record_format *record);
+bool depot_visible(struct tarn_depot *depot, const struct depot_record *record);
 
 /** Carry out an order of flush_all whose moment has come. At the beginning of every call, before any lock is
  * taken. Yields then. */

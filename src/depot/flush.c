@@ -11,10 +11,14 @@ static void lock_all_keys(struct tarn_depot *depot)
 {
     for (uint32_t i = 0; i < DEPOT_KEY_LOCKS; i++)
         task_mutex_lock_firmly(&depot->key_locks[i]);
+    for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
+        task_mutex_lock_firmly(&depot->piece_locks[i]);
 }
 
 static void unlock_all_keys(struct tarn_depot *depot)
 {
+    for (uint32_t i = DEPOT_PIECE_LOCKS; i-- > 0;)
+        task_mutex_unlock(&depot->piece_locks[i]);
     for (uint32_t i = DEPOT_KEY_LOCKS; i-- > 0;)
         task_mutex_unlock(&depot->key_locks[i]);
 }
@@ -26,6 +30,7 @@ static void forget_all(struct tarn_depot *depot, uint64_t sequence)
     atomic_store_explicit(&depot->flush_when_ns, 0, memory_order_release);
     depot_index_empty(depot);
     atomic_store_explicit(&depot->live_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&depot->pieces, 0, memory_order_relaxed);
 }
 
 /* Whether the moment of a pending order has come. */
@@ -85,11 +90,15 @@ static void note_expired(struct tarn_depot *depot, uint64_t expiry_ns, uint64_t 
         (void)!seglog_wall_note(depot->log, expiry_ns, now_ns + NOTE_AHEAD_NS);
 }
 
-bool depot_visible(struct tarn_depot *depot, const struct seglog_record_format *record)
+bool depot_visible(struct tarn_depot *depot, const struct depot_record *record)
 {
-    if (record->sequence < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire))
+    uint64_t age = depot_is_head(record) ? record->pieces.id : record->header.sequence;
+    if (age < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire))
         return false;
-    uint64_t expiry_ns = seglog_expiry_ns(record->expiry);
+    /* acquire: pairs with depot_pieces_evicted(), before the piece goes */
+    if (depot_is_head(record) && age < atomic_load_explicit(&depot->evicted_sequence, memory_order_acquire))
+        return false;
+    uint64_t expiry_ns = seglog_expiry_ns(record->header.expiry);
     if (expiry_ns == 0)
         return true;
     uint64_t now_ns = task_wall(depot->node);

@@ -10,6 +10,8 @@
 #define TINY_KEYS   12000
 #define KEYS        (BIG_KEYS + TINY_KEYS)
 #define BATCH       300
+#define LONG_KEYS   16 /* of the big ones: their values may be in pieces */
+#define LONG_BYTES  180000
 #define VALUE_BYTES 20000
 #define KEY_BYTES   6000
 #define STORE_BYTES (UINT64_C(4) << 20)
@@ -37,10 +39,11 @@ struct model {
     uint64_t flush_when_ns;
     uint64_t operations;
     uint64_t full, killed, checked, grown, collections; /* how often that happened */
+    uint64_t in_pieces;                                 /* values that were stored so */
     uint64_t records_max;
     char key[KEY_BYTES];
-    char value[VALUE_BYTES];
-    char found[VALUE_BYTES];
+    char value[LONG_BYTES];
+    char found[LONG_BYTES];
     bool seen[KEYS];
 };
 
@@ -111,10 +114,20 @@ static uint64_t draw_expiry(struct model *model, uint64_t number)
     return expiries[below(model, base_array_count(expiries))];
 }
 
+/* Each page of a value is told from the others. */
+static void fill_value(struct model *model, uint8_t fill, uint32_t bytes)
+{
+    memset(model->value, fill, bytes);
+    for (uint32_t at = 0; at < bytes; at += 4096)
+        model->value[at] = (char)(fill + 1 + at / 4096);
+}
+
 static struct expected draw_value(struct model *model, uint64_t number)
 {
     uint32_t longest =
         number >= BIG_KEYS ? 9 : (uint32_t)base_min(UINT64_C(1) << below(model, 24), VALUE_BYTES);
+    if (number < LONG_KEYS && below(model, 2) == 0)
+        longest = LONG_BYTES;
     struct expected drawn = {
         .there = true,
         .value_bytes = (uint32_t)below(model, longest),
@@ -122,7 +135,7 @@ static struct expected draw_value(struct model *model, uint64_t number)
         .expiry_ns = draw_expiry(model, number),
         .flags = (uint32_t)base_random_u64(&model->random),
     };
-    memset(model->value, drawn.fill, drawn.value_bytes);
+    fill_value(model, drawn.fill, drawn.value_bytes);
     return drawn;
 }
 
@@ -133,6 +146,7 @@ static void store(struct model *model, uint64_t number, const struct expected *s
     struct expected *expected = &model->expected[number];
     assert_true(version != 0 && version != expected->version);
     *expected = *stored;
+    model->in_pieces += stored->value_bytes > tarn_depot_whole_bytes_max(model->store.depot);
     expected->expiry_ns = round_expiry(stored->expiry_ns);
     expected->version = version;
     apply_time(model);
@@ -207,15 +221,42 @@ static void expect_found(struct model *model, uint64_t number, int error, const 
     assert_int_equal(info->version, expected->version);
     assert_int_equal(info->expiry_ns, expected->expiry_ns);
     assert_int_equal(info->client_flags, expected->flags);
-    memset(model->value, expected->fill, info->value_bytes);
+    fill_value(model, expected->fill, info->value_bytes);
     if (value != NULL)
         assert_memory_equal(value, model->value, info->value_bytes);
+}
+
+static void do_read(struct model *model, uint64_t number)
+{
+    const struct expected *expected = &model->expected[number];
+    struct tarn_record_info info;
+    uint64_t offset = below(model, (uint64_t)expected->value_bytes + 100), bytes = below(model, LONG_BYTES);
+    size_t read = 0;
+    bool other = below(model, 8) == 0;
+    uint64_t version = other ? expected->version + 1 : below(model, 2) * expected->version;
+    int error = tarn_depot_read(model->store.depot, model->key, fill_key(model, number), version, offset,
+                                model->found, bytes, &read, &info);
+    if (expected->there && other) {
+        assert_int_equal(error, -ESTALE);
+        return;
+    }
+    expect_found(model, number, error, &info, NULL);
+    if (error != 0)
+        return;
+    uint64_t rest = expected->value_bytes - base_min(offset, (uint64_t)expected->value_bytes);
+    assert_int_equal(read, base_min(bytes, rest));
+    if (read > 0)
+        assert_memory_equal(model->found, model->value + offset, read);
 }
 
 static void do_get(struct model *model, uint64_t number)
 {
     struct tarn_record_info info;
-    size_t room = below(model, 8) == 0 ? below(model, 100) : VALUE_BYTES;
+    size_t room = below(model, 8) == 0 ? below(model, 100) : LONG_BYTES;
+    if (below(model, 4) == 0) {
+        do_read(model, number);
+        return;
+    }
     int error =
         tarn_depot_get(model->store.depot, model->key, fill_key(model, number), model->found, room, &info);
     bool fits = error != -ENOBUFS;
@@ -243,7 +284,7 @@ struct update {
     uint64_t number;
     struct expected drawn;
     int answer;
-    bool remove;
+    bool remove, keep;
 };
 
 static int decide(void *arg, const struct tarn_record_info *old, const void *value,
@@ -257,12 +298,18 @@ static int decide(void *arg, const struct tarn_record_info *old, const void *val
     update->expiry_ns = own->drawn.expiry_ns;
     update->client_flags = own->drawn.flags;
     update->remove = own->remove;
+    if (own->keep && old != NULL) {
+        own->drawn.value_bytes = old->value_bytes;
+        own->drawn.fill = own->model->expected[own->number].fill;
+        update->keep = true;
+    }
     return own->answer;
 }
 
 static void do_update(struct model *model, uint64_t number)
 {
     struct update update = {.model = model, .number = number, .remove = below(model, 4) == 0};
+    update.keep = below(model, 4) == 0;
     update.answer = below(model, 4) == 0 ? -ECHILD : 0;
     uint64_t version = 0;
     size_t key_len = fill_key(model, number);
@@ -300,7 +347,7 @@ static void do_fill(struct model *model)
         size_t key_len = fill_key(model, key);
         const struct expected filled = {.there = true, .value_bytes = VALUE_BYTES, .fill = (uint8_t)key};
         uint64_t version = 0;
-        memset(model->value, filled.fill, VALUE_BYTES);
+        fill_value(model, filled.fill, VALUE_BYTES);
         int error = tarn_depot_put(model->store.depot, model->key, key_len, model->value, VALUE_BYTES, NULL,
                                    &version);
         if (is_full(model, error, key_len + VALUE_BYTES))
@@ -456,6 +503,7 @@ static void agrees_with_a_map(void **state)
                   (unsigned long long)model->killed, (unsigned long long)model->checked,
                   (unsigned long long)model->collections, (unsigned long long)model->full);
     assert_true(model->killed > 2 && model->checked > 5 && model->collections > 50);
+    assert_true(model->in_pieces > (TESTING_SLOW ? 20 : 100));
     assert_true(operations < 100000 || (model->grown > 0 && model->full > 0));
     testing_drive_free(&model->drive);
     free(model);

@@ -177,10 +177,13 @@ static int verify(struct tarn_depot *depot, struct depot_read *read)
     record->value = bytes + front;
     if ((header->kind & SEGLOG_KIND_MASK) != SEGLOG_VALUE)
         return -EBADMSG;
+    if ((header->kind & SEGLOG_MARKS_PIECES) != 0)
+        memcpy(&record->pieces, bytes + sizeof(*header), sizeof(record->pieces));
     if (read->want == DEPOT_WANT_KEY) /* another key may be too long to be read to its end */
         return 0;
-    return record->bytes <= read->room ? seglog_record_verify_body(bytes, header, depot->check_seed)
-                                       : -EBADMSG;
+    if (record->bytes > read->room || seglog_record_verify_body(bytes, header, depot->check_seed) != 0)
+        return -EBADMSG;
+    return !depot_is_head(record) || depot_pieces_make_sense(&record->pieces) ? 0 : -EBADMSG;
 }
 
 int depot_read_finish(struct tarn_depot *depot, struct depot_read *read)
@@ -239,19 +242,23 @@ static int read_word(struct tarn_depot *depot, struct depot_read *read, uint64_t
 
 static bool is_key(const struct depot_record *record, const struct depot_key *key)
 {
+    if (depot_is_piece(record) || key->piece_id != 0)
+        return depot_is_piece(record) && record->pieces.id == key->piece_id &&
+               record->pieces.number == key->piece_number;
     return record->header.key_bytes == key->len && memcmp(record->key, key->bytes, key->len) == 0;
 }
 
 /*
  * Read what may be the record of a key. The header's check does not cover the key: what looks like another
- * one is read whole and verified before it is believed.
+ * one is read whole and verified before it is believed. So is a head, for what it says of its pieces.
  */
 static int read_candidate(struct tarn_depot *depot, struct depot_read *read, const struct depot_key *key,
                           uint64_t word, enum depot_want want)
 {
     int error = read_word(depot, read, key->hash.low, word, want, key->len);
-    if (error != 0 || want == DEPOT_WANT_WHOLE || read->record.header.key_bytes != key->len ||
-        is_key(&read->record, key))
+    const struct depot_record *record = &read->record;
+    if (error != 0 || want == DEPOT_WANT_WHOLE || record->header.key_bytes != key->len ||
+        depot_is_piece(record) != (key->piece_id != 0) || (is_key(record, key) && !depot_is_head(record)))
         return error;
     depot_record_release(&read->record);
     return read_word(depot, read, key->hash.low, word, DEPOT_WANT_WHOLE, key->len);
@@ -363,26 +370,27 @@ int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, str
 void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_info)
 {
     if (ret_info != NULL)
-        *ret_info = (struct tarn_record_info){.version = record->header.version,
-                                              .expiry_ns = seglog_expiry_ns(record->header.expiry),
-                                              .client_flags = record->header.client_flags,
-                                              .value_bytes = record->header.value_bytes,
-                                              .note = seglog_note(record->header.kind)};
+        *ret_info = (struct tarn_record_info){
+            .version = record->header.version,
+            .expiry_ns = seglog_expiry_ns(record->header.expiry),
+            .client_flags = record->header.client_flags,
+            .value_bytes = depot_is_head(record) ? record->pieces.value_bytes : record->header.value_bytes,
+            .note = seglog_note(record->header.kind)};
 }
 
-/* A record that a get has found: whether it is there for clients. @return 0; -ENOENT */
-static int show(struct tarn_depot *depot, const struct depot_key *key, const struct depot_record *record,
-                struct tarn_record_info *ret_info)
+int depot_show(struct tarn_depot *depot, const struct depot_key *key, const struct depot_record *record,
+               struct tarn_record_info *ret_info)
 {
-    if (!depot_visible(depot, &record->header)) {
+    if (!depot_visible(depot, record)) {
         bool flushed =
             record->header.sequence < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
         depot_count(flushed ? &depot->gets_flushed : &depot->gets_expired);
         return -ENOENT;
     }
-    if (depot->cache)
+    if (depot->cache && !depot_is_head(record)) /* values in pieces are not written again */
         depot_index_hit(&depot->index, key->hash.low, record->word);
-    depot_count(&depot->get_hits);
+    if (!depot_is_head(record)) /* else when its value was read */
+        depot_count(&depot->get_hits);
     depot_tell(record, ret_info);
     return 0;
 }
@@ -400,8 +408,14 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
     found_key.trace = &trace;
     struct depot_record record = {.class = NULL};
     int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
+    if (error == 0 && depot_is_head(&record)) {
+        depot_record_release(&record);
+        error = depot_pieces_get(depot, &found_key, value, value_room, ret_info);
+        depot_trace_end(&depot->stages, &trace, TARN_STAGE_GET);
+        return error;
+    }
     if (error == 0)
-        error = show(depot, &found_key, &record, ret_info);
+        error = depot_show(depot, &found_key, &record, ret_info);
     if (error == 0 && record.header.value_bytes > value_room)
         error = -ENOBUFS;
     if (error == 0 && record.header.value_bytes > 0)
@@ -518,7 +532,9 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
             depot_find(gets->depot, &pending_of(gets, gets->shown)->key, DEPOT_WANT_WHOLE, false, &record);
     }
     if (get->error == 0)
-        get->error = show(gets->depot, &pending_of(gets, gets->shown)->key, &record, &get->info);
+        get->error = depot_show(gets->depot, &pending_of(gets, gets->shown)->key, &record, &get->info);
+    if (get->error == 0 && depot_is_head(&record))
+        get->error = DEPOT_IN_PIECES;
     bool taken = visit(arg, get, record.value);
     depot_record_release(&record);
     if (taken) {
@@ -568,4 +584,11 @@ void tarn_depot_get_many(struct tarn_depot *depot, struct tarn_get *gets, size_t
 {
     size_t shown = depot_get_each(depot, gets, count, UINT64_MAX, 0, copy_value, NULL);
     base_assert(shown == count);
+    for (size_t i = 0; i < count; i++) {
+        struct tarn_get *get = &gets[i];
+        if (get->error != DEPOT_IN_PIECES)
+            continue;
+        const struct depot_key key = depot_key_of(depot, get->key, get->key_len);
+        get->error = depot_pieces_get(depot, &key, get->value, get->value_room, &get->info);
+    }
 }

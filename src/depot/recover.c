@@ -3,6 +3,7 @@
  * all summaries; and writing checkpoints. README, "Opening".
  */
 #include "depot/best.h"
+#include "depot/pieces_match.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -13,9 +14,19 @@ struct replay {
     struct tarn_depot *depot;
     uint64_t tombstones;
     uint64_t gone_sequence;
+    struct depot_bigs bigs; /* entries of pieces and heads */
+    bool pieces;            /* beside a checkpoint: one was replayed */
 };
 
 /* ---- from summaries ------------------------------------------------------------------------------- */
+
+static void meet_tombstone(struct replay *replay, const struct seglog_entry_format *entry, uint64_t grain)
+{
+    if ((entry->kind & SEGLOG_KIND_MASK) != SEGLOG_TOMBSTONE)
+        return;
+    seglog_live_add(replay->depot->log, grain, entry->bytes, true);
+    replay->tombstones++;
+}
 
 static int meet_entry(void *arg, const struct depot_best *before, struct depot_best *best,
                       const struct seglog_entry_format *entry, uint64_t grain)
@@ -23,11 +34,8 @@ static int meet_entry(void *arg, const struct depot_best *before, struct depot_b
     struct replay *replay = arg;
     (void)before;
     (void)best;
-    if ((entry->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE) {
-        seglog_live_add(replay->depot->log, grain, entry->bytes, true);
-        replay->tombstones++;
-    }
-    return 0;
+    meet_tombstone(replay, entry, grain);
+    return depot_bigs_add(&replay->bigs, entry, grain);
 }
 
 static int load_best(void *arg, const struct depot_best *best)
@@ -37,6 +45,28 @@ static int load_best(void *arg, const struct depot_best *best)
     if (best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
         return 0;
     return depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
+}
+
+/* Of what was loaded, pieces without a head that counts were never committed, or their value is gone. */
+static void keep_or_drop(void *arg, const struct depot_big *big, bool wanted, uint32_t pieces)
+{
+    struct tarn_depot *depot = arg;
+    (void)pieces;
+    if (wanted) {
+        atomic_fetch_add_explicit(&depot->pieces, !big->head, memory_order_relaxed);
+        return;
+    }
+    base_assert(depot_index_remove(&depot->index, big->hash, big->grain));
+}
+
+static void match_pieces(struct replay *replay)
+{
+    struct tarn_depot *depot = replay->depot;
+    for (uint64_t i = 0; i < replay->bigs.count; i++) {
+        struct depot_big *big = &replay->bigs.items[i];
+        big->counts = depot_index_has(&depot->index, big->hash, big->grain);
+    }
+    depot_bigs_match(&replay->bigs, replay->gone_sequence, keep_or_drop, depot);
 }
 
 /* What lives, by what the index says. */
@@ -63,13 +93,17 @@ static int count_lives(struct tarn_depot *depot)
 
 static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
 {
-    struct replay replay = {.depot = depot, .gone_sequence = gone_sequence};
+    struct replay replay = {
+        .depot = depot, .gone_sequence = gone_sequence, .bigs = {.account = &depot->node->memory}};
     static const struct depot_best_ops ops = {.meet = meet_entry, .take = load_best};
     uint64_t begin_ns = task_now(), entries;
     uint32_t passes;
     (void)seglog_uncovered_entries(depot->log, &entries);
     seglog_live_forget(depot->log);
     int error = depot_best_find(depot->node, depot->log, entries, &ops, &replay, &passes);
+    if (error == 0)
+        match_pieces(&replay);
+    depot_bigs_clear(&replay.bigs);
     if (error == 0)
         error = count_lives(depot);
     if (error != 0)
@@ -89,17 +123,19 @@ struct loader {
     struct tarn_depot *depot;
     uint8_t unit[sizeof(struct depot_checkpoint_entry_format)];
     uint32_t unit_bytes;
-    bool begun;
+    uint64_t units; /* that were read */
+    struct depot_checkpoint_pieces_format pieces;
 };
 
-_Static_assert(sizeof(struct depot_checkpoint_format) == sizeof(struct depot_checkpoint_entry_format),
+_Static_assert(sizeof(struct depot_checkpoint_format) == sizeof(struct depot_checkpoint_entry_format) &&
+                   sizeof(struct depot_checkpoint_pieces_format) ==
+                       sizeof(struct depot_checkpoint_entry_format),
                "all of it is made of equal units");
 
 static int load_header(struct loader *loader)
 {
     struct depot_checkpoint_format header;
     memcpy(&header, loader->unit, sizeof(header));
-    loader->begun = true;
     if (header.magic != DEPOT_CHECKPOINT_MAGIC ||
         header.entries > loader->depot->store_bytes >> loader->depot->grain_shift)
         return -EBADMSG;
@@ -111,8 +147,13 @@ static int load_unit(struct loader *loader)
 {
     struct tarn_depot *depot = loader->depot;
     struct depot_checkpoint_entry_format entry;
-    if (!loader->begun)
+    uint64_t unit = loader->units++;
+    if (unit == 0)
         return load_header(loader);
+    if (unit == 1) {
+        memcpy(&loader->pieces, loader->unit, sizeof(loader->pieces));
+        return 0;
+    }
     memcpy(&entry, loader->unit, sizeof(entry));
     uint64_t grain = depot_index_address(&depot->index, entry.word);
     if (seglog_stamp_at(depot->log, grain) == 0)
@@ -139,14 +180,20 @@ static int load(void *arg, const void *data, uint64_t bytes)
     return error;
 }
 
-/* What a later record has superseded is not the key's any more. */
+/* What a later record has superseded is not the key's any more. Of pieces and heads the entry has something
+ * else there: look_for_others() finds it. */
 static int meet_uncovered(void *arg, const struct depot_best *before, struct depot_best *best,
                           const struct seglog_entry_format *entry, uint64_t grain)
 {
     struct replay *replay = arg;
-    if (entry->superseded != 0 && seglog_is_covered(replay->depot->log, entry->superseded))
+    (void)before;
+    (void)best;
+    bool told = (entry->kind & SEGLOG_MARKS_PIECES) == 0 && entry->superseded != 0;
+    if (told && seglog_is_covered(replay->depot->log, entry->superseded))
         (void)depot_index_remove(&replay->depot->index, entry->hash[0], entry->superseded);
-    return meet_entry(arg, before, best, entry, grain);
+    replay->pieces = replay->pieces || (entry->kind & SEGLOG_MARK_PIECE) != 0;
+    meet_tombstone(replay, entry, grain);
+    return 0;
 }
 
 /* What looks like the key and is still there is another key; or the record between the two is gone. */
@@ -183,6 +230,37 @@ static int forget(void *arg, uint32_t segment, uint64_t stamp, const struct segl
     return 0;
 }
 
+static int add_bigs(void *arg, uint32_t segment, uint64_t stamp, const struct seglog_entry_format *entries,
+                    uint32_t count)
+{
+    struct replay *replay = arg;
+    int error = 0;
+    (void)stamp;
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        error = depot_bigs_add(&replay->bigs, &entries[i],
+                               seglog_entry_grain(replay->depot->log, segment, &entries[i]));
+    return error;
+}
+
+/*
+ * Which of the pieces that were named or replayed count. If there are none, or if the checkpoint was written
+ * when nothing else was and nothing has happened since, that need not be asked.
+ */
+static int settle_pieces(struct replay *replay, const struct loader *loader, uint64_t uncovered)
+{
+    struct tarn_depot *depot = replay->depot;
+    bool matched = uncovered == 0 && loader->pieces.matched_sequence == replay->gone_sequence;
+    if (matched || (loader->pieces.pieces == 0 && !replay->pieces)) {
+        atomic_store_explicit(&depot->pieces, loader->pieces.pieces, memory_order_relaxed);
+        return 0;
+    }
+    int error = seglog_visit(depot->log, add_bigs, replay);
+    if (error == 0)
+        match_pieces(replay);
+    depot_bigs_clear(&replay->bigs);
+    return error;
+}
+
 static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint64_t uncovered)
 {
     static const struct depot_best_ops ops = {
@@ -191,13 +269,15 @@ static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint
     uint32_t passes;
     seglog_live_forget(depot->log);
     int error = seglog_checkpoint_read(depot->log, load, &loader);
-    if (error == 0 && (!loader.begun || loader.unit_bytes != 0))
+    if (error == 0 && (loader.units < 2 || loader.unit_bytes != 0))
         error = -EBADMSG;
     if (error == 0)
         error = depot_best_find(depot->node, depot->log, uncovered, &ops, replay, &passes);
     /* a cache does not forget at once what lies below its horizon */
     if (error == 0)
         error = seglog_visit_gone(depot->log, forget, replay);
+    if (error == 0)
+        error = settle_pieces(replay, &loader, uncovered);
     return error == 0 ? count_lives(depot) : error;
 }
 
@@ -206,13 +286,15 @@ static int begin_anew(struct tarn_depot *depot, const struct depot_index_widths 
 {
     depot_index_deinit(&depot->index);
     atomic_store_explicit(&depot->live_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&depot->pieces, 0, memory_order_relaxed);
     return depot_index_init(&depot->index, &depot->node->memory, widths);
 }
 
 /* @return 0: the index is filled; -EBADMSG: the checkpoint is of no use; other errors */
 static int use_checkpoint(struct tarn_depot *depot, uint64_t gone_sequence)
 {
-    struct replay replay = {.depot = depot, .gone_sequence = gone_sequence};
+    struct replay replay = {
+        .depot = depot, .gone_sequence = gone_sequence, .bigs = {.account = &depot->node->memory}};
     const struct depot_index_widths widths = depot->index.widths;
     uint64_t begin_ns = task_now(), all, uncovered = seglog_uncovered_entries(depot->log, &all);
     bool old = uncovered > all / 2 && uncovered > REPLAYED_ALWAYS;
@@ -304,8 +386,19 @@ _Static_assert(offsetof(struct depot_index_item, word) ==
 uint64_t depot_checkpoint_bytes(void *owner)
 {
     struct tarn_depot *depot = owner;
-    return sizeof(struct depot_checkpoint_format) +
+    return sizeof(struct depot_checkpoint_format) + sizeof(struct depot_checkpoint_pieces_format) +
            depot_index_count(&depot->index) * sizeof(struct depot_checkpoint_entry_format);
+}
+
+/* Read when the moment that the checkpoint is about is over: what it covers was counted before. */
+static struct depot_checkpoint_pieces_format tell_pieces(struct tarn_depot *depot)
+{
+    bool matched =
+        depot->stopped && !depot->cache && !atomic_load_explicit(&depot->orphans, memory_order_relaxed);
+    return (struct depot_checkpoint_pieces_format){
+        .pieces = atomic_load_explicit(&depot->pieces, memory_order_relaxed),
+        .matched_sequence =
+            matched ? atomic_load_explicit(&depot->gone_sequence, memory_order_relaxed) : DEPOT_NOT_MATCHED};
 }
 
 int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint)
@@ -315,10 +408,13 @@ int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint)
     const size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(struct depot_index_item);
     const struct depot_checkpoint_format header = {.magic = DEPOT_CHECKPOINT_MAGIC,
                                                    .entries = depot_index_count(&depot->index)};
+    const struct depot_checkpoint_pieces_format pieces = tell_pieces(depot);
     struct depot_index_item *items = base_alloc(account, items_bytes);
     if (items == NULL)
         return -ENOMEM;
     int error = seglog_checkpoint_put(checkpoint, &header, sizeof(header));
+    if (error == 0)
+        error = seglog_checkpoint_put(checkpoint, &pieces, sizeof(pieces));
     for (struct depot_index_cursor cursor = {.region = 0}; error == 0 && !cursor.end;) {
         uint32_t count = depot_index_next(&depot->index, &cursor, items);
         error = seglog_checkpoint_put(checkpoint, items, count * sizeof(*items));

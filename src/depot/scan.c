@@ -29,7 +29,7 @@ static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
             scan->damage = error;
         return 0;
     }
-    bool visible = depot_visible(scan->depot, &record.header);
+    bool visible = !depot_is_piece(&record) && depot_visible(scan->depot, &record);
     size_t key_bytes = record.header.key_bytes;
     if (visible)
         memcpy(scan->copy, record.key, key_bytes + record.header.value_bytes);
@@ -38,7 +38,8 @@ static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
         return 0;
     struct tarn_record_info info;
     depot_tell(&record, &info);
-    return scan->visit(scan->arg, scan->copy, key_bytes, scan->copy + key_bytes, &info);
+    const uint8_t *value = depot_is_head(&record) ? NULL : scan->copy + key_bytes;
+    return scan->visit(scan->arg, scan->copy, key_bytes, value, &info);
 }
 
 static bool in_batch(const struct scan *scan, uint64_t word)

@@ -11,14 +11,20 @@
 #include "depot/depot_internal.h"
 #include <errno.h>
 
+/* Pieces that were taken, by flushes or evictions, before their head was written. */
+#define PIECES_TRIES 16
+
 /* A write to one key, from taking its lock to giving it back. */
 struct write {
     struct depot_key key;
+    struct task_mutex *lock;
     struct seglog_reservation room;
     struct depot_record old; /* what the index has */
     bool indexed;            /* it has something */
     bool there;              /* a get would find it */
     bool place_held;         /* depot_index_reserve() */
+    struct seglog_pieces_format
+        dead; /* what was replaced, if it was in pieces: they are dropped at the end */
     struct depot_trace trace;
 };
 
@@ -43,20 +49,21 @@ static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum
     depot_trace_begin(&depot->stages, &write->trace, 0);
     write->key = depot_key_of(depot, key, key_len);
     write->key.trace = &write->trace;
+    write->lock = depot_key_lock(depot, &write->key);
     int error = bytes > 0 ? reserve(depot, write, space, bytes) : 0;
     if (error != 0)
         return error;
-    task_mutex_lock_firmly(depot_key_lock(depot, &write->key));
+    task_mutex_lock_firmly(write->lock);
     depot_trace_mark(&write->trace, TARN_STAGE_LOCK);
     error = depot_find(depot, &write->key, want, true, &write->old);
     if (error == 0 || error == -ENOENT) {
         write->indexed = error == 0;
-        write->there = write->indexed && depot_visible(depot, &write->old.header);
+        write->there = write->indexed && depot_visible(depot, &write->old);
         if (want == DEPOT_WANT_KEY)
             depot_record_release(&write->old);
         return 0;
     }
-    task_mutex_unlock(depot_key_lock(depot, &write->key));
+    task_mutex_unlock(write->lock);
     seglog_release(depot->log, &write->room);
     return error;
 }
@@ -68,18 +75,21 @@ static int end(struct tarn_depot *depot, struct write *write, enum tarn_stage wh
     if (write->place_held)
         depot_index_cancel(&depot->index, write->key.hash.low);
     seglog_release(depot->log, &write->room);
-    task_mutex_unlock(depot_key_lock(depot, &write->key));
+    task_mutex_unlock(write->lock);
     depot_trace_end(&depot->stages, &write->trace, whole);
+    if (outcome == 0 && write->dead.id != 0)
+        depot_pieces_drop(depot, &write->dead);
     return outcome;
 }
 
 /* ---- before the append --------------------------------------------------------------------------------- */
 
-/* Count a new value in, and refuse it if it does not fit. What it replaces is still counted. */
+/* Count a new value in, and refuse it if it does not fit. What it replaces is still counted, and so is what
+ * was promised to others. */
 static int charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_footprint)
 {
-    uint64_t live =
-        atomic_fetch_add_explicit(&depot->live_bytes, footprint, memory_order_relaxed) + footprint;
+    uint64_t live = atomic_fetch_add_explicit(&depot->live_bytes, footprint, memory_order_relaxed) +
+                    footprint + atomic_load_explicit(&depot->promised_bytes, memory_order_relaxed);
     if (depot->cache || footprint <= old_footprint || live <= depot->capacity_bytes + old_footprint)
         return 0; /* what a cache has no room for it evicts */
     atomic_fetch_sub_explicit(&depot->live_bytes, footprint, memory_order_relaxed);
@@ -181,33 +191,33 @@ static int commit(struct tarn_depot *depot, struct write *write, const struct se
     return error == 0 || error == -EROFS ? error : -EIO;
 }
 
-/* What shall stand under the key. */
-struct content {
-    const void *value;
-    size_t value_len;
-    uint64_t expiry_ns;
-    uint32_t client_flags;
-    uint64_t version; /* 0: a new one */
-    uint8_t note;
-};
+#define PROMISED UINT64_MAX /* as an old footprint: it was counted before */
+
+/* The old record will be replaced by one with these pieces, or none: whether its own die with it. */
+static void note_dead(struct write *write, uint64_t id)
+{
+    if (write->indexed && depot_is_head(&write->old) && write->old.pieces.id != id)
+        write->dead = write->old.pieces;
+}
 
 /* Store a value, all conditions met. */
-static int store(struct tarn_depot *depot, struct write *write, const struct content *content,
-                 uint64_t *ret_version)
+static int store(struct tarn_depot *depot, struct write *write, const struct depot_content *content,
+                 uint64_t old_footprint, uint64_t *ret_version)
 {
-    uint64_t bytes = seglog_record_bytes(SEGLOG_VALUE, write->key.len, content->value_len), sequence;
+    const uint8_t kind = (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT | content->mark);
+    uint64_t bytes = seglog_record_bytes(kind, write->key.len, content->value_len), sequence;
     uint64_t footprint = seglog_footprint(depot->log, bytes);
-    int error = charge(depot, footprint, write->indexed ? seglog_footprint(depot->log, write->old.bytes) : 0);
+    int error = charge(depot, footprint, old_footprint);
     if (error != 0)
         return error;
+    note_dead(write, content->pieces.id);
     error = hold_place(depot, write);
     depot_trace_mark(&write->trace, TARN_STAGE_INDEX);
     if (error == 0)
         error = seglog_sequence_draw(depot->log, &sequence);
     if (error == 0) {
         uint64_t version = content->version == 0 ? sequence : content->version;
-        const struct seglog_draft draft = {.kind =
-                                               (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT),
+        const struct seglog_draft draft = {.kind = kind,
                                            .key_bytes = (uint16_t)write->key.len,
                                            .value_bytes = (uint32_t)content->value_len,
                                            .client_flags = content->client_flags,
@@ -217,7 +227,8 @@ static int store(struct tarn_depot *depot, struct write *write, const struct con
                                            .hash = write->key.hash,
                                            .superseded = write->indexed ? write->old.grain : 0,
                                            .key = write->key.bytes,
-                                           .value = content->value};
+                                           .value = content->value,
+                                           .extension = &content->pieces};
         error = commit(depot, write, &draft);
         if (error == 0 && ret_version != NULL)
             *ret_version = version;
@@ -227,9 +238,18 @@ static int store(struct tarn_depot *depot, struct write *write, const struct con
     return error;
 }
 
+/* The same under a key. */
+static int store_key(struct tarn_depot *depot, struct write *write, const struct depot_content *content,
+                     uint64_t *ret_version)
+{
+    uint64_t old_footprint = write->indexed ? seglog_footprint(depot->log, write->old.bytes) : 0;
+    return store(depot, write, content, old_footprint, ret_version);
+}
+
 static int remove_key(struct tarn_depot *depot, struct write *write)
 {
     uint64_t sequence;
+    note_dead(write, 0);
     int error = seglog_sequence_draw(depot->log, &sequence);
     if (error != 0)
         return error;
@@ -262,6 +282,89 @@ static int check_condition(const struct write *write, const struct tarn_put_opti
     return -EINVAL;
 }
 
+int depot_condition_look(struct tarn_depot *depot, const struct depot_key *key,
+                         const struct tarn_put_options *options)
+{
+    struct write write = {.key = *key};
+    if (options->condition == TARN_PUT_ANY)
+        return 0;
+    int error = depot_find(depot, key, DEPOT_WANT_KEY, false, &write.old);
+    if (error != 0 && error != -ENOENT)
+        return error;
+    write.there = error == 0 && depot_visible(depot, &write.old);
+    depot_record_release(&write.old);
+    return check_condition(&write, options);
+}
+
+int depot_piece_write(struct tarn_depot *depot, const struct depot_key *key,
+                      const struct depot_content *content, struct depot_chain *chain)
+{
+    uint64_t bytes = seglog_record_bytes(SEGLOG_MARK_PIECE, key->len, content->value_len);
+    struct write write = {.key = *key, .lock = depot_piece_lock(depot, key->piece_id)};
+    int error = seglog_reserve(depot->log, SEGLOG_SPACE_DATA, bytes, &write.room);
+    if (error != 0)
+        return error;
+    task_mutex_lock_firmly(write.lock);
+    uint64_t promised = base_min(chain->promised_bytes, seglog_footprint(depot->log, bytes));
+    atomic_fetch_sub_explicit(&depot->promised_bytes, promised, memory_order_relaxed);
+    chain->promised_bytes -= promised;
+    depot_count(&depot->pieces); /* before a checkpoint can be about it */
+    error = store(depot, &write, content, promised > 0 ? PROMISED : 0, NULL);
+    if (error != 0)
+        atomic_fetch_sub_explicit(&depot->pieces, 1, memory_order_relaxed);
+    return end(depot, &write, TARN_STAGE_PUT, error);
+}
+
+/* What may have taken some of the pieces before the head is there: a flush, or, in a cache, an eviction. */
+static int check_pieces(struct tarn_depot *depot, uint64_t id)
+{
+    bool flushed = id < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
+    bool evicted = id < atomic_load_explicit(&depot->evicted_sequence, memory_order_acquire);
+    return flushed || evicted ? -ESTALE : 0;
+}
+
+int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
+                      const struct tarn_put_options *options, const struct depot_content *content,
+                      uint64_t *ret_version)
+{
+    struct write write;
+    uint64_t bytes =
+        seglog_record_bytes((uint8_t)(SEGLOG_VALUE | content->mark), key_len, content->value_len);
+    int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DATA, bytes, &write);
+    if (error != 0)
+        return error;
+    error = check_condition(&write, options);
+    if (error == 0 && content->mark != 0)
+        error = check_pieces(depot, content->pieces.id);
+    if (error == 0)
+        error = store_key(depot, &write, content, ret_version);
+    if (error == 0)
+        depot_count(&depot->puts);
+    return end(depot, &write, TARN_STAGE_PUT, error);
+}
+
+/* Its pieces are written before its key is locked, and again if they were taken meanwhile. */
+static int put_in_pieces(struct tarn_depot *depot, const void *key, size_t key_len, const void *value,
+                         size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
+{
+    struct depot_chain chain;
+    if (!depot_key_is_valid(key_len))
+        return -EINVAL;
+    if (depot->read_only)
+        return -EROFS;
+    const struct depot_key found_key = depot_key_of(depot, key, key_len);
+    int error = -ESTALE;
+    for (int tries = 0; error == -ESTALE && tries < PIECES_TRIES; tries++) {
+        depot_flush_due(depot);
+        error = depot_condition_look(depot, &found_key, options);
+        if (error == 0)
+            error = depot_chain_write(depot, value, value_len, &chain);
+        if (error == 0)
+            error = depot_chain_commit(depot, key, key_len, options, &chain, ret_version);
+    }
+    return error == -ESTALE ? -ENOSPC : error;
+}
+
 int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, const void *value,
                    size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
 {
@@ -272,23 +375,10 @@ int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, co
         return -EMSGSIZE;
     if (options->note > TARN_NOTE_MAX)
         return -EINVAL;
-    struct write write;
-    int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DATA,
-                      seglog_record_bytes(SEGLOG_VALUE, key_len, value_len), &write);
-    if (error != 0)
-        return error;
-    const struct content content = {.value = value,
-                                    .value_len = value_len,
-                                    .expiry_ns = options->expiry_ns,
-                                    .client_flags = options->client_flags,
-                                    .version = options->version,
-                                    .note = options->note};
-    error = check_condition(&write, options);
-    if (error == 0)
-        error = store(depot, &write, &content, ret_version);
-    if (error == 0)
-        depot_count(&depot->puts);
-    return end(depot, &write, TARN_STAGE_PUT, error);
+    if (value_len > depot->whole_bytes_max)
+        return put_in_pieces(depot, key, key_len, value, value_len, options, ret_version);
+    const struct depot_content content = depot_content_of(options, value, value_len);
+    return depot_value_write(depot, key, key_len, options, &content, ret_version);
 }
 
 int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
@@ -313,6 +403,20 @@ static int reserve_late(struct tarn_depot *depot, struct write *write, enum segl
     return reserve(depot, write, space, seglog_record_bytes(kind, write->key.len, value_len));
 }
 
+/* What is there, to be written again with something else beside it. Of a value in pieces only the head is. */
+static struct depot_content old_content(const struct write *write)
+{
+    const struct depot_record *old = &write->old;
+    struct depot_content content = {.value = old->value,
+                                    .value_len = old->header.value_bytes,
+                                    .client_flags = old->header.client_flags,
+                                    .note = seglog_note(old->header.kind),
+                                    .mark = old->header.kind & SEGLOG_MARK_HEAD};
+    if (depot_is_head(old))
+        content.pieces = old->pieces;
+    return content;
+}
+
 int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns)
 {
     struct write write;
@@ -321,50 +425,79 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
         return error;
     if (!write.there)
         return end(depot, &write, TARN_STAGE_TOUCH, -ENOENT);
-    const struct content content = {.value = write.old.value,
-                                    .value_len = write.old.header.value_bytes,
-                                    .expiry_ns = expiry_ns,
-                                    .client_flags = write.old.header.client_flags,
-                                    .version = write.old.header.version,
-                                    .note = seglog_note(write.old.header.kind)};
-    error = reserve_late(depot, &write, SEGLOG_SPACE_DATA, SEGLOG_VALUE, content.value_len);
+    struct depot_content content = old_content(&write);
+    content.version = write.old.header.version;
+    content.expiry_ns = expiry_ns;
+    error = reserve_late(depot, &write, SEGLOG_SPACE_DATA, SEGLOG_VALUE | content.mark, content.value_len);
     if (error == 0)
-        error = store(depot, &write, &content, NULL);
+        error = store_key(depot, &write, &content, NULL);
     if (error == 0)
         depot_count(&depot->touches);
     return end(depot, &write, TARN_STAGE_TOUCH, error);
+}
+
+/* Remove it, as was decided. */
+static int apply_removal(struct tarn_depot *depot, struct write *write)
+{
+    if (!write->there)
+        return 0;
+    int error = reserve_late(depot, write, SEGLOG_SPACE_DELETE, SEGLOG_TOMBSTONE, SEGLOG_BIRTH_BYTES);
+    if (error == 0)
+        error = remove_key(depot, write);
+    if (error == 0)
+        depot_count(&depot->deletes);
+    return error;
+}
+
+/* A new value that is too long for one record: its pieces are written with the key locked, since it was
+ * decided by what the key had. */
+static int write_pieces(struct tarn_depot *depot, const struct tarn_update *update,
+                        struct depot_content *content, struct depot_chain *chain)
+{
+    int error = -ESTALE;
+    for (int tries = 0; error == -ESTALE && tries < PIECES_TRIES; tries++) {
+        depot_chain_drop(depot, chain);
+        error = depot_chain_write(depot, update->value, update->value_len, chain);
+        if (error == 0)
+            error = depot_chain_seal(depot, chain);
+        if (error == 0)
+            error = check_pieces(depot, chain->id);
+    }
+    content->mark = SEGLOG_MARK_HEAD;
+    content->pieces = depot_chain_head(depot, chain);
+    content->value_len = 0;
+    return error == -ESTALE ? -ENOSPC : error;
 }
 
 /* Carry out what was decided about a record. */
 static int apply_update(struct tarn_depot *depot, struct write *write, const struct tarn_update *update,
                         uint64_t *ret_version)
 {
-    if (update->remove && !write->there)
-        return 0;
-    if (!update->remove && update->value_len > tarn_depot_value_bytes_max(depot))
+    if (update->remove)
+        return apply_removal(depot, write);
+    if (!update->keep && update->value_len > tarn_depot_value_bytes_max(depot))
         return -EMSGSIZE;
-    if (update->note > TARN_NOTE_MAX)
+    if (update->note > TARN_NOTE_MAX || (update->keep && !write->there))
         return -EINVAL;
-    int error = update->remove
-                    ? reserve_late(depot, write, SEGLOG_SPACE_DELETE, SEGLOG_TOMBSTONE, SEGLOG_BIRTH_BYTES)
-                    : reserve_late(depot, write, SEGLOG_SPACE_DATA, SEGLOG_VALUE, update->value_len);
-    if (error != 0)
-        return error;
-    if (update->remove) {
-        error = remove_key(depot, write);
-        if (error == 0)
-            depot_count(&depot->deletes);
-        return error;
-    }
-    const struct content content = {.value = update->value,
-                                    .value_len = update->value_len,
-                                    .expiry_ns = update->expiry_ns,
-                                    .client_flags = update->client_flags,
-                                    .version = update->version,
-                                    .note = update->note};
-    error = store(depot, write, &content, ret_version);
+    struct depot_chain chain = {.id = 0};
+    struct depot_content content = {.value = update->value, .value_len = update->value_len};
+    int error = 0;
+    if (update->keep)
+        content = old_content(write);
+    else if (update->value_len > depot->whole_bytes_max)
+        error = write_pieces(depot, update, &content, &chain);
+    content.expiry_ns = update->expiry_ns;
+    content.client_flags = update->client_flags;
+    content.version = update->version;
+    content.note = update->note;
+    if (error == 0)
+        error = reserve_late(depot, write, SEGLOG_SPACE_DATA, SEGLOG_VALUE | content.mark, content.value_len);
+    if (error == 0)
+        error = store_key(depot, write, &content, ret_version);
     if (error == 0)
         depot_count(&depot->puts);
+    else
+        depot_chain_drop(depot, &chain);
     return error;
 }
 
@@ -383,7 +516,8 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
         update.client_flags = info.client_flags;
         update.note = info.note;
     }
-    error = decide(arg, write.there ? &info : NULL, write.there ? write.old.value : NULL, &update);
+    bool shown = write.there && !depot_is_head(&write.old);
+    error = decide(arg, write.there ? &info : NULL, shown ? write.old.value : NULL, &update);
     if (error == 0)
         error = apply_update(depot, &write, &update, ret_version);
     return end(depot, &write, TARN_STAGE_UPDATE, error);
@@ -391,5 +525,10 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
 
 uint64_t tarn_depot_value_bytes_max(const struct tarn_depot *depot)
 {
-    return depot->record_bytes_max - seglog_record_bytes(SEGLOG_VALUE, TARN_KEY_BYTES_MAX, 0);
+    return base_max(depot_pieces_value_max(depot), depot->whole_bytes_max);
+}
+
+uint64_t tarn_depot_whole_bytes_max(const struct tarn_depot *depot)
+{
+    return depot->whole_bytes_max;
 }

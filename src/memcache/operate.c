@@ -1,4 +1,5 @@
 /* What requests that change something, or may, ask of the store: each is one call of it. */
+#include "depot/depot.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +20,7 @@ bool memcache_item_fits(const struct memcache_server *server, size_t key_len, ui
                         uint32_t client_flags)
 {
     uint64_t item_bytes = ITEM_FIXED_BYTES + key_len + value_len + (client_flags != 0 ? ITEM_FLAGS_BYTES : 0);
-    return item_bytes <= server->item_bytes_max && value_len <= tarn_depot_value_bytes_max(server->depot);
+    return item_bytes <= server->item_bytes_max && value_len <= tarn_depot_whole_bytes_max(server->depot);
 }
 
 struct memcache_value *memcache_value_alloc(struct memcache_server *server, size_t len, size_t room)
@@ -281,7 +282,7 @@ static int decide_count(void *arg, const struct tarn_record_info *old, const voi
     if (old != NULL && is_another_if_seen(op, old))
         return -EEXIST;
     if (old != NULL) {
-        if (!memcache_parse_number(value, old->value_bytes, &number))
+        if (value == NULL || !memcache_parse_number(value, old->value_bytes, &number))
             return NOT_A_NUMBER;
         op->outcome.number = !counting->down ? number + delta : number < delta ? 0 : number - delta;
         op->outcome.hit = true;
@@ -316,21 +317,20 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
                          struct tarn_update *update)
 {
     struct memcache_op *op = arg;
+    (void)value;
     if (old == NULL)
         return -ENOENT;
     if (is_another(op, old))
         return -EEXIST;
     update->remove = !has(op, 'I') && !has(op, 'x');
     update->version = new_version(op);
-    update->value = value;
-    update->value_len = old->value_bytes;
+    update->keep = !has(op, 'x');
     if (has(op, 'I')) {
         update->note = MEMCACHE_NOTE_STALE; /* the next client wins */
         if (has(op, 'T'))
             update->expiry_ns = new_expiry_ns(op);
     }
     if (has(op, 'x')) {
-        update->value_len = 0;
         update->client_flags = op->request.client_flags;
         update->expiry_ns = new_expiry_ns(op);
     }
@@ -407,13 +407,14 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
         info.expiry_ns = new_expiry_ns(op);
     op->outcome.hit = true;
     op->outcome.info = info;
-    int error = memcache_wants_value(&op->request) ? memcache_value_take(op, value, old->value_bytes) : 0;
+    int error = 0;
+    if (memcache_wants_value(&op->request))
+        error = value == NULL ? DEPOT_IN_PIECES : memcache_value_take(op, value, old->value_bytes);
     if (error != 0)
         return error;
     if (!touches && !op->outcome.won)
         return AS_IT_IS;
-    *update = (struct tarn_update){.value = value,
-                                   .value_len = old->value_bytes,
+    *update = (struct tarn_update){.keep = true,
                                    .expiry_ns = info.expiry_ns,
                                    .version = old->version, /* a touch keeps it */
                                    .client_flags = info.client_flags,

@@ -31,6 +31,11 @@ static uint64_t draw(struct sim_depot_client *client, uint64_t n)
     return base_random_below(&client->random, n);
 }
 
+static uint64_t draw_long(struct sim_depot_client *client, uint64_t n)
+{
+    return base_random_below(&client->long_random, n);
+}
+
 /* ---- keys and errors --------------------------------------------------------------------------- */
 
 /* Keys of different lengths, of which some begin alike. */
@@ -109,8 +114,13 @@ static void check_error(struct sim_depot_client *client, const char *what, int e
         if (sim_depot_faulted(shared))
             return;
         break;
+    case -ESTALE: /* of a writer: a flush or an eviction came in between */
+        if (shared->flushes || shared->oracle.evicts)
+            return;
+        break;
     case -ENOSPC: /* a cache evicts; a store that was one may be too full even for a tombstone */
-        if (!shared->oracle.evicts && (grows || shared->was_cache) && is_almost_full(shared))
+        if (!shared->oracle.evicts && (grows || shared->was_cache) &&
+            (is_almost_full(shared) || (grows && shared->full_ns >= client->reserved_ns)))
             return;
         if (has_lost_segments(shared))
             return;
@@ -121,14 +131,32 @@ static void check_error(struct sim_depot_client *client, const char *what, int e
     sim_fail(shared->world, "%s returned %s without a reason", what, strerrorname_np(-error));
 }
 
+/* What a value may take: pieces do not fill segments. */
+static uint64_t room_of(const struct sim_depot_client *client, uint64_t bytes)
+{
+    bool in_pieces = bytes > tarn_depot_whole_bytes_max(client->shared->depot);
+    return bytes + (in_pieces ? bytes / 4 : 0) + RECORD_OVERHEAD;
+}
+
+/* A long value may be refused before all of its pieces are gone, and a flush may come in between. */
+static void look_how_full(struct sim_depot_shared *shared)
+{
+    if (is_almost_full(shared))
+        shared->full_ns = sim_world_now(shared->world);
+}
+
 static void reserve(struct sim_depot_client *client, uint64_t bytes)
 {
-    client->shared->reserving_bytes += bytes + RECORD_OVERHEAD;
+    struct sim_depot_shared *shared = client->shared;
+    shared->reserving_bytes += room_of(client, bytes);
+    client->reserved_ns = sim_world_now(shared->world);
+    look_how_full(shared);
 }
 
 static void release(struct sim_depot_client *client, uint64_t bytes)
 {
-    client->shared->reserving_bytes -= bytes + RECORD_OVERHEAD;
+    look_how_full(client->shared);
+    client->shared->reserving_bytes -= room_of(client, bytes);
 }
 
 /* An operation begins. @return its number */
@@ -153,6 +181,28 @@ static uint32_t begin_get(struct sim_depot_client *client, uint64_t key)
     return begin(client, &(struct sim_oracle_op){.kind = SIM_GET, .key = key});
 }
 
+/* The same as one get, but in two parts. */
+static int get_parts(struct sim_depot_client *client, const uint8_t *name, size_t name_bytes, size_t room,
+                     struct tarn_record_info *ret_info)
+{
+    struct tarn_depot *depot = client->shared->depot;
+    size_t first, second = 0, half = draw_long(client, room + 1);
+    int error = tarn_depot_read(depot, name, name_bytes, 0, 0, client->value, half, &first, ret_info);
+    if (error != 0)
+        return error;
+    if (ret_info->value_bytes > room)
+        return -ENOBUFS;
+    if (first < ret_info->value_bytes)
+        error = tarn_depot_read(depot, name, name_bytes, ret_info->version, first, client->value + first,
+                                room - first, &second, ret_info);
+    if (error == -ESTALE)
+        return tarn_depot_get(depot, name, name_bytes, client->value, room, ret_info);
+    if (error == 0 && first + second != ret_info->value_bytes)
+        sim_fail(client->shared->world, "%zu and %zu bytes of a value of %u were read", first, second,
+                 ret_info->value_bytes);
+    return error;
+}
+
 static void get(struct sim_depot_client *client, uint64_t key, size_t room)
 {
     struct sim_depot_shared *shared = client->shared;
@@ -160,7 +210,9 @@ static void get(struct sim_depot_client *client, uint64_t key, size_t room)
     size_t name_bytes = fill_key(key, name);
     uint32_t number = begin_get(client, key);
     struct tarn_record_info info = {0};
-    int error = tarn_depot_get(shared->depot, name, name_bytes, client->value, room, &info);
+    int error = draw_long(client, 4) == 0
+                    ? get_parts(client, name, name_bytes, room, &info)
+                    : tarn_depot_get(shared->depot, name, name_bytes, client->value, room, &info);
     sim_oracle_end_get(oracle_now(client), tarn_of(client), number, error, &info, client->value, room);
     if (error != -ENOBUFS)
         check_error(client, "get", error, false, false);
@@ -204,9 +256,10 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
     struct sim_depot_shared *shared = scan->client->shared;
     int number = key_number(key, key_len);
     if (number >= 0 && (uint64_t)number < shared->keys) {
-        if (!scan->visited[number]) /* else it was removed and stored again */
-            sim_oracle_end_get(oracle_now(scan->client), tarn_of(scan->client), scan->numbers[number], 0,
-                               info, value, info->value_bytes);
+        size_t room = value == NULL ? 0 : info->value_bytes; /* in pieces: the gets read it */
+        if (!scan->visited[number])                          /* else it was removed and stored again */
+            sim_oracle_end_get(oracle_now(scan->client), tarn_of(scan->client), scan->numbers[number],
+                               room < info->value_bytes ? -ENOBUFS : 0, info, value, room);
         scan->visited[number] = true;
     }
     return scan->left > 0 && --scan->left == 0 ? SIM_ORACLE_REFUSED : 0;
@@ -252,10 +305,60 @@ static uint64_t draw_expiry(struct sim_depot_client *client)
 static uint32_t draw_value_bytes(struct sim_depot_client *client)
 {
     uint64_t longest =
-        base_min(tarn_depot_value_bytes_max(client->shared->depot), (uint64_t)SIM_DEPOT_VALUE_BYTES_MAX);
-    if (draw(client, 4) < client->shared->long_of_4)
-        return (uint32_t)draw(client, longest + 1);
-    return (uint32_t)base_min(sim_depot_draw_log(&client->random, 13), longest);
+        base_min(tarn_depot_whole_bytes_max(client->shared->depot), (uint64_t)SIM_DEPOT_VALUE_BYTES_MAX);
+    uint64_t bytes = draw(client, 4) < client->shared->long_of_4
+                         ? draw(client, longest + 1)
+                         : base_min(sim_depot_draw_log(&client->random, 13), longest);
+    if (longest < SIM_DEPOT_VALUE_BYTES_MAX && draw_long(client, 8) <= client->shared->long_of_4)
+        bytes = longest + 1 + draw_long(client, SIM_DEPOT_VALUE_BYTES_MAX - longest);
+    return (uint32_t)bytes;
+}
+
+/* Bytes to a writer, some at a time. */
+static int write_parts(struct sim_depot_client *client, struct tarn_depot_writer *writer, uint64_t bytes)
+{
+    int error = 0;
+    for (uint64_t at = 0, part; at < bytes && error == 0; at += part) {
+        part = base_min(bytes - at, 1 + draw_long(client, bytes));
+        error = tarn_depot_writer_write(writer, client->value + at, part);
+        if (draw_long(client, 4) == 0)
+            (void)task_sleep(sim_depot_draw_log(&client->long_random, client->shared->sleep_bits));
+    }
+    return error;
+}
+
+/* A value that is not to be: nobody may ever see it. */
+static void abandon(struct sim_depot_client *client, const uint8_t *name, size_t name_bytes)
+{
+    struct tarn_depot_writer *writer;
+    uint64_t bytes = draw_long(client, SIM_DEPOT_VALUE_BYTES_MAX);
+    memset(client->value, 0xee, bytes);
+    reserve(client, SIM_DEPOT_VALUE_BYTES_MAX);
+    int error = tarn_depot_writer_open(
+        client->shared->depot, name, name_bytes, NULL,
+        draw_long(client, 2) == 0 ? TARN_LENGTH_UNKNOWN : SIM_DEPOT_VALUE_BYTES_MAX, &writer);
+    if (error == 0) {
+        error = write_parts(client, writer, bytes);
+        tarn_depot_writer_abort(writer);
+    }
+    check_error(client, "an abandoned writer", error, false, true);
+    release(client, SIM_DEPOT_VALUE_BYTES_MAX);
+}
+
+/* As tarn_depot_put(), by a writer. */
+static int put_parts(struct sim_depot_client *client, const uint8_t *name, size_t name_bytes, uint64_t bytes,
+                     const struct tarn_put_options *options, uint64_t *ret_version)
+{
+    struct tarn_depot_writer *writer;
+    int error = tarn_depot_writer_open(client->shared->depot, name, name_bytes, options,
+                                       draw_long(client, 2) == 0 ? TARN_LENGTH_UNKNOWN : bytes, &writer);
+    if (error != 0)
+        return error;
+    error = write_parts(client, writer, bytes);
+    if (error == 0)
+        return tarn_depot_writer_commit(writer, ret_version);
+    tarn_depot_writer_abort(writer);
+    return error;
 }
 
 static struct sim_oracle_op draw_put(struct sim_depot_client *client, uint64_t key)
@@ -278,6 +381,8 @@ static void put(struct sim_depot_client *client, uint64_t key)
     uint8_t name[KEY_ROOM];
     size_t name_bytes = fill_key(key, name);
     const struct sim_oracle_op op = draw_put(client, key);
+    if (draw_long(client, 16) == 0)
+        abandon(client, name, name_bytes);
     uint32_t number = begin(client, &op);
     sim_oracle_fill_value(key, number, client->value, op.value_bytes);
     const struct tarn_put_options options = {
@@ -288,8 +393,10 @@ static void put(struct sim_depot_client *client, uint64_t key)
     };
     uint64_t version = 0;
     reserve(client, op.value_bytes);
-    int error =
-        tarn_depot_put(shared->depot, name, name_bytes, client->value, op.value_bytes, &options, &version);
+    int error = draw_long(client, 3) == 0
+                    ? put_parts(client, name, name_bytes, op.value_bytes, &options, &version)
+                    : tarn_depot_put(shared->depot, name, name_bytes, client->value, op.value_bytes, &options,
+                                     &version);
     sim_oracle_end(oracle_now(client), tarn_of(client), number, error, version);
     check_error(client, "put", error, op.condition != TARN_PUT_ANY, true);
     release(client, op.value_bytes);
@@ -303,7 +410,7 @@ static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kin
     struct sim_oracle_op op = {.kind = kind, .key = key};
     if (kind == SIM_TOUCH)
         op.expiry_ns = draw_expiry(client);
-    uint64_t bytes = kind == SIM_TOUCH ? tarn_depot_value_bytes_max(shared->depot) : 0;
+    uint64_t bytes = kind == SIM_TOUCH ? tarn_depot_whole_bytes_max(shared->depot) : 0;
     uint32_t number = begin(client, &op);
     reserve(client, bytes);
     int error = kind == SIM_TOUCH ? tarn_depot_touch(shared->depot, name, name_bytes, op.expiry_ns)
@@ -393,7 +500,7 @@ static void churn_one(struct sim_depot_client *client)
     struct sim_depot_shared *shared = client->shared;
     uint64_t slot = draw(client, SIM_DEPOT_CHURNED), key[2];
     struct sim_depot_churn *churn = &shared->churned[client->number][slot];
-    uint64_t longest = base_min(tarn_depot_value_bytes_max(shared->depot), (uint64_t)CHURN_BYTES_MAX);
+    uint64_t longest = base_min(tarn_depot_whole_bytes_max(shared->depot), (uint64_t)CHURN_BYTES_MAX);
     uint64_t bytes = sizeof(uint32_t) + draw(client, longest - sizeof(uint32_t));
     bool deletes = draw(client, 4) == 0;
     int error;

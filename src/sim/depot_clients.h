@@ -49,14 +49,17 @@ struct sim_depot_shared {
     bool read_only;
     uint64_t faults_before;   /* that had happened when faults were last set or cleared */
     uint64_t reserving_bytes; /* of all writes under way */
+    uint64_t full_ns;         /* when it was last seen to be almost full */
 };
 
 struct sim_depot_client {
     struct sim_depot_shared *shared;
     struct base_random random;
-    uint32_t number; /* the oracle's */
-    uint32_t told;   /* operations of which the oracle has heard */
-    uint8_t *value;  /* SIM_DEPOT_VALUE_BYTES_MAX */
+    struct base_random long_random; /* for what concerns values in pieces */
+    uint64_t reserved_ns;           /* when it began to want room */
+    uint32_t number;                /* the oracle's */
+    uint32_t told;                  /* operations of which the oracle has heard */
+    uint8_t *value;                 /* SIM_DEPOT_VALUE_BYTES_MAX */
     uint32_t churn_count;
 };
 

@@ -176,7 +176,7 @@ void sim_oracle_decide(struct sim_oracle *oracle, uint32_t number, const struct 
     if (op->answer != SIM_UNDECIDED)
         sim_fail(oracle->world, "update %u has decided twice", number);
     if (info != NULL) {
-        check_found(oracle, op, info, value, info->value_bytes);
+        check_found(oracle, op, info, value, value == NULL ? 0 : info->value_bytes);
         op->found = info->client_flags;
         op->found_expiry_ns = info->expiry_ns;
     }
