@@ -84,6 +84,8 @@ static int finish_json(struct check *check, int error, const struct depot_check_
         base_json_u64(json, "records", report->records);
         base_json_u64(json, "tombstones", report->tombstones);
         base_json_u64(json, "superseded", report->superseded);
+        base_json_u64(json, "pieces", report->pieces);
+        base_json_u64(json, "orphans", report->orphans);
         base_json_u64(json, "bytes_read", report->bytes_read);
         base_json_u64(json, "segments", report->segments);
         base_json_u64(json, "segments_free", report->segments_free);
@@ -108,6 +110,9 @@ static int finish_text(struct check *check, const char *path, int error,
                      path, report->records, report->tombstones, report->superseded, report->segments,
                      report->segments_free, report->segments_unsealed,
                      base_format_size(size, sizeof(size), report->bytes_read));
+        if (report->pieces + report->orphans > 0)
+            (void)printf("%" PRIu64 " pieces of long values, %" PRIu64 " of none any more; ", report->pieces,
+                         report->orphans);
         if (report->faults == 0)
             (void)puts("sound");
         else

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#define PARTS_AT_ONCE 256 /* are read of a long value */
+
 enum dump_values { DUMP_TEXT, DUMP_HEX, DUMP_NONE };
 
 struct dump_options {
@@ -29,6 +31,9 @@ static const struct cli_arguments arguments = {dump_settings, base_array_count(d
 
 struct dump {
     enum dump_values values;
+    struct tarn_depot *depot;
+    uint8_t *part; /* CLI_STREAM_PART_BYTES * PARTS_AT_ONCE: of a long value */
+    int damage;    /* the first error of a long value that could not be read */
     struct cli_text text;
     char *line;
     size_t line_room;
@@ -48,6 +53,9 @@ void cli_dump_help(FILE *file)
         "  bytes               of the value\n"
         "  note                of two bits, where it is not 0: what the server remembers of a record\n"
         "  value or value_hex  as the key; left out with --values=none\n"
+        "The value of a long record, which has long_key or long_key_hex instead of key, follows in lines "
+        "with\n"
+        "part, its offset, and value or value_hex.\n"
         "The last line is an object with end, which is true, and records, how many there were; a stream "
         "without\n"
         "it is cut off. Later releases may add members. `tarn load` reads it; docs/dump.md tells all about "
@@ -72,25 +80,72 @@ static int print_line(const struct dump *dump, struct base_json *json)
     return error;
 }
 
+/* The parts of a long value that lie in the buffer. */
+static int print_parts(const struct dump *dump, uint64_t offset, size_t bytes)
+{
+    int error = 0;
+    for (size_t at = 0; error == 0 && at < bytes; at += CLI_STREAM_PART_BYTES) {
+        struct base_json json;
+        base_json_init_buffer(&json, dump->line, dump->line_room);
+        base_json_object_begin(&json, NULL);
+        base_json_u64(&json, "part", offset + at);
+        cli_text_write_json(&dump->text, &json, "value", dump->part + at,
+                            base_min(bytes - at, CLI_STREAM_PART_BYTES), dump->values == DUMP_HEX);
+        base_json_object_end(&json);
+        error = print_line(dump, &json);
+    }
+    return error;
+}
+
+static int print_void(const struct dump *dump)
+{
+    struct base_json json;
+    base_json_init_buffer(&json, dump->line, dump->line_room);
+    base_json_object_begin(&json, NULL);
+    base_json_bool(&json, "void", true);
+    base_json_object_end(&json);
+    return print_line(dump, &json);
+}
+
+/* Part after part. What cannot be read to its end is no record. */
+static int print_long(struct dump *dump, const void *key, size_t key_len, const struct tarn_record_info *info)
+{
+    int error = 0;
+    size_t bytes;
+    for (uint64_t done = 0; error == 0 && done < info->value_bytes; done += bytes) {
+        int damage = tarn_depot_read(dump->depot, key, key_len, info->version, done, dump->part,
+                                     PARTS_AT_ONCE * CLI_STREAM_PART_BYTES, &bytes, NULL);
+        if (damage != 0) {
+            dump->damage = dump->damage == 0 ? damage : dump->damage;
+            dump->records--;
+            return print_void(dump);
+        }
+        error = print_parts(dump, done, bytes);
+    }
+    return error;
+}
+
 static int visit(void *arg, const void *key, size_t key_len, const void *value,
                  const struct tarn_record_info *info)
 {
     struct dump *dump = arg;
     struct base_json json;
+    bool in_parts = value == NULL && dump->values != DUMP_NONE;
     base_json_init_buffer(&json, dump->line, dump->line_room);
     base_json_object_begin(&json, NULL);
-    cli_text_write_json(&dump->text, &json, "key", key, key_len, false);
+    cli_text_write_json(&dump->text, &json, in_parts ? "long_key" : "key", key, key_len, false);
     base_json_u64(&json, "version", info->version);
     base_json_u64(&json, "expiry_ms", info->expiry_ns / BASE_NS_PER_MS);
     base_json_u64(&json, "flags", info->client_flags);
     if (info->note != 0)
         base_json_u64(&json, "note", info->note);
     base_json_u64(&json, "bytes", info->value_bytes);
-    if (dump->values != DUMP_NONE)
+    if (dump->values != DUMP_NONE && !in_parts)
         cli_text_write_json(&dump->text, &json, "value", value, info->value_bytes, dump->values == DUMP_HEX);
     base_json_object_end(&json);
     base_progress_update(&dump->progress, ++dump->records);
-    return print_line(dump, &json);
+    int error = print_line(dump, &json);
+    return error == 0 && in_parts ? print_long(dump, key, key_len, info) : error;
 }
 
 /* Whether a scan was brought to its end, though perhaps without records that could not be read. */
@@ -119,6 +174,7 @@ static int dump_records(struct cli_store *store, struct dump *dump)
     dump->progress.silent |= isatty(STDOUT_FILENO) == 1; /* the records themselves are seen */
     int error = tarn_depot_scan(store->depot, visit, dump);
     base_progress_done(&dump->progress, dump->records);
+    error = error == 0 ? dump->damage : error;
     error = print_end(dump, error);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_output_failed();
@@ -129,14 +185,19 @@ static int dump_records(struct cli_store *store, struct dump *dump)
 
 static int dump_store(struct cli_store *store, const struct dump_options *options)
 {
-    uint64_t value_max = tarn_depot_value_bytes_max(store->depot), key_max = TARN_KEY_BYTES_MAX;
+    uint64_t value_max = tarn_depot_whole_bytes_max(store->depot), key_max = TARN_KEY_BYTES_MAX;
+    const size_t part_bytes = PARTS_AT_ONCE * CLI_STREAM_PART_BYTES;
     struct dump dump = {.values = (enum dump_values)options->values,
+                        .depot = store->depot,
                         .line_room = cli_stream_line_bytes_max(value_max) + 1};
     int status = cli_text_init(&dump.text, &store->node->memory, value_max + key_max);
     if (status != CLI_OK)
         return status;
     dump.line = base_alloc(&store->node->memory, dump.line_room);
-    status = dump.line == NULL ? cli_failed("out of memory") : dump_records(store, &dump);
+    dump.part = base_alloc(&store->node->memory, part_bytes);
+    status =
+        dump.line == NULL || dump.part == NULL ? cli_failed("out of memory") : dump_records(store, &dump);
+    base_free(&store->node->memory, dump.part, part_bytes);
     base_free(&store->node->memory, dump.line, dump.line_room);
     cli_text_deinit(&dump.text);
     return status;

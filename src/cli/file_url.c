@@ -75,6 +75,9 @@ int cli_key_failed(const char *key, int error)
         return cli_failed("the store is full: %s was not stored", quoted);
     case -EMSGSIZE:
         return cli_failed("the value of %s is longer than this store takes", quoted);
+    case -ESTALE:
+        return cli_failed("%s was changed while it was read, or flushed while it was written: try again",
+                          quoted);
     case -EBADMSG:
         return cli_failed("the record of %s is damaged", quoted);
     default:

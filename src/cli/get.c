@@ -4,10 +4,12 @@
 #include "cli/file_url.h"
 #include "cli/text.h"
 #include "task/node.h"
+#include "task/task.h"
 #include <errno.h>
 #include <unistd.h>
 
-#define BATCH_KEYS 16 /* fetched at once: each has room for the longest value */
+#define BATCH_KEYS 16 /* fetched at once: each has room for the longest value that is not in pieces */
+#define PART_BYTES (UINT64_C(8) << 20)
 
 static const struct cli_arguments arguments = {NULL, 0};
 
@@ -28,16 +30,47 @@ void cli_get_help(FILE *file)
         file);
 }
 
-static int print_value(struct cli_store *store, const char *key, const struct values *values)
+static uint64_t now(void *arg)
 {
-    struct tarn_record_info info;
-    int error = tarn_depot_get(store->depot, key, strlen(key), values->memory, values->value_room, &info);
-    if (error != 0)
-        return cli_key_failed(key, error);
-    if (fwrite(values->memory, 1, info.value_bytes, stdout) != info.value_bytes ||
-        (isatty(STDOUT_FILENO) && putchar('\n') == EOF) || fflush(stdout) != 0)
-        return cli_output_failed();
+    (void)arg;
+    return task_now();
+}
+
+/* Part after part; the first tells how many bytes there are. */
+static int print_parts(struct cli_store *store, const char *key, char *buffer)
+{
+    struct tarn_record_info info = {.version = 0};
+    struct base_progress progress;
+    uint64_t done = 0;
+    do {
+        size_t bytes;
+        int error = tarn_depot_read(store->depot, key, strlen(key), info.version, done, buffer, PART_BYTES,
+                                    &bytes, &info);
+        if (error != 0)
+            return cli_key_failed(key, error);
+        if (done == 0) {
+            base_progress_init(&progress, stderr, "get", NULL, info.value_bytes, now, NULL);
+            progress.silent |= isatty(STDOUT_FILENO) == 1 || info.value_bytes <= PART_BYTES;
+        }
+        if (fwrite(buffer, 1, bytes, stdout) != bytes)
+            return cli_output_failed();
+        done += bytes;
+        base_progress_update(&progress, done);
+    } while (done < info.value_bytes);
+    base_progress_done(&progress, done);
     return CLI_OK;
+}
+
+static int print_value(struct cli_store *store, const char *key)
+{
+    char *buffer = base_alloc(&store->node->memory, PART_BYTES);
+    if (buffer == NULL)
+        return cli_failed("out of memory");
+    int status = print_parts(store, key, buffer);
+    base_free(&store->node->memory, buffer, PART_BYTES);
+    if (status == CLI_OK && ((isatty(STDOUT_FILENO) && putchar('\n') == EOF) || fflush(stdout) != 0))
+        return cli_output_failed();
+    return status;
 }
 
 static int print_batch(struct cli_store *store, const char *const *keys, size_t count,
@@ -53,7 +86,9 @@ static int print_batch(struct cli_store *store, const char *const *keys, size_t 
     }
     tarn_depot_get_many(store->depot, gets, count);
     for (size_t i = 0; i < count; i++) {
-        if (gets[i].error != 0)
+        if (gets[i].error == -ENOBUFS)
+            status = cli_failed("the value of %s is too long to stand in a line: get it alone", keys[i]);
+        else if (gets[i].error != 0)
             status = cli_key_failed(keys[i], gets[i].error);
         else if (cli_text_print_record(text, keys[i], gets[i].key_len, gets[i].value,
                                        gets[i].info.value_bytes, stdout) != 0)
@@ -81,15 +116,14 @@ static int print_values(struct cli_store *store, const char *const *keys, size_t
     return fflush(stdout) == 0 ? status : cli_output_failed();
 }
 
-static int print(struct cli_store *store, const char *const *keys, size_t count)
+static int print_lines(struct cli_store *store, const char *const *keys, size_t count)
 {
-    struct values values = {.value_room = tarn_depot_value_bytes_max(store->depot)};
+    struct values values = {.value_room = tarn_depot_whole_bytes_max(store->depot)};
     values.bytes = values.value_room * base_min(count, (size_t)BATCH_KEYS);
     values.memory = base_alloc(&store->node->memory, values.bytes);
     if (values.memory == NULL)
         return cli_failed("out of memory");
-    int status =
-        count == 1 ? print_value(store, keys[0], &values) : print_values(store, keys, count, &values);
+    int status = print_values(store, keys, count, &values);
     base_free(&store->node->memory, values.memory, values.bytes);
     return status;
 }
@@ -106,7 +140,8 @@ static int run(const void *unused, const char *const *words, size_t count)
         status = cli_store_open(words[0], &options, &store);
     if (status != CLI_OK)
         return status;
-    return cli_store_close(&store, print(&store, words + 1, count - 1));
+    return cli_store_close(&store, count == 2 ? print_value(&store, words[1])
+                                              : print_lines(&store, words + 1, count - 1));
 }
 
 int cli_get(int argc, char **argv)

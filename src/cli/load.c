@@ -8,6 +8,7 @@
 #include "cli/file_url.h"
 #include "cli/stream.h"
 #include "depot/depot.h"
+#include "seglog/seglog_format.h"
 #include "task/node.h"
 #include "task/sched.h"
 #include <errno.h>
@@ -99,7 +100,7 @@ struct load {
     uint8_t *memory; /* of the slots' keys and values */
     size_t memory_bytes;
     uint32_t busy;
-    uint64_t value_bytes_max;
+    uint64_t value_bytes_max; /* in a line: what any store has in one piece, and this one takes */
     struct cli_stream stream;
     struct base_progress progress;
     const char *name; /* of the stream */
@@ -107,7 +108,12 @@ struct load {
     uint64_t loaded, kept, expired;
     uint64_t records; /* that the stream has had, since an earlier one has ended in it */
     bool ended;       /* its last line was the end of a stream */
-    bool damaged;     /* records were left out of it */
+    /* a long value under way */
+    bool in_parts;
+    struct tarn_depot_writer *writer; /* NULL: it is passed over */
+    uint64_t long_line, long_bytes, long_done;
+    char long_key[KEY_ROOM]; /* quoted */
+    bool damaged;            /* records were left out of it */
     /* of the records that were not stored the one of the first line */
     uint64_t failed_line; /* 0: none */
     int failed_error;
@@ -132,16 +138,21 @@ static ssize_t read_input(void *arg, void *to, size_t room)
 
 /* ---- storing ------------------------------------------------------------------------------------- */
 
-static int store(const struct load *load, const struct slot *slot)
+static struct tarn_put_options options_of(const struct load *load, const struct cli_stream_item *item)
 {
-    const struct cli_stream_item *item = &slot->item;
-    const struct tarn_put_options options = {
+    return (struct tarn_put_options){
         .condition = condition_of[load->options->condition],
         .expiry_ns = item->expiry_ns,
         .version = item->version,
         .client_flags = item->client_flags,
         .note = item->note,
     };
+}
+
+static int store(const struct load *load, const struct slot *slot)
+{
+    const struct cli_stream_item *item = &slot->item;
+    const struct tarn_put_options options = options_of(load, item);
     return tarn_depot_put(load->depot, item->key, item->key_len, item->value, item->value_len, &options,
                           NULL);
 }
@@ -164,7 +175,20 @@ static void note_failure(struct load *load, const struct slot *slot)
     const struct cli_stream_item *item = &slot->item;
     load->failed_line = slot->line;
     load->failed_error = slot->error;
-    (void)base_log_quote(load->failed_key, sizeof(load->failed_key), item->key, item->key_len);
+    if (item->kind == CLI_STREAM_RECORD)
+        (void)base_log_quote(load->failed_key, sizeof(load->failed_key), item->key, item->key_len);
+    else
+        memcpy(load->failed_key, load->long_key, sizeof(load->failed_key));
+}
+
+static void count_outcome(struct load *load, const struct slot *slot)
+{
+    if (slot->error == 0)
+        load->loaded++;
+    else if (slot->error == -EEXIST)
+        load->kept++;
+    else if (load->failed_line == 0 || slot->line < load->failed_line)
+        note_failure(load, slot);
 }
 
 /* Wait until a task has done with a record, and count it. */
@@ -176,12 +200,7 @@ static void settle_one(struct load *load)
     struct slot *slot = item;
     slot->busy = false;
     load->busy--;
-    if (slot->error == 0)
-        load->loaded++;
-    else if (slot->error == -EEXIST)
-        load->kept++;
-    else if (load->failed_line == 0 || slot->line < load->failed_line)
-        note_failure(load, slot);
+    count_outcome(load, slot);
 }
 
 static bool is_under_way(const struct load *load, uint64_t hash)
@@ -236,6 +255,99 @@ static int take_end(struct load *load, const struct cli_stream_item *item)
     return CLI_OK;
 }
 
+/* ---- long values --------------------------------------------------------------------------------- */
+
+/* The first that the stream has of one: nothing else of its key is under way then. */
+static void begin_long(struct load *load, struct slot *slot)
+{
+    const struct cli_stream_item *item = &slot->item;
+    const struct tarn_put_options options = options_of(load, item);
+    load->in_parts = true;
+    load->long_line = slot->line;
+    (void)base_log_quote(load->long_key, sizeof(load->long_key), item->key, item->key_len);
+    load->long_bytes = item->value_bytes;
+    load->long_done = 0;
+    if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->node)) {
+        load->expired++;
+        return;
+    }
+    uint64_t hash = base_hash64(item->key, item->key_len, 0);
+    while (is_under_way(load, hash))
+        settle_one(load);
+    slot->error = tarn_depot_writer_open(load->depot, item->key, item->key_len, &options, item->value_bytes,
+                                         &load->writer);
+    if (slot->error != 0)
+        count_outcome(load, slot);
+}
+
+static void end_long(struct load *load, struct slot *slot)
+{
+    load->in_parts = false;
+    load->records++;
+    slot->line = load->long_line;
+    if (load->writer == NULL)
+        return;
+    slot->error = tarn_depot_writer_commit(load->writer, NULL);
+    load->writer = NULL;
+    count_outcome(load, slot);
+}
+
+static void abort_long(struct load *load)
+{
+    if (load->writer != NULL)
+        tarn_depot_writer_abort(load->writer);
+    load->writer = NULL;
+    load->in_parts = false;
+}
+
+/* @return CLI_OK; CLI_FAILED: said */
+static int take_part(struct load *load, struct slot *slot)
+{
+    const struct cli_stream_item *item = &slot->item;
+    if (!load->in_parts)
+        return refuse(load, slot->line, "it is a part of a value that has not begun: the stream was changed");
+    if (item->offset != load->long_done || item->value_len == 0 ||
+        item->value_len > load->long_bytes - load->long_done)
+        return refuse(load, slot->line, "it is not the next part of its value: the stream was changed");
+    load->long_done += item->value_len;
+    slot->error =
+        load->writer == NULL ? 0 : tarn_depot_writer_write(load->writer, item->value, item->value_len);
+    if (slot->error != 0) {
+        abort_long(load);
+        count_outcome(load, slot);
+        return CLI_OK;
+    }
+    if (load->long_done == load->long_bytes)
+        end_long(load, slot);
+    return CLI_OK;
+}
+
+/* @return CLI_OK; CLI_FAILED: said */
+static int take_long(struct load *load, struct slot *slot)
+{
+    switch (slot->item.kind) {
+    case CLI_STREAM_LONG:
+        if (slot->item.value_bytes == 0)
+            return refuse(load, slot->line, "a long value has no bytes: the stream was changed");
+        begin_long(load, slot);
+        return CLI_OK;
+    case CLI_STREAM_PART:
+        return take_part(load, slot);
+    default:
+        if (!load->in_parts)
+            return refuse(load, slot->line, "no value has begun that could be void: the stream was changed");
+        abort_long(load);
+        return CLI_OK;
+    }
+}
+
+/* ---- lines --------------------------------------------------------------------------------------- */
+
+static bool goes_on_with_long(enum cli_stream_kind kind)
+{
+    return kind == CLI_STREAM_PART || kind == CLI_STREAM_VOID;
+}
+
 static int take_line(struct load *load, const char *line, size_t len, bool cut)
 {
     struct slot *slot = free_slot(load);
@@ -244,9 +356,13 @@ static int take_line(struct load *load, const char *line, size_t len, bool cut)
     slot->line = load->stream.line;
     if (cli_stream_parse(line, len, item, &why) != 0)
         return refuse(load, slot->line, cut ? "the stream ends within it: it is cut off; dump again" : why);
-    if (item->end)
+    if (load->in_parts && !goes_on_with_long(item->kind))
+        return refuse(load, load->long_line, "its value is not whole: the stream was cut off or changed");
+    if (item->kind == CLI_STREAM_END)
         return take_end(load, item);
     load->ended = false;
+    if (item->kind != CLI_STREAM_RECORD)
+        return take_long(load, slot);
     load->records++;
     if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->node))
         load->expired++;
@@ -258,6 +374,8 @@ static int take_line(struct load *load, const char *line, size_t len, bool cut)
 /* The stream has no more lines. */
 static int check_end(const struct load *load)
 {
+    if (load->in_parts)
+        return refuse(load, load->long_line, "its value is not whole: the stream is cut off; dump again");
     if (load->ended || load->options->partial)
         return CLI_OK;
     return cli_failed(
@@ -333,6 +451,7 @@ static int load_with_tasks(struct load *load)
     base_progress_init(&load->progress, stderr, "load", NULL, is_file ? (uint64_t)input.st_size : 0, now,
                        NULL);
     int status = read_lines(load);
+    abort_long(load);
     while (load->busy > 0)
         settle_one(load);
     base_progress_done(&load->progress, load->stream.read_bytes);
@@ -407,7 +526,8 @@ static int load_store(struct cli_store *opened, const char *name, int input,
     struct load load = {.options = options,
                         .node = opened->node,
                         .depot = opened->depot,
-                        .value_bytes_max = tarn_depot_value_bytes_max(opened->depot),
+                        .value_bytes_max = base_min(tarn_depot_value_bytes_max(opened->depot),
+                                                    (uint64_t)SEGLOG_RECORD_BYTES_MAX),
                         .name = name,
                         .input = input};
     int status = CLI_OK;

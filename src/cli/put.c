@@ -4,7 +4,12 @@
 #include "cli/file_url.h"
 #include "depot/depot.h"
 #include "task/node.h"
+#include "task/task.h"
 #include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define INPUT_BYTES (UINT64_C(1) << 20) /* read at once */
 
 struct put_options {
     uint64_t size_bytes;
@@ -53,34 +58,91 @@ void cli_put_help(FILE *file)
 {
     (void)fputs(
         "Stores VALUE under KEY in the store in the file PATH, or what standard input holds if VALUE is\n"
-        "missing or -. It is durable when the command ends. The store must not be open elsewhere. Exit\n"
+        "missing or -, up to 4 GiB, in constant memory. It is durable when the command ends. The store must "
+        "not be open elsewhere. Exit\n"
         "status 1: the condition of --if does not hold, or the value could not be stored.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
 
-static int put(struct cli_store *store, const char *key, const char *value, size_t value_len,
-               const struct put_options *options)
+static struct tarn_put_options options_of(struct cli_store *store, const struct put_options *options)
 {
     uint64_t now_ns = task_wall(store->node);
-    const struct tarn_put_options put_options = {
+    return (struct tarn_put_options){
         .condition = condition_of[options->condition],
         .expiry_ns = options->expire_ns == 0 ? 0 : now_ns + base_min(options->expire_ns, UINT64_MAX - now_ns),
     };
-    int error = tarn_depot_put(store->depot, key, strlen(key), value, value_len, &put_options, NULL);
+}
+
+static int put(struct cli_store *store, const char *key, const char *value,
+               const struct tarn_put_options *options)
+{
+    int error = tarn_depot_put(store->depot, key, strlen(key), value, strlen(value), options, NULL);
     return error == 0 ? CLI_OK : cli_key_failed(key, error);
 }
 
-static int put_input(struct cli_store *store, const char *key, const struct put_options *options)
+/* How much a file still has; TARN_LENGTH_UNKNOWN: it is none, or its system cannot tell. */
+static uint64_t input_bytes(void)
 {
-    size_t room = tarn_depot_value_bytes_max(store->depot) + 1; /* one more tells that it is too long */
-    char *value = base_alloc(&store->node->memory, room);
-    if (value == NULL)
+    struct stat input;
+    off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    if (fstat(STDIN_FILENO, &input) != 0 || !S_ISREG(input.st_mode) || at < 0 || input.st_size <= at)
+        return TARN_LENGTH_UNKNOWN;
+    return (uint64_t)(input.st_size - at);
+}
+
+static uint64_t now(void *arg)
+{
+    (void)arg;
+    return task_now();
+}
+
+/* @return CLI_OK: all of it was written; CLI_FAILED: said */
+static int copy_input(struct tarn_depot_writer *writer, const char *key, char *buffer,
+                      struct base_progress *progress, uint64_t *done)
+{
+    ssize_t bytes;
+    while ((bytes = read(STDIN_FILENO, buffer, INPUT_BYTES)) != 0) {
+        if (bytes < 0 && errno == EINTR)
+            continue;
+        if (bytes < 0)
+            return cli_failed("cannot read standard input: %s", strerrordesc_np(errno));
+        int error = tarn_depot_writer_write(writer, buffer, (size_t)bytes);
+        if (error != 0)
+            return cli_key_failed(key, error);
+        *done += (uint64_t)bytes;
+        base_progress_update(progress, *done);
+    }
+    return CLI_OK;
+}
+
+static int write_input(struct tarn_depot_writer *writer, const char *key, uint64_t total, char *buffer)
+{
+    struct base_progress progress;
+    uint64_t done = 0;
+    base_progress_init(&progress, stderr, "put", NULL, total == TARN_LENGTH_UNKNOWN ? 0 : total, now, NULL);
+    int status = copy_input(writer, key, buffer, &progress, &done);
+    if (status != CLI_OK) {
+        tarn_depot_writer_abort(writer);
+    } else {
+        int error = tarn_depot_writer_commit(writer, NULL);
+        status = error == 0 ? CLI_OK : cli_key_failed(key, error);
+    }
+    base_progress_done(&progress, done);
+    return status;
+}
+
+/* A value of any length, through a buffer. */
+static int put_input(struct cli_store *store, const char *key, const struct tarn_put_options *options)
+{
+    struct tarn_depot_writer *writer;
+    uint64_t total = input_bytes();
+    char *buffer = base_alloc(&store->node->memory, INPUT_BYTES);
+    if (buffer == NULL)
         return cli_failed("out of memory");
-    size_t value_len = fread(value, 1, room, stdin);
-    int status = ferror(stdin) ? cli_failed("cannot read standard input: %s", strerrordesc_np(errno))
-                               : put(store, key, value, value_len, options);
-    base_free(&store->node->memory, value, room);
+    int error = tarn_depot_writer_open(store->depot, key, strlen(key), options, total, &writer);
+    int status = error == 0 ? write_input(writer, key, total, buffer) : cli_key_failed(key, error);
+    base_free(&store->node->memory, buffer, INPUT_BYTES);
     return status;
 }
 
@@ -101,8 +163,9 @@ static int run(const void *parsed, const char *const *words, size_t count)
     if (status != CLI_OK)
         return status;
     const char *value = count == 3 ? words[2] : "-";
-    status = strcmp(value, "-") == 0 ? put_input(&store, words[1], options)
-                                     : put(&store, words[1], value, strlen(value), options);
+    const struct tarn_put_options put_options = options_of(&store, options);
+    status = strcmp(value, "-") == 0 ? put_input(&store, words[1], &put_options)
+                                     : put(&store, words[1], value, &put_options);
     return cli_store_close(&store, status);
 }
 

@@ -72,7 +72,7 @@ static int scan_store(struct cli_store *store, const struct scan_options *option
     struct scan scan = {.options = options,
                         .prefix_len = options->prefix == NULL ? 0 : strlen(options->prefix)};
     int status = cli_text_init(&scan.text, &store->node->memory,
-                               tarn_depot_value_bytes_max(store->depot) + TARN_KEY_BYTES_MAX);
+                               tarn_depot_whole_bytes_max(store->depot) + TARN_KEY_BYTES_MAX);
     if (status != CLI_OK)
         return status;
     int error = tarn_depot_scan(store->depot, visit, &scan);

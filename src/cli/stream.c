@@ -111,7 +111,10 @@ enum part {
     PART_VALUE,
     PART_END,
     PART_RECORDS,
-    PART_DAMAGED
+    PART_DAMAGED,
+    PART_LONG,
+    PART_OFFSET,
+    PART_VOID
 };
 
 /* A line under way. */
@@ -250,8 +253,19 @@ static const char *take_bytes(struct parse *parse, struct base_json_value value)
 
 static const char *take_end(struct parse *parse, struct base_json_value value)
 {
-    parse->item->end = is_true(value);
-    return parse->item->end ? NULL : "its end is not true";
+    (void)parse;
+    return is_true(value) ? NULL : "its end is not true";
+}
+
+static const char *take_void(struct parse *parse, struct base_json_value value)
+{
+    (void)parse;
+    return is_true(value) ? NULL : "its void is not true";
+}
+
+static const char *take_offset(struct parse *parse, struct base_json_value value)
+{
+    return is_number(value, UINT64_MAX, &parse->item->offset) ? NULL : "its part is no number";
 }
 
 static const char *take_records(struct parse *parse, struct base_json_value value)
@@ -282,6 +296,10 @@ static const struct member {
     {"end", PART_END, take_end},
     {"records", PART_RECORDS, take_records},
     {"damaged", PART_DAMAGED, take_damaged},
+    {"long_key", PART_LONG, take_key},
+    {"long_key_hex", PART_LONG, take_key_hex},
+    {"part", PART_OFFSET, take_offset},
+    {"void", PART_VOID, take_void},
 };
 
 /* Those that are not known are passed over. */
@@ -300,18 +318,50 @@ static int take_member(void *arg, struct base_json_value name, struct base_json_
     return 0;
 }
 
+/* What a line is, by the member that only such a line has. @return NULL; what does not go together */
+static const char *find_kind(const struct parse *parse)
+{
+    static const enum part parts[] = {[CLI_STREAM_RECORD] = PART_KEY,
+                                      [CLI_STREAM_LONG] = PART_LONG,
+                                      [CLI_STREAM_PART] = PART_OFFSET,
+                                      [CLI_STREAM_VOID] = PART_VOID,
+                                      [CLI_STREAM_END] = PART_END};
+    unsigned found = 0;
+    for (unsigned kind = 0; kind < base_array_count(parts); kind++) {
+        if (!has(parse, parts[kind]))
+            continue;
+        parse->item->kind = (enum cli_stream_kind)kind;
+        found++;
+    }
+    if (found == 0)
+        return "it has neither key nor key_hex: tarn dump has not written it, or a newer version of Tarn has";
+    if (found > 1)
+        return has(parse, PART_END) ? "it is the end of the stream, and has a key all the same"
+                                    : "it is two things at once: something has changed the stream";
+    return NULL;
+}
+
 /* @return NULL; what is missing, or does not go together */
 static const char *check_whole(const struct parse *parse)
 {
-    if (has(parse, PART_END)) {
-        if (has(parse, PART_KEY))
-            return "it is the end of the stream, and has a key all the same";
+    const char *why = find_kind(parse);
+    if (why != NULL)
+        return why;
+    switch (parse->item->kind) {
+    case CLI_STREAM_END:
         return has(parse, PART_RECORDS)
                    ? NULL
                    : "it is the end of the stream, and does not tell how many records it had";
+    case CLI_STREAM_VOID:
+        return NULL;
+    case CLI_STREAM_LONG:
+        parse->item->value_bytes = parse->bytes;
+        return has(parse, PART_BYTES) ? NULL : "it has a long value, and does not tell how many bytes";
+    case CLI_STREAM_PART:
+        return has(parse, PART_VALUE) ? NULL : "it is a part of a value, and has none";
+    case CLI_STREAM_RECORD:
+        break;
     }
-    if (!has(parse, PART_KEY))
-        return "it has neither key nor key_hex: tarn dump has not written it, or a newer version of Tarn has";
     if (!has(parse, PART_VALUE))
         return "it has no value: dump without --values=none";
     if (has(parse, PART_BYTES) && parse->bytes != parse->item->value_len)

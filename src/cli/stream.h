@@ -54,8 +54,20 @@ base_must_check int cli_stream_next(struct cli_stream *stream, const char **ret_
 
 /* ---- what a line says ---------------------------------------------------------------------------- */
 
-/* A line: a record, or the end of the stream. */
+/* Of a long value stands in a line. So each line fits where any store can be loaded to. */
+#define CLI_STREAM_PART_BYTES (UINT64_C(32) << 10)
+
+enum cli_stream_kind {
+    CLI_STREAM_RECORD,
+    CLI_STREAM_LONG, /* a record whose value follows in parts */
+    CLI_STREAM_PART, /* of that value: `offset` and value count */
+    CLI_STREAM_VOID, /* that value could not be read to its end */
+    CLI_STREAM_END,  /* of the stream: `damaged` and `records` count */
+};
+
+/* A line. */
 struct cli_stream_item {
+    enum cli_stream_kind kind;
     uint8_t *key;      /* the caller's memory: TARN_KEY_BYTES_MAX */
     uint8_t *value;    /* the caller's, too: value_room */
     size_t value_room; /* what the store takes */
@@ -65,9 +77,10 @@ struct cli_stream_item {
     uint64_t expiry_ns; /* 0: never */
     uint32_t client_flags;
     uint8_t note;
-    bool end;         /* it is no record, and the two that follow count */
-    bool damaged;     /* records were damaged, and left out */
-    uint64_t records; /* that the stream has had */
+    uint64_t value_bytes; /* of a long value, all of it */
+    uint64_t offset;      /* of a part */
+    bool damaged;         /* records were damaged, and left out */
+    uint64_t records;     /* that the stream has had */
 };
 
 /**

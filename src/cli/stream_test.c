@@ -166,7 +166,7 @@ static void test_reads_records(void **state)
     assert_true(item.expiry_ns == UINT64_C(4102444800010) * BASE_NS_PER_MS);
     assert_true(item.client_flags == UINT32_MAX);
     assert_int_equal(item.note, 3);
-    assert_false(item.end);
+    assert_int_equal(item.kind, CLI_STREAM_RECORD);
 
     /* The least, in another order, with what nobody knows. */
     parse_well(" { \"value_hex\" : \"\", \"x\":{\"key\":[1,2,null]}, \"key_hex\":\"00fFAb\", \"keys\":0 } \r",
@@ -190,9 +190,28 @@ static void test_reads_the_end(void **state)
         cli_stream_write_end(&json, UINT64_MAX, damaged == 1);
         assert_int_equal(base_json_finish(&json, NULL), 0);
         parse_well(text, &item);
-        assert_true(item.end && item.records == UINT64_MAX);
+        assert_true(item.kind == CLI_STREAM_END && item.records == UINT64_MAX);
         assert_int_equal(item.damaged, damaged);
     }
+    free_item(&item);
+}
+
+static void test_reads_long_values(void **state)
+{
+    struct cli_stream_item item;
+    (void)state;
+    take_item(&item);
+    parse_well("{\"long_key\":\"a\",\"version\":7,\"flags\":3,\"bytes\":4294967295}", &item);
+    assert_true(item.kind == CLI_STREAM_LONG && item.value_bytes == UINT32_MAX && item.version == 7);
+    assert_memory_equal(item.key, "a", item.key_len);
+    parse_well("{\"bytes\":1,\"long_key_hex\":\"ff00\"}", &item);
+    assert_true(item.kind == CLI_STREAM_LONG && item.key_len == 2);
+    parse_well("{\"part\":32768,\"value\":\"abc\"}", &item);
+    assert_true(item.kind == CLI_STREAM_PART && item.offset == 32768 && item.value_len == 3);
+    parse_well("{\"part\":0,\"value_hex\":\"00\"}", &item);
+    assert_true(item.kind == CLI_STREAM_PART && item.offset == 0 && item.value_len == 1);
+    parse_well("{\"void\":true}", &item);
+    assert_int_equal(item.kind, CLI_STREAM_VOID);
     free_item(&item);
 }
 
@@ -242,6 +261,13 @@ static void test_says_what_is_wrong(void **state)
         {"{\"end\":true,\"records\":-1}", "records are no number"},
         {"{\"end\":true,\"records\":1,\"key\":\"a\"}", "has a key"},
         {"{\"end\":true,\"records\":1,\"damaged\":1}", "damaged"},
+        {"{\"long_key\":\"a\"}", "how many bytes"},
+        {"{\"long_key\":\"\",\"bytes\":1}", "1 to 65,535"},
+        {"{\"long_key\":\"a\",\"long_key_hex\":\"61\",\"bytes\":1}", "twice"},
+        {"{\"long_key\":\"a\",\"key\":\"a\",\"bytes\":1,\"value\":\"b\"}", "two things"},
+        {"{\"part\":0}", "has none"},
+        {"{\"part\":-1,\"value\":\"\"}", "part is no number"},
+        {"{\"void\":1}", "void is not true"},
     };
     struct cli_stream_item item;
     (void)state;
@@ -338,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_tells_errors_of_reading),
         cmocka_unit_test(test_reads_records),
         cmocka_unit_test(test_reads_the_end),
+        cmocka_unit_test(test_reads_long_values),
         cmocka_unit_test(test_says_what_is_wrong),
         cmocka_unit_test(test_refuses_every_cut),
         cmocka_unit_test(test_bounds_keys_and_values),

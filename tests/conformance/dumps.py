@@ -206,11 +206,14 @@ def what_is_too_long_is_refused(tarn):
         large, small = f"{folder}/large", f"{folder}/small"
         succeeds(tarn, "format", large, "--size=64M")
         succeeds(tarn, "format", small, "--size=3M")
-        succeeds(tarn, "put", large, "a", said=b"x" * 1900000)
+        succeeds(tarn, "put", large, "a", said=b"x" * 4000000)
         fails(tarn, "load", small, said=dump(tarn, large), because="line 1: ")
-        succeeds(tarn, "put", large, "a", said=b"x" * 130000)
-        fails(tarn, "load", small, said=dump(tarn, large), because="load it into a larger one")
+        too_long = {"key": "a", "value": "x" * 2100000}
+        fails(tarn, "load", f"{folder}/medium", "--size=4M", said=stream(too_long), because="load it into a larger one")
         expect(dumped(tarn, small) == [], "something is there")
+        succeeds(tarn, "put", large, "a", said=b"x" * 130000) # in one piece there, in several here
+        expect(loaded(tarn, small, dump(tarn, large)) == (1, 0, 0), "counts")
+        expect(succeeds(tarn, "get", small, "a") == b"x" * 130000, "another value")
         # A line without an end, much longer than any memory that there is for it.
         reader = subprocess.Popen([tarn, "load", small], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   stderr=subprocess.PIPE, preexec_fn=few_bytes if "-sanitized" not in sys.argv else None)

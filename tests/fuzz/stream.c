@@ -74,7 +74,7 @@ static void check_record(const struct cli_text *text, const struct cli_stream_it
     base_assert(item->value_len <= item->value_room && item->note <= TARN_NOTE_MAX);
     size_t len = write_record(text, item, hex, line, room);
     take_item(&again);
-    base_assert(cli_stream_parse(line, len, &again, &why) == 0 && !again.end);
+    base_assert(cli_stream_parse(line, len, &again, &why) == 0 && again.kind == CLI_STREAM_RECORD);
     base_assert(again.key_len == item->key_len && memcmp(again.key, item->key, item->key_len) == 0);
     base_assert(again.value_len == item->value_len && memcmp(again.value, item->value, item->value_len) == 0);
     base_assert(again.version == item->version && again.expiry_ns == item->expiry_ns);
@@ -94,7 +94,7 @@ static void check_line(const struct cli_text *text, const char *line, size_t len
     take_item(&item);
     if (cli_stream_parse(copy, len, &item, &why) != 0)
         base_assert(why != NULL && why[0] != '\0');
-    else if (!item.end)
+    else if (item.kind == CLI_STREAM_RECORD)
         check_record(text, &item, len % 2 == 0);
     free_item(&item);
     free(copy);
