@@ -358,6 +358,117 @@ static void scans_go_among_writes(void **state)
     testing_drive_free(&shared.drive);
 }
 
+/* ---- values in pieces ------------------------------------------------------------------------------ */
+
+enum { LONG_KEYS = 3, LONG_MAX = 150000, LONG_ROUNDS = TESTING_SLOW ? 8 : 30 };
+
+/* One value is full of one byte, which its length follows from: a mixture of two shows. */
+static size_t long_bytes(uint8_t seed)
+{
+    return seed % 4 == 0 ? 1000 + (size_t)seed : 61400 + 300 * (size_t)seed;
+}
+
+static void expect_one_value(const uint8_t *bytes, size_t begin, size_t count, uint32_t value_bytes)
+{
+    for (size_t i = 0; i < count; i++)
+        REQUIRE(bytes[i] == bytes[0] && begin + count <= value_bytes);
+    REQUIRE(count == 0 || long_bytes(bytes[0]) == value_bytes);
+}
+
+static void read_in_two(struct shared *shared, const char *key, uint8_t *found)
+{
+    struct tarn_record_info info;
+    size_t first, second;
+    int error = tarn_depot_read(shared->depot, key, 1, 0, 0, found, 40000, &first, &info);
+    if (error == 0)
+        error = tarn_depot_read(shared->depot, key, 1, info.version, first, found + first, LONG_MAX, &second,
+                                &info);
+    REQUIRE(error == 0 || error == -ENOENT || error == -ESTALE);
+    if (error == 0)
+        expect_one_value(found, 0, first + second, info.value_bytes);
+}
+
+/* Many are under way at once, for which there may be no room. @return error, if nothing else is wrong */
+static int unless_full(int error)
+{
+    REQUIRE(error == 0 || error == -ENOSPC || error == -ESTALE);
+    return error;
+}
+
+static void write_bit_by_bit(struct shared *shared, const char *key, const uint8_t *value, size_t bytes,
+                             bool give_up)
+{
+    struct tarn_depot_writer *writer;
+    uint64_t told = give_up ? TARN_LENGTH_UNKNOWN : bytes;
+    int error = unless_full(tarn_depot_writer_open(shared->depot, key, 1, NULL, told, &writer));
+    if (error != 0)
+        return;
+    for (size_t at = 0; at < bytes && error == 0; at += 10000)
+        error = unless_full(tarn_depot_writer_write(writer, value + at, base_min(bytes - at, (size_t)10000)));
+    if (give_up || error != 0)
+        tarn_depot_writer_abort(writer);
+    else
+        (void)unless_full(tarn_depot_writer_commit(writer, NULL));
+}
+
+static void long_values(struct shared *shared, uint32_t number)
+{
+    uint8_t *value = malloc(LONG_MAX), *found = malloc(2 * LONG_MAX);
+    struct base_random random;
+    base_random_init(&random, number);
+    REQUIRE(value != NULL && found != NULL);
+    for (int round = 0; round < LONG_ROUNDS; round++) {
+        const char key[] = {(char)('a' + base_random_below(&random, LONG_KEYS)), '\0'};
+        uint8_t seed = (uint8_t)base_random_below(&random, 250);
+        struct tarn_record_info info;
+        memset(value, seed, LONG_MAX);
+        uint64_t what = base_random_below(&random, 12);
+        if (what < 3) {
+            (void)unless_full(tarn_depot_put(shared->depot, key, 1, value, long_bytes(seed), NULL, NULL));
+        } else if (what < 6) {
+            write_bit_by_bit(shared, key, value, long_bytes(seed), what == 5);
+        } else if (what < 8) {
+            read_in_two(shared, key, found);
+        } else if (what == 8 && base_random_below(&random, 4) == 0) {
+            REQUIRE(tarn_depot_flush_all(shared->depot, 0) == 0);
+        } else if (what == 9) {
+            int error = tarn_depot_delete(shared->depot, key, 1);
+            REQUIRE(error == 0 || error == -ENOENT);
+        } else {
+            int error = tarn_depot_get(shared->depot, key, 1, found, LONG_MAX, &info);
+            REQUIRE(error == 0 || error == -ENOENT);
+            if (error == 0)
+                expect_one_value(found, 0, info.value_bytes, info.value_bytes);
+        }
+    }
+    free(value);
+    free(found);
+    atomic_fetch_add(&shared->done, 1);
+}
+
+/* On few keys, with the collector among them: nobody sees a mixture, and nothing is left of what was given
+ * up. */
+static void long_values_do_not_mix(void **state)
+{
+    (void)state;
+    struct shared shared = {.body = long_values, .store_bytes = UINT64_C(7) << 20};
+    run(&shared);
+    assert_true(shared.stats.records <= LONG_KEYS);
+    struct testing_store store;
+    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
+    assert_true(tarn_depot_whole_bytes_max(store.depot) < long_bytes(1));
+    for (int i = 0; i < LONG_KEYS; i++) {
+        const char key[] = {(char)('a' + i), '\0'};
+        int error = testing_delete(&store, key);
+        assert_true(error == 0 || error == -ENOENT);
+    }
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(store.depot, &stats);
+    assert_true(stats.records == 0 && stats.pieces == 0 && stats.live_bytes == 0);
+    testing_close(&store);
+    testing_drive_free(&shared.drive);
+}
+
 /* ---- failure ------------------------------------------------------------------------------------- */
 
 static void write_until_it_fails(struct shared *shared, uint32_t number)
@@ -396,6 +507,7 @@ int main(void)
         cmocka_unit_test(flushes_go_among_writes),      cmocka_unit_test(the_collector_goes_among_writes),
         cmocka_unit_test(the_index_grows_among_writes), cmocka_unit_test(updates_are_whole),
         cmocka_unit_test(scans_go_among_writes),        cmocka_unit_test(a_failure_reaches_all),
+        cmocka_unit_test(long_values_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
