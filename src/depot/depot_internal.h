@@ -205,10 +205,10 @@ void depot_record_release(struct depot_record *record);
 base_must_check int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want,
                                bool locked, struct depot_record *ret_record);
 
-/** The same for an entry that an iteration has met: 0 as long as the index holds it. @return as depot_find().
- * Yields. */
+/** The same for an entry that an iteration has met: 0 as long as the index holds it. If only the key is
+ * wanted there is but the header. @return as depot_find(). Yields. */
 base_must_check int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word,
-                                     struct depot_record *ret_record);
+                                     enum depot_want want, struct depot_record *ret_record);
 
 /** Say that a record is damaged; a limited number of times. @return -EBADMSG */
 int depot_damaged(struct tarn_depot *depot, uint64_t grain);

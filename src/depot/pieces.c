@@ -41,8 +41,9 @@ static uint64_t value_footprint(const struct tarn_depot *depot, uint64_t value_b
 
 uint64_t depot_pieces_value_max(const struct tarn_depot *depot)
 {
-    uint64_t head = seglog_record_bytes(SEGLOG_MARK_HEAD, TARN_KEY_BYTES_MAX, 0);
-    uint64_t room = depot->capacity_bytes - seglog_footprint(depot->log, head);
+    uint64_t head =
+        seglog_footprint(depot->log, seglog_record_bytes(SEGLOG_MARK_HEAD, TARN_KEY_BYTES_MAX, 0));
+    uint64_t room = depot->capacity_bytes - base_min(depot->capacity_bytes, head);
     /* a cache would evict the first pieces of what is too large for the last ones */
     uint64_t count = room / (depot->cache ? 2 : 1) / piece_footprint(depot, depot->piece_bytes);
     return base_min((uint64_t)UINT32_MAX, base_min(count, (uint64_t)SEGLOG_PIECES_MAX) * depot->piece_bytes);
@@ -248,7 +249,7 @@ static bool has_come_back(struct tarn_depot *depot, const struct doomed *doomed)
     depot_index_find(&depot->index, doomed->hash[0], &view);
     for (uint32_t i = 0; i < view.count && !found; i++) {
         struct depot_record record;
-        if (depot_read_entry(depot, doomed->hash[0], view.words[i], &record) != 0)
+        if (depot_read_entry(depot, doomed->hash[0], view.words[i], DEPOT_WANT_WHOLE, &record) != 0)
             continue;
         found = depot_is_head(&record) && record.pieces.id == doomed->id;
         depot_record_release(&record);

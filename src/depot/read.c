@@ -347,11 +347,12 @@ int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot
     return error;
 }
 
-int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, struct depot_record *ret_record)
+int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, enum depot_want want,
+                     struct depot_record *ret_record)
 {
     struct depot_read read;
     read.trace = NULL;
-    int error = read_word(depot, &read, hash, word, DEPOT_WANT_WHOLE, 0);
+    int error = read_word(depot, &read, hash, word, want, 0);
     if (error == -EAGAIN)
         return -ENOENT;
     if (error != 0)

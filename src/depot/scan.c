@@ -13,6 +13,12 @@ struct scan {
     int damage;    /* the first error of a record that could not be read */
 };
 
+/* Pieces are told by their headers, and not read to their ends in vain. */
+static bool is_long(const struct tarn_depot *depot, uint64_t word)
+{
+    return depot_index_grains(&depot->index, word) << depot->grain_shift > DEPOT_READ_SMALL_BYTES;
+}
+
 /*
  * Show one entry's record.
  *
@@ -22,7 +28,19 @@ struct scan {
 static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
 {
     struct depot_record record;
-    int error = depot_read_entry(scan->depot, hash, word, &record);
+    int error = 0;
+    bool piece = false;
+    if (is_long(scan->depot, word)) {
+        error = depot_read_entry(scan->depot, hash, word, DEPOT_WANT_KEY, &record);
+        piece = error == 0 && depot_is_piece(&record);
+        if (error == 0)
+            depot_record_release(&record);
+    }
+    *ret_gone = false;
+    if (piece)
+        return 0;
+    if (error == 0)
+        error = depot_read_entry(scan->depot, hash, word, DEPOT_WANT_WHOLE, &record);
     *ret_gone = error == -ENOENT;
     if (error != 0) {
         if (!*ret_gone && scan->damage == 0)

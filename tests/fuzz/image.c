@@ -16,6 +16,8 @@
 #define EDITS_MAX    64
 #define MEMORY_BYTES (UINT64_C(512) << 20)
 #define VALUE_BYTES  60000
+#define LONG_BYTES   100000 /* in pieces */
+#define LONG_KEY     31
 #define RECORDS_MAX  4096
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -54,7 +56,7 @@ static void run_on(struct image *image, void (*function)(struct run *run))
 
 static int put(struct tarn_depot *depot, uint32_t key, size_t bytes, uint64_t expiry_ns)
 {
-    static uint8_t value[VALUE_BYTES];
+    static uint8_t value[LONG_BYTES];
     const struct tarn_put_options options = {.expiry_ns = expiry_ns, .client_flags = key};
     memset(value, (int)key, bytes);
     return tarn_depot_put(depot, &key, sizeof(key), value, bytes, &options, NULL);
@@ -73,6 +75,7 @@ static void make(struct run *run)
         base_assert(tarn_depot_delete(depot, &key, sizeof(key)) == 0);
     for (uint32_t key = 20; key < 30; key++)
         base_assert(put(depot, key, VALUE_BYTES - key, 0) == 0);
+    base_assert(put(depot, LONG_KEY, LONG_BYTES, 0) == 0);
     base_assert(tarn_depot_close(depot) == 0);
 }
 
@@ -83,6 +86,7 @@ static void make_more(struct run *run)
     base_assert(tarn_depot_open(run->node, "image", NULL, &depot) == 0);
     for (uint32_t key = 0; key < 20; key++)
         base_assert(put(depot, key, 300, 0) == 0);
+    base_assert(put(depot, LONG_KEY, LONG_BYTES - 1, 0) == 0);
     uint8_t *killed = malloc(IMAGE_BYTES);
     base_assert(killed != NULL);
     memcpy(killed, run->image->bytes, IMAGE_BYTES);
@@ -259,19 +263,24 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
                  const struct tarn_record_info *info)
 {
     uint8_t *copy = arg;
-    base_assert(key_len <= TARN_KEY_BYTES_MAX && info->value_bytes <= IMAGE_BYTES);
+    base_assert(key_len <= TARN_KEY_BYTES_MAX);
     memcpy(copy, key, key_len);
+    if (value == NULL)
+        return 0;
+    base_assert(info->value_bytes <= IMAGE_BYTES);
     memcpy(copy, value, info->value_bytes);
     return 0;
 }
 
 static void look(struct tarn_depot *depot)
 {
-    static uint8_t value[VALUE_BYTES], copy[IMAGE_BYTES];
+    static uint8_t value[LONG_BYTES], copy[IMAGE_BYTES];
     struct tarn_depot_stats stats;
-    for (uint32_t key = 0; key < 31; key++) {
+    for (uint32_t key = 0; key <= LONG_KEY; key++) {
         struct tarn_record_info info;
+        size_t read;
         (void)tarn_depot_get(depot, &key, sizeof(key), value, sizeof(value), &info);
+        (void)tarn_depot_read(depot, &key, sizeof(key), 0, key * UINT64_C(2000), value, 1000, &read, &info);
     }
     (void)tarn_depot_scan(depot, visit, copy);
     tarn_depot_stats(depot, &stats);
@@ -292,6 +301,8 @@ static void use(struct run *run)
         return;
     for (uint32_t key = 0; key < 40; key++)
         (void)put(depot, key % 31, key * 1000, 0);
+    (void)tarn_depot_touch(depot, &(uint32_t){LONG_KEY}, sizeof(uint32_t), FUZZ_WALL_NS * 2);
+    (void)put(depot, LONG_KEY, LONG_BYTES - 2, 0);
     for (uint32_t key = 10; key < 20; key++)
         (void)tarn_depot_delete(depot, &key, sizeof(key));
     look(depot);
