@@ -518,6 +518,48 @@ static void summaries_tell_their_highest_sequence(void **state)
     assert_int_equal(seglog_summary_verify(summary, &trailer, &superblock), -EUCLEAN);
 }
 
+/* ---- pieces -------------------------------------------------------------------------------------- */
+
+static void entries_tell_of_which_value_a_piece_is(void **state)
+{
+    (void)state;
+    const struct seglog_pieces_format piece = {.id = 77, .number = 5, .piece_bytes = 1000};
+    const struct seglog_pieces_format head = {.id = 77, .value_bytes = 5001, .piece_bytes = 1000};
+    struct seglog_entry_format entry = {.superseded = 9, .kind = SEGLOG_VALUE};
+    seglog_entry_take_pieces(&entry, NULL);
+    assert_true(entry.superseded == 9 && entry.number == 0);
+    entry.kind = SEGLOG_VALUE | SEGLOG_MARK_PIECE;
+    seglog_entry_take_pieces(&entry, &piece);
+    assert_true(entry.superseded == 77 && entry.number == 5);
+    entry.kind = SEGLOG_VALUE | SEGLOG_MARK_HEAD;
+    seglog_entry_take_pieces(&entry, &head);
+    assert_true(entry.superseded == 77 && entry.number == 6);
+    assert_int_equal(seglog_pieces_count(5000, 1000), 5);
+    assert_int_equal(seglog_pieces_count(1, 0), 0); /* what a drive says may be anything */
+}
+
+/* A client that knows id and number, and stores just these bytes as a key, does not meet the piece. */
+static void pieces_are_found_by_no_key(void **state)
+{
+    (void)state;
+    struct {
+        struct seglog_record_format header;
+        struct seglog_pieces_format pieces;
+        char key[4];
+    } record = {.header = {.kind = SEGLOG_VALUE | SEGLOG_MARK_PIECE, .key_bytes = 1},
+                .pieces = {.id = 77, .number = 5, .piece_bytes = 1000},
+                .key = "key"};
+    struct base_hash128 piece = seglog_record_hash(&record.header, &record, 3);
+    struct base_hash128 same = seglog_piece_hash(77, 5, 3), other = seglog_piece_hash(77, 6, 3);
+    struct base_hash128 bytes = base_hash128(&record.pieces, 12, 3);
+    assert_true(piece.low == same.low && piece.high == same.high);
+    assert_true(piece.low != other.low && piece.low != bytes.low);
+    record.header.kind = SEGLOG_VALUE | SEGLOG_MARK_HEAD; /* a head is found by its key */
+    record.header.key_bytes = 3;
+    struct base_hash128 head = seglog_record_hash(&record.header, &record, 3);
+    assert_true(head.low == base_hash128("key", 3, 3).low);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +580,8 @@ int main(void)
         cmocka_unit_test(summaries_are_read_back),
         cmocka_unit_test(impossible_trailers_are_refused),
         cmocka_unit_test(summaries_tell_their_highest_sequence),
+        cmocka_unit_test(entries_tell_of_which_value_a_piece_is),
+        cmocka_unit_test(pieces_are_found_by_no_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,8 @@
 #define IMAGES       3
 #define EDITS_MAX    64
 #define MEMORY_BYTES (UINT64_C(512) << 20)
-#define VALUE_BYTES  60000
-#define LONG_BYTES   100000 /* in pieces */
+#define VALUE_BYTES  40000
+#define LONG_BYTES   70000 /* in pieces */
 #define LONG_KEY     31
 #define RECORDS_MAX  4096
 
