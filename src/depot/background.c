@@ -16,7 +16,10 @@ static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *
     if (!depot_index_look(&depot->index, entry->hash[0], grain, &word))
         return SEGLOG_DEAD;
     uint64_t expiry_ns = seglog_expiry_ns(entry->expiry);
-    if (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns)
+    /* evicted, when this was a cache: its tombstone goes on to hide what is older */
+    bool gone = (entry->kind & SEGLOG_MARK_HEAD) != 0 &&
+                entry->superseded < atomic_load_explicit(&depot->gone_sequence, memory_order_relaxed);
+    if (gone || (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns))
         return SEGLOG_ENDED;
     /* a head that was written again would outlive its pieces */
     bool hit = depot_index_is_hit(word) && (entry->kind & SEGLOG_MARKS_PIECES) == 0;

@@ -47,12 +47,15 @@ static int load_best(void *arg, const struct depot_best *best)
     return depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
 }
 
-/* Of what was loaded, pieces without a head that counts were never committed, or their value is gone. */
+/*
+ * Of what was loaded, pieces without a head that counts were never committed, or their value is gone. A head
+ * that is gone by its id stays: it is younger than what it hides, which may be above the horizon.
+ */
 static void keep_or_drop(void *arg, const struct depot_big *big, bool wanted, uint32_t pieces)
 {
     struct tarn_depot *depot = arg;
     (void)pieces;
-    if (wanted) {
+    if (wanted || big->head) {
         atomic_fetch_add_explicit(&depot->pieces, !big->head, memory_order_relaxed);
         return;
     }
