@@ -80,7 +80,7 @@ static int meet(struct table *table, const struct seglog_entry_format *entry, ui
             .grain = grain,
             .bytes = entry->bytes,
             .kind = kind,
-            .mark = entry->kind & SEGLOG_MARKS_PIECES,
+            .big = entry->kind & SEGLOG_MARKS_PIECES,
             .marks = before.sequence == entry->sequence && before.kind == kind ? before.marks : 0,
             .seen = before.seen};
     return table->ops->meet == NULL ? 0 : table->ops->meet(table->arg, &before, best, entry, grain);

@@ -20,7 +20,7 @@ struct depot_best {
     uint64_t grain; /* 0: none */
     uint32_t bytes;
     uint8_t kind;
-    uint8_t mark;  /* SEGLOG_MARK_PIECE, SEGLOG_MARK_HEAD or 0 */
+    uint8_t big;   /* SEGLOG_MARK_PIECE, SEGLOG_MARK_HEAD or 0 */
     uint8_t marks; /* the caller's; stay when an equal copy takes the place */
     uint8_t seen;  /* the caller's; stays whatever takes the place */
 };

@@ -38,8 +38,10 @@ static int look_at_unit(struct entries *entries)
     uint64_t unit = entries->units++;
     if (unit == 0)
         return base_load_le64(entries->unit) == DEPOT_CHECKPOINT_MAGIC ? 0 : -EINVAL;
-    if (unit == 1) /* of pieces */
+    if (unit == 1) {
+        memcpy(&check->named_pieces, entries->unit, sizeof(check->named_pieces));
         return 0;
+    }
     uint64_t grain = depot_index_address(entries->index, entry.word);
     if (seglog_stamp_at(check->log, grain) == 0)
         return -EINVAL;

@@ -17,6 +17,7 @@ struct keys {
     uint64_t met;               /* records of all keys */
     struct depot_bigs all;      /* entries of pieces and heads */
     struct depot_bigs counting; /* those that count under their hash: grain and `named` */
+    bool matched;               /* the checkpoint says that it names no orphans */
 };
 
 /* ---- copies ----------------------------------------------------------------------------------------- */
@@ -116,15 +117,17 @@ static void check_naming(struct depot_check *check, const struct depot_best *bes
 static int take_big(struct keys *keys, const struct depot_best *best)
 {
     struct depot_check *check = keys->check;
-    const struct seglog_entry_format entry = {.kind = best->mark};
+    const struct seglog_entry_format entry = {.kind = best->big};
     int error = depot_bigs_add(&keys->counting, &entry, best->grain);
     if (error != 0)
         return error;
     keys->counting.items[keys->counting.count - 1].named = best->marks != 0; /* or it need not be */
-    if (check->named != NULL && best->mark == SEGLOG_MARK_HEAD)
+    if (check->named == NULL)
+        return 0;
+    if (best->big == SEGLOG_MARK_HEAD)
         check_naming(check, best);
     else
-        check->misnamed += best->seen > 1;
+        check->misnamed += best->seen > (check->named_pieces.pieces > 0); /* 0: there are none, it says */
     return 0;
 }
 
@@ -133,6 +136,7 @@ static void tell_big(void *arg, const struct depot_big *big, bool wanted, uint32
     const struct keys *keys = arg;
     struct depot_check *check = keys->check;
     check->unnamed += check->named != NULL && wanted && !big->head && !big->named;
+    check->misnamed += keys->matched && !wanted && !big->head && big->named;
     check->report.orphans += !wanted && !big->head;
     check->report.pieces += wanted && !big->head && !keys->flush_due;
     check->report.records += wanted && big->head && !keys->flush_due;
@@ -146,6 +150,10 @@ static void tell_big(void *arg, const struct depot_big *big, bool wanted, uint32
 /* Every head that counts has all its pieces; pieces without one are no damage. */
 static void match_pieces(struct keys *keys)
 {
+    const struct depot_check *check = keys->check;
+    uint64_t all;
+    keys->matched = check->named != NULL && seglog_uncovered_entries(check->log, &all) == 0 &&
+                    check->named_pieces.matched_sequence == keys->gone_sequence;
     depot_bigs_sort(&keys->all);
     depot_bigs_sort(&keys->counting);
     for (uint64_t i = 0, at = 0; i < keys->all.count && at < keys->counting.count; i++) {
@@ -164,7 +172,7 @@ static int take(void *arg, const struct depot_best *best)
     struct depot_check *check = keys->check;
     if (best->sequence < keys->gone_sequence)
         return 0;
-    if (best->mark != 0)
+    if (best->big != 0)
         return take_big(keys, best);
     bool value = best->kind == SEGLOG_VALUE;
     check->report.tombstones += !value && !keys->flush_due;

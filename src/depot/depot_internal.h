@@ -53,7 +53,7 @@ struct tarn_depot {
     struct task_mutex piece_locks[DEPOT_PIECE_LOCKS];
     _Atomic uint32_t writers;
     _Atomic bool pieces_noted;         /* the superblock says that there may be some */
-    _Atomic bool orphans;              /* the index has pieces that nobody refers to */
+    _Atomic bool orphans;              /* the index may have pieces that nobody refers to */
     _Atomic uint64_t pieces;           /* in the index */
     _Atomic uint64_t promised_bytes;   /* footprints of pieces that may still be written */
     _Atomic uint64_t evicted_sequence; /* cache: below it a piece was evicted, durably */
@@ -269,7 +269,7 @@ base_must_check int depot_piece_write(struct tarn_depot *depot, const struct dep
 
 /** Store a value in one record, or the head of pieces that are all there, if the condition holds. The new
  * pieces stay the caller's if it fails. @return as tarn_depot_put(); -ESTALE (some were taken since by a
- * flush or an piece). Yields. */
+ * flush or an eviction). Yields. */
 base_must_check int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
                                       const struct tarn_put_options *options,
                                       const struct depot_content *content, uint64_t *ret_version);

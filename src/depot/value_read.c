@@ -29,7 +29,8 @@ static int read_pieces(struct tarn_depot *depot, const struct seglog_pieces_form
 {
     for (uint64_t done = 0; done < part->bytes;) {
         uint64_t at = part->offset + done;
-        const struct depot_key key = depot_piece_key(depot, head->id, (uint32_t)(at / head->piece_bytes));
+        struct depot_key key = depot_piece_key(depot, head->id, (uint32_t)(at / head->piece_bytes));
+        key.trace = part->key->trace;
         struct depot_record piece;
         int error = depot_find(depot, &key, DEPOT_WANT_WHOLE, true, &piece);
         if (error != 0)
@@ -136,10 +137,14 @@ int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, u
         return -EINVAL;
     depot_flush_due(depot);
     depot_count(&depot->gets);
-    const struct depot_key found_key = depot_key_of(depot, key, key_len);
+    struct depot_trace trace;
+    depot_trace_begin(&depot->stages, &trace, 0);
+    struct depot_key found_key = depot_key_of(depot, key, key_len);
+    found_key.trace = &trace;
     struct part part = {
         .key = &found_key, .if_version = if_version, .offset = offset, .data = data, .bytes = data_room};
     int error = read_part(depot, &part);
+    depot_trace_end(&depot->stages, &trace, TARN_STAGE_GET);
     if (error != 0)
         return error;
     *ret_bytes = part.bytes;

@@ -19,12 +19,11 @@ struct write {
     struct depot_key key;
     struct task_mutex *lock;
     struct seglog_reservation room;
-    struct depot_record old; /* what the index has */
-    bool indexed;            /* it has something */
-    bool there;              /* a get would find it */
-    bool place_held;         /* depot_index_reserve() */
-    struct seglog_pieces_format
-        dead; /* what was replaced, if it was in pieces: they are dropped at the end */
+    struct depot_record old;          /* what the index has */
+    bool indexed;                     /* it has something */
+    bool there;                       /* a get would find it */
+    bool place_held;                  /* depot_index_reserve() */
+    struct seglog_pieces_format dead; /* of what was replaced: its pieces are dropped at the end */
     struct depot_trace trace;
 };
 

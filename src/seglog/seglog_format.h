@@ -76,9 +76,10 @@
  *       24    8  session that wrote it
  *       32    4  number of the segment
  *       36    4  kind: 1 records · 3 checkpoint (2: one of an earlier release, which is not read)
- *       40    4  records: stream, 0 relocation, 1 and up users · checkpoint: place of the segment in it, from
- * 0 44    4  checkpoint, place 0: number of its parts · else 0 48    8  the sequence that was next when the
- * segment was opened 56    8  checkpoint: stamp of the segment at place 0 · else 0
+ *       40    4  records: stream, 0 relocation, 1 and up users · checkpoint: place of the segment in it
+ *       44    4  checkpoint, place 0: number of its parts · else 0
+ *       48    8  the sequence that was next when the segment was opened
+ *       56    8  checkpoint: stamp of the segment at place 0 · else 0
  *
  * Checkpoint: a string of bytes, cut in parts, each from a block to a block. Behind the header's block a
  * segment has as many parts as it has room for, each of 1 MiB, but the last, which is as long as the rest.
