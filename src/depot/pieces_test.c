@@ -456,7 +456,8 @@ static void a_cache_evicts_whole_values(void **state)
 
 /* ---- damage ------------------------------------------------------------------------------------- */
 
-/* @param killed  the opening does not take the damaged piece for a record: it is missing then */
+/* A piece in the last segment. @param killed  that has no summary, and the opening does not take the damaged
+ * piece for a record: it is missing then */
 static void damage_a_piece(struct testing_fixture *fixture, bool killed)
 {
     assert_int_equal(put_long(fixture, "k", 1, 200000), 0);
@@ -464,14 +465,14 @@ static void damage_a_piece(struct testing_fixture *fixture, bool killed)
     uint8_t *bytes = fixture->drive.bytes;
     fill(1, 200000);
     uint64_t at = 0;
-    while (memcmp(bytes + at, given + 100000, 64) != 0)
+    while (memcmp(bytes + at, given + 150000, 64) != 0)
         at++;
     bytes[at] ^= 1;
     testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     size_t read;
     assert_int_equal(tarn_depot_get(depot_of(fixture), "k", 1, found, ROOM, NULL), -EBADMSG);
     assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 0, found, 1000, &read, NULL), 0);
-    assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 100000, found, 1, &read, NULL), -EBADMSG);
+    assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 150000, found, 1, &read, NULL), -EBADMSG);
     testing_close(&fixture->store);
     expect_fault(&fixture->drive, killed ? 14 : 7);
     testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
