@@ -86,11 +86,14 @@ static bool is_almost_full(const struct sim_depot_shared *shared)
     return stats.live_bytes + shared->reserving_bytes >= stats.capacity_bytes / 10 * 9;
 }
 
-/* Segments that cannot be read are set aside: then the store holds less than it says. */
+/* Segments that cannot be read are set aside: then the store holds less than it says. What was left of the
+ * collector's room may be used up then, and a restart find no free segment. */
 static bool has_lost_segments(const struct sim_depot_shared *shared)
 {
     struct tarn_depot_stats stats;
     tarn_depot_stats(shared->depot, &stats);
+    if (stats.segments_free == 0)
+        return sim_depot_fault_count(shared) > 0;
     return stats.segments_bad > 0 && sim_depot_faulted(shared);
 }
 
