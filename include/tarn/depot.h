@@ -392,8 +392,8 @@ enum tarn_stage {
     TARN_STAGE_WRITE,  /**< a write of records to the drive; where that makes them durable, with its flush */
     TARN_STAGE_FLUSH,  /**< a flush of the drive, where it is one of its own */
     TARN_STAGE_GET,    /**< all of a get, from the call until its value is there */
-    TARN_STAGE_PUT,    /**< all of a put, from the call to its return; of a value in pieces, of its head, when
-                          they    are there; likewise: */
+    TARN_STAGE_PUT,    /**< all of a put, from the call to its return (of a value in pieces: of its head,
+                            when they are there); likewise: */
     TARN_STAGE_UPDATE,
     TARN_STAGE_TOUCH,
     TARN_STAGE_DELETE,

@@ -1,8 +1,8 @@
 /*
  * Values in pieces, being written and dying. README, "Values in pieces", has the rule by which pieces count.
  *
- *   begin ─ piece ─ piece ─ … ─ seal ─ key lock ─ condition ─ head ─ key lock back ─ the old value's pieces
- * die └ a piece lock each: a flush_all comes before a piece or after it, never in between
+ *   begin ─ piece ─ piece ─ … ─ seal ─ key lock ─ condition ─ head ─ key lock back ─ drop the old pieces
+ *           └ a piece lock each: a flush_all comes before a piece or after it, never in between
  */
 #include "depot/depot_internal.h"
 #include <errno.h>

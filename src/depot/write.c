@@ -1,8 +1,8 @@
 /*
  * Writes to one key: put, update, touch, delete.
  *
- *   room ─ key lock ─ find ─ decide ─ capacity ─ place in the index ─ sequence ─ append ─ wait ─ publish ─
- * key lock back └────────────┴───── no: nothing was written ──┘
+ *   room ─ key lock ─ find ─ decide ─ capacity ─ place in the index ─ sequence ─ append ─ wait ─ publish
+ *                     └────────┴─ no: nothing was written ─┘                          key lock back ┘
  *
  * Whatever can refuse a write comes before the append, so that nothing rejected can come back after a crash.
  * Between `find` and `publish` nobody but the collector changes what the index has of the key: it may move

@@ -4,8 +4,8 @@
  *   0          4,096       8,192        unit          2 units       3 units          used_bytes
  *   ┌──────────┬───────────┬────────────┬─────────────┬─────────────┬─ ─ ─ ─┬────────┬ ─ ─ ─ ─ ─ ─ ─ ─
  *   │ label    │ its copy  │ never used │ unit of     │ unit of     │       │        │ less than a unit,
- *   │          │           │            │ row 0       │ row 1       │       │        │ or more than others
- * have └──────────┴───────────┴────────────┴─────────────┴─────────────┴─ ─ ─ ─┴────────┴ ─ ─ ─ ─ ─ ─ ─ ─
+ *   │          │           │            │ row 0       │ row 1       │       │        │ or beyond the others
+ *   └──────────┴───────────┴────────────┴─────────────┴─────────────┴─ ─ ─ ─┴────────┴ ─ ─ ─ ─ ─ ─ ─ ─
  *
  * Unit u of the stripe is the unit of row u / count on the member of place u mod count. So what lies one
  * behind the other on the stripe lies one behind the other on each member, and a request of any length is at

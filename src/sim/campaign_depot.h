@@ -27,10 +27,9 @@ enum {
 };
 
 #define HOUR_NS (UINT64_C(3600) * BASE_NS_PER_SECOND)
-#define ASYNC_NS                                                                                             \
-    (BASE_NS_PER_SECOND + BASE_NS_PER_SECOND / 8) /* what was acknowledged earlier is durable                \
-                                                   */
-#define STORE_BYTES (UINT64_C(7) << 18)           /* at least: some 13 segments */
+/* What was acknowledged so long ago is durable. */
+#define ASYNC_NS    (BASE_NS_PER_SECOND + BASE_NS_PER_SECOND / 8)
+#define STORE_BYTES (UINT64_C(7) << 18) /* at least: some 13 segments */
 
 _Static_assert((EPOCHS_MAX + 1) * (CLIENTS_MAX + 2) <= SIM_ORACLE_CLIENTS_MAX,
                "each has a log in each epoch");
