@@ -236,6 +236,7 @@ static void conditions_are_decided_at_the_commit(void **state)
 static void room_comes_back(void **state)
 {
     struct testing_fixture *fixture = *state;
+    bool collected = false; /* in any of the sessions */
     for (uint32_t i = 0; i < 60; i++) {
         assert_int_equal(put_long(fixture, "k", i, 150000 + i), 0);
         assert_int_equal(put_long(fixture, "l", i, i % 2 == 0 ? 100 : 200000), 0);
@@ -244,13 +245,14 @@ static void room_comes_back(void **state)
         else
             expect_long(fixture, "k", i, 150000 + i);
         expect_long(fixture, "l", i, i % 2 == 0 ? 100 : 200000);
+        collected = collected || stats_of(fixture).collections > 0;
         if (i % 8 == 0)
             restart(fixture, i % 16 == 0);
     }
     assert_int_equal(tarn_depot_delete(depot_of(fixture), "l", 1), 0);
     assert_int_equal(stats_of(fixture).pieces, 0);
     assert_int_equal(stats_of(fixture).live_bytes, 0);
-    assert_true(stats_of(fixture).collections > 0);
+    assert_true(collected);
 }
 
 static void a_touch_writes_the_head_alone(void **state)
