@@ -3,10 +3,9 @@
  * io_uring), and a device may take its time: so a task has a thread wait for it.
  */
 #include "drive/drive_internal.h"
+#include "task/thread.h"
 #include <errno.h>
 #include <linux/fs.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 
 /* A discard on its way. */
@@ -38,21 +37,9 @@ static void finish(struct drive_request *request)
 static void *run(void *arg)
 {
     struct discard *work = arg;
-    (void)pthread_setname_np(pthread_self(), "tarn-discard");
     work->result = discard(work->fd, work->request);
     drive_resume(work->request);
     return NULL;
-}
-
-/* Signals are for the threads of the program. @return 0; pthread_create's error */
-static int start_thread(struct discard *work)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&work->thread, NULL, run, work);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -error;
 }
 
 void drive_discard_post(struct tarn_node *node, int fd, struct drive_request *request)
@@ -67,7 +54,7 @@ void drive_discard_post(struct tarn_node *node, int fd, struct drive_request *re
         *work = (struct discard){.node = node, .request = request, .fd = fd};
         request->io.arg = work;
         request->resume = finish;
-        error = start_thread(work);
+        error = task_thread_start(&work->thread, "tarn-discard", run, work);
         if (error != 0)
             base_free(&node->memory, work, sizeof(*work));
     }

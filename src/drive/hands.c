@@ -4,8 +4,8 @@
  * first.
  */
 #include "drive/stripe.h"
+#include "task/thread.h"
 #include <errno.h>
-#include <signal.h>
 
 enum { HANDS_NONE, HANDS_BEGIN, HANDS_READY, HANDS_IMPOSSIBLE };
 
@@ -33,7 +33,6 @@ static void *run(void *arg)
 {
     struct drive_hand *hand = arg;
     struct drive_request *request;
-    (void)pthread_setname_np(pthread_self(), "tarn-stripe");
     while ((request = next_request(hand)) != NULL)
         drive_post(hand->member, request);
     return NULL;
@@ -48,23 +47,19 @@ static void end(struct drive_stripe *stripe, uint32_t count)
         (void)pthread_join(stripe->hands[place].thread, NULL); /* they are idle: it takes no time */
 }
 
-/* Signals are for the threads of the program. @return whether all have begun */
+/* @return whether all have begun */
 static bool start(struct drive_stripe *stripe)
 {
-    sigset_t all, before;
     int error = 0;
     uint32_t place = 0;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     for (; place < stripe->count && error == 0; place++) {
         struct drive_hand *hand = &stripe->hands[place];
         hand->member = stripe->members[place];
         task_semaphore_init(&hand->work, 0);
         base_spin_init(&hand->lock);
         base_list_init(&hand->requests);
-        error = pthread_create(&hand->thread, NULL, run, hand);
+        error = task_thread_start(&hand->thread, "tarn-stripe", run, hand);
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0)
         end(stripe, place - 1);
     return error == 0;

@@ -5,12 +5,11 @@
  * goes on where it ended. README, "Zeroing ahead", has the argument why no data is ever overwritten.
  */
 #include "drive/drive_internal.h"
+#include "task/thread.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/fiemap.h>
 #include <linux/fs.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -160,7 +159,6 @@ static void log_end(struct drive_zero *zero, int error)
 static void *zero_main(void *arg)
 {
     struct drive_zero *zero = arg;
-    (void)pthread_setname_np(pthread_self(), "tarn-zero");
     for (;;) {
         uint64_t begin_ns = task_now();
         int found = fill_next(zero);
@@ -191,17 +189,11 @@ static void free_zero(struct drive_zero *zero)
     base_free(account, zero, sizeof(*zero));
 }
 
-/* Start the thread; signals are for the threads of the program. */
 static int start(struct drive_zero *zero)
 {
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     task_mutex_init(&zero->running);
     base_assert(task_mutex_lock_try(&zero->running)); /* for the thread, which gives it back */
-    int error = pthread_create(&zero->thread, NULL, zero_main, zero);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -error;
+    return task_thread_start(&zero->thread, "tarn-zero", zero_main, zero);
 }
 
 static int make_zero(struct tarn_node *node, const char *path, int fd, const struct drive_info *info,

@@ -1,6 +1,6 @@
 /* Workers: how they are started, sleep, are woken and stopped. */
 #include "seglog/worker_internal.h"
-#include <signal.h>
+#include "task/thread.h"
 
 void seglog_worker_init(struct seglog_worker *worker)
 {
@@ -61,34 +61,21 @@ static void *run_thread(void *arg)
 {
     struct seglog_worker *worker = arg;
     atomic_store_explicit(&worker->self, (uintptr_t)pthread_self(), memory_order_relaxed);
-    (void)pthread_setname_np(pthread_self(), worker->name);
     worker->run(worker->log);
     task_mutex_unlock(&worker->alive);
     return NULL;
-}
-
-/* Signals are for the threads of the program. */
-static int start_thread(struct seglog_worker *worker)
-{
-    sigset_t all, before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&worker->thread, NULL, run_thread, worker);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return -error;
 }
 
 int seglog_worker_start(struct seglog_worker *worker, struct seglog *log, const char *name,
                         void (*run)(struct seglog *log))
 {
     worker->log = log;
-    worker->name = name;
     worker->run = run;
     worker->is_thread = task_self() == NULL;
     task_mutex_init(&worker->alive);
     base_assert(task_mutex_lock_try(&worker->alive)); /* for the worker, which gives it back */
     task_group_init(&worker->group);
-    int error = worker->is_thread ? start_thread(worker)
+    int error = worker->is_thread ? task_thread_start(&worker->thread, name, run_thread, worker)
                                   : task_spawn(task_sched_self(), &worker->group, name, run_task, worker);
     worker->running = error == 0;
     return error;

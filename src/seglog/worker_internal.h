@@ -23,7 +23,6 @@ struct seglog_worker {
     _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
     struct task_group group;
     struct task_mutex alive; /* held until its end */
-    const char *name;
     void (*run)(struct seglog *log); /* until seglog_worker_stops() */
     struct seglog *log;
 };

@@ -2,9 +2,9 @@
 #include "base/heap.h"
 #include "task/sched_internal.h"
 #include "task/stack.h"
+#include "task/thread.h"
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -470,23 +470,13 @@ bool task_sched_step(struct task_sched *sched)
 static void *run_thread(void *arg)
 {
     struct task_sched *sched = arg;
-    (void)pthread_setname_np(pthread_self(), sched->name);
     task_sched_run(sched);
     return NULL;
 }
 
 int task_sched_start(struct task_sched *sched)
 {
-    /* signals belong to whoever owns the process, not to a scheduler in the middle of a switch */
-    sigset_t all;
-    sigset_t before;
-    (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGSEGV);
-    (void)sigdelset(&all, SIGBUS);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = -pthread_create(&sched->thread, NULL, run_thread, sched);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
+    return task_thread_start(&sched->thread, sched->name, run_thread, sched);
 }
 
 void task_sched_join(struct task_sched *sched)

@@ -58,8 +58,8 @@ void task_sched_abandon(struct task_sched *sched);
  */
 void task_sched_run(struct task_sched *sched);
 
-/** Run it in a thread of its own; task_sched_join() waits for the end. @return 0 or pthread_create's error,
- * negative */
+/** Run it in a thread of its own; task_sched_join() waits for the end. @return as
+ * task_thread_start() */
 base_must_check int task_sched_start(struct task_sched *sched);
 
 /** Wait for the thread of task_sched_start() after task_sched_stop(). Plain threads only: blocks. */
