@@ -162,6 +162,25 @@ struct tarn_format_options {
 TARN_API int tarn_depot_format(struct tarn_node *node, const char *path,
                                const struct tarn_format_options *options);
 
+/** Sizes of a store, in bytes of its drive. */
+struct tarn_depot_growth {
+    uint64_t before_bytes, after_bytes;
+};
+
+/**
+ * Let a store that nobody has open take all of a file or device that has become larger. Records stay as they
+ * are. A store can become four times as large as it was made; a stripe does not grow.
+ *
+ * @param bytes       make the file so long first, whole pages; 0: it is already, or it is a device
+ * @param ret_growth  equal sizes: there was nothing to take
+ * @return 0; -EFBIG (more than the store can take: the file is as it was); -EINVAL (shorter than the file; a
+ *         device, or a stripe, and `bytes`); -ENOSPC; as tarn_depot_open()
+ *
+ * Yields. Killed at any moment it leaves the store as it was or larger, and may be called again.
+ */
+TARN_API int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
+                             struct tarn_depot_growth *ret_growth);
+
 /**
  * Open a store, after replaying what the last holder left.
  *

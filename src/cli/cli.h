@@ -36,6 +36,12 @@ int cli_format(int argc, char **argv);
 /** About format. */
 void cli_format_help(FILE *file);
 
+/** Make a store larger. */
+int cli_grow(int argc, char **argv);
+
+/** About grow. */
+void cli_grow_help(FILE *file);
+
 /** Prove that a store is sound. */
 int cli_check(int argc, char **argv);
 

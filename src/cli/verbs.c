@@ -7,6 +7,7 @@ static const struct cli_verb verbs[] = {
     {"serve", "--data=FILE [OPTION...]", "serve memcached's protocol from a file or a device", cli_serve,
      cli_serve_help},
     {"format", "file:PATH [--size=SIZE] [OPTION...]", "make a store", cli_format, cli_format_help},
+    {"grow", "file:PATH [--size=SIZE]", "make a store larger", cli_grow, cli_grow_help},
     {"check", "file:PATH [OPTION...]", "prove that a store is sound", cli_check, cli_check_help},
     {"stat", "file:PATH [OPTION...]", "tell what a store is, and what is in it", cli_stat, cli_stat_help},
     {"dump", "file:PATH [OPTION...]", "print every record as a line of JSON", cli_dump, cli_dump_help},

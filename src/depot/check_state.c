@@ -62,8 +62,10 @@ int depot_check_state(struct depot_check *check)
 {
     bool good[SEGLOG_STATE_SLOTS];
     const uint64_t state_bytes = check->superblock->state_bytes;
-    int error = depot_check_read(check, check->superblock->state_offset, check->slots,
-                                 SEGLOG_STATE_SLOTS * state_bytes);
+    int error = 0;
+    for (uint32_t slot = 0; slot < SEGLOG_STATE_SLOTS && error == 0; slot++)
+        error = depot_check_read(check, seglog_state_slot_offset(check->superblock, slot),
+                                 check->slots + slot * state_bytes, state_bytes);
     if (error != 0)
         return error;
     find_newest(check, good);

@@ -81,6 +81,10 @@ int drive_open(struct tarn_node *node, const char *path, const struct drive_opti
     drive->node = node;
     drive->read_only = options->read_only;
     bool list = drive_path_is_list(path);
+    if (list && options->grow_bytes > 0) {
+        base_free(&node->memory, drive, sizeof(*drive) + name_bytes);
+        return drive_refuse(node, path, -EINVAL, "a stripe has the size that it was made with");
+    }
     if (!list)
         drive_path_unescape(drive->name);
     (void)base_log_quote(drive->quoted, sizeof(drive->quoted), drive->name, strlen(drive->name));

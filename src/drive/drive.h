@@ -54,6 +54,7 @@ enum drive_provider_choice {
 struct drive_options {
     uint64_t create_bytes; /* > 0: make the file with this size if there is none, several with equal shares of
                             * it; ignored for devices */
+    uint64_t grow_bytes;   /* > 0: make the file, which there is, so long; not for devices and stripes */
     enum drive_direct direct;
     enum drive_provider_choice provider;
     uint64_t lock_wait_ns; /* how long to wait for who has it open to be gone; 0: DRIVE_LOCK_WAIT_NS */

@@ -150,9 +150,8 @@ static int sync_folder(struct drive_opening *opening)
     return error;
 }
 
-static int check_size(const struct drive_opening *opening)
+static int check_size(const struct drive_opening *opening, uint64_t bytes)
 {
-    uint64_t bytes = opening->options->create_bytes;
     if (bytes < DRIVE_BYTES_MIN || bytes > INT64_MAX - BASE_PAGE_BYTES)
         return refuse(opening, -EINVAL,
                       "the size is too small for a drive (64 KiB), or too large for a file");
@@ -187,6 +186,21 @@ static int make(struct drive_opening *opening)
         error = -errno;
     if (error == 0)
         error = sync_folder(opening);
+    return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+}
+
+/* Make a file longer: its space is reserved first, as above. A failure leaves it as it was. */
+static int grow(struct drive_opening *opening, const struct stat *status)
+{
+    uint64_t bytes = base_align_up(opening->options->grow_bytes, BASE_PAGE_BYTES);
+    int error = check_size(opening, bytes);
+    if (error != 0)
+        return error;
+    if (bytes < (uint64_t)status->st_size)
+        return refuse(opening, -EINVAL, "it is longer already, and does not become shorter");
+    error = reserve(opening->fd, bytes);
+    if (error == 0 || error == -EOPNOTSUPP)
+        error = ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0 ? -errno : 0;
     return error == 0 ? 0 : refuse(opening, error, open_reason(error));
 }
 
@@ -234,14 +248,17 @@ static int take_over(struct drive_opening *opening)
         return error;
     opening->info.device = S_ISBLK(status.st_mode);
     if (opening->info.device)
-        return 0;
+        return opening->options->grow_bytes == 0 ? 0
+                                                 : refuse(opening, -EINVAL, "a device has the size it has");
     struct statfs system;
     if (fstatfs(opening->fd, &system) == 0)
         opening->memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
     const struct drive_options *options = opening->options;
+    if (options->grow_bytes > 0)
+        return grow(opening, &status);
     if (status.st_size > 0 || options->create_bytes == 0 || options->read_only)
         return 0;
-    error = check_size(opening);
+    error = check_size(opening, options->create_bytes);
     return error == 0 ? make(opening) : error;
 }
 
@@ -258,7 +275,7 @@ int drive_file_acquire(struct drive_opening *opening)
             return error;
         device = S_ISBLK(status.st_mode);
     } else if (error == -ENOENT && options->create_bytes > 0 && !options->read_only) {
-        error = check_size(opening); /* before there is a file */
+        error = check_size(opening, options->create_bytes); /* before there is a file */
         if (error != 0)
             return error;
         flags |= O_CREAT | O_EXCL;

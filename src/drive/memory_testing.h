@@ -301,6 +301,21 @@ static inline struct testing_drive testing_drive_copy(struct testing_drive *driv
     return copy;
 }
 
+/** Make a drive longer. @param filling  what the new bytes are; the drive's own repeat there if it is < 0 */
+static inline void testing_drive_lengthen(struct testing_drive *drive, uint64_t bytes, int filling)
+{
+    uint8_t *longer = malloc(bytes);
+    assert_non_null(longer);
+    memcpy(longer, drive->bytes, drive->size);
+    if (filling >= 0)
+        memset(longer + drive->size, filling, bytes - drive->size);
+    for (uint64_t i = drive->size; filling < 0 && i < bytes; i++)
+        longer[i] = longer[i - drive->size];
+    free(drive->bytes);
+    drive->bytes = longer;
+    drive->size = bytes;
+}
+
 static inline void testing_drive_free(struct testing_drive *drive)
 {
     free(drive->bytes);

@@ -191,7 +191,8 @@ static int check_head(const struct seglog *log, const void *data, uint64_t bytes
     int error = bytes < sizeof(format) ? -EBADMSG : seglog_coverage_parse(data, &log->superblock, &format);
     if (error != 0)
         return error;
-    return format.flush_sequence == log->state->flush_sequence ? 0 : -ESTALE;
+    bool grown = format.segments < log->superblock.segment_count;
+    return format.flush_sequence == log->state->flush_sequence && !grown ? 0 : -ESTALE;
 }
 
 /* @return 1: all of it is there */
@@ -275,7 +276,8 @@ static void read_coverage(struct seglog *log, bool listed)
         error = error == 1 ? apply_covers(log) : error == 0 ? -EBADMSG : error;
         if (error == 0)
             return;
-        log->checkpoints.damaged += error != -ESTALE && error != -ENOMEM; /* ESTALE: a flush came after it */
+        log->checkpoints.damaged +=
+            error != -ESTALE && error != -ENOMEM; /* ESTALE: after it came a flush, or the store grew */
         if (error != -ESTALE)
             base_warn(&log->node->log, "a checkpoint cannot be used: opening takes longer",
                       "path=%s error=\"%s\"", drive_name(log->drive), strerrordesc_np(-error));

@@ -60,6 +60,29 @@ struct seglog_format_options {
 base_must_check int seglog_format(struct tarn_node *node, struct drive *drive,
                                   const struct seglog_format_options *options);
 
+struct seglog_growth {
+    uint64_t before_bytes, after_bytes; /* of the store */
+};
+
+/** How large the store on a drive can become. @param ret_bytes  of the drive @return as seglog_grow(). Yields.
+ * Writes nothing */
+base_must_check int seglog_growth_limit(struct tarn_node *node, struct drive *drive, uint32_t owner_kind,
+                                        uint64_t *ret_bytes);
+
+/**
+ * Let a store that nobody has open take all of its drive, which has become larger: whole segments of it, up
+ * to SEGLOG_GROWTH_TIMES as many as it was made with. Checkpoints are void after that. A cut leaves the store
+ * as it was, or larger; what was begun may be done again.
+ *
+ * @param options     of which owner_kind and fill_owner count: the geometry is the store's
+ * @param ret_growth  equal sizes: there is nothing to take
+ * @return 0; -EUCLEAN, -ENOTSUP (as seglog_open()); -EINVAL (what fill_owner says); -ENOMEM; the drive's
+ * error. Yields.
+ */
+base_must_check int seglog_grow(struct tarn_node *node, struct drive *drive,
+                                const struct seglog_format_options *options,
+                                struct seglog_growth *ret_growth);
+
 enum seglog_found {
     SEGLOG_FOUND_STORE, /* at least one good superblock */
     SEGLOG_FOUND_ZEROS, /* where superblocks belong there are only zeros */

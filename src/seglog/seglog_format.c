@@ -124,7 +124,8 @@ int seglog_superblock_parse(const void *bytes, struct seglog_superblock_format *
 static uint64_t state_check(const struct seglog_state_format *state,
                             const struct seglog_superblock_format *superblock)
 {
-    return base_hash64(&state->magic, superblock->state_bytes - sizeof(state->check), superblock->check_seed);
+    uint64_t bytes = seglog_state_bytes(state->segment_count, superblock->block_bytes);
+    return base_hash64(&state->magic, bytes - sizeof(state->check), superblock->check_seed);
 }
 
 void seglog_state_seal(struct seglog_state_format *state, const struct seglog_superblock_format *superblock)
@@ -142,8 +143,8 @@ static bool counter_makes_sense(uint64_t counter)
 int seglog_state_verify(const struct seglog_state_format *state,
                         const struct seglog_superblock_format *superblock)
 {
-    if (state->magic != STATE_MAGIC || state->check != state_check(state, superblock) ||
-        state->segment_count != superblock->segment_count || !counter_makes_sense(state->generation) ||
+    if (state->magic != STATE_MAGIC || state->segment_count > superblock->segment_count ||
+        state->check != state_check(state, superblock) || !counter_makes_sense(state->generation) ||
         state->session > COUNTER_MAX || !counter_makes_sense(state->sequence_bound) ||
         !counter_makes_sense(state->stamp_bound) || state->flush_sequence > state->sequence_bound ||
         state->horizon_sequence > state->sequence_bound)
@@ -216,7 +217,7 @@ int seglog_coverage_parse(const void *bytes, const struct seglog_superblock_form
 {
     struct seglog_coverage_format coverage;
     memcpy(&coverage, bytes, sizeof(coverage));
-    if (coverage.magic != COVERAGE_MAGIC || coverage.segments != superblock->segment_count)
+    if (coverage.magic != COVERAGE_MAGIC || coverage.segments > superblock->segment_count)
         return -EBADMSG;
     *ret_coverage = coverage;
     return 0;

@@ -49,8 +49,11 @@
  *      240  272  0
  *
  * State slot: what changes about the store as a whole. Generation g stands in both slots of pair g mod 2.
+ * Slots of a pair lie side by side; a pair has half of what lies between the state's offset and segment 0,
+ * so that they can become longer when the store does.
  *   OFFSET SIZE  MEANING
- *        0    8  check: XXH3-64 of all the slot but this field, with the seed of checks
+ *        0    8  check: XXH3-64 of what follows, to the end of the last freed stamp's block, with the seed of
+ *                checks
  *        8    8  "TarnStat"
  *       16    8  generation: 1, 2, 3 …
  *       24    8  session: 0 as it is made, 1 for the first opening to write, 2, 3 …
@@ -62,7 +65,7 @@
  *       72    8  the moment when the flush point shall be raised to the sequence reached then; 0: none
  *       80    8  eviction horizon: records with a lower sequence are gone (cache)
  *       88   12  0 (earlier releases named the checkpoint of a clean end here)
- *      100    4  number of segments
+ *      100    4  number of segments n: as many as the superblock says, or as it said before the store grew
  *      104   24  0 (as before)
  *      128  8×n  freed stamp of each segment: what it holds under this stamp or a lower one is gone
  *                then zeros to the end of the slot
@@ -187,6 +190,7 @@
 #define SEGLOG_RECORD_BYTES_MAX      (UINT32_C(2) << 20)
 #define SEGLOG_RECORD_BYTES_MIN      41 /* a header and a key of one byte */
 #define SEGLOG_STATE_SLOTS           4
+#define SEGLOG_GROWTH_TIMES          4                   /* so often its first size a store can be */
 #define SEGLOG_STATE_BYTES_MAX       (UINT64_C(1) << 28) /* of a slot */
 #define SEGLOG_OWNER_DEPOT           1
 #define SEGLOG_BIRTH_BYTES           8
@@ -406,11 +410,27 @@ static inline uint64_t seglog_state_bytes(uint64_t segment_count, uint32_t block
     return base_align_up(sizeof(struct seglog_state_format) + segment_count * sizeof(uint64_t), block_bytes);
 }
 
-/** Finish a slot in place. @param state  state_bytes of memory, zeros behind the freed stamps */
+/** What is kept for a pair of slots, which may be more than they take now. */
+static inline uint64_t seglog_state_pair_room(const struct seglog_superblock_format *superblock)
+{
+    return base_align_down((superblock->data_offset - superblock->state_offset) / (SEGLOG_STATE_SLOTS / 2),
+                           superblock->block_bytes);
+}
+
+/** Where a slot of the state begins: 0 and 1 are of one pair, side by side, 2 and 3 of the other. */
+static inline uint64_t seglog_state_slot_offset(const struct seglog_superblock_format *superblock,
+                                                uint64_t slot)
+{
+    return superblock->state_offset + slot / 2 * seglog_state_pair_room(superblock) +
+           slot % 2 * superblock->state_bytes;
+}
+
+/** Finish a slot in place, for as many segments as the superblock says. @param state  state_bytes of memory,
+ * zeros behind the freed stamps */
 void seglog_state_seal(struct seglog_state_format *state, const struct seglog_superblock_format *superblock);
 
-/** Whether any bytes are a good slot of this store. @param state  state_bytes of memory @return 0; -EUCLEAN
- */
+/** Whether any bytes are a good slot of this store, for its segments or those that it had before it grew.
+ * @param state  state_bytes of memory @return 0; -EUCLEAN */
 base_must_check int seglog_state_verify(const struct seglog_state_format *state,
                                         const struct seglog_superblock_format *superblock);
 

@@ -347,6 +347,14 @@ base_must_check int seglog_superblock_complete(struct tarn_node *node, struct dr
                                                const struct seglog_superblock_format *superblock,
                                                int missing_copy, bool young);
 
+/** Where the areas end with so many segments; sets the count, too. */
+void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count);
+
+/** Seal and write both copies, the second first, so that one is whole at any time. @return 0; -ENOMEM; the
+ * drive's error. Yields. */
+base_must_check int seglog_superblock_write(struct tarn_node *node, struct drive *drive,
+                                            struct seglog_superblock_format *superblock);
+
 /* ---- state.c -------------------------------------------------------------------------------------- */
 
 /** Read the newest good state. @return 0; -EUCLEAN; -ENOMEM; the drive's error. Yields. */

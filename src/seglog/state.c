@@ -6,11 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-static uint64_t slot_offset(const struct seglog *log, uint64_t slot)
-{
-    return log->superblock.state_offset + slot * log->superblock.state_bytes;
-}
-
 static uint64_t pair_bytes(const struct seglog *log)
 {
     return 2 * log->superblock.state_bytes;
@@ -23,16 +18,25 @@ static struct seglog_state_format *second_slot(struct seglog *log)
 
 /* ---- loading ------------------------------------------------------------------------------------- */
 
+/* Of segments that came when the store grew it says nothing. */
+static void forget_rest(const struct seglog *log, struct seglog_state_format *state)
+{
+    uint64_t said = sizeof(*state) + state->segment_count * sizeof(state->freed_stamps[0]);
+    memset((uint8_t *)state + said, 0, log->superblock.state_bytes - said);
+}
+
 /* @param ret_good  whether the slot is a good state; next_state holds it then */
 static int read_slot(struct seglog *log, uint64_t slot, bool *ret_good)
 {
     int error = 0;
     *ret_good = false;
     for (int try = 0; error == 0 && !*ret_good && try < SEGLOG_READ_TRIES; try++) {
-        error = seglog_drive_read(log->drive, slot_offset(log, slot), log->next_state,
-                                  log->superblock.state_bytes);
+        error = seglog_drive_read(log->drive, seglog_state_slot_offset(&log->superblock, slot),
+                                  log->next_state, log->superblock.state_bytes);
         *ret_good = error == 0 && seglog_state_verify(log->next_state, &log->superblock) == 0;
     }
+    if (*ret_good)
+        forget_rest(log, log->next_state);
     return error;
 }
 
@@ -104,7 +108,7 @@ void seglog_state_deinit(struct seglog *log)
 static int write_pair_locked(struct seglog *log)
 {
     memcpy(second_slot(log), log->next_state, log->superblock.state_bytes);
-    uint64_t offset = slot_offset(log, log->next_state->generation % 2 * 2);
+    uint64_t offset = seglog_state_slot_offset(&log->superblock, log->next_state->generation % 2 * 2);
     int error = drive_write(log->drive, offset, log->next_state, pair_bytes(log), true);
     if (error != 0) {
         seglog_fail(log, "the state", offset, error);

@@ -8,7 +8,7 @@
 static struct seglog_state_format *slot_of(struct testing_drive *drive, uint64_t slot)
 {
     struct seglog_superblock_format superblock = testing_superblock(drive);
-    return (void *)(drive->bytes + superblock.state_offset + slot * superblock.state_bytes);
+    return (void *)(drive->bytes + seglog_state_slot_offset(&superblock, slot));
 }
 
 /* ---- loading ---------------------------------------------------------------------------------------- */

@@ -39,15 +39,15 @@ static bool is_blank_block(const uint8_t *block, uint64_t len)
     if (len < DRIVE_SECTOR_BYTES ||
         (len > DRIVE_SECTOR_BYTES && !base_is_zero(block + DRIVE_SECTOR_BYTES, len - DRIVE_SECTOR_BYTES)))
         return false;
-    struct seglog_superblock_format superblock = {.state_bytes = DRIVE_SECTOR_BYTES};
+    const struct seglog_superblock_format none = {.block_bytes = DRIVE_SECTOR_BYTES};
     union {
         struct seglog_state_format state;
         uint8_t bytes[DRIVE_SECTOR_BYTES];
     } found, first = {.bytes = {0}};
     memcpy(found.bytes, block, sizeof(found));
-    superblock.segment_count = found.state.segment_count;
-    fill_first_state(&first.state, &superblock);
-    found.state.check = first.state.check;
+    fill_first_state(&first.state, &none);
+    first.state.segment_count = found.state.segment_count;
+    first.state.check = found.state.check;
     return memcmp(&found, &first, sizeof(found)) == 0;
 }
 
@@ -82,14 +82,14 @@ int seglog_is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank
 
 /* ---- making a store ------------------------------------------------------------------------------ */
 
-/* Where the areas lie if there are so many segments. */
+/* Where the areas lie if there are so many segments. The state has room for more: the store may grow. */
 static void place_areas(struct seglog_superblock_format *superblock, uint64_t segment_count)
 {
-    superblock->segment_count = (uint32_t)segment_count;
+    uint64_t most = base_min(SEGLOG_GROWTH_TIMES * segment_count, (uint64_t)SEGLOG_SEGMENTS_MAX);
     superblock->state_offset = base_align_up(COPIES_BYTES, superblock->block_bytes);
-    superblock->state_bytes = seglog_state_bytes(segment_count, superblock->block_bytes);
-    superblock->data_offset = superblock->state_offset + SEGLOG_STATE_SLOTS * superblock->state_bytes;
-    superblock->store_bytes = superblock->data_offset + segment_count * superblock->segment_bytes;
+    superblock->data_offset =
+        superblock->state_offset + SEGLOG_STATE_SLOTS * seglog_state_bytes(most, superblock->block_bytes);
+    seglog_superblock_count(superblock, segment_count);
 }
 
 /* As many segments of this size as fit. The state takes a few bytes of each, so the guess is near. */
@@ -181,12 +181,12 @@ static int write_first_state(struct drive *drive, const struct seglog_superblock
 {
     uint64_t pair_bytes = 2 * superblock->state_bytes;
     memset(memory, 0, pair_bytes);
-    int error = drive_write(drive, superblock->state_offset, memory, pair_bytes, true);
+    int error = drive_write(drive, seglog_state_slot_offset(superblock, 0), memory, pair_bytes, true);
     if (error != 0)
         return error;
     fill_first_state((void *)memory, superblock);
     memcpy(memory + superblock->state_bytes, memory, superblock->state_bytes);
-    return drive_write(drive, superblock->state_offset + pair_bytes, memory, pair_bytes, true);
+    return drive_write(drive, seglog_state_slot_offset(superblock, 2), memory, pair_bytes, true);
 }
 
 /* @param memory  a pair of states, and room for both superblocks */
@@ -360,13 +360,20 @@ static int check_fit(struct tarn_node *node, struct drive *drive,
     return 0;
 }
 
-/* Whether the noting of a feature was cut off between the copies: what has more features counts. */
+/* Whether a change was cut off between the copies: the one with more features, or more segments, counts. */
 static bool are_apart(const struct copies *copies)
 {
+    const struct seglog_superblock_format *first = &copies->superblock[0], *second = &copies->superblock[1];
     return copies->error[0] == 0 && copies->error[1] == 0 &&
-           memcmp(copies->superblock[0].identity, copies->superblock[1].identity,
-                  sizeof(copies->superblock[0].identity)) == 0 &&
-           copies->superblock[0].incompatible != copies->superblock[1].incompatible;
+           memcmp(first->identity, second->identity, sizeof(first->identity)) == 0 &&
+           (first->incompatible != second->incompatible || first->segment_count != second->segment_count);
+}
+
+static bool has_more(const struct seglog_superblock_format *superblock,
+                     const struct seglog_superblock_format *than)
+{
+    return (superblock->incompatible & ~than->incompatible) != 0 ||
+           superblock->segment_count > than->segment_count;
 }
 
 int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const struct seglog_options *options,
@@ -380,8 +387,7 @@ int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const st
     if (wrong != NULL)
         return seglog_refuse(node, drive, wrong, wrong_error);
     bool behind = are_apart(&copies);
-    bool second_has_more =
-        behind && (copies.superblock[1].incompatible & ~copies.superblock[0].incompatible) != 0;
+    bool second_has_more = behind && has_more(&copies.superblock[1], &copies.superblock[0]);
     uint32_t chosen = copies.error[0] == 0 && !second_has_more ? 0 : 1, other = 1 - chosen;
     const struct seglog_superblock_format *superblock = &copies.superblock[chosen];
     bool equal =
@@ -415,26 +421,41 @@ int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
     return error;
 }
 
-/* ---- features ------------------------------------------------------------------------------------ */
+/* ---- changing it --------------------------------------------------------------------------------- */
+
+void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count)
+{
+    superblock->segment_count = (uint32_t)segment_count;
+    superblock->state_bytes = seglog_state_bytes(segment_count, superblock->block_bytes);
+    superblock->store_bytes = superblock->data_offset + segment_count * superblock->segment_bytes;
+}
+
+int seglog_superblock_write(struct tarn_node *node, struct drive *drive,
+                            struct seglog_superblock_format *superblock)
+{
+    seglog_superblock_seal(superblock);
+    uint8_t *memory = drive_memory_alloc(node, drive, SEGLOG_SUPERBLOCK_BYTES);
+    if (memory == NULL)
+        return -ENOMEM;
+    int error = 0;
+    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;)
+        error = write_copy(drive, copy, superblock, memory);
+    base_free(&node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
+    return error;
+}
 
 /* The state's mutex is held. */
 static int note_feature(struct seglog *log, uint64_t feature)
 {
     struct seglog_superblock_format superblock = log->superblock;
     superblock.incompatible |= feature;
-    seglog_superblock_seal(&superblock);
-    uint8_t *memory = drive_memory_alloc(log->node, log->drive, SEGLOG_SUPERBLOCK_BYTES);
-    if (memory == NULL)
-        return -ENOMEM;
-    int error = 0;
-    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;) {
-        error = write_copy(log->drive, copy, &superblock, memory);
-        if (error != 0)
-            seglog_fail(log, "a superblock", copy * SEGLOG_SUPERBLOCK_BYTES, error);
-    }
-    base_free(&log->node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
-    if (error != 0)
+    int error = seglog_superblock_write(log->node, log->drive, &superblock);
+    if (error == -ENOMEM)
+        return error;
+    if (error != 0) {
+        seglog_fail(log, "a superblock", 0, error);
         return -EIO;
+    }
     log->superblock.incompatible = superblock.incompatible;
     log->superblock.check = superblock.check;
     return 0;

@@ -153,7 +153,7 @@ static inline struct seglog_state_format *testing_state(struct testing_drive *dr
     struct seglog_state_format *newest = NULL;
     for (uint64_t slot = 0; slot < SEGLOG_STATE_SLOTS; slot++) {
         struct seglog_state_format *state =
-            (void *)(drive->bytes + superblock.state_offset + slot * superblock.state_bytes);
+            (void *)(drive->bytes + seglog_state_slot_offset(&superblock, slot));
         if (seglog_state_verify(state, &superblock) == 0 &&
             (newest == NULL || state->generation > newest->generation))
             newest = state;
@@ -167,7 +167,7 @@ static inline void testing_state_seal(struct testing_drive *drive)
 {
     struct seglog_superblock_format superblock = testing_superblock(drive);
     for (uint64_t pair = 0; pair < 2; pair++) {
-        uint8_t *slot = drive->bytes + superblock.state_offset + 2 * pair * superblock.state_bytes;
+        uint8_t *slot = drive->bytes + seglog_state_slot_offset(&superblock, 2 * pair);
         struct seglog_state_format *state = (void *)slot;
         if (state->generation % 2 != pair || state->generation == 0)
             continue;

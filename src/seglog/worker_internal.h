@@ -22,7 +22,7 @@ struct seglog_worker {
     pthread_t thread;
     _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
     struct task_group group;
-    struct task_mutex alive; /* held until its end */
+    struct task_mutex alive;         /* held until its end */
     void (*run)(struct seglog *log); /* until seglog_worker_stops() */
     struct seglog *log;
 };

@@ -68,7 +68,7 @@ def help_and_mistakes(tarn):
     for words in (["help"], ["--help"], ["--version"], ["help", "serve"], ["serve", "--help"], ["serve", "--man"]):
         status, output, _ = command(tarn, *words)
         expect(status == 0 and output, f"{words} tells nothing")
-    for verb in ("format", "check", "stat", "dump", "load", "scan", "get", "put", "del", "sim", "bench"):
+    for verb in ("format", "grow", "check", "stat", "dump", "load", "scan", "get", "put", "del", "sim", "bench"):
         status, output, _ = command(tarn, verb, "--help")
         expect(status == 0 and output.startswith(b"usage: tarn %s " % verb.encode()), f"{verb} --help tells nothing")
         expect(command(tarn, "help", verb) == (0, output, ""), f"help {verb} differs from {verb} --help")

@@ -117,6 +117,35 @@ def format_makes_a_store(tarn):
         is_misuse(tarn, "format", store, "--", "--force")
 
 
+def grow_makes_a_store_larger(tarn):
+    with serving.folder() as folder:
+        store, other = f"{folder}/store", f"{folder}/other"
+        succeeds(tarn, "format", store, "--size=3M")
+        succeeds(tarn, "put", store, "a", "b")
+        before = contents(store)
+        expect("fit" in succeeds(tarn, "grow", store).decode(), "it has grown by itself")
+        fails(tarn, "grow", store, "--size=2M", because="larger")
+        fails(tarn, "grow", store, "--size=1T", because="larger")
+        expect(contents(store) == before, "what was refused has changed the store")
+        with Tarn(tarn, store) as server:
+            fails(tarn, "grow", store, "--size=8M", because="larger")
+            server.stop()
+        expect("has grown" in succeeds(tarn, "grow", store, "--size=8M").decode(), "it has not grown")
+        expect(os.path.getsize(store) == 8 << 20, "the file has another size")
+        expect("sound" in succeeds(tarn, "check", store).decode(), "a larger store is not sound")
+        expect(succeeds(tarn, "get", store, "a") == b"b", "a value is lost")
+        expect(json.loads(succeeds(tarn, "stat", store, "--json"))["capacity_bytes"] > 5 << 20, "it takes no more")
+        os.truncate(store, 10 << 20)
+        expect("has grown" in succeeds(tarn, "grow", store).decode(), "the longer file was not taken")
+        with open(other, "wb") as file:
+            file.write(bytes(1 << 20))
+        fails(tarn, "grow", other, "--size=8M", because="larger")
+        expect(os.path.getsize(other) == 1 << 20, "what is no store has become longer")
+        fails(tarn, "grow", f"{folder}/none", "--size=8M", because="larger")
+        is_misuse(tarn, "grow")
+        is_misuse(tarn, "grow", store, "--force")
+
+
 def format_overwrites_nothing_untold(tarn):
     with serving.folder() as folder:
         path = f"{folder}/file"
@@ -349,6 +378,6 @@ def killed_stores_are_sound(tarn):
 
 
 if __name__ == "__main__":
-    serving.run([format_makes_a_store, format_overwrites_nothing_untold, put_has_conditions, get_prints_several,
+    serving.run([format_makes_a_store, grow_makes_a_store_larger, format_overwrites_nothing_untold, put_has_conditions, get_prints_several,
                  scan_prints_keys, dump_prints_json, stat_tells, check_finds_every_kind_of_damage,
                  check_counts_and_refuses, killed_stores_are_sound], sys.argv[1])

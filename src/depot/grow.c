@@ -1,0 +1,45 @@
+/* Making a store larger, while nobody has it open. */
+#include "depot/depot_internal.h"
+#include <errno.h>
+
+/* A file becomes longer only if it is a store that can take that. */
+static int check_limit(struct tarn_node *node, const char *path, uint64_t bytes)
+{
+    const struct drive_options options = {.read_only = false};
+    struct drive *drive;
+    uint64_t limit_bytes;
+    int error = drive_open(node, path, &options, &drive);
+    if (error != 0)
+        return error;
+    error = seglog_growth_limit(node, drive, SEGLOG_OWNER_DEPOT, &limit_bytes);
+    if (error == 0 && bytes > limit_bytes) {
+        char limit[BASE_UNITS_ROOM];
+        base_error(&node->log, "the store cannot become so large: dump it, and load it into a new one",
+                   "path=%s most=%s", drive_name(drive),
+                   base_format_size_exact(limit, sizeof(limit), limit_bytes));
+        error = -EFBIG;
+    }
+    drive_close(drive);
+    return error;
+}
+
+int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
+                    struct tarn_depot_growth *ret_growth)
+{
+    const struct drive_options drive_options = {.grow_bytes = bytes};
+    const struct seglog_format_options options = {.owner_kind = SEGLOG_OWNER_DEPOT,
+                                                  .fill_owner = depot_owner_fill};
+    struct seglog_growth growth;
+    struct drive *drive;
+    int error = bytes == 0 ? 0 : check_limit(node, path, bytes);
+    if (error == 0)
+        error = drive_open(node, path, &drive_options, &drive);
+    if (error != 0)
+        return error;
+    error = seglog_grow(node, drive, &options, &growth);
+    drive_close(drive);
+    if (error == 0)
+        *ret_growth = (struct tarn_depot_growth){.before_bytes = growth.before_bytes,
+                                                 .after_bytes = growth.after_bytes};
+    return error;
+}
