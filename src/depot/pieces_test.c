@@ -388,6 +388,42 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
     return 0;
 }
 
+/* What the collector is about to end. */
+struct ending {
+    struct tarn_depot *depot;
+    struct seglog_entry_format entry;
+    uint64_t grain;
+};
+
+static void end_now(void *arg)
+{
+    struct ending *ending = arg;
+    assert_true(depot_owner_ops.moved(ending->depot, &ending->entry, ending->grain, NULL));
+}
+
+/* As it lies in a store that was a cache, by the horizon; and while it is replaced the collector ends it. */
+static void a_head_that_is_gone_may_end_at_any_time(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    struct tarn_depot *depot = depot_of(fixture);
+    const struct depot_key key = depot_key_of(depot, "k", 1);
+    struct depot_record record;
+    assert_int_equal(put_long(fixture, "k", 1, 300000), 0);
+    assert_int_equal(depot_find(depot, &key, DEPOT_WANT_KEY, false, &record), 0);
+    depot_record_release(&record);
+    struct ending ending = {.depot = depot,
+                            .entry = {.hash = {key.hash.low, key.hash.high},
+                                      .bytes = (uint32_t)record.bytes,
+                                      .kind = record.header.kind},
+                            .grain = record.grain};
+    atomic_store(&depot->gone_sequence, record.pieces.id + 1);
+    fixture->drive.in_write_arg = &ending;
+    fixture->drive.in_write = end_now;
+    assert_int_equal(testing_put(&fixture->store, "k", "value"), 0);
+    assert_null(fixture->drive.in_write);
+    testing_expect(&fixture->store, "k", "value");
+}
+
 static void a_scan_shows_values_not_pieces(void **state)
 {
     struct testing_fixture *fixture = *state;
@@ -510,6 +546,7 @@ int main(void)
         TEST(what_has_expired_gives_its_room_back),
         TEST(updates_keep_replace_and_remove),
         TEST(a_flush_takes_all_of_it),
+        TEST(a_head_that_is_gone_may_end_at_any_time),
         TEST(a_scan_shows_values_not_pieces),
         TEST(a_cache_evicts_whole_values),
         TEST(a_damaged_piece_is_told),

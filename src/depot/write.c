@@ -101,10 +101,10 @@ static void discharge(struct tarn_depot *depot, uint64_t footprint)
 }
 
 /* A new key needs a place in the index; so does one whose record may end, or be evicted, while it is being
- * replaced. */
+ * replaced, or that is gone already and waits for its end. */
 static int hold_place(struct tarn_depot *depot, struct write *write)
 {
-    if (write->indexed && !depot->cache && seglog_expiry_ns(write->old.header.expiry) == 0)
+    if (write->there && !depot->cache && seglog_expiry_ns(write->old.header.expiry) == 0)
         return 0;
     for (uint32_t tries = 0;; tries++) {
         int error = depot_index_reserve(&depot->index, write->key.hash.low);
