@@ -445,9 +445,9 @@ static void move_by_hand(struct run *run, uint32_t number)
     run_publish(run, number, sequence, &place, sizeof(value));
 }
 
-/* A crash has left a copy that was to be buried, in a segment that is younger than the tombstone of the
- * original. */
-static void unburied(struct run *run)
+/* A copy in a segment that is younger than the tombstone of the original. @param crash  before it was buried;
+ * else it was published, and taken out of the index by who has written the tombstone */
+static void leave_copy(struct run *run, bool crash)
 {
     struct seglog *log = run->log;
     struct seglog_reservation room;
@@ -467,7 +467,7 @@ static void unburied(struct run *run)
     assert_int_equal(seglog_reserve(log, SEGLOG_SPACE_DELETE, 56, &room), 0);
     assert_int_equal(seglog_append(log, &room, &draft, &place), 0);
     assert_int_equal(place.segment, first);
-    seglog_settle(log, &place, true);
+    const struct seglog_place tombstone = place;
     draft.kind = SEGLOG_VALUE;
     draft.sequence = 999;
     draft.value = value;
@@ -475,12 +475,25 @@ static void unburied(struct run *run)
     assert_int_equal(seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &place), 0);
     assert_true(seglog_stamp_at(log, place.grain) > stamp);
     seglog_settle(log, &place, false);
+    assert_int_equal(seglog_wait(log, &tombstone), 0);
+    seglog_settle(log, &tombstone, true);
     for (uint32_t i = 0; i < 25; i++) /* so much lives beside it that nobody collects it soon */
         move_by_hand(run, 3000 + i);
-    run_restart(run);
+    if (crash)
+        run_restart(run);
     for (uint32_t i = 0; run->log->segments[first].stamp == stamp; i++)
         assert_int_equal(run_put(run, i % 20, 3000), 0);
     run_restart(run);
+}
+
+static void unburied(struct run *run)
+{
+    leave_copy(run, true);
+}
+
+static void deleted_while_moved(struct run *run)
+{
+    leave_copy(run, false);
 }
 
 static void with_streams(void (*test)(struct run *run))
@@ -496,6 +509,7 @@ static void tombstones_are_kept_as_long_as_needed(void **state)
     with_streams(idle_stream);
     with_streams(open_segment);
     with_streams(unburied);
+    with_streams(deleted_while_moved);
 }
 
 /* What a flush point has made void is not moved, tombstones included. */

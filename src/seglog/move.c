@@ -120,18 +120,17 @@ struct seglog_draft seglog_move_draft(const struct seglog_move *move,
 }
 
 /*
- * Whether nothing is left that a tombstone could have to hide. A crash may have left a copy whose burial was
- * on its way, in a segment that is younger than the tombstone; so those of earlier sessions count as born at
- * the end of these.
+ * The highest stamp of what a tombstone hides. It was born before all of it may have been moved for the last
+ * time: by a collection that had judged it before it was removed. And a crash may have left a copy whose
+ * burial was on its way; so those of earlier sessions count as born at the end of these.
  */
-static bool is_droppable(const struct seglog *log, const struct seglog_collector *collector,
-                         const struct seglog_move *move, const struct seglog_record_format *header,
-                         const uint8_t *record)
+static uint64_t birth_of(const struct seglog *log, const struct seglog_move *move,
+                         const struct seglog_record_format *header, const uint8_t *record)
 {
     const uint8_t *birth =
         record + sizeof(*header) + seglog_extension_bytes(header->kind) + header->key_bytes;
-    uint64_t born = base_max(base_load_le64(birth), log->session_stamp);
-    return move->kind == SEGLOG_MOVE_TOMBSTONE && born < collector->oldest_other;
+    uint64_t settled = log->segments[seglog_segment_of(log, move->grain)].tombstone_stamp;
+    return base_max(base_load_le64(birth), base_max(settled, log->session_stamp));
 }
 
 /* Append the first record that is planned, unless it need not be; it is counted then. */
@@ -144,13 +143,17 @@ static int append_planned(struct seglog *log, struct seglog_collector *collector
         say_victim_bad(log, collector, move, "a record in it cannot be read, or is damaged");
         return 0;
     }
-    if (is_droppable(log, collector, move, &header, record)) {
+    bool tombstone = move->kind == SEGLOG_MOVE_TOMBSTONE;
+    const uint64_t born = tombstone ? birth_of(log, move, &header, record) : 0;
+    if (tombstone && born < collector->oldest_other) { /* nothing is left that it could have to hide */
         collector->round_dropped_bytes += seglog_footprint(log, move->entry.bytes);
         return 0;
     }
     if (move->kind == SEGLOG_MOVE_ENDED && !has_tombstone(log, &header))
         move->kind = SEGLOG_MOVE_VALUE; /* it stays until it is overwritten */
     struct seglog_draft draft = seglog_move_draft(move, &header, record);
+    if (tombstone)
+        draft.value = &born; /* little-endian, as all that is stored */
     int error = seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
     if (error != 0)
         return error;

@@ -70,6 +70,7 @@ struct seglog_segment {
     uint32_t part_count;              /* CHECKPOINT: of place 0 */
     bool ends_known;                  /* whether ends_ns is: not of segments that an earlier session closed */
     uint64_t ends_ns[SEGLOG_ENDS];    /* when so many parts of all footprints will have expired */
+    uint64_t tombstone_stamp;         /* the highest issued when a user's tombstone in it was last settled */
     _Atomic uint32_t open_stream;     /* number of the stream that has it open, + 1; 0: none */
     struct seglog_entry_format
         *unsealed_entries; /* read_only: of a segment without a summary; entry_count of them */

@@ -420,10 +420,21 @@ void seglog_space_chance(struct seglog *log)
         seglog_poke(log);
 }
 
+/* Until now the collector may have moved what a user's tombstone removes, into a segment begun since its
+ * birth. */
+static void note_tombstone(struct seglog *log, struct seglog_segment *segment)
+{
+    base_spin_lock(&log->lock);
+    segment->tombstone_stamp = log->stamp;
+    base_spin_unlock(&log->lock);
+}
+
 void seglog_settle(struct seglog *log, const struct seglog_place *place, bool live)
 {
     struct seglog_segment *segment = &log->segments[place->segment];
     uint64_t footprint = seglog_footprint(log, place->bytes);
+    if (place->tombstone && place->stream != SEGLOG_RELOCATION)
+        note_tombstone(log, segment);
     if (live && place->tombstone)
         count_tombstone(log, segment, footprint);
     else if (live)

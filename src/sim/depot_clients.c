@@ -566,8 +566,8 @@ static void check_churned(struct sim_depot_client *client, uint32_t number, uint
                       !depot_failed(shared->depot);
     /* who only reads carries out a due flush_all without noting it, and the clock may be set back */
     bool may_come_back = error == -ENOENT && shared->read_only;
-    if ((settle && !may_come_back) || stays_gone)
-        *churn = (struct sim_depot_churn){.known = true, .held = found};
+    if (settle || stays_gone)
+        *churn = (struct sim_depot_churn){.known = !may_come_back, .held = found};
 }
 
 static void churn(struct sim_depot_client *client)
