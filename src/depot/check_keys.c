@@ -22,9 +22,9 @@ struct keys {
 
 /* ---- copies ----------------------------------------------------------------------------------------- */
 
-/* @param ret_record  the record in memory[place]; NULL: it is damaged, which was told already */
-static int read_record(struct keys *keys, unsigned place, uint64_t grain,
-                       struct seglog_record_format *ret_header, const uint8_t **ret_record)
+/* @return the record in memory[place]; NULL: it is damaged, which was told already */
+static const uint8_t *read_record(struct keys *keys, unsigned place, uint64_t grain,
+                                  struct seglog_record_format *ret_header)
 {
     struct depot_check *check = keys->check;
     const struct seglog_superblock_format *superblock = check->superblock;
@@ -33,28 +33,25 @@ static int read_record(struct keys *keys, unsigned place, uint64_t grain,
     uint64_t end = base_min(offset + superblock->record_bytes_max,
                             superblock->data_offset + (segment + 1) * superblock->segment_bytes);
     uint64_t begin = base_align_down(offset, block), span = base_align_up(end, block) - begin;
-    int error = drive_read(check->drive, begin, keys->memory[place], span);
-    if (error != 0)
-        return error;
+    if (drive_read(check->drive, begin, keys->memory[place], span) != 0)
+        return NULL;
     check->report.bytes_read += span;
     const uint8_t *record = keys->memory[place] + (offset - begin);
     uint64_t seed = seglog_record_seed(superblock->check_seed, check->stamps[segment]);
     bool good = seglog_record_verify(record, end - offset, seed, grain, superblock, ret_header) == 0;
-    *ret_record = good ? record : NULL;
-    return 0;
+    return good ? record : NULL;
 }
 
 /* Two values of one key with one sequence. */
-static int compare_copies(struct keys *keys, uint64_t one, uint64_t other)
+static void compare_copies(struct keys *keys, uint64_t one, uint64_t other)
 {
     struct seglog_record_format headers[2];
     const uint8_t *records[2];
     const size_t skipped = sizeof(headers[0].header_check); /* it says where the record lies */
-    int error = read_record(keys, 0, one, &headers[0], &records[0]);
-    if (error == 0)
-        error = read_record(keys, 1, other, &headers[1], &records[1]);
-    if (error != 0 || records[0] == NULL || records[1] == NULL)
-        return error;
+    records[0] = read_record(keys, 0, one, &headers[0]);
+    records[1] = read_record(keys, 1, other, &headers[1]);
+    if (records[0] == NULL || records[1] == NULL)
+        return;
     uint64_t bytes = seglog_record_bytes(headers[0].kind, headers[0].key_bytes, headers[0].value_bytes);
     bool equal =
         bytes == seglog_record_bytes(headers[1].kind, headers[1].key_bytes, headers[1].value_bytes) &&
@@ -64,7 +61,6 @@ static int compare_copies(struct keys *keys, uint64_t one, uint64_t other)
                           "the values at grains %" PRIu64 " and %" PRIu64
                           " have one key, one sequence and differ",
                           one, other);
-    return 0;
 }
 
 /* ---- what counts ------------------------------------------------------------------------------------ */
@@ -93,7 +89,9 @@ static int meet(void *arg, const struct depot_best *before, struct depot_best *b
     }
     bool copies =
         value && before->grain != 0 && before->kind == SEGLOG_VALUE && before->sequence == entry->sequence;
-    return copies ? compare_copies(keys, before->grain, grain) : 0;
+    if (copies)
+        compare_copies(keys, before->grain, grain);
+    return 0;
 }
 
 /*

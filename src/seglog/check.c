@@ -13,21 +13,27 @@ struct check {
     uint64_t window_room;
     uint64_t window_begin; /* bytes from the segment's beginning */
     uint64_t window_end;
+    uint64_t narrow_end; /* up to here a large read has failed: records are read one by one */
     seglog_check_function *visit;
     void *arg;
 };
 
-/* Have a record in the window. @return 0; the drive's error */
-static int fetch(struct check *check, uint64_t begin, uint64_t end)
+/* Have a record in the window, if it can be read. */
+static bool fetch(struct check *check, uint64_t begin, uint64_t end)
 {
     if (begin >= check->window_begin && end <= check->window_end)
-        return 0;
+        return true;
     const struct seglog_superblock_format *superblock = &check->log->superblock;
     check->window_begin = base_align_down(begin, superblock->block_bytes);
-    check->window_end = base_min(check->window_begin + check->window_room, superblock->segment_bytes);
-    return seglog_drive_read(check->log->drive,
-                             seglog_segment_offset(check->log, check->segment) + check->window_begin,
-                             check->window, check->window_end - check->window_begin);
+    check->window_end = begin < check->narrow_end ? base_align_up(end, superblock->block_bytes)
+                                                  : check->window_begin + check->window_room;
+    check->window_end = base_min(check->window_end, superblock->segment_bytes);
+    int error = seglog_drive_read(check->log->drive,
+                                  seglog_segment_offset(check->log, check->segment) + check->window_begin,
+                                  check->window, check->window_end - check->window_begin);
+    if (error != 0)
+        check->narrow_end = base_max(check->narrow_end, check->window_end);
+    return error == 0;
 }
 
 /* Whether the record is there, whole, and the one that the entry tells of. */
@@ -45,25 +51,22 @@ static bool is_right(const struct check *check, const struct seglog_entry_format
            told.superseded == entry->superseded && told.number == entry->number;
 }
 
-/* A read may return damaged bytes: what is not right is read again. */
-static int check_record(struct check *check, const struct seglog_entry_format *entry)
+/* A read may return damaged bytes, or fail: what is not right is read again. */
+static void check_record(struct check *check, const struct seglog_entry_format *entry)
 {
     uint64_t begin = (uint64_t)entry->grain << check->log->grain_shift;
     uint64_t grain = seglog_entry_grain(check->log, check->segment, entry);
     struct seglog_record_format header;
     for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
-        int error = fetch(check, begin, begin + entry->bytes);
-        if (error != 0)
-            return error;
+        const bool fetched = fetch(check, begin, begin + entry->bytes);
         const uint8_t *record = check->window + (begin - check->window_begin);
-        if (is_right(check, entry, grain, record, &header)) {
+        if (fetched && is_right(check, entry, grain, record, &header)) {
             check->visit(check->arg, entry, grain, 0, &header, record);
-            return 0;
+            return;
         }
         check->window_end = check->window_begin; /* nothing of it is believed */
     }
     check->visit(check->arg, entry, grain, -EBADMSG, NULL, NULL);
-    return 0;
 }
 
 static int tell(const struct check *check, const char *why, int error)
@@ -104,9 +107,9 @@ static int check_records(struct check *check, void *summary)
         if (error != 0)
             return tell(check, "its summary cannot be read any more", error);
     }
-    for (uint32_t i = 0; error == 0 && i < count; i++)
-        error = check_record(check, &entries[i]);
-    return error == 0 ? header_error : error;
+    for (uint32_t i = 0; i < count; i++)
+        check_record(check, &entries[i]);
+    return header_error;
 }
 
 int seglog_check_segment(struct seglog *log, uint32_t segment, seglog_check_function *visit, void *arg)

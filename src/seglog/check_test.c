@@ -60,6 +60,15 @@ static void checking_reads_every_record(void **state)
     assert_int_equal(checked.good, 58);
     assert_int_equal(checked.bad, 1);
     assert_int_equal(checked.bad_sequence, 50);
+    segment.bytes[damaged + 100] ^= 1;
+    testing_drive_fail_at(&drive, DRIVE_READ, 1, true); /* of all reads that touch just this */
+    drive.fail_begin = (uint64_t)(segment.bytes - drive.bytes) + damaged + 100;
+    drive.fail_end = drive.fail_begin + 1;
+    assert_int_equal(check(&drive, 1, &checked), 0);
+    assert_in_range(checked.bad, 1, 15); /* those in the same block */
+    assert_int_equal(checked.good + checked.bad, 59);
+    testing_drive_fail_at(&drive, DRIVE_READ, 0, false);
+    segment.bytes[damaged + 100] ^= 1;
     segment.bytes[1] ^= 1;
     assert_int_equal(check(&drive, 1, &checked), -EUCLEAN); /* the header; the rest is read all the same */
     assert_int_equal(checked.good, 58);
