@@ -490,6 +490,25 @@ int seglog_collect_segment(struct seglog *log, uint32_t segment)
     return free_error == 0 ? error : free_error;
 }
 
+int seglog_give_up(struct seglog *log, uint32_t segment)
+{
+    struct seglog_collector *collector = log->collector;
+    base_assert(seglog_service_is_self(log));
+    base_spin_lock(&log->lock);
+    enum seglog_segment_state state = log->segments[segment].state;
+    bool pending = atomic_load(&log->segments[segment].pending) > 0;
+    base_spin_unlock(&log->lock);
+    if (state != SEGLOG_STATE_CLOSED || pending)
+        return state == SEGLOG_STATE_BAD ? -EBADMSG : -EAGAIN;
+    collector->gives_up = true;
+    int error = seglog_collect_segment(log, segment);
+    collector->gives_up = false;
+    if (error != 0)
+        return error;
+    state = log->segments[segment].state; /* the service's own, as long as it is neither closed nor free */
+    return state == SEGLOG_STATE_BAD ? -EBADMSG : state == SEGLOG_STATE_COLLECTING ? -ENOSPC : 0;
+}
+
 int seglog_collect(struct seglog *log)
 {
     struct seglog_collector *collector = log->collector;

@@ -71,6 +71,85 @@ static void a_damaged_segment_stays(void **state)
     run_in_a_thread(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN, lose_summary);
 }
 
+/* What an owner does who gives a segment up. */
+static struct {
+    _Atomic uint32_t segment; /* + 1; 0: none */
+    _Atomic int result;       /* 1: not yet */
+    bool lets_go;
+    uint32_t gone, named;
+} giving;
+
+static bool note_gone(void *owner, const struct seglog_entry_format *entry, uint64_t grain, const void *key,
+                      size_t key_bytes)
+{
+    const struct run *run = owner;
+    assert_int_equal(atomic_load(&run->keys[run_number(run, entry)].grain), grain);
+    assert_true(key == NULL || key_bytes == run->key_room);
+    giving.gone++;
+    giving.named += key != NULL;
+    return giving.lets_go;
+}
+
+static void give_up_if_wanted(void *owner)
+{
+    struct run *run = owner;
+    uint32_t segment = atomic_exchange(&giving.segment, 0);
+    if (segment != 0)
+        atomic_store(&giving.result, seglog_give_up(run->log, segment - 1));
+    run_service(owner);
+}
+
+static int give_up(struct run *run, uint32_t segment)
+{
+    atomic_store(&giving.result, 1);
+    atomic_store(&giving.segment, segment + 1);
+    seglog_poke(run->log);
+    while (atomic_load(&giving.result) == 1)
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    return atomic_load(&giving.result);
+}
+
+/* Two records of a segment are damaged, one of them where its key is. */
+static void let_go(struct run *run)
+{
+    for (uint64_t number = 0; number < 3; number++)
+        assert_int_equal(run_put(run, number, 500), 0);
+    churn(run, 100, 20, 60);
+    uint32_t segment = seglog_segment_of(run->log, atomic_load(&run->keys[0].grain));
+    wait_until_closed(run, segment);
+    bytes_at(run, atomic_load(&run->keys[0].grain))[200] ^= 1;
+    bytes_at(run, atomic_load(&run->keys[1].grain))[sizeof(struct seglog_record_format)] ^= 1;
+    assert_int_equal(give_up(run, segment), giving.lets_go ? 0 : -EBADMSG);
+    assert_string_equal(run_state_of(run, segment), giving.lets_go ? "free" : "bad");
+    assert_int_equal(giving.gone, 2);
+    assert_int_equal(giving.named, 1);
+    assert_int_equal(run_stats(run).tombstone_bytes > 0, giving.lets_go);
+    for (uint64_t number = 0; number < 2; number++)
+        assert_int_equal(atomic_load(&run->keys[number].grain) != 0, !giving.lets_go);
+    bool nameless = (seglog_superblock(run->log)->incompatible & SEGLOG_FEATURE_NAMELESS) != 0;
+    assert_int_equal(nameless, giving.lets_go);
+    assert_true(run_check_key(run, 2));
+    assert_int_equal(give_up(run, segment), giving.lets_go ? -EAGAIN : -EBADMSG);
+    churn(run, 100, 20, 2000); /* the tombstones are moved, and dropped */
+    assert_true(run_check_key(run, 2));
+}
+
+static void a_segment_is_given_up_if_its_owner_lets_go(void **state)
+{
+    (void)state;
+    static struct seglog_owner_ops ops;
+    ops = run_ops;
+    ops.gone = note_gone;
+    ops.service = give_up_if_wanted;
+    for (int lets_go = 0; lets_go < 2; lets_go++) {
+        struct run *run = run_new(SEGLOG_POWER, SEGLOG_SEGMENTS_MIN);
+        memset(&giving, 0, sizeof(giving));
+        giving.lets_go = lets_go != 0;
+        run->ops = &ops;
+        run_and_free(run, let_go);
+    }
+}
+
 static enum testing_lie read_lie;
 
 /* A read that fails, or lies, once: the record is read again. */
@@ -198,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_damaged_segment_stays),
+        cmocka_unit_test(a_segment_is_given_up_if_its_owner_lets_go),
         cmocka_unit_test(a_read_that_fails_once_is_tried_again),
         cmocka_unit_test(nothing_is_lost_in_a_crash),
         cmocka_unit_test(nothing_durable_is_freed_for_what_is_not),

@@ -50,8 +50,9 @@ struct seglog_collector {
     uint64_t
         oldest_other; /* the lowest stamp of any segment that is not free, the present victim's left out */
     uint64_t gone_sequence; /* lower sequences are gone, by a flush or the eviction horizon */
-    uint64_t share_bytes;   /* footprints that may still be written again of a segment that is evicted */
-    uint32_t refused;       /* records of it whose keys were locked by others */
+    bool gives_up;        /* of the victim: what is damaged is replaced by tombstones, see seglog_give_up() */
+    uint64_t share_bytes; /* footprints that may still be written again of a segment that is evicted */
+    uint32_t refused;     /* records of it whose keys were locked by others */
     struct seglog_exhaustion exhaustion;
     struct seglog_pace pace;
 

@@ -108,6 +108,7 @@ struct seglog_draft seglog_move_draft(const struct seglog_move *move,
         draft.extension = record + sizeof(*header);
         break;
     case SEGLOG_MOVE_TOMBSTONE:
+        draft.kind = header->kind & (SEGLOG_KIND_MASK | SEGLOG_NAMELESS);
         draft.version = header->version;
         draft.value_bytes = SEGLOG_BIRTH_BYTES;
         draft.value = value;
@@ -133,30 +134,94 @@ static uint64_t birth_of(const struct seglog *log, const struct seglog_move *mov
     return base_max(base_load_le64(birth), base_max(settled, log->session_stamp));
 }
 
+/*
+ * The key of a damaged record, if its bytes are there: the hash proves them, wherever they were read from.
+ * @return NULL: it cannot be told
+ */
+static const void *key_of_damaged(const struct seglog *log, const struct seglog_move *move,
+                                  const uint8_t *record, uint16_t *ret_bytes)
+{
+    struct seglog_record_format header;
+    const struct seglog_entry_format *entry = &move->entry;
+    memcpy(&header, record, sizeof(header));
+    uint64_t front_bytes = sizeof(header) + seglog_extension_bytes(entry->kind);
+    if (seglog_is_nameless(entry->kind) || header.key_bytes == 0 ||
+        front_bytes + header.key_bytes > entry->bytes || !has_tombstone(log, &header))
+        return NULL;
+    const uint8_t *key = record + front_bytes;
+    struct base_hash128 hash = base_hash128(key, header.key_bytes, log->superblock.hash_seed);
+    *ret_bytes = header.key_bytes;
+    return hash.low == entry->hash[0] && hash.high == entry->hash[1] ? key : NULL;
+}
+
+/*
+ * Append a tombstone, born now, in the place of a record that is damaged, if that is to be given up.
+ *
+ * @param record        what was read
+ * @param ret_appended  whether it was
+ */
+static int append_in_place_of(struct seglog *log, const struct seglog_collector *collector,
+                              struct seglog_move *move, const uint8_t *record, bool *ret_appended)
+{
+    struct seglog_draft draft = {.kind = SEGLOG_TOMBSTONE,
+                                 .sequence = move->entry.sequence,
+                                 .hash = {.low = move->entry.hash[0], .high = move->entry.hash[1]}};
+    draft.key = key_of_damaged(log, move, record, &draft.key_bytes);
+    *ret_appended = collector->gives_up &&
+                    log->ops->gone(log->owner, &move->entry, move->grain, draft.key, draft.key_bytes);
+    if (!*ret_appended)
+        return 0;
+    if (draft.key == NULL) {
+        int error = seglog_feature_note(log, SEGLOG_FEATURE_NAMELESS);
+        if (error != 0)
+            return error;
+        draft.kind |= SEGLOG_NAMELESS;
+        draft.key = move->entry.hash;
+        draft.key_bytes = sizeof(move->entry.hash);
+    }
+    if (move->kind != SEGLOG_MOVE_TOMBSTONE) {
+        move->kind = SEGLOG_MOVE_ENDED;
+        draft.superseded = move->grain;
+    }
+    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
+}
+
+/* The same of one that is not. @param born  of a tombstone */
+static int append_copy(struct seglog *log, const struct seglog_collector *collector, struct seglog_move *move,
+                       const struct seglog_record_format *header, const uint8_t *record, const uint64_t *born)
+{
+    if (move->kind == SEGLOG_MOVE_ENDED && !has_tombstone(log, header))
+        move->kind = SEGLOG_MOVE_VALUE; /* it stays until it is overwritten */
+    struct seglog_draft draft = seglog_move_draft(move, header, record);
+    if (move->kind == SEGLOG_MOVE_TOMBSTONE)
+        draft.value = born; /* little-endian, as all that is stored */
+    if (collector->gives_up && move->kind == SEGLOG_MOVE_ENDED)
+        (void)log->ops->gone(log->owner, &move->entry, move->grain, draft.key, draft.key_bytes);
+    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
+}
+
 /* Append the first record that is planned, unless it need not be; it is counted then. */
 static int append_planned(struct seglog *log, struct seglog_collector *collector, uint64_t window_begin,
                           struct seglog_move *move)
 {
     struct seglog_record_format header;
     const uint8_t *record = seglog_move_record(log, collector, window_begin, move, &header);
-    if (record == NULL) {
-        say_victim_bad(log, collector, move, "a record in it cannot be read, or is damaged");
-        return 0;
-    }
-    bool tombstone = move->kind == SEGLOG_MOVE_TOMBSTONE;
+    bool tombstone = record != NULL && move->kind == SEGLOG_MOVE_TOMBSTONE;
     const uint64_t born = tombstone ? birth_of(log, move, &header, record) : 0;
     if (tombstone && born < collector->oldest_other) { /* nothing is left that it could have to hide */
         collector->round_dropped_bytes += seglog_footprint(log, move->entry.bytes);
         return 0;
     }
-    if (move->kind == SEGLOG_MOVE_ENDED && !has_tombstone(log, &header))
-        move->kind = SEGLOG_MOVE_VALUE; /* it stays until it is overwritten */
-    struct seglog_draft draft = seglog_move_draft(move, &header, record);
-    if (tombstone)
-        draft.value = &born; /* little-endian, as all that is stored */
-    int error = seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
+    const uint8_t *bytes = collector->window + (move_begin(log, move) - window_begin);
+    bool appended = true;
+    int error = record == NULL ? append_in_place_of(log, collector, move, bytes, &appended)
+                               : append_copy(log, collector, move, &header, record, &born);
     if (error != 0)
         return error;
+    if (!appended) {
+        say_victim_bad(log, collector, move, "a record in it cannot be read, or is damaged");
+        return 0;
+    }
     atomic_fetch_add_explicit(&log->moved_bytes, seglog_padded(log, move->place.bytes), memory_order_relaxed);
     collector->moves[collector->count++] = *move;
     return 0;

@@ -119,7 +119,7 @@ static int open_log(struct seglog *log, const struct seglog_options *options, in
         error = take_memory(log, options);
     if (error == 0 && !log->read_only)
         error = seglog_superblock_complete(log->node, log->drive, &log->superblock, missing_copy,
-                                           log->state->session == 0);
+                                           log->state->session == 0 || options->repair);
     if (error == 0 && !log->read_only)
         error = seglog_state_settle(log);
     if (error == 0)
@@ -221,6 +221,8 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
         .evictions = counter(&log->evictions),
         .discarded_bytes = counter(&log->discarded_bytes),
         .session = log->session,
+        .summaries_damaged = log->summaries_damaged,
+        .summaries_unsure = log->summaries_unsure,
     };
     seglog_scrub_tell(log, &stats.scrub);
     stats.checkpoints = counter(&log->checkpoints.made);

@@ -33,7 +33,7 @@ void seglog_pace_begin(struct seglog *log, uint64_t work_bytes)
 static bool is_ahead(struct seglog *log)
 {
     const struct seglog_pace *pace = &log->collector->pace;
-    if (atomic_load(&log->space_waiting) > 0)
+    if (atomic_load(&log->space_waiting) > 0 || log->collector->gives_up)
         return false;
     uint64_t room_bytes = room_for_users(log);
     uint64_t used_bytes = pace->room_bytes > room_bytes ? pace->room_bytes - room_bytes : 0;

@@ -334,7 +334,9 @@ static int recover_unproven(struct recovery *recovery, uint32_t number,
                             const struct seglog_trailer_format *trailer)
 {
     struct seglog *log = recovery->log;
+    const struct seglog_segment *segment = &log->segments[number];
     uint64_t limit = log->superblock.segment_bytes;
+    bool had_one = (log->state->flags & SEGLOG_STATE_ENDED) != 0 || segment->session < log->state->session;
     if (trailer->magic != 0) {
         base_warn(&log->node->log, "the summary of a segment is cut off or damaged, its records are read",
                   "path=%s segment=%" PRIu32, drive_name(log->drive), number);
@@ -342,7 +344,12 @@ static int recover_unproven(struct recovery *recovery, uint32_t number,
         if ((trailer->flags & SEGLOG_SUMMARY_SEALED) != 0)
             limit = trailer->end;
     }
-    return seglog_salvage_segment(&recovery->salvage, number, limit);
+    int error = seglog_salvage_segment(&recovery->salvage, number, limit);
+    /* where as many are found as a damaged summary tells, it is none of them that it has lost */
+    bool all = trailer->magic != 0 && trailer->entries == segment->entry_count;
+    log->summaries_damaged += had_one;
+    log->summaries_unsure += had_one && !all;
+    return error;
 }
 
 static int find_records(struct recovery *recovery, uint32_t number)

@@ -116,6 +116,7 @@ struct seglog_options {
     uint32_t user_streams;          /* 0: 1 */
     bool read_only;                 /* nothing is written, not even seals */
     bool read_all;                  /* all summaries, though a checkpoint may vouch for them */
+    bool repair;                    /* both superblocks are written again, for one may be damaged */
     bool cache;                     /* what is in the way is evicted instead of moved */
     uint64_t scrub_rate_bytes;      /* a second at most, read in the background to verify them; 0: none */
     uint64_t scrub_interval_ns;     /* from the beginning of one pass to that of the next; 0: the constant */
@@ -282,6 +283,17 @@ struct seglog_owner_ops {
     /** Cache: a value is gone, durably. If anything refers to it, it must not any more. Does not yield. */
     void (*evicted)(void *owner, const struct seglog_entry_format *entry, uint64_t grain);
 
+    /**
+     * A segment is given up: a tombstone is about to take the place of this record. It is damaged, be it a
+     * value or a tombstone itself, or it is SEGLOG_ENDED. Told before it is done, so that who is killed has
+     * told at least what he has done. Called only in seglog_give_up(). May yield.
+     *
+     * @param key  NULL: it cannot be told, the tombstone is nameless
+     * @return false, of a damaged one only: it is not to be lost, and the segment stays
+     */
+    bool (*gone)(void *owner, const struct seglog_entry_format *entry, uint64_t grain, const void *key,
+                 size_t key_bytes);
+
     /** Whether nothing refers any more to what lies in segments that are free now: a flush that is half done
      * may, and then they are not discarded. NULL: never does anything. Does not yield. */
     bool (*settled)(void *owner);
@@ -441,6 +453,17 @@ bool seglog_read_pending(struct seglog *log, uint64_t grain, void *data, uint64_
 /** Everything that was appended before is durable when this returns. @return 0; -EIO; -EROFS. Yields. */
 base_must_check int seglog_sync(struct seglog *log);
 
+/**
+ * Free a segment in which something is damaged: what can be read of it is moved, as the collector does, and a
+ * tombstone of its sequence takes the place of every other value that lives, and of every tombstone. So
+ * nothing older comes back. In the owner's service() only.
+ *
+ * @return 0: it is free; -ENOSPC (no segment to move to); -EBADMSG (it stays: its summary cannot be read,
+ * or the owner does not let a record go); -EAGAIN (something in it is pending); -ECANCELED (the service
+ * stops); -ENOMEM; -EIO; -EROFS. Yields.
+ */
+base_must_check int seglog_give_up(struct seglog *log, uint32_t segment);
+
 /* ---- the state ------------------------------------------------------------------------------- */
 
 /** Raise the flush point and set the pending moment (0: none), durably. @return 0; -EIO; -EROFS. Yields. */
@@ -538,6 +561,9 @@ struct seglog_stats {
     uint64_t checkpoints, checkpoint_bytes; /* that were written whole since the opening */
     uint32_t checkpoints_kept;
     uint32_t checkpoints_damaged; /* that the opening has met */
+    /* That the opening has met, too: segments had summaries and have none any more, so that their records
+     * were looked for; and of them those where it cannot be told whether all were found. */
+    uint32_t summaries_damaged, summaries_unsure;
 };
 
 /** Counters, each exact, together approximate. */
@@ -547,7 +573,8 @@ void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats);
  * Called for each record of a segment that is checked; may yield.
  *
  * @param grain           of the record
- * @param error           0; -EBADMSG: it is not there, damaged, or not the one that the entry tells of
+ * @param error           0; -EBADMSG: it is not there, cannot be read, is damaged, or not what the entry
+ * tells of
  * @param header, record  NULL if there is an error; `record` is all of it, valid until return
  */
 typedef void seglog_check_function(void *arg, const struct seglog_entry_format *entry, uint64_t grain,

@@ -277,7 +277,7 @@ static bool kind_makes_sense(uint8_t kind)
     case SEGLOG_VALUE:
         return of_batch || marks == SEGLOG_MARK_PIECE || marks == SEGLOG_MARK_HEAD;
     case SEGLOG_TOMBSTONE:
-        return of_batch && seglog_note(kind) == 0;
+        return (of_batch && seglog_note(kind) == 0) || seglog_is_nameless(kind);
     default:
         return false;
     }
@@ -288,6 +288,7 @@ static bool record_makes_sense(const struct seglog_record_format *header, uint32
     bool tombstone = (header->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE;
     return kind_makes_sense(header->kind) && header->sequence > 0 && header->key_bytes > 0 &&
            (!tombstone || header->value_bytes == SEGLOG_BIRTH_BYTES) &&
+           (!seglog_is_nameless(header->kind) || header->key_bytes == sizeof(struct base_hash128)) &&
            seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes) <= record_bytes_max;
 }
 
@@ -338,6 +339,9 @@ struct base_hash128 seglog_record_hash(const struct seglog_record_format *header
                                        uint64_t hash_seed)
 {
     const uint8_t *front = (const uint8_t *)record + sizeof(*header);
+    if (seglog_is_nameless(header->kind))
+        return (struct base_hash128){.low = base_load_le64(front),
+                                     .high = base_load_le64(front + sizeof(uint64_t))};
     if ((header->kind & SEGLOG_MARK_PIECE) == 0)
         return base_hash128(front + seglog_extension_bytes(header->kind), header->key_bytes, hash_seed);
     struct seglog_pieces_format pieces;

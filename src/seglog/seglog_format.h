@@ -123,18 +123,16 @@
  *       16    8  version: the client's; 0 for a tombstone
  *       24    4  bytes of the value
  *       28    2  bytes of the key, 1 or more
- *       30    1  kind, low 2 bits: 1 value, 2 tombstone · note, the next 2 bits: the client's, 0 in a
- *                tombstone · marks, high 4 bits: 1 of a batch, 2 the batch's commit, 4 a piece of a value,
- *                8 the head of pieces; 4 or 8 stand alone, and in values only
- *       31    5  expiry in hundredths of a second since 1970, rounded up; 0: never
- *       36    4  the client's flags
- *       40   16  only with marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of
- *                records of the batch, in the commit's record, else 0 (4 bytes), the batch's id: sequence
- *                of its record 0 (8 bytes)
- *            16  only with marks 4 or 8: id of the value (8 bytes); piece: its number, 0 … (4 bytes), head:
- *                bytes of the whole value (4 bytes); bytes of every piece but the last (4 bytes)
- *                key, value
- *   A tombstone's value is 8 bytes: birth, the highest stamp that was issued when it was first written.
+ *       30    1  kind, low 2 bits: 1 value, 2 tombstone · note, the next 2 bits: the client's; in a
+ *                tombstone 0, or 1: it is nameless · marks, high 4 bits: 1 of a batch, 2 the batch's commit,
+ * 4 a piece of a value, 8 the head of pieces; 4 or 8 stand alone, and in values only 31    5  expiry in
+ * hundredths of a second since 1970, rounded up; 0: never 36    4  the client's flags 40   16  only with
+ * marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of records of the batch, in the
+ * commit's record, else 0 (4 bytes), the batch's id: sequence of its record 0 (8 bytes) 16  only with marks 4
+ * or 8: id of the value (8 bytes); piece: its number, 0 … (4 bytes), head: bytes of the whole value (4
+ * bytes); bytes of every piece but the last (4 bytes) key, value A tombstone's value is 8 bytes: birth, the
+ * highest stamp that was issued when it was first written. A nameless one, which has no marks, has the 16
+ * bytes of the key's hash instead of the key.
  *
  * Summary: an array of entries and the trailer, written after everything else in the segment is durable. The
  * trailer is the last 64 bytes of the segment; entries begin at the block that leaves them just enough room.
@@ -316,6 +314,7 @@ enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 #define SEGLOG_KIND_MASK    0x03
 #define SEGLOG_NOTE_SHIFT   2
 #define SEGLOG_NOTE_MAX     3
+#define SEGLOG_NAMELESS     0x04 /* of a tombstone: the key could not be read, its hash stands for it */
 #define SEGLOG_MARKS_MASK   0xf0
 #define SEGLOG_MARK_BATCH   0x10
 #define SEGLOG_MARK_COMMIT  0x20
@@ -327,8 +326,9 @@ enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 #define SEGLOG_PIECES_MAX UINT16_MAX
 
 /* Features whose lack forbids opening, that this release knows. */
-#define SEGLOG_FEATURE_PIECES UINT64_C(1) /* there may be values in pieces */
-#define SEGLOG_FEATURES       SEGLOG_FEATURE_PIECES
+#define SEGLOG_FEATURE_PIECES   UINT64_C(1) /* there may be values in pieces */
+#define SEGLOG_FEATURE_NAMELESS UINT64_C(2) /* there may be nameless tombstones */
+#define SEGLOG_FEATURES         (SEGLOG_FEATURE_PIECES | SEGLOG_FEATURE_NAMELESS)
 
 struct seglog_record_format {
     uint32_t header_check;
@@ -491,6 +491,12 @@ static inline uint8_t seglog_note(uint8_t kind)
     return (kind >> SEGLOG_NOTE_SHIFT) & SEGLOG_NOTE_MAX;
 }
 
+/** Whether a record is a tombstone that has the hash of its key in the key's place. */
+static inline bool seglog_is_nameless(uint8_t kind)
+{
+    return kind == (SEGLOG_TOMBSTONE | SEGLOG_NAMELESS);
+}
+
 /** Bytes of a record's extension: 0 or 16. */
 static inline uint32_t seglog_extension_bytes(uint8_t kind)
 {
@@ -551,8 +557,8 @@ static inline uint64_t seglog_pieces_count(uint64_t value_bytes, uint32_t piece_
 /** What a piece is found by: the place of a key's hash. Clients cannot name it, whatever their keys are. */
 struct base_hash128 seglog_piece_hash(uint64_t id, uint32_t number, uint64_t hash_seed);
 
-/** What a record is found by: the hash of its key, or of a piece. @param record  the whole of it, or all
- * before its value */
+/** What a record is found by: the hash of its key, which a nameless one has itself, or of a piece. @param
+ * record  the whole of it, or all before its value */
 struct base_hash128 seglog_record_hash(const struct seglog_record_format *header, const void *record,
                                        uint64_t hash_seed);
 

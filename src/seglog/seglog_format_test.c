@@ -384,6 +384,9 @@ static void impossible_records_are_refused(void **state)
         possible = possible || without_note == (SEGLOG_MARK_PIECE | SEGLOG_VALUE) ||
                    without_note == (SEGLOG_MARK_HEAD | SEGLOG_VALUE);
         assert_int_equal(judge_record(header), possible ? 0 : -EBADMSG);
+        header.key_bytes = sizeof(struct base_hash128); /* a nameless tombstone has a hash, nothing else */
+        possible = possible || kind == (SEGLOG_TOMBSTONE | SEGLOG_NAMELESS);
+        assert_int_equal(judge_record(header), possible ? 0 : -EBADMSG);
     }
     header = good;
     header.kind = SEGLOG_TOMBSTONE;
@@ -562,6 +565,22 @@ static void pieces_are_found_by_no_key(void **state)
     assert_true(head.low == base_hash128("key", 3, 3).low);
 }
 
+/* It hides what its hash says, though nobody knows the key. */
+static void a_nameless_tombstone_is_found_by_the_hash_that_it_has(void **state)
+{
+    (void)state;
+    struct {
+        struct seglog_record_format header;
+        uint64_t hash[2];
+    } record = {.header = {.kind = SEGLOG_TOMBSTONE | SEGLOG_NAMELESS, .key_bytes = sizeof(record.hash)},
+                .hash = {77, 88}};
+    struct base_hash128 hash = seglog_record_hash(&record.header, &record, 3);
+    assert_true(hash.low == 77 && hash.high == 88);
+    record.header.kind = SEGLOG_TOMBSTONE; /* of a key that looks like it */
+    hash = seglog_record_hash(&record.header, &record, 3);
+    assert_true(hash.low == base_hash128(record.hash, sizeof(record.hash), 3).low);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +603,7 @@ int main(void)
         cmocka_unit_test(summaries_tell_their_highest_sequence),
         cmocka_unit_test(entries_tell_of_which_value_a_piece_is),
         cmocka_unit_test(pieces_are_found_by_no_key),
+        cmocka_unit_test(a_nameless_tombstone_is_found_by_the_hash_that_it_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

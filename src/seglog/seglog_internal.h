@@ -227,8 +227,9 @@ struct seglog {
     _Atomic bool discards;
     uint32_t over_provisioning_percent; /* not of a cache */
     uint32_t grain_shift;
-    uint64_t data_room; /* of a segment: what records and their summary can take */
-    uint64_t session;   /* this one: one above the state's when opened to write */
+    uint32_t summaries_damaged, summaries_unsure; /* seglog_stats() */
+    uint64_t data_room;                           /* of a segment: what records and their summary can take */
+    uint64_t session;                             /* this one: one above the state's when opened to write */
 
     /* state.c: the newest durable state, and its successor while that is made */
     struct task_mutex state_mutex;          /* one writer of the state at a time; held across its write */
@@ -329,7 +330,7 @@ void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int erro
  * Find the good superblock of a drive, and check that drive, options and store go together; logged.
  *
  * @param ret_missing_copy  number of the copy that was not written when the formatting, or the noting of a
- *                          feature, was cut off; -1: none
+ *                          feature, was cut off; to repair, of one that is damaged; -1: none
  * @return 0; -EUCLEAN; -ENOTSUP; -ENOMEM; the drive's error. Writes nothing. Yields.
  */
 base_must_check int seglog_superblock_find(struct tarn_node *node, struct drive *drive,
@@ -340,13 +341,13 @@ base_must_check int seglog_superblock_find(struct tarn_node *node, struct drive 
 /**
  * Write the copy that is missing, if one is.
  *
- * @param young  no session has begun yet: both are written, as what was read may have come from a page cache,
- * of a formatting that was killed
+ * @param both  of a young store, in which no session has begun yet: what was read may have come from a page
+ * cache, of a formatting that was killed; or to repair. The missing one is written first
  * @return 0; -ENOMEM; the drive's error. Yields.
  */
 base_must_check int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
                                                const struct seglog_superblock_format *superblock,
-                                               int missing_copy, bool young);
+                                               int missing_copy, bool both);
 
 /** Where the areas end with so many segments; sets the count, too. */
 void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count);

@@ -399,24 +399,22 @@ int seglog_superblock_find(struct tarn_node *node, struct drive *drive, const st
     if (error != 0)
         return error;
     *ret_superblock = *superblock;
-    *ret_missing_copy = copies.empty[other] || behind ? (int)other : -1;
+    *ret_missing_copy = copies.empty[other] || behind || (options->repair && !equal) ? (int)other : -1;
     return 0;
 }
 
 int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
-                               const struct seglog_superblock_format *superblock, int missing_copy,
-                               bool young)
+                               const struct seglog_superblock_format *superblock, int missing_copy, bool both)
 {
-    if (missing_copy < 0 && !young)
+    if (missing_copy < 0 && !both)
         return 0;
+    uint32_t first = missing_copy < 0 ? SEGLOG_SUPERBLOCK_COPIES - 1 : (uint32_t)missing_copy;
     uint8_t *memory = drive_memory_alloc(node, drive, SEGLOG_SUPERBLOCK_BYTES);
     if (memory == NULL)
         return -ENOMEM;
-    int error = 0;
-    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;) {
-        if (young || missing_copy == (int)copy)
-            error = write_copy(drive, copy, superblock, memory);
-    }
+    int error = write_copy(drive, first, superblock, memory);
+    if (error == 0 && both)
+        error = write_copy(drive, 1 - first, superblock, memory);
     base_free(&node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
     return error;
 }
