@@ -1,7 +1,8 @@
-/* tarn check: whether a store is sound. */
+/* tarn check: whether a store is sound; and making it so. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/file_url.h"
+#include "cli/text.h"
 #include "depot/depot.h"
 #include "task/node.h"
 #include "task/task.h"
@@ -10,6 +11,7 @@
 
 struct check_options {
     uint64_t limit;
+    bool repair;
     bool json;
 };
 
@@ -22,13 +24,23 @@ static const struct base_setting check_settings[] = {
      .unit = "faults",
      .help = "Tell no more than so many; all are counted.",
      AT(limit)},
+    {.name = "repair",
+     .type = BASE_SETTING_BOOL,
+     .help = "If there are faults: give up what cannot be read, keep all else, and check again.",
+     AT(repair)},
     {.name = "json", .type = BASE_SETTING_BOOL, .help = "Print one JSON object.", AT(json)},
 };
 static const struct cli_arguments arguments = {check_settings, base_array_count(check_settings)};
 
+/* Exit status: it is sound now, and records are lost. */
+#define CHECK_LOST 3
+
 struct check {
+    struct tarn_node *node;
+    const char *path;
     const struct check_options *options;
     struct base_json json;
+    struct cli_text text;
     struct base_progress progress;
     uint64_t told;
     uint64_t done_bytes;
@@ -39,7 +51,16 @@ void cli_check_help(FILE *file)
     (void)fputs(
         "Reads all of the store in the file PATH and proves that it is sound, without writing anything.\n"
         "Each fault is a line, with the number of the invariant that does not hold. The store must not be\n"
-        "open elsewhere to be written. Exit status 0: it is sound; 1: it is not, or cannot be read.\n\n",
+        "open elsewhere to be written. Exit status 0: it is sound; 1: it is not, or cannot be read.\n\n"
+        "With --repair what is damaged is given up then, if there are faults; without any, nothing is "
+        "written.\n"
+        "All that can be read stays. A key whose record cannot be read is gone: each is a line, \"lost: "
+        "KEY\",\n"
+        "or the hash of a key that cannot be told. No older value of it comes back. The store must not be "
+        "open\n"
+        "elsewhere; a repair that was cut off is made again. Exit status 0: it is sound, and nothing was "
+        "lost;\n"
+        "3: it is sound now, and records are lost; 1: it is not sound, or cannot be repaired.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -49,6 +70,22 @@ static uint64_t now(void *arg)
     (void)arg;
     return task_now();
 }
+
+static void begin_progress(struct check *check, const char *label)
+{
+    check->told = check->done_bytes = 0;
+    base_progress_init(&check->progress, stderr, label, NULL, 0, now, NULL);
+}
+
+static void show_progress(void *arg, uint64_t done, uint64_t all)
+{
+    struct check *check = arg;
+    check->progress.total = all;
+    check->done_bytes = done;
+    base_progress_update(&check->progress, done);
+}
+
+/* ---- checking ------------------------------------------------------------------------------------- */
 
 static void tell(void *arg, unsigned invariant, const char *sentence)
 {
@@ -65,95 +102,210 @@ static void tell(void *arg, unsigned invariant, const char *sentence)
     base_json_object_end(&check->json);
 }
 
-static void show_progress(void *arg, uint64_t done, uint64_t all)
-{
-    struct check *check = arg;
-    check->progress.total = all;
-    check->done_bytes = done;
-    base_progress_update(&check->progress, done);
-}
-
 /* @param error  0: it was read to the end */
-static int finish_json(struct check *check, int error, const struct depot_check_report *report)
+static void tell_json(struct check *check, int error, const struct depot_check_report *report)
 {
     struct base_json *json = &check->json;
     base_json_array_end(json);
     base_json_bool(json, "sound", error == 0 && report->faults == 0);
     base_json_u64(json, "faults", error == 0 ? report->faults : check->told);
-    if (error == 0) {
-        base_json_u64(json, "records", report->records);
-        base_json_u64(json, "tombstones", report->tombstones);
-        base_json_u64(json, "superseded", report->superseded);
-        base_json_u64(json, "pieces", report->pieces);
-        base_json_u64(json, "orphans", report->orphans);
-        base_json_u64(json, "bytes_read", report->bytes_read);
-        base_json_u64(json, "segments", report->segments);
-        base_json_u64(json, "segments_free", report->segments_free);
-        base_json_u64(json, "segments_unsealed", report->segments_unsealed);
-    } else {
+    if (error != 0) {
         base_json_string(json, "error", strerrordesc_np(-error));
+        return;
     }
-    base_json_object_end(json);
-    bool written = base_json_finish(json, NULL) == 0 && putchar('\n') != EOF && fflush(stdout) == 0;
-    return written ? CLI_OK : cli_output_failed();
+    base_json_u64(json, "records", report->records);
+    base_json_u64(json, "tombstones", report->tombstones);
+    base_json_u64(json, "superseded", report->superseded);
+    base_json_u64(json, "pieces", report->pieces);
+    base_json_u64(json, "orphans", report->orphans);
+    base_json_u64(json, "bytes_read", report->bytes_read);
+    base_json_u64(json, "segments", report->segments);
+    base_json_u64(json, "segments_free", report->segments_free);
+    base_json_u64(json, "segments_unsealed", report->segments_unsealed);
+    base_json_u64(json, "segments_unsure", report->segments_unsure);
 }
 
-static int finish_text(struct check *check, const char *path, int error,
-                       const struct depot_check_report *report)
+static void tell_text(struct check *check, int error, const struct depot_check_report *report)
 {
     char size[BASE_UNITS_ROOM];
     if (check->told > check->options->limit)
         (void)printf("and %" PRIu64 " more\n", check->told - check->options->limit);
-    if (error == 0) {
-        (void)printf("%s: %" PRIu64 " records, %" PRIu64 " tombstones, %" PRIu64 " superseded, in %" PRIu32
-                     " segments (%" PRIu32 " free, %" PRIu32 " without a summary); %s read; ",
-                     path, report->records, report->tombstones, report->superseded, report->segments,
-                     report->segments_free, report->segments_unsealed,
-                     base_format_size(size, sizeof(size), report->bytes_read));
-        if (report->pieces + report->orphans > 0)
-            (void)printf("%" PRIu64 " pieces of long values, %" PRIu64 " of none any more; ", report->pieces,
-                         report->orphans);
-        if (report->faults == 0)
-            (void)puts("sound");
-        else
-            (void)printf("%" PRIu64 " fault%s\n", report->faults, report->faults == 1 ? "" : "s");
-    }
-    return ferror(stdout) || fflush(stdout) != 0 ? cli_output_failed() : CLI_OK;
+    if (error != 0)
+        return;
+    if (report->segments_unsure > 0)
+        (void)printf("%s: in %" PRIu32
+                     " segment%s with a damaged summary records may be missing: what is not "
+                     "found there any more is gone, or has an older value\n",
+                     check->path, report->segments_unsure, report->segments_unsure == 1 ? "" : "s");
+    (void)printf("%s: %" PRIu64 " records, %" PRIu64 " tombstones, %" PRIu64 " superseded, in %" PRIu32
+                 " segments (%" PRIu32 " free, %" PRIu32 " without a summary); %s read; ",
+                 check->path, report->records, report->tombstones, report->superseded, report->segments,
+                 report->segments_free, report->segments_unsealed,
+                 base_format_size(size, sizeof(size), report->bytes_read));
+    if (report->pieces + report->orphans > 0)
+        (void)printf("%" PRIu64 " pieces of long values, %" PRIu64 " of none any more; ", report->pieces,
+                     report->orphans);
+    if (report->faults == 0)
+        (void)puts("sound");
+    else
+        (void)printf("%" PRIu64 " fault%s\n", report->faults, report->faults == 1 ? "" : "s");
 }
 
-static int check_store(struct tarn_node *node, const char *path, const struct check_options *options)
+/* @return as depot_check() */
+static int check_store(struct check *check, struct depot_check_report *ret_report)
 {
-    struct check check = {.options = options};
-    struct depot_check_report report = {0};
-    base_progress_init(&check.progress, stderr, "check", NULL, 0, now, NULL);
-    if (options->json) {
-        base_json_init_file(&check.json, stdout);
-        base_json_object_begin(&check.json, NULL);
-        base_json_string(&check.json, "store", path);
-        base_json_array_begin(&check.json, "told");
+    const bool json = check->options->json;
+    begin_progress(check, "check");
+    if (json)
+        base_json_array_begin(&check->json, "told");
+    int error = depot_check(check->node, check->path, false, tell, show_progress, check, ret_report);
+    base_progress_done(&check->progress, check->done_bytes);
+    if (json)
+        tell_json(check, error, ret_report);
+    else
+        tell_text(check, error, ret_report);
+    return error;
+}
+
+/* ---- repairing ------------------------------------------------------------------------------------ */
+
+/* It is lost when this has returned: what a cut leaves of the output is true. */
+static void tell_lost(void *arg, const struct depot_lost *lost)
+{
+    struct check *check = arg;
+    char hash[2 * sizeof(lost->hash) + 1];
+    (void)snprintf(hash, sizeof(hash), "%016" PRIx64 "%016" PRIx64, lost->hash[1], lost->hash[0]);
+    if (check->options->json) {
+        base_json_object_begin(&check->json, NULL);
+        if (lost->key != NULL)
+            cli_text_write_json(&check->text, &check->json, "key", lost->key, lost->key_bytes, false);
+        base_json_string(&check->json, "hash", hash);
+        base_json_object_end(&check->json);
+    } else if (lost->key != NULL) {
+        (void)fputs("lost: ", stdout);
+        (void)!cli_text_print_record(&check->text, lost->key, lost->key_bytes, NULL, 0, stdout);
+    } else {
+        (void)printf("lost: a key that cannot be told, of hash %s\n", hash);
     }
-    int error = depot_check(node, path, false, tell, show_progress, &check, &report);
-    base_progress_done(&check.progress, check.done_bytes);
-    int status =
-        options->json ? finish_json(&check, error, &report) : finish_text(&check, path, error, &report);
+    (void)fflush(stdout);
+}
+
+static void tell_repair_json(struct check *check, int error, const struct depot_repair_report *report)
+{
+    struct base_json *json = &check->json;
+    base_json_array_end(json);
+    base_json_u64(json, "records_lost", report->lost);
+    base_json_u64(json, "keys_unknown", report->unnamed);
+    base_json_u64(json, "tombstones", report->tombstones);
+    base_json_u64(json, "segments", report->segments);
     if (error != 0)
-        return cli_failed("cannot check %s: %s", path, strerrordesc_np(-error));
-    return status == CLI_OK && report.faults > 0 ? CLI_FAILED : status;
+        base_json_string(json, "error", strerrordesc_np(-error));
+    base_json_object_end(json);
+}
+
+static void tell_repair_text(const struct check *check, const struct depot_repair_report *report)
+{
+    if (report->lost == 0)
+        (void)printf("%s: nothing was lost; ", check->path);
+    else
+        (void)printf("%s: lost: %" PRIu64 " records, %" PRIu64 " of them of keys that cannot be told; their "
+                     "older values are not brought back; ",
+                     check->path, report->lost, report->unnamed);
+    (void)printf("%" PRIu64 " tombstones written again, %" PRIu32 " segments emptied\n", report->tombstones,
+                 report->segments);
+}
+
+/* @return as depot_repair() */
+static int repair_store(struct check *check, struct depot_repair_report *ret_report)
+{
+    const bool json = check->options->json;
+    if (json) {
+        base_json_object_begin(&check->json, "repair");
+        base_json_array_begin(&check->json, "lost");
+    } else {
+        (void)printf("%s: repairing: what is damaged is given up, all else stays\n", check->path);
+    }
+    (void)fflush(stdout);
+    begin_progress(check, "repair");
+    int error = depot_repair(check->node, check->path, false, tell_lost, show_progress, check, ret_report);
+    base_progress_done(&check->progress, check->done_bytes);
+    if (json)
+        tell_repair_json(check, error, ret_report);
+    else
+        tell_repair_text(check, ret_report);
+    return error;
+}
+
+/* It has faults. @return the exit status */
+static int mend(struct check *check, const struct depot_check_report *before)
+{
+    struct depot_repair_report repair = {.lost = 0};
+    struct depot_check_report after = {.faults = 0};
+    int error = repair_store(check, &repair);
+    if (error == -ENOSPC)
+        return cli_failed(
+            "cannot repair %s to the end: it has no free segment left to write to; dump it, and "
+            "load what is left into a new store",
+            check->path);
+    if (error != 0)
+        return cli_failed("cannot repair %s to the end: %s", check->path, strerrordesc_np(-error));
+    if (check->options->json)
+        base_json_object_begin(&check->json, "after");
+    error = check_store(check, &after);
+    if (check->options->json)
+        base_json_object_end(&check->json);
+    if (error != 0)
+        return cli_failed("cannot check %s: %s", check->path, strerrordesc_np(-error));
+    if (after.faults > 0)
+        return cli_failed("%s is still not sound: dump it, and load what is left into a new store",
+                          check->path);
+    return repair.lost > 0 || before->segments_unsure > 0 ? CHECK_LOST : CLI_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------ */
+
+/* @return the exit status */
+static int look_and_mend(struct check *check)
+{
+    struct depot_check_report report = {.faults = 0};
+    int error = check_store(check, &report);
+    if (error != 0)
+        return cli_failed("cannot check %s: %s", check->path, strerrordesc_np(-error));
+    if (report.faults > 0)
+        return check->options->repair ? mend(check, &report) : CLI_FAILED;
+    if (check->options->repair && !check->options->json)
+        (void)printf("%s: there is nothing to repair, nothing was written\n", check->path);
+    return CLI_OK;
 }
 
 static int run(const void *options, const char *const *words, size_t count)
 {
-    struct tarn_node *node;
-    const char *path;
+    struct check check = {.options = options};
     if (count != 1)
         return cli_usage("check takes a store");
-    int status = cli_store_path(words[0], &path);
+    int status = cli_store_path(words[0], &check.path);
     if (status == CLI_OK)
-        status = cli_node_open(&node);
+        status = cli_node_open(&check.node);
     if (status != CLI_OK)
         return status;
-    status = check_store(node, path, options);
-    tarn_node_close(node);
+    status = cli_text_init(&check.text, &check.node->memory, TARN_KEY_BYTES_MAX);
+    if (status == CLI_OK) {
+        base_json_init_file(&check.json, stdout);
+        if (check.options->json) {
+            base_json_object_begin(&check.json, NULL);
+            base_json_string(&check.json, "store", check.path);
+        }
+        status = look_and_mend(&check);
+        cli_text_deinit(&check.text);
+    }
+    if (check.options->json) {
+        base_json_object_end(&check.json);
+        if (base_json_finish(&check.json, NULL) != 0 || putchar('\n') == EOF)
+            status = cli_output_failed();
+    }
+    if (ferror(stdout) || fflush(stdout) != 0)
+        status = cli_output_failed();
+    tarn_node_close(check.node);
     return status;
 }
 

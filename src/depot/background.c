@@ -1,7 +1,6 @@
 /* What the log's service does for the store: judging and publishing what the collector moves, growth,
  * emptying. */
-#include "depot/depot_internal.h"
-
+#include "depot/repair.h"
 #include <errno.h>
 
 #define GROWTH_REGIONS 8 /* split between two looks at other work */
@@ -9,18 +8,24 @@
 /* ---- collection ------------------------------------------------------------------------------------------
  */
 
+/* Whether it is over, though the index has it: expired, or evicted when this was a cache; such a head is
+ * there to hide what is older. */
+static bool is_over(const struct tarn_depot *depot, const struct seglog_entry_format *entry)
+{
+    uint64_t expiry_ns = seglog_expiry_ns(entry->expiry);
+    bool gone = (entry->kind & SEGLOG_MARK_HEAD) != 0 &&
+                entry->superseded < atomic_load_explicit(&depot->gone_sequence, memory_order_relaxed);
+    return gone || (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns);
+}
+
 static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *entry, uint64_t grain)
 {
     struct tarn_depot *depot = owner;
     uint64_t word;
     if (!depot_index_look(&depot->index, entry->hash[0], grain, &word))
         return SEGLOG_DEAD;
-    uint64_t expiry_ns = seglog_expiry_ns(entry->expiry);
-    /* evicted, when this was a cache: its tombstone goes on to hide what is older */
-    bool gone = (entry->kind & SEGLOG_MARK_HEAD) != 0 &&
-                entry->superseded < atomic_load_explicit(&depot->gone_sequence, memory_order_relaxed);
-    if (gone || (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns))
-        return SEGLOG_ENDED;
+    if (is_over(depot, entry) || depot_repair_is_doomed(depot, grain))
+        return SEGLOG_ENDED; /* its tombstone goes on to hide what is older */
     /* a head that was written again would outlive its pieces */
     bool hit = depot_index_is_hit(word) && (entry->kind & SEGLOG_MARKS_PIECES) == 0;
     return hit ? SEGLOG_HIT : SEGLOG_LIVE;
@@ -40,6 +45,13 @@ static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t
     if (removed && (entry->kind & SEGLOG_MARK_HEAD) != 0)
         depot_pieces_doom(depot, entry);
     return removed;
+}
+
+static bool gone(void *owner, const struct seglog_entry_format *entry, uint64_t grain, const void *key,
+                 size_t key_bytes)
+{
+    struct tarn_depot *depot = owner;
+    return is_over(depot, entry) || depot_repair_note(depot, entry, grain, key, key_bytes);
 }
 
 /* ---- growth ----------------------------------------------------------------------------------------------
@@ -128,6 +140,7 @@ static void service(void *owner)
     struct tarn_depot *depot = owner;
     empty_if_wanted(depot);
     grow_if_wanted(depot);
+    depot_repair_serve(depot);
     depot_pieces_end_doomed(depot);
 }
 
@@ -136,6 +149,7 @@ const struct seglog_owner_ops depot_owner_ops = {.judge = judge,
                                                  .renew = depot_cache_renew,
                                                  .renewed = depot_cache_renewed,
                                                  .evicted = depot_cache_evicted,
+                                                 .gone = gone,
                                                  .settled = settled,
                                                  .checkpoint = depot_checkpoint,
                                                  .checkpoint_bytes = depot_checkpoint_bytes,

@@ -56,12 +56,15 @@ static struct depot_best *find(struct table *table, const uint64_t hash[2], uint
 }
 
 static bool is_better(const struct table *table, const struct depot_best *best,
-                      const struct seglog_entry_format *entry, uint8_t kind, uint64_t stamp)
+                      const struct seglog_entry_format *entry, uint8_t kind, uint64_t grain, uint64_t stamp)
 {
     if (best->grain == 0 || entry->sequence != best->sequence)
         return best->grain == 0 || entry->sequence > best->sequence;
     if (kind != best->kind)
         return kind == SEGLOG_TOMBSTONE;
+    bool (*damaged)(void *arg, uint64_t grain) = table->ops->damaged;
+    if (damaged != NULL && damaged(table->arg, best->grain) != damaged(table->arg, grain))
+        return damaged(table->arg, best->grain);
     return stamp < seglog_stamp_at(table->log, best->grain);
 }
 
@@ -73,7 +76,7 @@ static int meet(struct table *table, const struct seglog_entry_format *entry, ui
     if (best == NULL)
         return -ENOMEM;
     struct depot_best before = *best;
-    if (is_better(table, best, entry, kind, stamp))
+    if (is_better(table, best, entry, kind, grain, stamp))
         *best = (struct depot_best){
             .hash = {entry->hash[0], entry->hash[1]},
             .sequence = entry->sequence,

@@ -26,6 +26,10 @@ struct depot_best {
 };
 
 struct depot_best_ops {
+    /** Whether a record is known to be damaged: an equal copy counts instead, wherever it lies. NULL: none
+     * is. */
+    bool (*damaged)(void *arg, uint64_t grain);
+
     /**
      * An entry has passed by, in each of the passes only those of its part. NULL: nothing to do.
      *

@@ -109,6 +109,9 @@ static int check_all(struct depot_check *check)
     if (error == 0)
         depot_check_index(check);
     depot_check_checkpoint_deinit(check);
+    struct seglog_stats stats;
+    seglog_stats(check->log, &stats);
+    check->report.segments_unsure = stats.summaries_unsure;
     return error;
 }
 

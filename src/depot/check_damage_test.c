@@ -6,11 +6,6 @@
 
 #include "depot/depot_format.h"
 
-static uint8_t *record_at(const struct place *place, uint32_t entry)
-{
-    return place->segment + place->entries[entry].grain * (uint64_t)place->superblock.grain_bytes;
-}
-
 /* Give a changed record good checks, and the summary, too. */
 static void seal(struct place *place, uint32_t entry)
 {

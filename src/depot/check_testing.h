@@ -171,6 +171,12 @@ static inline bool look_at(struct testing_drive *drive, uint32_t number, uint32_
     return true;
 }
 
+/** The record of an entry. */
+static inline uint8_t *record_at(const struct place *place, uint32_t entry)
+{
+    return place->segment + place->entries[entry].grain * (uint64_t)place->superblock.grain_bytes;
+}
+
 /** The first segment that has a record of a kind. */
 static inline struct place find_records(struct testing_drive *drive, uint32_t kind)
 {

@@ -1,6 +1,6 @@
 /* The store: making, opening and closing, and what it tells about itself. */
 #include "depot/depot.h"
-#include "depot/depot_internal.h"
+#include "depot/repair.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -181,6 +181,7 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .owner_kind = SEGLOG_OWNER_DEPOT,
                                                .user_streams = user_streams(depot),
                                                .read_only = options->read_only,
+                                               .repair = depot->repair != NULL,
                                                .cache = depot->cache,
                                                .scrub_rate_bytes = options->scrub_rate_bytes,
                                                .discard = options->discard != TARN_DISCARD_OFF,
@@ -233,7 +234,9 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
         return error;
     error = init_memory(depot);
     if (error == 0) {
-        error = depot_recover(depot);
+        error = depot->repair == NULL ? 0 : depot_repair_find(depot);
+        if (error == 0)
+            error = depot_recover(depot);
         if (error == 0 && !depot->read_only)
             error = seglog_start(depot->log, &depot_owner_ops, depot);
         depot->running = error == 0 && !depot->read_only;
@@ -269,8 +272,9 @@ static bool options_are_valid(struct tarn_node *node, const struct tarn_depot_op
     return true;
 }
 
-int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
-               unsigned direct, uint64_t lock_wait_ns, struct tarn_depot **ret_depot)
+static int open_store(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
+                      unsigned direct, uint64_t lock_wait_ns, struct depot_repair *repair,
+                      struct tarn_depot **ret_depot)
 {
     static const struct tarn_depot_options defaults = {.mode = TARN_MODE_POWER};
     if (options == NULL)
@@ -292,6 +296,7 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     depot->async = options->mode == TARN_MODE_ASYNC;
     depot->power = options->mode == TARN_MODE_POWER;
     depot->cache = options->cache && !options->read_only;
+    depot->repair = repair;
     task_mutex_init(&depot->growth);
     for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
         task_mutex_init(&depot->piece_locks[i]);
@@ -313,6 +318,19 @@ int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot
     else
         *ret_depot = depot;
     return error;
+}
+
+int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
+               unsigned direct, uint64_t lock_wait_ns, struct tarn_depot **ret_depot)
+{
+    return open_store(node, path, options, direct, lock_wait_ns, NULL, ret_depot);
+}
+
+int depot_open_to_repair(struct tarn_node *node, const char *path, bool direct_off,
+                         struct depot_repair *repair, struct tarn_depot **ret_depot)
+{
+    return open_store(node, path, NULL, direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO, 0, repair,
+                      ret_depot);
 }
 
 int tarn_depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,

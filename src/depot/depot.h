@@ -75,6 +75,8 @@ struct depot_check_report {
     uint64_t bytes_read;
     uint64_t faults; /* invariants that do not hold, by how often */
     uint32_t segments, segments_free, segments_unsealed;
+    uint32_t segments_unsure; /* whose summary is damaged, and it cannot be told whether all that it had was
+                                 found */
 };
 
 /**
@@ -91,6 +93,43 @@ base_must_check int depot_check(struct tarn_node *node, const char *path, bool d
                                 void (*tell)(void *arg, unsigned invariant, const char *sentence),
                                 void (*progress)(void *arg, uint64_t done, uint64_t all), void *arg,
                                 struct depot_check_report *ret_report);
+
+/* ---- repair.c ---------------------------------------------------------------------------------- */
+
+/* A record that counted, and is lost. */
+struct depot_lost {
+    const void *key; /* NULL: it cannot be told */
+    size_t key_bytes;
+    uint64_t hash[2]; /* of the key */
+    uint64_t sequence;
+    uint64_t grain; /* where it was */
+};
+
+/* What a repair has done. */
+struct depot_repair_report {
+    uint64_t lost;       /* records that counted */
+    uint64_t unnamed;    /* of them, whose keys cannot be told */
+    uint64_t tombstones; /* that were damaged, and stand elsewhere now */
+    uint32_t segments;   /* that were emptied, for something in them was damaged */
+};
+
+/**
+ * Open a store, give up what is damaged, and close it. Whatever can be read stays, a tombstone takes the
+ * place of what cannot, so that no older value of its key comes back. README, "Repair".
+ *
+ * @param tell        called for each record that is lost, before it is: told twice if the first repair was
+ *                    killed in between; NULL: nobody
+ * @param progress    as that of depot_check()
+ * @param ret_report  also set on failure
+ * @return 0; -ENOSPC (no free segment to move what can be read to); -EBADMSG (a summary cannot be read any
+ * more); as tarn_depot_open(); -EIO; -EROFS
+ *
+ * Yields.
+ */
+base_must_check int depot_repair(struct tarn_node *node, const char *path, bool direct_off,
+                                 void (*tell)(void *arg, const struct depot_lost *lost),
+                                 void (*progress)(void *arg, uint64_t done, uint64_t all), void *arg,
+                                 struct depot_repair_report *ret_report);
 
 /** What the store's drive is. Valid until the store is closed. */
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot);

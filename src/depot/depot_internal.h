@@ -28,6 +28,8 @@ struct depot_read_class {
     struct base_list readers; /* that wait for one */
 };
 
+struct depot_repair; /* repair.h */
+
 struct tarn_depot {
     struct tarn_node *node;
     struct drive *drive;
@@ -35,8 +37,9 @@ struct tarn_depot {
     bool read_only;
     bool async;
     bool cache;
-    bool running; /* the log was started */
-    bool stopped; /* and stopped: nobody else is at work */
+    bool running;                /* the log was started */
+    bool stopped;                /* and stopped: nobody else is at work */
+    struct depot_repair *repair; /* NULL: it is not opened for that */
     uint32_t grain_shift;
     uint32_t record_bytes_max;
     uint64_t hash_seed;
@@ -84,6 +87,10 @@ struct tarn_depot {
     _Atomic uint64_t gets_expired, gets_flushed;
     _Atomic uint64_t gets, get_hits, puts, deletes, touches, reads;
 };
+
+/** Open a store for depot_repair(). @return as tarn_depot_open() */
+base_must_check int depot_open_to_repair(struct tarn_node *node, const char *path, bool direct_off,
+                                         struct depot_repair *repair, struct tarn_depot **ret_depot);
 
 /* What is known of a key while one works on it. */
 struct depot_key {

@@ -4,6 +4,7 @@
  */
 #include "depot/best.h"
 #include "depot/pieces_match.h"
+#include "depot/repair.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -15,6 +16,7 @@ struct replay {
     uint64_t tombstones;
     uint64_t gone_sequence;
     struct depot_bigs bigs; /* entries of pieces and heads */
+    int error;              /* -ENOMEM: a head could not be noted */
     bool pieces;            /* beside a checkpoint: one was replayed */
 };
 
@@ -26,6 +28,12 @@ static void meet_tombstone(struct replay *replay, const struct seglog_entry_form
         return;
     seglog_live_add(replay->depot->log, grain, entry->bytes, true);
     replay->tombstones++;
+}
+
+static bool is_damaged(void *arg, uint64_t grain)
+{
+    const struct replay *replay = arg;
+    return depot_repair_is_damaged(replay->depot, grain);
 }
 
 static int meet_entry(void *arg, const struct depot_best *before, struct depot_best *best,
@@ -49,12 +57,15 @@ static int load_best(void *arg, const struct depot_best *best)
 
 /*
  * Of what was loaded, pieces without a head that counts were never committed, or their value is gone. A head
- * that is gone by its id stays: it is younger than what it hides, which may be above the horizon.
+ * that is gone by its id stays: it is younger than what it hides, which may be above the horizon. One that
+ * lacks a piece is of a value that is damaged.
  */
 static void keep_or_drop(void *arg, const struct depot_big *big, bool wanted, uint32_t pieces)
 {
-    struct tarn_depot *depot = arg;
-    (void)pieces;
+    struct replay *replay = arg;
+    struct tarn_depot *depot = replay->depot;
+    if (depot->repair != NULL && wanted && big->head && pieces != big->number && replay->error == 0)
+        replay->error = depot_repair_doom(depot, big->grain);
     if (wanted || big->head) {
         atomic_fetch_add_explicit(&depot->pieces, !big->head, memory_order_relaxed);
         return;
@@ -68,8 +79,12 @@ static void match_pieces(struct replay *replay)
     for (uint64_t i = 0; i < replay->bigs.count; i++) {
         struct depot_big *big = &replay->bigs.items[i];
         big->counts = depot_index_has(&depot->index, big->hash, big->grain);
+        if (big->counts && !big->head && depot_repair_is_damaged(depot, big->grain)) {
+            big->counts = false;
+            (void)depot_index_remove(&depot->index, big->hash, big->grain);
+        }
     }
-    depot_bigs_match(&replay->bigs, replay->gone_sequence, keep_or_drop, depot);
+    depot_bigs_match(&replay->bigs, replay->gone_sequence, keep_or_drop, replay);
 }
 
 /* What lives, by what the index says. */
@@ -98,14 +113,16 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
 {
     struct replay replay = {
         .depot = depot, .gone_sequence = gone_sequence, .bigs = {.account = &depot->node->memory}};
-    static const struct depot_best_ops ops = {.meet = meet_entry, .take = load_best};
+    static const struct depot_best_ops ops = {.damaged = is_damaged, .meet = meet_entry, .take = load_best};
     uint64_t begin_ns = task_now(), entries;
     uint32_t passes;
     (void)seglog_uncovered_entries(depot->log, &entries);
     seglog_live_forget(depot->log);
     int error = depot_best_find(depot->node, depot->log, entries, &ops, &replay, &passes);
-    if (error == 0)
+    if (error == 0) {
         match_pieces(&replay);
+        error = replay.error;
+    }
     depot_bigs_clear(&replay.bigs);
     if (error == 0)
         error = count_lives(depot);
