@@ -24,6 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct image {
     uint8_t *bytes;
+    bool repairs;                               /* it is repaired before it is used */
     struct seglog_superblock_format superblock; /* as it was made */
 };
 
@@ -291,12 +292,15 @@ static void use(struct run *run)
     const struct tarn_depot_options read_only = {.read_only = true};
     const struct tarn_depot_options making = {.create_bytes = IMAGE_BYTES};
     struct depot_check_report report;
+    struct depot_repair_report repaired;
     struct tarn_depot *depot;
     if (tarn_depot_open(run->node, "image", &read_only, &depot) == 0) {
         look(depot);
         base_assert(tarn_depot_close(depot) == 0);
     }
     (void)depot_check(run->node, "image", false, NULL, NULL, NULL, &report);
+    if (run->image->repairs)
+        (void)depot_repair(run->node, "image", false, NULL, NULL, NULL, &repaired);
     if (tarn_depot_open(run->node, "image", &making, &depot) != 0)
         return;
     for (uint32_t key = 0; key < 40; key++)
@@ -317,8 +321,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static void (*const edits[])(struct input * input, struct image * image, bool seals) = {
         edit_superblock, edit_state, edit_segment, edit_record, edit_summary, edit_anything};
     struct input input = {.data = data, .left = size};
-    const struct image *good = good_image(take(&input, 1) % IMAGES);
-    struct image image = {.superblock = good->superblock, .bytes = malloc(IMAGE_BYTES)};
+    uint64_t first = take(&input, 1);
+    const struct image *good = good_image(first % IMAGES);
+    struct image image = {
+        .superblock = good->superblock, .bytes = malloc(IMAGE_BYTES), .repairs = first / IMAGES % 2 != 0};
     base_assert(image.bytes != NULL);
     memcpy(image.bytes, good->bytes, IMAGE_BYTES);
     for (int count = 0; count < EDITS_MAX && input.left > 0; count++) {
