@@ -440,7 +440,7 @@ static void move_by_hand(struct run *run, uint32_t number)
                                        .hash = run->hashes[number],
                                        .key = key,
                                        .value = value};
-    assert_int_equal(seglog_append_to(&run->log->streams[SEGLOG_RELOCATION], 0, &draft, &place), 0);
+    assert_int_equal(seglog_append_to(&run->log->streams[SEGLOG_RELOCATION], 0, &draft, 1, &place), 0);
     assert_int_equal(seglog_wait(run->log, &place), 0);
     run_publish(run, number, sequence, &place, sizeof(value));
 }
@@ -472,7 +472,7 @@ static void leave_copy(struct run *run, bool crash)
     draft.sequence = 999;
     draft.value = value;
     draft.value_bytes = sizeof(value);
-    assert_int_equal(seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &place), 0);
+    assert_int_equal(seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, 1, &place), 0);
     assert_true(seglog_stamp_at(log, place.grain) > stamp);
     seglog_settle(log, &place, false);
     assert_int_equal(seglog_wait(log, &tombstone), 0);

@@ -120,7 +120,7 @@ static int append_renewal(struct seglog *log, struct seglog_move *move,
     int error = seglog_sequence_draw(log, &draft.sequence);
     draft.superseded = move->grain;
     if (error == 0)
-        error = seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
+        error = seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, 1, &move->place);
     if (error == 0)
         atomic_fetch_add_explicit(&log->moved_bytes, seglog_padded(log, move->place.bytes),
                                   memory_order_relaxed);

@@ -183,7 +183,7 @@ static int append_in_place_of(struct seglog *log, const struct seglog_collector 
         move->kind = SEGLOG_MOVE_ENDED;
         draft.superseded = move->grain;
     }
-    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
+    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, 1, &move->place);
 }
 
 /* The same of one that is not. @param born  of a tombstone */
@@ -197,7 +197,7 @@ static int append_copy(struct seglog *log, const struct seglog_collector *collec
         draft.value = born; /* little-endian, as all that is stored */
     if (collector->gives_up && move->kind == SEGLOG_MOVE_ENDED)
         (void)log->ops->gone(log->owner, &move->entry, move->grain, draft.key, draft.key_bytes);
-    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->place);
+    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, 1, &move->place);
 }
 
 /* Append the first record that is planned, unless it need not be; it is counted then. */
@@ -368,7 +368,7 @@ static int append_grave(struct seglog *log, struct seglog_collector *collector, 
         return 0;
     }
     struct seglog_draft draft = tombstone_of(move, &header, record);
-    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, &move->grave);
+    return seglog_append_to(&log->streams[SEGLOG_RELOCATION], 0, &draft, 1, &move->grave);
 }
 
 /*

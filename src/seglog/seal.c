@@ -6,6 +6,8 @@
  *   ─┼─────────────┬──────────┬───────┼──────────────────────────────────┼─ ─
  *    │ accepted    │ skipped  │ acc.  │ read, not looked at yet           │
  *   ─┴─────────────┴──────────┴───────┴──────────────────────────────────┴─ ─
+ *
+ * The records of a batch are accepted when its last one is met. Until then the window goes on from its first.
  */
 #include "seglog/seglog_internal.h"
 #include <errno.h>
@@ -25,14 +27,18 @@ struct seal {
     uint64_t window_begin;
     uint64_t window_end;
     uint64_t position;
-    uint64_t end;             /* of the last accepted record */
-    uint32_t count;           /* accepted */
+    uint32_t count;           /* accepted, and the batch's so far */
     uint32_t first_unwritten; /* the first of them that is not written again whole */
     bool confirmed;           /* two readings of the window from here to its end agree */
     bool hole;                /* something that is not zero was skipped since the last accepted record */
     uint64_t skipped_bytes;
     uint64_t cut_count;  /* records whose header verifies and whose body does not */
     uint64_t hole_count; /* places that were skipped, with accepted records behind them */
+    /* the batch that is being met; all that was taken since `batch_first` */
+    bool in_batch;
+    uint32_t batch_first;
+    uint64_t batch_id;
+    uint64_t uncommitted_count; /* records of batches that are not whole */
 };
 
 static uint8_t *at(const struct seal *seal, uint64_t position)
@@ -186,10 +192,11 @@ static int write_again(struct seal *seal, uint64_t to)
     return write_run(seal, run_begin, to);
 }
 
-/* Move the window on, so that it begins with the position's block, and fill it. */
+/* Move the window on, so that it begins with the position's block, or the batch's, and fill it. */
 static int advance(struct seal *seal)
 {
-    uint64_t begin = base_align_down(seal->position, seal->block_bytes);
+    uint64_t needed = seal->in_batch ? entry_begin(seal, seal->batch_first) : seal->position;
+    uint64_t begin = base_align_down(needed, seal->block_bytes);
     uint64_t limit = base_align_up(seal->limit, seal->block_bytes);
     uint64_t kept_bytes = seal->window_end - begin;
     int error = write_again(seal, begin);
@@ -206,12 +213,72 @@ static int advance(struct seal *seal)
 
 /* ---- deciding ------------------------------------------------------------------------------------ */
 
+/* It is not whole: nothing of it counts. */
+static void drop_batch(struct seal *seal)
+{
+    if (!seal->in_batch)
+        return;
+    seal->uncommitted_count += seal->count - seal->batch_first;
+    seal->count = seal->batch_first;
+    seal->in_batch = false;
+    seal->hole = true;
+}
+
+/*
+ * Whether a record counts as far as its batch is concerned, or may: its place in the batch is the next. What
+ * the checkpoint is about was committed before, whatever has become of its neighbours.
+ */
+static bool fits_batch(struct seal *seal, const struct seglog_record_format *header, const uint8_t *record)
+{
+    struct seglog_batch_format batch;
+    bool covered = seal->position >> seal->log->grain_shift < seal->segment->covered_grain;
+    if ((header->kind & SEGLOG_MARKS_BATCH) == 0 || covered) {
+        drop_batch(seal);
+        return true;
+    }
+    memcpy(&batch, record + sizeof(*header), sizeof(batch));
+    bool first = batch.number == 0 && batch.id == header->sequence;
+    bool next =
+        seal->in_batch && batch.id == seal->batch_id && batch.number == seal->count - seal->batch_first;
+    if (!next)
+        drop_batch(seal);
+    if (first && !next) {
+        seal->in_batch = true;
+        seal->batch_first = seal->count;
+        seal->batch_id = batch.id;
+    }
+    return first || next;
+}
+
+/* A record of a batch was taken: was it the last? */
+static void end_batch(struct seal *seal, const struct seglog_record_format *header, const uint8_t *record)
+{
+    struct seglog_batch_format batch;
+    if (!seal->in_batch)
+        return;
+    memcpy(&batch, record + sizeof(*header), sizeof(batch));
+    uint64_t count = seal->count - seal->batch_first;
+    uint64_t bytes =
+        seal->position - entry_begin(seal, seal->batch_first) + count * sizeof(struct seglog_entry_format);
+    bool last = (header->kind & SEGLOG_MARK_COMMIT) != 0;
+    if (bytes > seglog_batch_bytes_max(seal->log) || (last && batch.count != count))
+        drop_batch(seal);
+    if (last)
+        seal->in_batch = false;
+}
+
 static int take_record(struct seal *seal, const struct seglog_record_format *header)
 {
     const struct seglog_superblock_format *superblock = &seal->log->superblock;
     const uint8_t *record = at(seal, seal->position);
     uint64_t bytes = seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes);
     uint64_t end = seal->position + bytes;
+    bool fits = fits_batch(seal, header, record);
+    seal->position = base_align_up(end, superblock->grain_bytes);
+    seal->hole = seal->hole || !fits;
+    seal->uncommitted_count += !fits;
+    if (!fits)
+        return 0;
     if (end + seglog_summary_bytes(seal->count + UINT64_C(1), seal->block_bytes) > superblock->segment_bytes)
         return seglog_refuse_segment(seal->log, seal->number,
                                      "its records leave no room for their summary: restore it from a dump",
@@ -221,17 +288,15 @@ static int take_record(struct seal *seal, const struct seglog_record_format *hea
     *entry = (struct seglog_entry_format){
         .hash = {hash.low, hash.high},
         .sequence = header->sequence,
-        .grain = (uint32_t)(seal->position >> seal->log->grain_shift),
+        .grain = (uint32_t)((end - bytes) >> seal->log->grain_shift),
         .bytes = (uint32_t)bytes,
         .kind = header->kind,
     };
     memcpy(entry->expiry, header->expiry, sizeof(entry->expiry));
     seglog_entry_take_pieces(entry, record + sizeof(*header));
-    seal->segment->highest_sequence = base_max(seal->segment->highest_sequence, header->sequence);
     seal->hole_count += seal->hole;
     seal->hole = false;
-    seal->end = end;
-    seal->position = base_align_up(end, superblock->grain_bytes);
+    end_batch(seal, header, record);
     return 0;
 }
 
@@ -240,6 +305,7 @@ static void skip(struct seal *seal, enum found found)
 {
     uint64_t next = base_align_down(seal->position, seal->block_bytes) + seal->block_bytes;
     uint64_t bytes = base_min(next, seal->window_end) - seal->position;
+    drop_batch(seal);
     seal->cut_count += found == FOUND_CUT;
     if (!base_is_zero(at(seal, seal->position), bytes)) {
         seal->hole = true;
@@ -265,7 +331,15 @@ static int scan(struct seal *seal)
         if (error != 0)
             return error;
     }
+    drop_batch(seal);
     return write_again(seal, seal->window_end);
+}
+
+/* Where the last accepted record ends. */
+static uint64_t accepted_end(const struct seal *seal)
+{
+    return seal->count > 0 ? entry_end(seal, seal->count - 1)
+                           : seglog_segment_header_bytes(seal->log->superblock.grain_bytes);
 }
 
 /* ---- the summary --------------------------------------------------------------------------------- */
@@ -277,7 +351,7 @@ static int write_summary(struct seal *seal)
         .stamp = seal->segment->stamp,
         .session = log->session,
         .entries = seal->count,
-        .end = (uint32_t)seal->end,
+        .end = (uint32_t)accepted_end(seal),
         .flags = SEGLOG_SUMMARY_SEALED,
     };
     uint64_t bytes = seglog_summary_bytes(seal->count, seal->block_bytes);
@@ -306,19 +380,22 @@ static int keep_summary(struct seal *seal)
 
 static void tell_damage(const struct seal *seal)
 {
-    if (seal->cut_count == 0 && seal->hole_count == 0)
+    if (seal->cut_count == 0 && seal->hole_count == 0 && seal->uncommitted_count == 0)
         return;
     base_warn(&seal->log->node->log, "records that were cut off or damaged are left out",
-              "path=%s segment=%" PRIu32 " cut_off=%" PRIu64 " places=%" PRIu64 " skipped_bytes=%" PRIu64,
+              "path=%s segment=%" PRIu32 " cut_off=%" PRIu64 " places=%" PRIu64 " skipped_bytes=%" PRIu64
+              " uncommitted=%" PRIu64,
               drive_name(seal->log->drive), seal->number, seal->cut_count, seal->hole_count,
-              seal->skipped_bytes);
+              seal->skipped_bytes, seal->uncommitted_count);
 }
 
 static int take_window(struct seglog_salvage *salvage)
 {
     struct seglog *log = salvage->log;
     const struct seglog_superblock_format *superblock = &log->superblock;
-    uint64_t bytes = base_align_up(WINDOW_BYTES + superblock->record_bytes_max, superblock->block_bytes);
+    _Static_assert(WINDOW_BYTES >= SEGLOG_BATCH_BYTES_MAX, "a batch stays in it until it is decided");
+    uint64_t bytes = base_align_up(WINDOW_BYTES + superblock->record_bytes_max, superblock->block_bytes) +
+                     superblock->block_bytes;
     salvage->window_bytes = base_min(bytes, superblock->segment_bytes);
     salvage->window = drive_memory_alloc(log->node, log->drive, salvage->window_bytes);
     salvage->front = base_alloc(&log->node->memory, superblock->block_bytes);
@@ -341,9 +418,7 @@ int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t number, uint
         .record_seed = seglog_record_seed(log->superblock.check_seed, segment->stamp),
         .limit = base_max(limit, begin),
         .position = begin,
-        .end = begin,
     };
-    segment->highest_sequence = 0;
     int error = read_first(&seal);
     if (error == 0)
         error = scan(&seal);
@@ -352,7 +427,10 @@ int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t number, uint
     if (error != 0)
         return error;
     segment->entry_count = seal.count;
-    segment->end = (uint32_t)seal.end;
+    segment->end = (uint32_t)accepted_end(&seal);
+    segment->highest_sequence = 0;
+    for (uint32_t i = 0; i < seal.count; i++)
+        segment->highest_sequence = base_max(segment->highest_sequence, salvage->entries[i].sequence);
     segment->lowest_sequence = seglog_lowest_sequence(salvage->entries, seal.count);
     segment->sealed = true;
     salvage->segments++;

@@ -358,6 +358,20 @@ struct seglog_reservation {
 base_must_check int seglog_reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
                                    struct seglog_reservation *ret_reservation);
 
+/** What a record takes of seglog_batch_bytes_max(), with the zeros behind it and its entry. @param bytes  of
+ * the record, with the extension that a batch's has */
+uint64_t seglog_batch_bytes(const struct seglog *log, uint64_t bytes);
+
+/** What a batch may take: so many bytes are one write, and what they leave empty at a segment's end is
+ * little.
+ */
+uint64_t seglog_batch_bytes_max(const struct seglog *log);
+
+/** Reserve room for a batch. @param bytes  seglog_batch_bytes() of all its records @return as
+ * seglog_reserve(). Yields. */
+base_must_check int seglog_reserve_batch(struct seglog *log, enum seglog_space space, uint64_t bytes,
+                                         struct seglog_reservation *ret_reservation);
+
 /** Give room back that was not used. */
 void seglog_release(struct seglog *log, struct seglog_reservation *reservation);
 
@@ -407,6 +421,20 @@ struct seglog_draft {
  */
 base_must_check int seglog_append(struct seglog *log, struct seglog_reservation *reservation,
                                   const struct seglog_draft *draft, struct seglog_place *ret_place);
+
+/**
+ * Append records of which after a crash all count or none: one behind the other, in one write. One alone is a
+ * record like others.
+ *
+ * @param reservation  seglog_reserve_batch()
+ * @param drafts       of whole values and tombstones, without marks; SEGLOG_FEATURE_BATCHES is noted if there
+ *                     are several
+ * @param ret_places   one for each; when the last was waited for all are durable
+ * @return as seglog_append(). Yields.
+ */
+base_must_check int seglog_append_batch(struct seglog *log, struct seglog_reservation *reservation,
+                                        const struct seglog_draft *drafts, uint32_t count,
+                                        struct seglog_place *ret_places);
 
 /**
  * Wait until a record is as durable as the mode asks; lead a write if need be. Records of a stream are

@@ -124,15 +124,21 @@
  *       24    4  bytes of the value
  *       28    2  bytes of the key, 1 or more
  *       30    1  kind, low 2 bits: 1 value, 2 tombstone · note, the next 2 bits: the client's; in a
- *                tombstone 0, or 1: it is nameless · marks, high 4 bits: 1 of a batch, 2 the batch's commit,
- * 4 a piece of a value, 8 the head of pieces; 4 or 8 stand alone, and in values only 31    5  expiry in
- * hundredths of a second since 1970, rounded up; 0: never 36    4  the client's flags 40   16  only with
- * marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of records of the batch, in the
- * commit's record, else 0 (4 bytes), the batch's id: sequence of its record 0 (8 bytes) 16  only with marks 4
- * or 8: id of the value (8 bytes); piece: its number, 0 … (4 bytes), head: bytes of the whole value (4
- * bytes); bytes of every piece but the last (4 bytes) key, value A tombstone's value is 8 bytes: birth, the
- * highest stamp that was issued when it was first written. A nameless one, which has no marks, has the 16
- * bytes of the key's hash instead of the key.
+ *                tombstone 0, or 1: it is nameless · marks, high 4 bits: 1 of a batch, 2 its last record: the
+ *                batch's commit, 4 a piece of a value, 8 the head of pieces; 4 or 8 stand alone, and in values
+ *                only
+ *       31    5  expiry in hundredths of a second since 1970, rounded up; 0: never
+ *       36    4  the client's flags
+ *       40   16  only with marks 1 or 2: number of the record in its batch, 0 … (4 bytes), number of
+ *                records of the batch, in the commit's record, else 0 (4 bytes), the batch's id: sequence
+ *                of its record 0 (8 bytes)
+ *            16  only with marks 4 or 8: id of the value (8 bytes); piece: its number, 0 … (4 bytes), head:
+ *                bytes of the whole value (4 bytes); bytes of every piece but the last (4 bytes)
+ *                key, value
+ *   A tombstone's value is 8 bytes: birth, the highest stamp that was issued when it was first written.
+ *   A nameless one, which has no marks, has the 16 bytes of the key's hash instead of the key.
+ *   The records of a batch stand one behind the other in one segment, by number. In a segment that nothing
+ *   proves they count only if all are there.
  *
  * Summary: an array of entries and the trailer, written after everything else in the segment is durable. The
  * trailer is the last 64 bytes of the segment; entries begin at the block that leaves them just enough room.
@@ -320,7 +326,12 @@ enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 #define SEGLOG_MARK_COMMIT  0x20
 #define SEGLOG_MARK_PIECE   0x40
 #define SEGLOG_MARK_HEAD    0x80
+#define SEGLOG_MARKS_BATCH  (SEGLOG_MARK_BATCH | SEGLOG_MARK_COMMIT)
 #define SEGLOG_MARKS_PIECES (SEGLOG_MARK_PIECE | SEGLOG_MARK_HEAD)
+
+/* Of all that a batch takes of a segment, at most; and no more than a quarter of one, or the largest record.
+ */
+#define SEGLOG_BATCH_BYTES_MAX (UINT64_C(1) << 20)
 
 /* Of a value in pieces. So its entries have room for the number. */
 #define SEGLOG_PIECES_MAX UINT16_MAX
@@ -328,7 +339,8 @@ enum seglog_kind { SEGLOG_VALUE = 1, SEGLOG_TOMBSTONE = 2 };
 /* Features whose lack forbids opening, that this release knows. */
 #define SEGLOG_FEATURE_PIECES   UINT64_C(1) /* there may be values in pieces */
 #define SEGLOG_FEATURE_NAMELESS UINT64_C(2) /* there may be nameless tombstones */
-#define SEGLOG_FEATURES         (SEGLOG_FEATURE_PIECES | SEGLOG_FEATURE_NAMELESS)
+#define SEGLOG_FEATURE_BATCHES  UINT64_C(4) /* there may be batches */
+#define SEGLOG_FEATURES         (SEGLOG_FEATURE_PIECES | SEGLOG_FEATURE_NAMELESS | SEGLOG_FEATURE_BATCHES)
 
 struct seglog_record_format {
     uint32_t header_check;
@@ -358,6 +370,14 @@ struct seglog_entry_format {
 _Static_assert(sizeof(struct seglog_entry_format) == 48, "see the table");
 _Static_assert(offsetof(struct seglog_entry_format, number) == 46, "see the table");
 _Static_assert(offsetof(struct seglog_entry_format, kind) == 40, "see the table");
+
+/* The extension of a record of a batch. */
+struct seglog_batch_format {
+    uint32_t number; /* of the record in the batch */
+    uint32_t count;  /* of the batch's records, in the last; else 0 */
+    uint64_t id;     /* sequence of record 0 */
+};
+_Static_assert(sizeof(struct seglog_batch_format) == 16, "see the table");
 
 /* The extension of a piece of a value, or of the head of its pieces. */
 struct seglog_pieces_format {

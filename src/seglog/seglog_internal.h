@@ -555,13 +555,14 @@ void seglog_streams_deinit(struct seglog *log);
 uint32_t seglog_stream_of_caller(const struct seglog *log);
 
 /**
- * Append to a stream; otherwise as seglog_append().
+ * Append a record, or a batch, to a stream; otherwise as seglog_append() and seglog_append_batch().
  *
- * @param cost_bytes  of the reservation, given back when the record has its place; 0 for the collector
+ * @param cost_bytes  of the reservation, given back when the records have their place; 0 for the collector
  * @return 0; -EROFS; -ENOSPC (the relocation stream only: seglog_space_spare() says no)
  */
 base_must_check int seglog_append_to(struct seglog_stream *stream, uint64_t cost_bytes,
-                                     const struct seglog_draft *draft, struct seglog_place *ret_place);
+                                     const struct seglog_draft *drafts, uint32_t count,
+                                     struct seglog_place *ret_places);
 
 /** Free the memory of what is acknowledged and read by nobody. Stream lock held. */
 void seglog_stream_release_locked(struct seglog_stream *stream);

@@ -161,17 +161,15 @@ static int try_reserve_locked(struct seglog *log, struct waiter *waiter)
     return -EAGAIN;
 }
 
-int seglog_reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
+/* @param bytes  that are placed at once, with their entries */
+static int reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
                    struct seglog_reservation *ret_reservation)
 {
-    if (bytes > log->superblock.record_bytes_max)
-        return -EMSGSIZE;
     uint32_t stream = seglog_stream_of_caller(log);
     struct waiter waiter = {
         .stream = &log->streams[stream],
         .space = space,
-        .cost_bytes = 2 * (seglog_padded(log, bytes) + sizeof(struct seglog_entry_format) +
-                           log->superblock.block_bytes),
+        .cost_bytes = 2 * (bytes + log->superblock.block_bytes),
     };
     base_spin_lock(&log->lock);
     int error = try_reserve_locked(log, &waiter);
@@ -183,6 +181,31 @@ int seglog_reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
     if (error == 0)
         *ret_reservation = (struct seglog_reservation){.cost_bytes = waiter.cost_bytes, .stream = stream};
     return error;
+}
+
+int seglog_reserve(struct seglog *log, enum seglog_space space, uint64_t bytes,
+                   struct seglog_reservation *ret_reservation)
+{
+    if (bytes > log->superblock.record_bytes_max)
+        return -EMSGSIZE;
+    return reserve(log, space, seglog_batch_bytes(log, bytes), ret_reservation);
+}
+
+uint64_t seglog_batch_bytes(const struct seglog *log, uint64_t bytes)
+{
+    return seglog_padded(log, bytes) + sizeof(struct seglog_entry_format);
+}
+
+uint64_t seglog_batch_bytes_max(const struct seglog *log)
+{
+    return base_min(base_min(seglog_record_space(log) / 4, SEGLOG_BATCH_BYTES_MAX),
+                    (uint64_t)log->superblock.record_bytes_max);
+}
+
+int seglog_reserve_batch(struct seglog *log, enum seglog_space space, uint64_t bytes,
+                         struct seglog_reservation *ret_reservation)
+{
+    return bytes > seglog_batch_bytes_max(log) ? -EMSGSIZE : reserve(log, space, bytes, ret_reservation);
 }
 
 void seglog_release(struct seglog *log, struct seglog_reservation *reservation)

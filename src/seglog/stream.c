@@ -10,16 +10,16 @@
 
 #define TURN 1 /* what a queued writer is woken with to be the maker; outcomes are 0 or negative */
 
-/* One append, on its writer's stack. */
+/* One append, on its writer's stack: a record, or several of a batch, which get their places at once. */
 struct seglog_append {
     struct task_wait wait;
-    const struct seglog_draft *draft;
-    uint64_t record_bytes;
-    uint64_t padded_bytes;
-    uint64_t cost_bytes; /* of its reservation */
+    const struct seglog_draft *drafts; /* NULL: there is nothing to place */
+    uint32_t count;
+    uint64_t padded_bytes; /* of all */
+    uint64_t cost_bytes;   /* of its reservation */
     /* its place, once it has one */
     struct seglog_group *group;
-    uint64_t position;
+    uint64_t position; /* of the first */
     uint64_t grain;
     uint64_t record_seed;
     uint64_t birth;
@@ -126,13 +126,14 @@ static uint64_t segment_used(const struct seglog_stream *stream)
     return stream->head_position - stream->segment_position;
 }
 
-static bool fits_segment(const struct seglog_stream *stream, uint64_t padded_bytes)
+static bool fits_segment(const struct seglog_stream *stream, const struct seglog_append *append)
 {
     const struct seglog_superblock_format *superblock = &stream->log->superblock;
     if (stream->open_summary == NULL)
         return false;
-    uint64_t summary_bytes = seglog_summary_bytes(stream->open_summary->count + 1, superblock->block_bytes);
-    return segment_used(stream) + padded_bytes + summary_bytes <= superblock->segment_bytes;
+    uint64_t summary_bytes =
+        seglog_summary_bytes(stream->open_summary->count + append->count, superblock->block_bytes);
+    return segment_used(stream) + append->padded_bytes + summary_bytes <= superblock->segment_bytes;
 }
 
 /* Whether there is memory for so many bytes more and the padding of their group. */
@@ -153,9 +154,31 @@ static uint64_t segment_room(const struct seglog_stream *stream)
     return taken < superblock->segment_bytes ? superblock->segment_bytes - taken : 0;
 }
 
-static void add_entry(struct seglog_summary *summary, const struct seglog_append *append, uint64_t grain)
+static bool is_tombstone(const struct seglog_draft *draft)
 {
-    const struct seglog_draft *draft = append->draft;
+    return (draft->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE;
+}
+
+/* Kind and marks of one of them, as it is written. */
+static uint8_t kind_of(const struct seglog_append *append, uint32_t number)
+{
+    uint8_t kind = append->drafts[number].kind;
+    if (append->count == 1)
+        return kind;
+    return kind | SEGLOG_MARK_BATCH | (number + 1 == append->count ? SEGLOG_MARK_COMMIT : 0);
+}
+
+static uint64_t bytes_of(const struct seglog_append *append, uint32_t number)
+{
+    const struct seglog_draft *draft = &append->drafts[number];
+    uint64_t value_bytes = is_tombstone(draft) ? SEGLOG_BIRTH_BYTES : draft->value_bytes;
+    return seglog_record_bytes(kind_of(append, number), draft->key_bytes, value_bytes);
+}
+
+static void add_entry(struct seglog_summary *summary, const struct seglog_append *append, uint32_t number,
+                      uint64_t grain)
+{
+    const struct seglog_draft *draft = &append->drafts[number];
     struct seglog_entry_format *entry =
         (struct seglog_entry_format *)(void *)summary->memory + summary->count;
     uint64_t expiry = seglog_expiry_pack(draft->expiry_ns);
@@ -164,19 +187,36 @@ static void add_entry(struct seglog_summary *summary, const struct seglog_append
         .sequence = draft->sequence,
         .superseded = draft->superseded,
         .grain = (uint32_t)grain,
-        .bytes = (uint32_t)append->record_bytes,
-        .kind = draft->kind,
+        .bytes = (uint32_t)bytes_of(append, number),
+        .kind = kind_of(append, number),
     };
     memcpy(entry->expiry, &expiry, sizeof(entry->expiry));
     seglog_entry_take_pieces(entry, draft->extension);
     summary->count++;
 }
 
-/* Give an append its place, if there is one. */
+/* Put all of an append into a segment's summary, one behind the other. */
+static void add_entries(struct seglog_stream *stream, const struct seglog_append *append, uint64_t used)
+{
+    struct seglog *log = stream->log;
+    struct seglog_summary *summary = stream->open_summary;
+    struct seglog_segment *segment = &log->segments[summary->segment];
+    for (uint32_t number = 0; number < append->count; number++) {
+        uint64_t bytes = bytes_of(append, number);
+        add_entry(summary, append, number, used >> log->grain_shift);
+        segment->lowest_sequence = base_min(segment->lowest_sequence, append->drafts[number].sequence);
+        summary->end = (uint32_t)(used + bytes);
+        used += seglog_padded(log, bytes);
+    }
+    atomic_fetch_add_explicit(&segment->pending, append->count, memory_order_relaxed);
+}
+
+/* Give an append its place, if there is one: all of it at one moment, so that neither a group, nor a segment,
+ * nor a checkpoint's cut ends within a batch. */
 static bool place_locked(struct seglog_stream *stream, struct seglog_append *append)
 {
     struct seglog *log = stream->log;
-    if (!fits_segment(stream, append->padded_bytes) || !fits_ring(stream, append->padded_bytes))
+    if (!fits_segment(stream, append) || !fits_ring(stream, append->padded_bytes))
         return false;
     struct seglog_summary *summary = stream->open_summary;
     uint64_t used = segment_used(stream);
@@ -186,15 +226,11 @@ static bool place_locked(struct seglog_stream *stream, struct seglog_append *app
     append->cut_phase = stream->cut_phase;
     append->record_seed = stream->record_seed;
     append->grain = (seglog_segment_offset(log, summary->segment) + used) >> log->grain_shift;
-    add_entry(summary, append, used >> log->grain_shift);
-    struct seglog_segment *segment = &log->segments[summary->segment];
-    segment->lowest_sequence = base_min(segment->lowest_sequence, append->draft->sequence);
-    summary->end = (uint32_t)(used + append->record_bytes);
+    add_entries(stream, append, used);
     stream->head_position += append->padded_bytes;
     append->group->bytes += append->padded_bytes;
     append->group->filling++;
-    atomic_fetch_add_explicit(&segment->pending, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&stream->unsettled[stream->cut_phase], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->unsettled[stream->cut_phase], append->count, memory_order_relaxed);
     append->birth = seglog_space_placed(stream, append->cost_bytes, segment_room(stream));
     append->nudge = log->mode == SEGLOG_ASYNC && !stream->nudged &&
                     stream->head_position - stream->tail_position >= stream->ring_bytes / 4;
@@ -283,7 +319,7 @@ static enum step next_step_locked(struct seglog_stream *stream, struct seglog_ap
     if (stream->tail_position < stream->head_position) {
         if (seglog_lead_claim_locked(stream))
             return STEP_LEAD;
-        bool all = !fits_segment(stream, append->padded_bytes);
+        bool all = !fits_segment(stream, append);
         *ret_position = all ? stream->head_position : stream->tail_position + 1;
         return STEP_AWAIT;
     }
@@ -336,7 +372,7 @@ static void pass_turn(struct seglog_stream *stream)
     while ((first = base_list_pop_front(&stream->queue)) != NULL) {
         struct seglog_append *append =
             base_container_of(base_container_of(first, struct task_wait, link), struct seglog_append, wait);
-        bool placed = append->draft != NULL && !seglog_failed(stream->log) && place_locked(stream, append);
+        bool placed = append->drafts != NULL && !seglog_failed(stream->log) && place_locked(stream, append);
         base_assert(task_wait_wake(&append->wait, placed ? 0 : TURN));
         if (!placed)
             break;
@@ -375,7 +411,7 @@ static int find_place(struct seglog_stream *stream, struct seglog_append *append
 
 int seglog_stream_end_segment(struct seglog_stream *stream, bool forgo)
 {
-    struct seglog_append turn = {.draft = NULL}; /* nothing to place: it is always made the maker */
+    struct seglog_append turn = {.drafts = NULL}; /* nothing to place: it is always made the maker */
     base_spin_lock(&stream->lock);
     (void)take_turn_unlock(stream, &turn);
     int error = seglog_stream_drain(stream);
@@ -421,54 +457,84 @@ static void ring_get(const struct seglog_stream *stream, uint64_t position, void
  * @return where they lie
  */
 static const uint8_t *put_front(struct seglog_stream *stream, uint64_t position,
-                                const struct seglog_draft *draft, uint64_t extension_bytes)
+                                const struct seglog_draft *draft, const void *extension,
+                                uint64_t extension_bytes)
 {
     uint64_t begin = position % stream->ring_bytes;
     uint64_t end = begin + extension_bytes + draft->key_bytes;
     uint8_t *front = stream->ring + begin;
-    memcpy(front, draft->extension, extension_bytes);
+    memcpy(front, extension, extension_bytes);
     memcpy(front + extension_bytes, draft->key, draft->key_bytes);
     if (end > stream->ring_bytes)
         memcpy(stream->ring, stream->ring + stream->ring_bytes, end - stream->ring_bytes);
     return front;
 }
 
-/* Copy a record to its place, header last: it has the checks. */
-static void fill(struct seglog_stream *stream, const struct seglog_append *append)
+/* Copy a record to its place, header last: it has the checks. @param at  of the first one's position */
+static void fill_one(struct seglog_stream *stream, const struct seglog_append *append, uint32_t number,
+                     uint64_t at)
 {
     static const uint8_t zeros[SEGLOG_GRAIN_BYTES_MAX];
-    const struct seglog_draft *draft = append->draft;
-    const uint64_t extension_bytes = seglog_extension_bytes(draft->kind);
-    const uint64_t check_seed = stream->log->superblock.check_seed;
-    bool born = (draft->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE && draft->value == NULL;
+    const struct seglog_draft *draft = &append->drafts[number];
+    const uint8_t kind = kind_of(append, number);
+    const uint64_t extension_bytes = seglog_extension_bytes(kind), bytes = bytes_of(append, number);
+    const uint64_t check_seed = stream->log->superblock.check_seed, begin = append->position + at;
+    const struct seglog_batch_format batch = {
+        .number = number,
+        .count = (kind & SEGLOG_MARK_COMMIT) != 0 ? append->count : 0,
+        .id = append->drafts[0].sequence,
+    };
+    bool born = is_tombstone(draft) && draft->value == NULL;
     const void *value = born ? &append->birth : draft->value;
     struct seglog_record_format header = {
         .sequence = draft->sequence,
         .version = draft->version,
         .value_bytes = born ? SEGLOG_BIRTH_BYTES : draft->value_bytes,
         .key_bytes = draft->key_bytes,
-        .kind = draft->kind,
+        .kind = kind,
         .client_flags = draft->client_flags,
     };
     uint64_t expiry = seglog_expiry_pack(draft->expiry_ns);
     memcpy(header.expiry, &expiry, sizeof(header.expiry));
     uint64_t front_bytes = extension_bytes + draft->key_bytes;
-    uint64_t position = append->position + sizeof(header);
+    uint64_t position = begin + sizeof(header);
     const uint8_t *front = draft->key;
+    const void *extension = (kind & SEGLOG_MARKS_BATCH) != 0 ? &batch : draft->extension;
     if (extension_bytes > 0)
-        front = put_front(stream, position, draft, extension_bytes);
+        front = put_front(stream, position, draft, extension, extension_bytes);
     else
         ring_put(stream, position, draft->key, draft->key_bytes);
     ring_put(stream, position + front_bytes, value, header.value_bytes);
-    ring_put(stream, append->position + append->record_bytes, zeros,
-             append->padded_bytes - append->record_bytes);
+    ring_put(stream, begin + bytes, zeros, seglog_padded(stream->log, bytes) - bytes);
     header.body_check =
         seglog_body_check(front, front_bytes, value, header.value_bytes, check_seed, draft->sequence);
-    seglog_record_seal(&header, append->record_seed, append->grain);
-    ring_put(stream, append->position, &header, sizeof(header));
+    seglog_record_seal(&header, append->record_seed, append->grain + (at >> stream->log->grain_shift));
+    ring_put(stream, begin, &header, sizeof(header));
 }
 
-/* The record is in place: tell the leader that waits for it. */
+/* Copy all of an append, and tell where each of it lies. */
+static void fill(struct seglog_stream *stream, const struct seglog_append *append,
+                 struct seglog_place *places)
+{
+    const struct seglog *log = stream->log;
+    uint64_t at = 0;
+    for (uint32_t number = 0; number < append->count; number++) {
+        uint64_t bytes = bytes_of(append, number), padded_bytes = seglog_padded(log, bytes);
+        fill_one(stream, append, number, at);
+        places[number] = (struct seglog_place){
+            .grain = append->grain + (at >> log->grain_shift),
+            .bytes = bytes,
+            .segment = append->segment,
+            .stream = stream->number,
+            .position = append->position + at + padded_bytes,
+            .cut_phase = append->cut_phase,
+            .tombstone = is_tombstone(&append->drafts[number]),
+        };
+        at += padded_bytes;
+    }
+}
+
+/* It is in place: tell the leader that waits for it. */
 static void end_filling(struct seglog_stream *stream, struct seglog_group *group)
 {
     base_spin_lock(&stream->lock);
@@ -491,52 +557,51 @@ static void tell_service(struct seglog *log, bool nudge)
         seglog_poke(log);
 }
 
-int seglog_append_to(struct seglog_stream *stream, uint64_t cost_bytes, const struct seglog_draft *draft,
-                     struct seglog_place *ret_place)
+int seglog_append_to(struct seglog_stream *stream, uint64_t cost_bytes, const struct seglog_draft *drafts,
+                     uint32_t count, struct seglog_place *ret_places)
 {
     struct seglog *log = stream->log;
-    bool tombstone = (draft->kind & SEGLOG_KIND_MASK) == SEGLOG_TOMBSTONE;
-    uint64_t value_bytes = tombstone ? SEGLOG_BIRTH_BYTES : draft->value_bytes;
-    struct seglog_append append = {.draft = draft, .cost_bytes = cost_bytes};
-    append.record_bytes = seglog_record_bytes(draft->kind, draft->key_bytes, value_bytes);
-    append.padded_bytes = seglog_padded(log, append.record_bytes);
-    base_assert(append.record_bytes <= log->superblock.record_bytes_max);
+    struct seglog_append append = {.drafts = drafts, .count = count, .cost_bytes = cost_bytes};
+    for (uint32_t number = 0; number < count; number++) {
+        uint64_t bytes = bytes_of(&append, number);
+        base_assert(bytes <= log->superblock.record_bytes_max);
+        append.padded_bytes += seglog_padded(log, bytes);
+    }
     int error = find_place(stream, &append);
     if (error != 0)
         return error;
-    fill(stream, &append);
+    fill(stream, &append, ret_places);
     end_filling(stream, append.group);
     if (log->mode == SEGLOG_ASYNC)
         tell_service(log, append.nudge);
-    *ret_place = (struct seglog_place){
-        .grain = append.grain,
-        .bytes = append.record_bytes,
-        .segment = append.segment,
-        .stream = stream->number,
-        .position = append.position + append.padded_bytes,
-        .cut_phase = append.cut_phase,
-        .tombstone = tombstone,
-    };
     return 0;
+}
+
+int seglog_append_batch(struct seglog *log, struct seglog_reservation *reservation,
+                        const struct seglog_draft *drafts, uint32_t count, struct seglog_place *ret_places)
+{
+    base_assert(reservation->cost_bytes > 0 && reservation->stream < log->stream_count && count > 0);
+    struct seglog_stream *stream = &log->streams[reservation->stream];
+    int error = seglog_append_to(stream, reservation->cost_bytes, drafts, count, ret_places);
+    if (error != 0)
+        seglog_release(log, reservation);
+    reservation->cost_bytes = 0;
+    bool far = false;
+    for (uint32_t number = 0; number < count && error == 0; number++) {
+        base_assert(drafts[number].value != NULL || drafts[number].value_bytes == 0);
+        atomic_fetch_add_explicit(&log->appended_bytes, seglog_padded(log, ret_places[number].bytes),
+                                  memory_order_relaxed);
+        far = far || drafts[number].sequence % (SEGLOG_SEQUENCE_BLOCK / 8) == 0;
+    }
+    if (far)
+        seglog_poke(log); /* now and then, so that the bound of sequences is raised before it is reached */
+    return error;
 }
 
 int seglog_append(struct seglog *log, struct seglog_reservation *reservation,
                   const struct seglog_draft *draft, struct seglog_place *ret_place)
 {
-    base_assert(reservation->cost_bytes > 0 && reservation->stream < log->stream_count);
-    base_assert(draft->value != NULL || draft->value_bytes == 0);
-    int error =
-        seglog_append_to(&log->streams[reservation->stream], reservation->cost_bytes, draft, ret_place);
-    if (error != 0)
-        seglog_release(log, reservation);
-    reservation->cost_bytes = 0;
-    if (error != 0)
-        return error;
-    atomic_fetch_add_explicit(&log->appended_bytes, seglog_padded(log, ret_place->bytes),
-                              memory_order_relaxed);
-    if (draft->sequence % (SEGLOG_SEQUENCE_BLOCK / 8) == 0)
-        seglog_poke(log); /* now and then, so that the bound of sequences is raised before it is reached */
-    return 0;
+    return seglog_append_batch(log, reservation, draft, 1, ret_place);
 }
 
 /* ---- reading what is not written yet ------------------------------------------------------------- */

@@ -222,31 +222,35 @@ static inline void testing_segment_begin(struct testing_segment *segment, struct
     assert_non_null(segment->entries);
 }
 
-/** Put a record at the position, whose key is its sequence in decimal. @return where it lies in the segment
- */
-static inline uint64_t testing_segment_add(struct testing_segment *segment, uint64_t sequence,
-                                           uint32_t value_bytes)
+/** Put a record at the position, whose key is its sequence in decimal. @param extension  with marks; else
+ * NULL
+ * @return where it lies in the segment */
+static inline uint64_t testing_segment_add_marked(struct testing_segment *segment, uint64_t sequence,
+                                                  uint32_t value_bytes, uint8_t marks, const void *extension)
 {
     uint64_t at = segment->position;
     uint64_t grain_bytes = segment->superblock.grain_bytes;
     uint64_t grain = ((uint64_t)(segment->bytes - segment->drive->bytes) + at) / grain_bytes;
-    char key[24];
-    uint16_t key_bytes = (uint16_t)snprintf(key, sizeof(key), "%llu", (unsigned long long)sequence);
+    char front[40] = "", *key = front + seglog_extension_bytes(marks);
+    uint16_t key_bytes = (uint16_t)snprintf(key, 24, "%llu", (unsigned long long)sequence);
+    uint64_t front_bytes = seglog_extension_bytes(marks) + UINT64_C(1) * key_bytes;
+    if (extension != NULL)
+        memcpy(front, extension, seglog_extension_bytes(marks));
     struct seglog_record_format header = {
         .sequence = sequence,
         .version = sequence,
         .value_bytes = value_bytes,
         .key_bytes = key_bytes,
-        .kind = SEGLOG_VALUE,
+        .kind = SEGLOG_VALUE | marks,
         .expiry = {(uint8_t)sequence},
         .client_flags = 7,
     };
     uint64_t bytes = seglog_record_bytes(header.kind, key_bytes, value_bytes);
-    uint8_t *record = segment->bytes + at, *value = record + sizeof(header) + key_bytes;
-    memcpy(record + sizeof(header), key, key_bytes);
+    uint8_t *record = segment->bytes + at, *value = record + sizeof(header) + front_bytes;
+    memcpy(record + sizeof(header), front, front_bytes);
     memset(value, (int)(sequence | 1), value_bytes);
     header.body_check =
-        seglog_body_check(key, key_bytes, value, value_bytes, segment->superblock.check_seed, sequence);
+        seglog_body_check(front, front_bytes, value, value_bytes, segment->superblock.check_seed, sequence);
     seglog_record_seal(&header, seglog_record_seed(segment->superblock.check_seed, segment->header.stamp),
                        grain);
     memcpy(record, &header, sizeof(header));
@@ -262,6 +266,12 @@ static inline uint64_t testing_segment_add(struct testing_segment *segment, uint
     segment->end = at + bytes;
     segment->position = base_align_up(segment->end, grain_bytes);
     return at;
+}
+
+static inline uint64_t testing_segment_add(struct testing_segment *segment, uint64_t sequence,
+                                           uint32_t value_bytes)
+{
+    return testing_segment_add_marked(segment, sequence, value_bytes, 0, NULL);
 }
 
 /** A write ends here: what follows begins at a block. */
