@@ -314,6 +314,51 @@ TARN_API int tarn_depot_writer_commit(struct tarn_depot_writer *writer, uint64_t
 /** Forget a writer and what was written to it. Yields. */
 TARN_API void tarn_depot_writer_abort(struct tarn_depot_writer *writer);
 
+/* ---- several keys at once --------------------------------------------------------------------------- */
+
+/** No batch has more items. */
+#define TARN_BATCH_ITEMS_MAX 1024
+
+/** One change of a batch: a key is given a value, or removed. */
+struct tarn_batch_item {
+    const void *key;
+    size_t key_len;
+    const void *value;
+    size_t value_len;
+    bool remove; /**< the key; without a condition it need not be there */
+    /** As for tarn_depot_put(); of a removal only the condition counts. */
+    const struct tarn_put_options *options;
+    uint64_t version; /**< result, if the batch was stored: the new one; of a removal that of what was there,
+                       * 0 if nothing was */
+    int error;        /**< result: 0; why the batch was not stored, of an item that is the reason; of all
+                       * others then -ECANCELED; of all alike, if none of them is */
+};
+
+/**
+ * Change several keys: all of it is stored, or nothing, after a crash, too. Returns when it is as durable as
+ * the store's mode asks.
+ *
+ * @param items  at most TARN_BATCH_ITEMS_MAX, each of another key, in any order. What they point to is
+ *               borrowed until return
+ * @return 0; nothing written: -EEXIST, -ENOENT (a condition of an item does not hold), -EINVAL (a key or a
+ *         note is none, or a key is there twice), -E2BIG (more items, or more bytes, than a batch takes; its
+ *         values are not in pieces), -ENOSPC, -ENOMEM, -EROFS, -EBADMSG; -EIO: not acknowledged. After the
+ *         next opening all of it is there, or nothing; until then nothing, or all but keys whose old records
+ *         could not be read again
+ *
+ * Yields. All conditions are decided before anything is written, with no other write to any of the keys in
+ * between. Gets of single keys may meet some of the changes before the others. In a cache each item is
+ * evicted by itself.
+ */
+TARN_API int tarn_depot_write_batch(struct tarn_depot *depot, struct tarn_batch_item *items, size_t count);
+
+/** The sum of tarn_depot_batch_bytes() of its items that a batch may have: 1 MiB, less if the store is small.
+ */
+TARN_API uint64_t tarn_depot_batch_bytes_max(const struct tarn_depot *depot);
+
+/** What an item takes. @param value_len  of a removal 8 */
+TARN_API uint64_t tarn_depot_batch_bytes(const struct tarn_depot *depot, size_t key_len, size_t value_len);
+
 /** Remove a key. Yields. @return 0 (it was there, and is durably gone); -ENOENT; -ENOSPC; -EROFS; -EIO;
  * -EINVAL */
 TARN_API int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len);
@@ -416,6 +461,7 @@ enum tarn_stage {
     TARN_STAGE_UPDATE,
     TARN_STAGE_TOUCH,
     TARN_STAGE_DELETE,
+    TARN_STAGE_BATCH, /**< all of a batch, whatever its items are */
     TARN_STAGE_COUNT,
 };
 

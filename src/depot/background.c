@@ -35,9 +35,13 @@ static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t
                   const struct seglog_place *place)
 {
     struct tarn_depot *depot = owner;
-    if (place != NULL)
-        return depot_index_replace(&depot->index, entry->hash[0], grain, place->grain,
-                                   depot_grains(depot, place->bytes));
+    if (place != NULL) {
+        bool replaced = depot_index_replace(&depot->index, entry->hash[0], grain, place->grain,
+                                            depot_grains(depot, place->bytes));
+        if (replaced)
+            depot_count_moved(depot, entry, place);
+        return replaced;
+    }
     bool removed = depot_index_remove(&depot->index, entry->hash[0], grain);
     if (removed)
         atomic_fetch_sub_explicit(&depot->live_bytes, seglog_footprint(depot->log, entry->bytes),

@@ -42,6 +42,7 @@ void depot_cache_renewed(void *owner, const struct seglog_entry_format *entry, u
         /* the key lock was held since it was seen there */
         base_assert(depot_index_replace(&depot->index, entry->hash[0], grain, place->grain,
                                         depot_grains(depot, place->bytes)));
+        depot_count_moved(depot, entry, place);
         depot_count(&depot->reinsertions);
     }
     unlock(depot, lock_of(entry));

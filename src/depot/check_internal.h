@@ -25,6 +25,7 @@ enum depot_invariant {
     DEPOT_INVARIANT_CHECKPOINT,
     DEPOT_INVARIANT_INDEX,
     DEPOT_INVARIANT_PIECES,
+    DEPOT_INVARIANT_BATCH,
 };
 
 struct depot_check {

@@ -42,21 +42,36 @@ static const uint8_t *read_record(struct keys *keys, unsigned place, uint64_t gr
     return good ? record : NULL;
 }
 
+/*
+ * Whether they are equal but for where they lie, which the checks say too; and but for the batch that one was
+ * written in, of which its copy does not tell.
+ */
+static bool are_copies(const struct seglog_record_format headers[2], const uint8_t *const records[2])
+{
+    struct seglog_record_format alike[2];
+    const uint8_t *rests[2];
+    for (unsigned i = 0; i < 2; i++) {
+        bool of_batch = (headers[i].kind & SEGLOG_MARKS_BATCH) != 0;
+        rests[i] = records[i] + sizeof(headers[i]) + (of_batch ? sizeof(struct seglog_batch_format) : 0);
+        alike[i] = headers[i];
+        alike[i].header_check = alike[i].body_check = 0;
+        alike[i].kind &= (uint8_t)~SEGLOG_MARKS_BATCH;
+    }
+    uint64_t rest_bytes = seglog_record_bytes(alike[0].kind, alike[0].key_bytes, alike[0].value_bytes) -
+                          sizeof(struct seglog_record_format);
+    return memcmp(&alike[0], &alike[1], sizeof(alike[0])) == 0 && memcmp(rests[0], rests[1], rest_bytes) == 0;
+}
+
 /* Two values of one key with one sequence. */
 static void compare_copies(struct keys *keys, uint64_t one, uint64_t other)
 {
     struct seglog_record_format headers[2];
     const uint8_t *records[2];
-    const size_t skipped = sizeof(headers[0].header_check); /* it says where the record lies */
     records[0] = read_record(keys, 0, one, &headers[0]);
     records[1] = read_record(keys, 1, other, &headers[1]);
     if (records[0] == NULL || records[1] == NULL)
         return;
-    uint64_t bytes = seglog_record_bytes(headers[0].kind, headers[0].key_bytes, headers[0].value_bytes);
-    bool equal =
-        bytes == seglog_record_bytes(headers[1].kind, headers[1].key_bytes, headers[1].value_bytes) &&
-        memcmp(records[0] + skipped, records[1] + skipped, bytes - skipped) == 0;
-    if (!equal)
+    if (!are_copies(headers, records))
         depot_check_fault(keys->check, DEPOT_INVARIANT_COPY,
                           "the values at grains %" PRIu64 " and %" PRIu64
                           " have one key, one sequence and differ",

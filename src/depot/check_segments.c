@@ -18,6 +18,10 @@ struct segments {
     uint8_t *summary; /* summary_bytes */
     uint64_t summary_bytes;
     uint32_t segment; /* whose records are looked at */
+    /* the batch of which a record was met, and its last one not yet */
+    struct seglog_batch_format batch; /* id 0: none; number: of the next record */
+    uint64_t batch_grain;             /* where that is */
+    bool batch_damaged;               /* its other records are not where they are looked for */
 };
 
 /* ---- reading a frame -------------------------------------------------------------------------------- */
@@ -154,13 +158,56 @@ static void check_numbers(struct depot_check *check, uint64_t grain, const struc
                           grain, entry->superseded);
 }
 
+/* The batch that was being met ends before its last record. */
+static void end_batch(struct segments *segments)
+{
+    if (segments->batch.id != 0)
+        depot_check_fault(segments->check, DEPOT_INVARIANT_BATCH,
+                          "batch %" PRIu64 " in segment %" PRIu32 " has no record %" PRIu32,
+                          segments->batch.id, segments->segment, segments->batch.number);
+    segments->batch.id = 0;
+    segments->batch_damaged = false;
+}
+
+/* Of a batch all records stand one behind the other, and the last one says how many. */
+static void check_batch(struct segments *segments, const struct seglog_entry_format *entry, uint64_t grain,
+                        const struct seglog_record_format *header, const uint8_t *record)
+{
+    struct seglog_batch_format batch;
+    if ((header->kind & SEGLOG_MARKS_BATCH) == 0) {
+        end_batch(segments);
+        return;
+    }
+    memcpy(&batch, record + sizeof(*header), sizeof(batch));
+    if (batch.number == 0) {
+        end_batch(segments);
+        segments->batch = (struct seglog_batch_format){.id = header->sequence};
+        segments->batch_grain = grain;
+    } else if (segments->batch_damaged) {
+        return;
+    }
+    bool last = (header->kind & SEGLOG_MARK_COMMIT) != 0;
+    bool right = segments->batch.id == batch.id && segments->batch.number == batch.number &&
+                 segments->batch_grain == grain && batch.count == (last ? batch.number + 1 : 0);
+    if (!right)
+        depot_check_fault(segments->check, DEPOT_INVARIANT_BATCH,
+                          "the record at grain %" PRIu64 " is not in its place of batch %" PRIu64, grain,
+                          batch.id);
+    const uint32_t grain_bytes = segments->check->superblock->grain_bytes;
+    segments->batch.id = right && !last ? batch.id : 0;
+    segments->batch.number = batch.number + 1;
+    segments->batch_grain = grain + base_align_up(entry->bytes, grain_bytes) / grain_bytes;
+}
+
 static void check_record(void *arg, const struct seglog_entry_format *entry, uint64_t grain, int error,
                          const struct seglog_record_format *header, const uint8_t *record)
 {
-    const struct segments *segments = arg;
+    struct segments *segments = arg;
     struct depot_check *check = segments->check;
     check->entries++;
     if (error != 0) {
+        segments->batch.id = 0; /* that is told already */
+        segments->batch_damaged = true;
         depot_check_fault(check, DEPOT_INVARIANT_RECORD,
                           "the record at grain %" PRIu64 ", in segment %" PRIu32 ", is damaged", grain,
                           segments->segment);
@@ -168,6 +215,7 @@ static void check_record(void *arg, const struct seglog_entry_format *entry, uin
     }
     const uint8_t *key = record + sizeof(*header) + seglog_extension_bytes(header->kind);
     check_numbers(check, grain, entry, header, key);
+    check_batch(segments, entry, grain, header, record);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------ */
@@ -188,6 +236,7 @@ static int check_segment(struct segments *segments, uint32_t segment)
     segments->segment = segment;
     check->report.bytes_read += check->superblock->segment_bytes;
     error = seglog_check_segment(check->log, segment, check_record, segments);
+    end_batch(segments);
     return error == -EUCLEAN ? 0 : error;
 }
 

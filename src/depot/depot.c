@@ -168,8 +168,17 @@ static void take_geometry(struct tarn_depot *depot)
     depot->whole_bytes_max =
         depot->record_bytes_max - seglog_record_bytes(SEGLOG_VALUE, TARN_KEY_BYTES_MAX, 0);
     depot->piece_bytes = piece_bytes(superblock);
-    atomic_store_explicit(&depot->pieces_noted, (superblock->incompatible & SEGLOG_FEATURE_PIECES) != 0,
-                          memory_order_relaxed);
+    atomic_store_explicit(&depot->features, superblock->incompatible, memory_order_relaxed);
+}
+
+int depot_feature_note(struct tarn_depot *depot, uint64_t feature)
+{
+    if ((atomic_load_explicit(&depot->features, memory_order_relaxed) & feature) != 0)
+        return 0;
+    int error = seglog_feature_note(depot->log, feature);
+    if (error == 0)
+        atomic_fetch_or_explicit(&depot->features, feature, memory_order_relaxed);
+    return error;
 }
 
 static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *options)

@@ -42,6 +42,7 @@ struct tarn_depot {
     struct depot_repair *repair; /* NULL: it is not opened for that */
     uint32_t grain_shift;
     uint32_t record_bytes_max;
+    _Atomic uint64_t features; /* that the superblock has */
     uint64_t hash_seed;
     uint64_t check_seed;
     uint64_t store_bytes;
@@ -55,7 +56,6 @@ struct tarn_depot {
     bool power;               /* what was waited for is flushed */
     struct task_mutex piece_locks[DEPOT_PIECE_LOCKS];
     _Atomic uint32_t writers;
-    _Atomic bool pieces_noted;         /* the superblock says that there may be some */
     _Atomic bool orphans;              /* the index may have pieces that nobody refers to */
     _Atomic uint64_t pieces;           /* in the index */
     _Atomic uint64_t promised_bytes;   /* footprints of pieces that may still be written */
@@ -131,6 +131,12 @@ static inline void depot_count(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
+
+/* ---- depot.c -------------------------------------------------------------------------------------- */
+
+/** Have the superblock say that the store may have a feature. @return 0; as seglog_feature_note(). Yields the
+ * first time. */
+base_must_check int depot_feature_note(struct tarn_depot *depot, uint64_t feature);
 
 /* ---- read.c: records ----------------------------------------------------------------------------- */
 
@@ -245,6 +251,12 @@ struct depot_content {
     uint8_t mark;                       /* 0, SEGLOG_MARK_PIECE or SEGLOG_MARK_HEAD */
     struct seglog_pieces_format pieces; /* with a mark */
 };
+
+/** Kind, note and mark of its record. */
+static inline uint8_t depot_content_kind(const struct depot_content *content)
+{
+    return (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT | content->mark);
+}
 
 /** Whether a condition holds now. Decides nothing: it may change. @return 0; -EEXIST; -ENOENT; -EINVAL; as
  * depot_find(). Yields. */
@@ -370,6 +382,15 @@ bool depot_visible(struct tarn_depot *depot, const struct depot_record *record);
 /** Carry out an order of flush_all whose moment has come. At the beginning of every call, before any lock is
  * taken. Yields then. */
 void depot_flush_due(struct tarn_depot *depot);
+
+/** A record has a copy in its place now, which is shorter if it was of a batch: what lives is counted. */
+static inline void depot_count_moved(struct tarn_depot *depot, const struct seglog_entry_format *entry,
+                                     const struct seglog_place *place)
+{
+    uint64_t before = seglog_footprint(depot->log, entry->bytes);
+    atomic_fetch_add_explicit(&depot->live_bytes, seglog_footprint(depot->log, place->bytes) - before,
+                              memory_order_relaxed);
+}
 
 /* ---- background.c --------------------------------------------------------------------------------- */
 

@@ -5,8 +5,9 @@
 #include "depot/testing.h"
 #include "task/sched.h"
 
-#define KEYS     12
-#define LONG_KEY 4 /* its values are in pieces */
+#define KEYS     14
+#define PAIR     12 /* this one and the next are written together */
+#define LONG_KEY 4  /* its values are in pieces */
 #define LONG     90000
 
 /* What a client knows of a key. */
@@ -42,14 +43,10 @@ static void forget(struct known *known)
     known->uncertain_delete = false;
 }
 
-static void put(struct client *client, int key, const char *value)
+/* What the answer to a write tells of a key. */
+static void note_put(struct client *client, int key, const char *value, int error)
 {
     struct known *known = &client->known[key];
-    char name[16];
-    static char whole[LONG];
-    (void)snprintf(name, sizeof(name), "%d", key);
-    int error = tarn_depot_put(client->store.depot, name, strlen(name), whole, make_value(key, value, whole),
-                               NULL, NULL);
     if (error == 0) {
         (void)snprintf(known->acknowledged, sizeof(known->acknowledged), "%s", value);
         forget(known);
@@ -59,6 +56,30 @@ static void put(struct client *client, int key, const char *value)
     client->failures++;
     if (error == -EIO)
         (void)snprintf(known->uncertain, sizeof(known->uncertain), "%s", value);
+}
+
+static void put(struct client *client, int key, const char *value)
+{
+    char name[16];
+    static char whole[LONG];
+    (void)snprintf(name, sizeof(name), "%d", key);
+    int error = tarn_depot_put(client->store.depot, name, strlen(name), whole, make_value(key, value, whole),
+                               NULL, NULL);
+    note_put(client, key, value, error);
+}
+
+static void put_pair(struct client *client, const char *value)
+{
+    struct tarn_batch_item items[2];
+    char names[2][16];
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "%d", PAIR + i);
+        items[i] = (struct tarn_batch_item){
+            .key = names[i], .key_len = strlen(names[i]), .value = value, .value_len = strlen(value)};
+    }
+    int error = tarn_depot_write_batch(client->store.depot, items, 2);
+    for (int i = 0; i < 2; i++)
+        note_put(client, PAIR + i, value, error);
 }
 
 static void remove_key(struct client *client, int key)
@@ -81,6 +102,8 @@ static void remove_key(struct client *client, int key)
 /* @param restarted  what was uncertain may have happened */
 static void check(struct client *client, bool restarted)
 {
+    char of_pair[2][16] = {"", ""};
+    bool pair_read = true;
     for (int key = 0; key < KEYS; key++) {
         const struct known *known = &client->known[key];
         static char whole[LONG], expected[LONG];
@@ -90,6 +113,7 @@ static void check(struct client *client, bool restarted)
         int error = tarn_depot_get(client->store.depot, name, strlen(name), whole, sizeof(whole), &info);
         if (error == -EIO) {
             client->failures++;
+            pair_read = pair_read && key < PAIR;
             continue;
         }
         base_assert(error == 0 || error == -ENOENT);
@@ -106,17 +130,22 @@ static void check(struct client *client, bool restarted)
         bool may_be = restarted && ((known->uncertain[0] != '\0' && strcmp(value, known->uncertain) == 0) ||
                                     (known->uncertain_delete && value[0] == '\0'));
         base_assert(is_acknowledged || may_be);
+        if (key >= PAIR)
+            memcpy(of_pair[key - PAIR], value, sizeof(value));
     }
+    base_assert(!pair_read || strcmp(of_pair[0], of_pair[1]) == 0);
 }
 
 static void work(struct client *client)
 {
-    for (int key = 0; key < KEYS; key++)
+    for (int key = 0; key < PAIR; key++)
         put(client, key, "first");
+    put_pair(client, "first");
     check(client, false);
-    for (int key = 0; key < KEYS; key += 2)
+    put_pair(client, "second");
+    for (int key = 0; key < PAIR; key += 2)
         put(client, key, "second");
-    for (int key = 0; key < KEYS; key += 3)
+    for (int key = 0; key < PAIR; key += 3)
         remove_key(client, key);
     check(client, false);
 }

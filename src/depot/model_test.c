@@ -10,6 +10,7 @@
 #define TINY_KEYS   12000
 #define KEYS        (BIG_KEYS + TINY_KEYS)
 #define BATCH       300
+#define BATCH_ITEMS 8
 #define LONG_KEYS   16 /* of the big ones: their values may be in pieces */
 #define LONG_BYTES  180000
 #define VALUE_BYTES 20000
@@ -40,10 +41,12 @@ struct model {
     uint64_t operations;
     uint64_t full, killed, checked, grown, collections; /* how often that happened */
     uint64_t in_pieces;                                 /* values that were stored so */
+    uint64_t batches, refused;                          /* that were stored, and that were not */
     uint64_t records_max;
     char key[KEY_BYTES];
     char value[LONG_BYTES];
     char found[LONG_BYTES];
+    char keys[BATCH_ITEMS][KEY_BYTES];
     bool seen[KEYS];
 };
 
@@ -152,27 +155,38 @@ static void store(struct model *model, uint64_t number, const struct expected *s
     apply_time(model);
 }
 
+/* What a condition makes of what there is. */
+static int judge(const struct expected *expected, const struct tarn_put_options *options)
+{
+    if (options->condition == TARN_PUT_IF_ABSENT)
+        return expected->there ? -EEXIST : 0;
+    if (options->condition != TARN_PUT_ANY && !expected->there)
+        return -ENOENT;
+    return options->condition == TARN_PUT_IF_VERSION && options->if_version != expected->version ? -EEXIST
+                                                                                                 : 0;
+}
+
+static struct tarn_put_options draw_options(struct model *model, uint64_t number,
+                                            const struct expected *drawn)
+{
+    return (struct tarn_put_options){
+        .condition = below(model, 2) == 0 ? TARN_PUT_ANY : (enum tarn_put_condition)below(model, 4),
+        .if_version = below(model, 2) == 0 ? model->expected[number].version : below(model, 1000),
+        .expiry_ns = drawn->expiry_ns,
+        .client_flags = drawn->flags,
+    };
+}
+
 static void do_put(struct model *model, uint64_t number)
 {
     const struct expected *expected = &model->expected[number];
     const struct expected drawn = draw_value(model, number);
     size_t key_len = fill_key(model, number);
-    struct tarn_put_options options = {
-        .condition = below(model, 2) == 0 ? TARN_PUT_ANY : (enum tarn_put_condition)below(model, 4),
-        .if_version = below(model, 2) == 0 ? expected->version : below(model, 1000),
-        .expiry_ns = drawn.expiry_ns,
-        .client_flags = drawn.flags,
-    };
+    const struct tarn_put_options options = draw_options(model, number, &drawn);
     uint64_t version = 0;
     int error = tarn_depot_put(model->store.depot, model->key, key_len, model->value, drawn.value_bytes,
                                &options, &version);
-    int wanted = 0;
-    if (options.condition == TARN_PUT_IF_ABSENT)
-        wanted = expected->there ? -EEXIST : 0;
-    else if (options.condition != TARN_PUT_ANY && !expected->there)
-        wanted = -ENOENT;
-    else if (options.condition == TARN_PUT_IF_VERSION && options.if_version != expected->version)
-        wanted = -EEXIST;
+    int wanted = judge(expected, &options);
     if (wanted == 0 && is_full(model, error, key_len + drawn.value_bytes))
         return;
     assert_int_equal(error, wanted);
@@ -185,6 +199,66 @@ static void do_delete(struct model *model, uint64_t number)
     int error = tarn_depot_delete(model->store.depot, model->key, fill_key(model, number));
     assert_int_equal(error, model->expected[number].there ? 0 : -ENOENT);
     model->expected[number].there = false;
+}
+
+/* One item of a batch, whose value goes where there is room. */
+struct drawn_item {
+    uint64_t number;
+    struct expected drawn;
+    struct tarn_put_options options;
+};
+
+static void draw_item(struct model *model, uint32_t i, struct drawn_item *drawn, char *value,
+                      struct tarn_batch_item *item)
+{
+    drawn->drawn = draw_value(model, drawn->number);
+    drawn->drawn.value_bytes = (uint32_t)below(model, base_min(drawn->drawn.value_bytes, 8000U) + 1);
+    drawn->options = draw_options(model, drawn->number, &drawn->drawn);
+    if (below(model, 4) != 0) /* one that fails refuses all */
+        drawn->options.condition = TARN_PUT_ANY;
+    fill_value(model, drawn->drawn.fill, drawn->drawn.value_bytes);
+    memcpy(value, model->value, drawn->drawn.value_bytes);
+    *item = (struct tarn_batch_item){.key = model->keys[i],
+                                     .key_len = fill_key(model, drawn->number),
+                                     .value = value,
+                                     .value_len = drawn->drawn.value_bytes,
+                                     .options = &drawn->options,
+                                     .remove = below(model, 4) == 0};
+    memcpy(model->keys[i], model->key, item->key_len);
+}
+
+/* Different keys at once. */
+static void do_write_batch(struct model *model, uint64_t number)
+{
+    struct tarn_depot *depot = model->store.depot;
+    struct tarn_batch_item items[BATCH_ITEMS];
+    struct drawn_item drawn[BATCH_ITEMS];
+    uint32_t count = 1 + (uint32_t)below(model, BATCH_ITEMS);
+    uint64_t bytes = 0, step = 1 + below(model, BIG_KEYS);
+    int wanted = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        drawn[i].number = (number + i * step) % KEYS;
+        draw_item(model, i, &drawn[i], model->found + i * LONG_BYTES / BATCH_ITEMS, &items[i]);
+        bytes += tarn_depot_batch_bytes(depot, items[i].key_len, items[i].remove ? 8 : items[i].value_len);
+        wanted = wanted != 0 ? wanted : judge(&model->expected[drawn[i].number], &drawn[i].options);
+    }
+    if (bytes > tarn_depot_batch_bytes_max(depot))
+        wanted = -E2BIG;
+    int error = tarn_depot_write_batch(depot, items, count);
+    model->batches += error == 0;
+    model->refused += wanted != 0;
+    if (wanted == 0 && is_full(model, error, bytes))
+        return;
+    assert_int_equal(error, wanted);
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        struct expected *expected = &model->expected[drawn[i].number];
+        if (!items[i].remove) {
+            store(model, drawn[i].number, &drawn[i].drawn, items[i].version);
+            continue;
+        }
+        assert_int_equal(items[i].version, expected->there ? expected->version : 0);
+        expected->there = false;
+    }
 }
 
 static void do_touch(struct model *model, uint64_t number)
@@ -471,7 +545,9 @@ static void step(struct model *model)
         do_batch(model);
     else if (what < 5695)
         do_fill(model);
-    else if (what < 5900)
+    else if (what < 5950)
+        do_write_batch(model, number);
+    else if (what < 6150)
         pass_time(model, below(model, SECOND));
     else
         do_get(model, number);
@@ -504,6 +580,8 @@ static void agrees_with_a_map(void **state)
                   (unsigned long long)model->collections, (unsigned long long)model->full);
     assert_true(model->killed > 2 && model->checked > 5 && model->collections > 50);
     assert_true(model->in_pieces > (TESTING_SLOW ? 20 : 100));
+    assert_true(model->batches > (TESTING_SLOW ? 100 : 400));
+    assert_true(model->refused > (TESTING_SLOW ? 10 : 50));
     assert_true(operations < 100000 || (model->grown > 0 && model->full > 0));
     testing_drive_free(&model->drive);
     free(model);

@@ -71,22 +71,12 @@ static void end_promise(struct tarn_depot *depot, struct depot_chain *chain)
 
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
-static int note_pieces(struct tarn_depot *depot)
-{
-    if (atomic_load_explicit(&depot->pieces_noted, memory_order_relaxed))
-        return 0;
-    int error = seglog_feature_note(depot->log, SEGLOG_FEATURE_PIECES);
-    if (error == 0)
-        atomic_store_explicit(&depot->pieces_noted, true, memory_order_relaxed);
-    return error;
-}
-
 int depot_chain_begin(struct tarn_depot *depot, uint64_t value_bytes, struct depot_chain *chain)
 {
     *chain = (struct depot_chain){.id = 0};
     int error = promise(depot, value_bytes, chain);
     if (error == 0)
-        error = note_pieces(depot);
+        error = depot_feature_note(depot, SEGLOG_FEATURE_PIECES);
     if (error == 0)
         error = seglog_sequence_draw(depot->log, &chain->id);
     if (error != 0)

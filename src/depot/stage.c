@@ -12,7 +12,8 @@ static const char *const names[TARN_STAGE_COUNT] = {
     [TARN_STAGE_INDEX] = "index",   [TARN_STAGE_READ] = "read",     [TARN_STAGE_VERIFY] = "verify",
     [TARN_STAGE_APPEND] = "append", [TARN_STAGE_COMMIT] = "commit", [TARN_STAGE_WRITE] = "write",
     [TARN_STAGE_FLUSH] = "flush",   [TARN_STAGE_GET] = "get",       [TARN_STAGE_PUT] = "put",
-    [TARN_STAGE_UPDATE] = "update", [TARN_STAGE_TOUCH] = "touch",   [TARN_STAGE_DELETE] = "delete"};
+    [TARN_STAGE_UPDATE] = "update", [TARN_STAGE_TOUCH] = "touch",   [TARN_STAGE_DELETE] = "delete",
+    [TARN_STAGE_BATCH] = "batch"};
 
 const char *tarn_stage_name(enum tarn_stage stage)
 {

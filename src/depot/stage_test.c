@@ -110,6 +110,13 @@ static int do_scan(struct testing_store *store)
     return tarn_depot_scan(store->depot, pass_on, NULL);
 }
 
+static int do_batch(struct testing_store *store)
+{
+    struct tarn_batch_item items[] = {{.key = "there", .key_len = 5, .value = "", .value_len = 0},
+                                      {.key = "new", .key_len = 3, .value = "", .value_len = 0}};
+    return tarn_depot_write_batch(store->depot, items, base_array_count(items));
+}
+
 struct operation {
     int (*run)(struct testing_store *store);
     int outcome;
@@ -127,6 +134,7 @@ static const struct operation operations[] = {
     {do_update, 0, ALLOWED | LOOKED | FETCHED | WRITTEN | BIT(UPDATE)},
     {do_delete, 0, ALLOWED | LOOKED | FETCHED | WRITTEN | BIT(DELETE)},
     {do_delete_absent, -ENOENT, ALLOWED | LOOKED | BIT(DELETE)},
+    {do_batch, 0, ALLOWED | LOOKED | FETCHED | WRITTEN | BIT(BATCH)},
     {do_wait, 0, BIT(QUEUE)},
     {do_scan, 0, 0},
 };

@@ -8,43 +8,43 @@
  * Between `find` and `publish` nobody but the collector changes what the index has of the key: it may move
  * the record, or end one that has expired.
  */
-#include "depot/depot_internal.h"
+#include "depot/write_internal.h"
 #include <errno.h>
 
 /* Pieces that were taken, by flushes or evictions, before their head was written. */
 #define PIECES_TRIES 16
 
-/* A write to one key, from taking its lock to giving it back. */
-struct write {
-    struct depot_key key;
-    struct task_mutex *lock;
-    struct seglog_reservation room;
-    struct depot_record old;          /* what the index has */
-    bool indexed;                     /* it has something */
-    bool there;                       /* a get would find it */
-    bool place_held;                  /* depot_index_reserve() */
-    struct seglog_pieces_format dead; /* of what was replaced: its pieces are dropped at the end */
-    struct depot_trace trace;
-};
-
-static int reserve(struct tarn_depot *depot, struct write *write, enum seglog_space space, uint64_t bytes)
+static int reserve(struct tarn_depot *depot, struct depot_write *write, enum seglog_space space,
+                   uint64_t bytes)
 {
     int error = seglog_reserve(depot->log, space, bytes, &write->room);
     depot_trace_mark(&write->trace, TARN_STAGE_ROOM);
     return error;
 }
 
+int depot_write_find(struct tarn_depot *depot, struct depot_write *write, enum depot_want want)
+{
+    int error = depot_find(depot, &write->key, want, true, &write->old);
+    if (error != 0 && error != -ENOENT)
+        return error;
+    write->indexed = error == 0;
+    write->there = write->indexed && depot_visible(depot, &write->old);
+    if (want == DEPOT_WANT_KEY)
+        depot_record_release(&write->old);
+    return 0;
+}
+
 /* @param bytes  of the record that may be written; 0: room is found later @return 0, with the key lock held;
  * or an error, without it */
 static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum depot_want want,
-                 enum seglog_space space, uint64_t bytes, struct write *write)
+                 enum seglog_space space, uint64_t bytes, struct depot_write *write)
 {
     if (!depot_key_is_valid(key_len))
         return -EINVAL;
     if (depot->read_only)
         return -EROFS;
     depot_flush_due(depot);
-    *write = (struct write){.room.cost_bytes = 0};
+    *write = (struct depot_write){.room.cost_bytes = 0};
     depot_trace_begin(&depot->stages, &write->trace, 0);
     write->key = depot_key_of(depot, key, key_len);
     write->key.trace = &write->trace;
@@ -54,25 +54,19 @@ static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum
         return error;
     task_mutex_lock_firmly(write->lock);
     depot_trace_mark(&write->trace, TARN_STAGE_LOCK);
-    error = depot_find(depot, &write->key, want, true, &write->old);
-    if (error == 0 || error == -ENOENT) {
-        write->indexed = error == 0;
-        write->there = write->indexed && depot_visible(depot, &write->old);
-        if (want == DEPOT_WANT_KEY)
-            depot_record_release(&write->old);
+    error = depot_write_find(depot, write, want);
+    if (error == 0)
         return 0;
-    }
     task_mutex_unlock(write->lock);
     seglog_release(depot->log, &write->room);
     return error;
 }
 
 /* @param whole  what the request was */
-static int end(struct tarn_depot *depot, struct write *write, enum tarn_stage whole, int outcome)
+static int end(struct tarn_depot *depot, struct depot_write *write, enum tarn_stage whole, int outcome)
 {
     depot_record_release(&write->old);
-    if (write->place_held)
-        depot_index_cancel(&depot->index, write->key.hash.low);
+    depot_write_cancel_place(depot, write);
     seglog_release(depot->log, &write->room);
     task_mutex_unlock(write->lock);
     depot_trace_end(&depot->stages, &write->trace, whole);
@@ -83,9 +77,7 @@ static int end(struct tarn_depot *depot, struct write *write, enum tarn_stage wh
 
 /* ---- before the append --------------------------------------------------------------------------------- */
 
-/* Count a new value in, and refuse it if it does not fit. What it replaces is still counted, and so is what
- * was promised to others. */
-static int charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_footprint)
+int depot_charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_footprint)
 {
     uint64_t live = atomic_fetch_add_explicit(&depot->live_bytes, footprint, memory_order_relaxed) +
                     footprint + atomic_load_explicit(&depot->promised_bytes, memory_order_relaxed);
@@ -95,14 +87,14 @@ static int charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_foo
     return -ENOSPC;
 }
 
-static void discharge(struct tarn_depot *depot, uint64_t footprint)
+void depot_discharge(struct tarn_depot *depot, uint64_t footprint)
 {
     atomic_fetch_sub_explicit(&depot->live_bytes, footprint, memory_order_relaxed);
 }
 
 /* A new key needs a place in the index; so does one whose record may end, or be evicted, while it is being
  * replaced, or that is gone already and waits for its end. */
-static int hold_place(struct tarn_depot *depot, struct write *write)
+int depot_write_hold_place(struct tarn_depot *depot, struct depot_write *write)
 {
     if (write->there && !depot->cache && seglog_expiry_ns(write->old.header.expiry) == 0)
         return 0;
@@ -115,11 +107,18 @@ static int hold_place(struct tarn_depot *depot, struct write *write)
     }
 }
 
+void depot_write_cancel_place(struct tarn_depot *depot, struct depot_write *write)
+{
+    if (write->place_held)
+        depot_index_cancel(&depot->index, write->key.hash.low);
+    write->place_held = false;
+}
+
 /* ---- after the append ---------------------------------------------------------------------------------- */
 
 /* The collector has moved the old record, or ended it: see where it is now. @return 0; or an error, for the
  * writer to fail with */
-static int find_again(struct tarn_depot *depot, struct write *write)
+static int find_again(struct tarn_depot *depot, struct depot_write *write)
 {
     depot_record_release(&write->old);
     int error = depot_find(depot, &write->key, DEPOT_WANT_KEY, true, &write->old);
@@ -128,14 +127,14 @@ static int find_again(struct tarn_depot *depot, struct write *write)
     return error == -ENOENT ? 0 : error;
 }
 
-static void forget_old(struct tarn_depot *depot, const struct write *write)
+static void forget_old(struct tarn_depot *depot, const struct depot_write *write)
 {
     seglog_live_remove(depot->log, write->old.grain, write->old.bytes);
-    discharge(depot, seglog_footprint(depot->log, write->old.bytes));
+    depot_discharge(depot, seglog_footprint(depot->log, write->old.bytes));
 }
 
 /* Put the new record in the old one's place in the index, or in the one that is held. */
-static int publish(struct tarn_depot *depot, struct write *write, const struct seglog_place *place)
+static int publish(struct tarn_depot *depot, struct depot_write *write, const struct seglog_place *place)
 {
     uint64_t hash = write->key.hash.low, grains = depot_grains(depot, place->bytes);
     while (write->indexed) {
@@ -154,7 +153,7 @@ static int publish(struct tarn_depot *depot, struct write *write, const struct s
     return 0;
 }
 
-static int unpublish(struct tarn_depot *depot, struct write *write)
+static int unpublish(struct tarn_depot *depot, struct depot_write *write)
 {
     while (write->indexed) {
         if (depot_index_remove(&depot->index, write->key.hash.low, write->old.grain)) {
@@ -168,9 +167,14 @@ static int unpublish(struct tarn_depot *depot, struct write *write)
     return 0;
 }
 
+int depot_write_publish(struct tarn_depot *depot, struct depot_write *write, const struct seglog_place *place)
+{
+    return place->tombstone ? unpublish(depot, write) : publish(depot, write, place);
+}
+
 /* Append a record, wait for it, and change the index. @return -EIO: it may or may not be there after a
  * restart */
-static int commit(struct tarn_depot *depot, struct write *write, const struct seglog_draft *draft)
+static int commit(struct tarn_depot *depot, struct depot_write *write, const struct seglog_draft *draft)
 {
     struct seglog_place place;
     int error = seglog_append(depot->log, &write->room, draft, &place);
@@ -180,7 +184,7 @@ static int commit(struct tarn_depot *depot, struct write *write, const struct se
     error = seglog_wait(depot->log, &place);
     depot_trace_mark(&write->trace, TARN_STAGE_COMMIT);
     if (error == 0) {
-        error = place.tombstone ? unpublish(depot, write) : publish(depot, write, &place);
+        error = depot_write_publish(depot, write, &place);
         depot_trace_mark(&write->trace, TARN_STAGE_INDEX);
     }
     /* the next start may find it, and an index that does not know of it must not say otherwise */
@@ -192,79 +196,88 @@ static int commit(struct tarn_depot *depot, struct write *write, const struct se
 
 #define PROMISED UINT64_MAX /* as an old footprint: it was counted before */
 
-/* The old record will be replaced by one with these pieces, or none: whether its own die with it. */
-static void note_dead(struct write *write, uint64_t id)
+void depot_write_note_dead(struct depot_write *write, uint64_t id)
 {
     if (write->indexed && depot_is_head(&write->old) && write->old.pieces.id != id)
         write->dead = write->old.pieces;
 }
 
+struct seglog_draft depot_write_value(const struct depot_write *write, const struct depot_content *content,
+                                      uint64_t sequence)
+{
+    return (struct seglog_draft){.kind = depot_content_kind(content),
+                                 .key_bytes = (uint16_t)write->key.len,
+                                 .value_bytes = (uint32_t)content->value_len,
+                                 .client_flags = content->client_flags,
+                                 .sequence = sequence,
+                                 .version = content->version == 0 ? sequence : content->version,
+                                 .expiry_ns = content->expiry_ns,
+                                 .hash = write->key.hash,
+                                 .superseded = write->indexed ? write->old.grain : 0,
+                                 .key = write->key.bytes,
+                                 .value = content->value,
+                                 .extension = &content->pieces};
+}
+
+struct seglog_draft depot_write_tombstone(const struct depot_write *write, uint64_t sequence)
+{
+    return (struct seglog_draft){.kind = SEGLOG_TOMBSTONE,
+                                 .key_bytes = (uint16_t)write->key.len,
+                                 .sequence = sequence,
+                                 .hash = write->key.hash,
+                                 .superseded = write->old.grain,
+                                 .key = write->key.bytes};
+}
+
 /* Store a value, all conditions met. */
-static int store(struct tarn_depot *depot, struct write *write, const struct depot_content *content,
+static int store(struct tarn_depot *depot, struct depot_write *write, const struct depot_content *content,
                  uint64_t old_footprint, uint64_t *ret_version)
 {
-    const uint8_t kind = (uint8_t)(SEGLOG_VALUE | content->note << SEGLOG_NOTE_SHIFT | content->mark);
-    uint64_t bytes = seglog_record_bytes(kind, write->key.len, content->value_len), sequence;
+    uint64_t sequence;
+    uint64_t bytes = seglog_record_bytes(depot_content_kind(content), write->key.len, content->value_len);
     uint64_t footprint = seglog_footprint(depot->log, bytes);
-    int error = charge(depot, footprint, old_footprint);
+    int error = depot_charge(depot, footprint, old_footprint);
     if (error != 0)
         return error;
-    note_dead(write, content->pieces.id);
-    error = hold_place(depot, write);
+    depot_write_note_dead(write, content->pieces.id);
+    error = depot_write_hold_place(depot, write);
     depot_trace_mark(&write->trace, TARN_STAGE_INDEX);
     if (error == 0)
         error = seglog_sequence_draw(depot->log, &sequence);
     if (error == 0) {
-        uint64_t version = content->version == 0 ? sequence : content->version;
-        const struct seglog_draft draft = {.kind = kind,
-                                           .key_bytes = (uint16_t)write->key.len,
-                                           .value_bytes = (uint32_t)content->value_len,
-                                           .client_flags = content->client_flags,
-                                           .sequence = sequence,
-                                           .version = version,
-                                           .expiry_ns = content->expiry_ns,
-                                           .hash = write->key.hash,
-                                           .superseded = write->indexed ? write->old.grain : 0,
-                                           .key = write->key.bytes,
-                                           .value = content->value,
-                                           .extension = &content->pieces};
+        const struct seglog_draft draft = depot_write_value(write, content, sequence);
         error = commit(depot, write, &draft);
         if (error == 0 && ret_version != NULL)
-            *ret_version = version;
+            *ret_version = draft.version;
     }
     if (error != 0)
-        discharge(depot, footprint);
+        depot_discharge(depot, footprint);
     return error;
 }
 
 /* The same under a key. */
-static int store_key(struct tarn_depot *depot, struct write *write, const struct depot_content *content,
+static int store_key(struct tarn_depot *depot, struct depot_write *write, const struct depot_content *content,
                      uint64_t *ret_version)
 {
     uint64_t old_footprint = write->indexed ? seglog_footprint(depot->log, write->old.bytes) : 0;
     return store(depot, write, content, old_footprint, ret_version);
 }
 
-static int remove_key(struct tarn_depot *depot, struct write *write)
+static int remove_key(struct tarn_depot *depot, struct depot_write *write)
 {
     uint64_t sequence;
-    note_dead(write, 0);
+    depot_write_note_dead(write, 0);
     int error = seglog_sequence_draw(depot->log, &sequence);
     if (error != 0)
         return error;
-    const struct seglog_draft draft = {.kind = SEGLOG_TOMBSTONE,
-                                       .key_bytes = (uint16_t)write->key.len,
-                                       .sequence = sequence,
-                                       .hash = write->key.hash,
-                                       .superseded = write->old.grain,
-                                       .key = write->key.bytes};
+    const struct seglog_draft draft = depot_write_tombstone(write, sequence);
     return commit(depot, write, &draft);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------------------
  */
 
-static int check_condition(const struct write *write, const struct tarn_put_options *options)
+int depot_write_decide(const struct depot_write *write, const struct tarn_put_options *options)
 {
     switch (options->condition) {
     case TARN_PUT_ANY:
@@ -284,7 +297,7 @@ static int check_condition(const struct write *write, const struct tarn_put_opti
 int depot_condition_look(struct tarn_depot *depot, const struct depot_key *key,
                          const struct tarn_put_options *options)
 {
-    struct write write = {.key = *key};
+    struct depot_write write = {.key = *key};
     if (options->condition == TARN_PUT_ANY)
         return 0;
     int error = depot_find(depot, key, DEPOT_WANT_KEY, false, &write.old);
@@ -292,14 +305,14 @@ int depot_condition_look(struct tarn_depot *depot, const struct depot_key *key,
         return error;
     write.there = error == 0 && depot_visible(depot, &write.old);
     depot_record_release(&write.old);
-    return check_condition(&write, options);
+    return depot_write_decide(&write, options);
 }
 
 int depot_piece_write(struct tarn_depot *depot, const struct depot_key *key,
                       const struct depot_content *content, struct depot_chain *chain)
 {
     uint64_t bytes = seglog_record_bytes(SEGLOG_MARK_PIECE, key->len, content->value_len);
-    struct write write = {.key = *key, .lock = depot_piece_lock(depot, key->piece_id)};
+    struct depot_write write = {.key = *key, .lock = depot_piece_lock(depot, key->piece_id)};
     int error = seglog_reserve(depot->log, SEGLOG_SPACE_DATA, bytes, &write.room);
     if (error != 0)
         return error;
@@ -326,13 +339,13 @@ int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
                       const struct tarn_put_options *options, const struct depot_content *content,
                       uint64_t *ret_version)
 {
-    struct write write;
+    struct depot_write write;
     uint64_t bytes =
         seglog_record_bytes((uint8_t)(SEGLOG_VALUE | content->mark), key_len, content->value_len);
     int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DATA, bytes, &write);
     if (error != 0)
         return error;
-    error = check_condition(&write, options);
+    error = depot_write_decide(&write, options);
     if (error == 0 && content->mark != 0)
         error = check_pieces(depot, content->pieces.id);
     if (error == 0)
@@ -382,7 +395,7 @@ int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, co
 
 int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
 {
-    struct write write;
+    struct depot_write write;
     int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DELETE,
                       seglog_record_bytes(SEGLOG_TOMBSTONE, key_len, SEGLOG_BIRTH_BYTES), &write);
     if (error != 0)
@@ -395,15 +408,15 @@ int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
 
 /* Room for what is known only when the old record was read. The collector takes no key lock, so waiting for
  * it here is safe. */
-static int reserve_late(struct tarn_depot *depot, struct write *write, enum seglog_space space, uint8_t kind,
-                        size_t value_len)
+static int reserve_late(struct tarn_depot *depot, struct depot_write *write, enum seglog_space space,
+                        uint8_t kind, size_t value_len)
 {
     depot_trace_skip(&write->trace); /* what the caller has decided meanwhile is no stage */
     return reserve(depot, write, space, seglog_record_bytes(kind, write->key.len, value_len));
 }
 
 /* What is there, to be written again with something else beside it. Of a value in pieces only the head is. */
-static struct depot_content old_content(const struct write *write)
+static struct depot_content old_content(const struct depot_write *write)
 {
     const struct depot_record *old = &write->old;
     struct depot_content content = {.value = old->value,
@@ -418,7 +431,7 @@ static struct depot_content old_content(const struct write *write)
 
 int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns)
 {
-    struct write write;
+    struct depot_write write;
     int error = begin(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
     if (error != 0)
         return error;
@@ -436,7 +449,7 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
 }
 
 /* Remove it, as was decided. */
-static int apply_removal(struct tarn_depot *depot, struct write *write)
+static int apply_removal(struct tarn_depot *depot, struct depot_write *write)
 {
     if (!write->there)
         return 0;
@@ -469,7 +482,7 @@ static int write_pieces(struct tarn_depot *depot, const struct tarn_update *upda
 }
 
 /* Carry out what was decided about a record. */
-static int apply_update(struct tarn_depot *depot, struct write *write, const struct tarn_update *update,
+static int apply_update(struct tarn_depot *depot, struct depot_write *write, const struct tarn_update *update,
                         uint64_t *ret_version)
 {
     if (update->remove)
@@ -503,7 +516,7 @@ static int apply_update(struct tarn_depot *depot, struct write *write, const str
 int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len, tarn_update_function *decide,
                       void *arg, uint64_t *ret_version)
 {
-    struct write write;
+    struct depot_write write;
     int error = begin(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
     if (error != 0)
         return error;

@@ -17,7 +17,7 @@ from serving import Connection, Memcached, Tarn, await_that, expect
 from verbs import fails, is_misuse, succeeds
 
 STAGES = ["stage_queue", "stage_room", "stage_lock", "stage_index", "stage_read", "stage_verify", "stage_append", "stage_commit", "stage_write", "stage_flush",
-          "op_get", "op_put", "op_update", "op_touch", "op_delete"]
+          "op_get", "op_put", "op_update", "op_touch", "op_delete", "op_batch"]
 TIMES = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"]
 KEYS = 50
 

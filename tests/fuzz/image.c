@@ -63,6 +63,21 @@ static int put(struct tarn_depot *depot, uint32_t key, size_t bytes, uint64_t ex
     return tarn_depot_put(depot, &key, sizeof(key), value, bytes, &options, NULL);
 }
 
+/* Three keys at once, of which the last is removed. */
+static int write_batch(struct tarn_depot *depot, uint32_t first, size_t bytes)
+{
+    static uint8_t value[LONG_BYTES];
+    const uint32_t keys[] = {first, first + 1, first + 2};
+    struct tarn_batch_item items[3];
+    for (uint32_t i = 0; i < 3; i++)
+        items[i] = (struct tarn_batch_item){.key = &keys[i],
+                                            .key_len = sizeof(keys[i]),
+                                            .value = value,
+                                            .value_len = bytes,
+                                            .remove = i == 2};
+    return tarn_depot_write_batch(depot, items, 3);
+}
+
 static void make(struct run *run)
 {
     struct tarn_depot *depot;
@@ -77,6 +92,7 @@ static void make(struct run *run)
     for (uint32_t key = 20; key < 30; key++)
         base_assert(put(depot, key, VALUE_BYTES - key, 0) == 0);
     base_assert(put(depot, LONG_KEY, LONG_BYTES, 0) == 0);
+    base_assert(write_batch(depot, 17, 700) == 0);
     base_assert(tarn_depot_close(depot) == 0);
 }
 
@@ -88,6 +104,8 @@ static void make_more(struct run *run)
     for (uint32_t key = 0; key < 20; key++)
         base_assert(put(depot, key, 300, 0) == 0);
     base_assert(put(depot, LONG_KEY, LONG_BYTES - 1, 0) == 0);
+    base_assert(write_batch(depot, 7, 600) == 0);
+    base_assert(write_batch(depot, 2, 900) == 0);
     uint8_t *killed = malloc(IMAGE_BYTES);
     base_assert(killed != NULL);
     memcpy(killed, run->image->bytes, IMAGE_BYTES);
@@ -307,6 +325,8 @@ static void use(struct run *run)
         (void)put(depot, key % 31, key * 1000, 0);
     (void)tarn_depot_touch(depot, &(uint32_t){LONG_KEY}, sizeof(uint32_t), FUZZ_WALL_NS * 2);
     (void)put(depot, LONG_KEY, LONG_BYTES - 2, 0);
+    (void)write_batch(depot, 4, 1500);
+    (void)write_batch(depot, LONG_KEY, 10);
     for (uint32_t key = 10; key < 20; key++)
         (void)tarn_depot_delete(depot, &key, sizeof(key));
     look(depot);
