@@ -106,6 +106,7 @@ static void start_client(struct play *play, const char *name, task_function *fun
     client->random = base_random_fork(play->random);
     struct base_random copy = client->random; /* so that seeds keep their other draws */
     base_random_init(&client->long_random, base_random_u64(&copy));
+    base_random_init(&client->batch_random, base_random_u64(&copy));
     client->number = play->clients++;
     if (client->value == NULL)
         client->value = base_alloc(sim_world_memory(play->world), SIM_DEPOT_VALUE_BYTES_MAX);
@@ -420,15 +421,29 @@ static void draw_play(struct play *play)
     play->scrubs = sim_play_draw(play, 3) == 0;
     play->faulty = play->faulty || (play->scrubs && sim_play_draw(play, 2) == 0);
     play->checkpoints = sim_play_draw(play, 2) == 0;
+    struct base_random batches; /* seeds keep their other draws */
+    base_random_init(&batches, base_hash64(play->random, sizeof(*play->random), 1));
+    play->shared.cuts_batches = base_random_below(&batches, 4) == 0;
+    play->shared.batches_of_8 = play->shared.cuts_batches ? 6 : 1;
     if (play->cache) { /* something is evicted all the time */
         play->shared.long_of_4 = base_max(play->shared.long_of_4, UINT64_C(1));
         play->shared.churn_of_8 = base_max(play->shared.churn_of_8, UINT64_C(3));
     }
 }
 
+static void cut_soon(struct sim_depot_shared *shared, uint64_t ns)
+{
+    struct play *play = base_container_of(shared, struct play, shared);
+    if (play->last || play->cut_due)
+        return;
+    sim_event_cancel(play->world, &play->cut);
+    sim_event_at(play->world, &play->cut, sim_world_now(play->world) + ns);
+}
+
 static void run(struct sim_world *world, const char *mutation)
 {
-    struct play play = {.world = world, .random = sim_world_random(world), .shared = {.world = world}};
+    struct play play = {
+        .world = world, .random = sim_world_random(world), .shared = {.world = world, .cut_soon = cut_soon}};
     draw_play(&play);
     sim_play_init_events(&play);
     sim_play_add_drive(&play, mutation);

@@ -13,6 +13,11 @@ enum {
     RECORD_OVERHEAD = 512, /* of header, padding and summary, at most */
     CHURN_KEY = 1000,      /* numbers of keys that the oracle does not hear of begin here */
     CHURNS_MAX = 12,       /* at once */
+    BATCH_KEYS_MAX = 5,
+    BATCHES_OF_A_CUT = 8,
+    CUT_NS_MAX = 1 << 16,  /* most batches take less */
+    SHORT_BITS = 11,       /* of a value in one: so of a torn batch some records are whole */
+    BATCH_OVERHEAD = 1024, /* of an item: its key, and what comes to it */
     CHURN_BYTES_MAX = 48 << 10,
 };
 
@@ -34,6 +39,11 @@ static uint64_t draw(struct sim_depot_client *client, uint64_t n)
 static uint64_t draw_long(struct sim_depot_client *client, uint64_t n)
 {
     return base_random_below(&client->long_random, n);
+}
+
+static uint64_t draw_batch(struct sim_depot_client *client, uint64_t n)
+{
+    return base_random_below(&client->batch_random, n);
 }
 
 /* ---- keys and errors --------------------------------------------------------------------------- */
@@ -378,6 +388,85 @@ static struct sim_oracle_op draw_put(struct sim_depot_client *client, uint64_t k
     return op;
 }
 
+/* What is stored or removed, and how that is asked for. */
+struct batch {
+    struct sim_oracle_op ops[BATCH_KEYS_MAX];
+    uint32_t numbers[BATCH_KEYS_MAX];
+    uint8_t names[BATCH_KEYS_MAX][KEY_ROOM];
+    struct tarn_put_options options[BATCH_KEYS_MAX];
+    struct tarn_batch_item items[BATCH_KEYS_MAX];
+    uint32_t count;
+    uint64_t bytes;
+    bool conditional;
+};
+
+/* Different keys, of which some are removed, and few have a condition: one that fails refuses all. */
+static void draw_items(struct sim_depot_client *client, struct batch *batch)
+{
+    const struct sim_depot_shared *shared = client->shared;
+    uint64_t first = draw_batch(client, shared->keys),
+             most = base_min(shared->keys, (uint64_t)BATCH_KEYS_MAX);
+    batch->count = (uint32_t)(1 + draw_batch(client, most));
+    uint64_t longest = tarn_depot_batch_bytes_max(shared->depot) / batch->count - BATCH_OVERHEAD;
+    bool long_ones = draw_batch(client, 4) == 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct sim_oracle_op *op = &batch->ops[i];
+        op->key = (first + i) % shared->keys;
+        op->kind = draw_batch(client, 4) == 0 ? SIM_DELETE : SIM_PUT;
+        if (op->kind == SIM_DELETE)
+            continue;
+        if (draw_batch(client, 8) == 0)
+            op->expiry_ns =
+                task_wall(tarn_of(client)) + sim_depot_draw_log(&client->batch_random, EXPIRY_BITS);
+        if (draw_batch(client, 8) == 0)
+            op->condition = TARN_PUT_IF_ABSENT + (enum tarn_put_condition)draw_batch(client, 2);
+        op->value_bytes = (uint32_t)(long_ones ? draw_batch(client, longest + 1)
+                                               : sim_depot_draw_log(&client->batch_random, SHORT_BITS));
+    }
+}
+
+static void fill_items(struct sim_depot_client *client, struct batch *batch)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct sim_oracle_op *op = &batch->ops[i];
+        struct tarn_batch_item *item = &batch->items[i];
+        batch->numbers[i] = begin(client, op);
+        batch->options[i] = (struct tarn_put_options){
+            .condition = op->condition, .expiry_ns = op->expiry_ns, .client_flags = batch->numbers[i]};
+        *item = (struct tarn_batch_item){.key = batch->names[i],
+                                         .key_len = fill_key(op->key, batch->names[i]),
+                                         .value = client->value + batch->bytes,
+                                         .value_len = op->value_bytes,
+                                         .options = &batch->options[i],
+                                         .remove = op->kind == SIM_DELETE};
+        sim_oracle_fill_value(op->key, batch->numbers[i], client->value + batch->bytes, op->value_bytes);
+        batch->bytes += op->value_bytes;
+        batch->conditional = batch->conditional || op->condition != TARN_PUT_ANY;
+    }
+    sim_oracle_join(&client->shared->oracle, batch->numbers[0], batch->count);
+}
+
+static void write_batch(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct batch batch = {.count = 0};
+    draw_items(client, &batch);
+    fill_items(client, &batch);
+    uint64_t room = batch.bytes + batch.count * BATCH_OVERHEAD;
+    reserve(client, room);
+    if (shared->cuts_batches && draw_batch(client, BATCHES_OF_A_CUT) == 0)
+        shared->cut_soon(shared, draw_batch(client, CUT_NS_MAX));
+    int error = tarn_depot_write_batch(shared->depot, batch.items, batch.count);
+    for (uint32_t i = 0; i < batch.count; i++) {
+        const struct tarn_batch_item *item = &batch.items[i];
+        bool idle = error == 0 && item->remove && item->version == 0;
+        sim_oracle_end(oracle_now(client), tarn_of(client), batch.numbers[i], idle ? -ENOENT : item->error,
+                       item->version);
+    }
+    check_error(client, "write_batch", error, batch.conditional, true);
+    release(client, room);
+}
+
 static void put(struct sim_depot_client *client, uint64_t key)
 {
     struct sim_depot_shared *shared = client->shared;
@@ -386,6 +475,8 @@ static void put(struct sim_depot_client *client, uint64_t key)
     const struct sim_oracle_op op = draw_put(client, key);
     if (draw_long(client, 16) == 0)
         abandon(client, name, name_bytes);
+    if (draw_batch(client, 8) < client->shared->batches_of_8)
+        write_batch(client);
     uint32_t number = begin(client, &op);
     sim_oracle_fill_value(key, number, client->value, op.value_bytes);
     const struct tarn_put_options options = {

@@ -32,14 +32,18 @@ struct sim_depot_shared {
 
     /* drawn for the seed */
     uint64_t keys;
-    uint64_t long_of_4;  /* values of any length, which fill the drive; the others are short */
-    uint64_t churn_of_8; /* operations that fill the drive with what dies soon */
-    uint64_t sleep_bits; /* clients sleep up to so long */
-    uint64_t ops_max;    /* of a client in an epoch */
+    uint64_t long_of_4;    /* values of any length, which fill the drive; the others are short */
+    uint64_t churn_of_8;   /* operations that fill the drive with what dies soon */
+    uint64_t sleep_bits;   /* clients sleep up to so long */
+    uint64_t ops_max;      /* of a client in an epoch */
+    uint64_t batches_of_8; /* puts, before which there is a batch */
+    bool cuts_batches;     /* the power goes now and then while one is written */
     bool deletes_much;
     bool flushes;   /* there are orders to flush */
     bool was_cache; /* in some epoch: the store may be fuller than a store gets */
     bool may_miss;  /* keys that clients have churned may have been evicted */
+    /* The power shall go in so long: in the middle of what a client begins now. Any task. */
+    void (*cut_soon)(struct sim_depot_shared *shared, uint64_t ns);
 
     struct sim_depot_churn churned[SIM_ORACLE_CLIENTS_MAX][SIM_DEPOT_CHURNED]; /* by client */
 
@@ -55,11 +59,12 @@ struct sim_depot_shared {
 struct sim_depot_client {
     struct sim_depot_shared *shared;
     struct base_random random;
-    struct base_random long_random; /* for what concerns values in pieces */
-    uint64_t reserved_ns;           /* when it began to want room */
-    uint32_t number;                /* the oracle's */
-    uint32_t told;                  /* operations of which the oracle has heard */
-    uint8_t *value;                 /* SIM_DEPOT_VALUE_BYTES_MAX */
+    struct base_random long_random;  /* for what concerns values in pieces */
+    struct base_random batch_random; /* for what concerns batches */
+    uint64_t reserved_ns;            /* when it began to want room */
+    uint32_t number;                 /* the oracle's */
+    uint32_t told;                   /* operations of which the oracle has heard */
+    uint8_t *value;                  /* SIM_DEPOT_VALUE_BYTES_MAX */
     uint32_t churn_count;
 };
 

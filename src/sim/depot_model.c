@@ -58,12 +58,15 @@ static bool are_equal(const struct sim_model_content *a, const struct sim_model_
 static uint32_t changed(const struct sim_oracle_op *op, const struct sim_model_state *state,
                         const struct sim_model_content *content, struct sim_model_state *states)
 {
-    states[0] = (struct sim_model_state){.now = *content, .kept = *content, .order_ns = state->order_ns};
-    if (!op->lossy)
-        return 1;
-    states[1] = states[0];
-    states[1].kept = state->kept;
-    return 2;
+    uint32_t count = 0;
+    const struct sim_model_state after = {.now = *content, .kept = *content, .order_ns = state->order_ns};
+    if (!op->lossy || op->fate != SIM_FATE_LOST)
+        states[count++] = after;
+    if (!op->lossy || op->fate == SIM_FATE_KEPT)
+        return count;
+    states[count] = after;
+    states[count].kept = state->kept;
+    return count + 1;
 }
 
 /* It was seen to have expired, or to be flushed. */
@@ -191,7 +194,10 @@ static uint32_t apply_delete(const struct sim_oracle_op *op, const struct sim_mo
 {
     if (op->error == -ENOENT)
         return apply_gone(op, state, states);
-    return held(op, &state->now) || op->unconditional ? changed(op, state, &nothing, states) : 0;
+    uint32_t count = held(op, &state->now) || op->unconditional ? changed(op, state, &nothing, states) : 0;
+    /* where nothing is there a batch goes on without it; of one that was cut off nobody knows */
+    bool may_be_idle = op->batch != 0 && !op->ended;
+    return may_be_idle ? count + apply_gone(op, state, states + count) : count;
 }
 
 static uint32_t apply_touch(const struct sim_oracle_op *op, const struct sim_model_state *state,

@@ -100,6 +100,13 @@ void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t 
     }
 }
 
+void sim_oracle_join(struct sim_oracle *oracle, uint32_t first, uint32_t count)
+{
+    base_assert(first > 0 && first + count == oracle->count);
+    for (uint32_t i = 0; i < count; i++)
+        oracle->ops[first + i].batch = first;
+}
+
 /* A get has found a put: is it one of this key, whole, with all that belongs to it? */
 static void check_found(struct sim_oracle *oracle, const struct sim_oracle_op *get,
                         const struct tarn_record_info *info, const void *value, size_t copied)
@@ -197,7 +204,8 @@ void sim_oracle_end_epoch(struct sim_oracle *oracle, uint64_t wall_ns)
             op->wall_end_ns = wall_ns;
             op->optional = true;
         } else if (op->error == -EIO || op->error == -ENODEV) {
-            op->begin_ns = now_ns;
+            if (op->batch == 0) /* of one what could be published is seen */
+                op->begin_ns = now_ns;
             op->end_ns = now_ns;
             op->optional = true;
             op->unconditional = true;
@@ -256,7 +264,7 @@ static void explain(void *arg, const void *before)
 /* Whether an operation can have had an effect, or have seen one. */
 static bool counts(const struct sim_oracle_op *op)
 {
-    if (op->kind == SIM_UPDATE && op->answer == SIM_UNDECIDED)
+    if ((op->kind == SIM_UPDATE && op->answer == SIM_UNDECIDED) || op->fate == SIM_FATE_NEVER)
         return false;
     if (!op->ended || op->optional)
         return op->kind != SIM_GET && op->answer != SIM_REFUSE;
@@ -290,11 +298,11 @@ static void trace_key(const struct sim_oracle *oracle, const struct sim_linear_o
         const struct sim_oracle_op *op = &oracle->ops[ops[i].number];
         (void)fprintf(trace,
                       "%s %" PRIu64 " client %u: %" PRIu64 "..%" PRIu64 " civil %" PRIu64 "..%" PRIu64
-                      " condition %d of %u expiry %" PRIu64 " returned %d found %u%s\n",
+                      " condition %d of %u expiry %" PRIu64 " returned %d found %u batch %u%s\n",
                       kind_names[op->kind], ops[i].number, op->client, op->begin_ns, op->end_ns,
                       op->wall_begin_ns, op->wall_end_ns, (int)op->condition, op->if_number,
                       op->kind == SIM_GET ? op->found_expiry_ns : op->expiry_ns, op->error, op->found,
-                      op->optional ? ", or never" : "");
+                      op->batch, op->optional ? ", or never" : "");
     }
 }
 
@@ -318,7 +326,7 @@ static size_t collect(const struct sim_oracle *oracle, const struct base_history
             .begin_ns = op->begin_ns,
             .end_ns = op->end_ns,
             .number = records[i].argument,
-            .optional = op->optional,
+            .optional = op->optional && op->fate == SIM_FATE_OPEN,
             .read = only_looked(op),
         };
         size_t at = used++;
@@ -329,28 +337,123 @@ static size_t collect(const struct sim_oracle *oracle, const struct base_history
     return used;
 }
 
+/* All that checking needs. */
+struct judge {
+    struct check check;
+    struct sim_linear_model model;
+    struct base_history_record *records;
+    size_t record_count;
+    struct sim_linear_op *ops;
+};
+
+/* @return as sim_linear_check() */
+static int judge_key(struct judge *judge, uint64_t key, size_t *ret_used, uint64_t *ret_number)
+{
+    const struct sim_oracle *oracle = judge->check.oracle;
+    judge->check.possible[0] = '\0';
+    *ret_used = collect(oracle, judge->records, judge->record_count, key, judge->ops);
+    int error = sim_linear_check(sim_world_memory(oracle->world), &judge->model, judge->ops, *ret_used,
+                                 &sim_model_empty, ret_number);
+    sim_note(oracle->world, "checked", key, (uint64_t)(-error));
+    base_assert(error != -ENOMEM); /* -E2BIG: it can be explained in too many ways, and is not judged */
+    return error;
+}
+
+/* ---- batches ----------------------------------------------------------------------------------- */
+
+/* Whether what was lost after an operation may be its effect. */
+static bool may_be_lost(const struct sim_oracle *oracle, const struct sim_oracle_op *op)
+{
+    for (const struct sim_oracle_op *other = op; op->lossy && other < &oracle->ops[oracle->count]; other++) {
+        if ((other->kind == SIM_LOSS || other->kind == SIM_DURABLE) && other->begin_ns >= op->end_ns)
+            return other->kind == SIM_LOSS;
+    }
+    return false;
+}
+
+/* What a batch has changed, or may have. @return how many */
+static uint32_t members_of(const struct sim_oracle *oracle, uint32_t first, uint32_t *ret_members)
+{
+    uint32_t count = 0;
+    for (uint32_t i = first; i < oracle->count && oracle->ops[i].batch == first; i++) {
+        if (counts(&oracle->ops[i]) && !only_looked(&oracle->ops[i]))
+            ret_members[count++] = i;
+    }
+    return count;
+}
+
+/* Whether all its keys can be explained if all of it had this fate. @param ret_member  one that cannot */
+static bool is_explained(struct judge *judge, const uint32_t *members, uint32_t count,
+                         enum sim_oracle_fate fate, uint32_t *ret_member)
+{
+    struct sim_oracle *oracle = judge->check.oracle;
+    bool explained = true;
+    for (uint32_t i = 0; i < count; i++)
+        oracle->ops[members[i]].fate = fate;
+    for (uint32_t i = 0; i < count && explained; i++) {
+        size_t used;
+        uint64_t number;
+        explained = judge_key(judge, oracle->ops[members[i]].key, &used, &number) != -EINVAL;
+        *ret_member = members[i];
+    }
+    for (uint32_t i = 0; i < count; i++)
+        oracle->ops[members[i]].fate = SIM_FATE_OPEN;
+    return explained;
+}
+
+/* All of it is there, or nothing. */
+static void judge_batch(struct judge *judge, uint32_t first)
+{
+    struct sim_oracle *oracle = judge->check.oracle;
+    uint32_t members[SIM_ORACLE_BATCH_MAX], culprits[2] = {0};
+    uint32_t count = members_of(oracle, first, members);
+    if (count < 2)
+        return;
+    const struct sim_oracle_op *op = &oracle->ops[members[0]];
+    bool lost = may_be_lost(oracle, op);
+    if ((!op->optional && !lost) || is_explained(judge, members, count, SIM_FATE_KEPT, &culprits[0]) ||
+        (op->optional && is_explained(judge, members, count, SIM_FATE_NEVER, &culprits[1])) ||
+        (lost && is_explained(judge, members, count, SIM_FATE_LOST, &culprits[1])))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t used =
+            collect(oracle, judge->records, judge->record_count, oracle->ops[members[i]].key, judge->ops);
+        trace_key(oracle, judge->ops, used);
+    }
+    sim_fail(oracle->world,
+             "the batch of operations %u to %u is there in part: key %" PRIu64
+             " cannot be explained with it, key %" PRIu64 " not without it",
+             first, first + count - 1, oracle->ops[culprits[0]].key, oracle->ops[culprits[1]].key);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------- */
+
 void sim_oracle_check(struct sim_oracle *oracle, uint64_t keys)
 {
     struct base_account *memory = sim_world_memory(oracle->world);
     size_t room = oracle->count;
-    struct base_history_record *records = base_alloc(memory, room * sizeof(records[0]));
-    struct sim_linear_op *ops = base_alloc(memory, room * sizeof(ops[0]));
-    base_assert(records != NULL && ops != NULL);
-    size_t count = base_history_merge(&oracle->history, records, room);
-    struct check check = {.oracle = oracle};
-    const struct sim_linear_model model = {
-        .state_bytes = sizeof(struct sim_model_state), .apply = apply, .explain = explain, .arg = &check};
+    struct judge judge = {.check = {.oracle = oracle}};
+    judge.records = base_alloc(memory, room * sizeof(judge.records[0]));
+    judge.ops = base_alloc(memory, room * sizeof(judge.ops[0]));
+    base_assert(judge.records != NULL && judge.ops != NULL);
+    judge.record_count = base_history_merge(&oracle->history, judge.records, room);
+    judge.model = (struct sim_linear_model){.state_bytes = sizeof(struct sim_model_state),
+                                            .apply = apply,
+                                            .explain = explain,
+                                            .arg = &judge.check};
     for (uint64_t key = 0; key < keys && sim_world_failure(oracle->world) == NULL; key++) {
         uint64_t number = 0;
-        size_t used = collect(oracle, records, count, key, ops);
-        int error = sim_linear_check(memory, &model, ops, used, &sim_model_empty, &number);
-        sim_note(oracle->world, "checked", key, (uint64_t)(-error));
+        size_t used;
+        int error = judge_key(&judge, key, &used, &number);
         if (error != 0)
-            trace_key(oracle, ops, used);
+            trace_key(oracle, judge.ops, used);
         if (error == -EINVAL)
-            fail_key(oracle, &check, key, number);
-        base_assert(error != -ENOMEM); /* -E2BIG: it can be explained in too many ways, and is not judged */
+            fail_key(oracle, &judge.check, key, number);
     }
-    base_free(memory, ops, room * sizeof(ops[0]));
-    base_free(memory, records, room * sizeof(records[0]));
+    for (uint32_t i = 1; i < oracle->count && sim_world_failure(oracle->world) == NULL; i++) {
+        if (oracle->ops[i].batch == i)
+            judge_batch(&judge, i);
+    }
+    base_free(memory, judge.ops, room * sizeof(judge.ops[0]));
+    base_free(memory, judge.records, room * sizeof(judge.records[0]));
 }

@@ -14,6 +14,9 @@
  * al., Linearizability of Persistent Memory Objects, DISC 2016 (durable linearizability; lossy: buffered).
  *
  * A cache may lose a value at any moment, but for good: what one answer has shown as gone does not come back.
+ *
+ * The operations of a batch that was cut off, or that may be lost, have one fate: keys are judged by
+ * themselves, and then once more for each such batch, with all of it there, and with nothing.
  */
 #ifndef SIM_DEPOT_ORACLE_H
 #define SIM_DEPOT_ORACLE_H
@@ -24,6 +27,7 @@
 
 #define SIM_ORACLE_CLIENTS_MAX 80
 #define SIM_ORACLE_OPS_MAX     256 /* of each client */
+#define SIM_ORACLE_BATCH_MAX   8   /* operations of one */
 #define SIM_ORACLE_ALL_KEYS    UINT64_MAX
 #define SIM_ORACLE_REFUSED     (-ECHILD) /* what an update returns whose decision was SIM_REFUSE */
 
@@ -37,6 +41,14 @@ enum sim_oracle_kind {
     SIM_EVICTION, /* of a cache: it may have lost anything */
     SIM_DURABLE,  /* what is there survives */
     SIM_LOSS,     /* what was kept is there, and nothing else */
+};
+
+/* What is assumed of an operation of a batch while a history is judged. */
+enum sim_oracle_fate {
+    SIM_FATE_OPEN,
+    SIM_FATE_NEVER, /* it did not happen */
+    SIM_FATE_KEPT,  /* it did, and is durable */
+    SIM_FATE_LOST,  /* it did, and is not */
 };
 
 /* What the decision of an update was, once it was made. */
@@ -67,6 +79,8 @@ struct sim_oracle_op {
     bool evicts;        /* the store was a cache: it may be that nothing is there */
     bool frail;         /* the store could note nothing: what it has seen to end binds nobody */
     uint32_t client;
+    uint32_t batch; /* number of its batch's first operation; 0: of none */
+    enum sim_oracle_fate fate;
     int64_t record; /* in the history */
 };
 
@@ -96,6 +110,10 @@ void sim_oracle_deinit(struct sim_oracle *oracle);
  */
 uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uint32_t client,
                           const struct sim_oracle_op *op);
+
+/** Operations that began one after the other are one batch: a removal in it needs nothing to remove. @param
+ * first number of the first */
+void sim_oracle_join(struct sim_oracle *oracle, uint32_t first, uint32_t count);
 
 /** A get has returned. @param value  as far as it was copied, error 0 or -ENOBUFS */
 void sim_oracle_end_get(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,

@@ -34,7 +34,7 @@ static void script_init(struct script *script)
 /* @return the failure; NULL if all could be explained. What it says is kept in the world. */
 static const char *script_check(struct script *script)
 {
-    sim_oracle_check(&script->oracle, 1);
+    sim_oracle_check(&script->oracle, 2);
     return sim_world_failure(script->world);
 }
 
@@ -93,13 +93,13 @@ static void change(struct script *script, enum sim_oracle_kind kind, int error)
 }
 
 /* A get that finds a put as it was, or nothing: 0. */
-static void get_found(struct script *script, uint32_t number)
+static void get_found_of(struct script *script, uint64_t key, uint32_t number)
 {
-    const struct sim_oracle_op op = {.kind = SIM_GET};
+    const struct sim_oracle_op op = {.kind = SIM_GET, .key = key};
     const struct sim_oracle_op *found = &script->oracle.ops[number];
     uint32_t get = begin(script, &op);
     uint8_t value[16];
-    sim_oracle_fill_value(0, number, value, found->value_bytes);
+    sim_oracle_fill_value(key, number, value, found->value_bytes);
     const struct tarn_record_info info = {
         .version = found->version == 0 ? ++script->version : found->version,
         .client_flags = number,
@@ -109,6 +109,11 @@ static void get_found(struct script *script, uint32_t number)
     sim_oracle_end_get(&script->oracle, script->tarn, get, number == 0 ? -ENOENT : 0, &info, value,
                        sizeof(value));
     let_pass(script, 100);
+}
+
+static void get_found(struct script *script, uint32_t number)
+{
+    get_found_of(script, 0, number);
 }
 
 static void restart(struct script *script)
@@ -533,6 +538,97 @@ static void an_order_for_later_looks_at_nothing(void)
     expect_explained(&script);
 }
 
+/* ---- batches ----------------------------------------------------------------------------------- */
+
+/* Of keys 0 and 1. @return number of the first */
+static uint32_t begin_batch(struct script *script, enum sim_oracle_kind second)
+{
+    uint32_t first = begin(script, &(struct sim_oracle_op){.kind = SIM_PUT, .value_bytes = 10});
+    (void)begin(script, &(struct sim_oracle_op){.kind = second, .key = 1, .value_bytes = 10});
+    sim_oracle_join(&script->oracle, first, 2);
+    return first;
+}
+
+enum fault { CUT_OFF, FAILED, LOST, FAULTS };
+
+/* Of a batch that nobody has acknowledged, or that was lost, all is there or nothing. */
+static void a_batch_has_one_fate(void)
+{
+    for (int fault = 0; fault < FAULTS; fault++) {
+        for (int found = 0; found < 4; found++) {
+            struct script script;
+            script_init(&script);
+            script.oracle.lossy = fault == LOST;
+            uint32_t old[2], first;
+            for (uint32_t key = 0; key < 2; key++)
+                old[key] = put_with(
+                    &script, &(struct sim_oracle_op){.kind = SIM_PUT, .key = key, .value_bytes = 9}, 0);
+            if (fault == LOST)
+                sim_oracle_end_epoch(&script.oracle, task_wall(script.tarn));
+            if (fault == LOST)
+                sim_oracle_settle(&script.oracle, SIM_DURABLE, sim_world_now(script.world));
+            first = begin_batch(&script, SIM_PUT);
+            for (uint32_t i = 0; i < 2 && fault != CUT_OFF; i++)
+                end(&script, first + i, fault == LOST ? 0 : -EIO);
+            restart(&script);
+            if (fault == LOST)
+                sim_oracle_settle(&script.oracle, SIM_LOSS, sim_world_now(script.world));
+            for (uint32_t key = 0; key < 2; key++)
+                get_found_of(&script, key, (found >> key & 1) != 0 ? first + key : old[key]);
+            if (found == 0 || found == 3)
+                expect_explained(&script);
+            else
+                expect_failure(&script, "is there in part");
+        }
+    }
+}
+
+/* What was acknowledged and not lost is there, whatever it was part of. */
+static void a_batch_that_was_acknowledged_is_there(void)
+{
+    for (int lossy = 0; lossy < 2; lossy++) {
+        struct script script;
+        script_init(&script);
+        script.oracle.lossy = lossy != 0;
+        uint32_t first = begin_batch(&script, SIM_PUT);
+        for (uint32_t i = 0; i < 2; i++)
+            end(&script, first + i, 0);
+        restart(&script);
+        if (lossy)
+            sim_oracle_settle(&script.oracle, SIM_DURABLE, sim_world_now(script.world));
+        for (uint32_t key = 0; key < 2; key++)
+            get_found_of(&script, key, 0);
+        expect_failure(&script, "nothing explains it");
+    }
+}
+
+/* A removal that met nothing is part of it all the same; and what a failed one could publish is seen. */
+static void of_a_batch_not_all_must_be_seen(void)
+{
+    struct script script;
+    script_init(&script);
+    uint32_t first = begin_batch(&script, SIM_DELETE);
+    restart(&script);
+    get_found_of(&script, 0, first);
+    get_found_of(&script, 1, 0);
+    expect_explained(&script);
+
+    for (int whole = 0; whole < 2; whole++) {
+        script_init(&script);
+        first = begin_batch(&script, SIM_PUT);
+        for (uint32_t i = 0; i < 2; i++)
+            end(&script, first + i, -EIO);
+        get_found_of(&script, 0, first);
+        get_found_of(&script, 1, 0);
+        restart(&script);
+        get_found_of(&script, 1, whole ? first + 1 : 0);
+        if (whole)
+            expect_explained(&script);
+        else
+            expect_failure(&script, "is there in part");
+    }
+}
+
 /* ---- what a record must be ------------------------------------------------------------------- */
 
 static void records_must_be_whole(void)
@@ -580,6 +676,9 @@ int main(void)
         SIM_TEST(what_was_seen_to_end_stays_gone),
         SIM_TEST(flush_all_takes_what_was_there),
         SIM_TEST(an_order_for_later_looks_at_nothing),
+        SIM_TEST(a_batch_has_one_fate),
+        SIM_TEST(a_batch_that_was_acknowledged_is_there),
+        SIM_TEST(of_a_batch_not_all_must_be_seen),
         SIM_TEST(records_must_be_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
