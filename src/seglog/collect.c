@@ -80,6 +80,7 @@ struct look {
     uint64_t collected_stamp; /* the highest of any that may be collected */
     uint64_t ends_ns;         /* when the next part of any segment will have expired */
     bool pinned;              /* there is one that cannot be collected yet */
+    bool held;                /* there is one that somebody reads, so that it would not become free */
 };
 
 static uint64_t counted(const _Atomic uint64_t *counter)
@@ -172,7 +173,9 @@ static void look_at(const struct seglog *log, uint32_t number, struct look *look
         return;
     }
     look->unfree_stamp = base_min(look->unfree_stamp, stamp);
-    if (segment->state == SEGLOG_STATE_CLOSED && atomic_load(&segment->pending) == 0)
+    if (segment->state == SEGLOG_STATE_CLOSED && seglog_segment_is_pinned(log, segment))
+        look->held = true;
+    else if (segment->state == SEGLOG_STATE_CLOSED && atomic_load(&segment->pending) == 0)
         look_at_closed(log, number, look);
     else
         look->pinned =
@@ -237,7 +240,7 @@ static bool wants_round(const struct seglog *log, const struct seglog_collector 
 {
     uint64_t tombstone_bytes = counted(&log->tombstone_bytes);
     bool stuck = lowest_stamp(look) == collector->floor_stamp;
-    return tombstone_bytes > seglog_capacity(log) / 100 * TOMBSTONE_PERCENT &&
+    return !look->held && tombstone_bytes > seglog_capacity(log) / 100 * TOMBSTONE_PERCENT &&
            (!stuck || tombstone_bytes > collector->tombstone_floor);
 }
 
@@ -283,7 +286,7 @@ static uint32_t choose_oldest(struct seglog *log, struct seglog_collector *colle
         return SEGLOG_NO_SEGMENT;
     if (look->oldest != SEGLOG_NO_SEGMENT && look->oldest_stamp <= collector->round_stamp)
         return look->oldest;
-    if (!look->pinned) /* else there may be more of it soon */
+    if (!look->pinned && !look->held) /* else there may be more of it soon */
         end_round(log, collector, look);
     return SEGLOG_NO_SEGMENT;
 }
@@ -372,9 +375,20 @@ void seglog_victim_set_state(struct seglog *log, uint32_t segment, enum seglog_s
 {
     base_spin_lock(&log->lock);
     log->segments[segment].state = state;
-    if (state == SEGLOG_STATE_COLLECTED)
-        seglog_live_reset(log, &log->segments[segment]);
     base_spin_unlock(&log->lock);
+}
+
+/* Nothing refers to it any more. @return false: but somebody reads it. It is there for another time */
+static bool collected(struct seglog *log, uint32_t number)
+{
+    struct seglog_segment *segment = &log->segments[number];
+    base_spin_lock(&log->lock);
+    bool pinned = seglog_segment_is_pinned(log, segment);
+    segment->state = pinned ? SEGLOG_STATE_CLOSED : SEGLOG_STATE_COLLECTED;
+    if (!pinned)
+        seglog_live_reset(log, segment);
+    base_spin_unlock(&log->lock);
+    return !pinned;
 }
 
 static void add_victim(struct seglog *log, struct seglog_collector *collector, uint32_t segment)
@@ -433,11 +447,11 @@ static int free_victims(struct seglog *log, struct seglog_collector *collector, 
             collector->victims[held++] = *victim;
             continue;
         }
-        enum seglog_segment_state state = SEGLOG_STATE_COLLECTED;
         if (victim->bad || victim->unfinished)
-            state = victim->bad ? SEGLOG_STATE_BAD : SEGLOG_STATE_CLOSED;
-        seglog_victim_set_state(log, victim->segment, state);
-        freed += state == SEGLOG_STATE_COLLECTED;
+            seglog_victim_set_state(log, victim->segment,
+                                    victim->bad ? SEGLOG_STATE_BAD : SEGLOG_STATE_CLOSED);
+        else
+            freed += collected(log, victim->segment);
     }
     collector->victim_count = held;
     *ret_freed = freed;

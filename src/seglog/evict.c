@@ -255,6 +255,7 @@ static void give_back(struct seglog *log, uint32_t number)
     struct seglog_segment *segment = &log->segments[number];
     base_spin_lock(&log->lock);
     seglog_live_reset(log, segment);
+    atomic_store(&log->pinned_below, 0); /* who reads it has to do without */
     seglog_segment_freed_locked(log, segment);
     base_spin_unlock(&log->lock);
     atomic_fetch_add_explicit(&log->collections, 1, memory_order_relaxed);

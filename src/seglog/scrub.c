@@ -311,7 +311,8 @@ static bool find_damaged(struct seglog *log, uint32_t *ret_segment, bool *ret_wa
             const struct seglog_segment *segment = &log->segments[i];
             if (!segment->damaged || segment->state != SEGLOG_STATE_CLOSED)
                 continue;
-            found = room && atomic_load(&segment->pending) == 0;
+            found = room && atomic_load(&segment->pending) == 0 &&
+                    (log->cache || !seglog_segment_is_pinned(log, segment));
             *ret_waits = *ret_waits || !found;
             *ret_segment = i;
         }

@@ -492,6 +492,31 @@ base_must_check int seglog_sync(struct seglog *log);
  */
 base_must_check int seglog_give_up(struct seglog *log, uint32_t segment);
 
+/* ---- pins ------------------------------------------------------------------------------------ */
+
+/**
+ * Free no segment of records from now on, so that what lies in them can be read, until seglog_pin_end() says
+ * where that ends, seglog_unpin(), or the log needs the space: before anybody is told -ENOSPC, and before a
+ * cache evicts. One at a time. Any thread, never waits.
+ */
+void seglog_pin(struct seglog *log);
+
+/**
+ * Have the service free segments, so that there is room for so many bytes while others are pinned, and wait
+ * for it as long as it makes progress, ten seconds at most. It is no promise: others may take what is free. Not in a cache, where
+ * it would evict. Yields.
+ */
+void seglog_room_make(struct seglog *log, uint64_t bytes);
+
+/** What was begun before this stays pinned; segments that are begun later are nobody's concern. */
+void seglog_pin_end(struct seglog *log);
+
+/** Whether everything that is pinned is still where it was. */
+bool seglog_is_pinned(const struct seglog *log);
+
+/** Nobody reads it any more. */
+void seglog_unpin(struct seglog *log);
+
 /* ---- the state ------------------------------------------------------------------------------- */
 
 /** Raise the flush point and set the pending moment (0: none), durably. @return 0; -EIO; -EROFS. Yields. */

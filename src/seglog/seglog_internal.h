@@ -250,8 +250,11 @@ struct seglog {
     uint32_t
         discarding; /* 1 while a free segment is neither in the list nor counted: it is being discarded */
     uint64_t stamp; /* the highest issued */
-    uint64_t stamp_bound;        /* durable */
-    uint64_t session_stamp;      /* the highest issued before this session */
+    uint64_t stamp_bound;             /* durable */
+    uint64_t session_stamp;           /* the highest issued before this session */
+    _Atomic uint32_t wanted_segments; /* that the service shall free besides, for who is going to pin */
+    _Atomic uint64_t
+        pinned_below; /* segments of records with a lower stamp are not freed; changed under the lock */
     uint64_t horizon_sequence;   /* as it is in memory: at least that of the durable state */
     uint64_t needed;             /* sum of the streams' */
     uint64_t grants;             /* reservations granted to waiters */
@@ -501,6 +504,16 @@ void seglog_space_switched(struct seglog_stream *stream);
  * lock held.
  */
 base_must_check bool seglog_space_forgo(struct seglog_stream *stream);
+
+/** Whether a segment is pinned. Log lock held. */
+static inline bool seglog_segment_is_pinned(const struct seglog *log, const struct seglog_segment *segment)
+{
+    /* relaxed: under the lock */
+    return segment->stamp < atomic_load_explicit(&log->pinned_below, memory_order_relaxed);
+}
+
+/** The space is needed: what is pinned is so no more. @return whether anything was */
+bool seglog_pin_give_up(struct seglog *log);
 
 /** The collector may find more than before: it is woken if somebody waits for it. */
 void seglog_space_chance(struct seglog *log);

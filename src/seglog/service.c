@@ -92,7 +92,7 @@ static uint64_t bear_stall(struct seglog *log)
     if (now_ns < service->stalled_ns + PATIENCE_NS)
         return service->stalled_ns + PATIENCE_NS;
     service->stalled_ns = 0;
-    if (seglog_checkpoints_give_up(log))
+    if (seglog_checkpoints_give_up(log) || seglog_pin_give_up(log))
         return now_ns;
     seglog_space_exhausted(log, seglog_collect_exhaustion(log), true);
     return TASK_FOREVER;
@@ -113,7 +113,8 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
         log->service.stalled_ns = 0;
         return true;
     }
-    if (error == -ENOSPC && atomic_load(&log->space_waiting) > 0 && seglog_checkpoints_give_up(log))
+    if (error == -ENOSPC && atomic_load(&log->space_waiting) > 0 &&
+        (seglog_checkpoints_give_up(log) || seglog_pin_give_up(log)))
         return true;
     if (error == -ENOSPC)
         seglog_space_exhausted(log, seglog_collect_exhaustion(log), false);

@@ -389,7 +389,8 @@ bool seglog_space_short(struct seglog *log)
 {
     base_spin_lock(&log->lock);
     bool waits = !nobody_waits_locked(log, SEGLOG_SPACE_DATA);
-    uint32_t wanted = atomic_load_explicit(&log->checkpoints.wanted_segments, memory_order_relaxed);
+    uint32_t wanted = atomic_load_explicit(&log->checkpoints.wanted_segments, memory_order_relaxed) +
+                      atomic_load_explicit(&log->wanted_segments, memory_order_relaxed);
     bool few = log->free_count <= SEGLOG_KEPT_DATA + 1 + log->stream_count - 1 + wanted;
     bool quiet =
         log->quiet_at == atomic_load(&log->chances) + 1 && task_wall(log->node) < log->no_space_until_ns;
