@@ -128,7 +128,7 @@ uint64_t depot_index_bytes(const struct depot_index *index)
     for (const struct depot_index_directory *at = depot_index_directory_now(index); at != NULL;
          at = at->previous)
         bytes += at->memory_bytes + depot_index_directory_bytes(at);
-    return bytes;
+    return bytes + atomic_load_explicit(&index->copied_bytes, memory_order_relaxed);
 }
 
 uint64_t depot_index_count(const struct depot_index *index)

@@ -68,6 +68,7 @@ uint64_t depot_index_size_decode(uint32_t size);
 
 struct depot_index_directory;
 struct depot_index_region;
+struct depot_index_snapshot;
 
 /* The members are the index's own; nothing but its functions looks at them. */
 struct depot_index {
@@ -80,8 +81,10 @@ struct depot_index {
     uint64_t regions;      /* of a table */
     bool has_wide_vectors; /* of the processor */
     _Atomic(struct depot_index_directory *) directory;
-    uint8_t apart[BASE_CACHE_LINE_BYTES]; /* what is written seldom from what is written often */
-    _Atomic uint64_t settled_count;       /* entries, but for the regions' rests */
+    _Atomic(struct depot_index_snapshot *) snapshot; /* that is open; used under a region's lock */
+    uint8_t apart[BASE_CACHE_LINE_BYTES];            /* what is written seldom from what is written often */
+    _Atomic uint64_t settled_count;                  /* entries, but for the regions' rests */
+    _Atomic uint64_t copied_bytes;                   /* charged for snapshots */
     _Atomic bool growing;
     uint64_t grow_region; /* of the next region to split, the grower's own */
     uint64_t grow_table;
@@ -197,7 +200,7 @@ void depot_index_clear(struct depot_index *index);
  * milliseconds in a large index, so not for every request. */
 uint64_t depot_index_count(const struct depot_index *index);
 
-/** Memory charged now. */
+/** Memory charged now, for snapshots too. */
 uint64_t depot_index_bytes(const struct depot_index *index);
 
 /** Entries that the tables have room for. */
@@ -249,6 +252,36 @@ struct depot_index_item {
  */
 uint32_t depot_index_next(struct depot_index *index, struct depot_index_cursor *cursor,
                           struct depot_index_item *items);
+
+/* ---- snapshots ------------------------------------------------------------------------------- */
+
+/**
+ * Keep all entries as they are now: from now on each region is copied aside before its first change. One at a
+ * time. Nobody inserts or lets the index grow meanwhile; who replaces or takes out an entry just now does so
+ * before it or after it.
+ *
+ * @return NULL: no memory
+ */
+struct depot_index_snapshot *depot_index_snapshot_open(struct depot_index *index) base_must_check;
+
+/** Forget it. Nobody is reading it, nor letting the index grow. @param snapshot  NULL does nothing */
+void depot_index_snapshot_close(struct depot_index *index, struct depot_index_snapshot *snapshot);
+
+/** Give its copies back, before it is closed: it is not whole any more. */
+void depot_index_snapshot_cancel(struct depot_index *index, struct depot_index_snapshot *snapshot);
+
+/** Whether all that was read of it so far was right. It is not whole any more when there was no memory for a
+ * copy. */
+bool depot_index_snapshot_is_whole(const struct depot_index_snapshot *snapshot);
+
+/** depot_index_find() as it would have been at the snapshot's moment, if it is whole afterwards. Takes locks
+ * of regions. */
+void depot_index_snapshot_find(struct depot_index *index, struct depot_index_snapshot *snapshot,
+                               uint64_t hash, struct depot_index_view *ret_view);
+
+/** depot_index_next(), likewise. */
+uint32_t depot_index_snapshot_next(struct depot_index *index, struct depot_index_snapshot *snapshot,
+                                   struct depot_index_cursor *cursor, struct depot_index_item *items);
 
 /**
  * For opening: grow until so many entries are a usual load. Entries that come in the order of

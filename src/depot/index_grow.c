@@ -75,6 +75,7 @@ void depot_index_split_locked(struct depot_index *index, const struct depot_inde
     const struct depot_index_table *twin_table = &directory->tables[part->table | bit];
     struct depot_index_region *twin = &twin_table->regions[number];
     uint64_t begin = number * DEPOT_REGION_ENTRIES;
+    depot_index_note_twin(index, part->table | bit, number);
     depot_index_change_begin(region);
     uint32_t moved = move_words(index, part->words + begin, twin_table->words + begin,
                                 depot_index_region_end(index, number) - begin, bit);
@@ -126,11 +127,18 @@ static void split_next(struct depot_index *index, const struct depot_index_direc
         .words = directory->tables[index->grow_table].words,
         .table = index->grow_table,
     };
-    base_spin_lock(&part.region->lock);
-    /* Relaxed: under the lock. An insert may have been here before. */
-    if (atomic_load_explicit(&part.region->depth, memory_order_relaxed) <= directory->bits)
-        depot_index_split_locked(index, &part, index->grow_region);
-    base_spin_unlock(&part.region->lock);
+    bool wants_copy;
+    do {
+        base_spin_lock(&part.region->lock);
+        /* Relaxed: under the lock. An insert may have been here before. */
+        bool due = atomic_load_explicit(&part.region->depth, memory_order_relaxed) <= directory->bits;
+        wants_copy = due && depot_index_wants_copy(index, part.table, index->grow_region);
+        if (due && !wants_copy)
+            depot_index_split_locked(index, &part, index->grow_region);
+        base_spin_unlock(&part.region->lock);
+        if (wants_copy)
+            depot_index_preserve(index, part.table, index->grow_region);
+    } while (wants_copy);
 }
 
 bool depot_index_grow_step(struct depot_index *index, uint32_t regions)

@@ -2,7 +2,11 @@
 #include "depot/index_internal.h"
 #include <errno.h>
 
-enum { SPLIT_FIRST = 1 }; /* an inner outcome: a region was split, look again */
+/* Inner outcomes: look again. */
+enum {
+    SPLIT_FIRST = 1, /* a region was split */
+    COPY_FIRST,      /* a snapshot needs one as it is */
+};
 
 /* ---- finding a place ---------------------------------------------------------------------------- */
 
@@ -140,12 +144,14 @@ static bool split_held(struct depot_index *index, const struct depot_index_held 
     return any;
 }
 
-/* The neighbourhood is full. @return 0, SPLIT_FIRST, -EAGAIN or -ENOSPC */
+/* The neighbourhood is full. @return 0, SPLIT_FIRST, COPY_FIRST, -EAGAIN or -ENOSPC */
 static int reserve_crowded(struct depot_index *index, struct depot_index_held *held)
 {
     const struct depot_index_home *home = &held->home;
     if (held->parts[1].region == NULL && home->region + 1 < index->regions)
         held->parts[1] = depot_index_lock_part(index, home->tag, home->region + 1);
+    if (depot_index_held_wants_copy(index, held))
+        return COPY_FIRST;
     if (split_held(index, held))
         return SPLIT_FIRST;
     if (displace(index, held) || fill_stash(index, held))
@@ -163,7 +169,9 @@ int depot_index_reserve(struct depot_index *index, uint64_t hash)
         depot_index_hold(index, hash, &held);
         result = fill_neighbourhood(index, &held) ? 0 : reserve_crowded(index, &held);
         depot_index_release(&held);
-    } while (result == SPLIT_FIRST);
+        if (base_unlikely(result == COPY_FIRST))
+            depot_index_preserve_home(index, hash);
+    } while (result > 0);
     return result;
 }
 
@@ -203,7 +211,7 @@ void depot_index_publish(struct depot_index *index, uint64_t hash, uint64_t addr
 {
     struct depot_index_held held;
     struct depot_index_slot slot;
-    depot_index_hold(index, hash, &held);
+    depot_index_hold_to_change(index, hash, &held);
     bool is_there = depot_index_held_find(index, &held, index->address_mask, &slot);
     base_assert(is_there);
     change(&slot, word_with(index, depot_index_load_word(slot.word), address, grains));
@@ -214,7 +222,7 @@ void depot_index_cancel(struct depot_index *index, uint64_t hash)
 {
     struct depot_index_held held;
     struct depot_index_slot slot;
-    depot_index_hold(index, hash, &held);
+    depot_index_hold_to_change(index, hash, &held);
     bool is_there = depot_index_held_find(index, &held, index->address_mask, &slot);
     base_assert(is_there);
     (void)take_out(index, &slot);
@@ -227,7 +235,7 @@ bool depot_index_replace(struct depot_index *index, uint64_t hash, uint64_t addr
     struct depot_index_held held;
     struct depot_index_slot slot;
     base_assert(address < index->address_mask);
-    depot_index_hold(index, hash, &held);
+    depot_index_hold_to_change(index, hash, &held);
     bool is_there = depot_index_held_find(index, &held, address, &slot);
     if (is_there) {
         uint64_t old_word = depot_index_load_word(slot.word);
@@ -242,7 +250,7 @@ bool depot_index_take(struct depot_index *index, uint64_t hash, uint64_t address
     struct depot_index_held held;
     struct depot_index_slot slot;
     base_assert(address < index->address_mask);
-    depot_index_hold(index, hash, &held);
+    depot_index_hold_to_change(index, hash, &held);
     bool is_there = depot_index_held_find(index, &held, address, &slot);
     if (is_there)
         *ret_word = take_out(index, &slot);

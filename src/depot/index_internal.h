@@ -82,6 +82,20 @@ struct depot_index_held {
     struct depot_index_part parts[2];
 };
 
+/* A region as a snapshot keeps it. */
+struct depot_index_copy {
+    struct depot_index_region region; /* depth and stash, no more */
+    _Atomic uint64_t words[];         /* from the region's first position on */
+};
+
+/* A region as somebody sees it: as it is, or as it was. */
+struct depot_index_image {
+    struct depot_index_region *locked;       /* the one that is there */
+    const struct depot_index_region *region; /* as it is seen */
+    const _Atomic uint64_t *words;           /* from its first position on */
+    uint64_t table;
+};
+
 /* A place for a word under a region's lock. */
 struct depot_index_slot {
     struct depot_index_region *region;
@@ -234,6 +248,9 @@ struct depot_index_part depot_index_lock_part(const struct depot_index *index, u
 /** Lock a hash's home: one region, or two in order. */
 void depot_index_hold(const struct depot_index *index, uint64_t hash, struct depot_index_held *ret_held);
 
+/** The same for who is going to change it: what a snapshot needs was copied aside. */
+void depot_index_hold_to_change(struct depot_index *index, uint64_t hash, struct depot_index_held *ret_held);
+
 /** Unlock what is locked of a home. */
 void depot_index_release(struct depot_index_held *held);
 
@@ -268,6 +285,28 @@ void depot_index_stash_push(struct depot_index_region *region, uint64_t word, ui
 
 /** Take an entry out of the stash: the last one takes its place. A change that readers can see. */
 void depot_index_stash_take(struct depot_index_region *region, uint32_t place);
+
+/* ---- snapshots ---------------------------------------------------------------------------------- */
+
+/** Whether a region has to be copied aside before it is changed. Its lock is held. */
+bool depot_index_wants_copy(const struct depot_index *index, uint64_t table, uint64_t number);
+
+/** Whether a region that is held has to be. */
+bool depot_index_held_wants_copy(const struct depot_index *index, const struct depot_index_held *held);
+
+/** Copy the region aside that lives at a place for a tag, if that has to be. Allocates; no lock is held. */
+void depot_index_preserve(struct depot_index *index, uint64_t tag, uint64_t number);
+
+/** The same for a hash's home, and the region after it. */
+void depot_index_preserve_home(struct depot_index *index, uint64_t hash);
+
+/** A region is about to live; its counterpart's lock is held. */
+void depot_index_note_twin(const struct depot_index *index, uint64_t table, uint64_t number);
+
+/** The region that lived at a place for a tag at a snapshot's moment, locked. */
+struct depot_index_image depot_index_lock_image(const struct depot_index *index,
+                                                struct depot_index_snapshot *snapshot, uint64_t tag,
+                                                uint64_t number);
 
 /** Move what belongs to the twin of an unsplit region there; the region's lock is held. The entries keep
  * their positions. */

@@ -6,6 +6,7 @@
 /* A batch under way: what is at home in one region, for the tags of one table. */
 struct batch {
     const struct depot_index *index;
+    struct depot_index_snapshot *snapshot; /* NULL: as it is */
     uint64_t region;
     uint64_t table;
     uint64_t tag_mask; /* the tag's bits that say `table` */
@@ -30,12 +31,14 @@ _Static_assert(DEPOT_INDEX_BATCH_MAX >
                    DEPOT_REGION_ENTRIES + 2 * (DEPOT_NEIGHBOURHOOD - 1) + DEPOT_STASH_ENTRIES,
                "one more than a batch can have");
 
-/* Words from one position to another; the last region's homes end before its words do. */
-static void take_words(struct batch *batch, const struct depot_index_part *part, uint64_t begin, uint64_t end)
+/* The first words of a region, which begins at a position; the last region's homes end before its words do.
+ */
+static void take_words(struct batch *batch, const struct depot_index_image *image, uint64_t begin,
+                       uint64_t count)
 {
-    for (uint64_t at = begin; at < end; at++) {
-        uint64_t word = depot_index_load_word(&part->words[at]);
-        take(batch, word, at - (word & INDEX_OFFSET_MASK));
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t word = depot_index_load_word(&image->words[i]);
+        take(batch, word, begin + i - (word & INDEX_OFFSET_MASK));
     }
 }
 
@@ -49,34 +52,49 @@ static void take_stash(struct batch *batch, const struct depot_index_region *reg
     }
 }
 
+static struct depot_index_image lock_image(const struct batch *batch, uint64_t tag, uint64_t number)
+{
+    if (batch->snapshot != NULL)
+        return depot_index_lock_image(batch->index, batch->snapshot, tag, number);
+    const struct depot_index_part part = depot_index_lock_part(batch->index, tag, number);
+    return (struct depot_index_image){.locked = part.region,
+                                      .region = part.region,
+                                      .words = part.words + number * DEPOT_REGION_ENTRIES,
+                                      .table = part.table};
+}
+
+/* The tag's bits that say which table a region is of. */
+static uint64_t tag_mask_of(const struct depot_index_image *image)
+{
+    /* Relaxed: under the lock. */
+    return depot_index_low_mask(atomic_load_explicit(&image->region->depth, memory_order_relaxed) - 1U);
+}
+
 /* Lock the regions after it in which neighbourhoods of this one end: its table's, and the twin's if this one
  * is not split and that is. @return how many */
-static uint32_t lock_tails(const struct batch *batch, struct depot_index_part parts[2])
+static uint32_t lock_tails(const struct batch *batch, struct depot_index_image images[2])
 {
-    const struct depot_index *index = batch->index;
-    if (batch->region + 1 == index->regions)
+    if (batch->region + 1 == batch->index->regions)
         return 0;
-    parts[0] = depot_index_lock_part(index, batch->table, batch->region + 1);
-    /* Relaxed: under the lock. */
-    uint8_t depth = atomic_load_explicit(&parts[0].region->depth, memory_order_relaxed);
-    uint64_t tail_mask = depot_index_low_mask(depth - 1U);
+    images[0] = lock_image(batch, batch->table, batch->region + 1);
+    uint64_t tail_mask = tag_mask_of(&images[0]);
     if (tail_mask <= batch->tag_mask)
         return 1;
-    parts[1] = depot_index_lock_part(index, batch->table | (tail_mask ^ batch->tag_mask), batch->region + 1);
+    images[1] = lock_image(batch, batch->table | (tail_mask ^ batch->tag_mask), batch->region + 1);
     return 2;
 }
 
-static void take_region(struct batch *batch, const struct depot_index_part *part)
+static void take_region(struct batch *batch, const struct depot_index_image *image)
 {
-    struct depot_index_part tails[2];
+    struct depot_index_image tails[2];
     uint64_t begin = batch->region * DEPOT_REGION_ENTRIES;
     uint64_t end = depot_index_region_end(batch->index, batch->region);
     uint32_t tail_count = lock_tails(batch, tails);
-    take_words(batch, part, begin, end);
-    take_stash(batch, part->region);
+    take_words(batch, image, begin, end - begin);
+    take_stash(batch, image->region);
     for (uint32_t i = 0; i < tail_count; i++) {
-        take_words(batch, &tails[i], end, end + DEPOT_NEIGHBOURHOOD - 1);
-        base_spin_unlock(&tails[i].region->lock);
+        take_words(batch, &tails[i], end, DEPOT_NEIGHBOURHOOD - 1);
+        base_spin_unlock(&tails[i].locked->lock);
     }
 }
 
@@ -95,23 +113,25 @@ static void advance(const struct depot_index *index, struct depot_index_cursor *
         cursor->end = ++cursor->region == index->regions;
 }
 
-uint32_t depot_index_next(struct depot_index *index, struct depot_index_cursor *cursor,
-                          struct depot_index_item *items)
+uint32_t depot_index_snapshot_next(struct depot_index *index, struct depot_index_snapshot *snapshot,
+                                   struct depot_index_cursor *cursor, struct depot_index_item *items)
 {
     if (cursor->end)
         return 0;
-    struct depot_index_part part = depot_index_lock_part(index, cursor->tag, cursor->region);
-    /* Relaxed: under the lock. */
-    uint8_t depth = atomic_load_explicit(&part.region->depth, memory_order_relaxed);
-    struct batch batch = {.index = index,
-                          .region = cursor->region,
-                          .table = part.table,
-                          .tag_mask = depot_index_low_mask(depth - 1U),
-                          .items = items};
-    take_region(&batch, &part);
-    base_spin_unlock(&part.region->lock);
+    struct batch batch = {.index = index, .snapshot = snapshot, .region = cursor->region, .items = items};
+    struct depot_index_image image = lock_image(&batch, cursor->tag, cursor->region);
+    batch.table = image.table;
+    batch.tag_mask = tag_mask_of(&image);
+    take_region(&batch, &image);
+    base_spin_unlock(&image.locked->lock);
     advance(index, cursor, batch.tag_mask);
     return batch.count;
+}
+
+uint32_t depot_index_next(struct depot_index *index, struct depot_index_cursor *cursor,
+                          struct depot_index_item *items)
+{
+    return depot_index_snapshot_next(index, NULL, cursor, items);
 }
 
 /* ---- taking all out ----------------------------------------------------------------------------- */
@@ -157,18 +177,28 @@ static void clear_region_locked(struct depot_index *index, const struct depot_in
     depot_index_change_end(region);
 }
 
+/* @return false: a snapshot needs it as it is */
+static bool clear_region(struct depot_index *index, uint64_t table_number, uint64_t number)
+{
+    const struct depot_index_table *table = &depot_index_directory_now(index)->tables[table_number];
+    struct depot_index_region *region = &table->regions[number];
+    base_spin_lock(&region->lock);
+    /* Pairs with the release in depot_index_split_locked. */
+    bool lives = atomic_load_explicit(&region->depth, memory_order_acquire) != 0;
+    bool wants_copy = lives && depot_index_wants_copy(index, table_number, number);
+    if (lives && !wants_copy)
+        clear_region_locked(index, table, number);
+    base_spin_unlock(&region->lock);
+    return !wants_copy;
+}
+
 void depot_index_clear(struct depot_index *index)
 {
     /* A twin comes after its counterpart: what is moved there meanwhile is found. */
     for (uint64_t i = 0; i <= depot_index_directory_now(index)->mask; i++) {
-        const struct depot_index_table *table = &depot_index_directory_now(index)->tables[i];
         for (uint64_t number = 0; number < index->regions; number++) {
-            struct depot_index_region *region = &table->regions[number];
-            base_spin_lock(&region->lock);
-            /* Pairs with the release in depot_index_split_locked. */
-            if (atomic_load_explicit(&region->depth, memory_order_acquire) != 0)
-                clear_region_locked(index, table, number);
-            base_spin_unlock(&region->lock);
+            while (!clear_region(index, i, number))
+                depot_index_preserve(index, i, number);
         }
     }
 }
