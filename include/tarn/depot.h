@@ -436,6 +436,52 @@ typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const
  */
 TARN_API int tarn_depot_scan(struct tarn_depot *depot, tarn_scan_function *visit, void *arg);
 
+/* ---- the store as it was --------------------------------------------------------------------------- */
+
+struct tarn_depot_snapshot;
+
+/**
+ * Have the store as it is at one moment between call and return, while others go on writing: every write that
+ * was acknowledged before the call is in it, none that begins after the return.
+ *
+ * @param room_bytes  that others shall be able to write meanwhile, about. If so much is not free it is made
+ *                    first, by moving what lives together: up to half of what can be had that way, in ten
+ *                    seconds at most. 0: what is free now
+ * @return 0; -EBUSY (one is open: there is one at a time); -ENOMEM
+ *
+ * Yields. Writes wait for about the time of one write, until those that are under way have ended. It lasts
+ * until it is closed, the process ends, or it is *cancelled*, so that no write ever fails because of it: then
+ * its functions return -ECANCELED, and the node's log says why. It takes
+ * - space: what was there at its moment is not overwritten, so that what dies of it gives no room. It is
+ *   cancelled before somebody would be told -ENOSPC, and before a cache evicts;
+ * - memory: a part of the index is copied when it is first changed, all of it at most. It is cancelled when
+ *   there is none.
+ * What expires after its moment, and what is flushed, is in it. The store stays open until it is closed.
+ */
+TARN_API int tarn_depot_snapshot_open(struct tarn_depot *depot, uint64_t room_bytes,
+                                      struct tarn_depot_snapshot **ret_snapshot);
+
+/** Close it. No call may be using it. Yields. */
+TARN_API void tarn_depot_snapshot_close(struct tarn_depot_snapshot *snapshot);
+
+/** tarn_depot_get() of a snapshot. @return also -ECANCELED. Yields. Any thread or task, several at once. */
+TARN_API int tarn_depot_snapshot_get(struct tarn_depot_snapshot *snapshot, const void *key, size_t key_len,
+                                     void *value, size_t value_room, struct tarn_record_info *ret_info);
+
+/** tarn_depot_read() of a snapshot: all parts are of one value. @return also -ECANCELED. Yields. Likewise. */
+TARN_API int tarn_depot_snapshot_read(struct tarn_depot_snapshot *snapshot, const void *key, size_t key_len,
+                                      uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
+                                      struct tarn_record_info *ret_info);
+
+/**
+ * tarn_depot_scan() of a snapshot: each key of its moment once, with its value. What is too long to be shown
+ * tarn_depot_snapshot_read() has.
+ *
+ * @return also -ECANCELED (what was visited before is right). Yields. Likewise.
+ */
+TARN_API int tarn_depot_snapshot_scan(struct tarn_depot_snapshot *snapshot, tarn_scan_function *visit,
+                                      void *arg);
+
 /** Counters, each exact, together approximate. */
 TARN_API void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats);
 

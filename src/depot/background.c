@@ -65,6 +65,8 @@ static bool gone(void *owner, const struct seglog_entry_format *entry, uint64_t 
 static int grow_locked(struct tarn_depot *depot)
 {
     int error = depot_index_grow_begin(&depot->index);
+    if (error == -ENOMEM && depot_snapshot_give_up(depot))
+        error = depot_index_grow_begin(&depot->index);
     if (error != 0)
         return error;
     while (depot_index_grow_step(&depot->index, GROWTH_REGIONS))
@@ -142,6 +144,7 @@ static bool settled(void *owner)
 static void service(void *owner)
 {
     struct tarn_depot *depot = owner;
+    depot_snapshot_tend(depot);
     empty_if_wanted(depot);
     grow_if_wanted(depot);
     depot_repair_serve(depot);

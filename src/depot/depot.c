@@ -307,6 +307,7 @@ static int open_store(struct tarn_node *node, const char *path, const struct tar
     depot->cache = options->cache && !options->read_only;
     depot->repair = repair;
     task_mutex_init(&depot->growth);
+    task_mutex_init(&depot->snapshots);
     for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
         task_mutex_init(&depot->piece_locks[i]);
     base_list_init(&depot->doomed);
@@ -374,7 +375,7 @@ static int wind_up(struct tarn_depot *depot)
 int tarn_depot_close(struct tarn_depot *depot)
 {
     struct tarn_node *node = depot->node;
-    base_assert(atomic_load_explicit(&depot->writers, memory_order_relaxed) == 0);
+    base_assert(atomic_load_explicit(&depot->writers, memory_order_relaxed) == 0 && depot->snapshot == NULL);
     int error = wind_up(depot);
     int closed = seglog_close(depot->log);
     deinit_memory(depot);

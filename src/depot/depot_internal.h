@@ -70,6 +70,10 @@ struct tarn_depot {
     _Atomic uint64_t
         flush_when_ns; /* the moment at which all that is there then shall go; 0: none is ordered */
 
+    /* snapshot.c */
+    struct task_mutex snapshots;          /* of what follows; nothing else is locked under it */
+    struct tarn_depot_snapshot *snapshot; /* that is open, or about to be; NULL: none */
+
     /* background.c: wishes of others to the log's service, and who waits for them */
     struct task_mutex growth; /* held by who lets the index grow */
     _Atomic bool growth_wanted;
@@ -99,7 +103,8 @@ struct depot_key {
     struct base_hash128 hash;
     uint64_t piece_id; /* of a piece: its value's id and its number; else 0 */
     uint32_t piece_number;
-    struct depot_trace *trace; /* of the request that asks for it; NULL: none */
+    const struct tarn_depot_snapshot *snapshot; /* as it was then; NULL: as it is */
+    struct depot_trace *trace;                  /* of the request that asks for it; NULL: none */
 };
 
 /** Whether a key may be so long. */
@@ -209,19 +214,20 @@ void depot_record_release(struct depot_record *record);
 /**
  * Find the record of a key: read what the index has under its hash until the key is met. What is returned was
  * the key's record at one moment between call and return; with the key lock held it still is, but the
- * collector may have moved it.
+ * collector may have moved it. Of a snapshot: it was the key's at its moment.
  *
  * @param locked      the caller holds the key lock
  * @param ret_record  holds a buffer if 0 is returned: depot_record_release()
- * @return 0; -ENOENT; -EBADMSG (damaged); the drive's error. Yields.
+ * @return 0; -ENOENT; -EBADMSG (damaged); the drive's error; -ECANCELED (the snapshot was cancelled). Yields.
  */
 base_must_check int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want,
                                bool locked, struct depot_record *ret_record);
 
-/** The same for an entry that an iteration has met: 0 as long as the index holds it. If only the key is
- * wanted there is but the header. @return as depot_find(). Yields. */
-base_must_check int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word,
-                                     enum depot_want want, struct depot_record *ret_record);
+/** The same for an entry that an iteration has met, of a snapshot or (NULL) not: 0 as long as the index holds
+ * it. If only the key is wanted there is but the header. @return as depot_find(). Yields. */
+base_must_check int depot_read_entry(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot,
+                                     uint64_t hash, uint64_t word, enum depot_want want,
+                                     struct depot_record *ret_record);
 
 /** Say that a record is damaged; a limited number of times. @return -EBADMSG */
 int depot_damaged(struct tarn_depot *depot, uint64_t grain);
@@ -372,12 +378,51 @@ void depot_pieces_evicted(struct tarn_depot *depot, const struct seglog_entry_fo
 base_must_check int depot_pieces_get(struct tarn_depot *depot, const struct depot_key *key, void *value,
                                      size_t value_room, struct tarn_record_info *ret_info);
 
+/** tarn_depot_read(), but for its trace. Yields. */
+base_must_check int depot_read_part(struct tarn_depot *depot, const struct depot_key *key,
+                                    uint64_t if_version, uint64_t offset, void *data, size_t data_room,
+                                    size_t *ret_bytes, struct tarn_record_info *ret_info);
+
+/* ---- snapshot.c ----------------------------------------------------------------------------------- */
+
+struct tarn_depot_snapshot {
+    struct tarn_depot *depot;
+    struct depot_index_snapshot *index; /* NULL: it is not open yet. Of depot->snapshots until it is */
+    bool ended; /* it was cancelled, and said so, and what it took is given back. Of depot->snapshots */
+    /* as they were */
+    uint64_t gone_sequence, evicted_sequence;
+    uint64_t wall_ns;
+};
+
+/** Whether all that was read of it so far was right. */
+bool depot_snapshot_holds(const struct tarn_depot_snapshot *snapshot);
+
+/** If the one that is open was cancelled, say so, and give back what it takes. Yields. */
+void depot_snapshot_tend(struct tarn_depot *depot);
+
+/** Cancel the one that is open: its memory is needed. @return whether there was one. Yields. */
+bool depot_snapshot_give_up(struct tarn_depot *depot);
+
+/* ---- scan.c --------------------------------------------------------------------------------------- */
+
+/** tarn_depot_scan(). @param snapshot  NULL: of what is there now @return -ECANCELED too. Yields. */
+base_must_check int depot_scan(struct tarn_depot *depot, struct tarn_depot_snapshot *snapshot,
+                               tarn_scan_function *visit, void *arg);
+
 /* ---- flush.c -------------------------------------------------------------------------------------- */
 
-/** Whether a record that was found is there for clients: not flushed, not evicted, not expired. What was once
- * said to have expired stays so, over crashes and clocks that are set back. Yields when that must be made
- * durable first. */
-bool depot_visible(struct tarn_depot *depot, const struct depot_record *record);
+/** Whether a record that was found is there for clients: not flushed, not evicted, not expired, at a
+ * snapshot's moment or (NULL) now. What was once said to have expired stays so, over crashes and clocks that
+ * are set back. Yields when that must be made durable first. */
+bool depot_visible(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot,
+                   const struct depot_record *record);
+
+/** Wait until nothing is being written to any key, or as a piece, and have that stay so; what was to be
+ * flushed by now is. No lock is held. Yields. */
+void depot_stop_writes(struct tarn_depot *depot);
+
+/** Let others write again. */
+void depot_resume_writes(struct tarn_depot *depot);
 
 /** Carry out an order of flush_all whose moment has come. At the beginning of every call, before any lock is
  * taken. Yields then. */

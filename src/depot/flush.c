@@ -6,16 +6,7 @@
 /* Civil time is noted so far ahead, so that a stream of expiries costs one durable state a second. */
 #define NOTE_AHEAD_NS BASE_NS_PER_SECOND
 
-/* All at once: no write is between its decision and its record, to survive what it should not. */
-static void lock_all_keys(struct tarn_depot *depot)
-{
-    for (uint32_t i = 0; i < DEPOT_KEY_LOCKS; i++)
-        task_mutex_lock_firmly(&depot->key_locks[i]);
-    for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
-        task_mutex_lock_firmly(&depot->piece_locks[i]);
-}
-
-static void unlock_all_keys(struct tarn_depot *depot)
+void depot_resume_writes(struct tarn_depot *depot)
 {
     for (uint32_t i = DEPOT_PIECE_LOCKS; i-- > 0;)
         task_mutex_unlock(&depot->piece_locks[i]);
@@ -54,21 +45,30 @@ static void carry_out_due(struct tarn_depot *depot)
     atomic_fetch_sub(&depot->flushing, 1);
 }
 
+void depot_stop_writes(struct tarn_depot *depot)
+{
+    for (uint32_t i = 0; i < DEPOT_KEY_LOCKS; i++)
+        task_mutex_lock_firmly(&depot->key_locks[i]);
+    for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
+        task_mutex_lock_firmly(&depot->piece_locks[i]);
+    carry_out_due(depot);
+}
+
 void depot_flush_due(struct tarn_depot *depot)
 {
     if (base_likely(!is_due(depot)))
         return;
-    lock_all_keys(depot);
-    carry_out_due(depot);
-    unlock_all_keys(depot);
+    depot_stop_writes(depot);
+    depot_resume_writes(depot);
 }
 
 int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
 {
     if (depot->read_only)
         return -EROFS;
-    lock_all_keys(depot);
-    carry_out_due(depot); /* an order that has come is not replaced */
+    /* all at once: no write is between its decision and its record, to survive what it should not. An order
+     * that has come is carried out, not replaced */
+    depot_stop_writes(depot);
     bool at_once = when_ns <= task_wall(depot->node);
     uint64_t sequence = seglog_sequence_next(depot->log);
     atomic_fetch_add(&depot->flushing, 1);
@@ -78,7 +78,7 @@ int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns)
     else if (error == 0)
         atomic_store_explicit(&depot->flush_when_ns, when_ns, memory_order_release);
     atomic_fetch_sub(&depot->flushing, 1);
-    unlock_all_keys(depot);
+    depot_resume_writes(depot);
     return error;
 }
 
@@ -90,18 +90,22 @@ static void note_expired(struct tarn_depot *depot, uint64_t expiry_ns, uint64_t 
         (void)!seglog_wall_note(depot->log, expiry_ns, now_ns + NOTE_AHEAD_NS);
 }
 
-bool depot_visible(struct tarn_depot *depot, const struct depot_record *record)
+bool depot_visible(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot,
+                   const struct depot_record *record)
 {
     uint64_t age = depot_is_head(record) ? record->pieces.id : record->header.sequence;
-    if (age < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire))
-        return false;
     /* acquire: pairs with depot_pieces_evicted(), before the piece goes */
-    if (depot_is_head(record) && age < atomic_load_explicit(&depot->evicted_sequence, memory_order_acquire))
+    uint64_t gone = snapshot != NULL ? snapshot->gone_sequence
+                                     : atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
+    uint64_t evicted = snapshot != NULL
+                           ? snapshot->evicted_sequence
+                           : atomic_load_explicit(&depot->evicted_sequence, memory_order_acquire);
+    if (age < gone || (depot_is_head(record) && age < evicted))
         return false;
     uint64_t expiry_ns = seglog_expiry_ns(record->header.expiry);
     if (expiry_ns == 0)
         return true;
-    uint64_t now_ns = task_wall(depot->node);
+    uint64_t now_ns = snapshot != NULL ? snapshot->wall_ns : task_wall(depot->node);
     if (now_ns < expiry_ns)
         return true;
     note_expired(depot, expiry_ns, now_ns);

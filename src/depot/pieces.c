@@ -239,7 +239,7 @@ static bool has_come_back(struct tarn_depot *depot, const struct doomed *doomed)
     depot_index_find(&depot->index, doomed->hash[0], &view);
     for (uint32_t i = 0; i < view.count && !found; i++) {
         struct depot_record record;
-        if (depot_read_entry(depot, doomed->hash[0], view.words[i], DEPOT_WANT_WHOLE, &record) != 0)
+        if (depot_read_entry(depot, NULL, doomed->hash[0], view.words[i], DEPOT_WANT_WHOLE, &record) != 0)
             continue;
         found = depot_is_head(&record) && record.pieces.id == doomed->id;
         depot_record_release(&record);

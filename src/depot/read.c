@@ -218,23 +218,26 @@ int depot_damaged(struct tarn_depot *depot, uint64_t grain)
  *
  * @param view  that the entry was found in, or NULL: where nothing near it has changed, one look is enough
  */
-static bool still_there(struct tarn_depot *depot, uint64_t hash, const struct depot_read *read,
-                        const struct depot_index_view *view)
+static bool still_there(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot, uint64_t hash,
+                        const struct depot_read *read, const struct depot_index_view *view)
 {
+    if (snapshot != NULL)
+        return depot_snapshot_holds(snapshot);
     bool unchanged = view != NULL && depot_index_unchanged(view);
     return (unchanged || depot_index_holds(&depot->index, hash, read->record.word)) &&
            seglog_stamp_at(depot->log, read->record.grain) == read->stamp;
 }
 
 /* Read one entry's record, more than once if it looks damaged and nobody has moved it. */
-static int read_word(struct tarn_depot *depot, struct depot_read *read, uint64_t hash, uint64_t word,
-                     enum depot_want want, size_t key_len)
+static int read_word(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot,
+                     struct depot_read *read, uint64_t hash, uint64_t word, enum depot_want want,
+                     size_t key_len)
 {
     int error = -EBADMSG;
     for (int tries = 0; tries < DAMAGE_TRIES && error != 0; tries++) {
         base_assert(depot_read_post(depot, read, word, want, key_len, true));
         error = depot_read_finish(depot, read);
-        if (error != 0 && !still_there(depot, hash, read, NULL))
+        if (error != 0 && !still_there(depot, snapshot, hash, read, NULL))
             return -EAGAIN;
     }
     return error == -EBADMSG ? depot_damaged(depot, read->record.grain) : error;
@@ -255,13 +258,13 @@ static bool is_key(const struct depot_record *record, const struct depot_key *ke
 static int read_candidate(struct tarn_depot *depot, struct depot_read *read, const struct depot_key *key,
                           uint64_t word, enum depot_want want)
 {
-    int error = read_word(depot, read, key->hash.low, word, want, key->len);
+    int error = read_word(depot, key->snapshot, read, key->hash.low, word, want, key->len);
     const struct depot_record *record = &read->record;
     if (error != 0 || want == DEPOT_WANT_WHOLE || record->header.key_bytes != key->len ||
         depot_is_piece(record) != (key->piece_id != 0) || (is_key(record, key) && !depot_is_head(record)))
         return error;
     depot_record_release(&read->record);
-    return read_word(depot, read, key->hash.low, word, DEPOT_WANT_WHOLE, key->len);
+    return read_word(depot, key->snapshot, read, key->hash.low, word, DEPOT_WANT_WHOLE, key->len);
 }
 
 /* Entries that were found to be other keys'. */
@@ -288,6 +291,15 @@ static bool only_others(struct tarn_depot *depot, const struct depot_index_view 
     return true;
 }
 
+static void look_up(struct tarn_depot *depot, const struct depot_key *key, struct depot_index_view *ret_view)
+{
+    if (key->snapshot != NULL)
+        depot_index_snapshot_find(&depot->index, key->snapshot->index, key->hash.low, ret_view);
+    else
+        depot_index_find(&depot->index, key->hash.low, ret_view);
+    depot_trace_mark(key->trace, TARN_STAGE_INDEX);
+}
+
 /* One pass over what the index has. @return -EAGAIN: it was changed meanwhile */
 static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want,
                      struct depot_record *ret_record)
@@ -297,8 +309,7 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
     struct depot_read read;
     int damage = 0;
     read.trace = key->trace;
-    depot_index_find(&depot->index, key->hash.low, &view);
-    depot_trace_mark(key->trace, TARN_STAGE_INDEX);
+    look_up(depot, key, &view);
     if (view.count == 0)
         return -ENOENT;
     for (uint32_t i = 0; i < view.count; i++) {
@@ -306,7 +317,7 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
         if (error == -EAGAIN)
             return error;
         if (error == 0 && is_key(&read.record, key)) {
-            if (still_there(depot, key->hash.low, &read, &view)) {
+            if (still_there(depot, key->snapshot, key->hash.low, &read, &view)) {
                 *ret_record = read.record;
                 return 0;
             }
@@ -323,8 +334,7 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
     }
     if (damage != 0)
         return damage;
-    depot_index_find(&depot->index, key->hash.low, &view);
-    depot_trace_mark(key->trace, TARN_STAGE_INDEX);
+    look_up(depot, key, &view);
     return only_others(depot, &view, &others) ? -ENOENT : -EAGAIN;
 }
 
@@ -335,6 +345,11 @@ int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot
     int error;
     for (int tries = 0;; tries++) {
         error = find_once(depot, key, want, ret_record);
+        if (key->snapshot != NULL && !depot_snapshot_holds(key->snapshot)) {
+            if (error == 0)
+                depot_record_release(ret_record);
+            error = -ECANCELED;
+        }
         if (error != -EAGAIN)
             break;
         if (tries == DISTURBED_TRIES && !locked) { /* no writer disturbs any more */
@@ -347,19 +362,20 @@ int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot
     return error;
 }
 
-int depot_read_entry(struct tarn_depot *depot, uint64_t hash, uint64_t word, enum depot_want want,
-                     struct depot_record *ret_record)
+int depot_read_entry(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot, uint64_t hash,
+                     uint64_t word, enum depot_want want, struct depot_record *ret_record)
 {
     struct depot_read read;
     read.trace = NULL;
-    int error = read_word(depot, &read, hash, word, want, 0);
+    const int gone = snapshot != NULL ? -ECANCELED : -ENOENT;
+    int error = read_word(depot, snapshot, &read, hash, word, want, 0);
     if (error == -EAGAIN)
-        return -ENOENT;
+        return gone;
     if (error != 0)
         return error;
-    if (!still_there(depot, hash, &read, NULL)) {
+    if (!still_there(depot, snapshot, hash, &read, NULL)) {
         depot_record_release(&read.record);
-        return -ENOENT;
+        return gone;
     }
     *ret_record = read.record;
     return 0;
@@ -382,7 +398,7 @@ void depot_tell(const struct depot_record *record, struct tarn_record_info *ret_
 int depot_show(struct tarn_depot *depot, const struct depot_key *key, const struct depot_record *record,
                struct tarn_record_info *ret_info)
 {
-    if (!depot_visible(depot, record)) {
+    if (!depot_visible(depot, key->snapshot, record)) {
         bool flushed =
             record->header.sequence < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
         depot_count(flushed ? &depot->gets_flushed : &depot->gets_expired);
@@ -503,7 +519,7 @@ static int finish_first(struct gets *gets, struct depot_record *ret_record)
     if (depot_read_finish(gets->depot, &pending->read) != 0)
         return UNDECIDED;
     if (is_key(record, &pending->key) &&
-        still_there(gets->depot, pending->key.hash.low, &pending->read, NULL)) {
+        still_there(gets->depot, NULL, pending->key.hash.low, &pending->read, NULL)) {
         *ret_record = *record;
         return 0;
     }

@@ -5,6 +5,7 @@
 
 struct scan {
     struct tarn_depot *depot;
+    struct tarn_depot_snapshot *snapshot; /* NULL: what is there now */
     tarn_scan_function *visit;
     void *arg;
     struct depot_index_item *items; /* DEPOT_INDEX_BATCH_MAX */
@@ -31,7 +32,7 @@ static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
     int error = 0;
     bool piece = false;
     if (is_long(scan->depot, word)) {
-        error = depot_read_entry(scan->depot, hash, word, DEPOT_WANT_KEY, &record);
+        error = depot_read_entry(scan->depot, scan->snapshot, hash, word, DEPOT_WANT_KEY, &record);
         piece = error == 0 && depot_is_piece(&record);
         if (error == 0)
             depot_record_release(&record);
@@ -40,14 +41,16 @@ static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
     if (piece)
         return 0;
     if (error == 0)
-        error = depot_read_entry(scan->depot, hash, word, DEPOT_WANT_WHOLE, &record);
+        error = depot_read_entry(scan->depot, scan->snapshot, hash, word, DEPOT_WANT_WHOLE, &record);
     *ret_gone = error == -ENOENT;
+    if (error == -ECANCELED)
+        return error;
     if (error != 0) {
         if (!*ret_gone && scan->damage == 0)
             scan->damage = error;
         return 0;
     }
-    bool visible = !depot_is_piece(&record) && depot_visible(scan->depot, &record);
+    bool visible = !depot_is_piece(&record) && depot_visible(scan->depot, scan->snapshot, &record);
     size_t key_bytes = record.header.key_bytes;
     if (visible)
         memcpy(scan->copy, record.key, key_bytes + record.header.value_bytes);
@@ -86,12 +89,22 @@ static int show_successors(struct scan *scan, uint64_t hash)
     return outcome;
 }
 
+static uint32_t take_batch(struct scan *scan, struct depot_index_cursor *cursor)
+{
+    struct depot_index *index = &scan->depot->index;
+    return scan->snapshot != NULL
+               ? depot_index_snapshot_next(index, scan->snapshot->index, cursor, scan->items)
+               : depot_index_next(index, cursor, scan->items);
+}
+
 static int scan_all(struct scan *scan)
 {
     struct depot_index_cursor cursor = {.region = 0};
     int outcome = 0;
     while (outcome == 0 && !cursor.end) {
-        scan->count = depot_index_next(&scan->depot->index, &cursor, scan->items);
+        scan->count = take_batch(scan, &cursor);
+        if (scan->snapshot != NULL && !depot_snapshot_holds(scan->snapshot))
+            return -ECANCELED;
         for (uint32_t i = 0; outcome == 0 && i < scan->count; i++) {
             bool gone;
             outcome = show(scan, scan->items[i].hash, scan->items[i].word, &gone);
@@ -102,11 +115,11 @@ static int scan_all(struct scan *scan)
     return outcome;
 }
 
-int tarn_depot_scan(struct tarn_depot *depot, tarn_scan_function *visit, void *arg)
+int depot_scan(struct tarn_depot *depot, struct tarn_depot_snapshot *snapshot, tarn_scan_function *visit,
+               void *arg)
 {
     struct base_account *account = &depot->node->memory;
-    struct scan scan = {.depot = depot, .visit = visit, .arg = arg};
-    depot_flush_due(depot);
+    struct scan scan = {.depot = depot, .snapshot = snapshot, .visit = visit, .arg = arg};
     size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(*scan.items), copy_bytes = depot->record_bytes_max;
     scan.items = base_alloc(account, items_bytes);
     scan.copy = base_alloc(account, copy_bytes);
@@ -114,4 +127,10 @@ int tarn_depot_scan(struct tarn_depot *depot, tarn_scan_function *visit, void *a
     base_free(account, scan.copy, copy_bytes);
     base_free(account, scan.items, items_bytes);
     return outcome == 0 ? scan.damage : outcome;
+}
+
+int tarn_depot_scan(struct tarn_depot *depot, tarn_scan_function *visit, void *arg)
+{
+    depot_flush_due(depot);
+    return depot_scan(depot, NULL, visit, arg);
 }

@@ -31,6 +31,7 @@ static int read_pieces(struct tarn_depot *depot, const struct seglog_pieces_form
         uint64_t at = part->offset + done;
         struct depot_key key = depot_piece_key(depot, head->id, (uint32_t)(at / head->piece_bytes));
         key.trace = part->key->trace;
+        key.snapshot = part->key->snapshot;
         struct depot_record piece;
         int error = depot_find(depot, &key, DEPOT_WANT_WHOLE, true, &piece);
         if (error != 0)
@@ -129,6 +130,21 @@ int depot_pieces_get(struct tarn_depot *depot, const struct depot_key *key, void
     return error;
 }
 
+int depot_read_part(struct tarn_depot *depot, const struct depot_key *key, uint64_t if_version,
+                    uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
+                    struct tarn_record_info *ret_info)
+{
+    struct part part = {
+        .key = key, .if_version = if_version, .offset = offset, .data = data, .bytes = data_room};
+    int error = read_part(depot, &part);
+    if (error != 0)
+        return error;
+    *ret_bytes = part.bytes;
+    if (ret_info != NULL)
+        *ret_info = part.info;
+    return 0;
+}
+
 int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
                     uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
                     struct tarn_record_info *ret_info)
@@ -141,14 +157,7 @@ int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, u
     depot_trace_begin(&depot->stages, &trace, 0);
     struct depot_key found_key = depot_key_of(depot, key, key_len);
     found_key.trace = &trace;
-    struct part part = {
-        .key = &found_key, .if_version = if_version, .offset = offset, .data = data, .bytes = data_room};
-    int error = read_part(depot, &part);
+    int error = depot_read_part(depot, &found_key, if_version, offset, data, data_room, ret_bytes, ret_info);
     depot_trace_end(&depot->stages, &trace, TARN_STAGE_GET);
-    if (error != 0)
-        return error;
-    *ret_bytes = part.bytes;
-    if (ret_info != NULL)
-        *ret_info = part.info;
-    return 0;
+    return error;
 }

@@ -28,7 +28,7 @@ int depot_write_find(struct tarn_depot *depot, struct depot_write *write, enum d
     if (error != 0 && error != -ENOENT)
         return error;
     write->indexed = error == 0;
-    write->there = write->indexed && depot_visible(depot, &write->old);
+    write->there = write->indexed && depot_visible(depot, NULL, &write->old);
     if (want == DEPOT_WANT_KEY)
         depot_record_release(&write->old);
     return 0;
@@ -303,7 +303,7 @@ int depot_condition_look(struct tarn_depot *depot, const struct depot_key *key,
     int error = depot_find(depot, key, DEPOT_WANT_KEY, false, &write.old);
     if (error != 0 && error != -ENOENT)
         return error;
-    write.there = error == 0 && depot_visible(depot, &write.old);
+    write.there = error == 0 && depot_visible(depot, NULL, &write.old);
     depot_record_release(&write.old);
     return depot_write_decide(&write, options);
 }
