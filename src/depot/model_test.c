@@ -48,6 +48,9 @@ struct model {
     char found[LONG_BYTES];
     char keys[BATCH_ITEMS][KEY_BYTES];
     bool seen[KEYS];
+    struct tarn_depot_snapshot *snapshot; /* NULL: none is open */
+    struct expected past[KEYS];           /* at its moment */
+    uint64_t looked_back, cancelled;      /* snapshots that were read to their ends, and others */
 };
 
 static uint64_t below(struct model *model, uint64_t n)
@@ -284,10 +287,9 @@ static void do_flush_all(struct model *model)
         model->expected[key].there = false;
 }
 
-static void expect_found(struct model *model, uint64_t number, int error, const struct tarn_record_info *info,
-                         const void *value)
+static void expect_record(struct model *model, const struct expected *expected, int error,
+                          const struct tarn_record_info *info, const void *value)
 {
-    const struct expected *expected = &model->expected[number];
     assert_int_equal(error, expected->there ? 0 : -ENOENT);
     if (error != 0)
         return;
@@ -298,6 +300,12 @@ static void expect_found(struct model *model, uint64_t number, int error, const 
     fill_value(model, expected->fill, info->value_bytes);
     if (value != NULL)
         assert_memory_equal(value, model->value, info->value_bytes);
+}
+
+static void expect_found(struct model *model, uint64_t number, int error, const struct tarn_record_info *info,
+                         const void *value)
+{
+    expect_record(model, &model->expected[number], error, info, value);
 }
 
 static void do_read(struct model *model, uint64_t number)
@@ -435,16 +443,22 @@ static void do_fill(struct model *model)
 
 /* ---- all keys ----------------------------------------------------------------------------------- */
 
-static int visit(void *arg, const void *key, size_t key_len, const void *value,
-                 const struct tarn_record_info *info)
+/* Each key once, and as it is written. @return its number */
+static uint64_t note_seen(struct model *model, const void *key, size_t key_len)
 {
-    struct model *model = arg;
     uint64_t number = key_number(key);
     assert_true(number < KEYS && !model->seen[number]);
     assert_int_equal(key_len, fill_key(model, number));
     assert_memory_equal(key, model->key, key_len);
-    expect_found(model, number, 0, info, value);
     model->seen[number] = true;
+    return number;
+}
+
+static int visit(void *arg, const void *key, size_t key_len, const void *value,
+                 const struct tarn_record_info *info)
+{
+    struct model *model = arg;
+    expect_found(model, note_seen(model, key, key_len), 0, info, value);
     return 0;
 }
 
@@ -456,6 +470,51 @@ static void check_all(struct model *model)
         assert_int_equal(model->seen[key], model->expected[key].there);
     for (uint64_t key = 0; key < BIG_KEYS; key++)
         do_get(model, key);
+}
+
+/* ---- snapshots ---------------------------------------------------------------------------------- */
+
+static int visit_past(void *arg, const void *key, size_t key_len, const void *value,
+                      const struct tarn_record_info *info)
+{
+    struct model *model = arg;
+    expect_record(model, &model->past[note_seen(model, key, key_len)], 0, info, value);
+    return 0;
+}
+
+static void close_snapshot(struct model *model)
+{
+    if (model->snapshot != NULL)
+        tarn_depot_snapshot_close(model->snapshot);
+    model->snapshot = NULL;
+}
+
+/* One is opened, looked at among other operations, and scanned at last. */
+static void do_look_back(struct model *model, uint64_t number)
+{
+    struct tarn_record_info info;
+    int error = 0;
+    memset(model->seen, 0, sizeof(model->seen));
+    if (model->snapshot == NULL) {
+        uint64_t room = below(model, 8) == 0 ? STORE_BYTES / 8 : 0;
+        assert_int_equal(tarn_depot_snapshot_open(model->store.depot, room, &model->snapshot), 0);
+        memcpy(model->past, model->expected, sizeof(model->past));
+    } else if (below(model, 10) == 0) {
+        error = tarn_depot_snapshot_scan(model->snapshot, visit_past, model);
+        assert_true(error == 0 || error == -ECANCELED);
+        for (uint64_t key = 0; key < KEYS && error == 0; key++)
+            assert_int_equal(model->seen[key], model->past[key].there);
+        close_snapshot(model);
+        model->looked_back += error == 0;
+    } else {
+        error = tarn_depot_snapshot_get(model->snapshot, model->key, fill_key(model, number), model->found,
+                                        LONG_BYTES, &info);
+        if (error != -ECANCELED)
+            expect_record(model, &model->past[number], error, &info, model->found);
+        else
+            close_snapshot(model);
+    }
+    model->cancelled += error == -ECANCELED;
 }
 
 static void open_store(struct model *model)
@@ -478,6 +537,7 @@ static void open_store(struct model *model)
 static void close_store(struct model *model)
 {
     struct tarn_depot_stats stats;
+    close_snapshot(model);
     tarn_depot_stats(model->store.depot, &stats);
     model->records_max = base_max(model->records_max, stats.records);
     model->grown += stats.index_entries > 8192;
@@ -549,6 +609,8 @@ static void step(struct model *model)
         do_write_batch(model, number);
     else if (what < 6150)
         pass_time(model, below(model, SECOND));
+    else if (what < 6200)
+        do_look_back(model, number);
     else
         do_get(model, number);
     model->operations++;
@@ -574,10 +636,12 @@ static void agrees_with_a_map(void **state)
     close_store(model);
     check_store(model);
     print_message("at most %llu records, %llu operations, %llu deaths, %llu checks, %llu segments collected, "
-                  "%llu times full\n",
+                  "%llu times full, %llu snapshots, %llu cancelled\n",
                   (unsigned long long)model->records_max, (unsigned long long)model->operations,
                   (unsigned long long)model->killed, (unsigned long long)model->checked,
-                  (unsigned long long)model->collections, (unsigned long long)model->full);
+                  (unsigned long long)model->collections, (unsigned long long)model->full,
+                  (unsigned long long)model->looked_back, (unsigned long long)model->cancelled);
+    assert_true(model->looked_back > (TESTING_SLOW ? 5 : 20) && model->cancelled > 0);
     assert_true(model->killed > 2 && model->checked > 5 && model->collections > 50);
     assert_true(model->in_pieces > (TESTING_SLOW ? 20 : 100));
     assert_true(model->batches > (TESTING_SLOW ? 100 : 400));

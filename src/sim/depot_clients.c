@@ -18,8 +18,11 @@ enum {
     CUT_NS_MAX = 1 << 16,  /* most batches take less */
     SHORT_BITS = 11,       /* of a value in one: so of a torn batch some records are whole */
     BATCH_OVERHEAD = 1024, /* of an item: its key, and what comes to it */
+    INNER_OPS_MAX = 8,     /* while a snapshot is open */
     CHURN_BYTES_MAX = 48 << 10,
 };
+
+static void do_some(struct sim_depot_client *client, uint64_t ops);
 
 uint64_t sim_depot_draw_log(struct base_random *random, uint64_t bits)
 {
@@ -291,6 +294,105 @@ static void scan_all(struct sim_depot_client *client, uint64_t visits)
     }
     if (error != SIM_ORACLE_REFUSED || visits == 0)
         check_error(client, "scan", error, false, false);
+}
+
+/* ---- looking back ------------------------------------------------------------------------------- */
+
+static int visit_past(void *arg, const void *key, size_t key_len, const void *value,
+                      const struct tarn_record_info *info)
+{
+    struct scan *scan = arg;
+    struct sim_depot_shared *shared = scan->client->shared;
+    int number = key_number(key, key_len);
+    if (number >= 0 && (uint64_t)number < shared->keys) {
+        size_t room = value == NULL ? 0 : info->value_bytes;
+        if (scan->visited[number])
+            sim_fail(shared->world, "a scan of a snapshot has visited key %d twice", number);
+        else
+            sim_oracle_end_get(oracle_now(scan->client), tarn_of(scan->client), scan->numbers[number],
+                               room < info->value_bytes ? -ENOBUFS : 0, info, value, room);
+        scan->visited[number] = true;
+    }
+    return 0;
+}
+
+/* Only this may be said of a snapshot, and not of a store. @return whether it was */
+static bool was_cancelled(struct sim_depot_client *client, const char *what, int error)
+{
+    if (error != -ECANCELED)
+        check_error(client, what, error, false, false);
+    return error == -ECANCELED;
+}
+
+static void get_past(struct sim_depot_client *client, struct tarn_depot_snapshot *snapshot, uint64_t key,
+                     uint32_t number, bool again)
+{
+    struct sim_depot_shared *shared = client->shared;
+    const struct sim_oracle_op *op = &shared->oracle.ops[number];
+    uint8_t name[KEY_ROOM];
+    size_t name_bytes = fill_key(key, name);
+    struct tarn_record_info info = {0};
+    int error =
+        tarn_depot_snapshot_get(snapshot, name, name_bytes, client->value, SIM_DEPOT_VALUE_BYTES_MAX, &info);
+    if (!again) {
+        sim_oracle_end_get(oracle_now(client), tarn_of(client), number, error, &info, client->value,
+                           SIM_DEPOT_VALUE_BYTES_MAX);
+        (void)was_cancelled(client, "get of a snapshot", error);
+    } else if (!was_cancelled(client, "another get of a snapshot", error) && error == 0 && op->error == 0 &&
+               op->found != info.client_flags) {
+        sim_fail(shared->world, "key %" PRIu64 " of a snapshot was %u, and is %u", key, op->found,
+                 info.client_flags);
+    } else if ((error == 0 && op->error == -ENOENT) || (error == -ENOENT && op->error == 0)) {
+        sim_fail(shared->world, "key %" PRIu64 " of a snapshot has come or gone", key);
+    }
+}
+
+static void scan_past(struct sim_depot_client *client, struct tarn_depot_snapshot *snapshot,
+                      const uint32_t *numbers)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct scan scan = {.client = client};
+    memcpy(scan.numbers, numbers, sizeof(scan.numbers));
+    int error = tarn_depot_snapshot_scan(snapshot, visit_past, &scan);
+    for (uint64_t key = 0; key < shared->keys; key++) {
+        if (!scan.visited[key])
+            sim_oracle_end(oracle_now(client), tarn_of(client), numbers[key],
+                           error == 0 ? -ENOENT : -ECANCELED, 0);
+    }
+    (void)was_cancelled(client, "scan of a snapshot", error);
+}
+
+/* The store as it is now is read later. So each key is as a get found it that took place while the snapshot
+ * was opened. */
+static void look_back(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct tarn_depot_snapshot *snapshot;
+    uint32_t numbers[SIM_DEPOT_KEYS_MAX] = {0};
+    for (uint64_t key = 0; key < shared->keys; key++)
+        numbers[key] = begin_get(client, key);
+    int error =
+        tarn_depot_snapshot_open(shared->depot, draw_long(client, 2) * SIM_DEPOT_VALUE_BYTES_MAX, &snapshot);
+    for (uint64_t key = 0; key < shared->keys; key++) {
+        if (error == 0)
+            sim_oracle_note_past(&shared->oracle, tarn_of(client), numbers[key]);
+        else
+            sim_oracle_end(oracle_now(client), tarn_of(client), numbers[key], -ECANCELED, 0);
+    }
+    if (error != 0) {
+        if (error != -EBUSY)
+            check_error(client, "opening a snapshot", error, false, false);
+        return;
+    }
+    client->looks_back = true;
+    do_some(client, draw_long(client, INNER_OPS_MAX));
+    client->looks_back = false;
+    bool scans = draw_long(client, 2) == 0;
+    if (scans)
+        scan_past(client, snapshot, numbers);
+    for (uint64_t key = 0; key < shared->keys; key++)
+        get_past(client, snapshot, key, numbers[key], scans);
+    tarn_depot_snapshot_close(snapshot);
 }
 
 static void look(struct sim_depot_client *client)
@@ -755,16 +857,22 @@ static void do_one(struct sim_depot_client *client)
         flush_all(client);
 }
 
-void sim_depot_run_client(void *arg)
+static void do_some(struct sim_depot_client *client, uint64_t ops)
 {
-    struct sim_depot_client *client = arg;
-    uint64_t ops = draw(client, client->shared->ops_max);
     for (; ops > 0 && client->told + 2 * LOOKS_MAX <= SIM_ORACLE_OPS_MAX; ops--) {
-        if (draw(client, 8) < client->shared->churn_of_8)
+        if (!client->looks_back && draw_long(client, 16) == 0)
+            look_back(client);
+        else if (draw(client, 8) < client->shared->churn_of_8)
             churn(client);
         else
             do_one(client);
         if (draw(client, 4) == 0)
             (void)task_sleep(sim_depot_draw_log(&client->random, client->shared->sleep_bits));
     }
+}
+
+void sim_depot_run_client(void *arg)
+{
+    struct sim_depot_client *client = arg;
+    do_some(client, draw(client, client->shared->ops_max));
 }

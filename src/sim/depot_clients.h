@@ -66,6 +66,7 @@ struct sim_depot_client {
     uint32_t told;                   /* operations of which the oracle has heard */
     uint8_t *value;                  /* SIM_DEPOT_VALUE_BYTES_MAX */
     uint32_t churn_count;
+    bool looks_back; /* it has a snapshot open */
 };
 
 /** From 0 to just below 2^bits, each number of bits as likely. */

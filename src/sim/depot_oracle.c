@@ -80,12 +80,22 @@ uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uin
     return number;
 }
 
-void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
-                    uint64_t version)
+void sim_oracle_note_past(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number)
 {
     struct sim_oracle_op *op = &oracle->ops[number];
     op->end_ns = sim_world_now(oracle->world);
     op->wall_end_ns = task_wall(node);
+    op->past = true;
+}
+
+void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
+                    uint64_t version)
+{
+    struct sim_oracle_op *op = &oracle->ops[number];
+    if (!op->past) {
+        op->end_ns = sim_world_now(oracle->world);
+        op->wall_end_ns = task_wall(node);
+    }
     oracle->wall_high_ns = base_max(oracle->wall_high_ns, op->wall_end_ns);
     op->error = error;
     op->ended = true;

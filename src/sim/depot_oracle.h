@@ -73,6 +73,7 @@ struct sim_oracle_op {
     uint32_t found; /* by a get or a decision: the number of the put or update */
     uint64_t found_expiry_ns;
     bool ended;
+    bool past;          /* end_ns and wall_end_ns are known, though it has not ended */
     bool optional;      /* it may never have happened */
     bool unconditional; /* its condition was decided earlier */
     bool lossy;         /* acknowledged before it was durable */
@@ -118,6 +119,9 @@ void sim_oracle_join(struct sim_oracle *oracle, uint32_t first, uint32_t count);
 /** A get has returned. @param value  as far as it was copied, error 0 or -ENOBUFS */
 void sim_oracle_end_get(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number, int error,
                         const struct tarn_record_info *info, const void *value, size_t value_room);
+
+/** What a get will find, it finds as of a moment that is over now. */
+void sim_oracle_note_past(struct sim_oracle *oracle, struct tarn_node *node, uint32_t number);
 
 /**
  * A scan has ended that did not visit a key, for which a get was begun before it. If nobody changed the key
