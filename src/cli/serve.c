@@ -2,6 +2,7 @@
 #include "serve/serve.h"
 #include "cli/cli.h"
 #include "cli/fault.h"
+#include "cli/serve_dump.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -32,23 +33,53 @@ static sigset_t ending_signals(void)
     return set;
 }
 
-/* Before there are threads: they inherit that these wait for await_signal(). */
+/* And the one that asks for a dump. */
+static sigset_t held_signals(void)
+{
+    sigset_t set = ending_signals();
+    (void)sigaddset(&set, SIGUSR1);
+    return set;
+}
+
+/* Before there are threads: they inherit that these wait for await_end(). */
 static void hold_signals(void)
 {
-    const sigset_t set = ending_signals();
+    const sigset_t set = held_signals();
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL); /* a client that is gone is an error of its connection */
 }
 
-/* The first one asks for the end; from then on one ends the process at once. */
-static void await_signal(void)
+/* Whether the end was asked for. */
+static bool is_to_end(void *arg)
 {
-    const sigset_t set = ending_signals();
+    (void)arg;
+    sigset_t pending;
+    return sigpending(&pending) == 0 &&
+           (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
+/* SIGUSR1: this thread has nothing else to do. */
+static void dump(const struct serve *server, const char *path)
+{
+    if (path != NULL)
+        cli_serve_dump(server, path, is_to_end, NULL);
+    else
+        base_warn(&serve_node(server)->log, "SIGUSR1 asks for a dump", "remedy=\"name a file with --dump\"");
+}
+
+/* The first one asks for the end; from then on one ends the process at once. */
+static void await_end(const struct serve *server, const struct serve_options *options)
+{
+    const sigset_t set = ending_signals(), held = held_signals();
     struct sigaction action = {.sa_handler = SIG_DFL};
     int number;
-    while (sigwait(&set, &number) != 0) {
-    }
+    do {
+        while (sigwait(&held, &number) != 0) {
+        }
+        if (number == SIGUSR1)
+            dump(server, options->dump);
+    } while (number == SIGUSR1);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
@@ -75,7 +106,7 @@ static int serve(const struct base_settings *settings)
     int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
     if (error != 0)
         return cli_failed("cannot serve: %s", strerrordesc_np(-error));
-    await_signal();
+    await_end(server, settings->options);
     error = serve_close(server);
     return error == 0 ? CLI_OK : cli_failed("the store did not close well: %s", strerrordesc_np(-error));
 }

@@ -447,6 +447,16 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
     return 0;
 }
 
+struct tarn_depot *serve_depot(const struct serve *serve)
+{
+    return serve->depot;
+}
+
+struct tarn_node *serve_node(const struct serve *serve)
+{
+    return serve->node;
+}
+
 int serve_close(struct serve *serve)
 {
     base_info(&serve->node->log, "stopping", "");

@@ -13,6 +13,7 @@
 #include "task/task.h"
 
 struct serve;
+struct tarn_depot;
 
 /* What the settings below set. */
 struct serve_options {
@@ -39,6 +40,7 @@ struct serve_options {
     unsigned direct;    /* enum drive_direct */
     unsigned engine;    /* enum task_engine_choice */
     unsigned log_level; /* enum base_log_level */
+    const char *dump;   /* where a dump goes when one is asked for; NULL: nowhere */
     const char *config;
     bool help;
     bool man;
@@ -77,6 +79,12 @@ struct serve_thread_hooks {
  */
 base_must_check int serve_open(const struct base_settings *settings, uint64_t pid,
                                const struct serve_thread_hooks *hooks, struct serve **ret_serve);
+
+/** The store. Until serve_close(). */
+struct tarn_depot *serve_depot(const struct serve *serve);
+
+/** The node of all that it does. Until serve_close(). */
+struct tarn_node *serve_node(const struct serve *serve);
 
 /**
  * Accept no more, let what has begun end, close the store and free the server.

@@ -183,6 +183,12 @@ const struct base_setting serve_settings[] = {
      .default_text = "info",
      .help = "What goes to standard error.",
      AT(log_level)},
+    {.name = "dump",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .help = "Where SIGUSR1 has all records written, as they are at that moment, while the server goes on: a "
+             "stream for `tarn load`. FILE is replaced when the new one is whole. No client can ask for it.",
+     AT(dump)},
     {.name = "config",
      .type = BASE_SETTING_STRING,
      .flags = BASE_SETTING_COMMAND_ONLY,

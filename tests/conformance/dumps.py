@@ -8,9 +8,12 @@ import base64
 import json
 import os
 import random
+import re
 import resource
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import serving
@@ -260,6 +263,64 @@ def a_damaged_store_is_saved_in_part(tarn):
         expect(len(dumped(tarn, f"{folder}/new")) == 8, "they are not there")
 
 
+def ask_for_dump(server, pattern, times):
+    """Ask, and wait until the log has said so often what has come of it."""
+    server.signal(signal.SIGUSR1)
+    serving.await_that(lambda: len(re.findall(pattern, server.log())) == times, f"no {pattern}:\n{server.log()}")
+
+
+def a_running_server_is_dumped(tarn):
+    """Of one moment: two keys that one client counts up, one after the other, differ by one at most."""
+    with serving.folder() as folder:
+        path, done = f"{folder}/copy.jsonl", threading.Event()
+        with Tarn(tarn, f"{folder}/store", f"--dump={path}") as server:
+            def count():
+                with Connection(server.address) as client:
+                    for number in range(1, 1 << 30):
+                        for key in (b"a", b"b"):
+                            request = b"set %s 0 0 %d\r\n%d\r\n" % (key, len(b"%d" % number), number)
+                            expect(client.ask(request) == b"STORED", "it does not store")
+                        if done.is_set():
+                            return
+            with Connection(server.address) as client:
+                for number in range(2000):
+                    expect(client.ask(b"set key%d 5 0 100\r\n%0100d\r\n" % (number, number)) == b"STORED", "it does not store")
+            writer = threading.Thread(target=count)
+            writer.start()
+            for times in range(1, 5):
+                ask_for_dump(server, 'event="dump written"', times)
+                with open(path, "rb") as file:
+                    lines = [json.loads(line) for line in file]
+                records = {line["key"]: line["value"] for line in lines[:-1]}
+                expect(lines[-1] == {"end": True, "records": len(lines) - 1}, f"{lines[-1]}")
+                expect(int(records.get("a", 0)) - int(records.get("b", 0)) in (0, 1), f"{records.get('a')}, {records.get('b')}")
+                expect(all(records[f"key{number}"] == f"{number:0100}" for number in range(2000)), "other values")
+            expect(os.stat(path).st_mode & 0o777 == 0o600, "others may read it")
+            done.set()
+            writer.join()
+            server.stop()
+        expect(sorted(os.listdir(folder)) == ["copy.jsonl", "store"], f"{os.listdir(folder)}")
+        expect(loaded(tarn, f"{folder}/new", open(path, "rb").read(), "--size=16M")[0] >= 2000, "it does not come back")
+
+
+def only_a_plain_file_takes_a_dump(tarn):
+    with serving.folder() as folder:
+        store = f"{folder}/store"
+        os.mkdir(f"{folder}/folder")
+        os.symlink(store, f"{folder}/link")
+        os.symlink(store, f"{folder}/x.new")
+        for target in (store, f"{folder}/folder", f"{folder}/link", f"{folder}/x", f"{folder}/none/copy", "/dev/null"):
+            with Tarn(tarn, store, f"--dump={target}") as server:
+                ask_for_dump(server, 'event="a dump failed".*why="[^"]+', 1)
+                with Connection(server.address) as client:
+                    expect(client.ask(b"set k 0 0 1\r\nv\r\n") == b"STORED", "it does not go on")
+                server.stop()
+        with Tarn(tarn, store) as server:
+            ask_for_dump(server, "name a file with --dump", 1)
+            server.stop()
+        succeeds(tarn, "check", store)
+
+
 def refusals(tarn):
     with serving.folder() as folder:
         store = made(tarn, folder)
@@ -284,4 +345,5 @@ if __name__ == "__main__":
     serving.run([dump_and_load_and_dump_agree, notes_mean_what_they_meant, what_is_there_is_kept_or_not,
                  the_last_of_a_key_counts, what_has_expired_is_left_out, streams_are_joined_and_picked,
                  every_cut_is_noticed, malformed_lines_are_named, what_is_too_long_is_refused, a_full_store_says_so,
-                 a_damaged_store_is_saved_in_part, refusals], sys.argv[1])
+                 a_damaged_store_is_saved_in_part, a_running_server_is_dumped, only_a_plain_file_takes_a_dump, refusals],
+                sys.argv[1])
