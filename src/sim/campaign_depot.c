@@ -68,7 +68,8 @@ static void open_and_read(void *arg)
     if (tarn_depot_open(sim_node_tarn(play->shared.node), play->path, &options, &second) != -EBUSY)
         sim_fail(play->world, "the store was opened twice");
     sim_depot_read_all(client);
-    play->shared.may_miss = play->shared.oracle.evicts;
+    /* what a reader has missed of a cache, nobody has noted */
+    play->shared.may_miss = play->shared.oracle.evicts || (play->shared.read_only && play->shared.may_miss);
     play->opened = true;
 }
 
