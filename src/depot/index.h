@@ -301,6 +301,16 @@ base_must_check int depot_index_load(struct depot_index *index, uint64_t hash, u
                                      uint64_t grains);
 
 /**
+ * The same of some entries as depot_index_next() gave them: each comes to lie where it did, if nothing is
+ * there yet, which takes a few instructions. Hit marks are left out.
+ *
+ * @param items  their addresses are possible ones; whatever else is wrong with them does no harm
+ * @return as depot_index_load()
+ */
+base_must_check int depot_index_load_items(struct depot_index *index, const struct depot_index_item *items,
+                                           uint32_t count);
+
+/**
  * For `tarn check` and tests: prove every invariant of the tables (README numbers them).
  *
  * @param ret_wrong  a sentence, on failure

@@ -77,13 +77,16 @@ void depot_index_split_locked(struct depot_index *index, const struct depot_inde
     uint64_t begin = number * DEPOT_REGION_ENTRIES;
     depot_index_note_twin(index, part->table | bit, number);
     depot_index_change_begin(region);
-    uint32_t moved = move_words(index, part->words + begin, twin_table->words + begin,
-                                depot_index_region_end(index, number) - begin, bit);
-    moved += move_stash(index, region, twin, bit);
-    empty_stash(index, region, part->words, number);
-    empty_stash(index, twin, twin_table->words, number);
-    depot_index_note_used(index, twin, (int)moved);
-    depot_index_note_used(index, region, -(int)moved);
+    /* Relaxed: under the lock. An index that is being loaded grows while it is empty. */
+    if (atomic_load_explicit(&region->used, memory_order_relaxed) > 0) {
+        uint32_t moved = move_words(index, part->words + begin, twin_table->words + begin,
+                                    depot_index_region_end(index, number) - begin, bit);
+        moved += move_stash(index, region, twin, bit);
+        empty_stash(index, region, part->words, number);
+        empty_stash(index, twin, twin_table->words, number);
+        depot_index_note_used(index, twin, (int)moved);
+        depot_index_note_used(index, region, -(int)moved);
+    }
     /* Both pair with the acquire in depot_index_region_is_for. From here on the twin is anybody's. */
     atomic_store_explicit(&twin->depth, (uint8_t)(depth + 1), memory_order_release);
     atomic_store_explicit(&region->depth, (uint8_t)(depth + 1), memory_order_release);
@@ -194,4 +197,57 @@ int depot_index_load(struct depot_index *index, uint64_t hash, uint64_t address,
     if (depot_index_wants_growth(index))
         (void)grow(index); /* advice: where it cannot, the entries find places for a while */
     return 0;
+}
+
+/* Entries that were put into one region and are not counted there yet. */
+struct uncounted {
+    struct depot_index_region *region;
+    int count;
+};
+
+static void count_them(struct depot_index *index, struct uncounted *uncounted)
+{
+    if (uncounted->count > 0)
+        depot_index_note_used(index, uncounted->region, uncounted->count);
+    uncounted->count = 0;
+}
+
+/* Put an entry where its word says that it was. @return false: another one is there */
+static bool put_back(struct depot_index *index, const struct depot_index_item *item,
+                     struct uncounted *uncounted)
+{
+    const struct depot_index_home home = depot_index_home_of(index, item->hash);
+    const struct depot_index_directory *directory = depot_index_directory_now(index);
+    const struct depot_index_table *table = &directory->tables[home.tag & directory->mask];
+    uint64_t at = home.position + (item->word & INDEX_OFFSET_MASK);
+    struct depot_index_region *region =
+        &table->regions[base_min(at >> INDEX_REGION_BITS, index->regions - 1)];
+    uint64_t kept = index->address_mask << INDEX_ADDRESS_SHIFT |
+                    depot_index_low_mask(DEPOT_SIZE_BITS) << INDEX_SIZE_SHIFT | INDEX_OFFSET_MASK;
+    if (depot_index_load_word(&table->words[at]) != 0)
+        return false;
+    if (region != uncounted->region)
+        count_them(index, uncounted);
+    depot_index_store_word(&table->words[at], home.tag << index->tag_shift | (item->word & kept));
+    uncounted->region = region;
+    uncounted->count++;
+    return true;
+}
+
+int depot_index_load_items(struct depot_index *index, const struct depot_index_item *items, uint32_t count)
+{
+    struct uncounted uncounted = {.count = 0};
+    int error = 0;
+    /* Relaxed: nobody else is here. During a growth not all regions live. */
+    base_assert(!atomic_load_explicit(&index->growing, memory_order_relaxed));
+    for (uint32_t i = 0; error == 0 && i < count; i++) {
+        uint64_t address = depot_index_word_address(index, items[i].word);
+        base_assert(address > 0 && address < index->address_mask);
+        if (put_back(index, &items[i], &uncounted))
+            continue;
+        count_them(index, &uncounted);
+        error = depot_index_load(index, items[i].hash, address, depot_index_grains(index, items[i].word));
+    }
+    count_them(index, &uncounted);
+    return error;
 }

@@ -327,6 +327,104 @@ static void what_was_iterated_is_loaded(void **state)
     close_index(&to);
 }
 
+/* Load all of one index into another, item by item as they are given. */
+static void load_all(struct fixture *from, struct fixture *to)
+{
+    for (struct depot_index_cursor cursor = {.region = 0}; !cursor.end;) {
+        uint32_t taken = depot_index_next(&from->index, &cursor, items);
+        assert_int_equal(depot_index_load_items(&to->index, items, taken), 0);
+    }
+    assert_int_equal(depot_index_count(&to->index), depot_index_count(&from->index));
+}
+
+/* Where each entry lies: the words of all regions, stashes included, without hit marks. */
+static bool lie_alike(const struct fixture *one, const struct fixture *other)
+{
+    const struct depot_index_directory *mine = depot_index_directory_now(&one->index);
+    const struct depot_index_directory *theirs = depot_index_directory_now(&other->index);
+    const size_t words = ((size_t)1 << one->index.widths.table_bits) + INDEX_EXTRA_WORDS;
+    bool alike = mine->mask == theirs->mask;
+    for (uint64_t table = 0; alike && table <= mine->mask; table++) {
+        for (size_t i = 0; i < words; i++)
+            alike =
+                alike && (depot_index_load_word(&mine->tables[table].words[i]) & ~(uint64_t)INDEX_HIT_MASK) ==
+                             depot_index_load_word(&theirs->tables[table].words[i]);
+    }
+    return alike;
+}
+
+/* Of the entries 1 to `count`, those that a multiple of `step` names are there, as they were stored, without
+ * marks. */
+static void expect_loaded(struct fixture *fixture, uint64_t count, uint64_t step)
+{
+    struct base_random random;
+    base_random_init(&random, 41);
+    for (uint64_t i = 1; i <= count; i++) {
+        uint64_t word, hash = base_random_u64(&random);
+        assert_true(depot_index_look(&fixture->index, hash, i, &word) == (i % step == 0));
+        if (i % step != 0)
+            continue;
+        assert_false(depot_index_is_hit(word));
+        assert_int_equal(depot_index_size_encode(depot_index_grains(&fixture->index, word)),
+                         depot_index_size_encode(i));
+    }
+}
+
+/* Entries go where they were, marks are left behind; where there are fewer tables, or somebody is there
+ * already, they find other places. */
+static void items_go_where_they_were(void **state)
+{
+    (void)state;
+    struct fixture from, to;
+    struct base_random random;
+    const uint64_t count = 100000;
+    open_index(&from, &large);
+    base_random_init(&random, 41);
+    for (uint64_t i = 1; i <= count; i++) {
+        uint64_t hash = base_random_u64(&random), word;
+        assert_int_equal(depot_index_load(&from.index, hash, i, i), 0);
+        assert_true(depot_index_look(&from.index, hash, i, &word));
+        depot_index_hit(&from.index, hash, word);
+    }
+    for (uint64_t step = 1; step <= 3; step += 2) { /* the second time two in three are gone */
+        base_random_init(&random, 41);
+        for (uint64_t i = 1; i <= count; i++) {
+            uint64_t hash = base_random_u64(&random);
+            assert_true(i % step == 0 || depot_index_remove(&from.index, hash, i));
+        }
+        open_index(&to, &large);
+        assert_int_equal(depot_index_grow_to(&to.index, count / step), 0);
+        load_all(&from, &to);
+        assert_true(lie_alike(&from, &to) == (step == 1));
+        validate(&to);
+        expect_loaded(&to, count, step);
+        close_index(&to);
+    }
+    close_index(&from);
+}
+
+/* One place, and items of which each says that it is its own: the others lie elsewhere, or find no place. */
+static void items_that_are_in_the_way(void **state)
+{
+    (void)state;
+    struct fixture fixture;
+    open_index(&fixture, &small);
+    uint64_t hash = hash_of(&small, 3, 8191); /* its neighbourhood is behind the last region's homes */
+    insert(&fixture, hash, 1, 1);
+    struct depot_index_view view;
+    depot_index_find(&fixture.index, hash, &view);
+    assert_int_equal(view.count, 1);
+    const uint64_t one_address = UINT64_C(1) << INDEX_ADDRESS_SHIFT;
+    struct depot_index_item same[DEPOT_CANDIDATES_MAX];
+    for (uint32_t i = 0; i < DEPOT_CANDIDATES_MAX; i++)
+        same[i] = (struct depot_index_item){.hash = hash, .word = view.words[0] + (i + 1) * one_address};
+    assert_int_equal(depot_index_load_items(&fixture.index, same, DEPOT_CANDIDATES_MAX - 1), 0);
+    assert_int_equal(find_count(&fixture, hash), DEPOT_CANDIDATES_MAX);
+    validate(&fixture);
+    assert_int_equal(depot_index_load_items(&fixture.index, &same[DEPOT_CANDIDATES_MAX - 1], 1), -ENOSPC);
+    close_index(&fixture);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +438,8 @@ int main(void)
         cmocka_unit_test(iteration_beside_growth),
         cmocka_unit_test(iteration_over_half_split_regions),
         cmocka_unit_test(what_was_iterated_is_loaded),
+        cmocka_unit_test(items_go_where_they_were),
+        cmocka_unit_test(items_that_are_in_the_way),
         cmocka_unit_test(validation_finds_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
