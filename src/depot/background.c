@@ -1,5 +1,6 @@
 /* What the log's service does for the store: judging and publishing what the collector moves, growth,
  * emptying. */
+#include "depot/checkpoint.h"
 #include "depot/repair.h"
 #include <errno.h>
 

@@ -3,6 +3,7 @@
  * those that it is about. Its addresses are kept in a table that check_keys.c asks.
  */
 #include "depot/check_internal.h"
+#include "depot/checkpoint.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -20,64 +21,38 @@ bool depot_check_is_named(const struct depot_check *check, uint64_t grain)
     return check->named != NULL && *slot_of(check, grain) == grain;
 }
 
-/* Reads it entry by entry: first to count those that it is about, then to put them into the table. */
-struct entries {
+/* Reading it: first to count those that it is about, then to put them into the table. */
+struct naming {
     struct depot_check *check;
     const struct depot_index *index; /* knows the widths */
-    uint8_t unit[sizeof(struct depot_checkpoint_entry_format)];
-    uint32_t unit_bytes;
-    uint64_t units; /* that were read */
     uint64_t count;
 };
 
-static int look_at_unit(struct entries *entries)
+static int name(void *arg, const struct depot_index_item *items, uint32_t count)
 {
-    struct depot_check *check = entries->check;
-    struct depot_checkpoint_entry_format entry;
-    memcpy(&entry, entries->unit, sizeof(entry));
-    uint64_t unit = entries->units++;
-    if (unit == 0)
-        return base_load_le64(entries->unit) == DEPOT_CHECKPOINT_MAGIC ? 0 : -EINVAL;
-    if (unit == 1) {
-        memcpy(&check->named_pieces, entries->unit, sizeof(check->named_pieces));
-        return 0;
+    struct naming *naming = arg;
+    struct depot_check *check = naming->check;
+    naming->count += count;
+    for (uint32_t i = 0; i < count && check->named != NULL; i++) {
+        uint64_t grain = depot_index_address(naming->index, items[i].word);
+        uint64_t *slot = slot_of(check, grain);
+        if (*slot == grain)
+            return -EINVAL; /* twice */
+        *slot = grain;
     }
-    uint64_t grain = depot_index_address(entries->index, entry.word);
-    if (seglog_stamp_at(check->log, grain) == 0)
-        return -EINVAL;
-    if (!seglog_is_covered(check->log, grain))
-        return 0;
-    entries->count++;
-    if (check->named == NULL)
-        return 0;
-    uint64_t *slot = slot_of(check, grain);
-    int error = *slot == grain ? -EINVAL : 0; /* twice */
-    *slot = grain;
-    return error;
+    return 0;
 }
 
-static int consume(void *arg, const void *data, uint64_t bytes)
-{
-    struct entries *entries = arg;
-    int error = 0;
-    for (uint64_t i = 0; error == 0 && i < bytes; i++) {
-        entries->unit[entries->unit_bytes++] = ((const uint8_t *)data)[i];
-        if (entries->unit_bytes < sizeof(entries->unit))
-            continue;
-        error = look_at_unit(entries);
-        entries->unit_bytes = 0;
-    }
-    entries->check->report.bytes_read += bytes;
-    return error;
-}
-
-/* @return 0; -EINVAL: it contradicts itself; as seglog_checkpoint_read() */
+/* @return as depot_checkpoint_read() */
 static int read_through(struct depot_check *check, const struct depot_index *index, uint64_t *ret_count)
 {
-    struct entries entries = {.check = check, .index = index};
-    int error = seglog_checkpoint_read(check->log, consume, &entries);
-    *ret_count = entries.count;
-    return error == 0 && (entries.units < 2 || entries.unit_bytes != 0) ? -EINVAL : error;
+    static const struct depot_checkpoint_ops ops = {.take = name};
+    struct naming naming = {.check = check, .index = index};
+    uint64_t bytes;
+    int error = depot_checkpoint_read(check->log, index, &ops, &naming, &check->named_head, &bytes);
+    check->report.bytes_read += bytes;
+    *ret_count = naming.count;
+    return error;
 }
 
 static int fill_table(struct depot_check *check, const struct depot_index *index)

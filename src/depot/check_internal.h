@@ -47,11 +47,11 @@ struct depot_check {
      * is none. */
     uint64_t *named;
     uint64_t named_slots;
-    uint64_t named_count;                               /* in it */
-    struct depot_checkpoint_pieces_format named_pieces; /* what it says of pieces */
-    uint64_t names_met;                                 /* of them, that are values of the summaries */
-    uint64_t unnamed;                                   /* values that count and should be named */
-    uint64_t misnamed; /* keys of which something is named that does not count */
+    uint64_t named_count;                      /* in it */
+    struct depot_checkpoint_format named_head; /* what it begins with */
+    uint64_t names_met;                        /* of them, that are values of the summaries */
+    uint64_t unnamed;                          /* values that count and should be named */
+    uint64_t misnamed;                         /* keys of which something is named that does not count */
 };
 
 /** Tell that an invariant does not hold. */

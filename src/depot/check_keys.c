@@ -140,7 +140,7 @@ static int take_big(struct keys *keys, const struct depot_best *best)
     if (best->big == SEGLOG_MARK_HEAD)
         check_naming(check, best);
     else
-        check->misnamed += best->seen > (check->named_pieces.pieces > 0); /* 0: there are none, it says */
+        check->misnamed += best->seen > (check->named_head.pieces > 0); /* 0: there are none, it says */
     return 0;
 }
 
@@ -166,7 +166,7 @@ static void match_pieces(struct keys *keys)
     const struct depot_check *check = keys->check;
     uint64_t all;
     keys->matched = check->named != NULL && seglog_uncovered_entries(check->log, &all) == 0 &&
-                    check->named_pieces.matched_sequence == keys->gone_sequence;
+                    check->named_head.matched_sequence == keys->gone_sequence;
     depot_bigs_sort(&keys->all);
     depot_bigs_sort(&keys->counting);
     for (uint64_t i = 0, at = 0; i < keys->all.count && at < keys->counting.count; i++) {

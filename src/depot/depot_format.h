@@ -40,19 +40,15 @@ _Static_assert(sizeof(struct depot_owner_format) == SEGLOG_OWNER_BYTES, "see the
 
 #define DEPOT_CHECKPOINT_MAGIC UINT64_C(0x7379654b6e726154) /* "TarnKeys" */
 
+#define DEPOT_NOT_MATCHED UINT64_MAX
+
 struct depot_checkpoint_format {
     uint64_t magic;
     uint64_t entries;
-};
-_Static_assert(sizeof(struct depot_checkpoint_format) == 16, "see the table");
-
-#define DEPOT_NOT_MATCHED UINT64_MAX
-
-struct depot_checkpoint_pieces_format {
     uint64_t pieces;
     uint64_t matched_sequence;
 };
-_Static_assert(sizeof(struct depot_checkpoint_pieces_format) == 16, "see the table");
+_Static_assert(sizeof(struct depot_checkpoint_format) == 32, "see the table");
 
 struct depot_checkpoint_entry_format {
     uint64_t hash;

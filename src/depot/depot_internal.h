@@ -493,10 +493,4 @@ base_must_check int depot_cache_shed(struct tarn_depot *depot, uint32_t eighths,
  * -ENOSPC; -EUCLEAN; the drive's error; logged. Yields. */
 base_must_check int depot_recover(struct tarn_depot *depot);
 
-/** checkpoint() of struct seglog_owner_ops. */
-base_must_check int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint);
-
-/** checkpoint_bytes() of struct seglog_owner_ops. */
-uint64_t depot_checkpoint_bytes(void *owner);
-
 #endif

@@ -1,8 +1,9 @@
 /*
  * Filling the index when a store is opened: from a checkpoint and the entries that it is not about, else from
- * all summaries; and writing checkpoints. README, "Opening".
+ * all summaries. README, "Opening".
  */
 #include "depot/best.h"
+#include "depot/checkpoint.h"
 #include "depot/pieces_match.h"
 #include "depot/repair.h"
 #include <errno.h>
@@ -15,6 +16,7 @@ struct replay {
     struct tarn_depot *depot;
     uint64_t tombstones;
     uint64_t gone_sequence;
+    uint64_t live_bytes;    /* footprints of all values in the index */
     struct depot_bigs bigs; /* entries of pieces and heads */
     int error;              /* -ENOMEM: a head could not be noted */
     bool pieces;            /* beside a checkpoint: one was replayed */
@@ -46,13 +48,35 @@ static int meet_entry(void *arg, const struct depot_best *before, struct depot_b
     return depot_bigs_add(&replay->bigs, entry, grain);
 }
 
+/* A value lives, whose length the index rounds to so many grains. */
+static void count_live(struct replay *replay, uint64_t grain, uint64_t grains)
+{
+    struct tarn_depot *depot = replay->depot;
+    replay->live_bytes += seglog_live_add(depot->log, grain, grains << depot->grain_shift, false);
+}
+
 static int load_best(void *arg, const struct depot_best *best)
 {
-    const struct replay *replay = arg;
+    struct replay *replay = arg;
     struct tarn_depot *depot = replay->depot;
     if (best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
         return 0;
-    return depot_index_load(&depot->index, best->hash[0], best->grain, depot_grains(depot, best->bytes));
+    uint64_t grains = depot_index_size_decode(depot_index_size_encode(depot_grains(depot, best->bytes)));
+    count_live(replay, best->grain, grains);
+    return depot_index_load(&depot->index, best->hash[0], best->grain, grains);
+}
+
+/* What was loaded is not the key's any more. @return false: it is not there */
+static bool forget_entry(struct replay *replay, uint64_t hash, uint64_t grain)
+{
+    struct tarn_depot *depot = replay->depot;
+    uint64_t word;
+    if (!depot_index_take(&depot->index, hash, grain, &word))
+        return false;
+    uint64_t bytes = depot_index_grains(&depot->index, word) << depot->grain_shift;
+    seglog_live_remove(depot->log, grain, bytes);
+    replay->live_bytes -= seglog_footprint(depot->log, bytes);
+    return true;
 }
 
 /*
@@ -67,10 +91,10 @@ static void keep_or_drop(void *arg, const struct depot_big *big, bool wanted, ui
     if (depot->repair != NULL && wanted && big->head && pieces != big->number && replay->error == 0)
         replay->error = depot_repair_doom(depot, big->grain);
     if (wanted || big->head) {
-        atomic_fetch_add_explicit(&depot->pieces, !big->head, memory_order_relaxed);
+        atomic_fetch_add_explicit(&replay->depot->pieces, !big->head, memory_order_relaxed);
         return;
     }
-    base_assert(depot_index_remove(&depot->index, big->hash, big->grain));
+    base_assert(forget_entry(replay, big->hash, big->grain));
 }
 
 static void match_pieces(struct replay *replay)
@@ -81,32 +105,10 @@ static void match_pieces(struct replay *replay)
         big->counts = depot_index_has(&depot->index, big->hash, big->grain);
         if (big->counts && !big->head && depot_repair_is_damaged(depot, big->grain)) {
             big->counts = false;
-            (void)depot_index_remove(&depot->index, big->hash, big->grain);
+            (void)forget_entry(replay, big->hash, big->grain);
         }
     }
     depot_bigs_match(&replay->bigs, replay->gone_sequence, keep_or_drop, replay);
-}
-
-/* What lives, by what the index says. */
-static int count_lives(struct tarn_depot *depot)
-{
-    struct base_account *account = &depot->node->memory;
-    const size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(struct depot_index_item);
-    struct depot_index_item *items = base_alloc(account, items_bytes);
-    if (items == NULL)
-        return -ENOMEM;
-    uint64_t live_bytes = 0;
-    for (struct depot_index_cursor cursor = {.region = 0}; !cursor.end;) {
-        uint32_t count = depot_index_next(&depot->index, &cursor, items);
-        for (uint32_t i = 0; i < count; i++) {
-            uint64_t bytes = depot_index_grains(&depot->index, items[i].word) << depot->grain_shift;
-            seglog_live_add(depot->log, depot_index_address(&depot->index, items[i].word), bytes, false);
-            live_bytes += seglog_footprint(depot->log, bytes);
-        }
-    }
-    base_free(account, items, items_bytes);
-    atomic_store_explicit(&depot->live_bytes, live_bytes, memory_order_relaxed);
-    return 0;
 }
 
 static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
@@ -124,10 +126,9 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
         error = replay.error;
     }
     depot_bigs_clear(&replay.bigs);
-    if (error == 0)
-        error = count_lives(depot);
     if (error != 0)
         return error;
+    atomic_store_explicit(&depot->live_bytes, replay.live_bytes, memory_order_relaxed);
     base_info(&depot->node->log, "index rebuilt from summaries",
               "path=%s records=%" PRIu64 " tombstones=%" PRIu64 " entries=%" PRIu64 " passes=%" PRIu32
               " ms=%" PRIu64,
@@ -138,65 +139,22 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
 
 /* ---- from a checkpoint ---------------------------------------------------------------------------- */
 
-/* Reads a checkpoint 16 bytes after 16 bytes, however it is cut. */
-struct loader {
-    struct tarn_depot *depot;
-    uint8_t unit[sizeof(struct depot_checkpoint_entry_format)];
-    uint32_t unit_bytes;
-    uint64_t units; /* that were read */
-    struct depot_checkpoint_pieces_format pieces;
-};
-
-_Static_assert(sizeof(struct depot_checkpoint_format) == sizeof(struct depot_checkpoint_entry_format) &&
-                   sizeof(struct depot_checkpoint_pieces_format) ==
-                       sizeof(struct depot_checkpoint_entry_format),
-               "all of it is made of equal units");
-
-static int load_header(struct loader *loader)
+static int begin_loading(void *arg, const struct depot_checkpoint_format *head)
 {
-    struct depot_checkpoint_format header;
-    memcpy(&header, loader->unit, sizeof(header));
-    if (header.magic != DEPOT_CHECKPOINT_MAGIC ||
-        header.entries > loader->depot->store_bytes >> loader->depot->grain_shift)
-        return -EBADMSG;
-    int error = depot_index_grow_to(&loader->depot->index, header.entries);
-    return error == -ENOMEM && loader->depot->cache ? 0 : error; /* there may be places, as there were */
+    const struct replay *replay = arg;
+    struct tarn_depot *depot = replay->depot;
+    int error = depot_index_grow_to(&depot->index, head->entries);
+    return error == -ENOMEM && depot->cache ? 0 : error; /* there may be places, as there were */
 }
 
-static int load_unit(struct loader *loader)
+static int load_named(void *arg, const struct depot_index_item *items, uint32_t count)
 {
-    struct tarn_depot *depot = loader->depot;
-    struct depot_checkpoint_entry_format entry;
-    uint64_t unit = loader->units++;
-    if (unit == 0)
-        return load_header(loader);
-    if (unit == 1) {
-        memcpy(&loader->pieces, loader->unit, sizeof(loader->pieces));
-        return 0;
-    }
-    memcpy(&entry, loader->unit, sizeof(entry));
-    uint64_t grain = depot_index_address(&depot->index, entry.word);
-    if (seglog_stamp_at(depot->log, grain) == 0)
-        return -EBADMSG;
-    if (!seglog_is_covered(depot->log, grain))
-        return 0; /* its segment was freed, or its entry is replayed */
-    return depot_index_load(&depot->index, entry.hash, grain, depot_index_grains(&depot->index, entry.word));
-}
-
-static int load(void *arg, const void *data, uint64_t bytes)
-{
-    struct loader *loader = arg;
-    int error = 0;
-    for (const uint8_t *from = data, *end = from + bytes; error == 0 && from < end;) {
-        uint32_t now = (uint32_t)base_min(sizeof(loader->unit) - loader->unit_bytes, (size_t)(end - from));
-        memcpy(loader->unit + loader->unit_bytes, from, now);
-        loader->unit_bytes += now;
-        from += now;
-        if (loader->unit_bytes < sizeof(loader->unit))
-            break;
-        error = load_unit(loader);
-        loader->unit_bytes = 0;
-    }
+    struct replay *replay = arg;
+    struct depot_index *index = &replay->depot->index;
+    int error = depot_index_load_items(index, items, count);
+    for (uint32_t i = 0; error == 0 && i < count; i++)
+        count_live(replay, depot_index_address(index, items[i].word),
+                   depot_index_grains(index, items[i].word));
     return error;
 }
 
@@ -210,7 +168,7 @@ static int meet_uncovered(void *arg, const struct depot_best *before, struct dep
     (void)best;
     bool told = (entry->kind & SEGLOG_MARKS_PIECES) == 0 && entry->superseded != 0;
     if (told && seglog_is_covered(replay->depot->log, entry->superseded))
-        (void)depot_index_remove(&replay->depot->index, entry->hash[0], entry->superseded);
+        (void)forget_entry(replay, entry->hash[0], entry->superseded);
     replay->pieces = replay->pieces || (entry->kind & SEGLOG_MARK_PIECE) != 0;
     meet_tombstone(replay, entry, grain);
     return 0;
@@ -232,20 +190,18 @@ static void look_for_others(void *arg, const struct depot_best *best)
 
 static void remove_stale(void *arg, const struct seglog_entry_format *entry, uint64_t grain)
 {
-    const struct replay *replay = arg;
-    (void)depot_index_remove(&replay->depot->index, entry->hash[0], grain);
+    (void)forget_entry(arg, entry->hash[0], grain);
 }
 
 static int forget(void *arg, uint32_t segment, uint64_t stamp, const struct seglog_entry_format *entries,
                   uint32_t count)
 {
-    const struct replay *replay = arg;
-    struct tarn_depot *depot = replay->depot;
+    struct replay *replay = arg;
     (void)stamp;
     for (uint32_t i = 0; i < count; i++) {
         if (entries[i].sequence < replay->gone_sequence)
-            (void)depot_index_remove(&depot->index, entries[i].hash[0],
-                                     seglog_entry_grain(depot->log, segment, &entries[i]));
+            (void)forget_entry(replay, entries[i].hash[0],
+                               seglog_entry_grain(replay->depot->log, segment, &entries[i]));
     }
     return 0;
 }
@@ -266,12 +222,13 @@ static int add_bigs(void *arg, uint32_t segment, uint64_t stamp, const struct se
  * Which of the pieces that were named or replayed count. If there are none, or if the checkpoint was written
  * when nothing else was and nothing has happened since, that need not be asked.
  */
-static int settle_pieces(struct replay *replay, const struct loader *loader, uint64_t uncovered)
+static int settle_pieces(struct replay *replay, const struct depot_checkpoint_format *head,
+                         uint64_t uncovered)
 {
     struct tarn_depot *depot = replay->depot;
-    bool matched = uncovered == 0 && loader->pieces.matched_sequence == replay->gone_sequence;
-    if (matched || (loader->pieces.pieces == 0 && !replay->pieces)) {
-        atomic_store_explicit(&depot->pieces, loader->pieces.pieces, memory_order_relaxed);
+    bool matched = uncovered == 0 && head->matched_sequence == replay->gone_sequence;
+    if (matched || (head->pieces == 0 && !replay->pieces)) {
+        atomic_store_explicit(&depot->pieces, head->pieces, memory_order_relaxed);
         return 0;
     }
     int error = seglog_visit(depot->log, add_bigs, replay);
@@ -283,22 +240,25 @@ static int settle_pieces(struct replay *replay, const struct loader *loader, uin
 
 static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint64_t uncovered)
 {
-    static const struct depot_best_ops ops = {
+    static const struct depot_checkpoint_ops ops = {.begin = begin_loading, .take = load_named};
+    static const struct depot_best_ops best_ops = {
         .meet = meet_uncovered, .look = look_for_others, .stale = remove_stale, .take = load_best};
-    struct loader loader = {.depot = depot};
+    struct depot_checkpoint_format head;
     uint32_t passes;
     seglog_live_forget(depot->log);
-    int error = seglog_checkpoint_read(depot->log, load, &loader);
-    if (error == 0 && (loader.units < 2 || loader.unit_bytes != 0))
+    int error = depot_checkpoint_read(depot->log, &depot->index, &ops, replay, &head, NULL);
+    if (error == -EINVAL)
         error = -EBADMSG;
     if (error == 0)
-        error = depot_best_find(depot->node, depot->log, uncovered, &ops, replay, &passes);
+        error = depot_best_find(depot->node, depot->log, uncovered, &best_ops, replay, &passes);
     /* a cache does not forget at once what lies below its horizon */
     if (error == 0)
         error = seglog_visit_gone(depot->log, forget, replay);
     if (error == 0)
-        error = settle_pieces(replay, &loader, uncovered);
-    return error == 0 ? count_lives(depot) : error;
+        error = settle_pieces(replay, &head, uncovered);
+    if (error == 0)
+        atomic_store_explicit(&depot->live_bytes, replay->live_bytes, memory_order_relaxed);
+    return error;
 }
 
 /* Forget what a checkpoint that turned out bad, or a replay, has left. */
@@ -393,53 +353,4 @@ int depot_recover(struct tarn_depot *depot)
     }
     error = use_checkpoints(depot, gone);
     return error == -ENOENT ? replay_what_fits(depot, gone) : error;
-}
-
-/* ---- writing one ---------------------------------------------------------------------------------- */
-
-_Static_assert(sizeof(struct depot_index_item) == sizeof(struct depot_checkpoint_entry_format),
-               "what the index gives is what is written");
-_Static_assert(offsetof(struct depot_index_item, word) ==
-                   offsetof(struct depot_checkpoint_entry_format, word),
-               "likewise");
-
-uint64_t depot_checkpoint_bytes(void *owner)
-{
-    struct tarn_depot *depot = owner;
-    return sizeof(struct depot_checkpoint_format) + sizeof(struct depot_checkpoint_pieces_format) +
-           depot_index_count(&depot->index) * sizeof(struct depot_checkpoint_entry_format);
-}
-
-/* Read when the moment that the checkpoint is about is over: what it covers was counted before. */
-static struct depot_checkpoint_pieces_format tell_pieces(struct tarn_depot *depot)
-{
-    bool matched =
-        depot->stopped && !depot->cache && !atomic_load_explicit(&depot->orphans, memory_order_relaxed);
-    return (struct depot_checkpoint_pieces_format){
-        .pieces = atomic_load_explicit(&depot->pieces, memory_order_relaxed),
-        .matched_sequence =
-            matched ? atomic_load_explicit(&depot->gone_sequence, memory_order_relaxed) : DEPOT_NOT_MATCHED};
-}
-
-int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint)
-{
-    struct tarn_depot *depot = owner;
-    struct base_account *account = &depot->node->memory;
-    const size_t items_bytes = DEPOT_INDEX_BATCH_MAX * sizeof(struct depot_index_item);
-    const struct depot_checkpoint_format header = {.magic = DEPOT_CHECKPOINT_MAGIC,
-                                                   .entries = depot_index_count(&depot->index)};
-    const struct depot_checkpoint_pieces_format pieces = tell_pieces(depot);
-    struct depot_index_item *items = base_alloc(account, items_bytes);
-    if (items == NULL)
-        return -ENOMEM;
-    int error = seglog_checkpoint_put(checkpoint, &header, sizeof(header));
-    if (error == 0)
-        error = seglog_checkpoint_put(checkpoint, &pieces, sizeof(pieces));
-    for (struct depot_index_cursor cursor = {.region = 0}; error == 0 && !cursor.end;) {
-        uint32_t count = depot_index_next(&depot->index, &cursor, items);
-        error = seglog_checkpoint_put(checkpoint, items, count * sizeof(*items));
-        task_yield();
-    }
-    base_free(account, items, items_bytes);
-    return error;
 }

@@ -87,6 +87,7 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     base_assert(log->over_provisioning_percent >= SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
                 log->over_provisioning_percent <= SEGLOG_OVER_PROVISIONING_PERCENT_MAX);
     log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
+    log->segment_shift = (uint32_t)__builtin_ctzll(superblock->segment_bytes);
     log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);
     task_mutex_init(&log->state_mutex);
     base_spin_init(&log->lock);

@@ -226,7 +226,7 @@ struct seglog {
     bool cache;
     _Atomic bool discards;
     uint32_t over_provisioning_percent; /* not of a cache */
-    uint32_t grain_shift;
+    uint32_t grain_shift, segment_shift;
     uint32_t summaries_damaged, summaries_unsure; /* seglog_stats() */
     uint64_t data_room;                           /* of a segment: what records and their summary can take */
     uint64_t session;                             /* this one: one above the state's when opened to write */
@@ -307,8 +307,7 @@ static inline uint64_t seglog_segment_offset(const struct seglog *log, uint32_t 
 /** The segment that a grain of the store lies in; the grain is one that the log gave out. */
 static inline uint32_t seglog_segment_of(const struct seglog *log, uint64_t grain)
 {
-    return (uint32_t)(((grain << log->grain_shift) - log->superblock.data_offset) /
-                      log->superblock.segment_bytes);
+    return (uint32_t)(((grain << log->grain_shift) - log->superblock.data_offset) >> log->segment_shift);
 }
 
 /** drive_read(), several times if it fails: a read that fails may succeed the next time. Yields. */

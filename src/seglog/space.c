@@ -485,7 +485,7 @@ void seglog_live_remove(struct seglog *log, uint64_t grain, uint64_t bytes)
     seglog_space_chance(log);
 }
 
-void seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool tombstone)
+uint64_t seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool tombstone)
 {
     struct seglog_segment *segment = &log->segments[seglog_segment_of(log, grain)];
     uint64_t footprint = seglog_footprint(log, bytes);
@@ -493,6 +493,7 @@ void seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool to
         count_tombstone(log, segment, footprint);
     else
         count_live(log, segment, footprint);
+    return footprint;
 }
 
 void seglog_live_reset(struct seglog *log, struct seglog_segment *segment)
