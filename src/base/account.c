@@ -117,6 +117,16 @@ void base_account_give(struct base_account *account, uint64_t bytes)
         give_here(at, bytes);
 }
 
+uint64_t base_account_left(const struct base_account *account)
+{
+    uint64_t left_bytes = UINT64_MAX;
+    for (; account != NULL; account = account->parent) {
+        uint64_t used_bytes = base_account_used(account);
+        left_bytes = base_min(left_bytes, account->cap_bytes - base_min(used_bytes, account->cap_bytes));
+    }
+    return left_bytes;
+}
+
 uint64_t base_account_used(const struct base_account *account)
 {
     return atomic_load_explicit(&account->used_bytes, memory_order_relaxed);

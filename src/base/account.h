@@ -83,6 +83,12 @@ void base_account_give(struct base_account *account, uint64_t bytes);
 uint64_t base_account_used(const struct base_account *account);
 
 /**
+ * Bytes that could be charged now, before this account or one of its parents is at its cap: a hint, as others
+ * charge too.
+ */
+uint64_t base_account_left(const struct base_account *account);
+
+/**
  * Call a function for each direct user of an account.
  *
  * @param visit  called under a spin lock: short, and it makes no account

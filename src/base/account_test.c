@@ -13,6 +13,7 @@ static void test_cap(void **state base_unused)
     assert_int_equal(base_account_take(&account, 41), -ENOMEM);
     assert_int_equal(base_account_take(&account, UINT64_MAX), -ENOMEM);
     assert_int_equal(base_account_used(&account), 60);
+    assert_int_equal(base_account_left(&account), account.cap_bytes - 60);
     assert_int_equal(base_account_take(&account, 40), 0);
     assert_int_equal(base_account_take(&account, 1), -ENOMEM);
     assert_int_equal(base_account_take(&account, 0), 0);
@@ -37,11 +38,13 @@ static void test_users_charge_their_parents(void **state base_unused)
     assert_int_equal(base_account_take(&index, 70), 0);
     assert_int_equal(base_account_take(&stacks, 31), -ENOMEM);
     assert_int_equal(base_account_used(&root), 70);
+    assert_int_equal(base_account_left(&root), 30);
     assert_int_equal(base_account_take(&stacks, 30), 0);
     /* Refused by the root: nothing stays charged to the user. */
     assert_int_equal(base_account_take(&index, 1), -ENOMEM);
     assert_int_equal(base_account_used(&index), 70);
     assert_int_equal(base_account_used(&root), 100);
+    assert_int_equal(base_account_left(&index), 0); /* the root has none, whatever the user's own cap is */
     char names[32] = "";
     base_account_visit_users(&root, collect_name, names);
     assert_string_equal(names, "indexstacks");
