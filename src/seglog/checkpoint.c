@@ -499,8 +499,9 @@ static uint64_t interval(const struct seglog *log, uint64_t bytes)
     return base_max(least, bytes * WRITTEN_TIMES / log->superblock.segment_bytes);
 }
 
-static void run(struct seglog *log)
+static void run(void *arg)
 {
+    struct seglog *log = arg;
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     while (!seglog_worker_stops(&checkpoints->worker)) {
         uint64_t begin_ns = task_now();
@@ -551,7 +552,7 @@ int seglog_checkpointer_start(struct seglog *log)
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     if (checkpoints->rate_bytes == 0 || log->ops->checkpoint == NULL)
         return 0;
-    return seglog_worker_start(&checkpoints->worker, log, "tarn-checkpoint", run);
+    return seglog_worker_start(&checkpoints->worker, "tarn-checkpoint", run, log);
 }
 
 void seglog_checkpointer_stop(struct seglog *log)

@@ -2,11 +2,10 @@
  * Finding checkpoints, reading them, and what follows from one for an opening: which summaries need not be
  * read, and which entries have to be replayed.
  */
+#include "seglog/ahead_internal.h"
 #include "seglog/checkpoint_internal.h"
 #include <errno.h>
 #include <inttypes.h>
-
-#define READS_AT_ONCE 2
 
 /* ---- finding --------------------------------------------------------------------------------------- */
 
@@ -74,99 +73,57 @@ static void free_others(struct seglog *log)
 
 /* ---- reading parts --------------------------------------------------------------------------------- */
 
-struct part_read {
-    struct drive_request request;
-    struct iovec iov;
-    uint8_t *memory; /* seglog_part_bytes_max() */
-    uint64_t offset, bytes;
-};
-
-struct reader {
+struct parts {
     struct seglog *log;
     const struct seglog_chain *chain;
-    struct part_read reads[READS_AT_ONCE];
-    uint32_t posted, part; /* numbers of the next to be posted, and to be given */
 };
 
-static void post(struct reader *reader)
+static uint32_t next_part(const void *arg, uint32_t from)
 {
-    struct seglog *log = reader->log;
-    struct part_read *read = &reader->reads[reader->posted % READS_AT_ONCE];
+    const struct parts *parts = arg;
+    return from < parts->chain->part_count ? from : SEGLOG_AHEAD_END;
+}
+
+/* A reading that fails or does not verify is made again. */
+static int fetch_part(const void *arg, struct seglog_ahead_item *item)
+{
+    const struct parts *parts = arg;
+    struct seglog *log = parts->log;
     uint32_t per_segment = seglog_parts_per_segment(log);
-    uint32_t segment = reader->chain->segments[reader->posted / per_segment];
-    read->offset = seglog_segment_offset(log, segment) +
-                   seglog_part_place(log, reader->posted % per_segment, &read->bytes);
-    read->iov = (struct iovec){.iov_base = read->memory, .iov_len = read->bytes};
-    read->request = (struct drive_request){
-        .op = DRIVE_READ, .offset = read->offset, .iov = &read->iov, .iov_count = 1, .region = -1};
-    drive_post(log->drive, &read->request);
-    reader->posted++;
-}
-
-/* Wait for the next part. A reading that fails or does not verify is made again. */
-static int take(struct reader *reader, const uint8_t **ret_data, uint64_t *ret_bytes)
-{
-    struct seglog *log = reader->log;
-    struct part_read *read = &reader->reads[reader->part % READS_AT_ONCE];
-    struct seglog_part_format part;
-    int error = drive_wait(&read->request, TASK_FOREVER);
-    for (int try = 0;; try++) {
+    uint32_t segment = parts->chain->segments[item->number / per_segment];
+    struct seglog_part_format part = {.bytes = 0};
+    uint64_t room;
+    uint64_t offset =
+        seglog_segment_offset(log, segment) + seglog_part_place(log, item->number % per_segment, &room);
+    int error = -EIO;
+    for (int try = 0; error != 0 && try < SEGLOG_READ_TRIES; try++) {
+        error = drive_read(log->drive, offset, item->memory, room);
         if (error == 0)
-            error = seglog_part_verify(read->memory, read->bytes, log->superblock.check_seed,
-                                       reader->chain->stamp, reader->part, &part);
-        if (error == 0 || try == SEGLOG_READ_TRIES - 1)
-            break;
-        error = drive_read(log->drive, read->offset, read->memory, read->bytes);
+            error = seglog_part_verify(item->memory, room, log->superblock.check_seed, parts->chain->stamp,
+                                       item->number, &part);
     }
-    bool last = reader->part + 1 == reader->chain->part_count;
-    reader->part++;
-    if (error != 0 || (!last && part.bytes != read->bytes - sizeof(part)))
-        return error == 0 ? -EBADMSG : error;
-    *ret_data = read->memory + sizeof(part);
-    *ret_bytes = part.bytes;
-    return 0;
-}
-
-static void reader_deinit(struct reader *reader)
-{
-    struct seglog *log = reader->log;
-    for (; reader->part < reader->posted; reader->part++)
-        (void)!drive_wait(&reader->reads[reader->part % READS_AT_ONCE].request, TASK_FOREVER);
-    for (uint32_t i = 0; i < READS_AT_ONCE; i++)
-        base_free(&log->node->memory, reader->reads[i].memory, seglog_part_bytes_max(log));
-}
-
-static int reader_init(struct reader *reader, struct seglog *log, const struct seglog_chain *chain)
-{
-    *reader = (struct reader){.log = log, .chain = chain};
-    for (uint32_t i = 0; i < READS_AT_ONCE; i++) {
-        reader->reads[i].memory = drive_memory_alloc(log->node, log->drive, seglog_part_bytes_max(log));
-        if (reader->reads[i].memory == NULL) {
-            reader_deinit(reader);
-            return -ENOMEM;
-        }
-    }
-    return 0;
+    bool last = item->number + 1 == parts->chain->part_count;
+    item->bytes = part.bytes;
+    return error == 0 && !last && part.bytes != room - sizeof(part) ? -EBADMSG : error;
 }
 
 /* Read a checkpoint from the beginning on until `consume` has enough: then it returns 1. */
 static int read_chain(struct seglog *log, const struct seglog_chain *chain,
                       int (*consume)(void *arg, const void *data, uint64_t bytes), void *arg)
 {
-    struct reader reader;
-    int error = reader_init(&reader, log, chain);
+    static const struct seglog_ahead_ops ops = {.next = next_part, .fetch = fetch_part};
+    const struct parts parts = {.log = log, .chain = chain};
+    const struct seglog_ahead_item *item;
+    struct seglog_ahead ahead;
+    int error = seglog_ahead_init(&ahead, log, &ops, &parts, seglog_part_bytes_max(log));
     if (error != 0)
         return error;
-    while (error == 0 && reader.part < chain->part_count) {
-        const uint8_t *data;
-        uint64_t bytes;
-        while (reader.posted < chain->part_count && reader.posted < reader.part + READS_AT_ONCE)
-            post(&reader);
-        error = take(&reader, &data, &bytes);
+    while (error == 0 && (item = seglog_ahead_next(&ahead)) != NULL) {
+        error = item->error;
         if (error == 0)
-            error = consume(arg, data, bytes);
+            error = consume(arg, item->memory + sizeof(struct seglog_part_format), item->bytes);
     }
-    reader_deinit(&reader);
+    seglog_ahead_deinit(&ahead);
     return error;
 }
 

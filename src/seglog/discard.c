@@ -48,8 +48,9 @@ static bool discard_one(struct seglog *log)
 
 /* ---- the discarder --------------------------------------------------------------------------------- */
 
-static void run(struct seglog *log)
+static void run(void *arg)
 {
+    struct seglog *log = arg;
     while (!seglog_worker_stops(&log->discarder)) {
         if (!discard_one(log))
             seglog_worker_sleep_until(&log->discarder, TASK_FOREVER);
@@ -58,7 +59,7 @@ static void run(struct seglog *log)
 
 int seglog_discarder_start(struct seglog *log)
 {
-    return log->discards ? seglog_worker_start(&log->discarder, log, "tarn-discard", run) : 0;
+    return log->discards ? seglog_worker_start(&log->discarder, "tarn-discard", run, log) : 0;
 }
 
 void seglog_discarder_stop(struct seglog *log)

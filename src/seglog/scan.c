@@ -2,6 +2,7 @@
  * Recovery: which segments are live, and what is in them. A segment is what its header says; a valid summary
  * proves all of it; the others are sealed (seal.c).
  */
+#include "seglog/ahead_internal.h"
 #include "seglog/checkpoint_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@ struct recovery {
     struct header_read *reads; /* HEADERS_AT_ONCE */
     uint8_t *headers;          /* their memory, header_bytes each */
     uint64_t header_bytes;
-    uint8_t *summary;
+    uint8_t *summary; /* NULL until a header is damaged */
     uint64_t *stamps; /* of all that is live: a table with open addressing, 0 is empty */
     uint64_t stamps_count;
     uint64_t live_segments, summary_records;
@@ -36,6 +37,13 @@ int seglog_refuse_segment(struct seglog *log, uint32_t segment, const char *why,
                drive_name(log->drive), segment, seglog_segment_offset(log, segment), why,
                strerrordesc_np(-error));
     return error;
+}
+
+static int refuse_memory(const struct seglog *log)
+{
+    base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
+               drive_name(log->drive));
+    return -ENOMEM;
 }
 
 /* ---- summaries ----------------------------------------------------------------------------------- */
@@ -133,6 +141,56 @@ static void fill_from_trailer(struct seglog_segment *segment, const struct seglo
     segment->sealed = (trailer->flags & SEGLOG_SUMMARY_SEALED) != 0;
 }
 
+/* ---- summaries, read ahead ----------------------------------------------------------------------- */
+
+/* Of which segments, and which of their entries. */
+enum scope { SCOPE_UNKNOWN, SCOPE_ALL, SCOPE_GONE, SCOPE_UNCOVERED, SCOPE_DOUBTED };
+
+struct summaries {
+    struct seglog *log;
+    enum scope scope;
+    uint64_t gone_sequence;
+};
+
+static bool is_meant(const struct summaries *summaries, const struct seglog_segment *segment)
+{
+    switch (summaries->scope) {
+    case SCOPE_UNKNOWN: /* the checkpoint does not vouch for it; or it does in part, another one when it was read */
+        return !segment->vouched && (!segment->summary_read || segment->covered_grain > 0);
+    case SCOPE_ALL:
+        return true;
+    case SCOPE_GONE:
+        return segment->lowest_sequence < summaries->gone_sequence;
+    case SCOPE_UNCOVERED:
+        return segment->covered_grain != SEGLOG_COVERED_WHOLLY;
+    case SCOPE_DOUBTED:
+        return segment->doubted;
+    }
+    return false;
+}
+
+static uint32_t next_summary(const void *arg, uint32_t from)
+{
+    const struct summaries *summaries = arg;
+    for (uint32_t i = from; i < summaries->log->superblock.segment_count; i++) {
+        const struct seglog_segment *segment = &summaries->log->segments[i];
+        if (segment->state == SEGLOG_STATE_CLOSED && is_meant(summaries, segment))
+            return i;
+    }
+    return SEGLOG_AHEAD_END;
+}
+
+static int fetch_summary(const void *arg, struct seglog_ahead_item *item)
+{
+    const struct summaries *summaries = arg;
+    const struct seglog_segment *segment = &summaries->log->segments[item->number];
+    if (segment->unsealed_entries != NULL)
+        return 0; /* they are in memory */
+    return seglog_summary_find(summaries->log, item->number, segment->stamp, item->memory, &item->trailer);
+}
+
+static const struct seglog_ahead_ops summary_ops = {.next = next_summary, .fetch = fetch_summary};
+
 /* ---- headers ------------------------------------------------------------------------------------- */
 
 /* @return false: it is there already */
@@ -188,6 +246,10 @@ static int take_without_header(struct recovery *recovery, uint32_t number)
 {
     struct seglog *log = recovery->log;
     struct seglog_trailer_format trailer;
+    if (recovery->summary == NULL)
+        recovery->summary = drive_memory_alloc(log->node, log->drive, seglog_summary_memory_bytes(log));
+    if (recovery->summary == NULL)
+        return refuse_memory(log);
     int error = seglog_summary_find(log, number, 0, recovery->summary, &trailer);
     if (error != 0 && error != -EUCLEAN)
         return seglog_refuse_segment(log, number, "its summary cannot be read", error);
@@ -352,22 +414,23 @@ static int recover_unproven(struct recovery *recovery, uint32_t number,
     return error;
 }
 
-static int find_records(struct recovery *recovery, uint32_t number)
+static int take_records(struct recovery *recovery, const struct seglog_ahead_item *item)
 {
     struct seglog *log = recovery->log;
-    struct seglog_segment *segment = &log->segments[number];
-    struct seglog_trailer_format trailer;
-    int error = seglog_summary_find(log, number, segment->stamp, recovery->summary, &trailer);
-    if (error == -EUCLEAN)
-        return recover_unproven(recovery, number, &trailer);
-    if (error != 0)
-        return seglog_refuse_segment(log, number, "its summary cannot be read", error);
-    if (trailer.highest_sequence >= log->state->sequence_bound)
-        return seglog_refuse_segment(
-            log, number, "its records are newer than the state: restore the store from a dump", -EUCLEAN);
-    fill_from_trailer(segment, &trailer);
-    segment->lowest_sequence = seglog_lowest_sequence((const void *)recovery->summary, trailer.entries);
-    recovery->summary_records += trailer.entries;
+    struct seglog_segment *segment = &log->segments[item->number];
+    if (item->error == -EUCLEAN) {
+        recovery->salvage.entries = (void *)item->memory;
+        return recover_unproven(recovery, item->number, &item->trailer);
+    }
+    if (item->error != 0)
+        return seglog_refuse_segment(log, item->number, "its summary cannot be read", item->error);
+    if (item->trailer.highest_sequence >= log->state->sequence_bound)
+        return seglog_refuse_segment(log, item->number,
+                                     "its records are newer than the state: restore the store from a dump",
+                                     -EUCLEAN);
+    fill_from_trailer(segment, &item->trailer);
+    segment->lowest_sequence = seglog_lowest_sequence((const void *)item->memory, item->trailer.entries);
+    recovery->summary_records += item->trailer.entries;
     return 0;
 }
 
@@ -394,14 +457,14 @@ static uint64_t covered_tombstones(const struct seglog *log, const struct seglog
     return bytes;
 }
 
-static int recover_segment(struct recovery *recovery, uint32_t number)
+static int recover_segment(struct recovery *recovery, const struct seglog_ahead_item *item)
 {
-    struct seglog_segment *segment = &recovery->log->segments[number];
+    struct seglog_segment *segment = &recovery->log->segments[item->number];
     const struct seglog_entry_format *entries = segment->unsealed_entries;
     int error = 0;
     if (entries == NULL) {
-        error = find_records(recovery, number);
-        entries = (const void *)recovery->summary;
+        error = take_records(recovery, item);
+        entries = (const void *)item->memory;
     }
     if (error != 0)
         return error;
@@ -414,15 +477,15 @@ static int recover_segment(struct recovery *recovery, uint32_t number)
 static int recover_unknown(struct recovery *recovery)
 {
     struct seglog *log = recovery->log;
-    int error = 0;
-    for (uint32_t i = 0; error == 0 && i < log->superblock.segment_count; i++) {
-        const struct seglog_segment *segment = &log->segments[i];
-        if (segment->state != SEGLOG_STATE_CLOSED || segment->vouched)
-            continue;
-        bool again = segment->covered_grain > 0; /* by another checkpoint than when it was read */
-        if (!segment->summary_read || again)
-            error = recover_segment(recovery, i);
-    }
+    const struct summaries summaries = {.log = log, .scope = SCOPE_UNKNOWN};
+    const struct seglog_ahead_item *item;
+    struct seglog_ahead ahead;
+    int error = seglog_ahead_init(&ahead, log, &summary_ops, &summaries, seglog_summary_memory_bytes(log));
+    if (error != 0)
+        return refuse_memory(log);
+    while (error == 0 && (item = seglog_ahead_next(&ahead)) != NULL)
+        error = recover_segment(recovery, item);
+    seglog_ahead_deinit(&ahead);
     return error;
 }
 
@@ -443,7 +506,7 @@ static int recover_segments(struct recovery *recovery)
     return error == 0 ? recover_unknown(recovery) : error;
 }
 
-static int take_header_memory(struct recovery *recovery)
+static int take_memory(struct recovery *recovery)
 {
     struct seglog *log = recovery->log;
     struct base_account *memory = &log->node->memory;
@@ -460,15 +523,6 @@ static int take_header_memory(struct recovery *recovery)
     return whole ? 0 : -ENOMEM;
 }
 
-static int take_memory(struct recovery *recovery)
-{
-    struct seglog *log = recovery->log;
-    recovery->summary = drive_memory_alloc(log->node, log->drive, seglog_summary_memory_bytes(log));
-    recovery->salvage.log = log;
-    recovery->salvage.entries = (void *)recovery->summary;
-    return recovery->summary == NULL ? -ENOMEM : 0;
-}
-
 static void free_memory(struct recovery *recovery)
 {
     struct seglog *log = recovery->log;
@@ -482,14 +536,11 @@ static void free_memory(struct recovery *recovery)
 
 int seglog_recover(struct seglog *log)
 {
-    struct recovery recovery = {.log = log};
+    struct recovery recovery = {.log = log, .salvage = {.log = log}};
     uint64_t begin_ns = task_now();
     int error = take_memory(&recovery);
-    if (error == 0)
-        error = take_header_memory(&recovery);
     if (error != 0)
-        base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
-                   drive_name(log->drive));
+        error = refuse_memory(log);
     else
         error = recover_segments(&recovery);
     const struct seglog_salvage *salvage = &recovery.salvage;
@@ -506,66 +557,46 @@ int seglog_recover(struct seglog *log)
 
 int seglog_recover_unknown(struct seglog *log)
 {
-    struct recovery recovery = {.log = log};
-    int error = take_memory(&recovery);
-    if (error == 0)
-        error = recover_unknown(&recovery);
+    struct recovery recovery = {.log = log, .salvage = {.log = log}};
+    int error = recover_unknown(&recovery);
     free_memory(&recovery);
     return error;
 }
 
 /* ---- what is in it ------------------------------------------------------------------------------- */
 
-/* Which segments are visited, and which of their entries. */
-enum scope { SCOPE_ALL, SCOPE_GONE, SCOPE_UNCOVERED, SCOPE_DOUBTED };
-
-static int visit_segment(struct seglog *log, uint32_t number, enum scope scope, void *memory,
+static int visit_segment(struct seglog *log, const struct seglog_ahead_item *item, enum scope scope,
                          seglog_visit_function *visit, void *arg)
 {
-    const struct seglog_segment *segment = &log->segments[number];
+    const struct seglog_segment *segment = &log->segments[item->number];
     const struct seglog_entry_format *entries = segment->unsealed_entries;
     uint32_t count = segment->entry_count;
     if (entries == NULL) {
-        int error = seglog_summary_read(log, number, memory, &entries, &count);
-        if (error != 0)
-            return seglog_refuse_segment(log, number, "its summary cannot be read any more", error);
+        if (item->error != 0)
+            return seglog_refuse_segment(log, item->number, "its summary cannot be read any more",
+                                         item->error);
+        entries = (const void *)item->memory;
+        count = item->trailer.entries;
     }
     uint32_t covered = covered_count(segment, entries, count);
     if (scope == SCOPE_DOUBTED)
         count = covered;
     uint32_t first = scope == SCOPE_UNCOVERED ? covered : 0;
-    return visit(arg, number, segment->stamp, entries + first, count - first);
-}
-
-static bool is_meant(const struct seglog_segment *segment, enum scope scope, uint64_t gone_sequence)
-{
-    switch (scope) {
-    case SCOPE_ALL:
-        return true;
-    case SCOPE_GONE:
-        return segment->lowest_sequence < gone_sequence;
-    case SCOPE_UNCOVERED:
-        return segment->covered_grain != SEGLOG_COVERED_WHOLLY;
-    case SCOPE_DOUBTED:
-        return segment->doubted;
-    }
-    return false;
+    return visit(arg, item->number, segment->stamp, entries + first, count - first);
 }
 
 static int visit_segments(struct seglog *log, enum scope scope, seglog_visit_function *visit, void *arg)
 {
-    uint64_t gone_sequence = seglog_gone_sequence(log);
-    uint64_t memory_bytes = seglog_summary_memory_bytes(log);
-    void *memory = drive_memory_alloc(log->node, log->drive, memory_bytes);
-    if (memory == NULL)
-        return -ENOMEM;
-    int result = 0;
-    for (uint32_t i = 0; result == 0 && i < log->superblock.segment_count; i++) {
-        const struct seglog_segment *segment = &log->segments[i];
-        if (segment->state == SEGLOG_STATE_CLOSED && is_meant(segment, scope, gone_sequence))
-            result = visit_segment(log, i, scope, memory, visit, arg);
-    }
-    base_free(&log->node->memory, memory, memory_bytes);
+    const struct summaries summaries = {
+        .log = log, .scope = scope, .gone_sequence = seglog_gone_sequence(log)};
+    const struct seglog_ahead_item *item;
+    struct seglog_ahead ahead;
+    int result = seglog_ahead_init(&ahead, log, &summary_ops, &summaries, seglog_summary_memory_bytes(log));
+    if (result != 0)
+        return result;
+    while (result == 0 && (item = seglog_ahead_next(&ahead)) != NULL)
+        result = visit_segment(log, item, scope, visit, arg);
+    seglog_ahead_deinit(&ahead);
     return result;
 }
 

@@ -351,8 +351,9 @@ static void end_pass(struct seglog *log, uint64_t begin_ns)
         seglog_worker_sleep_until(&scrub->worker, begin_ns + scrub->interval_ns);
 }
 
-static void run(struct seglog *log)
+static void run(void *arg)
 {
+    struct seglog *log = arg;
     struct seglog_worker *worker = &log->scrub->worker;
     uint32_t count = log->superblock.segment_count;
     uint64_t first = base_hash64(&log->session, sizeof(log->session), 0) % count;
@@ -370,7 +371,7 @@ static void run(struct seglog *log)
 
 int seglog_scrub_start(struct seglog *log)
 {
-    return log->scrub == NULL ? 0 : seglog_worker_start(&log->scrub->worker, log, "tarn-scrub", run);
+    return log->scrub == NULL ? 0 : seglog_worker_start(&log->scrub->worker, "tarn-scrub", run, log);
 }
 
 void seglog_scrub_stop(struct seglog *log)

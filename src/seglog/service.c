@@ -125,8 +125,9 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
 
 /* ---- its life -------------------------------------------------------------------------------------- */
 
-static void run(struct seglog *log)
+static void run(void *arg)
 {
+    struct seglog *log = arg;
     struct seglog_worker *worker = &log->service.worker;
     while (!seglog_worker_stops(worker)) {
         log->service.owes = false;
@@ -148,7 +149,7 @@ static void run(struct seglog *log)
 int seglog_service_start(struct seglog *log)
 {
     log->session_stamp = log->stamp;
-    return seglog_worker_start(&log->service.worker, log, "tarn-log", run);
+    return seglog_worker_start(&log->service.worker, "tarn-log", run, log);
 }
 
 void seglog_service_stop(struct seglog *log)

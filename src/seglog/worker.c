@@ -53,7 +53,7 @@ static void run_task(void *arg)
 {
     struct seglog_worker *worker = arg;
     atomic_store_explicit(&worker->self, (uintptr_t)task_self(), memory_order_relaxed);
-    worker->run(worker->log);
+    worker->run(worker->arg);
     task_mutex_unlock(&worker->alive);
 }
 
@@ -61,16 +61,15 @@ static void *run_thread(void *arg)
 {
     struct seglog_worker *worker = arg;
     atomic_store_explicit(&worker->self, (uintptr_t)pthread_self(), memory_order_relaxed);
-    worker->run(worker->log);
+    worker->run(worker->arg);
     task_mutex_unlock(&worker->alive);
     return NULL;
 }
 
-int seglog_worker_start(struct seglog_worker *worker, struct seglog *log, const char *name,
-                        void (*run)(struct seglog *log))
+int seglog_worker_start(struct seglog_worker *worker, const char *name, void (*run)(void *arg), void *arg)
 {
-    worker->log = log;
     worker->run = run;
+    worker->arg = arg;
     worker->is_thread = task_self() == NULL;
     task_mutex_init(&worker->alive);
     base_assert(task_mutex_lock_try(&worker->alive)); /* for the worker, which gives it back */

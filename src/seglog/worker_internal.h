@@ -10,8 +10,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct seglog;
-
 struct seglog_worker {
     struct base_spin lock;  /* of the next two */
     bool poked;             /* there is something to do */
@@ -22,9 +20,9 @@ struct seglog_worker {
     pthread_t thread;
     _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
     struct task_group group;
-    struct task_mutex alive;         /* held until its end */
-    void (*run)(struct seglog *log); /* until seglog_worker_stops() */
-    struct seglog *log;
+    struct task_mutex alive; /* held until its end */
+    void (*run)(void *arg);  /* until seglog_worker_stops() */
+    void *arg;
 };
 
 /** Prepare one that may be poked before it is started. */
@@ -36,8 +34,8 @@ void seglog_worker_init(struct seglog_worker *worker);
  * @param name  of the task and the thread; 15 letters at most, not copied
  * @return 0; -ENOMEM; pthread_create's error
  */
-base_must_check int seglog_worker_start(struct seglog_worker *worker, struct seglog *log, const char *name,
-                                        void (*run)(struct seglog *log));
+base_must_check int seglog_worker_start(struct seglog_worker *worker, const char *name,
+                                        void (*run)(void *arg), void *arg);
 
 /** Wake it, wait for its end, if it runs. Yields. */
 void seglog_worker_stop(struct seglog_worker *worker);
