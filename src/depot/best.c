@@ -1,40 +1,77 @@
 #include "depot/best.h"
 #include <errno.h>
+#include <sys/mman.h>
 
 #define TABLE_BYTES_MAX (UINT64_C(256) << 20)
 #define PASSES_MAX      1024
 #define SLOTS_SPARE     1024 /* parts differ a little */
+#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+
+/* So many are asked for before the first of them is looked at: what is asked for comes from memory meanwhile. */
+#define GROUP 16
 
 struct table {
     struct seglog *log;
     const struct depot_best_ops *ops;
     void *arg;
-    uint64_t seed;
+    uint64_t seeds[2];
     struct depot_best *slots;
     uint64_t slot_count;
     uint64_t used;
     uint32_t pass, passes;
 };
 
-/* The largest table that may be had, in as few passes as that needs. */
+static uint64_t table_bytes(const struct table *table)
+{
+    return base_align_up(table->slot_count * sizeof(*table->slots), (uint64_t)BASE_PAGE_BYTES);
+}
+
+/* Fresh zero pages; huge ones, since it is hit all over. @return false: there is no memory */
+static bool map_table(struct table *table, struct base_account *account)
+{
+    bool is_huge = table_bytes(table) >= 2 * HUGE_PAGE_BYTES;
+    table->slots = base_map(account, is_huge ? HUGE_PAGE_BYTES : BASE_PAGE_BYTES, table_bytes(table));
+    if (table->slots != NULL && is_huge)
+        (void)madvise(table->slots, table_bytes(table), MADV_HUGEPAGE);
+    return table->slots != NULL;
+}
+
+/* The largest table that may be had, in as few passes as that needs. Half of what is left stays for summaries and
+ * the index. */
 static int take_table(struct table *table, struct base_account *account, uint64_t entries)
 {
-    for (table->passes = 1; table->passes <= PASSES_MAX; table->passes *= 2) {
+    uint64_t most_bytes = base_min(TABLE_BYTES_MAX, base_account_left(account) / 2);
+    for (table->passes = 1; table->passes <= PASSES_MAX; table->passes += 1 + table->passes / 4) {
         uint64_t part = entries / table->passes;
-        table->slot_count = part + part / 2 + SLOTS_SPARE;
-        if (table->slot_count * sizeof(*table->slots) > TABLE_BYTES_MAX)
-            continue;
-        table->slots = base_alloc(account, table->slot_count * sizeof(*table->slots));
-        if (table->slots != NULL)
+        table->slot_count = part + part / 4 + SLOTS_SPARE;
+        if (table_bytes(table) <= most_bytes && map_table(table, account))
             return 0;
     }
     return -ENOMEM;
 }
 
+/* A number that nobody can choose the keys for. */
+static uint64_t mix(const struct table *table, const uint64_t hash[2])
+{
+    unsigned __int128 product = (unsigned __int128)(hash[0] ^ table->seeds[0]) * (hash[1] ^ table->seeds[1]);
+    return (uint64_t)(product >> 64) ^ (uint64_t)product;
+}
+
+/* Whether a key is of the pass that is under way: by the low bits, as the slot is by the high ones. */
+static bool is_of_pass(const struct table *table, uint64_t mixed)
+{
+    return ((mixed & UINT32_MAX) * table->passes) >> 32 == table->pass;
+}
+
+static uint64_t home_of(const struct table *table, uint64_t mixed)
+{
+    return (uint64_t)(((unsigned __int128)mixed * table->slot_count) >> 64);
+}
+
 /* @return the slot of a key, or the empty one that it would get */
 static struct depot_best *slot_of(struct table *table, const uint64_t hash[2], uint64_t mixed)
 {
-    uint64_t slot = (uint64_t)(((unsigned __int128)mixed * table->slot_count) >> 64);
+    uint64_t slot = home_of(table, mixed);
     struct depot_best *best = &table->slots[slot];
     while (best->grain != 0 && (best->hash[0] != hash[0] || best->hash[1] != hash[1])) {
         slot = slot + 1 == table->slot_count ? 0 : slot + 1;
@@ -89,17 +126,31 @@ static int meet(struct table *table, const struct seglog_entry_format *entry, ui
     return table->ops->meet == NULL ? 0 : table->ops->meet(table->arg, &before, best, entry, grain);
 }
 
+static int visit_group(struct table *table, uint32_t segment, uint64_t stamp,
+                       const struct seglog_entry_format *entries, uint32_t count)
+{
+    uint64_t mixed[GROUP];
+    int error = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        mixed[i] = mix(table, entries[i].hash);
+        if (is_of_pass(table, mixed[i]))
+            __builtin_prefetch(&table->slots[home_of(table, mixed[i])], 1);
+    }
+    for (uint32_t i = 0; error == 0 && i < count; i++) {
+        if (is_of_pass(table, mixed[i]))
+            error = meet(table, &entries[i], seglog_entry_grain(table->log, segment, &entries[i]), stamp,
+                         mixed[i]);
+    }
+    return error;
+}
+
 static int visit(void *arg, uint32_t segment, uint64_t stamp, const struct seglog_entry_format *entries,
                  uint32_t count)
 {
     struct table *table = arg;
     int error = 0;
-    for (uint32_t i = 0; error == 0 && i < count; i++) {
-        uint64_t mixed = base_hash64(entries[i].hash, sizeof(entries[i].hash), table->seed);
-        if (mixed % table->passes == table->pass)
-            error =
-                meet(table, &entries[i], seglog_entry_grain(table->log, segment, &entries[i]), stamp, mixed);
-    }
+    for (uint32_t i = 0; error == 0 && i < count; i += GROUP)
+        error = visit_group(table, segment, stamp, entries + i, base_min(count - i, (uint32_t)GROUP));
     return error;
 }
 
@@ -110,8 +161,8 @@ static int visit_doubted(void *arg, uint32_t segment, uint64_t stamp,
     struct table *table = arg;
     (void)stamp;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t mixed = base_hash64(entries[i].hash, sizeof(entries[i].hash), table->seed);
-        if (mixed % table->passes != table->pass)
+        uint64_t mixed = mix(table, entries[i].hash);
+        if (!is_of_pass(table, mixed))
             continue;
         const struct depot_best *best = slot_of(table, entries[i].hash, mixed);
         /* a tombstone may have been moved, and be older than what is covered */
@@ -130,30 +181,59 @@ static int clear_doubts(struct table *table)
     return seglog_visit_doubted(table->log, visit_doubted, table);
 }
 
+static bool is_wanted(const struct table *table, uint64_t slot)
+{
+    const struct depot_best *best = &table->slots[slot];
+    return best->grain != 0 && (table->ops->wants == NULL || table->ops->wants(table->arg, best));
+}
+
+static void expect(const struct table *table)
+{
+    uint64_t count = 0;
+    for (uint64_t slot = 0; slot < table->slot_count; slot++)
+        count += is_wanted(table, slot);
+    table->ops->expect(table->arg, count * (table->passes - table->pass));
+}
+
+static int take_group(const struct table *table, uint64_t begin, uint64_t end)
+{
+    int error = 0;
+    for (uint64_t slot = begin; table->ops->soon != NULL && slot < end; slot++) {
+        if (is_wanted(table, slot))
+            table->ops->soon(table->arg, &table->slots[slot]);
+    }
+    for (uint64_t slot = begin; error == 0 && slot < end; slot++) {
+        if (is_wanted(table, slot))
+            error = table->ops->take(table->arg, &table->slots[slot]);
+    }
+    return error;
+}
+
 static int run_pass(struct table *table)
 {
     bool all = table->ops->look == NULL;
-    memset(table->slots, 0, table->slot_count * sizeof(*table->slots));
+    if (table->pass > 0)
+        memset(table->slots, 0, table->slot_count * sizeof(*table->slots));
     table->used = 0;
     int error =
         all ? seglog_visit(table->log, visit, table) : seglog_visit_uncovered(table->log, visit, table);
     if (error == 0 && !all)
         error = clear_doubts(table);
-    for (uint64_t slot = 0; error == 0 && slot < table->slot_count; slot++) {
-        if (table->slots[slot].grain != 0)
-            error = table->ops->take(table->arg, &table->slots[slot]);
-    }
+    if (error == 0 && table->ops->expect != NULL)
+        expect(table);
+    for (uint64_t slot = 0; error == 0 && slot < table->slot_count; slot += GROUP)
+        error = take_group(table, slot, base_min(slot + GROUP, table->slot_count));
     return error;
 }
 
 int depot_best_find(struct tarn_node *node, struct seglog *log, uint64_t entries,
                     const struct depot_best_ops *ops, void *arg, uint32_t *ret_passes)
 {
-    struct table table = {.log = log, .ops = ops, .arg = arg, .seed = task_rng(node)};
+    struct table table = {.log = log, .ops = ops, .arg = arg, .seeds = {task_rng(node), task_rng(node)}};
     int error = take_table(&table, &node->memory, entries);
     *ret_passes = table.passes;
     for (table.pass = 0; error == 0 && table.pass < table.passes; table.pass++)
         error = run_pass(&table);
-    base_free(&node->memory, table.slots, table.slot_count * sizeof(*table.slots));
+    base_unmap(&node->memory, table.slots, table_bytes(&table));
     return error;
 }

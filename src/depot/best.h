@@ -40,6 +40,16 @@ struct depot_best_ops {
     int (*meet)(void *arg, const struct depot_best *before, struct depot_best *best,
                 const struct seglog_entry_format *entry, uint64_t grain);
 
+    /** Whether take() is to be called for it. NULL: always. */
+    bool (*wants)(const void *arg, const struct depot_best *best);
+
+    /** Before the first take() of a pass: about so many calls of it follow, in this pass and those that are left.
+     * NULL: nothing to do. */
+    void (*expect)(void *arg, uint64_t count);
+
+    /** It will be taken soon: its place may be brought into the processor's cache. NULL: nothing to do. */
+    void (*soon)(const void *arg, const struct depot_best *best);
+
     /** What counts, once for each key. @return 0; an error ends it. */
     int (*take)(void *arg, const struct depot_best *best);
 

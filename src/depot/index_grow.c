@@ -184,16 +184,17 @@ int depot_index_grow_to(struct depot_index *index, uint64_t entries)
 
 int depot_index_load(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t grains)
 {
-    int result = depot_index_reserve(index, hash);
+    base_assert(address > 0 && address < index->address_mask);
+    uint32_t size = depot_index_size_encode(grains);
+    int result = depot_index_put(index, hash, address, size);
     if (result == -EAGAIN) {
         result = grow(index);
         if (result == 0)
-            result = depot_index_reserve(index, hash);
+            result = depot_index_put(index, hash, address, size);
         base_assert(result != -EAGAIN); /* it is half empty now */
     }
     if (result != 0)
         return result;
-    depot_index_publish(index, hash, address, grains);
     if (depot_index_wants_growth(index))
         (void)grow(index); /* advice: where it cannot, the entries find places for a while */
     return 0;

@@ -10,34 +10,35 @@ enum {
 
 /* ---- finding a place ---------------------------------------------------------------------------- */
 
-/* Put a reserved entry into an empty word. No reader sees it, so that no sequence has to change. */
+/*
+ * An entry, with offset 0, that is to be put into an empty word. It is a reserved one, which no reader sees, or it is
+ * being loaded, when there are none: so that no sequence has to change.
+ */
 static void fill(struct depot_index *index, const struct depot_index_part *part,
-                 const struct depot_index_home *home, uint32_t offset)
+                 const struct depot_index_home *home, uint32_t offset, uint64_t word)
 {
-    uint64_t word = depot_index_word_make(index, home->tag, index->address_mask, 0);
     depot_index_store_word(&part->words[home->position + offset], word | offset);
     depot_index_note_used(index, part->region, 1);
 }
 
-static bool fill_neighbourhood(struct depot_index *index, const struct depot_index_held *held)
+static bool fill_neighbourhood(struct depot_index *index, const struct depot_index_held *held, uint64_t word)
 {
     uint32_t empty = depot_index_match_empty(index, &held->home, held->parts);
     if (empty == 0)
         return false;
     uint32_t i = (uint32_t)__builtin_ctz(empty);
-    fill(index, &held->parts[i >= held->home.first], &held->home, i);
+    fill(index, &held->parts[i >= held->home.first], &held->home, i, word);
     return true;
 }
 
-static bool fill_stash(struct depot_index *index, const struct depot_index_held *held)
+static bool fill_stash(struct depot_index *index, const struct depot_index_held *held, uint64_t word)
 {
     const struct depot_index_home *home = &held->home;
     struct depot_index_region *region = held->parts[0].region;
     /* Relaxed: under the lock. */
     if (atomic_load_explicit(&region->stash_count, memory_order_relaxed) == DEPOT_STASH_ENTRIES)
         return false;
-    depot_index_stash_push(region, depot_index_word_make(index, home->tag, index->address_mask, 0),
-                           (uint16_t)(home->position % DEPOT_REGION_ENTRIES));
+    depot_index_stash_push(region, word, (uint16_t)(home->position % DEPOT_REGION_ENTRIES));
     depot_index_note_used(index, region, 1);
     return true;
 }
@@ -107,7 +108,7 @@ static bool move_back(struct hole *hole)
 
 /* Make room in a full neighbourhood; both regions are of one depth, so that whatever lies in the first may
  * lie in the second. */
-static bool displace(struct depot_index *index, const struct depot_index_held *held)
+static bool displace(struct depot_index *index, const struct depot_index_held *held, uint64_t word)
 {
     const struct depot_index_home *home = &held->home;
     bool is_last = held->parts[1].region == NULL;
@@ -122,7 +123,7 @@ static bool displace(struct depot_index *index, const struct depot_index_held *h
         if (!move_back(&hole))
             return false; /* so would every other hole end here */
     }
-    fill(index, part_at(&hole, hole.at), home, (uint32_t)(hole.at - home->position));
+    fill(index, part_at(&hole, hole.at), home, (uint32_t)(hole.at - home->position), word);
     return true;
 }
 
@@ -145,7 +146,7 @@ static bool split_held(struct depot_index *index, const struct depot_index_held 
 }
 
 /* The neighbourhood is full. @return 0, SPLIT_FIRST, COPY_FIRST, -EAGAIN or -ENOSPC */
-static int reserve_crowded(struct depot_index *index, struct depot_index_held *held)
+static int put_crowded(struct depot_index *index, struct depot_index_held *held, uint64_t word)
 {
     const struct depot_index_home *home = &held->home;
     if (held->parts[1].region == NULL && home->region + 1 < index->regions)
@@ -154,12 +155,12 @@ static int reserve_crowded(struct depot_index *index, struct depot_index_held *h
         return COPY_FIRST;
     if (split_held(index, held))
         return SPLIT_FIRST;
-    if (displace(index, held) || fill_stash(index, held))
+    if (displace(index, held, word) || fill_stash(index, held, word))
         return 0;
     return depot_index_load_reaches(index, INDEX_LOAD_TO_TRUST) ? -EAGAIN : -ENOSPC;
 }
 
-int depot_index_reserve(struct depot_index *index, uint64_t hash)
+int depot_index_put(struct depot_index *index, uint64_t hash, uint64_t address, uint32_t size)
 {
     int result;
     /* Taking a lock makes the processor wait for all that came before, and with what comes after. */
@@ -167,12 +168,18 @@ int depot_index_reserve(struct depot_index *index, uint64_t hash)
     do {
         struct depot_index_held held;
         depot_index_hold(index, hash, &held);
-        result = fill_neighbourhood(index, &held) ? 0 : reserve_crowded(index, &held);
+        uint64_t word = depot_index_word_make(index, held.home.tag, address, size);
+        result = fill_neighbourhood(index, &held, word) ? 0 : put_crowded(index, &held, word);
         depot_index_release(&held);
         if (base_unlikely(result == COPY_FIRST))
             depot_index_preserve_home(index, hash);
     } while (result > 0);
     return result;
+}
+
+int depot_index_reserve(struct depot_index *index, uint64_t hash)
+{
+    return depot_index_put(index, hash, index->address_mask, 0);
 }
 
 /* ---- entries that are there --------------------------------------------------------------------- */

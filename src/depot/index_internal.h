@@ -259,6 +259,13 @@ void depot_index_release(struct depot_index_held *held);
 bool depot_index_held_find(const struct depot_index *index, const struct depot_index_held *held,
                            uint64_t address, struct depot_index_slot *ret_slot);
 
+/**
+ * Put an entry where there is room for it, as depot_index_reserve(): one that is reserved, or any while nobody
+ * reads the index. @return as depot_index_reserve()
+ */
+base_must_check int depot_index_put(struct depot_index *index, uint64_t hash, uint64_t address,
+                                    uint32_t size);
+
 /** Note that a region has more or fewer entries; its lock is held. */
 void depot_index_note_used(struct depot_index *index, struct depot_index_region *region, int change);
 

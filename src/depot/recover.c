@@ -55,12 +55,30 @@ static void count_live(struct replay *replay, uint64_t grain, uint64_t grains)
     replay->live_bytes += seglog_live_add(depot->log, grain, grains << depot->grain_shift, false);
 }
 
+static bool is_there(const void *arg, const struct depot_best *best)
+{
+    const struct replay *replay = arg;
+    return best->kind == SEGLOG_VALUE && best->sequence >= replay->gone_sequence;
+}
+
+/* The index grows while it is empty, or at once; where it cannot, the entries may find places all the same. */
+static void make_room(void *arg, uint64_t count)
+{
+    const struct replay *replay = arg;
+    struct depot_index *index = &replay->depot->index;
+    (void)!depot_index_grow_to(index, depot_index_count(index) + count);
+}
+
+static void prefetch(const void *arg, const struct depot_best *best)
+{
+    const struct replay *replay = arg;
+    depot_index_prefetch(&replay->depot->index, best->hash[0]);
+}
+
 static int load_best(void *arg, const struct depot_best *best)
 {
     struct replay *replay = arg;
     struct tarn_depot *depot = replay->depot;
-    if (best->kind != SEGLOG_VALUE || best->sequence < replay->gone_sequence)
-        return 0;
     uint64_t grains = depot_index_size_decode(depot_index_size_encode(depot_grains(depot, best->bytes)));
     count_live(replay, best->grain, grains);
     return depot_index_load(&depot->index, best->hash[0], best->grain, grains);
@@ -115,7 +133,12 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
 {
     struct replay replay = {
         .depot = depot, .gone_sequence = gone_sequence, .bigs = {.account = &depot->node->memory}};
-    static const struct depot_best_ops ops = {.damaged = is_damaged, .meet = meet_entry, .take = load_best};
+    static const struct depot_best_ops ops = {.damaged = is_damaged,
+                                              .meet = meet_entry,
+                                              .wants = is_there,
+                                              .expect = make_room,
+                                              .soon = prefetch,
+                                              .take = load_best};
     uint64_t begin_ns = task_now(), entries;
     uint32_t passes;
     (void)seglog_uncovered_entries(depot->log, &entries);
@@ -241,8 +264,13 @@ static int settle_pieces(struct replay *replay, const struct depot_checkpoint_fo
 static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint64_t uncovered)
 {
     static const struct depot_checkpoint_ops ops = {.begin = begin_loading, .take = load_named};
-    static const struct depot_best_ops best_ops = {
-        .meet = meet_uncovered, .look = look_for_others, .stale = remove_stale, .take = load_best};
+    static const struct depot_best_ops best_ops = {.meet = meet_uncovered,
+                                                   .look = look_for_others,
+                                                   .stale = remove_stale,
+                                                   .wants = is_there,
+                                                   .expect = make_room,
+                                                   .soon = prefetch,
+                                                   .take = load_best};
     struct depot_checkpoint_format head;
     uint32_t passes;
     seglog_live_forget(depot->log);
