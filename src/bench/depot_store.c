@@ -102,7 +102,8 @@ int bench_depot_open(const struct bench_depot_store *store, struct tarn_node *no
                      bool read_only, struct tarn_depot **ret_depot)
 {
     const struct tarn_depot_options options = {.mode = mode, .read_only = read_only};
-    return depot_open(node, store->file.path, &options, store->setup->direct, 0, ret_depot);
+    const struct depot_opening opening = {.direct = store->setup->direct};
+    return depot_open(node, store->file.path, &options, &opening, ret_depot);
 }
 
 int bench_depot_set_value_bytes(struct bench_depot_store *store, uint32_t value_bytes)

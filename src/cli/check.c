@@ -65,16 +65,10 @@ void cli_check_help(FILE *file)
     cli_print_options(&arguments, file);
 }
 
-static uint64_t now(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 static void begin_progress(struct check *check, const char *label)
 {
     check->told = check->done_bytes = 0;
-    base_progress_init(&check->progress, stderr, label, NULL, 0, now, NULL);
+    cli_progress_begin(&check->progress, label, NULL, 0);
 }
 
 static void show_progress(void *arg, uint64_t done, uint64_t all)

@@ -108,6 +108,9 @@ int cli_sim(int argc, char **argv);
 /** The settings of sim. */
 void cli_sim_help(FILE *file);
 
+/** A progress bar on standard error, if that is a terminal. @param label, unit, total  as base_progress_init() */
+void cli_progress_begin(struct base_progress *progress, const char *label, const char *unit, uint64_t total);
+
 /** Print "tarn: " and a sentence to standard error. @return CLI_USAGE, for the caller to return */
 base_printf_like(1, 2) int cli_usage(const char *format, ...);
 

@@ -48,12 +48,6 @@ void cli_dump_help(FILE *file)
     cli_print_options(&arguments, file);
 }
 
-static uint64_t now(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 static void show_progress(void *arg, uint64_t count)
 {
     base_progress_update(arg, count);
@@ -69,7 +63,7 @@ static int dump_store(struct cli_store *store, const struct dump_options *option
                                   .progress = show_progress,
                                   .arg = &progress};
     tarn_depot_stats(store->depot, &stats);
-    base_progress_init(&progress, stderr, "dump", "records", stats.records, now, NULL);
+    cli_progress_begin(&progress, "dump", "records", stats.records);
     progress.silent |= isatty(STDOUT_FILENO) == 1; /* the records themselves are seen */
     int error = cli_records_write(&store->node->memory, &records);
     base_progress_done(&progress, records.count);

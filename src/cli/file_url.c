@@ -1,6 +1,7 @@
 /* The stores of the command line: files and devices, used by a plain thread. */
 #include "cli/file_url.h"
 #include "cli/cli.h"
+#include "depot/depot.h"
 #include <errno.h>
 #include <tarn/tarn.h>
 
@@ -37,6 +38,32 @@ int cli_node_open(struct tarn_node **ret_node)
     return error == 0 ? CLI_OK : fail("cannot begin", error);
 }
 
+/* What an opening that takes long shows of itself: a bar for each work, one below the other. */
+struct opening {
+    struct base_progress bar;
+    const char *what; /* NULL: nothing has begun */
+    uint64_t all;
+};
+
+static void end_bar(struct opening *opening)
+{
+    if (opening->what != NULL)
+        base_progress_done(&opening->bar, opening->all);
+    opening->what = NULL;
+}
+
+static void show_opening(void *arg, const char *what, const char *unit, uint64_t done, uint64_t all)
+{
+    struct opening *opening = arg;
+    if (opening->what == NULL || strcmp(opening->what, what) != 0) {
+        end_bar(opening);
+        cli_progress_begin(&opening->bar, what, unit, all);
+        opening->what = what;
+    }
+    opening->all = all;
+    base_progress_update(&opening->bar, done);
+}
+
 int cli_store_open(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
 {
     struct cli_store store;
@@ -46,7 +73,10 @@ int cli_store_open(const char *url, const struct tarn_depot_options *options, st
         status = cli_node_open(&store.node);
     if (status != CLI_OK)
         return status;
-    int error = tarn_depot_open(store.node, path, options, &store.depot);
+    struct opening progress = {.what = NULL};
+    const struct depot_opening opening = {.progress = show_opening, .progress_arg = &progress};
+    int error = depot_open(store.node, path, options, &opening, &store.depot);
+    end_bar(&progress);
     if (error != 0) { /* the log has said why */
         tarn_node_close(store.node);
         return fail("cannot open the store", error);

@@ -30,12 +30,6 @@ void cli_get_help(FILE *file)
         file);
 }
 
-static uint64_t now(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 /* Part after part; the first tells how many bytes there are. */
 static int print_parts(struct cli_store *store, const char *key, char *buffer)
 {
@@ -49,7 +43,7 @@ static int print_parts(struct cli_store *store, const char *key, char *buffer)
         if (error != 0)
             return cli_key_failed(key, error);
         if (done == 0) {
-            base_progress_init(&progress, stderr, "get", NULL, info.value_bytes, now, NULL);
+            cli_progress_begin(&progress, "get", NULL, info.value_bytes);
             progress.silent |= isatty(STDOUT_FILENO) == 1 || info.value_bytes <= PART_BYTES;
         }
         if (fwrite(buffer, 1, bytes, stdout) != bytes)

@@ -120,12 +120,6 @@ struct load {
     char failed_key[KEY_ROOM]; /* quoted */
 };
 
-static uint64_t now(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 static ssize_t read_input(void *arg, void *to, size_t room)
 {
     const struct load *load = arg;
@@ -448,8 +442,7 @@ static int load_with_tasks(struct load *load)
 {
     struct stat input;
     bool is_file = fstat(load->input, &input) == 0 && S_ISREG(input.st_mode);
-    base_progress_init(&load->progress, stderr, "load", NULL, is_file ? (uint64_t)input.st_size : 0, now,
-                       NULL);
+    cli_progress_begin(&load->progress, "load", NULL, is_file ? (uint64_t)input.st_size : 0);
     int status = read_lines(load);
     abort_long(load);
     while (load->busy > 0)

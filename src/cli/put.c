@@ -91,12 +91,6 @@ static uint64_t input_bytes(void)
     return (uint64_t)(input.st_size - at);
 }
 
-static uint64_t now(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 /* @return CLI_OK: all of it was written; CLI_FAILED: said */
 static int copy_input(struct tarn_depot_writer *writer, const char *key, char *buffer,
                       struct base_progress *progress, uint64_t *done)
@@ -120,7 +114,7 @@ static int write_input(struct tarn_depot_writer *writer, const char *key, uint64
 {
     struct base_progress progress;
     uint64_t done = 0;
-    base_progress_init(&progress, stderr, "put", NULL, total == TARN_LENGTH_UNKNOWN ? 0 : total, now, NULL);
+    cli_progress_begin(&progress, "put", NULL, total == TARN_LENGTH_UNKNOWN ? 0 : total);
     int status = copy_input(writer, key, buffer, &progress, &done);
     if (status != CLI_OK) {
         tarn_depot_writer_abort(writer);

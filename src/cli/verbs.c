@@ -1,6 +1,7 @@
 /* The table of verbs. */
 #include "cli/verbs.h"
 #include "cli/cli.h"
+#include "task/task.h"
 #include <stdarg.h>
 
 static const struct cli_verb verbs[] = {
@@ -38,6 +39,17 @@ int cli_usage(const char *format, ...)
     int status = complain(CLI_USAGE, format, args);
     va_end(args);
     return status;
+}
+
+static uint64_t read_clock(void *arg)
+{
+    (void)arg;
+    return task_now();
+}
+
+void cli_progress_begin(struct base_progress *progress, const char *label, const char *unit, uint64_t total)
+{
+    base_progress_init(progress, stderr, label, unit, total, read_clock, NULL);
 }
 
 int cli_failed(const char *format, ...)

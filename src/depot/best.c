@@ -8,7 +8,8 @@
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
 /* So many are asked for before the first of them is looked at: what is asked for comes from memory meanwhile. */
-#define GROUP 16
+#define GROUP      16
+#define TOLD_EVERY (UINT64_C(1) << 16) /* slots: from one word about the progress to the next */
 
 struct table {
     struct seglog *log;
@@ -221,8 +222,11 @@ static int run_pass(struct table *table)
         error = clear_doubts(table);
     if (error == 0 && table->ops->expect != NULL)
         expect(table);
-    for (uint64_t slot = 0; error == 0 && slot < table->slot_count; slot += GROUP)
+    for (uint64_t slot = 0; error == 0 && slot < table->slot_count; slot += GROUP) {
+        if (slot % TOLD_EVERY == 0)
+            seglog_progress(table->log, "choosing what counts", "places", slot, table->slot_count);
         error = take_group(table, slot, base_min(slot + GROUP, table->slot_count));
+    }
     return error;
 }
 

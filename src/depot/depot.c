@@ -181,7 +181,8 @@ int depot_feature_note(struct tarn_depot *depot, uint64_t feature)
     return error;
 }
 
-static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *options)
+static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *options,
+                    const struct depot_opening *opening)
 {
     static const enum seglog_mode modes[] = {[TARN_MODE_POWER] = SEGLOG_POWER,
                                              [TARN_MODE_DEVICE] = SEGLOG_DEVICE,
@@ -199,7 +200,9 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .over_provisioning_percent =
                                                    options->over_provisioning_percent,
                                                .timed = tell_time,
-                                               .timed_arg = depot};
+                                               .timed_arg = depot,
+                                               .progress = opening->progress,
+                                               .progress_arg = opening->progress_arg};
     int error = seglog_open(depot->node, depot->drive, &log_options, &depot->log);
     if (error == 0)
         take_geometry(depot);
@@ -232,13 +235,14 @@ static void warn_if_overfull(struct tarn_depot *depot)
 }
 
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
-static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_options *options)
+static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_options *options,
+                         const struct depot_opening *opening)
 {
     int error = check_discard(depot, options);
     if (error == 0)
         error = format_if_new(depot, options);
     if (error == 0)
-        error = open_log(depot, options);
+        error = open_log(depot, options, opening);
     if (error != 0)
         return error;
     error = init_memory(depot);
@@ -281,13 +285,14 @@ static bool options_are_valid(struct tarn_node *node, const struct tarn_depot_op
     return true;
 }
 
-static int open_store(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
-                      unsigned direct, uint64_t lock_wait_ns, struct depot_repair *repair,
-                      struct tarn_depot **ret_depot)
+int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
+               const struct depot_opening *opening, struct tarn_depot **ret_depot)
 {
     static const struct tarn_depot_options defaults = {.mode = TARN_MODE_POWER};
-    if (options == NULL)
-        options = &defaults;
+    static const struct depot_opening usual = {.direct = DRIVE_DIRECT_AUTO};
+    options = options == NULL ? &defaults : options;
+    opening = opening == NULL ? &usual : opening;
+    bool off = opening->direct == DRIVE_DIRECT_AUTO && options->direct_off;
     if (!options_are_valid(node, options))
         return -EINVAL;
     struct tarn_depot *depot = base_alloc(&node->memory, sizeof(*depot));
@@ -295,17 +300,17 @@ static int open_store(struct tarn_node *node, const char *path, const struct tar
         return -ENOMEM;
     const struct drive_options drive_options = {
         .create_bytes = options->read_only ? 0 : options->create_bytes,
-        .direct = (enum drive_direct)direct,
+        .direct = off ? DRIVE_DIRECT_OFF : (enum drive_direct)opening->direct,
         .read_only = options->read_only,
         .zero_ahead = true,
-        .lock_wait_ns = lock_wait_ns,
+        .lock_wait_ns = opening->lock_wait_ns,
     };
     depot->node = node;
     depot->read_only = options->read_only;
     depot->async = options->mode == TARN_MODE_ASYNC;
     depot->power = options->mode == TARN_MODE_POWER;
     depot->cache = options->cache && !options->read_only;
-    depot->repair = repair;
+    depot->repair = opening->repair;
     task_mutex_init(&depot->growth);
     task_mutex_init(&depot->snapshots);
     for (uint32_t i = 0; i < DEPOT_PIECE_LOCKS; i++)
@@ -316,7 +321,7 @@ static int open_store(struct tarn_node *node, const char *path, const struct tar
     if (error == 0) {
         error = drive_open(node, path, &drive_options, &depot->drive);
         if (error == 0) {
-            error = open_on_drive(depot, options);
+            error = open_on_drive(depot, options, opening);
             if (error != 0)
                 drive_close(depot->drive);
         }
@@ -330,24 +335,10 @@ static int open_store(struct tarn_node *node, const char *path, const struct tar
     return error;
 }
 
-int depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
-               unsigned direct, uint64_t lock_wait_ns, struct tarn_depot **ret_depot)
-{
-    return open_store(node, path, options, direct, lock_wait_ns, NULL, ret_depot);
-}
-
-int depot_open_to_repair(struct tarn_node *node, const char *path, bool direct_off,
-                         struct depot_repair *repair, struct tarn_depot **ret_depot)
-{
-    return open_store(node, path, NULL, direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO, 0, repair,
-                      ret_depot);
-}
-
 int tarn_depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
                     struct tarn_depot **ret_depot)
 {
-    bool direct_off = options != NULL && options->direct_off;
-    return depot_open(node, path, options, direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO, 0, ret_depot);
+    return depot_open(node, path, options, NULL, ret_depot);
 }
 
 /* ---- closing ------------------------------------------------------------------------------------- */

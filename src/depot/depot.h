@@ -21,18 +21,21 @@ extern const char *const depot_mode_names[];
     .min = TARN_OVER_PROVISIONING_MIN, .max = TARN_OVER_PROVISIONING_MAX, .default_text = "7",               \
     .unit = "percent"
 
-/**
- * Open a store with choices of how the drive is used that the public options do not offer.
- *
- * @param direct        enum drive_direct; overrules options->direct_off
- * @param lock_wait_ns  how long to wait for who has the drive open to be gone; 0: the drive's default
- * @return as tarn_depot_open()
- *
- * Yields.
- */
+/* Choices that the public options do not offer. */
+struct depot_opening {
+    unsigned direct; /* enum drive_direct; overrules tarn_depot_options.direct_off unless it is `auto` */
+    uint64_t
+        lock_wait_ns; /* how long to wait for who has the drive open to be gone; 0: the drive's default */
+    /* Told how far it is, as seglog_progress_function; NULL: nobody asks */
+    void (*progress)(void *arg, const char *what, const char *unit, uint64_t done, uint64_t all);
+    void *progress_arg;
+    struct depot_repair *repair; /* depot_repair()'s */
+};
+
+/** As tarn_depot_open(). @param opening  NULL: the defaults. Yields. */
 base_must_check int depot_open(struct tarn_node *node, const char *path,
-                               const struct tarn_depot_options *options, unsigned direct,
-                               uint64_t lock_wait_ns, struct tarn_depot **ret_depot);
+                               const struct tarn_depot_options *options, const struct depot_opening *opening,
+                               struct tarn_depot **ret_depot);
 
 /* Memory that a store has been charged with, by what it is for. */
 struct depot_memory {

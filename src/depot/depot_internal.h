@@ -92,10 +92,6 @@ struct tarn_depot {
     _Atomic uint64_t gets, get_hits, puts, deletes, touches, reads;
 };
 
-/** Open a store for depot_repair(). @return as tarn_depot_open() */
-base_must_check int depot_open_to_repair(struct tarn_node *node, const char *path, bool direct_off,
-                                         struct depot_repair *repair, struct tarn_depot **ret_depot);
-
 /* What is known of a key while one works on it. */
 struct depot_key {
     const void *bytes;

@@ -348,6 +348,47 @@ static void one_bad_read_loses_nothing(void **state)
         one_bad_read(i % 2 == 0 ? 2 : 40, i / 2 % 2 == 0, i / 4 == 0);
 }
 
+/* ---- how far it is ------------------------------------------------------------------------------- */
+
+/* What an opening has told: its works by their last words, and where it is with the last. */
+struct heard {
+    char works[128];
+    const char *what;
+    uint64_t done, all;
+};
+
+static void hear(void *arg, const char *what, const char *unit, uint64_t done, uint64_t all)
+{
+    struct heard *heard = arg;
+    bool goes_on = heard->what != NULL && strcmp(heard->what, what) == 0 && done >= heard->done;
+    assert_true(strlen(unit) > 0 && done < all);
+    assert_true(!goes_on || all == heard->all);
+    if (!goes_on) {
+        size_t len = strlen(heard->works);
+        (void)snprintf(heard->works + len, sizeof(heard->works) - len, "%s", strrchr(what, ' '));
+    }
+    heard->what = what;
+    heard->done = done;
+    heard->all = all;
+}
+
+/* Summaries are read once to see which are whole, and once for what is in them. */
+static void openings_tell_how_far_they_are(void **state)
+{
+    (void)state;
+    for (int killed = 0; killed < 2; killed++) {
+        struct testing_drive drive = testing_made_store(2000, TARN_MODE_POWER, killed);
+        struct testing_store store = {.node = testing_node(&drive, NULL)};
+        struct heard heard = {.what = NULL};
+        const struct depot_opening opening = {.progress = hear, .progress_arg = &heard};
+        assert_int_equal(depot_open(store.node, "store", NULL, &opening, &store.depot), 0);
+        assert_string_equal(heard.works,
+                            killed ? " headers summaries summaries counts" : " headers checkpoint counts");
+        testing_close(&store);
+        testing_drive_free(&drive);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_damaged_record_is_an_error_of_its_key),
         cmocka_unit_test(damage_can_be_overwritten),
         cmocka_unit_test(one_bad_read_loses_nothing),
+        cmocka_unit_test(openings_tell_how_far_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,9 @@ int depot_repair(struct tarn_node *node, const char *path, bool direct_off,
                                   .doomed = {.account = account}};
     struct tarn_depot *depot;
     task_wait_init(&repair.done);
-    int error = depot_open_to_repair(node, path, direct_off, &repair, &depot);
+    const struct depot_opening opening = {.direct = direct_off ? DRIVE_DIRECT_OFF : DRIVE_DIRECT_AUTO,
+                                          .repair = &repair};
+    int error = depot_open(node, path, NULL, &opening, &depot);
     if (error == 0) {
         error = task_wait_park_firmly(&repair.done);
         int closed = tarn_depot_close(depot);

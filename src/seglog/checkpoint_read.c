@@ -119,6 +119,7 @@ static int read_chain(struct seglog *log, const struct seglog_chain *chain,
     if (error != 0)
         return error;
     while (error == 0 && (item = seglog_ahead_next(&ahead)) != NULL) {
+        seglog_progress(log, "reading the checkpoint", "parts", item->number, chain->part_count);
         error = item->error;
         if (error == 0)
             error = consume(arg, item->memory + sizeof(struct seglog_part_format), item->bytes);

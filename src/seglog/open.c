@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#define PROGRESS_NS (5 * BASE_NS_PER_SECOND) /* from one line of the log to the next, while it is opened */
+
 bool seglog_readings_agree(struct seglog_readings *readings, const void *bytes, size_t len)
 {
     uint64_t print = base_hash64(bytes, len, 0);
@@ -82,6 +84,9 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->over_provisioning_percent = options->over_provisioning_percent;
     log->timed = options->timed;
     log->timed_arg = options->timed_arg;
+    log->progress = options->progress;
+    log->progress_arg = options->progress_arg;
+    log->progress_ns = task_now() + PROGRESS_NS;
     if (log->over_provisioning_percent == 0)
         log->over_provisioning_percent = SEGLOG_OVER_PROVISIONING_PERCENT;
     base_assert(log->over_provisioning_percent >= SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
@@ -184,6 +189,18 @@ int seglog_close(struct seglog *log)
         error = -EROFS;
     free_log(log);
     return error;
+}
+
+void seglog_progress(struct seglog *log, const char *what, const char *unit, uint64_t done, uint64_t all)
+{
+    if (log->progress != NULL)
+        log->progress(log->progress_arg, what, unit, done, all);
+    if (task_now() < log->progress_ns)
+        return;
+    log->progress_ns = task_now() + PROGRESS_NS;
+    base_info(&log->node->log, "the store is being opened",
+              "path=%s work=\"%s\" percent=%" PRIu64 " done=%" PRIu64 " %s=%" PRIu64, drive_name(log->drive),
+              what, all == 0 ? 100 : done * 100 / all, done, unit, all);
 }
 
 /* ---- what it tells about itself ------------------------------------------------------------------ */

@@ -189,6 +189,16 @@ static int fetch_summary(const void *arg, struct seglog_ahead_item *item)
     return seglog_summary_find(summaries->log, item->number, segment->stamp, item->memory, &item->trailer);
 }
 
+/* The next summary, and who asks is told. @return NULL: there are no more */
+static const struct seglog_ahead_item *take_summary(struct seglog_ahead *ahead)
+{
+    struct seglog *log = ahead->log;
+    const struct seglog_ahead_item *item = seglog_ahead_next(ahead);
+    if (item != NULL)
+        seglog_progress(log, "reading summaries", "segments", item->number, log->superblock.segment_count);
+    return item;
+}
+
 static const struct seglog_ahead_ops summary_ops = {.next = next_summary, .fetch = fetch_summary};
 
 /* ---- headers ------------------------------------------------------------------------------------- */
@@ -384,8 +394,10 @@ static int read_headers(struct recovery *recovery)
         base_list_init(&segment->link);
     }
     int error = 0;
-    for (uint32_t begin = 0; error == 0 && begin < segment_count; begin += HEADERS_AT_ONCE)
+    for (uint32_t begin = 0; error == 0 && begin < segment_count; begin += HEADERS_AT_ONCE) {
+        seglog_progress(log, "reading headers", "segments", begin, segment_count);
         error = read_batch(recovery, begin, base_min(segment_count - begin, (uint32_t)HEADERS_AT_ONCE));
+    }
     return error;
 }
 
@@ -483,7 +495,7 @@ static int recover_unknown(struct recovery *recovery)
     int error = seglog_ahead_init(&ahead, log, &summary_ops, &summaries, seglog_summary_memory_bytes(log));
     if (error != 0)
         return refuse_memory(log);
-    while (error == 0 && (item = seglog_ahead_next(&ahead)) != NULL)
+    while (error == 0 && (item = take_summary(&ahead)) != NULL)
         error = recover_segment(recovery, item);
     seglog_ahead_deinit(&ahead);
     return error;
@@ -594,7 +606,7 @@ static int visit_segments(struct seglog *log, enum scope scope, seglog_visit_fun
     int result = seglog_ahead_init(&ahead, log, &summary_ops, &summaries, seglog_summary_memory_bytes(log));
     if (result != 0)
         return result;
-    while (result == 0 && (item = seglog_ahead_next(&ahead)) != NULL)
+    while (result == 0 && (item = take_summary(&ahead)) != NULL)
         result = visit_segment(log, item, scope, visit, arg);
     seglog_ahead_deinit(&ahead);
     return result;

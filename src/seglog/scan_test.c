@@ -3,6 +3,7 @@
  * summaries, torn and damaged anywhere, stale ones, reads that lie, sealings that are cut off.
  */
 #include "seglog/testing.h"
+#include "task/testing.h"
 
 #define SECTOR DRIVE_SECTOR_BYTES
 
@@ -560,6 +561,62 @@ static void lies_about_a_summary_are_seen_through(void **state)
     testing_drive_free(&drive);
 }
 
+/* ---- how far it is -------------------------------------------------------------------------------- */
+
+/* A clock that the test moves. */
+static uint64_t read_now(void *arg)
+{
+    return atomic_load((_Atomic uint64_t *)arg);
+}
+
+struct patience {
+    _Atomic uint64_t now_ns;
+    struct testing_lines lines;
+};
+
+/* A line each five seconds, and none before. */
+static void wait_for_lines(void *arg)
+{
+    const struct task_testing *testing = arg;
+    struct patience *patience = testing->arg;
+    const struct seglog_options options = {.owner_kind = SEGLOG_OWNER_DEPOT, .read_only = true};
+    struct drive *drive;
+    struct seglog *log;
+    assert_int_equal(
+        drive_open(testing->node, "store", &(struct drive_options){.direct = DRIVE_DIRECT_AUTO}, &drive), 0);
+    assert_int_equal(seglog_open(testing->node, drive, &options, &log), 0);
+    const char *what = "counting sheep", *line = patience->lines.info;
+    for (uint64_t done = 10; done < 30; done += 10) {
+        unsigned before = patience->lines.infos;
+        seglog_progress(log, what, "sheep", done, 40);
+        assert_int_equal(patience->lines.infos, before);
+        atomic_fetch_add(&patience->now_ns, 5 * BASE_NS_PER_SECOND);
+        seglog_progress(log, what, "sheep", done, 40);
+        assert_int_equal(patience->lines.infos, before + 1);
+        assert_non_null(strstr(line, "work=\"counting sheep\""));
+        assert_non_null(
+            strstr(line, done == 10 ? "percent=25 done=10 sheep=40" : "percent=50 done=20 sheep=40"));
+    }
+    assert_int_equal(seglog_close(log), 0);
+    drive_close(drive);
+}
+
+static void a_long_opening_tells_in_the_log_how_far_it_is(void **state)
+{
+    (void)state;
+    struct testing_drive drive = testing_store();
+    struct patience patience = {.now_ns = BASE_NS_PER_SECOND};
+    const struct task_clock clock = {.monotonic = read_now, .wall = read_now, .arg = &patience.now_ns};
+    const struct task_node_options options = {.clock = &clock,
+                                              .drives = &testing_provider,
+                                              .drives_arg = &drive,
+                                              .log_level = BASE_LOG_INFO,
+                                              .log_sink = testing_sink,
+                                              .log_arg = &patience.lines};
+    task_testing_run(&options, NULL, wait_for_lines, &patience);
+    testing_drive_free(&drive);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -585,6 +642,7 @@ int main(void)
         cmocka_unit_test(a_summary_stands_in_for_its_header),
         cmocka_unit_test(the_header_of_another_segment_is_none),
         cmocka_unit_test(a_visit_goes_in_order_and_may_end),
+        cmocka_unit_test(a_long_opening_tells_in_the_log_how_far_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

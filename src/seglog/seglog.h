@@ -110,6 +110,16 @@ enum seglog_timed {
     SEGLOG_TIMED_FLUSH, /* a flush of the drive, whatever it is for */
 };
 
+/**
+ * Told how far an opening is, by who opens. Does not yield.
+ *
+ * @param what       "reading summaries": always the same text for the same work
+ * @param unit       "segments"
+ * @param done, all  of that work, which begins anew with another text
+ */
+typedef void seglog_progress_function(void *arg, const char *what, const char *unit, uint64_t done,
+                                      uint64_t all);
+
 struct seglog_options {
     enum seglog_mode mode;
     uint32_t owner_kind;
@@ -131,6 +141,8 @@ struct seglog_options {
      * yield */
     void (*timed)(void *arg, enum seglog_timed what, uint64_t ns);
     void *timed_arg;
+    seglog_progress_function *progress; /* NULL: nobody asks */
+    void *progress_arg;
 };
 
 /**
@@ -149,6 +161,10 @@ base_must_check int seglog_open(struct tarn_node *node, struct drive *drive,
 
 /** The store's geometry, widths and seeds; valid until seglog_close(). */
 const struct seglog_superblock_format *seglog_superblock(const struct seglog *log);
+
+/** Say how far the owner is with its part of an opening: it is passed on to who asks, and told in the log when the
+ * opening lasts. By who opens. */
+void seglog_progress(struct seglog *log, const char *what, const char *unit, uint64_t done, uint64_t all);
 
 /* ---- what is in it: between opening and starting -------------------------------------------- */
 

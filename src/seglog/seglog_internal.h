@@ -292,6 +292,9 @@ struct seglog {
 
     void (*timed)(void *arg, enum seglog_timed what, uint64_t ns); /* of seglog_options */
     void *timed_arg;
+    seglog_progress_function *progress; /* likewise */
+    void *progress_arg;
+    uint64_t progress_ns; /* when the log is told next how far the opening is */
 
     /* counters of seglog_stats() */
     _Atomic uint64_t appended_bytes, moved_bytes, written_bytes, writes, flushes, state_writes, collections,

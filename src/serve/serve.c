@@ -367,8 +367,8 @@ static int open_store(struct serve *serve)
                                                      .over_provisioning_percent =
                                                          (uint32_t)options->over_provisioning_percent,
                                                      .measure_interval = (uint32_t)options->measure_interval};
-    return depot_open(serve->node, options->data, &depot_options, options->direct, LOCK_WAIT_NS,
-                      &serve->depot);
+    const struct depot_opening opening = {.direct = options->direct, .lock_wait_ns = LOCK_WAIT_NS};
+    return depot_open(serve->node, options->data, &depot_options, &opening, &serve->depot);
 }
 
 static int open_parts(struct serve *serve)
