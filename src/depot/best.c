@@ -16,6 +16,7 @@ struct table {
     const struct depot_best_ops *ops;
     void *arg;
     uint64_t seeds[2];
+    uint32_t grain_shift;
     struct depot_best *slots;
     uint64_t slot_count;
     uint64_t used;
@@ -44,7 +45,7 @@ static int take_table(struct table *table, struct base_account *account, uint64_
     uint64_t most_bytes = base_min(TABLE_BYTES_MAX, base_account_left(account) / 2);
     for (table->passes = 1; table->passes <= PASSES_MAX; table->passes += 1 + table->passes / 4) {
         uint64_t part = entries / table->passes;
-        table->slot_count = part + part / 4 + SLOTS_SPARE;
+        table->slot_count = part + part / 2 + SLOTS_SPARE;
         if (table_bytes(table) <= most_bytes && map_table(table, account))
             return 0;
     }
@@ -106,6 +107,13 @@ static bool is_better(const struct table *table, const struct depot_best *best,
     return stamp < seglog_stamp_at(table->log, best->grain);
 }
 
+/* The length class that the index will have. */
+static uint32_t size_of(const struct table *table, const struct seglog_entry_format *entry)
+{
+    uint64_t grain_bytes = UINT64_C(1) << table->grain_shift;
+    return depot_index_size_encode((entry->bytes + grain_bytes - 1) >> table->grain_shift);
+}
+
 static int meet(struct table *table, const struct seglog_entry_format *entry, uint64_t grain, uint64_t stamp,
                 uint64_t mixed)
 {
@@ -118,11 +126,11 @@ static int meet(struct table *table, const struct seglog_entry_format *entry, ui
         *best = (struct depot_best){
             .hash = {entry->hash[0], entry->hash[1]},
             .sequence = entry->sequence,
-            .grain = grain,
-            .bytes = entry->bytes,
-            .kind = kind,
+            .grain = grain & ((UINT64_C(1) << DEPOT_ADDRESS_BITS_MAX) - 1),
+            .size = size_of(table, entry) & ((1U << DEPOT_SIZE_BITS) - 1),
+            .kind = (unsigned)kind & SEGLOG_KIND_MASK,
             .big = entry->kind & SEGLOG_MARKS_PIECES,
-            .marks = before.sequence == entry->sequence && before.kind == kind ? before.marks : 0,
+            .marks = before.sequence == entry->sequence && before.kind == kind ? before.marks & 3 : 0,
             .seen = before.seen};
     return table->ops->meet == NULL ? 0 : table->ops->meet(table->arg, &before, best, entry, grain);
 }
@@ -233,7 +241,11 @@ static int run_pass(struct table *table)
 int depot_best_find(struct tarn_node *node, struct seglog *log, uint64_t entries,
                     const struct depot_best_ops *ops, void *arg, uint32_t *ret_passes)
 {
-    struct table table = {.log = log, .ops = ops, .arg = arg, .seeds = {task_rng(node), task_rng(node)}};
+    struct table table = {.log = log,
+                          .ops = ops,
+                          .arg = arg,
+                          .seeds = {task_rng(node), task_rng(node)},
+                          .grain_shift = (uint32_t)__builtin_ctz(seglog_superblock(log)->grain_bytes)};
     int error = take_table(&table, &node->memory, entries);
     *ret_passes = table.passes;
     for (table.pass = 0; error == 0 && table.pass < table.passes; table.pass++)

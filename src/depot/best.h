@@ -17,13 +17,14 @@
 struct depot_best {
     uint64_t hash[2];
     uint64_t sequence;
-    uint64_t grain; /* 0: none */
-    uint32_t bytes;
-    uint8_t kind;
-    uint8_t big;   /* SEGLOG_MARK_PIECE, SEGLOG_MARK_HEAD or 0 */
-    uint8_t marks; /* the caller's; stay when an equal copy takes the place */
-    uint8_t seen;  /* the caller's; stays whatever takes the place */
+    uint64_t grain : DEPOT_ADDRESS_BITS_MAX; /* 0: none */
+    uint64_t size : DEPOT_SIZE_BITS;
+    uint64_t kind : 2;
+    uint64_t big : 8;   /* SEGLOG_MARK_PIECE, SEGLOG_MARK_HEAD or 0 */
+    uint64_t marks : 2; /* the caller's; stay when an equal copy takes the place */
+    uint64_t seen : 2;  /* the caller's; stays whatever takes the place */
 };
+_Static_assert(sizeof(struct depot_best) == 32, "two to a line of the processor's cache");
 
 struct depot_best_ops {
     /** Whether a record is known to be damaged: an equal copy counts instead, wherever it lies. NULL: none

@@ -80,6 +80,8 @@ static void compare_copies(struct keys *keys, uint64_t one, uint64_t other)
 
 /* ---- what counts ------------------------------------------------------------------------------------ */
 
+enum { SEEN_OFTEN = 2 }; /* more is not counted */
+
 enum mark {
     MARK_NAMED = 1,     /* by the checkpoint, or an equal copy is */
     MARK_UNCOVERED = 2, /* the checkpoint is not about it, or about an equal copy */
@@ -97,7 +99,8 @@ static int meet(void *arg, const struct depot_best *before, struct depot_best *b
     if (error != 0)
         return error;
     check->names_met += named;
-    best->seen = (uint8_t)(best->seen + (named && best->seen < UINT8_MAX));
+    if (named && best->seen < SEEN_OFTEN)
+        best->seen++;
     if (best->sequence == entry->sequence) {
         best->marks |= named ? MARK_NAMED : 0;
         best->marks |= seglog_is_covered(check->log, grain) ? 0 : MARK_UNCOVERED;

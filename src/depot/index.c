@@ -5,7 +5,6 @@
 
 enum {
     ADDRESS_BITS_MIN = 20,
-    ADDRESS_BITS_MAX = 40,
     WORD_BITS_FOR_BOTH = 64 - INDEX_ADDRESS_SHIFT, /* address and tag */
     EXACT_SIZES = 64,                              /* classes below it are lengths */
     STEPS_BITS = 5,                                /* 32 classes for each doubling above */
@@ -30,7 +29,7 @@ static uint32_t table_bits_min(uint64_t grains, uint32_t tag_bits)
 int depot_index_widths_choose(uint64_t grains, struct depot_index_widths *ret_widths)
 {
     uint32_t address_bits = base_max(bits_of(grains), (uint32_t)ADDRESS_BITS_MIN);
-    if (grains < 2 || address_bits > ADDRESS_BITS_MAX)
+    if (grains < 2 || address_bits > DEPOT_ADDRESS_BITS_MAX)
         return -EINVAL;
     uint32_t tag_bits = WORD_BITS_FOR_BOTH - address_bits;
     *ret_widths = (struct depot_index_widths){
@@ -43,7 +42,8 @@ int depot_index_widths_choose(uint64_t grains, struct depot_index_widths *ret_wi
 
 bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains)
 {
-    if (grains < 2 || widths->address_bits < ADDRESS_BITS_MIN || widths->address_bits > ADDRESS_BITS_MAX ||
+    if (grains < 2 || widths->address_bits < ADDRESS_BITS_MIN ||
+        widths->address_bits > DEPOT_ADDRESS_BITS_MAX ||
         widths->address_bits + widths->tag_bits != WORD_BITS_FOR_BOTH || grains >> widths->address_bits != 0)
         return false;
     uint32_t most = base_max(bits_of(grains - 1), (uint32_t)INDEX_REGION_BITS);

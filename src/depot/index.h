@@ -29,17 +29,18 @@
 #include "base/spin.h"
 #include <stdatomic.h>
 
-#define DEPOT_NEIGHBOURHOOD  32
-#define DEPOT_REGION_ENTRIES 8192
-#define DEPOT_REGION_BYTES   (DEPOT_REGION_ENTRIES * 8)
-#define DEPOT_STASH_ENTRIES  24 /* of a region */
-#define DEPOT_TAG_BITS_LEFT  6  /* that remain at the largest growth, at least */
-#define DEPOT_SIZE_BITS      10
-#define DEPOT_CANDIDATES_MAX (DEPOT_NEIGHBOURHOOD + DEPOT_STASH_ENTRIES)
+#define DEPOT_NEIGHBOURHOOD    32
+#define DEPOT_REGION_ENTRIES   8192
+#define DEPOT_REGION_BYTES     (DEPOT_REGION_ENTRIES * 8)
+#define DEPOT_STASH_ENTRIES    24 /* of a region */
+#define DEPOT_TAG_BITS_LEFT    6  /* that remain at the largest growth, at least */
+#define DEPOT_SIZE_BITS        10
+#define DEPOT_ADDRESS_BITS_MAX 40
+#define DEPOT_CANDIDATES_MAX   (DEPOT_NEIGHBOURHOOD + DEPOT_STASH_ENTRIES)
 
 /* Fixed when a store is made, and kept in its superblock. 5 + 1 + 10 + address_bits + tag_bits == 64. */
 struct depot_index_widths {
-    uint8_t address_bits; /* 20..40 */
+    uint8_t address_bits; /* 20..DEPOT_ADDRESS_BITS_MAX */
     uint8_t tag_bits;
     uint8_t table_bits; /* log2 of the entries of a table, 13 or more; table_bits + tag_bits <= 64 */
 };
@@ -299,6 +300,10 @@ base_must_check int depot_index_grow_to(struct depot_index *index, uint64_t entr
  */
 base_must_check int depot_index_load(struct depot_index *index, uint64_t hash, uint64_t address,
                                      uint64_t grains);
+
+/** Bring what depot_index_load() of this hash will most likely look at into the processor's cache: a hint, as
+ * depot_index_prefetch(). */
+void depot_index_load_prefetch(const struct depot_index *index, uint64_t hash);
 
 /**
  * The same of some entries as depot_index_next() gave them: each comes to lie where it did, if nothing is

@@ -182,11 +182,41 @@ int depot_index_grow_to(struct depot_index *index, uint64_t entries)
     return error;
 }
 
+/* Words in which a place is looked for without a lock: most often the first is empty. */
+#define WORDS_FIRST 8
+
+/* Put an entry where depot_index_put() would. @return false: that is not so simple */
+static bool put_simply(struct depot_index *index, uint64_t hash, uint64_t address, uint32_t size)
+{
+    const struct depot_index_home home = depot_index_home_of(index, hash);
+    const struct depot_index_directory *directory = depot_index_directory_now(index);
+    const struct depot_index_table *table = &directory->tables[home.tag & directory->mask];
+    _Atomic uint64_t *words = &table->words[home.position];
+    /* Relaxed: nobody else is here. During a growth not all regions live. */
+    if (home.first < WORDS_FIRST || atomic_load_explicit(&index->growing, memory_order_relaxed))
+        return false;
+    for (uint32_t i = 0; i < WORDS_FIRST; i++) {
+        if (depot_index_load_word(&words[i]) != 0)
+            continue;
+        depot_index_store_word(&words[i], depot_index_word_make(index, home.tag, address, size) | i);
+        depot_index_note_used(index, &table->regions[home.region], 1);
+        return true;
+    }
+    return false;
+}
+
+void depot_index_load_prefetch(const struct depot_index *index, uint64_t hash)
+{
+    const struct depot_index_home home = depot_index_home_of(index, hash);
+    const struct depot_index_directory *directory = depot_index_directory_now(index);
+    __builtin_prefetch(&directory->tables[home.tag & directory->mask].words[home.position], 1);
+}
+
 int depot_index_load(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t grains)
 {
     base_assert(address > 0 && address < index->address_mask);
     uint32_t size = depot_index_size_encode(grains);
-    int result = depot_index_put(index, hash, address, size);
+    int result = put_simply(index, hash, address, size) ? 0 : depot_index_put(index, hash, address, size);
     if (result == -EAGAIN) {
         result = grow(index);
         if (result == 0)

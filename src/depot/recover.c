@@ -72,14 +72,14 @@ static void make_room(void *arg, uint64_t count)
 static void prefetch(const void *arg, const struct depot_best *best)
 {
     const struct replay *replay = arg;
-    depot_index_prefetch(&replay->depot->index, best->hash[0]);
+    depot_index_load_prefetch(&replay->depot->index, best->hash[0]);
 }
 
 static int load_best(void *arg, const struct depot_best *best)
 {
     struct replay *replay = arg;
     struct tarn_depot *depot = replay->depot;
-    uint64_t grains = depot_index_size_decode(depot_index_size_encode(depot_grains(depot, best->bytes)));
+    uint64_t grains = depot_index_size_decode(best->size);
     count_live(replay, best->grain, grains);
     return depot_index_load(&depot->index, best->hash[0], best->grain, grains);
 }
