@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#define PARTS_MAX       64
+#define PART_SLOTS_MIN  4096 /* parts differ a little */
 #define TABLE_BYTES_MAX (UINT64_C(256) << 20)
 #define PASSES_MAX      1024
 #define SLOTS_SPARE     1024 /* parts differ a little */
@@ -11,6 +13,13 @@
 #define GROUP      16
 #define TOLD_EVERY (UINT64_C(1) << 16) /* slots: from one word about the progress to the next */
 
+/* A part of the slots, for a part of the keys. */
+struct part {
+    struct base_spin lock;
+    uint64_t used;
+    uint8_t apart[BASE_CACHE_LINE_BYTES]; /* from the next, which another thread is at */
+};
+
 struct table {
     struct seglog *log;
     const struct depot_best_ops *ops;
@@ -18,8 +27,10 @@ struct table {
     uint64_t seeds[2];
     uint32_t grain_shift;
     struct depot_best *slots;
-    uint64_t slot_count;
-    uint64_t used;
+    uint64_t slot_count; /* of all parts */
+    uint64_t part_slots;
+    uint32_t part_count;
+    struct part parts[PARTS_MAX];
     uint32_t pass, passes;
 };
 
@@ -44,8 +55,11 @@ static int take_table(struct table *table, struct base_account *account, uint64_
 {
     uint64_t most_bytes = base_min(TABLE_BYTES_MAX, base_account_left(account) / 2);
     for (table->passes = 1; table->passes <= PASSES_MAX; table->passes += 1 + table->passes / 4) {
-        uint64_t part = entries / table->passes;
-        table->slot_count = part + part / 2 + SLOTS_SPARE;
+        uint64_t now = entries / table->passes, slots = now + now / 2 + SLOTS_SPARE;
+        table->part_count =
+            (uint32_t)base_max(base_min(slots / PART_SLOTS_MIN, (uint64_t)PARTS_MAX), (uint64_t)1);
+        table->part_slots = slots / table->part_count + 1;
+        table->slot_count = table->part_slots * table->part_count;
         if (table_bytes(table) <= most_bytes && map_table(table, account))
             return 0;
     }
@@ -65,32 +79,43 @@ static bool is_of_pass(const struct table *table, uint64_t mixed)
     return ((mixed & UINT32_MAX) * table->passes) >> 32 == table->pass;
 }
 
-static uint64_t home_of(const struct table *table, uint64_t mixed)
+/* Where the slot of a key is looked for: from `first` on, in its part. */
+struct home {
+    uint32_t part;
+    uint64_t first;
+};
+
+static struct home home_of(const struct table *table, uint64_t mixed)
 {
-    return (uint64_t)(((unsigned __int128)mixed * table->slot_count) >> 64);
+    unsigned __int128 part = (unsigned __int128)mixed * table->part_count;
+    unsigned __int128 slot = (unsigned __int128)(uint64_t)part * table->part_slots;
+    struct home home = {.part = (uint32_t)(part >> 64)};
+    home.first = home.part * table->part_slots + (uint64_t)(slot >> 64);
+    return home;
 }
 
 /* @return the slot of a key, or the empty one that it would get */
-static struct depot_best *slot_of(struct table *table, const uint64_t hash[2], uint64_t mixed)
+static struct depot_best *slot_of(struct table *table, const uint64_t hash[2], struct home home)
 {
-    uint64_t slot = home_of(table, mixed);
-    struct depot_best *best = &table->slots[slot];
+    const struct depot_best *end = &table->slots[(home.part + UINT64_C(1)) * table->part_slots];
+    struct depot_best *best = &table->slots[home.first];
     while (best->grain != 0 && (best->hash[0] != hash[0] || best->hash[1] != hash[1])) {
-        slot = slot + 1 == table->slot_count ? 0 : slot + 1;
-        best = &table->slots[slot];
+        if (++best == end)
+            best -= table->part_slots;
     }
     return best;
 }
 
 /* @return the slot of a key; NULL: more keys fall into this part than chance allows */
-static struct depot_best *find(struct table *table, const uint64_t hash[2], uint64_t mixed)
+static struct depot_best *find(struct table *table, const uint64_t hash[2], struct home home)
 {
-    struct depot_best *best = slot_of(table, hash, mixed);
+    struct part *part = &table->parts[home.part];
+    struct depot_best *best = slot_of(table, hash, home);
     if (best->grain != 0)
         return best;
-    if (table->used + table->used / 8 >= table->slot_count)
+    if (part->used + part->used / 8 >= table->part_slots)
         return NULL;
-    table->used++;
+    part->used++;
     return best;
 }
 
@@ -115,10 +140,10 @@ static uint32_t size_of(const struct table *table, const struct seglog_entry_for
 }
 
 static int meet(struct table *table, const struct seglog_entry_format *entry, uint64_t grain, uint64_t stamp,
-                uint64_t mixed)
+                struct home home)
 {
     uint8_t kind = entry->kind & SEGLOG_KIND_MASK;
-    struct depot_best *best = find(table, entry->hash, mixed);
+    struct depot_best *best = find(table, entry->hash, home);
     if (best == NULL)
         return -ENOMEM;
     struct depot_best before = *best;
@@ -135,20 +160,34 @@ static int meet(struct table *table, const struct seglog_entry_format *entry, ui
     return table->ops->meet == NULL ? 0 : table->ops->meet(table->arg, &before, best, entry, grain);
 }
 
+static int meet_alone(struct table *table, const struct seglog_entry_format *entry, uint64_t grain,
+                      uint64_t stamp, struct home home)
+{
+    if (!table->ops->shared)
+        return meet(table, entry, grain, stamp, home);
+    base_spin_lock(&table->parts[home.part].lock);
+    int error = meet(table, entry, grain, stamp, home);
+    base_spin_unlock(&table->parts[home.part].lock);
+    return error;
+}
+
 static int visit_group(struct table *table, uint32_t segment, uint64_t stamp,
                        const struct seglog_entry_format *entries, uint32_t count)
 {
-    uint64_t mixed[GROUP];
+    struct home homes[GROUP];
+    uint32_t mine[GROUP], mine_count = 0;
     int error = 0;
     for (uint32_t i = 0; i < count; i++) {
-        mixed[i] = mix(table, entries[i].hash);
-        if (is_of_pass(table, mixed[i]))
-            __builtin_prefetch(&table->slots[home_of(table, mixed[i])], 1);
+        uint64_t mixed = mix(table, entries[i].hash);
+        if (!is_of_pass(table, mixed))
+            continue;
+        homes[mine_count] = home_of(table, mixed);
+        __builtin_prefetch(&table->slots[homes[mine_count].first], 1);
+        mine[mine_count++] = i;
     }
-    for (uint32_t i = 0; error == 0 && i < count; i++) {
-        if (is_of_pass(table, mixed[i]))
-            error = meet(table, &entries[i], seglog_entry_grain(table->log, segment, &entries[i]), stamp,
-                         mixed[i]);
+    for (uint32_t i = 0; error == 0 && i < mine_count; i++) {
+        const struct seglog_entry_format *entry = &entries[mine[i]];
+        error = meet_alone(table, entry, seglog_entry_grain(table->log, segment, entry), stamp, homes[i]);
     }
     return error;
 }
@@ -173,7 +212,7 @@ static int visit_doubted(void *arg, uint32_t segment, uint64_t stamp,
         uint64_t mixed = mix(table, entries[i].hash);
         if (!is_of_pass(table, mixed))
             continue;
-        const struct depot_best *best = slot_of(table, entries[i].hash, mixed);
+        const struct depot_best *best = slot_of(table, entries[i].hash, home_of(table, mixed));
         /* a tombstone may have been moved, and be older than what is covered */
         if (best->grain != 0 && entries[i].sequence <= best->sequence)
             table->ops->stale(table->arg, &entries[i], seglog_entry_grain(table->log, segment, &entries[i]));
@@ -221,11 +260,16 @@ static int take_group(const struct table *table, uint64_t begin, uint64_t end)
 static int run_pass(struct table *table)
 {
     bool all = table->ops->look == NULL;
+    int error;
     if (table->pass > 0)
         memset(table->slots, 0, table->slot_count * sizeof(*table->slots));
-    table->used = 0;
-    int error =
-        all ? seglog_visit(table->log, visit, table) : seglog_visit_uncovered(table->log, visit, table);
+    for (uint32_t i = 0; i < table->part_count; i++)
+        table->parts[i].used = 0;
+    if (table->ops->shared)
+        error = seglog_visit_shared(table->log, !all, visit, table);
+    else
+        error =
+            all ? seglog_visit(table->log, visit, table) : seglog_visit_uncovered(table->log, visit, table);
     if (error == 0 && !all)
         error = clear_doubts(table);
     if (error == 0 && table->ops->expect != NULL)
@@ -246,6 +290,8 @@ int depot_best_find(struct tarn_node *node, struct seglog *log, uint64_t entries
                           .arg = arg,
                           .seeds = {task_rng(node), task_rng(node)},
                           .grain_shift = (uint32_t)__builtin_ctz(seglog_superblock(log)->grain_bytes)};
+    for (uint32_t i = 0; i < PARTS_MAX; i++)
+        base_spin_init(&table.parts[i].lock);
     int error = take_table(&table, &node->memory, entries);
     *ret_passes = table.passes;
     for (table.pass = 0; error == 0 && table.pass < table.passes; table.pass++)

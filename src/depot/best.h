@@ -30,6 +30,8 @@ struct depot_best_ops {
     /** Whether a record is known to be damaged: an equal copy counts instead, wherever it lies. NULL: none
      * is. */
     bool (*damaged)(void *arg, uint64_t grain);
+    /** Whether meet() may be called for several keys at once, by several tasks or threads, and does not yield. */
+    bool shared;
 
     /**
      * An entry has passed by, in each of the passes only those of its part. NULL: nothing to do.

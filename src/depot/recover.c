@@ -12,14 +12,17 @@
 /* Of more entries than these, and half of all, summaries alone are no slower. */
 #define REPLAYED_ALWAYS 65536
 
+/* What is atomic or has a lock is changed by all who meet entries, at once; the rest by who opens. */
 struct replay {
     struct tarn_depot *depot;
-    uint64_t tombstones;
     uint64_t gone_sequence;
-    uint64_t live_bytes;    /* footprints of all values in the index */
+    uint64_t live_bytes;            /* footprints of all values that came into the index */
+    _Atomic uint64_t dropped_bytes; /* and of those that have left it */
+    _Atomic uint64_t tombstones;
+    struct base_spin bigs_lock;
     struct depot_bigs bigs; /* entries of pieces and heads */
     int error;              /* -ENOMEM: a head could not be noted */
-    bool pieces;            /* beside a checkpoint: one was replayed */
+    _Atomic bool pieces;    /* beside a checkpoint: one was replayed */
 };
 
 /* ---- from summaries ------------------------------------------------------------------------------- */
@@ -29,7 +32,7 @@ static void meet_tombstone(struct replay *replay, const struct seglog_entry_form
     if ((entry->kind & SEGLOG_KIND_MASK) != SEGLOG_TOMBSTONE)
         return;
     seglog_live_add(replay->depot->log, grain, entry->bytes, true);
-    replay->tombstones++;
+    atomic_fetch_add_explicit(&replay->tombstones, 1, memory_order_relaxed);
 }
 
 static bool is_damaged(void *arg, uint64_t grain)
@@ -45,7 +48,12 @@ static int meet_entry(void *arg, const struct depot_best *before, struct depot_b
     (void)before;
     (void)best;
     meet_tombstone(replay, entry, grain);
-    return depot_bigs_add(&replay->bigs, entry, grain);
+    if ((entry->kind & SEGLOG_MARKS_PIECES) == 0)
+        return 0;
+    base_spin_lock(&replay->bigs_lock);
+    int error = depot_bigs_add(&replay->bigs, entry, grain);
+    base_spin_unlock(&replay->bigs_lock);
+    return error;
 }
 
 /* A value lives, whose length the index rounds to so many grains. */
@@ -93,8 +101,16 @@ static bool forget_entry(struct replay *replay, uint64_t hash, uint64_t grain)
         return false;
     uint64_t bytes = depot_index_grains(&depot->index, word) << depot->grain_shift;
     seglog_live_remove(depot->log, grain, bytes);
-    replay->live_bytes -= seglog_footprint(depot->log, bytes);
+    atomic_fetch_add_explicit(&replay->dropped_bytes, seglog_footprint(depot->log, bytes),
+                              memory_order_relaxed);
     return true;
+}
+
+static void note_lives(struct replay *replay)
+{
+    uint64_t dropped_bytes = atomic_load_explicit(&replay->dropped_bytes, memory_order_relaxed);
+    atomic_store_explicit(&replay->depot->live_bytes, replay->live_bytes - dropped_bytes,
+                          memory_order_relaxed);
 }
 
 /*
@@ -134,6 +150,7 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
     struct replay replay = {
         .depot = depot, .gone_sequence = gone_sequence, .bigs = {.account = &depot->node->memory}};
     static const struct depot_best_ops ops = {.damaged = is_damaged,
+                                              .shared = true,
                                               .meet = meet_entry,
                                               .wants = is_there,
                                               .expect = make_room,
@@ -151,7 +168,7 @@ static int replay_summaries(struct tarn_depot *depot, uint64_t gone_sequence)
     depot_bigs_clear(&replay.bigs);
     if (error != 0)
         return error;
-    atomic_store_explicit(&depot->live_bytes, replay.live_bytes, memory_order_relaxed);
+    note_lives(&replay);
     base_info(&depot->node->log, "index rebuilt from summaries",
               "path=%s records=%" PRIu64 " tombstones=%" PRIu64 " entries=%" PRIu64 " passes=%" PRIu32
               " ms=%" PRIu64,
@@ -192,7 +209,8 @@ static int meet_uncovered(void *arg, const struct depot_best *before, struct dep
     bool told = (entry->kind & SEGLOG_MARKS_PIECES) == 0 && entry->superseded != 0;
     if (told && seglog_is_covered(replay->depot->log, entry->superseded))
         (void)forget_entry(replay, entry->hash[0], entry->superseded);
-    replay->pieces = replay->pieces || (entry->kind & SEGLOG_MARK_PIECE) != 0;
+    if ((entry->kind & SEGLOG_MARK_PIECE) != 0)
+        atomic_store_explicit(&replay->pieces, true, memory_order_relaxed);
     meet_tombstone(replay, entry, grain);
     return 0;
 }
@@ -264,7 +282,8 @@ static int settle_pieces(struct replay *replay, const struct depot_checkpoint_fo
 static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint64_t uncovered)
 {
     static const struct depot_checkpoint_ops ops = {.begin = begin_loading, .take = load_named};
-    static const struct depot_best_ops best_ops = {.meet = meet_uncovered,
+    static const struct depot_best_ops best_ops = {.shared = true,
+                                                   .meet = meet_uncovered,
                                                    .look = look_for_others,
                                                    .stale = remove_stale,
                                                    .wants = is_there,
@@ -285,7 +304,7 @@ static int load_checkpoint(struct tarn_depot *depot, struct replay *replay, uint
     if (error == 0)
         error = settle_pieces(replay, &head, uncovered);
     if (error == 0)
-        atomic_store_explicit(&depot->live_bytes, replay->live_bytes, memory_order_relaxed);
+        note_lives(replay);
     return error;
 }
 

@@ -348,6 +348,48 @@ static void one_bad_read_loses_nothing(void **state)
         one_bad_read(i % 2 == 0 ? 2 : 40, i / 2 % 2 == 0, i / 4 == 0);
 }
 
+/* ---- many summaries ------------------------------------------------------------------------------ */
+
+/* Every key is in several segments, whose summaries are looked at by several threads at once: the newest record
+ * of each counts, whichever is met first, and what lives is counted once. */
+static void the_newest_of_many_segments_counts(void **state)
+{
+    enum { KEYS = 1000, ROUNDS = 5 };
+    (void)state;
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    for (int round = 0; round < ROUNDS; round++) {
+        char value[16];
+        (void)snprintf(value, sizeof(value), "round %d", round);
+        testing_put_keys(&store, 0, KEYS, value);
+        for (int key = round; key < KEYS; key += 10) {
+            char name[16];
+            (void)snprintf(name, sizeof(name), "%d", key);
+            assert_int_equal(testing_delete(&store, name), 0);
+        }
+    }
+    struct tarn_depot_stats before, after;
+    tarn_depot_stats(store.depot, &before);
+    assert_true(before.segments - before.segments_free >= ROUNDS);
+    drive = testing_end(&store, &drive, true);
+    for (int start = 0; start < (TESTING_SLOW ? 3 : 10); start++) {
+        struct testing_drive copy = testing_drive_copy(&drive);
+        testing_open(&store, &copy, NULL, TARN_MODE_POWER);
+        tarn_depot_stats(store.depot, &after);
+        assert_int_equal(after.records, KEYS - KEYS / 10);
+        assert_int_equal(after.live_bytes, before.live_bytes);
+        for (int key = 0; key < KEYS; key++) {
+            char name[16];
+            (void)snprintf(name, sizeof(name), "%d", key);
+            testing_expect(&store, name, key % 10 == ROUNDS - 1 ? NULL : "round 4");
+        }
+        testing_close(&store);
+        testing_drive_free(&copy);
+    }
+    testing_drive_free(&drive);
+}
+
 /* ---- how far it is ------------------------------------------------------------------------------- */
 
 /* What an opening has told: its works by their last words, and where it is with the last. */
@@ -399,6 +441,7 @@ int main(void)
         cmocka_unit_test(a_damaged_record_is_an_error_of_its_key),
         cmocka_unit_test(damage_can_be_overwritten),
         cmocka_unit_test(one_bad_read_loses_nothing),
+        cmocka_unit_test(the_newest_of_many_segments_counts),
         cmocka_unit_test(openings_tell_how_far_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

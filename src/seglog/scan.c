@@ -150,6 +150,8 @@ struct summaries {
     struct seglog *log;
     enum scope scope;
     uint64_t gone_sequence;
+    seglog_visit_function *visit; /* what is done with one */
+    void *visit_arg;
 };
 
 static bool is_meant(const struct summaries *summaries, const struct seglog_segment *segment)
@@ -577,9 +579,9 @@ int seglog_recover_unknown(struct seglog *log)
 
 /* ---- what is in it ------------------------------------------------------------------------------- */
 
-static int visit_segment(struct seglog *log, const struct seglog_ahead_item *item, enum scope scope,
-                         seglog_visit_function *visit, void *arg)
+static int visit_segment(const struct summaries *summaries, const struct seglog_ahead_item *item)
 {
+    struct seglog *log = summaries->log;
     const struct seglog_segment *segment = &log->segments[item->number];
     const struct seglog_entry_format *entries = segment->unsealed_entries;
     uint32_t count = segment->entry_count;
@@ -591,45 +593,64 @@ static int visit_segment(struct seglog *log, const struct seglog_ahead_item *ite
         count = item->trailer.entries;
     }
     uint32_t covered = covered_count(segment, entries, count);
-    if (scope == SCOPE_DOUBTED)
+    if (summaries->scope == SCOPE_DOUBTED)
         count = covered;
-    uint32_t first = scope == SCOPE_UNCOVERED ? covered : 0;
-    return visit(arg, item->number, segment->stamp, entries + first, count - first);
+    uint32_t first = summaries->scope == SCOPE_UNCOVERED ? covered : 0;
+    return summaries->visit(summaries->visit_arg, item->number, segment->stamp, entries + first,
+                            count - first);
 }
 
-static int visit_segments(struct seglog *log, enum scope scope, seglog_visit_function *visit, void *arg)
+/* Who has read a summary does what there is to do with it, too. */
+static int fetch_and_visit(const void *arg, struct seglog_ahead_item *item)
 {
-    const struct summaries summaries = {
-        .log = log, .scope = scope, .gone_sequence = seglog_gone_sequence(log)};
+    item->error = fetch_summary(arg, item);
+    return visit_segment(arg, item);
+}
+
+static int visit_segments(struct seglog *log, enum scope scope, bool shared, seglog_visit_function *visit,
+                          void *arg)
+{
+    static const struct seglog_ahead_ops shared_ops = {.next = next_summary, .fetch = fetch_and_visit};
+    const struct summaries summaries = {.log = log,
+                                        .scope = scope,
+                                        .gone_sequence = seglog_gone_sequence(log),
+                                        .visit = visit,
+                                        .visit_arg = arg};
     const struct seglog_ahead_item *item;
     struct seglog_ahead ahead;
-    int result = seglog_ahead_init(&ahead, log, &summary_ops, &summaries, seglog_summary_memory_bytes(log));
+    int result = seglog_ahead_init(&ahead, log, shared ? &shared_ops : &summary_ops, &summaries,
+                                   seglog_summary_memory_bytes(log));
     if (result != 0)
         return result;
     while (result == 0 && (item = take_summary(&ahead)) != NULL)
-        result = visit_segment(log, item, scope, visit, arg);
+        result = shared ? item->error : visit_segment(&summaries, item);
     seglog_ahead_deinit(&ahead);
     return result;
 }
 
 int seglog_visit(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
-    return visit_segments(log, SCOPE_ALL, visit, arg);
+    return visit_segments(log, SCOPE_ALL, false, visit, arg);
 }
 
 int seglog_visit_gone(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
-    return visit_segments(log, SCOPE_GONE, visit, arg);
+    return visit_segments(log, SCOPE_GONE, false, visit, arg);
 }
 
 int seglog_visit_uncovered(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
-    return visit_segments(log, SCOPE_UNCOVERED, visit, arg);
+    return visit_segments(log, SCOPE_UNCOVERED, false, visit, arg);
+}
+
+int seglog_visit_shared(struct seglog *log, bool uncovered, seglog_visit_function *visit, void *arg)
+{
+    return visit_segments(log, uncovered ? SCOPE_UNCOVERED : SCOPE_ALL, true, visit, arg);
 }
 
 int seglog_visit_doubted(struct seglog *log, seglog_visit_function *visit, void *arg)
 {
-    int result = visit_segments(log, SCOPE_DOUBTED, visit, arg);
+    int result = visit_segments(log, SCOPE_DOUBTED, false, visit, arg);
     for (uint32_t i = 0; i < log->superblock.segment_count; i++)
         log->segments[i].doubted = false;
     return result;

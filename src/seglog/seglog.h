@@ -237,6 +237,13 @@ uint64_t seglog_uncovered_entries(const struct seglog *log, uint64_t *ret_all);
 /** As seglog_visit(), of the entries that the checkpoint is not about. Yields. */
 base_must_check int seglog_visit_uncovered(struct seglog *log, seglog_visit_function *visit, void *arg);
 
+/**
+ * As seglog_visit(), or as seglog_visit_uncovered(), but by several workers: `visit` is called for segments in any
+ * order, and for several at once. It does not yield.
+ */
+base_must_check int seglog_visit_shared(struct seglog *log, bool uncovered, seglog_visit_function *visit,
+                                        void *arg);
+
 /** Have seglog_visit_doubted() visit the segment that a grain lies in. */
 void seglog_doubt(struct seglog *log, uint64_t grain);
 
