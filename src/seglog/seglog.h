@@ -478,7 +478,8 @@ void seglog_settle(struct seglog *log, const struct seglog_place *place, bool li
 /** A value that lived is dead: overwritten or deleted. @param bytes  of the record */
 void seglog_live_remove(struct seglog *log, uint64_t grain, uint64_t bytes);
 
-/** For recovery, before seglog_start(): a value or tombstone lives. @return its footprint */
+/** For recovery, before seglog_start(): a value or tombstone lives. Values are told of by one thread or task, and none is
+ * removed meanwhile. @return its footprint */
 uint64_t seglog_live_add(struct seglog *log, uint64_t grain, uint64_t bytes, bool tombstone);
 
 /** For recovery, before seglog_start(): nothing lives any more, but the tombstones that the checkpoint tells
