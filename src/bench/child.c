@@ -124,6 +124,16 @@ int bench_child_stop(struct bench_child *child)
     return ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
 }
 
+void bench_child_pause(const struct bench_child *child)
+{
+    (void)kill(child->pid, SIGSTOP);
+}
+
+void bench_child_resume(const struct bench_child *child)
+{
+    (void)kill(child->pid, SIGCONT);
+}
+
 int bench_child_receive(void *ret_request, size_t bytes)
 {
     return read_all(BENCH_CHILD_CHANNEL, ret_request, bytes);

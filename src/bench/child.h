@@ -46,6 +46,12 @@ base_must_check int bench_child_call(struct bench_child *child, const void *requ
  */
 int bench_child_stop(struct bench_child *child);
 
+/** Stop a child where it is, with all its threads, until bench_child_resume(). */
+void bench_child_pause(const struct bench_child *child);
+
+/** Let it go on. */
+void bench_child_resume(const struct bench_child *child);
+
 /** In the child: receive a request. @return 0; -EPIPE (the channel has ended) */
 base_must_check int bench_child_receive(void *ret_request, size_t bytes);
 

@@ -79,6 +79,22 @@ static uint64_t nanoseconds(const struct timeval *time)
     return (uint64_t)time->tv_sec * BASE_NS_PER_SECOND + (uint64_t)time->tv_usec * BASE_NS_PER_US;
 }
 
+int bench_number_read(const char *path, const char *name, uint64_t *ret_number)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return -errno;
+    char line[256];
+    int error = -ENOENT;
+    while (error == -ENOENT && fgets(line, sizeof(line), file) != NULL) {
+        size_t len = strlen(name);
+        if (strncmp(line, name, len) == 0)
+            error = base_parse_u64_len(line + len, strcspn(line + len, " \n"), ret_number);
+    }
+    (void)fclose(file);
+    return error;
+}
+
 /* The second number of /proc/self/statm is the pages in memory. */
 static int read_resident(uint64_t *ret_bytes)
 {

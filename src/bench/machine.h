@@ -51,6 +51,14 @@ bool bench_has_two_cores(const struct bench_machine *machine);
  */
 base_must_check int bench_usage_read(struct bench_usage *ret_usage);
 
+/**
+ * Read a number from a file of the kernel's: of the first line that begins with `name`, or with a number if
+ * that is "".
+ *
+ * @return 0; -ENOENT; negative errno
+ */
+base_must_check int bench_number_read(const char *path, const char *name, uint64_t *ret_number);
+
 /** Processor time that the calling thread has used, kernel included; that of its helpers in the kernel is
  * not. */
 uint64_t bench_thread_ns(void);

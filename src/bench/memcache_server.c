@@ -1,5 +1,6 @@
 #include "bench/memcache_server.h"
 
+#include "bench/memory_group.h"
 #include "task/task.h"
 #include <dirent.h>
 #include <errno.h>
@@ -189,25 +190,12 @@ bool bench_memcache_is_installed(const char *program)
     }
 }
 
-/* A process is moved by writing its number, or 0 for itself, to the group's list of processes. */
-static int join_group(const char *group)
-{
-    char path[BENCH_MEMCACHE_PATH_ROOM];
-    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", group);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int error = write(fd, "0\n", 2) == 2 ? 0 : -errno;
-    (void)close(fd);
-    return error;
-}
-
 /* The child: becomes the server. What it prints goes to the channel, which so ends when it does. */
 static int become(void *arg)
 {
     struct bench_memcache_server *server = arg;
     if (server->memory_group != NULL) {
-        int error = join_group(server->memory_group);
+        int error = bench_memory_group_join(server->memory_group);
         if (error != 0) {
             (void)dprintf(BENCH_CHILD_CHANNEL, "%s/cgroup.procs: %s\n", server->memory_group,
                           strerror(-error));
@@ -328,30 +316,12 @@ int bench_memcache_server_stop(struct bench_memcache_server *server)
 
 /* ---- what it has used ---------------------------------------------------------------------------- */
 
-/* The first line of a file that begins with `name`, or with a number if that is "". @return 0; negative errno
- */
-static int read_number(const char *path, const char *name, uint64_t *ret_number)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -errno;
-    char line[256];
-    int error = -ENOENT;
-    while (error == -ENOENT && fgets(line, sizeof(line), file) != NULL) {
-        size_t len = strlen(name);
-        if (strncmp(line, name, len) == 0)
-            error = base_parse_u64_len(line + len, strcspn(line + len, " \n"), ret_number);
-    }
-    (void)fclose(file);
-    return error;
-}
-
 int bench_memcache_usage_read(pid_t pid, struct bench_memcache_usage *ret_usage)
 {
     struct bench_memcache_usage usage = {0};
     char path[128];
     (void)snprintf(path, sizeof(path), "/proc/%d/io", (int)pid);
-    int error = read_number(path, "read_bytes: ", &usage.read_bytes);
+    int error = bench_number_read(path, "read_bytes: ", &usage.read_bytes);
     (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
     DIR *folder = error == 0 ? opendir(path) : NULL;
     if (folder == NULL)
@@ -362,7 +332,7 @@ int bench_memcache_usage_read(pid_t pid, struct bench_memcache_usage *ret_usage)
         if (entry->d_name[0] == '.')
             continue;
         (void)snprintf(path, sizeof(path), "/proc/%d/task/%.32s/schedstat", (int)pid, entry->d_name);
-        if (read_number(path, "", &ns) == 0) /* else it has just ended */
+        if (bench_number_read(path, "", &ns) == 0) /* else it has just ended */
             usage.processor_ns += ns;
     }
     (void)closedir(folder);

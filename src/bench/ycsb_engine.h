@@ -1,0 +1,65 @@
+/*
+ * The engines that `tarn bench ycsb` measures, behind one interface. Each lives in a process of its own
+ * (ycsb_host.c), and its calls come from several threads at once, each with a session of its own. Other
+ * people's libraries are loaded when they are needed (library.h): the program needs none of them to run.
+ */
+#ifndef BENCH_YCSB_ENGINE_H
+#define BENCH_YCSB_ENGINE_H
+
+#include "base/base.h"
+#include <stdatomic.h>
+
+enum { BENCH_YCSB_WHY_ROOM = 256, BENCH_YCSB_PATH_ROOM = 4096 };
+
+/* Where an engine is, and what it may take. */
+struct bench_ycsb_place {
+    const char *folder; /* its own */
+    struct base_account *account;
+    uint64_t memory_bytes; /* all together, page cache included */
+    uint64_t records_max;
+    bool direct; /* past the page cache, where the engine can */
+    uint32_t value_bytes;
+    _Atomic bool said;
+    char why[BENCH_YCSB_WHY_ROOM]; /* the first error, in the engine's words */
+};
+
+struct bench_ycsb_engine {
+    const char *name;
+    const char *skipped; /* why it is not in this build, or NULL */
+
+    /** Make what is in the folder an empty store. NULL: it is enough to remove all of it. @return 0; negative
+     * errno: said */
+    int (*renew)(struct bench_ycsb_place *place);
+
+    /**
+     * Open what is in the folder, or make it if the folder is empty.
+     *
+     * @param sync  a put is durable when it returns
+     * @return 0; negative errno: said
+     */
+    int (*open)(struct bench_ycsb_place *place, bool sync, void **ret_store);
+
+    /** Sessions are closed. @return 0; negative errno: said */
+    int (*close)(void *store);
+
+    /** For one thread. @return 0; negative errno: said */
+    int (*session_open)(void *store, void **ret_session);
+    void (*session_close)(void *session);
+
+    /** @param value  value_bytes of room @return 0; -ENOENT; -EBADMSG (another length); negative errno: said
+     */
+    int (*get)(void *session, const void *key, size_t key_bytes, void *value);
+
+    /** @param value  value_bytes @return 0; negative errno: said */
+    int (*put)(void *session, const void *key, size_t key_bytes, const void *value);
+};
+
+extern const struct bench_ycsb_engine bench_ycsb_tarn;
+extern const struct bench_ycsb_engine bench_ycsb_rocksdb;
+extern const struct bench_ycsb_engine bench_ycsb_lmdb;
+extern const struct bench_ycsb_engine bench_ycsb_wiredtiger;
+
+/** Keep what an engine says of an error, unless there was one before. Any thread. @return `error` */
+int bench_ycsb_say(struct bench_ycsb_place *place, int error, const char *format, ...) base_printf_like(3, 4);
+
+#endif
