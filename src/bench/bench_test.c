@@ -47,6 +47,9 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "index", "--threads=3");
     EXPECT_STATUS(2, "index", "--only=erase");
     EXPECT_STATUS(2, "index", "--keys=1");
+    EXPECT_STATUS(2, "restart", "--only=dead");
+    EXPECT_STATUS(2, "restart", "--records=999");
+    EXPECT_STATUS(2, "restart", "--value=100");
     EXPECT_STATUS(0, "--help");
     EXPECT_STATUS(0, "task", "--help");
     EXPECT_STATUS(0, "drive", "--help");
@@ -425,6 +428,44 @@ static void test_depot_spares_old_files(void **state)
     assert_true(file_begins_with(folder->file, "what somebody keeps"));
 }
 
+/* ---- restarts ---------------------------------------------------------------------------------- */
+
+static void test_restart_results(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "restart", "--json", "--records=1000", "--repeats=2", "--no-fio", "--seed=7", folder->option);
+    assert_success(&run);
+    assert_int_equal(check_lines(&run, "restart", "killed"), 1);
+    assert_int_equal(check_lines(&run, "restart", "overwritten"), 1);
+    assert_int_equal(check_lines(&run, "restart", "clean"), 1);
+    assert_int_equal(count_lines(&run, "\"open_ms\":{\"median\":0"), 0);
+    assert_int_equal(access(folder->file, F_OK), -1);
+    free_run(&run);
+}
+
+static void test_restart_beside_fio(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "restart", "--json", "--records=1000", "--repeats=2", "--duration=30ms", "--only=clean",
+        "--seed=7", folder->option);
+    assert_success(&run);
+    assert_int_equal(check_lines(&run, "restart", "clean"), 1);
+    assert_int_equal(check_lines(&run, "restart", "killed"), 0);
+    if (strstr(run.out, "fio is not installed") == NULL)
+        assert_int_equal(count_lines(&run, "\"ratio\":{"), 1);
+    free_run(&run);
+}
+
+static void test_restart_spares_old_files(void **state)
+{
+    const struct folder *folder = *state;
+    write_old_file(folder->file, "what somebody keeps", 1 << 20);
+    EXPECT_STATUS(2, "restart", folder->option);
+    assert_true(file_begins_with(folder->file, "what somebody keeps"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +485,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_depot_beside_fio, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_depot_memory, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_depot_spares_old_files, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_restart_results, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_restart_beside_fio, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_restart_spares_old_files, make_memory_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

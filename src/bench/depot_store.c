@@ -197,7 +197,7 @@ static uint64_t mean_read_bytes(const struct bench_depot_store *store)
     return sum / places;
 }
 
-static void look_at_drive(struct bench_depot_store *store, const struct tarn_depot *depot)
+void bench_depot_look(struct bench_depot_store *store, const struct tarn_depot *depot)
 {
     const struct drive_info *info = depot_drive_info(depot);
     const char *engine = task_sched_engine_name(task_sched_self());
@@ -214,7 +214,7 @@ static void look_at_drive(struct bench_depot_store *store, const struct tarn_dep
 static int fill_open_store(struct bench_depot_store *store, struct tarn_depot *depot, uint64_t percent)
 {
     struct tarn_depot_stats stats;
-    look_at_drive(store, depot);
+    bench_depot_look(store, depot);
     int error = bench_depot_put_all(store, depot, 0, 1);
     if (error != 0)
         return error;

@@ -78,6 +78,9 @@ base_must_check int bench_depot_format(struct bench_depot_store *store, struct t
 base_must_check int bench_depot_open(const struct bench_depot_store *store, struct tarn_node *node,
                                      enum tarn_mode mode, bool read_only, struct tarn_depot **ret_depot);
 
+/** Take from an open store what the drive is, and how it is read. In a task. */
+void bench_depot_look(struct bench_depot_store *store, const struct tarn_depot *depot);
+
 /** The key of a record. */
 void bench_depot_key(uint64_t number, uint8_t key[BENCH_DEPOT_KEY_BYTES]);
 

@@ -139,6 +139,12 @@ uint64_t drive_failures(const struct drive *drive)
     return atomic_load_explicit(&drive->failures, memory_order_relaxed);
 }
 
+uint64_t drive_moved_bytes(const struct drive *drive, enum drive_op op)
+{
+    base_assert(op == DRIVE_READ || op == DRIVE_WRITE);
+    return atomic_load_explicit(&drive->moved_bytes[op], memory_order_relaxed);
+}
+
 uint64_t drive_zeroed_bytes(const struct drive *drive)
 {
     return drive->provider->zeroed_bytes == NULL ? drive->info.bytes
@@ -247,6 +253,9 @@ static void settle(struct drive_request *request, int32_t result)
         log_failed_request(drive, request, result);
     else if (promises && drive_failed(drive))
         result = -EROFS; /* it was in flight when another failed: what it says is not to be trusted */
+    else if (request->op <= DRIVE_WRITE)
+        atomic_fetch_add_explicit(&drive->moved_bytes[request->op], request->expected_bytes,
+                                  memory_order_relaxed);
     request->result = result;
     if (request->op == DRIVE_FLUSH)
         drive_flush_finish(drive, result);

@@ -280,6 +280,13 @@ bool drive_failed(const struct drive *drive);
 uint64_t drive_failures(const struct drive *drive);
 
 /**
+ * How many bytes requests have moved since it was opened: those that have failed count nothing.
+ *
+ * @param op  DRIVE_READ or DRIVE_WRITE
+ */
+uint64_t drive_moved_bytes(const struct drive *drive, enum drive_op op);
+
+/**
  * How far the background zeroing of a file has come, for the log and statistics: bytes from the
  * start. Equal to drive_info()->bytes when there is nothing (more) to do.
  */

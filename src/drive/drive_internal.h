@@ -22,8 +22,9 @@ struct drive {
     void *state; /* the provider's */
     struct drive_info info;
     bool read_only;
-    _Atomic bool failed;       /* set once, by the first failed flush or durable write */
-    _Atomic uint64_t failures; /* requests that failed */
+    _Atomic bool failed;                           /* set once, by the first failed flush or durable write */
+    _Atomic uint64_t failures;                     /* requests that failed */
+    _Atomic uint64_t moved_bytes[DRIVE_WRITE + 1]; /* of those that did not, by operation */
     struct drive_flushes flushes;
     struct base_log_limit errors;    /* of lines about failed requests */
     char quoted[DRIVE_QUOTED_BYTES]; /* the name, for the log */

@@ -41,6 +41,12 @@ static void check_transfers(struct context *context)
     assert_memory_equal(in, out, sizeof(in));
     assert_int_equal(context->fake.posts, 5);
     assert_int_equal(context->fake.region, -1);
+    atomic_store(&context->fake.fail_at, 1);
+    assert_int_equal(drive_read(drive, 0, in, sizeof(in)), -EIO);
+    assert_int_equal(drive_read(drive, FAKE_BYTES, in, sizeof(in)), -EINVAL);
+    assert_int_equal(drive_read(drive, 0, in, 512), 0);
+    assert_int_equal(drive_moved_bytes(drive, DRIVE_READ), 2 * sizeof(in) + 512);
+    assert_int_equal(drive_moved_bytes(drive, DRIVE_WRITE), 2 * sizeof(out));
 }
 
 static void test_transfers(void **state)
