@@ -50,6 +50,10 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "restart", "--only=dead");
     EXPECT_STATUS(2, "restart", "--records=999");
     EXPECT_STATUS(2, "restart", "--value=100");
+    EXPECT_STATUS(2, "growth", "--only=shrink");
+    EXPECT_STATUS(2, "growth", "--tables=list");
+    EXPECT_STATUS(2, "growth", "--from=5000", "--to=5000");
+    EXPECT_STATUS(2, "growth", "--from=5000", "--to=2000000");
     EXPECT_STATUS(0, "--help");
     EXPECT_STATUS(0, "task", "--help");
     EXPECT_STATUS(0, "drive", "--help");
@@ -466,6 +470,44 @@ static void test_restart_spares_old_files(void **state)
     assert_true(file_begins_with(folder->file, "what somebody keeps"));
 }
 
+/* ---- growth ------------------------------------------------------------------------------------ */
+
+/* The thread sanitizer takes what lfht's own threads do, of which it knows nothing, for races. */
+#ifdef TESTING_SANITIZED
+#define TABLES "--tables=tarn,ck_ht"
+#else
+#define TABLES "--tables=tarn,ck_ht,lfht"
+#endif
+
+static void test_growth_results(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "growth", "--json", "--from=10000", "--to=60000", "--size=32M", "--duration=20ms",
+        "--repeats=2", "--depth=3", TABLES, "--seed=7", folder->option);
+    assert_success(&run);
+    assert_int_equal(check_lines(&run, "growth", "index"), 1);
+    assert_int_equal(check_lines(&run, "growth", "put"), 1);
+    assert_int_equal(check_lines(&run, "growth", "put-p99.99"), 1);
+    assert_int_equal(count_lines(&run, "\"name\":\"tarn\",\"rate\""), 1);
+    assert_int_equal(count_lines(&run, "\"count\":100000,"), 1); /* 50,000 inserts, twice */
+    assert_int_equal(count_lines(&run, "\"name\":\"collection\",\"rate\""), 2);
+    assert_int_equal(access(folder->file, F_OK), -1);
+    free_run(&run);
+}
+
+static void test_growth_spares_old_files(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    write_old_file(folder->file, "what somebody keeps", 1 << 20);
+    RUN(&run, "growth", "--only=put", folder->option);
+    assert_int_equal(run.status, 1);
+    assert_non_null(strstr(run.err, "--force makes a store of it"));
+    assert_true(file_begins_with(folder->file, "what somebody keeps"));
+    free_run(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -488,6 +530,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restart_results, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_restart_beside_fio, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_restart_spares_old_files, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_growth_results, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_growth_spares_old_files, make_memory_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

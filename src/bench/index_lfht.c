@@ -34,7 +34,12 @@ static int open_lfht(const struct bench_index_table *options, uint64_t entries,
     uint64_t buckets = (uint64_t)1 << (63 - __builtin_clzll(entries)); /* one or two entries each */
     lfht->table = *options;
     lfht->nodes = bench_index_map(options->keys * sizeof(*lfht->nodes));
-    lfht->ht = cds_lfht_new_flavor(buckets, buckets, buckets, 0, &urcu_qsbr_flavor, NULL);
+    uint64_t buckets_max = options->grows ? (uint64_t)1 << (64 - __builtin_clzll(options->keys)) : buckets;
+    lfht->ht = cds_lfht_new_flavor(buckets, buckets, buckets_max,
+                                   options->grows ? CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING : 0,
+                                   &urcu_qsbr_flavor, NULL);
+    if (options->grows && lfht->nodes != NULL) /* they are its user's: not what is measured */
+        memset(lfht->nodes, 1, options->keys * sizeof(*lfht->nodes));
     if (lfht->nodes == NULL || lfht->ht == NULL) {
         if (lfht->nodes != NULL)
             bench_index_unmap(lfht->nodes, options->keys * sizeof(*lfht->nodes));

@@ -12,6 +12,7 @@ struct bench_index_table {
     struct base_account *account;
     uint64_t seed;
     uint64_t keys; /* numbers that will be used: 0 to keys - 1 */
+    bool grows;    /* many more than it was opened for are inserted */
 };
 
 /* An implementation. Calls of find, insert and remove come from several threads at once. */
@@ -32,7 +33,16 @@ struct bench_index_kind {
     /** Look keys up by their numbers. @return how many were found */
     uint64_t (*find)(struct bench_index_table *table, const uint64_t *numbers, uint64_t count);
 
-    /** Insert keys by their numbers, none of which is there. @return 0; negative errno */
+    /**
+     * Have a table that grows do so, if it is nearly full. One caller at a time, beside inserts. NULL: it
+     * does so itself, in inserts or in threads of its own.
+     *
+     * @param now  an insert has found no place: -EAGAIN
+     * @return 0; negative errno
+     */
+    int (*grow)(struct bench_index_table *table, bool now);
+
+    /** Insert keys by their numbers, none of which is there. @return 0; -EAGAIN (grow); negative errno */
     int (*insert)(struct bench_index_table *table, uint64_t first, uint64_t count);
 
     /** Remove keys by their numbers, all of which are there; others may insert them again after that. */

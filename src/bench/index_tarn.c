@@ -9,6 +9,7 @@ enum {
     LOAD_PERCENT_MAX = 84, /* of a table that is as small as it may be */
     ADDRESS_BITS = 34,     /* as of a store of 1 TB */
     TAG_BITS = 14,
+    GROWTH_REGIONS = 8, /* split at once */
 };
 
 struct tarn {
@@ -109,6 +110,18 @@ static int insert_tarn(struct bench_index_table *table, uint64_t first, uint64_t
     return error;
 }
 
+/* As the store's service does it. */
+static int grow_tarn(struct bench_index_table *table, bool now)
+{
+    struct depot_index *index = &tarn_of(table)->index;
+    if (!depot_index_wants_growth(index) && !now)
+        return 0;
+    int error = depot_index_grow_begin(index);
+    while (error == 0 && depot_index_grow_step(index, GROWTH_REGIONS))
+        ;
+    return error;
+}
+
 static int insert_ahead(struct bench_index_table *table, uint64_t first, uint64_t count)
 {
     struct tarn *tarn = tarn_of(table);
@@ -133,6 +146,7 @@ const struct bench_index_kind bench_index_tarn = {
     .name = "tarn",
     .open = open_tarn,
     .close = close_tarn,
+    .grow = grow_tarn,
     .find = find_tarn,
     .insert = insert_tarn,
     .remove = remove_tarn,
