@@ -47,6 +47,7 @@ extern const struct bench_verb bench_verb_drive;
 extern const struct bench_verb bench_verb_index;
 extern const struct bench_verb bench_verb_depot;
 extern const struct bench_verb bench_verb_memcache;
+extern const struct bench_verb bench_verb_amplification;
 extern const struct bench_verb bench_verb_growth;
 extern const struct bench_verb bench_verb_restart;
 extern const struct bench_verb bench_verb_ycsb;

@@ -1,7 +1,9 @@
 /* The command as a user runs it, with tiny durations: what it prints, and what it does to files. */
 #include "bench/testing.h"
 
+#include "bench/amplification.h"
 #include <fcntl.h>
+#include <math.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -54,6 +56,10 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "growth", "--tables=list");
     EXPECT_STATUS(2, "growth", "--from=5000", "--to=5000");
     EXPECT_STATUS(2, "growth", "--from=5000", "--to=2000000");
+    EXPECT_STATUS(2, "amplification", "--only=reads");
+    EXPECT_STATUS(2, "amplification", "--sizes=32");
+    EXPECT_STATUS(2, "amplification", "--blocks=1000");
+    EXPECT_STATUS(2, "amplification", "--grain=48");
     EXPECT_STATUS(0, "--help");
     EXPECT_STATUS(0, "task", "--help");
     EXPECT_STATUS(0, "drive", "--help");
@@ -508,6 +514,64 @@ static void test_growth_spares_old_files(void **state)
     free_run(&run);
 }
 
+/* ---- amplification ----------------------------------------------------------------------------- */
+
+/* The paper's own figure; and c = 1/e gives 1 - 1/e of live bytes. */
+static void test_greedy_bound(void **state)
+{
+    (void)state;
+    const double e = 2.718281828459045;
+    assert_true(fabs(bench_greedy_bound(1 / 1.3) - 2.36) < 0.005);
+    assert_true(fabs(bench_greedy_bound(1 - 1 / e) - 1 / (1 - 1 / e)) < 1e-9);
+    assert_true(fabs(bench_greedy_bound(0) - 1) < 1e-6);
+}
+
+/* A value of the only case with that name and, in its line, that text. */
+static double value_of(const struct run *run, const char *text, const char *name)
+{
+    struct base_json_value all;
+    struct base_json_value value;
+    for (const char *line = run->out; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        size_t len = strcspn(line, "\n");
+        if (memmem(line, len, text, strlen(text)) == NULL)
+            continue;
+        assert_int_equal(base_json_parse(line, len, &all), 0);
+        assert_int_equal(base_json_member(all, "subjects", &value), 0);
+        assert_int_equal(base_json_element(value, 0, &value), 0);
+        assert_int_equal(base_json_member(value, "values", &value), 0);
+        assert_int_equal(base_json_member(value, name, &value), 0);
+        return number_of(value, "median");
+    }
+    fail_msg("no %s", text);
+    return 0;
+}
+
+/* What must be moved in any case bounds what was: a get reads a whole value in whole blocks, a put writes it.
+ */
+static void test_amplification_results(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "amplification", "--json", "--size=32M", "--sizes=4096,400", "--gets=1000", "--repeats=1",
+        "--seed=7");
+    assert_success(&run);
+    assert_int_equal(check_lines(&run, "amplification", "read"), 4);
+    assert_int_equal(check_lines(&run, "amplification", "write"), 4);
+    assert_int_equal(check_lines(&run, "amplification", "collection"), 2);
+    double large =
+        value_of(&run, "\"read\",\"parameters\":{\"value_bytes\":4096,\"block_bytes\":512", "amplification");
+    assert_true(large > 1 && large < 1.3);
+    double blocks =
+        value_of(&run, "\"read\",\"parameters\":{\"value_bytes\":400,\"block_bytes\":4096", "blocks_per_get");
+    assert_true(blocks >= 1 && blocks < 1.2);
+    assert_true(value_of(&run, "\"write\",\"parameters\":{\"value_bytes\":400,", "amplification") > 1);
+    double uniform = value_of(&run, "\"keys\":\"uniform\"", "collection_alone");
+    double skewed = value_of(&run, "\"keys\":\"90/10\"", "collection_alone");
+    assert_true(uniform > skewed && skewed > 1);
+    assert_in_range(value_of(&run, "\"keys\":\"uniform\"", "live_percent"), 50, 80);
+    free_run(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,6 +596,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_restart_spares_old_files, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_growth_results, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_growth_spares_old_files, make_memory_folder, remove_folder),
+        cmocka_unit_test(test_greedy_bound),
+        cmocka_unit_test(test_amplification_results),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

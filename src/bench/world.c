@@ -2,11 +2,21 @@
 
 #include <errno.h>
 
+static int open_node(const struct bench *bench, const struct bench_world_options *options,
+                     struct tarn_node **ret_node)
+{
+    struct task_node_options node_options = {.engine_choice = options->engine,
+                                             .seed = bench->options.seed,
+                                             .log_level = BASE_LOG_ERROR,
+                                             .drives = options->drives,
+                                             .drives_arg = options->drives_arg};
+    return task_node_open(&node_options, ret_node);
+}
+
 int bench_node_open(const struct bench *bench, enum task_engine_choice engine, struct tarn_node **ret_node)
 {
-    struct task_node_options options = {
-        .engine_choice = engine, .seed = bench->options.seed, .log_level = BASE_LOG_ERROR};
-    return task_node_open(&options, ret_node);
+    const struct bench_world_options options = {.engine = engine};
+    return open_node(bench, &options, ret_node);
 }
 
 static void pin_second(void *arg)
@@ -47,7 +57,7 @@ int bench_world_run(const struct bench *bench, const struct bench_world_options 
                     task_function *function, void *arg)
 {
     struct bench_world world = {.bench = bench, .function = function, .arg = arg};
-    int error = bench_node_open(bench, options->engine, &world.node);
+    int error = open_node(bench, options, &world.node);
     if (error != 0)
         return error;
     uint32_t wanted = options->sched_count == 0 ? 1 : options->sched_count;

@@ -27,6 +27,8 @@ struct bench_world_options {
     enum task_engine_choice engine;
     uint32_t sched_count;
     struct task_sched_options sched;
+    const void *drives; /* as in struct task_node_options, with its argument */
+    void *drives_arg;
 };
 
 /**
