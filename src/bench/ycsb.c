@@ -71,7 +71,7 @@ static const struct base_setting table[] = {
     {.name = "memory",
      .type = BASE_SETTING_SIZE,
      .min = 8 << 20,
-     .default_text = "128M",
+     .default_text = "192M",
      .help = "Memory of each engine, page cache included.",
      .offset = offsetof(struct options, memory_bytes)},
     {.name = "memory-group",
@@ -188,9 +188,13 @@ static int measure(void *arg, struct bench_sample *sample)
         contestant->skipped == NULL ? bench_ycsb_host_run(&contestant->host, &job, &contestant->report) : 0;
     if (error == -ELIBACC)
         contestant->skipped = report->why;
+    else if (error == -EPIPE && contestant->host.engine != &bench_ycsb_tarn) /* the others go on */
+        contestant->skipped = "its process has ended: was it given too little --memory?";
+    else if (error != 0)
+        return error;
     sample->skipped = contestant->skipped;
-    if (error != 0 || contestant->skipped != NULL)
-        return error == -ELIBACC ? 0 : error;
+    if (contestant->skipped != NULL)
+        return 0;
     double operations = (double)base_max(report->operations, UINT64_C(1));
     sample->operations = report->operations;
     sample->elapsed_ns = report->elapsed_ns;

@@ -16,8 +16,8 @@
 #define TABLE   "table:records"
 
 enum {
-    CACHE_SHARE_MIN = 4, /* its cache has that part of the memory at least */
-    OTHER_MIB = 96,      /* what it takes beside: seen with one arena */
+    CACHE_SHARE_MIN = 8, /* its cache has that part of the memory at least */
+    OTHER_MIB = 136,     /* what it takes beside: seen with two threads and one arena */
     LOG_SHARE = 8,       /* a file of its log */
     LOG_MIB_MAX = 100,   /* its default */
     CHECKPOINT_LOGS = 4, /* so many such files are written from one checkpoint to the next */
