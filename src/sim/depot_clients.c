@@ -11,15 +11,12 @@ enum {
     LOOKS_MAX = SIM_DEPOT_KEYS_MAX,
     EXPIRY_BITS = 33,      /* up to some seconds */
     RECORD_OVERHEAD = 512, /* of header, padding and summary, at most */
-    CHURN_KEY = 1000,      /* numbers of keys that the oracle does not hear of begin here */
-    CHURNS_MAX = 12,       /* at once */
     BATCH_KEYS_MAX = 5,
     BATCHES_OF_A_CUT = 8,
     CUT_NS_MAX = 1 << 16,  /* most batches take less */
     SHORT_BITS = 11,       /* of a value in one: so of a torn batch some records are whole */
     BATCH_OVERHEAD = 1024, /* of an item: its key, and what comes to it */
     INNER_OPS_MAX = 8,     /* while a snapshot is open */
-    CHURN_BYTES_MAX = 48 << 10,
 };
 
 static void do_some(struct sim_depot_client *client, uint64_t ops);
@@ -34,7 +31,7 @@ static struct tarn_node *tarn_of(const struct sim_depot_client *client)
     return sim_node_tarn(client->shared->node);
 }
 
-static uint64_t draw(struct sim_depot_client *client, uint64_t n)
+uint64_t sim_depot_draw(struct sim_depot_client *client, uint64_t n)
 {
     return base_random_below(&client->random, n);
 }
@@ -110,9 +107,8 @@ static bool has_lost_segments(const struct sim_depot_shared *shared)
     return stats.segments_bad > 0 && sim_depot_faulted(shared);
 }
 
-/* @param condition  the operation had one @param grows  it may have found no room */
-static void check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
-                        bool grows)
+void sim_depot_check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
+                           bool grows)
 {
     const struct sim_depot_shared *shared = client->shared;
     switch (error) {
@@ -161,7 +157,7 @@ static void look_how_full(struct sim_depot_shared *shared)
         shared->full_ns = sim_world_now(shared->world);
 }
 
-static void reserve(struct sim_depot_client *client, uint64_t bytes)
+void sim_depot_reserve(struct sim_depot_client *client, uint64_t bytes)
 {
     struct sim_depot_shared *shared = client->shared;
     shared->reserving_bytes += room_of(client, bytes);
@@ -169,7 +165,7 @@ static void reserve(struct sim_depot_client *client, uint64_t bytes)
     look_how_full(shared);
 }
 
-static void release(struct sim_depot_client *client, uint64_t bytes)
+void sim_depot_release(struct sim_depot_client *client, uint64_t bytes)
 {
     look_how_full(client->shared);
     client->shared->reserving_bytes -= room_of(client, bytes);
@@ -231,7 +227,7 @@ static void get(struct sim_depot_client *client, uint64_t key, size_t room)
                     : tarn_depot_get(shared->depot, name, name_bytes, client->value, room, &info);
     sim_oracle_end_get(oracle_now(client), tarn_of(client), number, error, &info, client->value, room);
     if (error != -ENOBUFS)
-        check_error(client, "get", error, false, false);
+        sim_depot_check_error(client, "get", error, false, false);
 }
 
 /* Several keys, perhaps one twice, in one call. The values share the client's memory. */
@@ -253,7 +249,7 @@ static void get_many(struct sim_depot_client *client, const uint64_t *keys, size
         sim_oracle_end_get(oracle_now(client), tarn_of(client), numbers[i], gets[i].error, &gets[i].info,
                            gets[i].value, room);
         if (gets[i].error != -ENOBUFS)
-            check_error(client, "get_many", gets[i].error, false, false);
+            sim_depot_check_error(client, "get_many", gets[i].error, false, false);
     }
 }
 
@@ -293,7 +289,7 @@ static void scan_all(struct sim_depot_client *client, uint64_t visits)
             sim_oracle_end_unvisited(oracle_now(client), tarn_of(client), scan.numbers[key], error == 0);
     }
     if (error != SIM_ORACLE_REFUSED || visits == 0)
-        check_error(client, "scan", error, false, false);
+        sim_depot_check_error(client, "scan", error, false, false);
 }
 
 /* ---- looking back ------------------------------------------------------------------------------- */
@@ -320,7 +316,7 @@ static int visit_past(void *arg, const void *key, size_t key_len, const void *va
 static bool was_cancelled(struct sim_depot_client *client, const char *what, int error)
 {
     if (error != -ECANCELED)
-        check_error(client, what, error, false, false);
+        sim_depot_check_error(client, what, error, false, false);
     return error == -ECANCELED;
 }
 
@@ -381,7 +377,7 @@ static void look_back(struct sim_depot_client *client)
     }
     if (error != 0) {
         if (error != -EBUSY)
-            check_error(client, "opening a snapshot", error, false, false);
+            sim_depot_check_error(client, "opening a snapshot", error, false, false);
         return;
     }
     client->looks_back = true;
@@ -398,13 +394,13 @@ static void look_back(struct sim_depot_client *client)
 static void look(struct sim_depot_client *client)
 {
     uint64_t keys[LOOKS_MAX] = {0};
-    uint64_t count = 1 + draw(client, LOOKS_MAX);
-    if (draw(client, 3) == 0) {
-        scan_all(client, draw(client, 4) == 0 ? 1 + draw(client, 4) : 0);
+    uint64_t count = 1 + sim_depot_draw(client, LOOKS_MAX);
+    if (sim_depot_draw(client, 3) == 0) {
+        scan_all(client, sim_depot_draw(client, 4) == 0 ? 1 + sim_depot_draw(client, 4) : 0);
         return;
     }
     for (uint64_t i = 0; i < count; i++)
-        keys[i] = draw(client, client->shared->keys);
+        keys[i] = sim_depot_draw(client, client->shared->keys);
     get_many(client, keys, count);
 }
 
@@ -412,7 +408,7 @@ static void look(struct sim_depot_client *client)
 
 static uint64_t draw_expiry(struct sim_depot_client *client)
 {
-    if (draw(client, 8) != 0)
+    if (sim_depot_draw(client, 8) != 0)
         return 0;
     return task_wall(tarn_of(client)) + sim_depot_draw_log(&client->random, EXPIRY_BITS);
 }
@@ -421,8 +417,8 @@ static uint32_t draw_value_bytes(struct sim_depot_client *client)
 {
     uint64_t longest =
         base_min(tarn_depot_whole_bytes_max(client->shared->depot), (uint64_t)SIM_DEPOT_VALUE_BYTES_MAX);
-    uint64_t bytes = draw(client, 4) < client->shared->long_of_4
-                         ? draw(client, longest + 1)
+    uint64_t bytes = sim_depot_draw(client, 4) < client->shared->long_of_4
+                         ? sim_depot_draw(client, longest + 1)
                          : base_min(sim_depot_draw_log(&client->random, 13), longest);
     if (longest < SIM_DEPOT_VALUE_BYTES_MAX && draw_long(client, 8) <= client->shared->long_of_4)
         bytes = longest + 1 + draw_long(client, SIM_DEPOT_VALUE_BYTES_MAX - longest);
@@ -448,7 +444,7 @@ static void abandon(struct sim_depot_client *client, const uint8_t *name, size_t
     struct tarn_depot_writer *writer;
     uint64_t bytes = draw_long(client, SIM_DEPOT_VALUE_BYTES_MAX);
     memset(client->value, 0xee, bytes);
-    reserve(client, SIM_DEPOT_VALUE_BYTES_MAX);
+    sim_depot_reserve(client, SIM_DEPOT_VALUE_BYTES_MAX);
     int error = tarn_depot_writer_open(
         client->shared->depot, name, name_bytes, NULL,
         draw_long(client, 2) == 0 ? TARN_LENGTH_UNKNOWN : SIM_DEPOT_VALUE_BYTES_MAX, &writer);
@@ -456,8 +452,8 @@ static void abandon(struct sim_depot_client *client, const uint8_t *name, size_t
         error = write_parts(client, writer, bytes);
         tarn_depot_writer_abort(writer);
     }
-    check_error(client, "an abandoned writer", error, false, true);
-    release(client, SIM_DEPOT_VALUE_BYTES_MAX);
+    sim_depot_check_error(client, "an abandoned writer", error, false, true);
+    sim_depot_release(client, SIM_DEPOT_VALUE_BYTES_MAX);
 }
 
 /* As tarn_depot_put(), by a writer. */
@@ -480,8 +476,8 @@ static struct sim_oracle_op draw_put(struct sim_depot_client *client, uint64_t k
 {
     struct sim_oracle_op op = {.kind = SIM_PUT, .key = key, .expiry_ns = draw_expiry(client)};
     op.value_bytes = draw_value_bytes(client);
-    if (draw(client, 2) == 0)
-        op.condition = (enum tarn_put_condition)draw(client, 4);
+    if (sim_depot_draw(client, 2) == 0)
+        op.condition = (enum tarn_put_condition)sim_depot_draw(client, 4);
     if (op.condition == TARN_PUT_IF_VERSION) {
         op.if_number = sim_oracle_known_put(&client->shared->oracle, key);
         if (op.if_number == 0)
@@ -555,7 +551,7 @@ static void write_batch(struct sim_depot_client *client)
     draw_items(client, &batch);
     fill_items(client, &batch);
     uint64_t room = batch.bytes + batch.count * BATCH_OVERHEAD;
-    reserve(client, room);
+    sim_depot_reserve(client, room);
     if (shared->cuts_batches && draw_batch(client, BATCHES_OF_A_CUT) == 0)
         shared->cut_soon(shared, draw_batch(client, CUT_NS_MAX));
     int error = tarn_depot_write_batch(shared->depot, batch.items, batch.count);
@@ -565,8 +561,8 @@ static void write_batch(struct sim_depot_client *client)
         sim_oracle_end(oracle_now(client), tarn_of(client), batch.numbers[i], idle ? -ENOENT : item->error,
                        item->version);
     }
-    check_error(client, "write_batch", error, batch.conditional, true);
-    release(client, room);
+    sim_depot_check_error(client, "write_batch", error, batch.conditional, true);
+    sim_depot_release(client, room);
 }
 
 static void put(struct sim_depot_client *client, uint64_t key)
@@ -588,14 +584,14 @@ static void put(struct sim_depot_client *client, uint64_t key)
         .client_flags = number,
     };
     uint64_t version = 0;
-    reserve(client, op.value_bytes);
+    sim_depot_reserve(client, op.value_bytes);
     int error = draw_long(client, 3) == 0
                     ? put_parts(client, name, name_bytes, op.value_bytes, &options, &version)
                     : tarn_depot_put(shared->depot, name, name_bytes, client->value, op.value_bytes, &options,
                                      &version);
     sim_oracle_end(oracle_now(client), tarn_of(client), number, error, version);
-    check_error(client, "put", error, op.condition != TARN_PUT_ANY, true);
-    release(client, op.value_bytes);
+    sim_depot_check_error(client, "put", error, op.condition != TARN_PUT_ANY, true);
+    sim_depot_release(client, op.value_bytes);
 }
 
 static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kind kind, uint64_t key)
@@ -608,12 +604,12 @@ static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kin
         op.expiry_ns = draw_expiry(client);
     uint64_t bytes = kind == SIM_TOUCH ? tarn_depot_whole_bytes_max(shared->depot) : 0;
     uint32_t number = begin(client, &op);
-    reserve(client, bytes);
+    sim_depot_reserve(client, bytes);
     int error = kind == SIM_TOUCH ? tarn_depot_touch(shared->depot, name, name_bytes, op.expiry_ns)
                                   : tarn_depot_delete(shared->depot, name, name_bytes);
     sim_oracle_end(oracle_now(client), tarn_of(client), number, error, 0);
-    check_error(client, kind == SIM_TOUCH ? "touch" : "delete", error, false, kind == SIM_TOUCH);
-    release(client, bytes);
+    sim_depot_check_error(client, kind == SIM_TOUCH ? "touch" : "delete", error, false, kind == SIM_TOUCH);
+    sim_depot_release(client, bytes);
 }
 
 struct update {
@@ -647,17 +643,17 @@ static void update(struct sim_depot_client *client, uint64_t key)
     size_t name_bytes = fill_key(key, name);
     const struct sim_oracle_op op = {.kind = SIM_UPDATE, .key = key};
     struct update own = {.client = client, .decided = {.key = key, .expiry_ns = draw_expiry(client)}};
-    own.decided.answer = answers[draw(client, base_array_count(answers))];
+    own.decided.answer = answers[sim_depot_draw(client, base_array_count(answers))];
     own.decided.value_bytes = draw_value_bytes(client);
     own.number = begin(client, &op);
     sim_oracle_fill_value(key, own.number, client->value, own.decided.value_bytes);
     uint64_t version = 0;
-    reserve(client, own.decided.value_bytes);
+    sim_depot_reserve(client, own.decided.value_bytes);
     int error = tarn_depot_update(shared->depot, name, name_bytes, decide, &own, &version);
     sim_oracle_end(oracle_now(client), tarn_of(client), own.number, error, version);
     if (error != SIM_ORACLE_REFUSED || own.decided.answer != SIM_REFUSE)
-        check_error(client, "update", error, false, own.decided.answer == SIM_STORE);
-    release(client, own.decided.value_bytes);
+        sim_depot_check_error(client, "update", error, false, own.decided.answer == SIM_STORE);
+    sim_depot_release(client, own.decided.value_bytes);
 }
 
 static void flush_all(struct sim_depot_client *client)
@@ -665,133 +661,12 @@ static void flush_all(struct sim_depot_client *client)
     struct sim_depot_shared *shared = client->shared;
     struct sim_oracle_op op = {.kind = SIM_FLUSH_ALL, .key = SIM_ORACLE_ALL_KEYS};
     op.expiry_ns = task_wall(tarn_of(client));
-    if (draw(client, 2) == 0)
+    if (sim_depot_draw(client, 2) == 0)
         op.expiry_ns += sim_depot_draw_log(&client->random, EXPIRY_BITS);
     uint32_t number = begin(client, &op);
     int error = tarn_depot_flush_all(shared->depot, op.expiry_ns);
     sim_oracle_end(oracle_now(client), tarn_of(client), number, error, 0);
-    check_error(client, "flush_all", error, false, false);
-}
-
-/* ---- filling the drive -------------------------------------------------------------------------- */
-
-static void fill_churn_key(uint32_t number, uint64_t slot, uint64_t *ret_key)
-{
-    ret_key[0] = CHURN_KEY + number;
-    ret_key[1] = slot;
-}
-
-/* What an answer to a change tells of the key. */
-static void note_churned(struct sim_depot_churn *churn, int error)
-{
-    if (error == 0 || error == -ENOENT)
-        *churn = (struct sim_depot_churn){.known = true, .held = churn->maybe};
-    else if (error == -ENOSPC || error == -EROFS)
-        churn->unsettled = false;
-}
-
-/* Overwrite and delete keys of the client's own, which the oracle does not hear of. */
-static void churn_one(struct sim_depot_client *client)
-{
-    struct sim_depot_shared *shared = client->shared;
-    uint64_t slot = draw(client, SIM_DEPOT_CHURNED), key[2];
-    struct sim_depot_churn *churn = &shared->churned[client->number][slot];
-    uint64_t longest = base_min(tarn_depot_whole_bytes_max(shared->depot), (uint64_t)CHURN_BYTES_MAX);
-    uint64_t bytes = sizeof(uint32_t) + draw(client, longest - sizeof(uint32_t));
-    bool deletes = draw(client, 4) == 0;
-    int error;
-    if (churn->unsettled)
-        return; /* its store has failed */
-    fill_churn_key(client->number, slot, key);
-    churn->unsettled = true;
-    churn->maybe = deletes ? 0 : ++client->churn_count;
-    if (deletes) {
-        error = tarn_depot_delete(shared->depot, key, sizeof(key));
-        check_error(client, "delete of a churned key", error, false, false);
-    } else {
-        memset(client->value, (int)churn->maybe, bytes);
-        memcpy(client->value, &churn->maybe, sizeof(churn->maybe));
-        reserve(client, bytes);
-        error = tarn_depot_put(shared->depot, key, sizeof(key), client->value, bytes, NULL, NULL);
-        check_error(client, "put of a churned key", error, false, true);
-        release(client, bytes);
-    }
-    note_churned(churn, error);
-}
-
-/* @return the number of the value; 0 if it is not one */
-static uint32_t churned_number(const uint8_t *value, size_t bytes)
-{
-    uint32_t number = 0;
-    if (bytes < sizeof(number))
-        return 0;
-    memcpy(&number, value, sizeof(number));
-    for (size_t i = sizeof(number); i < bytes; i++) {
-        if (value[i] != (uint8_t)number)
-            return 0;
-    }
-    return number;
-}
-
-/*
- * What a client's own key holds, only that client can have stored. @param settle  nothing is under way: what
- * is found is certain from now on
- */
-static void check_churned(struct sim_depot_client *client, uint32_t number, uint64_t slot, bool settle)
-{
-    struct sim_depot_shared *shared = client->shared;
-    struct sim_depot_churn *churn = &shared->churned[number][slot];
-    uint64_t key[2];
-    struct tarn_record_info info;
-    fill_churn_key(number, slot, key);
-    int error =
-        tarn_depot_get(shared->depot, key, sizeof(key), client->value, SIM_DEPOT_VALUE_BYTES_MAX, &info);
-    check_error(client, "get of a churned key", error, false, false);
-    if (error != 0 && error != -ENOENT)
-        return;
-    uint32_t found = error == 0 ? churned_number(client->value, info.value_bytes) : 0;
-    bool may_be = found == churn->held || (settle && churn->unsettled && found == churn->maybe) ||
-                  (error == -ENOENT && (shared->flushes || shared->may_miss));
-    if ((error == 0 && found == 0) || (churn->known && !may_be))
-        sim_fail(shared->world, "churned key %" PRIu64 " of client %u holds %u (%d) and not %u or %u", slot,
-                 number, found, error, churn->held, churn->maybe);
-    bool stays_gone = error == -ENOENT && churn->known && !churn->unsettled && shared->oracle.evicts &&
-                      !depot_failed(shared->depot);
-    /* who only reads carries out a due flush_all without noting it, and the clock may be set back */
-    bool may_come_back = error == -ENOENT && shared->read_only;
-    if (settle || stays_gone)
-        *churn = (struct sim_depot_churn){.known = !may_come_back, .held = found};
-}
-
-static void churn(struct sim_depot_client *client)
-{
-    for (uint64_t times = 1 + draw(client, CHURNS_MAX); times > 0; times--)
-        churn_one(client);
-    for (uint64_t slot = 0; slot < SIM_DEPOT_CHURNED; slot++)
-        check_churned(client, client->number, slot, false);
-}
-
-/* Before any client works: what those of earlier epochs have left. */
-static void check_all_churned(struct sim_depot_client *client)
-{
-    for (uint32_t number = 0; number < client->number; number++) {
-        for (uint64_t slot = 0; slot < SIM_DEPOT_CHURNED; slot++) {
-            const struct sim_depot_churn *churn = &client->shared->churned[number][slot];
-            if (churn->known || churn->unsettled)
-                check_churned(client, number, slot, true);
-        }
-    }
-}
-
-void sim_depot_forget_churned(struct sim_depot_shared *shared, uint32_t first)
-{
-    for (uint32_t number = first; number < SIM_ORACLE_CLIENTS_MAX; number++) {
-        for (uint64_t slot = 0; slot < SIM_DEPOT_CHURNED; slot++) {
-            struct sim_depot_churn *churn = &shared->churned[number][slot];
-            churn->unsettled = churn->unsettled || churn->known;
-            churn->known = false;
-        }
-    }
+    sim_depot_check_error(client, "flush_all", error, false, false);
 }
 
 /* ---- clients ------------------------------------------------------------------------------------ */
@@ -800,7 +675,7 @@ void sim_depot_read_all(struct sim_depot_client *client)
 {
     uint64_t keys[SIM_DEPOT_KEYS_MAX] = {0};
     uint64_t count = client->shared->keys;
-    switch (draw(client, 4)) {
+    switch (sim_depot_draw(client, 4)) {
     case 0:
         scan_all(client, 0);
         break;
@@ -814,7 +689,7 @@ void sim_depot_read_all(struct sim_depot_client *client)
     }
     for (uint64_t key = 0; key < count; key++)
         get(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
-    check_all_churned(client);
+    sim_depot_check_all_churned(client);
 }
 
 /* What the store must refuse before it looks at anything. */
@@ -833,9 +708,9 @@ static void misuse(struct sim_depot_client *client)
 
 static void do_one(struct sim_depot_client *client)
 {
-    uint64_t key = draw(client, client->shared->keys);
-    uint64_t choice = draw(client, 100);
-    if (client->shared->deletes_much && draw(client, 3) == 0)
+    uint64_t key = sim_depot_draw(client, client->shared->keys);
+    uint64_t choice = sim_depot_draw(client, 100);
+    if (client->shared->deletes_much && sim_depot_draw(client, 3) == 0)
         touch_or_delete(client, SIM_DELETE, key);
     else if (choice < 30)
         get(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
@@ -862,11 +737,11 @@ static void do_some(struct sim_depot_client *client, uint64_t ops)
     for (; ops > 0 && client->told + 2 * LOOKS_MAX <= SIM_ORACLE_OPS_MAX; ops--) {
         if (!client->looks_back && draw_long(client, 16) == 0)
             look_back(client);
-        else if (draw(client, 8) < client->shared->churn_of_8)
-            churn(client);
+        else if (sim_depot_draw(client, 8) < client->shared->churn_of_8)
+            sim_depot_churn(client);
         else
             do_one(client);
-        if (draw(client, 4) == 0)
+        if (sim_depot_draw(client, 4) == 0)
             (void)task_sleep(sim_depot_draw_log(&client->random, client->shared->sleep_bits));
     }
 }
@@ -874,5 +749,5 @@ static void do_some(struct sim_depot_client *client, uint64_t ops)
 void sim_depot_run_client(void *arg)
 {
     struct sim_depot_client *client = arg;
-    do_some(client, draw(client, client->shared->ops_max));
+    do_some(client, sim_depot_draw(client, client->shared->ops_max));
 }

@@ -72,6 +72,20 @@ struct sim_depot_client {
 /** From 0 to just below 2^bits, each number of bits as likely. */
 uint64_t sim_depot_draw_log(struct base_random *random, uint64_t bits);
 
+/** From 0 to n - 1. */
+uint64_t sim_depot_draw(struct sim_depot_client *client, uint64_t n);
+
+/** Fail unless there is a reason for an error. @param condition  the operation had one @param grows  it may
+ * have found no room */
+void sim_depot_check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
+                           bool grows);
+
+/** So many bytes may be added from now on, to sim_depot_release(). */
+void sim_depot_reserve(struct sim_depot_client *client, uint64_t bytes);
+
+/** They were added, or refused. */
+void sim_depot_release(struct sim_depot_client *client, uint64_t bytes);
+
 /** Whether a fault has happened since faults_before that may be the reason of an error. */
 bool sim_depot_faulted(const struct sim_depot_shared *shared);
 
@@ -83,6 +97,12 @@ uint64_t sim_depot_fault_count(const struct sim_depot_shared *shared);
 
 /** Read every key, one by one, all at once or by a scan. A client's own task. Yields. */
 void sim_depot_read_all(struct sim_depot_client *client);
+
+/** Overwrite and delete keys of the client's own, and see that they hold what they must. Yields. */
+void sim_depot_churn(struct sim_depot_client *client);
+
+/** Before any client works: what those of earlier epochs have left. Yields. */
+void sim_depot_check_all_churned(struct sim_depot_client *client);
 
 /** What the clients from `first` on have churned may be lost: nobody knows any more what is there. */
 void sim_depot_forget_churned(struct sim_depot_shared *shared, uint32_t first);
