@@ -119,7 +119,8 @@ static void whatever_fails_of_its_write(void **state)
         testing_put_keys(&fixture->store, 0, 10, "other");
         testing_drive_fail_at(&fixture->drive, DRIVE_WRITE, 1, true);
         fixture->drive.partial_bytes = sectors * DRIVE_SECTOR_BYTES;
-        assert_int_equal(write_members(fixture, COUNT, 'b', BYTES), -EIO);
+        int error = write_members(fixture, COUNT, 'b', BYTES);
+        assert_true(error == -EIO || error == -EROFS); /* the service may have been the first to fail */
         assert_int_equal(members_letter(fixture, COUNT, BYTES), 'a');
         assert_int_equal(write_members(fixture, COUNT, 'c', BYTES), -EROFS);
         testing_drive_fail_at(&fixture->drive, DRIVE_WRITE, 0, false);

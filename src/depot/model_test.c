@@ -499,7 +499,7 @@ static void do_look_back(struct model *model, uint64_t number)
         uint64_t room = below(model, 8) == 0 ? STORE_BYTES / 8 : 0;
         assert_int_equal(tarn_depot_snapshot_open(model->store.depot, room, &model->snapshot), 0);
         memcpy(model->past, model->expected, sizeof(model->past));
-    } else if (below(model, 10) == 0) {
+    } else if (below(model, 3) == 0) {
         error = tarn_depot_snapshot_scan(model->snapshot, visit_past, model);
         assert_true(error == 0 || error == -ECANCELED);
         for (uint64_t key = 0; key < KEYS && error == 0; key++)
@@ -641,7 +641,7 @@ static void agrees_with_a_map(void **state)
                   (unsigned long long)model->killed, (unsigned long long)model->checked,
                   (unsigned long long)model->collections, (unsigned long long)model->full,
                   (unsigned long long)model->looked_back, (unsigned long long)model->cancelled);
-    assert_true(model->looked_back > (TESTING_SLOW ? 5 : 20) && model->cancelled > 0);
+    assert_true(model->looked_back > (TESTING_SLOW ? 2 : 8) && model->cancelled > 0);
     assert_true(model->killed > 2 && model->checked > 5 && model->collections > 50);
     assert_true(model->in_pieces > (TESTING_SLOW ? 20 : 100));
     assert_true(model->batches > (TESTING_SLOW ? 100 : 400));

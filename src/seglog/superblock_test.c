@@ -384,7 +384,7 @@ static void geometry_must_fit(void **state)
 
 static void set_incompatible(struct seglog_superblock_format *superblock)
 {
-    superblock->incompatible = 4;
+    superblock->incompatible = SEGLOG_FEATURES + 1;
 }
 
 static void set_read_only_compatible(struct seglog_superblock_format *superblock)
