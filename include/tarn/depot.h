@@ -342,9 +342,10 @@ struct tarn_batch_item {
  *               borrowed until return
  * @return 0; nothing written: -EEXIST, -ENOENT (a condition of an item does not hold), -EINVAL (a key or a
  *         note is none, or a key is there twice), -E2BIG (more items, or more bytes, than a batch takes; its
- *         values are not in pieces), -ENOSPC, -ENOMEM, -EROFS, -EBADMSG; -EIO: not acknowledged. After the
- *         next opening all of it is there, or nothing; until then nothing, or all but keys whose old records
- *         could not be read again
+ *         values are not in pieces), -ENOSPC, -ENOMEM, -EROFS, -EBADMSG; -EIO: not acknowledged, and the store
+ *         takes no more writes (unless an item has it: its old record cannot be read, and nothing was written).
+ *         After the next opening all of it is there, or nothing; until then nothing, or all but keys whose old
+ *         records could not be read once more
  *
  * Yields. All conditions are decided before anything is written, with no other write to any of the keys in
  * between. Gets of single keys may meet some of the changes before the others. In a cache each item is

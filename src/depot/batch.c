@@ -240,6 +240,9 @@ static int commit(struct batch *batch)
         error = publish(batch);
     else
         depot_discharge(depot, batch->footprint);
+    /* what is there in part until the next opening must not be built upon */
+    if (error != 0)
+        seglog_fail(depot->log, "the index, of a batch", batch->places[0].grain << depot->grain_shift, error);
     depot_trace_mark(&batch->trace, TARN_STAGE_INDEX);
     /* as of any write that the index does not know of */
     if (error != 0)

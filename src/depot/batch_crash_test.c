@@ -134,6 +134,39 @@ static void whatever_fails_of_its_write(void **state)
     assert_true(whole > 0 && whole < 16);
 }
 
+/* The collector moves a key's old record, to where it cannot be read. */
+static void move_away(void *arg)
+{
+    struct testing_fixture *fixture = arg;
+    struct tarn_depot *depot = depot_of(fixture);
+    const struct seglog_superblock_format *superblock = seglog_superblock(depot->log);
+    const struct depot_key key = depot_key_of(depot, "member3", 7);
+    struct depot_index_view view;
+    uint64_t nowhere = (superblock->store_bytes - superblock->segment_bytes / 2) >> depot->grain_shift;
+    depot_index_find(&depot->index, key.hash.low, &view);
+    assert_int_equal(view.count, 1);
+    assert_true(depot_index_replace(&depot->index, key.hash.low,
+                                    depot_index_address(&depot->index, view.words[0]), nowhere, 9));
+}
+
+/* One key cannot be published: nobody may go on from what it held before, which the batch has hidden. */
+static void whoever_cannot_be_found_again(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    assert_int_equal(write_members(fixture, COUNT, 'a', BYTES), 0);
+    testing_put_keys(&fixture->store, 0, 10, "other");
+    fixture->drive.in_write = move_away;
+    fixture->drive.in_write_arg = fixture;
+    assert_int_equal(write_members(fixture, COUNT, 'b', BYTES), -EIO);
+    assert_true(depot_failed(depot_of(fixture)));
+    assert_int_equal(member_letter(fixture, 2, BYTES), 'b');
+    assert_int_equal(tarn_depot_touch(depot_of(fixture), "member2", 7, 0), -EROFS);
+    assert_true(tarn_depot_close(depot_of(fixture)) != 0);
+    task_node_close(fixture->store.node);
+    assert_int_equal(letter_of(fixture, &fixture->drive), 'b');
+    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+}
+
 /* What ends with each batch, in all modes, of many that fill segments and are collected. */
 static void whenever_it_ends(void **state)
 {
@@ -309,9 +342,13 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, testing_setup, testing_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(whatever_is_left_of_its_write), TEST(whatever_byte_of_it_is_wrong),
-        TEST(whatever_fails_of_its_write),   TEST(whenever_it_ends),
-        TEST(wherever_it_is_cut_off),        TEST(check_tells_what_is_damaged),
+        TEST(whatever_is_left_of_its_write),
+        TEST(whatever_byte_of_it_is_wrong),
+        TEST(whatever_fails_of_its_write),
+        TEST(whoever_cannot_be_found_again),
+        TEST(whenever_it_ends),
+        TEST(wherever_it_is_cut_off),
+        TEST(check_tells_what_is_damaged),
         TEST(check_tells_what_is_not_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -351,6 +351,9 @@ void seglog_poke(struct seglog *log);
 /** Whether a write failed, so that nothing more is written. */
 bool seglog_failed(struct seglog *log);
 
+/** No write succeeds any more; says so once. */
+void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int error);
+
 /** The next sequence; never issued before, restarts included. Yields when a new block of them must be made
  * durable first.
  * @return 0; -EROFS; -EIO */

@@ -326,9 +326,6 @@ base_must_check int seglog_flush(struct seglog *log);
  * failed) */
 base_must_check int seglog_flush_behind(struct seglog *log);
 
-/** No write succeeds any more; says so once. */
-void seglog_fail(struct seglog *log, const char *what, uint64_t offset, int error);
-
 /* ---- superblock.c --------------------------------------------------------------------------------- */
 
 /**
