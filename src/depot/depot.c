@@ -145,7 +145,8 @@ static void deinit_memory(struct tarn_depot *depot)
     base_free(&depot->node->memory, depot->key_locks, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
 }
 
-/* Some fit in a segment beside each other, whole blocks with the header or the padding between them. */
+/* Some fit in a segment beside each other, whole blocks with the header or the padding between them; also by
+ * their footprints, so their length is one that is not rounded. */
 static uint32_t piece_bytes(const struct seglog_superblock_format *superblock)
 {
     uint64_t blocks =
@@ -153,6 +154,10 @@ static uint32_t piece_bytes(const struct seglog_superblock_format *superblock)
     uint64_t record_bytes = base_max(blocks, (uint64_t)superblock->block_bytes) -
                             seglog_segment_header_bytes(superblock->grain_bytes);
     record_bytes = base_min(record_bytes, (uint64_t)superblock->record_bytes_max);
+    uint64_t grains = record_bytes / superblock->grain_bytes;
+    uint32_t size = depot_index_size_encode(grains);
+    record_bytes = depot_index_size_decode(depot_index_size_decode(size) > grains ? size - 1 : size) *
+                   superblock->grain_bytes;
     return (uint32_t)(record_bytes - seglog_record_bytes(SEGLOG_MARK_PIECE, 1, 0));
 }
 
