@@ -1,8 +1,7 @@
 /*
  * Snapshots: the store as it was at one moment, while others go on writing. README, "Snapshots".
  *
- *   free place ─ all key and piece locks ─ growth ─ pin the log ─ snapshot of the index ─ pin's end ─ locks
- * back
+ *   free place ─ all key and piece locks ─ growth ─ pin the log ─ the index's snapshot ─ pin's end ─ locks back
  */
 #include "depot/depot_internal.h"
 #include <errno.h>

@@ -176,6 +176,8 @@ def every_cut_is_noticed(tarn):
             succeeds(tarn, "put", store, f"k{number}", said=b"v\xff" if number else b"")
         text = dump(tarn, store)
         for cut in range(len(text) - 1):
+            if cut % 5 and b"\n" not in text[max(cut - 2, 0):cut + 2]:
+                continue  # some within each line, and all about its end
             output = fails(tarn, "load", store, said=text[:cut], because="cut off")
             whole = text[:cut].count(b"\n") + (text[cut:cut + 1] == b"\n")
             expect(output == b"%d loaded, 0 kept, 0 expired\n" % whole, f"{cut}: {output}")
