@@ -155,8 +155,7 @@ static void whoever_cannot_be_found_again(void **state)
     struct testing_fixture *fixture = *state;
     assert_int_equal(write_members(fixture, COUNT, 'a', BYTES), 0);
     testing_put_keys(&fixture->store, 0, 10, "other");
-    fixture->drive.in_write = move_away;
-    fixture->drive.in_write_arg = fixture;
+    testing_drive_do_in_write(&fixture->drive, move_away, fixture);
     assert_int_equal(write_members(fixture, COUNT, 'b', BYTES), -EIO);
     assert_true(depot_failed(depot_of(fixture)));
     assert_int_equal(member_letter(fixture, 2, BYTES), 'b');
@@ -225,9 +224,9 @@ static void wherever_it_is_cut_off(void **state)
     struct testing_recording recording = {.count = 0};
     struct base_random random;
     base_random_init(&random, 5);
-    fixture->drive.recording = &recording;
+    testing_drive_record(&fixture->drive, &recording);
     write_rounds(fixture, &recording);
-    fixture->drive.recording = NULL;
+    testing_drive_record(&fixture->drive, NULL);
     for (size_t i = 0; i < recording.count; i++) {
         const struct testing_write *write = &recording.writes[i];
         if (i % EVERY == 0) {

@@ -417,10 +417,8 @@ static void a_head_that_is_gone_may_end_at_any_time(void **state)
                                       .kind = record.header.kind},
                             .grain = record.grain};
     atomic_store(&depot->gone_sequence, record.pieces.id + 1);
-    fixture->drive.in_write_arg = &ending;
-    fixture->drive.in_write = end_now;
+    testing_drive_do_in_write(&fixture->drive, end_now, &ending);
     assert_int_equal(testing_put(&fixture->store, "k", "value"), 0);
-    assert_null(fixture->drive.in_write);
     testing_expect(&fixture->store, "k", "value");
 }
 

@@ -69,7 +69,7 @@ static void record_run(struct run *run, size_t count, enum tarn_mode mode, uint6
     for (size_t i = 0; i < count; i++)
         run_one(run, &store, &random, i);
     if (!closes)
-        run->drive.recording = NULL;
+        testing_drive_record(&run->drive, NULL);
     testing_close(&store);
     run->drive.recording = NULL;
 }

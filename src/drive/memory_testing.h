@@ -75,8 +75,9 @@ struct testing_clock {
     _Atomic uint64_t wall_ns;
 };
 
-/* Counts lines, and keeps the last of each kind. One thread. */
+/* Counts lines, and keeps the last of each kind. */
 struct testing_lines {
+    struct base_spin lock;
     unsigned errors, warns, infos;
     char error[BASE_LOG_LINE_BYTES];
     char warn[BASE_LOG_LINE_BYTES];
@@ -256,12 +257,14 @@ static inline void testing_drive_post(void *state, struct drive_request *request
         testing_drive_discard_locked(drive, request);
     else
         testing_drive_move_locked(drive, request, UINT64_MAX);
-    base_spin_unlock(&drive->lock);
-    void (*in_write)(void *arg) = drive->in_write;
-    if (request->op == DRIVE_WRITE && in_write != NULL) {
+    void (*in_write)(void *arg) = NULL;
+    if (request->op == DRIVE_WRITE) {
+        in_write = drive->in_write;
         drive->in_write = NULL;
-        in_write(drive->in_write_arg);
     }
+    base_spin_unlock(&drive->lock);
+    if (in_write != NULL)
+        in_write(drive->in_write_arg);
     if (fails)
         testing_drive_lie(drive, request);
     atomic_fetch_add(request->op == DRIVE_READ    ? &drive->reads
@@ -322,6 +325,24 @@ static inline void testing_drive_free(struct testing_drive *drive)
     *drive = (struct testing_drive){.size = 0};
 }
 
+/** Have something done while the next write is on its way. */
+static inline void testing_drive_do_in_write(struct testing_drive *drive, void (*in_write)(void *arg),
+                                             void *arg)
+{
+    base_spin_lock(&drive->lock);
+    drive->in_write = in_write;
+    drive->in_write_arg = arg;
+    base_spin_unlock(&drive->lock);
+}
+
+/** Record all writes from now on. @param recording  NULL: none */
+static inline void testing_drive_record(struct testing_drive *drive, struct testing_recording *recording)
+{
+    base_spin_lock(&drive->lock);
+    drive->recording = recording;
+    base_spin_unlock(&drive->lock);
+}
+
 /** Have the n-th request of a kind from now fail. @param n  0: none */
 static inline void testing_drive_fail_at(struct testing_drive *drive, enum drive_op op, uint64_t n,
                                          bool fail_on)
@@ -374,8 +395,10 @@ static inline void testing_sink(void *arg, enum base_log_level level, const char
     if (lines == NULL || level > BASE_LOG_INFO)
         return;
     bool error = level == BASE_LOG_ERROR, warn = level == BASE_LOG_WARN;
+    base_spin_lock(&lines->lock);
     memcpy(error ? lines->error : warn ? lines->warn : lines->info, line, len + 1);
     *(error ? &lines->errors : warn ? &lines->warns : &lines->infos) += 1;
+    base_spin_unlock(&lines->lock);
 }
 
 /** A node on a drive in memory. @param clock  NULL: the machine's @param lines  may be NULL */

@@ -335,10 +335,8 @@ static void what_is_collected_meanwhile_waits(void **state)
     struct testing_log log;
     testing_log_start(&log, &drive);
     collect(log.log, 1);
-    drive.in_write_arg = log.log;
-    drive.in_write = collect_2;
+    testing_drive_do_in_write(&drive, collect_2, log.log);
     assert_int_equal(seglog_state_write(log.log, NULL), 0);
-    assert_null(drive.in_write);
     assert_int_equal(log.log->segments[1].state, SEGLOG_STATE_FREE);
     assert_int_equal(log.log->segments[2].state, SEGLOG_STATE_COLLECTED);
     assert_int_equal(testing_state(&drive)->freed_stamps[2], 0);
