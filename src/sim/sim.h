@@ -180,7 +180,7 @@ struct sim_drive_options {
 /* What may go wrong, each on its own. */
 enum sim_fault {
     SIM_FAULT_READ_ERROR,  /* -EIO */
-    SIM_FAULT_READ_DAMAGE, /* success with a bit flipped, or a sector of zeros or old content; the next three
+    SIM_FAULT_READ_DAMAGE, /* success with a bit flipped, or a sector of zeros or old content; the next twelve
                               are spared */
     SIM_FAULT_WRITE_ERROR, /* -EIO, any subset of the sectors written */
     SIM_FAULT_WRITE_FULL,  /* -ENOSPC, any subset of the sectors written */
