@@ -1,6 +1,7 @@
 #include "bench/depot_store.h"
 
 #include "depot/index.h"
+#include "seglog/length.h"
 #include "seglog/seglog_format.h"
 #include <errno.h>
 
@@ -189,7 +190,7 @@ int bench_depot_put_all(struct bench_depot_store *store, struct tarn_depot *depo
 static uint64_t mean_read_bytes(const struct bench_depot_store *store)
 {
     uint64_t grains = base_align_up(store->record_bytes, SEGLOG_GRAIN_BYTES) / SEGLOG_GRAIN_BYTES;
-    uint64_t room = depot_index_size_decode(depot_index_size_encode(grains)) * SEGLOG_GRAIN_BYTES;
+    uint64_t room = seglog_length_rounded(grains) * SEGLOG_GRAIN_BYTES;
     uint64_t sum = 0;
     uint64_t places = 0;
     for (uint64_t place = 0; place < store->block_bytes; place += SEGLOG_GRAIN_BYTES, places++)

@@ -136,7 +136,7 @@ static bool is_better(const struct table *table, const struct depot_best *best,
 static uint32_t size_of(const struct table *table, const struct seglog_entry_format *entry)
 {
     uint64_t grain_bytes = UINT64_C(1) << table->grain_shift;
-    return depot_index_size_encode((entry->bytes + grain_bytes - 1) >> table->grain_shift);
+    return seglog_length_class((entry->bytes + grain_bytes - 1) >> table->grain_shift);
 }
 
 static int meet(struct table *table, const struct seglog_entry_format *entry, uint64_t grain, uint64_t stamp,

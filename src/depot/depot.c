@@ -155,8 +155,8 @@ static uint32_t piece_bytes(const struct seglog_superblock_format *superblock)
                             seglog_segment_header_bytes(superblock->grain_bytes);
     record_bytes = base_min(record_bytes, (uint64_t)superblock->record_bytes_max);
     uint64_t grains = record_bytes / superblock->grain_bytes;
-    uint32_t size = depot_index_size_encode(grains);
-    record_bytes = depot_index_size_decode(depot_index_size_decode(size) > grains ? size - 1 : size) *
+    uint32_t size = seglog_length_class(grains);
+    record_bytes = seglog_length_of_class(seglog_length_of_class(size) > grains ? size - 1 : size) *
                    superblock->grain_bytes;
     return (uint32_t)(record_bytes - seglog_record_bytes(SEGLOG_MARK_PIECE, 1, 0));
 }

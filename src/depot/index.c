@@ -6,8 +6,6 @@
 enum {
     ADDRESS_BITS_MIN = 20,
     WORD_BITS_FOR_BOTH = 64 - INDEX_ADDRESS_SHIFT, /* address and tag */
-    EXACT_SIZES = 64,                              /* classes below it are lengths */
-    STEPS_BITS = 5,                                /* 32 classes for each doubling above */
 };
 
 /* ---- widths ------------------------------------------------------------------------------------- */
@@ -50,25 +48,7 @@ bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t 
     return widths->table_bits >= table_bits_min(grains, widths->tag_bits) && widths->table_bits <= most;
 }
 
-/* ---- length classes ----------------------------------------------------------------------------- */
-
-uint32_t depot_index_size_encode(uint64_t grains)
-{
-    if (grains < EXACT_SIZES)
-        return (uint32_t)grains;
-    uint32_t shift = bits_of(grains) - 1 - STEPS_BITS;
-    uint64_t steps = (grains >> shift) + ((grains & depot_index_low_mask(shift)) != 0); /* 32 to 64 */
-    return EXACT_SIZES + ((shift - 1) << STEPS_BITS) + (uint32_t)steps - (1U << STEPS_BITS);
-}
-
-uint64_t depot_index_size_decode(uint32_t size)
-{
-    if (size < EXACT_SIZES)
-        return size;
-    uint32_t shift = ((size - EXACT_SIZES) >> STEPS_BITS) + 1;
-    uint64_t steps = (1U << STEPS_BITS) + (size & ((1U << STEPS_BITS) - 1));
-    return shift > 64 - STEPS_BITS - 1 ? UINT64_MAX : steps << shift;
-}
+/* ---- words --------------------------------------------------------------------------------------- */
 
 uint64_t depot_index_address(const struct depot_index *index, uint64_t word)
 {
@@ -78,7 +58,7 @@ uint64_t depot_index_address(const struct depot_index *index, uint64_t word)
 uint64_t depot_index_grains(const struct depot_index *index, uint64_t word)
 {
     (void)index;
-    return depot_index_size_decode(
+    return seglog_length_of_class(
         (uint32_t)(word >> INDEX_SIZE_SHIFT & depot_index_low_mask(DEPOT_SIZE_BITS)));
 }
 

@@ -27,6 +27,7 @@
 
 #include "base/base.h"
 #include "base/spin.h"
+#include "seglog/length.h"
 #include <stdatomic.h>
 
 #define DEPOT_NEIGHBOURHOOD    32
@@ -34,7 +35,7 @@
 #define DEPOT_REGION_BYTES     (DEPOT_REGION_ENTRIES * 8)
 #define DEPOT_STASH_ENTRIES    24 /* of a region */
 #define DEPOT_TAG_BITS_LEFT    6  /* that remain at the largest growth, at least */
-#define DEPOT_SIZE_BITS        10
+#define DEPOT_SIZE_BITS        SEGLOG_LENGTH_BITS
 #define DEPOT_ADDRESS_BITS_MAX 40
 #define DEPOT_CANDIDATES_MAX   (DEPOT_NEIGHBOURHOOD + DEPOT_STASH_ENTRIES)
 
@@ -56,16 +57,6 @@ base_must_check int depot_index_widths_choose(uint64_t grains, struct depot_inde
 
 /** Whether widths read from a drive are possible for a store of so many grains. */
 bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains);
-
-/**
- * Length class of a record: log-linear, exact to 63 grains, then rounded up by at most a 32nd, monotonic.
- *
- * @param grains  1..the largest length that 10 bits can say (2^31 or more)
- */
-uint32_t depot_index_size_encode(uint64_t grains);
-
-/** The largest number of grains of a length class. */
-uint64_t depot_index_size_decode(uint32_t size);
 
 struct depot_index_directory;
 struct depot_index_region;

@@ -215,7 +215,7 @@ void depot_index_load_prefetch(const struct depot_index *index, uint64_t hash)
 int depot_index_load(struct depot_index *index, uint64_t hash, uint64_t address, uint64_t grains)
 {
     base_assert(address > 0 && address < index->address_mask);
-    uint32_t size = depot_index_size_encode(grains);
+    uint32_t size = seglog_length_class(grains);
     int result = put_simply(index, hash, address, size) ? 0 : depot_index_put(index, hash, address, size);
     if (result == -EAGAIN) {
         result = grow(index);

@@ -365,8 +365,8 @@ static void expect_loaded(struct fixture *fixture, uint64_t count, uint64_t step
         if (i % step != 0)
             continue;
         assert_false(depot_index_is_hit(word));
-        assert_int_equal(depot_index_size_encode(depot_index_grains(&fixture->index, word)),
-                         depot_index_size_encode(i));
+        assert_int_equal(seglog_length_class(depot_index_grains(&fixture->index, word)),
+                         seglog_length_class(i));
     }
 }
 

@@ -189,7 +189,7 @@ static uint64_t word_with(const struct depot_index *index, uint64_t old_word, ui
 {
     base_assert(address > 0 && address < index->address_mask);
     return depot_index_word_make(index, depot_index_word_tag(index, old_word), address,
-                                 depot_index_size_encode(grains)) |
+                                 seglog_length_class(grains)) |
            (old_word & INDEX_OFFSET_MASK);
 }
 

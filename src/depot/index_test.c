@@ -72,24 +72,24 @@ static void lengths_are_rounded_up_a_little(void **state)
     (void)state;
     uint64_t last = 0;
     for (uint32_t size = 1; size < 1 << DEPOT_SIZE_BITS; size++) {
-        uint64_t grains = depot_index_size_decode(size);
+        uint64_t grains = seglog_length_of_class(size);
         if (grains == UINT64_MAX)
             break; /* beyond what any length is */
         assert_true(grains > last);
-        assert_int_equal(depot_index_size_encode(grains), size);
-        assert_int_equal(depot_index_size_encode(last + 1), size);
+        assert_int_equal(seglog_length_class(grains), size);
+        assert_int_equal(seglog_length_class(last + 1), size);
         last = grains;
     }
     assert_true(last >= (uint64_t)1 << 31);
     for (uint64_t grains = 1; grains < 100000; grains++) {
-        uint64_t decoded = depot_index_size_decode(depot_index_size_encode(grains));
+        uint64_t decoded = seglog_length_of_class(seglog_length_class(grains));
         assert_true(decoded >= grains && decoded <= grains + (grains > 63 ? grains / 32 : 0));
-        assert_true(depot_index_size_encode(grains) < 1 << DEPOT_SIZE_BITS);
+        assert_true(seglog_length_class(grains) < 1 << DEPOT_SIZE_BITS);
     }
-    assert_int_equal(depot_index_size_encode(63), 63);
-    assert_int_equal(depot_index_size_encode(64), 64);
-    assert_int_equal(depot_index_size_decode(depot_index_size_encode(65)), 66);
-    assert_true(depot_index_size_encode((uint64_t)1 << 35) < 1 << DEPOT_SIZE_BITS);
+    assert_int_equal(seglog_length_class(63), 63);
+    assert_int_equal(seglog_length_class(64), 64);
+    assert_int_equal(seglog_length_of_class(seglog_length_class(65)), 66);
+    assert_true(seglog_length_class((uint64_t)1 << 35) < 1 << DEPOT_SIZE_BITS);
 }
 
 /* ---- single entries ----------------------------------------------------------------------------- */

@@ -87,7 +87,7 @@ static int load_best(void *arg, const struct depot_best *best)
 {
     struct replay *replay = arg;
     struct tarn_depot *depot = replay->depot;
-    uint64_t grains = depot_index_size_decode(best->size);
+    uint64_t grains = seglog_length_of_class(best->size);
     count_live(replay, best->grain, grains);
     return depot_index_load(&depot->index, best->hash[0], best->grain, grains);
 }

@@ -2,6 +2,7 @@
  * Space: free segments, reservations and who waits for one, what lives where. README, "Space", has the
  * argument why whoever holds a reservation finds a free segment.
  */
+#include "seglog/length.h"
 #include "seglog/seglog_internal.h"
 #include <errno.h>
 
@@ -15,23 +16,11 @@ struct waiter {
 
 /* ---- footprints and capacity -------------------------------------------------------------------- */
 
-/* Lengths that count as they are, in grains; others are rounded to so many steps from one doubling to the
- * next. */
-#define LENGTHS_EXACT 64
-#define LENGTH_STEPS  32
-
-static uint64_t rounded_length(const struct seglog *log, uint64_t bytes)
-{
-    uint64_t grains = seglog_padded(log, bytes) >> log->grain_shift, step = 1;
-    while (grains >= LENGTHS_EXACT && grains / step >= 2 * LENGTH_STEPS)
-        step *= 2;
-    return base_align_up(grains, step) << log->grain_shift;
-}
-
 uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes)
 {
     uint64_t space = seglog_record_space(log);
-    uint64_t own = rounded_length(log, bytes) + sizeof(struct seglog_entry_format);
+    uint64_t length = seglog_length_rounded(seglog_padded(log, bytes) >> log->grain_shift);
+    uint64_t own = (length << log->grain_shift) + sizeof(struct seglog_entry_format);
     return own < space ? space / (space / own) : own;
 }
 
