@@ -432,14 +432,7 @@ int seglog_superblock_write(struct tarn_node *node, struct drive *drive,
                             struct seglog_superblock_format *superblock)
 {
     seglog_superblock_seal(superblock);
-    uint8_t *memory = drive_memory_alloc(node, drive, SEGLOG_SUPERBLOCK_BYTES);
-    if (memory == NULL)
-        return -ENOMEM;
-    int error = 0;
-    for (uint32_t copy = SEGLOG_SUPERBLOCK_COPIES; error == 0 && copy-- > 0;)
-        error = write_copy(drive, copy, superblock, memory);
-    base_free(&node->memory, memory, SEGLOG_SUPERBLOCK_BYTES);
-    return error;
+    return seglog_superblock_complete(node, drive, superblock, -1, true);
 }
 
 /* The state's mutex is held. */
