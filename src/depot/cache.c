@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* Evictions for one place in the index, before its key is refused. */
-#define EVICTIONS_MAX 8
+#define EVICTIONS_MAX 64
 
 /* ---- what the log's service asks ------------------------------------------------------------------- */
 
