@@ -9,18 +9,6 @@
 #include "drive/memory_testing.h"
 #include "seglog/seglog_format.h"
 
-/* Where everything takes some ten times as long, tests do less. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TESTING_SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TESTING_SLOW 1
-#endif
-#endif
-#ifndef TESTING_SLOW
-#define TESTING_SLOW 0
-#endif
-
 #define TESTING_STORE_BYTES (UINT64_C(2) << 20) /* some 15 segments */
 #define TESTING_BLOCK_BYTES SEGLOG_BLOCK_BYTES_MIN
 

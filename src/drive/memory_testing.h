@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "base/random.h"
 #include "base/spin.h"
+#include "base/testing_slow.h"
 #include "drive/drive.h"
 #include "task/node.h"
 #include "task/task.h"

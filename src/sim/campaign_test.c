@@ -168,7 +168,7 @@ static void campaigns_pass(void)
 {
     for (size_t i = 0; sim_campaigns[i] != NULL; i++) {
         const struct sim_run_options options = {
-            .campaign = sim_campaigns[i]->name, .seed = 1000, .count = SIM_TEST_SLOW ? 20 : 60, .jobs = 2};
+            .campaign = sim_campaigns[i]->name, .seed = 1000, .count = TESTING_SLOW ? 20 : 60, .jobs = 2};
         expect(&options, 0, (const char *const[]){"0 seeds passed, none failed", NULL});
         base_assert(sim_campaigns[i]->help[0] != '\0');
     }
@@ -177,12 +177,12 @@ static void campaigns_pass(void)
 static void a_missing_flush_is_caught_soon(void)
 {
     const struct sim_run_options options = {
-        .campaign = "depot", .count = SIM_TEST_SLOW ? 50 : 200, .jobs = 2, .mutation = "flush-ignored"};
+        .campaign = "depot", .count = TESTING_SLOW ? 50 : 200, .jobs = 2, .mutation = "flush-ignored"};
     expect(&options, 1, (const char *const[]){"1 FAILED", NULL});
 }
 
 /* How sharp the campaigns are does not depend on how they were built. */
-#if !SIM_TEST_SLOW
+#if !TESTING_SLOW
 static void mutations_are_caught(void)
 {
     size_t caught = 0;
@@ -209,7 +209,7 @@ int main(void)
         SIM_TEST(two_runs_must_be_equal),
         SIM_TEST(campaigns_pass),
         SIM_TEST(a_missing_flush_is_caught_soon),
-#if !SIM_TEST_SLOW
+#if !TESTING_SLOW
         SIM_TEST(mutations_are_caught),
 #endif
     };

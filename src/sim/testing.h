@@ -12,21 +12,10 @@
 #include <cmocka.h>
 // clang-format on
 
+#include "base/testing_slow.h"
 #include "sim/sim.h"
 #include <sys/wait.h>
 #include <unistd.h>
-
-/* Where everything takes some ten times as long, tests do less. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SIM_TEST_SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SIM_TEST_SLOW 1
-#endif
-#endif
-#ifndef SIM_TEST_SLOW
-#define SIM_TEST_SLOW 0
-#endif
 
 typedef void sim_test_function(void);
 
