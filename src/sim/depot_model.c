@@ -169,7 +169,8 @@ static uint32_t apply_store(const struct sim_oracle_op *op, uint64_t number,
     uint32_t count = 0;
     if (latest_wall(op) >= state->order_ns)
         count += changed(op, state, &after, states); /* stored after the moment of any flush_all */
-    if (op->wall_begin_ns < state->order_ns) {
+    /* a write that failed was in the log before the order was carried out, maybe, which the next opening does */
+    if (state->order_ns != 0 && (op->wall_begin_ns < state->order_ns || op->error != 0)) {
         after.kill_ns = state->order_ns;
         count += changed(op, state, &after, states + count);
     }

@@ -538,6 +538,37 @@ static void an_order_for_later_looks_at_nothing(void)
     expect_explained(&script);
 }
 
+/*
+ * A write that failed may be in the log before the order that had come was carried out. Then an opening carries it
+ * out; who only reads cannot note that, and where the clock is set back what was gone is there.
+ */
+static void a_failed_write_may_be_flushed_and_come_back(void)
+{
+    for (int failed = 0; failed < 2; failed++) {
+        struct script script;
+        script_init(&script);
+        const struct sim_oracle_op flush = {.kind = SIM_FLUSH_ALL,
+                                            .key = SIM_ORACLE_ALL_KEYS,
+                                            .expiry_ns = sim_world_wall(script.world) + BASE_NS_PER_SECOND};
+        end(&script, begin(&script, &flush), 0);
+        sim_world_wall_jump(script.world, 2 * (int64_t)BASE_NS_PER_SECOND);
+        uint32_t number = put(&script, failed ? -EIO : 0);
+        restart(&script);
+        script.oracle.frail = true;
+        get_found(&script, 0);
+        restart(&script);
+        sim_world_wall_jump(script.world, -2 * (int64_t)BASE_NS_PER_SECOND);
+        sim_node_kill(script.node);
+        script.node = sim_test_node(script.world, 1);
+        script.tarn = sim_node_tarn(script.node);
+        get_found(&script, number);
+        if (failed)
+            expect_explained(&script);
+        else
+            expect_failure(&script, "nothing explains it");
+    }
+}
+
 /* ---- batches ----------------------------------------------------------------------------------- */
 
 /* Of keys 0 and 1. @return number of the first */
@@ -676,6 +707,7 @@ int main(void)
         SIM_TEST(what_was_seen_to_end_stays_gone),
         SIM_TEST(flush_all_takes_what_was_there),
         SIM_TEST(an_order_for_later_looks_at_nothing),
+        SIM_TEST(a_failed_write_may_be_flushed_and_come_back),
         SIM_TEST(a_batch_has_one_fate),
         SIM_TEST(a_batch_that_was_acknowledged_is_there),
         SIM_TEST(of_a_batch_not_all_must_be_seen),
