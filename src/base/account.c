@@ -156,6 +156,21 @@ void *base_alloc(struct base_account *account, size_t bytes)
     return memory;
 }
 
+void *base_realloc(struct base_account *account, void *pointer, size_t bytes, size_t new_bytes)
+{
+    if (base_account_take(account, new_bytes) != 0)
+        return NULL;
+    uint8_t *memory = realloc(pointer, base_max(new_bytes, (size_t)1));
+    if (memory == NULL) {
+        base_account_give(account, new_bytes);
+        return NULL;
+    }
+    if (new_bytes > bytes)
+        memset(memory + bytes, 0, new_bytes - bytes);
+    base_account_give(account, bytes);
+    return memory;
+}
+
 void *base_alloc_aligned(struct base_account *account, size_t alignment, size_t bytes)
 {
     base_assert(base_is_power_of_two(alignment));

@@ -122,7 +122,18 @@ void *base_alloc(struct base_account *account, size_t bytes) base_must_check;
 void *base_alloc_aligned(struct base_account *account, size_t alignment, size_t bytes) base_must_check;
 
 /**
- * Free what base_alloc or base_alloc_aligned returned, and give its bytes back.
+ * Resize what base_alloc or base_realloc returned; what is added is zeroed. Both sizes are charged for a moment.
+ *
+ * @param pointer    NULL: allocate
+ * @param bytes      as it is now
+ * @param new_bytes  0 is allowed, and frees nothing
+ * @return the memory, which may have moved; NULL if the account or the system has no more: it is as it was
+ */
+void *base_realloc(struct base_account *account, void *pointer, size_t bytes, size_t new_bytes)
+    base_must_check;
+
+/**
+ * Free what base_alloc, base_realloc or base_alloc_aligned returned, and give its bytes back.
  *
  * @param pointer  NULL does nothing
  * @param bytes    as they were allocated

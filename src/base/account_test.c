@@ -117,6 +117,27 @@ static void test_allocations(void **state base_unused)
     base_account_deinit(&account);
 }
 
+static void test_resizing(void **state base_unused)
+{
+    struct base_account account;
+    base_account_init(&account, 10000);
+    uint8_t *memory = base_realloc(&account, NULL, 0, 1000);
+    assert_true(memory != NULL && is_zero(memory, 1000));
+    memset(memory, 7, 1000);
+    memory = base_realloc(&account, memory, 1000, 5000);
+    assert_true(memory != NULL && is_zero(memory + 1000, 4000));
+    assert_true(memory[0] == 7 && memory[999] == 7);
+    assert_int_equal(base_account_used(&account), 5000);
+    assert_null(base_realloc(&account, memory, 5000, 5001)); /* both at once are too much */
+    assert_int_equal(base_account_used(&account), 5000);
+    assert_true(memory[999] == 7);
+    memory = base_realloc(&account, memory, 5000, 500);
+    assert_true(memory != NULL && memory[499] == 7);
+    assert_int_equal(base_account_used(&account), 500);
+    base_free(&account, memory, 500);
+    base_account_deinit(&account);
+}
+
 #ifndef TESTING_SANITIZED
 static void test_no_memory_from_the_system(void **state base_unused)
 {
@@ -125,6 +146,7 @@ static void test_no_memory_from_the_system(void **state base_unused)
     volatile size_t too_much = PTRDIFF_MAX - 4096;
     assert_null(base_alloc(&account, too_much));
     assert_null(base_alloc_aligned(&account, 64, too_much));
+    assert_null(base_realloc(&account, NULL, 0, too_much));
     assert_int_equal(base_account_used(&account), 0);
     base_account_deinit(&account);
 }
@@ -242,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_users_charge_their_parents),
         cmocka_unit_test(test_warning_once_per_crossing),
         cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_resizing),
 #ifndef TESTING_SANITIZED
         cmocka_unit_test(test_no_memory_from_the_system),
 #endif

@@ -10,12 +10,10 @@ int depot_bigs_add(struct depot_bigs *bigs, const struct seglog_entry_format *en
         return 0;
     if (bigs->count == bigs->room) {
         uint64_t room = base_max(2 * bigs->room, (uint64_t)ITEMS_MIN);
-        struct depot_big *items = base_alloc(bigs->account, room * sizeof(*items));
+        struct depot_big *items =
+            base_realloc(bigs->account, bigs->items, bigs->room * sizeof(*items), room * sizeof(*items));
         if (items == NULL)
             return -ENOMEM;
-        if (bigs->count > 0)
-            memcpy(items, bigs->items, bigs->count * sizeof(*items));
-        base_free(bigs->account, bigs->items, bigs->room * sizeof(*items));
         bigs->items = items;
         bigs->room = room;
     }

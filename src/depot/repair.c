@@ -20,12 +20,10 @@ static int grains_add(struct depot_grains *grains, uint64_t grain)
 {
     if (grains->count == grains->room) {
         uint64_t room = base_max(2 * grains->room, (uint64_t)GRAINS_MIN);
-        uint64_t *items = base_alloc(grains->account, room * sizeof(*items));
+        uint64_t *items = base_realloc(grains->account, grains->items, grains->room * sizeof(*items),
+                                       room * sizeof(*items));
         if (items == NULL)
             return -ENOMEM;
-        if (grains->count > 0)
-            memcpy(items, grains->items, grains->count * sizeof(*items));
-        base_free(grains->account, grains->items, grains->room * sizeof(*items));
         grains->items = items;
         grains->room = room;
     }
