@@ -3,8 +3,9 @@
  * package needs none. What their headers declare is called through pointers:
  *
  *   #define CALLS(X) X(foo_open) X(foo_close)
- *   static struct { CALLS(BENCH_LIBRARY_MEMBER) } ...;
- *   bench_library_open("libfoo.so.1", names, base_array_count(names), &calls, sizeof(calls), ...)
+ *   BENCH_LIBRARY_CALLS(CALLS)
+ *   struct calls calls;
+ *   bench_library_open("libfoo.so.1", names, base_array_count(names), &calls, ...)
  */
 #ifndef BENCH_LIBRARY_H
 #define BENCH_LIBRARY_H
@@ -13,6 +14,15 @@
 
 #define BENCH_LIBRARY_MEMBER(name) __typeof__(&(name)) name;
 #define BENCH_LIBRARY_NAME(name)   #name,
+
+/* Of a file that calls one library: `struct calls`, pointers to its functions, and their `names`. */
+#define BENCH_LIBRARY_CALLS(CALLS)                                                                           \
+    struct calls {                                                                                           \
+        CALLS(BENCH_LIBRARY_MEMBER)                                                                          \
+    };                                                                                                       \
+    static const char *const names[] = {CALLS(BENCH_LIBRARY_NAME)};                                          \
+    _Static_assert(sizeof(struct calls) == base_array_count(names) * sizeof(void *),                         \
+                   "pointers to functions alone");
 
 /**
  * Load a library and look its functions up. It stays loaded until the process ends.

@@ -140,23 +140,31 @@ static int ask(const struct bench_memcache_address *address, const char *text, c
     return error;
 }
 
+size_t bench_memcache_find_stat(const char *answer, const char *name, const char **ret_value)
+{
+    char begin[128];
+    int len = snprintf(begin, sizeof(begin), "STAT %s ", name);
+    for (const char *line = answer; *line != '\0'; line += strspn(line, "\r\n")) {
+        if (strncmp(line, begin, (size_t)len) == 0) {
+            *ret_value = line + len;
+            return strcspn(line + len, "\r\n");
+        }
+        line += strcspn(line, "\r\n");
+    }
+    return 0;
+}
+
 int bench_memcache_stat(const struct bench_memcache_address *address, const char *name, uint64_t *ret_value)
 {
     char answer[STATS_ROOM];
-    char begin[128];
+    const char *value;
     int error = ask(address, "stats\r\n", "END\r\n", answer, sizeof(answer));
     if (error != 0)
         return error;
-    (void)snprintf(begin, sizeof(begin), "STAT %s ", name);
-    for (const char *line = answer; *line != '\0';) {
-        size_t len = strcspn(line, "\r\n");
-        if (strncmp(line, begin, strlen(begin)) == 0)
-            return base_parse_u64_len(line + strlen(begin), len - strlen(begin), ret_value) == 0 ? 0
-                                                                                                 : -EBADMSG;
-        line += len;
-        line += strspn(line, "\r\n");
-    }
-    return -ENOENT;
+    size_t len = bench_memcache_find_stat(answer, name, &value);
+    if (len == 0)
+        return -ENOENT;
+    return base_parse_u64_len(value, len, ret_value) == 0 ? 0 : -EBADMSG;
 }
 
 /* Whether it serves: a server may accept before it does. */

@@ -79,6 +79,14 @@ struct bench_memcache_usage {
 base_must_check int bench_memcache_usage_read(pid_t pid, struct bench_memcache_usage *ret_usage);
 
 /**
+ * Find a statistic in what a server has answered.
+ *
+ * @param answer  to `stats`, as it came
+ * @return length of the value; 0 if there is none
+ */
+size_t bench_memcache_find_stat(const char *answer, const char *name, const char **ret_value);
+
+/**
  * Ask a server that speaks memcached's text for one number of `stats`.
  *
  * @return 0; -ENOENT (it has no such number); -EBADMSG; errors of sockets

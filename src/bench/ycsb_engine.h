@@ -42,7 +42,7 @@ struct bench_ycsb_engine {
     /** Sessions are closed. @return 0; negative errno: said */
     int (*close)(void *store);
 
-    /** For one thread. @return 0; negative errno: said */
+    /** For one thread. NULL: the store is a session for all. @return 0; negative errno: said */
     int (*session_open)(void *store, void **ret_session);
     void (*session_close)(void *session);
 
@@ -61,5 +61,9 @@ extern const struct bench_ycsb_engine bench_ycsb_wiredtiger;
 
 /** Keep what an engine says of an error, unless there was one before. Any thread. @return `error` */
 int bench_ycsb_say(struct bench_ycsb_place *place, int error, const char *format, ...) base_printf_like(3, 4);
+
+/** bench_library_open(), which see, of an engine's library. @return 0; -ELIBACC: said */
+base_must_check int bench_ycsb_library(struct bench_ycsb_place *place, const char *file,
+                                       const char *const *names, size_t count, void *ret_calls);
 
 #endif

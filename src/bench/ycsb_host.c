@@ -1,5 +1,6 @@
 #include "bench/ycsb_host.h"
 
+#include "bench/library.h"
 #include "bench/ycsb_load.h"
 #include "task/task.h"
 #include <dirent.h>
@@ -29,6 +30,14 @@ int bench_ycsb_say(struct bench_ycsb_place *place, int error, const char *format
     (void)vsnprintf(place->why, sizeof(place->why), format, args);
     va_end(args);
     return error;
+}
+
+int bench_ycsb_library(struct bench_ycsb_place *place, const char *file, const char *const *names,
+                       size_t count, void *ret_calls)
+{
+    char why[BENCH_YCSB_WHY_ROOM];
+    int error = bench_library_open(file, names, count, ret_calls, why, sizeof(why));
+    return error == 0 ? 0 : bench_ycsb_say(place, error, "%s", why);
 }
 
 int bench_ycsb_empty_folder(const char *path)

@@ -29,14 +29,7 @@ enum {
     MAP_ROOM_MIB = 64,
 };
 
-struct calls {
-    CALLS(BENCH_LIBRARY_MEMBER)
-};
-
-static const char *const names[] = {CALLS(BENCH_LIBRARY_NAME)};
-
-_Static_assert(sizeof(struct calls) == base_array_count(names) * sizeof(void *),
-               "pointers to functions alone");
+BENCH_LIBRARY_CALLS(CALLS)
 
 struct store {
     struct calls calls;
@@ -91,14 +84,11 @@ static int open_environment(struct store *store, bool sync)
 
 static int open_lmdb(struct bench_ycsb_place *place, bool sync, void **ret_store)
 {
-    char why[BENCH_YCSB_WHY_ROOM];
     struct store *store = base_alloc(place->account, sizeof(*store));
     if (store == NULL)
         return bench_ycsb_say(place, -ENOMEM, "no memory");
     store->place = place;
-    int error = bench_library_open(LIBRARY, names, base_array_count(names), &store->calls, why, sizeof(why));
-    if (error != 0)
-        (void)bench_ycsb_say(place, error, "%s", why);
+    int error = bench_ycsb_library(place, LIBRARY, names, base_array_count(names), &store->calls);
     int result = error == 0 ? open_environment(store, sync) : 0;
     if (result != 0)
         error = say(store, "open", result);

@@ -90,7 +90,10 @@ static void *work(void *arg)
 {
     struct worker *worker = arg;
     const struct bench_ycsb_load *load = worker->run->load;
-    worker->error = load->engine->session_open(load->store, &worker->session);
+    const struct bench_ycsb_engine *engine = load->engine;
+    worker->session = load->store;
+    if (engine->session_open != NULL)
+        worker->error = engine->session_open(load->store, &worker->session);
     if (worker->error != 0)
         return NULL;
     uint64_t begin_ns = task_now();
@@ -102,7 +105,8 @@ static void *work(void *arg)
         begin_ns = now_ns;
     }
     worker->ended_ns = begin_ns;
-    load->engine->session_close(worker->session);
+    if (engine->session_close != NULL)
+        engine->session_close(worker->session);
     return NULL;
 }
 

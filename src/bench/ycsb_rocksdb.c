@@ -48,14 +48,7 @@ enum {
     BACKGROUND_JOBS = 2, /* its default */
 };
 
-struct calls {
-    CALLS(BENCH_LIBRARY_MEMBER)
-};
-
-static const char *const names[] = {CALLS(BENCH_LIBRARY_NAME)};
-
-_Static_assert(sizeof(struct calls) == base_array_count(names) * sizeof(void *),
-               "pointers to functions alone");
+BENCH_LIBRARY_CALLS(CALLS)
 
 struct store {
     struct calls calls;
@@ -117,17 +110,16 @@ static int close_rocksdb(void *arg)
 
 static int open_rocksdb(struct bench_ycsb_place *place, bool sync, void **ret_store)
 {
-    char why[BENCH_YCSB_WHY_ROOM];
     char *text = NULL;
     struct store *store = base_alloc(place->account, sizeof(*store));
     if (store == NULL)
         return bench_ycsb_say(place, -ENOMEM, "no memory");
     struct calls *calls = &store->calls;
     store->place = place;
-    int error = bench_library_open(LIBRARY, names, base_array_count(names), &store->calls, why, sizeof(why));
+    int error = bench_ycsb_library(place, LIBRARY, names, base_array_count(names), &store->calls);
     if (error != 0) {
         base_free(place->account, store, sizeof(*store));
-        return bench_ycsb_say(place, error, "%s", why);
+        return error;
     }
     store->cache = calls->rocksdb_cache_create_lru(place->memory_bytes / CACHE_SHARE);
     store->options = calls->rocksdb_options_create();
@@ -142,18 +134,6 @@ static int open_rocksdb(struct bench_ycsb_place *place, bool sync, void **ret_st
     else
         *ret_store = store;
     return error;
-}
-
-/* Any thread may use the store as it is. */
-static int open_session(void *store, void **ret_session)
-{
-    *ret_session = store;
-    return 0;
-}
-
-static void close_session(void *session)
-{
-    (void)session;
 }
 
 static int get(void *session, const void *key, size_t key_bytes, void *value)
@@ -186,8 +166,6 @@ const struct bench_ycsb_engine bench_ycsb_rocksdb = {
     .name = "rocksdb",
     .open = open_rocksdb,
     .close = close_rocksdb,
-    .session_open = open_session,
-    .session_close = close_session,
     .get = get,
     .put = put,
 };

@@ -110,18 +110,6 @@ static int open_tarn(struct bench_ycsb_place *place, bool sync, void **ret_store
     return error;
 }
 
-/* Any thread may use the store as it is. */
-static int open_session(void *store, void **ret_session)
-{
-    *ret_session = store;
-    return 0;
-}
-
-static void close_session(void *session)
-{
-    (void)session;
-}
-
 static int get(void *session, const void *key, size_t key_bytes, void *value)
 {
     const struct store *store = session;
@@ -145,8 +133,6 @@ const struct bench_ycsb_engine bench_ycsb_tarn = {
     .renew = renew,
     .open = open_tarn,
     .close = close_tarn,
-    .session_open = open_session,
-    .session_close = close_session,
     .get = get,
     .put = put,
 };

@@ -134,17 +134,6 @@ static uint64_t number_of_key(const void *key)
     return 0;
 }
 
-static int fake_session_open(void *store, void **ret_session)
-{
-    *ret_session = store;
-    return 0;
-}
-
-static void fake_session_close(void *session)
-{
-    (void)session;
-}
-
 static int fake_get(void *session, const void *key, size_t key_bytes, void *value)
 {
     (void)session;
@@ -172,11 +161,7 @@ static int fake_put(void *session, const void *key, size_t key_bytes, const void
     return 0;
 }
 
-static const struct bench_ycsb_engine fake_engine = {.name = "fake",
-                                                     .session_open = fake_session_open,
-                                                     .session_close = fake_session_close,
-                                                     .get = fake_get,
-                                                     .put = fake_put};
+static const struct bench_ycsb_engine fake_engine = {.name = "fake", .get = fake_get, .put = fake_put};
 
 struct fixture {
     struct base_account account;

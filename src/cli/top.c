@@ -104,26 +104,11 @@ static int look(int fd, struct look *ret_look)
     return 0;
 }
 
-/* The value of a statistic. @return its length, 0 if there is none */
-static size_t find(const char *reply, const char *name, const char **ret_value)
-{
-    char begin[VALUE_ROOM + 8];
-    int len = snprintf(begin, sizeof(begin), "STAT %s ", name);
-    for (const char *line = reply; *line != '\0'; line += strspn(line, "\r\n")) {
-        if (strncmp(line, begin, (size_t)len) == 0) {
-            *ret_value = line + len;
-            return strcspn(line + len, "\r\n");
-        }
-        line += strcspn(line, "\r\n");
-    }
-    return 0;
-}
-
 static double number(const char *reply, const char *name)
 {
     char text[VALUE_ROOM], *end;
     const char *value;
-    size_t len = find(reply, name, &value);
+    size_t len = bench_memcache_find_stat(reply, name, &value);
     if (len == 0 || len >= sizeof(text))
         return 0;
     memcpy(text, value, len);
@@ -163,7 +148,7 @@ static void show_general(const struct view *view)
 {
     const char *now = view->now->general, *version = "";
     char quoted[VALUE_ROOM], up[BASE_UNITS_ROOM];
-    size_t len = find(now, "version", &version);
+    size_t len = bench_memcache_find_stat(now, "version", &version);
     double gets = general_rate(view, "cmd_get"), hits = general_rate(view, "get_hits");
     (void)printf("%s  version %s  up %s  %.0f threads  %.0f connections\n", view->address,
                  base_log_quote(quoted, sizeof(quoted), version, len),
