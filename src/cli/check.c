@@ -277,9 +277,7 @@ static int run(const void *options, const char *const *words, size_t count)
     struct check check = {.options = options};
     if (count != 1)
         return cli_usage("check takes a store");
-    int status = cli_store_path(words[0], &check.path);
-    if (status == CLI_OK)
-        status = cli_node_open(&check.node);
+    int status = cli_node_open(words[0], &check.node, &check.path);
     if (status != CLI_OK)
         return status;
     status = cli_text_init(&check.text, &check.node->memory, TARN_KEY_BYTES_MAX);

@@ -32,10 +32,11 @@ int cli_store_path(const char *url, const char **ret_path)
     return CLI_OK;
 }
 
-int cli_node_open(struct tarn_node **ret_node)
+int cli_node_open(const char *url, struct tarn_node **ret_node, const char **ret_path)
 {
-    int error = tarn_node_open(NULL, ret_node);
-    return error == 0 ? CLI_OK : fail("cannot begin", error);
+    int status = cli_store_path(url, ret_path);
+    int error = status == CLI_OK ? tarn_node_open(NULL, ret_node) : 0;
+    return error == 0 ? status : fail("cannot begin", error);
 }
 
 /* What an opening that takes long shows of itself: a bar for each work, one below the other. */
@@ -68,9 +69,7 @@ int cli_store_open(const char *url, const struct tarn_depot_options *options, st
 {
     struct cli_store store;
     const char *path;
-    int status = cli_store_path(url, &path);
-    if (status == CLI_OK)
-        status = cli_node_open(&store.node);
+    int status = cli_node_open(url, &store.node, &path);
     if (status != CLI_OK)
         return status;
     struct opening progress = {.what = NULL};

@@ -30,8 +30,12 @@ base_must_check int cli_store_open(const char *url, const struct tarn_depot_opti
 /** Close it. @param status  of the verb so far @return that, or CLI_FAILED: said on standard error */
 int cli_store_close(struct cli_store *store, int status);
 
-/** Make a node. @return CLI_OK; CLI_FAILED: said on standard error */
-base_must_check int cli_node_open(struct tarn_node **ret_node);
+/**
+ * Make a node for work on the store that a URL names, which is not opened.
+ *
+ * @return CLI_OK; CLI_FAILED, CLI_USAGE: said on standard error
+ */
+base_must_check int cli_node_open(const char *url, struct tarn_node **ret_node, const char **ret_path);
 
 /** Say why an operation on a key failed. @return CLI_FAILED */
 int cli_key_failed(const char *key, int error);

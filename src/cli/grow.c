@@ -54,9 +54,7 @@ static int run(const void *parsed, const char *const *words, size_t count)
     const char *path;
     if (count != 1)
         return cli_usage("grow takes a file or a device");
-    int status = cli_store_path(words[0], &path);
-    if (status == CLI_OK)
-        status = cli_node_open(&node);
+    int status = cli_node_open(words[0], &node, &path);
     if (status != CLI_OK)
         return status;
     status = grow(node, path, options->size_bytes);

@@ -100,9 +100,7 @@ static int run(const void *parsed, const char *const *words, size_t count)
         return cli_usage("format takes a file or a device");
     if (!base_is_power_of_two(options->grain_bytes))
         return cli_usage("--grain is a power of two: 32, 64, 128, 256 or 512");
-    int status = cli_store_path(words[0], &path);
-    if (status == CLI_OK)
-        status = cli_node_open(&node);
+    int status = cli_node_open(words[0], &node, &path);
     if (status != CLI_OK)
         return status;
     status = make(node, path, options);
