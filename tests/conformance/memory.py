@@ -1,0 +1,61 @@
+#!/usr/bin/python3
+"""Does the process stay within --memory, to within 5 %, when all that asks for memory asks at once?
+
+    memory.py TARN
+
+New keys fill the index until it takes no more; then many send values in halves, and ask for large ones that they do not read.
+"""
+
+import contextlib
+import sys
+
+import serving
+from serving import Connection, Tarn, expect
+
+MEMORY = 112  # MiB
+ALLOWED = MEMORY * 1024 * 105 // 100  # KiB
+KEYS_AT_ONCE = 20000
+KEYS_MAX = 12_000_000
+CROWD = 120
+LARGE = 700_000
+
+
+def fill(client):
+    """Store keys until one is refused. Returns how many there are."""
+    for first in range(0, KEYS_MAX, KEYS_AT_ONCE):
+        lines = b"".join(b"ms n%d 1 q\r\nx\r\n" % number for number in range(first, first + KEYS_AT_ONCE))
+        client.send(lines + b"mn\r\n")
+        answer = client.line()
+        if answer != b"MN":
+            expect(answer == b"SERVER_ERROR out of memory storing object", f"a key is refused with {answer}")
+            return first
+    raise serving.Failure(f"{KEYS_MAX} keys were not too many")
+
+
+def press(address, polite):
+    """A crowd wants as much memory as it can have, again and again."""
+    for _ in range(4):
+        with contextlib.ExitStack() as stack:
+            for number in range(CROWD):
+                client = stack.enter_context(Connection(address))
+                client.send(b"get large\r\n" * 20 if number % 2 else b"set half 0 0 %d\r\n" % LARGE + b"v" * (LARGE // 2))
+            for number in range(1000):
+                expect(polite.get(b"n%d" % number) == b"x", "they hold others up")
+
+
+def all_at_once(tarn):
+    """Whatever is the most: it is refused, and not taken."""
+    with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--mode=device", f"--memory={MEMORY}M", size="1536M") as process:
+        with Connection(process.address) as client, Connection(process.address) as polite:
+            expect(client.set(b"large", b"x" * LARGE) == b"STORED", "it does not store")
+            keys = fill(client)
+            expect(keys > 1_000_000, f"{keys} keys fill it")
+            press(process.address, polite)
+            peak = process.status_kilobytes("VmHWM")
+        expect(peak <= ALLOWED, f"with {keys} keys it took {peak} KiB at its most, allowed are {ALLOWED}")
+        process.stop()
+    print(f"# {keys} keys: {peak} KiB at most, of {MEMORY << 10}")
+
+
+if __name__ == "__main__":
+    serving.run([all_at_once], sys.argv[1])
