@@ -209,22 +209,33 @@ static void *map_aligned(size_t alignment, size_t bytes)
     return memory + before;
 }
 
-void *base_map(struct base_account *account, size_t alignment, size_t bytes)
+void *base_map_part(struct base_account *account, size_t alignment, size_t bytes, size_t charged_bytes)
 {
-    base_assert(base_is_power_of_two(alignment) && alignment >= BASE_PAGE_BYTES && bytes > 0);
-    if (bytes > PTRDIFF_MAX - alignment || base_account_take(account, bytes) != 0)
+    base_assert(base_is_power_of_two(alignment) && alignment >= BASE_PAGE_BYTES && bytes > 0 &&
+                charged_bytes <= bytes);
+    if (bytes > PTRDIFF_MAX - alignment || base_account_take(account, charged_bytes) != 0)
         return NULL;
     void *memory = map_aligned(alignment, base_align_up(bytes, BASE_PAGE_BYTES));
     if (memory != MAP_FAILED)
         return memory;
-    base_account_give(account, bytes);
+    base_account_give(account, charged_bytes);
     return NULL;
 }
 
-void base_unmap(struct base_account *account, void *pointer, size_t bytes)
+void *base_map(struct base_account *account, size_t alignment, size_t bytes)
+{
+    return base_map_part(account, alignment, bytes, bytes);
+}
+
+void base_unmap_part(struct base_account *account, void *pointer, size_t bytes, size_t charged_bytes)
 {
     if (pointer == NULL)
         return;
     (void)munmap(pointer, base_align_up(bytes, BASE_PAGE_BYTES));
-    base_account_give(account, bytes);
+    base_account_give(account, charged_bytes);
+}
+
+void base_unmap(struct base_account *account, void *pointer, size_t bytes)
+{
+    base_unmap_part(account, pointer, bytes, bytes);
 }

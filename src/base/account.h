@@ -151,11 +151,25 @@ void base_free(struct base_account *account, void *pointer, size_t bytes);
 void *base_map(struct base_account *account, size_t alignment, size_t bytes) base_must_check;
 
 /**
+ * The same with only a part of it charged, for memory that becomes larger where it is: who uses more charges it
+ * (base_account_take()).
+ *
+ * @param charged_bytes  at most `bytes`
+ */
+void *base_map_part(struct base_account *account, size_t alignment, size_t bytes, size_t charged_bytes)
+    base_must_check;
+
+/**
  * Unmap what base_map returned, and give its bytes back.
  *
  * @param pointer  NULL does nothing
  * @param bytes    as they were mapped
  */
 void base_unmap(struct base_account *account, void *pointer, size_t bytes);
+
+/**
+ * Unmap what base_map_part returned. @param charged_bytes  now
+ */
+void base_unmap_part(struct base_account *account, void *pointer, size_t bytes, size_t charged_bytes);
 
 #endif

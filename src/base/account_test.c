@@ -251,6 +251,15 @@ static void test_mappings(void **state base_unused)
             assert_int_equal(base_account_used(&account), 0);
         }
     }
+    /* memory that becomes larger where it is */
+    uint8_t *part = base_map_part(&account, BASE_PAGE_BYTES, (size_t)1 << 41, 1000);
+    assert_non_null(part);
+    assert_int_equal(base_account_used(&account), 1000);
+    assert_int_equal(base_account_take(&account, 500), 0);
+    assert_int_equal(part[((size_t)1 << 41) - 1], 0);
+    base_unmap_part(&account, part, (size_t)1 << 41, 1500);
+    assert_int_equal(base_account_used(&account), 0);
+    assert_null(base_map_part(&account, BASE_PAGE_BYTES, SIZE_MAX, 0));
     assert_null(base_map(&account, BASE_PAGE_BYTES, ((size_t)1 << 40) + 1));
     assert_null(base_map(&account, BASE_PAGE_BYTES, SIZE_MAX));
     base_unmap(&account, NULL, 1);
