@@ -102,6 +102,7 @@ int drive_open(struct tarn_node *node, const char *path, const struct drive_opti
                 base_is_power_of_two(drive->info.memory_alignment_bytes) &&
                 drive->info.physical_block_bytes >= drive->info.logical_block_bytes &&
                 base_is_aligned(drive->info.bytes, drive->info.physical_block_bytes));
+    atomic_init(&drive->bytes, drive->info.bytes);
     log_opened(drive);
     *ret_drive = drive;
     return 0;
@@ -117,6 +118,51 @@ void drive_close(struct drive *drive)
 const struct drive_info *drive_info(const struct drive *drive)
 {
     return &drive->info;
+}
+
+uint64_t drive_bytes(const struct drive *drive)
+{
+    /* acquire: pairs with the store in drive_extend(): what it has more is reserved */
+    return atomic_load_explicit(&drive->bytes, memory_order_acquire);
+}
+
+static const char *extend_reason(const struct drive *drive, int error)
+{
+    if (drive->info.unit_bytes != 0)
+        return "a stripe has the size that it was made with";
+    switch (error) {
+    case -EOPNOTSUPP:
+        return "its size is not asked for while it is open: close it first";
+    case -EROFS:
+        return "it takes no writes";
+    case -ENOSPC:
+    case -EDQUOT:
+        return "there is no room for what the file has become longer by: free some space, or make it shorter";
+    default:
+        return "the kernel refuses it";
+    }
+}
+
+int drive_extend(struct drive *drive, uint64_t *ret_bytes)
+{
+    const uint64_t before = drive_bytes(drive);
+    uint64_t bytes = before;
+    int error = drive->read_only || drive_failed(drive) ? -EROFS
+                : drive->provider->extend == NULL       ? -EOPNOTSUPP
+                                                        : drive->provider->extend(drive->state, &bytes);
+    if (error != 0) {
+        base_error(&drive->node->log, "the drive does not become larger",
+                   "drive=%s error=\"%s\" reason=\"%s\"", drive->quoted, error_text(error),
+                   extend_reason(drive, error));
+        return error;
+    }
+    base_assert(bytes >= before && base_is_aligned(bytes, drive->info.physical_block_bytes));
+    if (bytes > before)
+        base_info(&drive->node->log, "drive larger", "drive=%s before=%" PRIu64 " bytes=%" PRIu64,
+                  drive->quoted, before, bytes);
+    atomic_store_explicit(&drive->bytes, bytes, memory_order_release);
+    *ret_bytes = bytes;
+    return 0;
 }
 
 const char *drive_name(const struct drive *drive)
@@ -298,23 +344,24 @@ static uint64_t check_vectors(const struct drive_info *info, const struct drive_
 }
 
 /* Whether whole blocks of a drive are named, and some. */
-static bool is_range(const struct drive_info *info, uint64_t offset, uint64_t bytes)
+static bool is_range(const struct drive_info *info, uint64_t all, uint64_t offset, uint64_t bytes)
 {
-    return bytes > 0 && base_is_aligned(offset | bytes, info->logical_block_bytes) && offset <= info->bytes &&
-           bytes <= info->bytes - offset;
+    return bytes > 0 && base_is_aligned(offset | bytes, info->logical_block_bytes) && offset <= all &&
+           bytes <= all - offset;
 }
 
 /* Whether a request can be honoured. Offsets and lengths may come from a file: nothing is asserted. */
 static int check(struct drive *drive, struct drive_request *request)
 {
     const struct drive_info *info = &drive->info;
+    const uint64_t all = drive_bytes(drive);
     request->expected_bytes = 0;
     switch (request->op) {
     case DRIVE_READ:
     case DRIVE_WRITE:
         request->expected_bytes = check_vectors(info, request);
-        if (request->expected_bytes == 0 || request->offset > info->bytes ||
-            request->expected_bytes > info->bytes - request->offset)
+        if (request->expected_bytes == 0 || request->offset > all ||
+            request->expected_bytes > all - request->offset)
             return -EINVAL;
         break;
     case DRIVE_FLUSH:
@@ -323,7 +370,7 @@ static int check(struct drive *drive, struct drive_request *request)
         break;
     case DRIVE_DISCARD:
         request->expected_bytes = request->discard_bytes;
-        if (request->iov_count != 0 || !is_range(info, request->offset, request->discard_bytes))
+        if (request->iov_count != 0 || !is_range(info, all, request->offset, request->discard_bytes))
             return -EINVAL;
         if (!info->discard)
             return -EOPNOTSUPP;

@@ -67,7 +67,7 @@ struct drive_options {
 /* What the drive is, asked of it when it was opened. */
 struct drive_info {
     const char *provider;            /* "uring", "aio", "sync", "nvme", "stripe", "sim" */
-    uint64_t bytes;                  /* size, a multiple of physical_block_bytes */
+    uint64_t bytes;                  /* size, a multiple of physical_block_bytes; drive_bytes() has it now */
     uint32_t logical_block_bytes;    /* smallest direct transfer */
     uint32_t physical_block_bytes;   /* what writes should end at: never below logical */
     uint32_t memory_alignment_bytes; /* of a direct transfer; 1 if not direct */
@@ -172,6 +172,22 @@ void drive_close(struct drive *drive);
 
 /** What it is. Valid until drive_close(). */
 const struct drive_info *drive_info(const struct drive *drive);
+
+/** How large it is: what it was when it was opened, or what drive_extend() has found since. */
+uint64_t drive_bytes(const struct drive *drive);
+
+/**
+ * Look whether the file or device has become larger, and take what it has more: requests may go there from now
+ * on. What a file has more is reserved first, as far as it is not; its length is durable after the next flush. One
+ * that became smaller counts as it was. Not from several at once; others may read and write meanwhile.
+ *
+ * @param ret_bytes  drive_bytes() now
+ * @return 0; -EOPNOTSUPP (a stripe; an NVMe namespace by its character node); -ENOSPC (there is no room for what
+ *         the file shall have: it is as it was); -EROFS; other errors of the kernel's; each logged
+ *
+ * Yields, and holds its thread while the kernel reserves. Any task or thread.
+ */
+base_must_check int drive_extend(struct drive *drive, uint64_t *ret_bytes);
 
 /** What memory for transfers is aligned to: a page, or more if the drive asks for it. */
 static inline size_t drive_memory_alignment(const struct drive *drive)
@@ -288,7 +304,7 @@ uint64_t drive_moved_bytes(const struct drive *drive, enum drive_op op);
 
 /**
  * How far the background zeroing of a file has come, for the log and statistics: bytes from the
- * start. Equal to drive_info()->bytes when there is nothing (more) to do.
+ * start. Equal to drive_info()->bytes when there is nothing (more) to do; what came later is not zeroed.
  */
 uint64_t drive_zeroed_bytes(const struct drive *drive);
 
@@ -315,6 +331,10 @@ struct drive_provider {
 
     /** How far zeroing has come; NULL: there is none. */
     uint64_t (*zeroed_bytes)(const void *state);
+
+    /** As drive_extend(), of a drive that had so many bytes; whole physical blocks. NULL: it cannot.
+     * @param inout_bytes  more, or left as it is @return 0 or negative errno */
+    int (*extend)(void *state, uint64_t *inout_bytes);
 };
 
 /** For providers: the request has its result. On its scheduler's stack, or in the thread that posted. */

@@ -21,6 +21,7 @@ struct drive {
     const struct drive_provider *provider;
     void *state; /* the provider's */
     struct drive_info info;
+    _Atomic uint64_t bytes; /* now; info's are those of the opening */
     bool read_only;
     _Atomic bool failed;                           /* set once, by the first failed flush or durable write */
     _Atomic uint64_t failures;                     /* requests that failed */
@@ -87,6 +88,10 @@ base_must_check int drive_file_acquire(struct drive_opening *opening);
 
 /** Unlock and close, and remove the file if this opening made it. */
 void drive_file_abandon(struct drive_opening *opening);
+
+/** How large what a descriptor is of has become; what a file has above `from` is reserved. Holds the thread.
+ * @return 0 or negative errno */
+base_must_check int drive_file_extend(int fd, uint64_t from, uint64_t *ret_bytes);
 
 /** Whether there is no file yet: nothing, or an empty one. */
 bool drive_file_is_missing(const char *path);

@@ -117,6 +117,24 @@ static void check_refusals(struct context *context)
     assert_int_equal(drive_flush(context->drive), 0);
 }
 
+/* A provider that cannot, and a drive that has failed. */
+static void check_no_extension(struct context *context)
+{
+    uint64_t bytes = 1;
+    assert_int_equal(drive_extend(context->drive, &bytes), -EOPNOTSUPP);
+    atomic_store(&context->fake.fail_at, 1);
+    assert_int_equal(drive_flush(context->drive), -EIO);
+    assert_int_equal(drive_extend(context->drive, &bytes), -EROFS);
+    assert_int_equal(bytes, 1);
+    assert_int_equal(drive_bytes(context->drive), drive_info(context->drive)->bytes);
+}
+
+static void test_no_extension(void **state)
+{
+    (void)state;
+    run_both(check_no_extension, true);
+}
+
 /* What a discard may name, and that nothing else fails because one did. */
 static void check_discards(struct context *context)
 {
@@ -605,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_shared_flush), cmocka_unit_test(test_shared_failure),
         cmocka_unit_test(test_failures),     cmocka_unit_test(test_failure_in_flight),
         cmocka_unit_test(test_lists),        cmocka_unit_test(test_nth_failure),
+        cmocka_unit_test(test_no_extension),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/fs.h>
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -202,6 +204,25 @@ static int grow(struct drive_opening *opening, const struct stat *status)
     if (error == 0 || error == -EOPNOTSUPP)
         error = ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0 ? -errno : 0;
     return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+}
+
+int drive_file_extend(int fd, uint64_t from, uint64_t *ret_bytes)
+{
+    struct stat status;
+    uint64_t bytes = 0;
+    if (fstat(fd, &status) != 0)
+        return -errno;
+    if (S_ISBLK(status.st_mode)) {
+        if (ioctl(fd, BLKGETSIZE64, &bytes) != 0)
+            return -errno;
+    } else {
+        bytes = (uint64_t)status.st_size;
+        int error = bytes > from ? reserve(fd, bytes) : 0;
+        if (error != 0 && error != -EOPNOTSUPP)
+            return error;
+    }
+    *ret_bytes = bytes;
+    return 0;
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */

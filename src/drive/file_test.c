@@ -556,6 +556,69 @@ static void test_device(void **state)
     testing_folder_remove(&folder);
 }
 
+/* ---- becoming larger ----------------------------------------------------------------------------- */
+
+static void expect_bytes(struct drive *drive, uint64_t offset, uint8_t *memory, int byte)
+{
+    memset(memory, ~byte, PAGE);
+    assert_int_equal(drive_read(drive, offset, memory, PAGE), 0);
+    for (size_t i = 0; i < PAGE; i++)
+        assert_int_equal(memory[i], (uint8_t)byte);
+}
+
+/* Not before it was asked to; then all of it, and reserved. What was there stays as it is. */
+static void longer(struct testing_folder *folder)
+{
+    char path[TESTING_PATH_BYTES];
+    struct testing_log log = {.text = "event=\"drive larger\""};
+    struct tarn_node *node = testing_log_node(&log);
+    const struct drive_options options = {.create_bytes = MIB + PAGE, .zero_ahead = true};
+    struct drive *drive;
+    struct stat status;
+    uint64_t bytes;
+    uint8_t *memory = testing_pages(PAGE);
+    (void)testing_path(folder, "longer", path);
+    assert_int_equal(drive_open(node, path, &options, &drive), 0);
+    memset(memory, 1, PAGE);
+    assert_int_equal(drive_write(drive, MIB, memory, PAGE, true), 0);
+    assert_int_equal(drive_extend(drive, &bytes), 0);
+    assert_int_equal(bytes, MIB + PAGE);
+    assert_int_equal(truncate(path, (off_t)(3 * MIB + 100)), 0);
+    assert_int_equal(drive_write(drive, MIB + PAGE, memory, PAGE, false), -EINVAL);
+    assert_int_equal(drive_extend(drive, &bytes), 0);
+    assert_int_equal(bytes, 3 * MIB);
+    assert_int_equal(drive_bytes(drive), 3 * MIB);
+    assert_int_equal(drive_info(drive)->bytes, MIB + PAGE);
+    assert_int_equal(testing_log_count(&log), 1);
+    assert_int_equal(stat(path, &status), 0);
+    assert_true((uint64_t)status.st_blocks * 512 >= 3 * MIB); /* reserved, not sparse */
+    memset(memory, 2, PAGE);
+    assert_int_equal(drive_write(drive, MIB + PAGE, memory, PAGE, false), 0);
+    assert_int_equal(drive_write(drive, 3 * MIB - PAGE, memory, PAGE, true), 0);
+    assert_int_equal(drive_write(drive, 3 * MIB, memory, PAGE, false), -EINVAL);
+    expect_bytes(drive, MIB, memory, 1);
+    expect_bytes(drive, MIB + PAGE, memory, 2);
+    expect_bytes(drive, 2 * MIB, memory, 0);
+    expect_bytes(drive, 3 * MIB - PAGE, memory, 2);
+    uint8_t *both = testing_pages(2 * PAGE); /* over the end of what was mapped, if it was */
+    assert_int_equal(drive_read(drive, MIB, both, 2 * PAGE), 0);
+    assert_int_equal(both[PAGE - 1] * 256 + both[PAGE], 1 * 256 + 2);
+    free(both);
+    assert_int_equal(truncate(path, (off_t)(2 * MIB)), 0); /* by mistake; it counts as it was */
+    assert_int_equal(drive_extend(drive, &bytes), 0);
+    assert_int_equal(bytes, 3 * MIB);
+    drive_close(drive);
+    free(memory);
+    task_node_close(node);
+    assert_int_equal(unlink(path), 0);
+}
+
+static void test_longer(void **state)
+{
+    (void)state;
+    testing_in_each_place(longer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -572,6 +635,7 @@ int main(void)
         cmocka_unit_test(test_direct_on_where_there_is_none),
         cmocka_unit_test(test_failing_allocations),
         cmocka_unit_test(test_device),
+        cmocka_unit_test(test_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,10 @@ struct kernel_drive {
     struct tarn_node *node;
     struct task_file *file;
     struct drive_zero *zero; /* NULL: nothing to zero */
-    uint64_t bytes;
-    bool sync;              /* tasks too do their I/O in the call */
-    const uint8_t *mapping; /* all of a file in memory; NULL: of another, or it could not be mapped */
+    uint64_t bytes;          /* when it was opened */
+    uint32_t block_bytes;    /* physical */
+    bool sync;               /* tasks too do their I/O in the call */
+    const uint8_t *mapping;  /* of a file in memory, `bytes`; NULL: of another, or it could not be mapped */
 };
 
 /* ---- opening and closing ----------------------------------------------------------------------- */
@@ -87,6 +88,7 @@ static int make_state(struct drive_opening *opening, struct kernel_drive **ret_d
     }
     drive->node = node;
     drive->bytes = opening->info.bytes;
+    drive->block_bytes = opening->info.physical_block_bytes;
     drive->sync = strcmp(opening->info.provider, "sync") == 0;
     if (opening->memory && opening->options->provider == DRIVE_PROVIDER_AUTO)
         map(drive);
@@ -134,6 +136,16 @@ static uint64_t kernel_zeroed_bytes(const void *state)
 {
     const struct kernel_drive *drive = state;
     return drive->zero == NULL ? drive->bytes : drive_zero_bytes(drive->zero);
+}
+
+static int kernel_extend(void *state, uint64_t *inout_bytes)
+{
+    const struct kernel_drive *drive = state;
+    uint64_t bytes;
+    int error = drive_file_extend(drive->file->fd, *inout_bytes, &bytes);
+    if (error == 0)
+        *inout_bytes = base_max(*inout_bytes, base_align_down(bytes, drive->block_bytes));
+    return error;
 }
 
 /* ---- in the calling thread --------------------------------------------------------------------- */
@@ -195,7 +207,8 @@ static void run_here(struct kernel_drive *drive, struct drive_request *request)
     int32_t result;
     if (request->op == DRIVE_FLUSH)
         result = fdatasync(fd) == 0 ? 0 : -errno;
-    else if (request->op == DRIVE_READ && drive->mapping != NULL)
+    else if (request->op == DRIVE_READ && drive->mapping != NULL &&
+             request->offset + request->expected_bytes <= drive->bytes) /* what came later is not mapped */
         result = copy(drive->mapping + request->offset, request);
     else
         result = transfer(fd, request);
@@ -263,4 +276,5 @@ const struct drive_provider drive_provider_kernel = {
     .close = kernel_close,
     .post = kernel_post,
     .zeroed_bytes = kernel_zeroed_bytes,
+    .extend = kernel_extend,
 };

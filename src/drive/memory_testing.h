@@ -278,8 +278,19 @@ static inline void testing_drive_post(void *state, struct drive_request *request
     drive_finish_now(request, 0);
 }
 
-static const struct drive_provider testing_provider = {
-    .name = "testing", .open = testing_drive_open, .close = testing_drive_close, .post = testing_drive_post};
+/* It may have become longer while it is open: testing_drive_keep_room(). */
+static inline int testing_drive_extend(void *state, uint64_t *inout_bytes)
+{
+    const struct testing_drive *drive = state;
+    *inout_bytes = base_max(*inout_bytes, base_align_down(drive->size, (uint64_t)BASE_PAGE_BYTES));
+    return 0;
+}
+
+static const struct drive_provider testing_provider = {.name = "testing",
+                                                       .open = testing_drive_open,
+                                                       .close = testing_drive_close,
+                                                       .post = testing_drive_post,
+                                                       .extend = testing_drive_extend};
 
 /** A drive of zeros. */
 static inline struct testing_drive testing_drive_new(uint64_t bytes)
@@ -318,6 +329,15 @@ static inline void testing_drive_lengthen(struct testing_drive *drive, uint64_t 
     free(drive->bytes);
     drive->bytes = longer;
     drive->size = bytes;
+}
+
+/** Give a drive that nobody has open memory for so many bytes: `size` may be raised up to that while somebody has.
+ * @param filling  what comes later is */
+static inline void testing_drive_keep_room(struct testing_drive *drive, uint64_t bytes, int filling)
+{
+    const uint64_t size = drive->size;
+    testing_drive_lengthen(drive, bytes, filling);
+    drive->size = size;
 }
 
 static inline void testing_drive_free(struct testing_drive *drive)

@@ -60,8 +60,13 @@ static void check_claims(void *arg)
     assert_false(drive_claims_take(&claims, 94));
     assert_true(drive_claims_take(&claims, 99)); /* the last, which is not whole */
     assert_false(admit(&claims, &first, &resumed_count, 100 * CHUNK - 2, 1));
+
+    /* behind the end, where the file has become longer, all may write; across the end not while it is taken */
+    assert_true(admit(&claims, &second, &resumed_count, 100 * CHUNK, CHUNK));
+    assert_true(admit(&claims, &second, &resumed_count, 500 * CHUNK, 1));
+    assert_false(admit(&claims, &third, &resumed_count, 100 * CHUNK - 1, 2 * CHUNK));
     drive_claims_release(&claims);
-    while (resumed_count < 4)
+    while (resumed_count < 5)
         task_yield();
     drive_claims_end(&claims);
     assert_true(admit(&claims, &first, &resumed_count, 0, 1));

@@ -47,7 +47,7 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
 {
     const struct serve *serve = arg;
     const struct serve_options *options = serve->options;
-    dump_number(visit, visit_arg, "maxbytes", depot_drive_info(serve->depot)->bytes);
+    dump_number(visit, visit_arg, "maxbytes", drive_bytes(depot_drive(serve->depot)));
     dump_number(visit, visit_arg, "maxconns", options->connections_max);
     dump_number(visit, visit_arg, "tcpport", options->port);
     dump_number(visit, visit_arg, "udpport", 0);
@@ -124,7 +124,7 @@ static void dump_drives(void *arg, memcache_setting_function *visit, void *visit
         const struct drive *drive = drive_member(whole, place);
         char value[BASE_UNITS_ROOM];
         dump_drive_fact(visit, visit_arg, place, "path", drive_name(drive));
-        (void)snprintf(value, sizeof(value), "%" PRIu64, drive_info(drive)->bytes);
+        (void)snprintf(value, sizeof(value), "%" PRIu64, drive_bytes(drive));
         dump_drive_fact(visit, visit_arg, place, "bytes", value);
         dump_drive_fact(visit, visit_arg, place, "provider", drive_info(drive)->provider);
         (void)snprintf(value, sizeof(value), "%" PRIu64, drive_failures(drive));
