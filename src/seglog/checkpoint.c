@@ -37,6 +37,11 @@ struct seglog_checkpoint {
 
 /* ---- memory ---------------------------------------------------------------------------------------- */
 
+static uint64_t covers_bytes(uint32_t count)
+{
+    return count * sizeof(struct seglog_cover_format);
+}
+
 int seglog_checkpoints_init(struct seglog *log, const struct seglog_options *options)
 {
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
@@ -44,8 +49,8 @@ int seglog_checkpoints_init(struct seglog *log, const struct seglog_options *opt
     checkpoints->rate_bytes = options->checkpoint_rate_bytes;
     checkpoints->every_bytes = options->checkpoint_every_bytes;
     seglog_worker_init(&checkpoints->worker);
-    checkpoints->covers =
-        base_alloc(&log->node->memory, log->superblock.segment_count * sizeof(*checkpoints->covers));
+    checkpoints->covers = base_map_part(&log->node->memory, BASE_PAGE_BYTES, covers_bytes(log->segments_room),
+                                        covers_bytes(seglog_segment_count(log)));
     return checkpoints->covers == NULL ? -ENOMEM : 0;
 }
 
@@ -55,8 +60,8 @@ void seglog_checkpoints_deinit(struct seglog *log)
     for (uint32_t i = 0; i < SEGLOG_CHECKPOINTS_KEPT; i++)
         base_free(&log->node->memory, checkpoints->kept[i].segments,
                   checkpoints->kept[i].count * sizeof(uint32_t));
-    base_free(&log->node->memory, checkpoints->covers,
-              log->superblock.segment_count * sizeof(*checkpoints->covers));
+    base_unmap_part(&log->node->memory, checkpoints->covers, covers_bytes(log->segments_room),
+                    covers_bytes(seglog_segment_count(log)));
 }
 
 /* ---- segments -------------------------------------------------------------------------------------- */
@@ -254,7 +259,7 @@ static int put_coverage(struct seglog_checkpoint *checkpoint)
 {
     const struct seglog *log = checkpoint->log;
     struct seglog_coverage_format coverage = {.flush_sequence = checkpoint->flush_sequence,
-                                              .segments = log->superblock.segment_count};
+                                              .segments = seglog_segment_count(log)};
     seglog_coverage_seal(&coverage);
     int error = seglog_checkpoint_put(checkpoint, &coverage, sizeof(coverage));
     return error != 0 ? error
@@ -345,11 +350,11 @@ static int write_whole(struct seglog_checkpoint *checkpoint)
 static uint32_t segments_for(const struct seglog *log)
 {
     uint64_t bytes = sizeof(struct seglog_coverage_format) +
-                     log->superblock.segment_count * sizeof(struct seglog_cover_format) +
+                     seglog_segment_count(log) * sizeof(struct seglog_cover_format) +
                      log->ops->checkpoint_bytes(log->owner) / MARGIN_PARTS * (MARGIN_PARTS + 1);
     uint64_t per_segment = log->superblock.segment_bytes - log->superblock.block_bytes -
                            seglog_parts_per_segment(log) * sizeof(struct seglog_part_format);
-    return (uint32_t)base_min(bytes / per_segment + 1, (uint64_t)log->superblock.segment_count);
+    return (uint32_t)base_min(bytes / per_segment + 1, (uint64_t)seglog_segment_count(log));
 }
 
 /* Whether the store has room for two such checkpoints, beside what lives and what is kept back. */
@@ -359,7 +364,7 @@ static bool has_place_for(struct seglog *log, uint32_t count)
     uint64_t living = atomic_load_explicit(&log->live_bytes, memory_order_relaxed) +
                       atomic_load_explicit(&log->tombstone_bytes, memory_order_relaxed);
     uint64_t taken = living / space + log->stream_count + SEGLOG_KEPT_DATA + 1;
-    uint64_t all = log->superblock.segment_count;
+    uint64_t all = seglog_segment_count(log);
     return taken < all && UINT64_C(2) * count <= (all - taken) / SPARE_PARTS;
 }
 
@@ -398,7 +403,7 @@ static int take_at_the_end(struct seglog_checkpoint *checkpoint)
 static uint64_t log_changes(struct seglog *log)
 {
     return 1 + flush_sequence_now(log) + atomic_load_explicit(&log->appended_bytes, memory_order_relaxed) +
-           atomic_load_explicit(&log->moved_bytes, memory_order_relaxed) +
+           atomic_load_explicit(&log->moved_bytes, memory_order_relaxed) + seglog_segment_count(log) +
            atomic_load_explicit(&log->collections, memory_order_relaxed);
 }
 
@@ -490,10 +495,16 @@ static uint64_t stamp_now(struct seglog *log)
     return stamp;
 }
 
+static bool is_due(struct seglog *log)
+{
+    return atomic_load(&log->checkpoints.outdated) ||
+           stamp_now(log) >= atomic_load_explicit(&log->checkpoints.next_stamp, memory_order_relaxed);
+}
+
 /* Segments that are begun from one to the next, by the bytes that one has. */
 static uint64_t interval(const struct seglog *log, uint64_t bytes)
 {
-    const uint64_t least = base_max(log->superblock.segment_count / STORE_PARTS, (uint32_t)SEGMENTS_LEAST);
+    const uint64_t least = base_max(seglog_segment_count(log) / STORE_PARTS, (uint32_t)SEGMENTS_LEAST);
     if (log->checkpoints.every_bytes != 0)
         return log->checkpoints.every_bytes / log->superblock.segment_bytes + 1;
     return base_max(least, bytes * WRITTEN_TIMES / log->superblock.segment_bytes);
@@ -505,7 +516,7 @@ static void run(void *arg)
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     while (!seglog_worker_stops(&checkpoints->worker)) {
         uint64_t begin_ns = task_now();
-        if (stamp_now(log) < atomic_load_explicit(&checkpoints->next_stamp, memory_order_relaxed)) {
+        if (!is_due(log)) {
             seglog_worker_sleep_until(&checkpoints->worker, TASK_FOREVER);
             continue;
         }
@@ -514,6 +525,7 @@ static void run(void *arg)
         /* so that the service does not poke who is at work, and is poked in turn */
         atomic_store_explicit(&checkpoints->next_stamp, UINT64_MAX, memory_order_relaxed);
         atomic_store(&checkpoints->given_up, false);
+        atomic_store(&checkpoints->outdated, false);
         bool may = !atomic_load(&checkpoints->ended) && has_place_for(log, count);
         int error = may ? make(log, checkpoints->rate_bytes, count) : -ENOSPC;
         /* now, as its own segments have stamps too */
@@ -533,7 +545,7 @@ void seglog_checkpointer_poke(struct seglog *log)
 {
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     if (checkpoints->worker.running && !atomic_load_explicit(&checkpoints->ended, memory_order_relaxed) &&
-        stamp_now(log) >= atomic_load_explicit(&checkpoints->next_stamp, memory_order_relaxed))
+        is_due(log))
         seglog_worker_poke(&checkpoints->worker);
 }
 

@@ -79,8 +79,8 @@ static void cover_locked(struct seglog *log, uint32_t number)
 static void fill_covers(struct seglog *log)
 {
     const struct seglog_checkpoints *checkpoints = &log->checkpoints;
-    for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGLOG_SEGMENTS_AT_ONCE) {
-        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, log->superblock.segment_count);
+    for (uint32_t begin = 0; begin < seglog_segment_count(log); begin += SEGLOG_SEGMENTS_AT_ONCE) {
+        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, seglog_segment_count(log));
         base_spin_lock(&log->lock);
         for (uint32_t i = begin; i < end; i++)
             cover_locked(log, i);

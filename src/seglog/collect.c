@@ -194,8 +194,8 @@ static void look_around(struct seglog *log, uint32_t left_out, struct look *look
                           .open_oldest = SEGLOG_NO_SEGMENT,
                           .unfree_stamp = UINT64_MAX,
                           .ends_ns = UINT64_MAX};
-    for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGLOG_SEGMENTS_AT_ONCE) {
-        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, log->superblock.segment_count);
+    for (uint32_t begin = 0; begin < seglog_segment_count(log); begin += SEGLOG_SEGMENTS_AT_ONCE) {
+        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, seglog_segment_count(log));
         base_spin_lock(&log->lock);
         for (uint32_t i = begin; i < end; i++) {
             if (i != left_out)
@@ -477,7 +477,7 @@ static bool note_progress(struct seglog *log, struct seglog_collector *collector
         collector->best_bytes = bytes;
         collector->victims_in_vain = 0;
     }
-    if (collector->victims_in_vain <= log->superblock.segment_count)
+    if (collector->victims_in_vain <= seglog_segment_count(log))
         return true;
     collector->victims_in_vain = 0;
     return false;

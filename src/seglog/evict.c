@@ -43,8 +43,8 @@ static void look_at(const struct seglog *log, uint32_t number, struct oldest *ol
 static int choose_closed(struct seglog *log, uint32_t *ret_segment)
 {
     struct oldest oldest = {.segment = SEGLOG_NO_SEGMENT};
-    for (uint32_t begin = 0; begin < log->superblock.segment_count; begin += SEGLOG_SEGMENTS_AT_ONCE) {
-        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, log->superblock.segment_count);
+    for (uint32_t begin = 0; begin < seglog_segment_count(log); begin += SEGLOG_SEGMENTS_AT_ONCE) {
+        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, seglog_segment_count(log));
         base_spin_lock(&log->lock);
         for (uint32_t i = begin; i < end; i++)
             look_at(log, i, &oldest);
@@ -83,7 +83,7 @@ static int end_open_segments(struct seglog *log, uint64_t below_sequence)
  */
 static uint64_t age_limit(struct seglog *log, uint32_t victim)
 {
-    uint64_t parts = base_max(log->superblock.segment_count / SEGMENTS_OF_A_PART, 1U);
+    uint64_t parts = base_max(seglog_segment_count(log) / SEGMENTS_OF_A_PART, 1U);
     uint64_t next = seglog_sequence_next(log);
     base_spin_lock(&log->lock);
     uint64_t horizon = base_max(log->horizon_sequence, log->segments[victim].highest_sequence + 1);

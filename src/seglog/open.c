@@ -46,9 +46,9 @@ bool seglog_failed(struct seglog *log)
 
 /* ---- opening ------------------------------------------------------------------------------------- */
 
-static uint64_t segments_bytes(const struct seglog *log)
+static uint64_t segments_bytes(uint32_t count)
 {
-    return log->superblock.segment_count * sizeof(struct seglog_segment);
+    return count * sizeof(struct seglog_segment);
 }
 
 /* Free what has been made so far; nothing runs. */
@@ -61,12 +61,13 @@ static void free_log(struct seglog *log)
         seglog_collector_deinit(log);
         seglog_streams_deinit(log);
     }
-    for (uint32_t i = 0; log->segments != NULL && i < log->superblock.segment_count; i++) {
+    const uint32_t count = seglog_segment_count(log);
+    for (uint32_t i = 0; log->segments != NULL && i < count; i++) {
         struct seglog_segment *segment = &log->segments[i];
         base_free(&node->memory, segment->unsealed_entries,
                   segment->entry_count * sizeof(struct seglog_entry_format));
     }
-    base_free(&node->memory, log->segments, segments_bytes(log));
+    base_unmap_part(&node->memory, log->segments, segments_bytes(log->segments_room), segments_bytes(count));
     seglog_state_deinit(log);
     base_free(&node->memory, log, sizeof(*log));
 }
@@ -77,6 +78,8 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->node = node;
     log->drive = drive;
     log->superblock = *superblock;
+    log->segments_room = (uint32_t)seglog_segments_most(superblock);
+    atomic_init(&log->segment_count, superblock->segment_count);
     log->mode = options->mode;
     log->read_only = options->read_only;
     log->cache = options->cache;
@@ -94,6 +97,7 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
     log->segment_shift = (uint32_t)__builtin_ctzll(superblock->segment_bytes);
     log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);
+    task_mutex_init(&log->growth_mutex);
     task_mutex_init(&log->state_mutex);
     base_spin_init(&log->lock);
     base_list_init(&log->free);
@@ -104,7 +108,8 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
 /* All memory that is held while it is open. */
 static int take_memory(struct seglog *log, const struct seglog_options *options)
 {
-    log->segments = base_alloc(&log->node->memory, segments_bytes(log));
+    log->segments = base_map_part(&log->node->memory, BASE_PAGE_BYTES, segments_bytes(log->segments_room),
+                                  segments_bytes(seglog_segment_count(log)));
     int error = log->segments == NULL ? -ENOMEM : seglog_checkpoints_init(log, options);
     if (error == 0 && !log->read_only)
         error = seglog_streams_init(log, options->user_streams == 0 ? 1 : options->user_streams);
@@ -210,6 +215,17 @@ const struct seglog_superblock_format *seglog_superblock(const struct seglog *lo
     return &log->superblock;
 }
 
+uint32_t seglog_segment_count(const struct seglog *log)
+{
+    /* Pairs with the release in grow.c: who knows of a segment finds it here. */
+    return atomic_load_explicit(&log->segment_count, memory_order_acquire);
+}
+
+uint64_t seglog_store_bytes(const struct seglog *log)
+{
+    return seglog_segment_offset(log, seglog_segment_count(log));
+}
+
 uint64_t seglog_entry_grain(const struct seglog *log, uint32_t segment,
                             const struct seglog_entry_format *entry)
 {
@@ -226,7 +242,7 @@ static uint64_t counter(const _Atomic uint64_t *from)
 void seglog_stats(struct seglog *log, struct seglog_stats *ret_stats)
 {
     struct seglog_stats stats = {
-        .segments = log->superblock.segment_count,
+        .segments = seglog_segment_count(log),
         .live_bytes = counter(&log->live_bytes),
         .tombstone_bytes = counter(&log->tombstone_bytes),
         .appended_bytes = counter(&log->appended_bytes),
@@ -279,7 +295,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
         [SEGLOG_STATE_BAD] = "bad",
         [SEGLOG_STATE_EVICTED] = "evicted",
     };
-    base_assert(segment_number < log->superblock.segment_count);
+    base_assert(segment_number < seglog_segment_count(log));
     const struct seglog_segment *segment = &log->segments[segment_number];
     uint32_t open_stream = atomic_load_explicit(&segment->open_stream, memory_order_relaxed);
     base_spin_lock(&log->lock);
@@ -300,6 +316,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
 
 void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory)
 {
+    const uint64_t count = seglog_segment_count(log);
     uint64_t ring_bytes = 0, summaries = 0;
     for (uint32_t i = 0; log->streams != NULL && i < log->stream_count; i++)
         ring_bytes += log->streams[i].ring_bytes + SEGLOG_OVERHANG_BYTES;
@@ -309,8 +326,7 @@ void seglog_memory(const struct seglog *log, struct seglog_memory *ret_memory)
         .ring_bytes = ring_bytes,
         .summary_bytes = summaries * seglog_summary_memory_bytes(log),
         .collector_bytes = seglog_collector_bytes(log) + seglog_scrub_memory_bytes(log),
-        .segment_bytes =
-            log->superblock.segment_count * (sizeof(*log->segments) + sizeof(*log->checkpoints.covers)) +
-            3 * log->superblock.state_bytes,
+        .segment_bytes = count * (sizeof(*log->segments) + sizeof(*log->checkpoints.covers)) +
+                         3 * seglog_state_bytes(count, log->superblock.block_bytes),
     };
 }

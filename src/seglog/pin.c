@@ -20,7 +20,7 @@ static uint32_t free_count(struct seglog *log)
 /* Segments for so many bytes, of what there can be without what lives being in the way. */
 static uint32_t segments_for(const struct seglog *log, uint64_t bytes)
 {
-    uint64_t space = seglog_record_space(log), all = log->superblock.segment_count;
+    uint64_t space = seglog_record_space(log), all = seglog_segment_count(log);
     uint64_t living = atomic_load_explicit(&log->live_bytes, memory_order_relaxed) +
                       atomic_load_explicit(&log->tombstone_bytes, memory_order_relaxed);
     uint64_t taken = living / space + log->stream_count + SEGLOG_KEPT_DATA + 1;

@@ -302,9 +302,8 @@ static bool find_damaged(struct seglog *log, uint32_t *ret_segment, bool *ret_wa
 {
     bool found = false;
     *ret_waits = false;
-    for (uint32_t begin = 0; !found && begin < log->superblock.segment_count;
-         begin += SEGLOG_SEGMENTS_AT_ONCE) {
-        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, log->superblock.segment_count);
+    for (uint32_t begin = 0; !found && begin < seglog_segment_count(log); begin += SEGLOG_SEGMENTS_AT_ONCE) {
+        uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, seglog_segment_count(log));
         base_spin_lock(&log->lock);
         bool room = log->cache || log->free_count >= log->needed + SEGLOG_KEPT_DATA + 2;
         for (uint32_t i = begin; !found && i < end; i++) {
@@ -355,10 +354,10 @@ static void run(void *arg)
 {
     struct seglog *log = arg;
     struct seglog_worker *worker = &log->scrub->worker;
-    uint32_t count = log->superblock.segment_count;
-    uint64_t first = base_hash64(&log->session, sizeof(log->session), 0) % count;
+    uint64_t first = base_hash64(&log->session, sizeof(log->session), 0) % seglog_segment_count(log);
     while (!seglog_worker_stops(worker)) {
         uint64_t begin_ns = task_now();
+        const uint32_t count = seglog_segment_count(log); /* what comes meanwhile is of the next pass */
         for (uint32_t i = 0; i < count && !seglog_worker_stops(worker); i++) {
             scrub_segment(log, (uint32_t)((first + i) % count));
             if (i % SEGLOG_SEGMENTS_AT_ONCE == 0)

@@ -83,6 +83,26 @@ base_must_check int seglog_grow(struct tarn_node *node, struct drive *drive,
                                 const struct seglog_format_options *options,
                                 struct seglog_growth *ret_growth);
 
+/* How large a store may become for its owner, while it runs. */
+struct seglog_bound {
+    uint64_t bytes;  /* of the store */
+    const char *why; /* it cannot be larger, and what to do: a sentence for the log */
+};
+
+/**
+ * Let a log that runs take what its drive has become larger by: whole segments, as many as state and owner
+ * have room for. Others append, read and are collected meanwhile. Writes lines to the log: what it has become, and
+ * what stands in the way of more.
+ *
+ * @param ret_growth  equal sizes: there is nothing to take
+ * @return 0; -EFBIG (there is more, of which it can take nothing); -ENOMEM, -ENOSPC, -EOPNOTSUPP, the drive's
+ *         errors: it is as it was; -EROFS; -EIO (a write failed: it takes no more). Yields.
+ *
+ * After seglog_start() and before seglog_stop(). Killed at any moment it leaves the store as it was, or larger.
+ */
+base_must_check int seglog_extend(struct seglog *log, const struct seglog_bound *bound,
+                                  struct seglog_growth *ret_growth);
+
 enum seglog_found {
     SEGLOG_FOUND_STORE, /* at least one good superblock */
     SEGLOG_FOUND_ZEROS, /* where superblocks belong there are only zeros */
@@ -159,8 +179,15 @@ struct seglog_options {
 base_must_check int seglog_open(struct tarn_node *node, struct drive *drive,
                                 const struct seglog_options *options, struct seglog **ret_log);
 
-/** The store's geometry, widths and seeds; valid until seglog_close(). */
+/** The store's geometry, widths and seeds; valid until seglog_close(). From seglog_start() on not its features, nor
+ * what changes when it grows: its size, the number of its segments, the length of its state. */
 const struct seglog_superblock_format *seglog_superblock(const struct seglog *log);
+
+/** How many segments it has now. */
+uint32_t seglog_segment_count(const struct seglog *log);
+
+/** Bytes of the drive that are its own now. */
+uint64_t seglog_store_bytes(const struct seglog *log);
 
 /** Say how far the owner is with its part of an opening: it is passed on to who asks, and told in the log when the
  * opening lasts. By who opens. */

@@ -201,6 +201,7 @@ struct seglog_checkpoints {
     _Atomic bool ended;               /* no more are made */
     _Atomic bool given_up;            /* one that is being made shall not be: somebody needs the space */
     _Atomic uint64_t next_stamp;      /* when it is issued the next is due */
+    _Atomic bool outdated;            /* those that there are say nothing of some segments: the next is due */
     uint64_t changes; /* what log_changes() said when the newest was made; 0: it is not known */
     _Atomic uint64_t made, made_bytes;
     bool read_all;    /* opening: they vouch for nothing */
@@ -209,7 +210,7 @@ struct seglog_checkpoints {
     _Atomic uint32_t cut;                                                      /* enum seglog_cut */
     uint32_t cut_number;                                                       /* of all streams' locks */
     uint32_t cut_segments[SEGLOG_STREAMS_MAX], cut_grains[SEGLOG_STREAMS_MAX]; /* where open ones were cut */
-    struct seglog_cover_format *covers;                                        /* of all segments */
+    struct seglog_cover_format *covers; /* of all segments; room for segments_room */
 };
 
 struct seglog_collector; /* collect_internal.h */
@@ -220,6 +221,8 @@ struct seglog_scrub;     /* scrub.c */
 struct seglog {
     struct tarn_node *node;
     struct drive *drive;
+    /* What never changes, and, of the state's mutex once it runs: features, segment_count, state_bytes,
+     * store_bytes, check. */
     struct seglog_superblock_format superblock;
     enum seglog_mode mode;
     bool read_only;
@@ -231,6 +234,10 @@ struct seglog {
     uint64_t data_room;                           /* of a segment: what records and their summary can take */
     uint64_t session;                             /* this one: one above the state's when opened to write */
 
+    struct task_mutex growth_mutex; /* of who lets it grow; before the state's */
+    uint32_t segments_room;         /* as many as it can have while it is open */
+    _Atomic uint32_t segment_count; /* now; rises under the log's lock */
+
     /* state.c: the newest durable state, and its successor while that is made */
     struct task_mutex state_mutex;          /* one writer of the state at a time; held across its write */
     struct seglog_state_format *state;      /* as durable */
@@ -241,7 +248,7 @@ struct seglog {
     _Atomic bool failed;
 
     struct base_spin lock;           /* of segments' state and stamp, the lists and numbers below */
-    struct seglog_segment *segments; /* segment_count */
+    struct seglog_segment *segments; /* segment_count of them, room for segments_room */
     struct base_list free;
     struct base_list closing;        /* of struct seglog_summary: their segments are CLOSING */
     struct base_list summaries_free; /* of struct seglog_summary */
@@ -354,6 +361,9 @@ base_must_check int seglog_superblock_complete(struct tarn_node *node, struct dr
 /** Where the areas end with so many segments; sets the count, too. */
 void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count);
 
+/** As many segments as there is room for in the state. */
+uint64_t seglog_segments_most(const struct seglog_superblock_format *superblock);
+
 /** Seal and write both copies, the second first, so that one is whole at any time. @return 0; -ENOMEM; the
  * drive's error. Yields. */
 base_must_check int seglog_superblock_write(struct tarn_node *node, struct drive *drive,
@@ -369,6 +379,11 @@ base_must_check int seglog_state_load(struct seglog *log);
  * from a page cache, and its successor overwrites the only other generation. @return 0; -EIO; -EROFS. Yields.
  */
 base_must_check int seglog_state_settle(struct seglog *log);
+
+/** Have a longer state, in memory that was taken for it: two slots, and one. The state's mutex is held, and the
+ * superblock in memory is the new one already. @param before_bytes  of a slot */
+void seglog_state_stretched(struct seglog *log, uint64_t before_bytes, struct seglog_state_format *next_state,
+                            struct seglog_state_format *state);
 
 /** Free its memory. */
 void seglog_state_deinit(struct seglog *log);

@@ -27,7 +27,7 @@ uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes)
 uint64_t seglog_capacity(const struct seglog *log)
 {
     uint64_t kept = log->cache ? SEGLOG_KEPT_DATA : log->stream_count + SEGLOG_KEPT_DATA + 1;
-    uint64_t segments = log->superblock.segment_count > kept ? log->superblock.segment_count - kept : 0;
+    const uint64_t all = seglog_segment_count(log), segments = all > kept ? all - kept : 0;
     uint64_t space = seglog_record_space(log);
     uint64_t percent = 100 - log->over_provisioning_percent;
     return base_max(log->cache ? segments * space : segments * space / 100 * percent, space);
@@ -502,7 +502,7 @@ void seglog_live_reset(struct seglog *log, struct seglog_segment *segment)
 
 void seglog_live_forget(struct seglog *log)
 {
-    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+    for (uint32_t i = 0; i < seglog_segment_count(log); i++) {
         struct seglog_segment *segment = &log->segments[i];
         seglog_live_reset(log, segment);
         if (segment->state == SEGLOG_STATE_CLOSED && segment->covered_grain > 0)
@@ -512,7 +512,7 @@ void seglog_live_forget(struct seglog *log)
 
 void seglog_live_clear(struct seglog *log)
 {
-    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+    for (uint32_t i = 0; i < seglog_segment_count(log); i++) {
         uint64_t live_bytes = atomic_exchange(&log->segments[i].live_bytes, 0);
         atomic_fetch_sub_explicit(&log->live_bytes, live_bytes, memory_order_relaxed);
     }
@@ -521,9 +521,8 @@ void seglog_live_clear(struct seglog *log)
 
 uint64_t seglog_stamp_at(const struct seglog *log, uint64_t grain)
 {
-    const struct seglog_superblock_format *superblock = &log->superblock;
-    if (grain < superblock->data_offset >> log->grain_shift ||
-        grain >= superblock->store_bytes >> log->grain_shift)
+    if (grain < log->superblock.data_offset >> log->grain_shift ||
+        grain >= seglog_store_bytes(log) >> log->grain_shift)
         return 0;
     /* acquire: pairs with the store in take_segment(), so that who has met a record knows its segment's stamp
      */

@@ -102,6 +102,20 @@ void seglog_state_deinit(struct seglog *log)
     log->next_state = NULL;
 }
 
+/* Whoever reads the state without the mutex holds the log's lock. */
+void seglog_state_stretched(struct seglog *log, uint64_t before_bytes, struct seglog_state_format *next_state,
+                            struct seglog_state_format *state)
+{
+    struct seglog_state_format *old = log->state, *old_next = log->next_state;
+    memcpy(state, old, before_bytes);
+    base_spin_lock(&log->lock);
+    log->state = state;
+    base_spin_unlock(&log->lock);
+    log->next_state = next_state;
+    base_free(&log->node->memory, old, before_bytes);
+    base_free(&log->node->memory, old_next, 2 * before_bytes);
+}
+
 /* ---- writing ------------------------------------------------------------------------------------- */
 
 /* Write next_state to both slots of its pair, at once. */

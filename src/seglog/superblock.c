@@ -421,6 +421,13 @@ int seglog_superblock_complete(struct tarn_node *node, struct drive *drive,
 
 /* ---- changing it --------------------------------------------------------------------------------- */
 
+uint64_t seglog_segments_most(const struct seglog_superblock_format *superblock)
+{
+    uint64_t slot_room = base_align_down(seglog_state_pair_room(superblock) / 2, superblock->block_bytes);
+    uint64_t stamps = (slot_room - sizeof(struct seglog_state_format)) / sizeof(uint64_t);
+    return base_min(stamps, (uint64_t)SEGLOG_SEGMENTS_MAX);
+}
+
 void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count)
 {
     superblock->segment_count = (uint32_t)segment_count;
