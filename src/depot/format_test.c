@@ -1,5 +1,6 @@
 /* What opening makes of superblocks and states: good, damaged, of the future, cut off while they were made.
  */
+#include "depot/depot_format.h"
 #include "depot/testing.h"
 
 #define BLOCK TESTING_BLOCK_BYTES
@@ -186,6 +187,35 @@ static void one_good_state_is_enough(void **state)
     }
 }
 
+/* Addresses have room for four times the store, or twice, where that costs little; and are possible for it. */
+static void widths_have_room_to_grow(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        uint32_t grain_bytes;
+        uint8_t address_bits, table_bits;
+    } expected[] = {
+        {UINT64_C(2) << 20, 64, 20, 13},          {(UINT64_C(64) << 20) - 64, 64, 22, 13},
+        {(UINT64_C(16) << 30) - 64, 64, 30, 18},  {(UINT64_C(64) << 30) - 64, 64, 32, 22},
+        {UINT64_C(65) << 30, 64, 32, 22},         {(UINT64_C(256) << 30) - 64, 64, 33, 24},
+        {UINT64_C(257) << 30, 64, 33, 24},        {(UINT64_C(1) << 40) - 64, 64, 34, 26},
+        {(UINT64_C(1) << 40) - 512, 512, 33, 24},
+    };
+    for (size_t i = 0; i < base_array_count(expected); i++) {
+        struct seglog_superblock_format superblock = {.grain_bytes = expected[i].grain_bytes,
+                                                      .store_bytes = expected[i].bytes};
+        struct depot_index_widths widths;
+        assert_int_equal(depot_owner_fill(&superblock), 0);
+        assert_int_equal(depot_owner_parse(&superblock, &widths), 0);
+        assert_int_equal(widths.address_bits, expected[i].address_bits);
+        assert_int_equal(widths.table_bits, expected[i].table_bits);
+        const uint64_t most = depot_index_grains_most(&widths);
+        assert_true(depot_index_widths_valid(&widths, most));
+        assert_false(depot_index_widths_valid(&widths, most + 1));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +226,7 @@ int main(void)
         cmocka_unit_test(geometry_must_fit),
         cmocka_unit_test(superblocks_of_the_future_are_refused),
         cmocka_unit_test(one_good_state_is_enough),
+        cmocka_unit_test(widths_have_room_to_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,13 @@ int depot_index_widths_choose(uint64_t grains, struct depot_index_widths *ret_wi
     return 0;
 }
 
+uint64_t depot_index_grains_most(const struct depot_index_widths *widths)
+{
+    uint32_t entries_bits = (uint32_t)widths->table_bits + widths->tag_bits - DEPOT_TAG_BITS_LEFT;
+    uint64_t addresses = ((uint64_t)1 << widths->address_bits) - 1;
+    return entries_bits < widths->address_bits ? (uint64_t)1 << entries_bits : addresses;
+}
+
 bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains)
 {
     if (grains < 2 || widths->address_bits < ADDRESS_BITS_MIN ||

@@ -55,6 +55,9 @@ struct depot_index_widths {
  */
 base_must_check int depot_index_widths_choose(uint64_t grains, struct depot_index_widths *ret_widths);
 
+/** How many grains a store of these widths can have. */
+uint64_t depot_index_grains_most(const struct depot_index_widths *widths);
+
 /** Whether widths read from a drive are possible for a store of so many grains. */
 bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains);
 
