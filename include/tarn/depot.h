@@ -169,7 +169,8 @@ struct tarn_depot_growth {
 
 /**
  * Let a store that nobody has open take all of a file or device that has become larger. Records stay as they
- * are. A store can become four times as large as it was made; a stripe does not grow.
+ * are. A store can become four times as large as it was made; a stripe does not grow. Of an open one:
+ * tarn_depot_extend().
  *
  * @param bytes       make the file so long first, whole pages; 0: it is already, or it is a device
  * @param ret_growth  equal sizes: there was nothing to take
@@ -180,6 +181,23 @@ struct tarn_depot_growth {
  */
 TARN_API int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
                              struct tarn_depot_growth *ret_growth);
+
+/**
+ * Let an open store take all that its file or device has become larger by, while others read and write. Make a
+ * file longer first (ftruncate(), or `fallocate -l SIZE FILE`): what it has more is reserved by this call. The new
+ * room is there when it returns. Lines of the log tell the old and the new size, and what stands in the way of more.
+ *
+ * @param ret_growth  equal sizes: there was nothing to take
+ * @return 0; -EFBIG (there is more, but the store can take nothing of it while it is open, or at all: the log says
+ *         which); -ENOSPC (the file system has no room for what the file shall have); -EOPNOTSUPP (a stripe, or an
+ *         NVMe namespace by its character node); -EROFS; -ENOMEM; -EIO (a write failed: the store takes no more);
+ *         what the drive says. But for -EIO nothing has changed
+ *
+ * Yields. The store is as it was or larger when it is killed at any moment. A store can become four times as large
+ * as it was made; how far it can while it is open is settled then, too: four times up to 64 GiB, twice up to 256, and
+ * to the next power of two beyond. tarn_depot_grow() goes further.
+ */
+TARN_API int tarn_depot_extend(struct tarn_depot *depot, struct tarn_depot_growth *ret_growth);
 
 /**
  * Open a store, after replaying what the last holder left.

@@ -111,7 +111,7 @@ static uint64_t find_limit(struct age *ages, uint32_t count, uint32_t eighths)
 int depot_cache_shed(struct tarn_depot *depot, uint32_t eighths, uint64_t *ret_sequence)
 {
     struct base_account *account = &depot->node->memory;
-    uint32_t count = seglog_superblock(depot->log)->segment_count;
+    uint32_t count = seglog_segment_count(depot->log);
     struct age *ages = base_alloc(account, count * sizeof(*ages));
     if (ages == NULL)
         return -ENOMEM;

@@ -469,6 +469,48 @@ static void long_values_do_not_mix(void **state)
     testing_drive_free(&shared.drive);
 }
 
+/* ---- the store grows ----------------------------------------------------------------------------- */
+
+#define GROWN_BYTES (UINT64_C(12) << 20)
+
+/* One lets it grow, in steps from few segments to many; the others fill it, so that there is always somebody who is
+ * refused, or for whom the collector makes room. */
+static void grow_among_writes(struct shared *shared, uint32_t number)
+{
+    if (number != 0) {
+        churn(shared, number);
+        return;
+    }
+    while (shared->drive.size < GROWN_BYTES) {
+        struct tarn_depot_growth growth;
+        struct tarn_depot_stats stats;
+        shared->drive.size += UINT64_C(300) << 10; /* two segments and a bit */
+        REQUIRE(tarn_depot_extend(shared->depot, &growth) == 0);
+        REQUIRE(growth.after_bytes > growth.before_bytes);
+        tarn_depot_stats(shared->depot, &stats);
+        REQUIRE(stats.drive_bytes == growth.after_bytes);
+        (void)task_sleep(BASE_NS_PER_MS);
+    }
+    atomic_fetch_add(&shared->done, 1);
+}
+
+static void the_store_grows_among_writes(void **state)
+{
+    (void)state;
+    static const enum tarn_mode modes[] = {TARN_MODE_POWER, TARN_MODE_DEVICE, TARN_MODE_ASYNC};
+    for (size_t i = 0; i < base_array_count(modes); i++) {
+        struct shared shared = {.body = grow_among_writes,
+                                .value_bytes = 6000,
+                                .store_bytes = UINT64_C(3) << 20,
+                                .mode = modes[i],
+                                .drive = testing_drive_new(UINT64_C(3) << 20)};
+        testing_drive_keep_room(&shared.drive, GROWN_BYTES + (UINT64_C(1) << 20), 0xee);
+        run(&shared);
+        assert_true(shared.stats.drive_bytes > GROWN_BYTES - (UINT64_C(1) << 20));
+        testing_drive_free(&shared.drive);
+    }
+}
+
 /* ---- failure ------------------------------------------------------------------------------------- */
 
 static void write_until_it_fails(struct shared *shared, uint32_t number)
@@ -507,7 +549,7 @@ int main(void)
         cmocka_unit_test(flushes_go_among_writes),      cmocka_unit_test(the_collector_goes_among_writes),
         cmocka_unit_test(the_index_grows_among_writes), cmocka_unit_test(updates_are_whole),
         cmocka_unit_test(scans_go_among_writes),        cmocka_unit_test(a_failure_reaches_all),
-        cmocka_unit_test(long_values_do_not_mix),
+        cmocka_unit_test(long_values_do_not_mix),       cmocka_unit_test(the_store_grows_among_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

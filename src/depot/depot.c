@@ -168,8 +168,7 @@ static void take_geometry(struct tarn_depot *depot)
     depot->record_bytes_max = superblock->record_bytes_max;
     depot->hash_seed = superblock->hash_seed;
     depot->check_seed = superblock->check_seed;
-    depot->store_bytes = superblock->store_bytes;
-    depot->capacity_bytes = seglog_capacity(depot->log);
+    atomic_init(&depot->capacity_bytes, seglog_capacity(depot->log));
     depot->whole_bytes_max =
         depot->record_bytes_max - seglog_record_bytes(SEGLOG_VALUE, TARN_KEY_BYTES_MAX, 0);
     depot->piece_bytes = piece_bytes(superblock);
@@ -231,12 +230,12 @@ static void warn_if_overfull(struct tarn_depot *depot)
 {
     uint64_t live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed);
     char live[BASE_UNITS_ROOM], capacity[BASE_UNITS_ROOM];
-    if (depot->read_only || depot->cache || live_bytes <= depot->capacity_bytes)
+    if (depot->read_only || depot->cache || live_bytes <= depot_capacity(depot))
         return;
     base_warn(&depot->node->log, "the store holds more than it takes: new keys are refused",
               "path=%s live=%s capacity=%s", drive_name(depot->drive),
               base_format_size(live, sizeof(live), live_bytes),
-              base_format_size(capacity, sizeof(capacity), depot->capacity_bytes));
+              base_format_size(capacity, sizeof(capacity), depot_capacity(depot)));
 }
 
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
@@ -394,8 +393,8 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
     *ret_stats = (struct tarn_depot_stats){
         .records = entries - base_min(pieces, entries),
         .pieces = pieces,
-        .drive_bytes = depot->store_bytes,
-        .capacity_bytes = depot->capacity_bytes,
+        .drive_bytes = seglog_store_bytes(depot->log),
+        .capacity_bytes = depot_capacity(depot),
         .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),
         .tombstone_bytes = log.tombstone_bytes,
         .gets = atomic_load_explicit(&depot->gets, memory_order_relaxed),
@@ -455,7 +454,7 @@ void depot_memory(const struct tarn_depot *depot, struct depot_memory *ret_memor
 int depot_segment(struct tarn_depot *depot, uint32_t segment, struct depot_segment_info *ret_info)
 {
     struct seglog_segment_info info;
-    if (segment >= seglog_superblock(depot->log)->segment_count)
+    if (segment >= seglog_segment_count(depot->log))
         return -ENOENT;
     seglog_segment_info(depot->log, segment, &info);
     const char *writer = info.stream == 0 ? "collector" : "users";

@@ -45,8 +45,7 @@ struct tarn_depot {
     _Atomic uint64_t features; /* that the superblock has */
     uint64_t hash_seed;
     uint64_t check_seed;
-    uint64_t store_bytes;
-    uint64_t capacity_bytes;
+    _Atomic uint64_t capacity_bytes; /* rises when the store grows */
     struct depot_index index;
     struct task_mutex *key_locks; /* DEPOT_KEY_LOCKS */
 
@@ -102,6 +101,12 @@ struct depot_key {
     const struct tarn_depot_snapshot *snapshot; /* as it was then; NULL: as it is */
     struct depot_trace *trace;                  /* of the request that asks for it; NULL: none */
 };
+
+/** Footprints that may live in it. */
+static inline uint64_t depot_capacity(const struct tarn_depot *depot)
+{
+    return atomic_load_explicit(&depot->capacity_bytes, memory_order_relaxed);
+}
 
 /** Whether a key may be so long. */
 static inline bool depot_key_is_valid(size_t len)

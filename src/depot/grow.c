@@ -1,4 +1,4 @@
-/* Making a store larger, while nobody has it open. */
+/* Making a store larger: while nobody has it open, or while it is open. */
 #include "depot/depot_internal.h"
 #include <errno.h>
 
@@ -38,6 +38,29 @@ int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
         return error;
     error = seglog_grow(node, drive, &options, &growth);
     drive_close(drive);
+    if (error == 0)
+        *ret_growth = (struct tarn_depot_growth){.before_bytes = growth.before_bytes,
+                                                 .after_bytes = growth.after_bytes};
+    return error;
+}
+
+/* Addresses in the index have the bits that they were given when the store was made, or grew last while nobody had
+ * it open: all of the index would have to be made anew. */
+int tarn_depot_extend(struct tarn_depot *depot, struct tarn_depot_growth *ret_growth)
+{
+    const struct seglog_bound bound = {
+        .bytes = depot_index_grains_most(&depot->index.widths) << depot->grain_shift,
+        .why = "the addresses of its index are too short for more: close it, and use tarn grow"};
+    struct seglog_growth growth;
+    if (depot->read_only)
+        return -EROFS;
+    int error = seglog_extend(depot->log, &bound, &growth);
+    /* never lower: of two who come at once the later has the larger store */
+    uint64_t capacity = seglog_capacity(depot->log), before = depot_capacity(depot);
+    while (before < capacity &&
+           !atomic_compare_exchange_weak_explicit(&depot->capacity_bytes, &before, capacity,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
     if (error == 0)
         *ret_growth = (struct tarn_depot_growth){.before_bytes = growth.before_bytes,
                                                  .after_bytes = growth.after_bytes};

@@ -1,6 +1,7 @@
 /*
- * Does a store take what its drive has become larger by, keep what is in it, and leave a drive alone that is
- * none? Growing is cut off at every write, with any of its sectors.
+ * Does a store take what its drive has become larger by, closed or open, keep what is in it, and leave a drive
+ * alone that is none? Growing is cut off at every write, with any of its sectors; of an open store everything that
+ * it asks for fails once.
  */
 #include "depot/check_testing.h"
 #include "depot/depot_format.h"
@@ -137,16 +138,53 @@ static void the_state_sets_a_limit(void **state)
 
 /* ---- cut off --------------------------------------------------------------------------------------- */
 
+/* Let a store grow that nobody has open, as long as writes succeed. */
+static int grow_closed(struct testing_drive *drive, uint64_t write)
+{
+    struct tarn_depot_growth growth;
+    testing_drive_fail_at(drive, DRIVE_WRITE, write, true);
+    int error = grow(drive, 0, &growth);
+    testing_drive_fail_at(drive, DRIVE_WRITE, 0, true);
+    return error;
+}
+
+/* Let a store grow that was opened when its drive was shorter, likewise; then its process dies. */
+static int grow_opened(struct testing_drive *drive, uint64_t write)
+{
+    struct tarn_depot_growth growth;
+    struct testing_store store;
+    const uint64_t longer = drive->size;
+    drive->size = testing_superblock(drive).store_bytes;
+    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    drive->size = longer;
+    const uint64_t partial_bytes = drive->partial_bytes;
+    testing_drive_fail_at(drive, DRIVE_WRITE, write, true);
+    drive->partial_bytes = partial_bytes;
+    int error = tarn_depot_extend(store.depot, &growth);
+    testing_drive_fail_at(drive, DRIVE_WRITE, 0, true);
+    testing_expect(&store, "1", "value"); /* read it can be in any case */
+    struct testing_drive killed = testing_drive_copy(drive);
+    int put_error = testing_put(&store, "new", "value");
+    assert_int_equal(put_error, depot_failed(store.depot) ? -EROFS : 0);
+    assert_true(error != 0 || put_error == 0);
+    (void)tarn_depot_close(store.depot);
+    task_node_close(store.node);
+    testing_drive_free(drive);
+    *drive = killed;
+    return error;
+}
+
+typedef int (*grow_function)(struct testing_drive *drive, uint64_t write);
+
 /* @return whether it was cut */
-static bool cut_and_go_on(struct testing_drive *old, uint64_t write, uint64_t sectors, int keys)
+static bool cut_and_go_on(struct testing_drive *old, grow_function grow_it, uint64_t write, uint64_t sectors,
+                          int keys)
 {
     struct testing_drive drive = testing_drive_copy(old), killed;
     struct tarn_depot_growth growth;
-    testing_drive_fail_at(&drive, DRIVE_WRITE, write, true);
     drive.partial_bytes = sectors * DRIVE_SECTOR_BYTES;
-    int error = grow(&drive, 0, &growth);
+    int error = grow_it(&drive, write);
     assert_true(error == 0 || error == -EIO);
-    testing_drive_fail_at(&drive, DRIVE_WRITE, 0, true);
     killed = testing_drive_copy(&drive);
     (void)open_and_expect(&drive, keys); /* as it is */
     expect_whole(&drive);
@@ -161,15 +199,19 @@ static bool cut_and_go_on(struct testing_drive *old, uint64_t write, uint64_t se
     return error != 0;
 }
 
+static const grow_function ways[] = {grow_closed, grow_opened};
+
 static void growing_may_be_cut_off(void **state)
 {
     (void)state;
     struct testing_drive old = testing_made_store(KEYS, TARN_MODE_POWER, true);
     testing_drive_lengthen(&old, LARGER_BYTES, -1);
-    bool cut = true;
-    for (uint64_t write = 1; cut; write++) {
-        for (uint64_t sectors = 0; sectors < 9; sectors += TESTING_SLOW ? 4 : 1)
-            cut = cut_and_go_on(&old, write, sectors, KEYS);
+    for (size_t way = 0; way < base_array_count(ways); way++) {
+        bool cut = true;
+        for (uint64_t write = 1; cut; write++) {
+            for (uint64_t sectors = 0; sectors < 9; sectors += TESTING_SLOW ? 4 : 1)
+                cut = cut_and_go_on(&old, ways[way], write, sectors, KEYS);
+        }
     }
     testing_drive_free(&old);
 }
@@ -201,15 +243,278 @@ static void the_state_becomes_longer(void **state)
     testing_drive_lengthen(&drive, before_bytes + more * segment_bytes, 0);
     static const uint64_t sectors[] = {9, 0, 1, 8, 16, 17, 31};
     const size_t tried = TESTING_SLOW ? 1 : base_array_count(sectors);
-    bool cut = true;
-    for (uint64_t write = 1; cut; write++) {
-        for (size_t i = 0; i < tried; i++)
-            cut = cut_and_go_on(&drive, write, sectors[i], 10);
+    for (size_t way = 0; way < base_array_count(ways); way++) {
+        bool cut = true;
+        for (uint64_t write = 1; cut; write++) {
+            for (size_t i = 0; i < tried; i++)
+                cut = cut_and_go_on(&drive, ways[way], write, sectors[i], 10);
+        }
     }
     grow_to(&drive, drive.size);
     assert_int_equal(testing_superblock(&drive).state_bytes, 8192);
     expect_whole(&drive);
     testing_drive_free(&drive);
+}
+
+/* ---- while it is open -------------------------------------------------------------------------------- */
+
+/* A store in the first part of a drive that is longer. @param filling  what the rest of the drive is */
+static void open_in_longer(struct testing_store *store, struct testing_drive *drive, int filling)
+{
+    *drive = testing_made_store(KEYS, TARN_MODE_POWER, false);
+    testing_drive_keep_room(drive, LARGER_BYTES, filling);
+    testing_open(store, drive, NULL, TARN_MODE_POWER);
+}
+
+static uint64_t capacity_of(struct testing_store *store)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(store->depot, &stats);
+    return stats.capacity_bytes;
+}
+
+/* Put long values until there is no room. @return the number behind the last */
+static int fill(struct testing_store *store, int from)
+{
+    static char value[20000];
+    int number = from, error = 0;
+    memset(value, 'v', sizeof(value));
+    for (; error == 0; number++) {
+        char key[16];
+        int key_len = snprintf(key, sizeof(key), "fill %d", number);
+        error = tarn_depot_put(store->depot, key, (size_t)key_len, value, sizeof(value), NULL, NULL);
+    }
+    assert_int_equal(error, -ENOSPC);
+    return number - 1;
+}
+
+static void expect_filled(struct testing_store *store, int count)
+{
+    for (int number = 0; number < count; number++) {
+        char key[16];
+        struct tarn_record_info info;
+        static char value[20000];
+        int key_len = snprintf(key, sizeof(key), "fill %d", number);
+        assert_int_equal(tarn_depot_get(store->depot, key, (size_t)key_len, value, sizeof(value), &info), 0);
+        assert_int_equal(info.value_bytes, sizeof(value));
+    }
+}
+
+/* Not by itself; when it is asked to, at once, and it stays so. */
+static void a_full_store_takes_more_while_it_is_open(void **state)
+{
+    (void)state;
+    static const int fillings[] = {0, 0xee, -1};
+    for (size_t i = 0; i < base_array_count(fillings); i++) {
+        struct testing_drive drive;
+        struct testing_store store;
+        struct tarn_depot_growth growth;
+        open_in_longer(&store, &drive, fillings[i]);
+        const uint64_t before = capacity_of(&store);
+        int filled = fill(&store, 0);
+        assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
+        assert_int_equal(growth.after_bytes, growth.before_bytes);
+        drive.size = LARGER_BYTES;
+        assert_int_equal(testing_put(&store, "one more", "value"), 0); /* small */
+        assert_int_equal(fill(&store, filled), filled);
+        assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
+        assert_int_equal(growth.after_bytes, testing_superblock(&drive).store_bytes);
+        assert_true(growth.after_bytes > 2 * growth.before_bytes);
+        assert_true(capacity_of(&store) > 3 * before);
+        filled = fill(&store, filled);
+        assert_true((uint64_t)filled * 20000 > 2 * before);
+        expect_filled(&store, filled);
+        drive = testing_end(&store, &drive, i == 0);
+        expect_whole(&drive);
+        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        assert_true(capacity_of(&store) > 3 * before);
+        expect_filled(&store, filled);
+        testing_expect_keys(&store, 0, KEYS, "value");
+        testing_close(&store);
+        expect_whole(&drive);
+        testing_drive_free(&drive);
+    }
+}
+
+static void who_only_reads_lets_nothing_grow(void **state)
+{
+    (void)state;
+    struct testing_drive drive = testing_made_store(KEYS, TARN_MODE_POWER, false);
+    struct testing_store store;
+    struct tarn_depot_growth growth;
+    testing_drive_keep_room(&drive, LARGER_BYTES, 0);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &(struct tarn_depot_options){.read_only = true}),
+                     0);
+    drive.size = LARGER_BYTES;
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), -EROFS);
+    testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+/* What fails before anything was written leaves it as it was, and it can be asked again. */
+static void expect_unchanged(struct testing_store *store, struct testing_drive *drive, uint64_t capacity)
+{
+    assert_int_equal(capacity_of(store), capacity);
+    assert_true(testing_superblock(drive).store_bytes <= TESTING_STORE_BYTES);
+    assert_int_equal(testing_put(store, "again", "value"), 0);
+    testing_expect(store, "again", "value");
+}
+
+static void too_little_memory_changes_nothing(void **state)
+{
+    (void)state;
+    struct testing_drive drive;
+    struct testing_store store;
+    struct tarn_depot_growth growth;
+    open_in_longer(&store, &drive, 0xee);
+    const uint64_t capacity = capacity_of(&store), used = base_account_used(&store.node->memory);
+    drive.size = LARGER_BYTES;
+    int error = -ENOMEM, failures = -1;
+    for (uint64_t n = 1; error == -ENOMEM; n++, failures++) {
+        expect_unchanged(&store, &drive, capacity);
+        assert_int_equal(base_account_used(&store.node->memory), used);
+        base_account_fail_at(&store.node->memory, n);
+        error = tarn_depot_extend(store.depot, &growth);
+        base_account_fail_at(&store.node->memory, 0);
+    }
+    assert_int_equal(error, 0);
+    assert_in_range(failures, 2, 10);
+    assert_true(capacity_of(&store) > 3 * capacity);
+    testing_close(&store);
+    expect_whole(&drive);
+    testing_drive_free(&drive);
+}
+
+static void a_failed_read_changes_nothing(void **state)
+{
+    (void)state;
+    struct testing_drive drive;
+    struct testing_store store;
+    struct tarn_depot_growth growth;
+    open_in_longer(&store, &drive, 0xee);
+    const uint64_t capacity = capacity_of(&store);
+    drive.size = LARGER_BYTES;
+    testing_drive_fail_at(&drive, DRIVE_READ, 1, true);
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), -EIO);
+    testing_drive_fail_at(&drive, DRIVE_READ, 0, true);
+    expect_unchanged(&store, &drive, capacity);
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
+    testing_close(&store);
+    expect_whole(&drive);
+    testing_drive_free(&drive);
+}
+
+/* It is the one of what new segments begin and end with, and of the drive's length. */
+static void a_failed_flush_ends_all_writing(void **state)
+{
+    (void)state;
+    struct testing_drive drive;
+    struct testing_store store;
+    struct tarn_depot_growth growth;
+    open_in_longer(&store, &drive, 0xee);
+    drive.size = LARGER_BYTES;
+    testing_drive_fail_at(&drive, DRIVE_FLUSH, 1, true);
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), -EIO);
+    testing_drive_fail_at(&drive, DRIVE_FLUSH, 0, true);
+    assert_int_equal(testing_put(&store, "a", "b"), -EROFS);
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), -EROFS);
+    testing_expect_keys(&store, 0, KEYS, "value");
+    assert_int_not_equal(tarn_depot_close(store.depot), 0);
+    task_node_close(store.node);
+    (void)open_and_expect(&drive, KEYS);
+    expect_whole(&drive);
+    testing_drive_free(&drive);
+}
+
+/* The log's last line of a kind has a text. */
+static void expect_line(const char *line, const char *text)
+{
+    if (strstr(line, text) == NULL)
+        fail_msg("there is no \"%s\" in: %s", text, line);
+}
+
+#define HUGE_BYTES (UINT64_C(70) << 20)
+
+/* Grains of 32 bytes: 20 bits of address are 32 MiB. The state has room for some 62 MiB. */
+static void addresses_and_the_state_set_limits(void **state)
+{
+    (void)state;
+    struct testing_drive drive = testing_drive_new(TESTING_STORE_BYTES);
+    static struct testing_lines lines;
+    struct tarn_node *node = testing_node_with_lines(&drive, NULL, &lines);
+    struct tarn_depot *depot;
+    struct tarn_depot_growth growth;
+    assert_int_equal(tarn_depot_format(node, "store", &(struct tarn_format_options){.grain_bytes = 32}), 0);
+    testing_drive_keep_room(&drive, HUGE_BYTES, 0);
+    assert_int_equal(tarn_depot_open(node, "store", NULL, &depot), 0);
+    drive.size = HUGE_BYTES;
+    assert_int_equal(tarn_depot_extend(depot, &growth), 0); /* as far as it goes */
+    assert_in_range(growth.after_bytes, UINT64_C(31) << 20, UINT64_C(32) << 20);
+    expect_line(lines.warn, "tarn grow");
+    assert_int_equal(tarn_depot_extend(depot, &growth), -EFBIG);
+    assert_int_equal(tarn_depot_put(depot, "a", 1, "b", 1, NULL, NULL), 0);
+    assert_int_equal(tarn_depot_close(depot), 0);
+    expect_whole(&drive);
+    assert_int_equal(tarn_depot_grow(node, "store", 0, &growth), 0);
+    assert_in_range(growth.after_bytes, UINT64_C(61) << 20, UINT64_C(63) << 20);
+    assert_int_equal(tarn_depot_open(node, "store", NULL, &depot), 0);
+    assert_int_equal(tarn_depot_extend(depot, &growth), -EFBIG);
+    expect_line(lines.warn, "as large as it can become");
+    char found;
+    assert_int_equal(tarn_depot_get(depot, "a", 1, &found, 1, NULL), 0);
+    assert_int_equal(tarn_depot_close(depot), 0);
+    expect_whole(&drive);
+    task_node_close(node);
+    testing_drive_free(&drive);
+}
+
+static uint32_t checkpoints_for_a_start(struct testing_drive *killed)
+{
+    struct testing_store store;
+    struct tarn_depot_stats stats;
+    testing_open(&store, killed, NULL, TARN_MODE_POWER);
+    tarn_depot_stats(store.depot, &stats);
+    testing_expect_keys(&store, 0, KEYS, "value");
+    testing_close(&store);
+    testing_drive_free(killed);
+    return stats.checkpoints_kept;
+}
+
+/* Those that there are are void; one is made soon, though nothing is written. */
+static void a_checkpoint_follows(void **state)
+{
+    (void)state;
+    struct testing_drive drive = testing_made_store(KEYS, TARN_MODE_POWER, false), killed;
+    struct testing_store store;
+    struct tarn_depot_growth growth;
+    struct tarn_depot_stats stats;
+    testing_drive_keep_room(&drive, LARGER_BYTES, 0);
+    assert_int_equal(testing_try_open(&store, &drive, NULL,
+                                      &(struct tarn_depot_options){.checkpoint_rate_bytes = 1U << 30}),
+                     0);
+    drive.size = LARGER_BYTES;
+    tarn_depot_stats(store.depot, &stats);
+    assert_int_equal(stats.checkpoints, 0);
+    assert_int_equal(stats.checkpoints_kept, 1);
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
+    while (stats.checkpoints == 0) {
+        assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+        tarn_depot_stats(store.depot, &stats);
+    }
+    killed = testing_drive_copy(&drive);
+    testing_close(&store);
+    assert_true(checkpoints_for_a_start(&killed) > 0);
+    testing_drive_free(&drive);
+
+    drive = testing_made_store(KEYS, TARN_MODE_POWER, false);
+    testing_drive_keep_room(&drive, LARGER_BYTES, 0);
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER); /* which makes none while it runs */
+    drive.size = LARGER_BYTES;
+    assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
+    killed = testing_drive_copy(&drive);
+    testing_close(&store);
+    assert_int_equal(checkpoints_for_a_start(&killed), 0);
+    assert_true(checkpoints_for_a_start(&drive) > 0); /* it was closed in good order, and has changed */
 }
 
 int main(void)
@@ -222,6 +527,13 @@ int main(void)
         cmocka_unit_test(the_state_sets_a_limit),
         cmocka_unit_test(growing_may_be_cut_off),
         cmocka_unit_test(the_state_becomes_longer),
+        cmocka_unit_test(a_full_store_takes_more_while_it_is_open),
+        cmocka_unit_test(who_only_reads_lets_nothing_grow),
+        cmocka_unit_test(too_little_memory_changes_nothing),
+        cmocka_unit_test(a_failed_read_changes_nothing),
+        cmocka_unit_test(a_failed_flush_ends_all_writing),
+        cmocka_unit_test(addresses_and_the_state_set_limits),
+        cmocka_unit_test(a_checkpoint_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

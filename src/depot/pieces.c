@@ -43,7 +43,7 @@ uint64_t depot_pieces_value_max(const struct tarn_depot *depot)
 {
     uint64_t head =
         seglog_footprint(depot->log, seglog_record_bytes(SEGLOG_MARK_HEAD, TARN_KEY_BYTES_MAX, 0));
-    uint64_t room = depot->capacity_bytes - base_min(depot->capacity_bytes, head);
+    uint64_t capacity = depot_capacity(depot), room = capacity - base_min(capacity, head);
     /* a cache would evict the first pieces of what is too large for the last ones */
     uint64_t count = room / (depot->cache ? 2 : 1) / piece_footprint(depot, depot->piece_bytes);
     return base_min((uint64_t)UINT32_MAX, base_min(count, (uint64_t)SEGLOG_PIECES_MAX) * depot->piece_bytes);
@@ -58,7 +58,7 @@ static int promise(struct tarn_depot *depot, uint64_t value_bytes, struct depot_
     uint64_t promised =
         atomic_fetch_add_explicit(&depot->promised_bytes, footprint, memory_order_relaxed) + footprint;
     chain->promised_bytes = footprint;
-    return promised + atomic_load_explicit(&depot->live_bytes, memory_order_relaxed) <= depot->capacity_bytes
+    return promised + atomic_load_explicit(&depot->live_bytes, memory_order_relaxed) <= depot_capacity(depot)
                ? 0
                : -ENOSPC;
 }

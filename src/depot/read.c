@@ -133,7 +133,8 @@ bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t
     uint64_t grain = depot_index_address(&depot->index, word);
     uint64_t offset = grain << depot->grain_shift;
     uint64_t room = depot_index_grains(&depot->index, word) << depot->grain_shift;
-    room = base_min(room, base_min((uint64_t)depot->record_bytes_max, depot->store_bytes - offset));
+    room =
+        base_min(room, base_min((uint64_t)depot->record_bytes_max, seglog_store_bytes(depot->log) - offset));
     if (want == DEPOT_WANT_KEY) /* header, an extension, the key */
         room =
             base_min(room, sizeof(struct seglog_record_format) + seglog_extension_bytes(UINT8_MAX) + key_len);

@@ -81,7 +81,7 @@ int depot_charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_foot
 {
     uint64_t live = atomic_fetch_add_explicit(&depot->live_bytes, footprint, memory_order_relaxed) +
                     footprint + atomic_load_explicit(&depot->promised_bytes, memory_order_relaxed);
-    if (depot->cache || footprint <= old_footprint || live <= depot->capacity_bytes + old_footprint)
+    if (depot->cache || footprint <= old_footprint || live <= depot_capacity(depot) + old_footprint)
         return 0; /* what a cache has no room for it evicts */
     atomic_fetch_sub_explicit(&depot->live_bytes, footprint, memory_order_relaxed);
     return -ENOSPC;
