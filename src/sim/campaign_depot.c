@@ -73,6 +73,29 @@ static void open_and_read(void *arg)
     play->opened = true;
 }
 
+/*
+ * At some moment among the others: its drive becomes larger, and it takes that, or not any more. Nobody who reads
+ * must notice.
+ */
+static void extend_store(void *arg)
+{
+    struct sim_depot_client *client = arg;
+    struct play *play = base_container_of(client->shared, struct play, shared);
+    struct base_random *random = &play->growth_random;
+    struct sim_drive *disk = play->shared.disks[0];
+    struct tarn_depot_growth growth;
+    if (task_sleep(sim_depot_draw_log(random, play->cut_bits_max - 2)) != 0)
+        return;
+    const uint64_t pages = (DRIVE_GROWS_TIMES - 1) * play->drive_bytes / BASE_PAGE_BYTES;
+    sim_drive_lengthen(disk, play->drive_bytes + base_random_below(random, pages + 1) * BASE_PAGE_BYTES);
+    int error = tarn_depot_extend(play->shared.depot, &growth);
+    if (play->shared.disk_count > 1 && error == -EOPNOTSUPP)
+        return;
+    sim_depot_check_error(client, "extend", error == -ENOSPC ? -EIO : error, false, false);
+    if (error == 0)
+        sim_note(play->world, "extended", growth.before_bytes, growth.after_bytes);
+}
+
 static void close_store(void *arg)
 {
     struct sim_depot_client *client = arg;
@@ -307,6 +330,8 @@ static bool run_epoch(struct play *play, uint32_t scheds)
     uint64_t most = base_min((uint64_t)CLIENTS_MAX, play->lossy ? 1 + 2 * play->shared.keys : CLIENTS_MAX);
     for (uint64_t clients = play->last ? 0 : sim_play_draw(play, most + 1); clients > 0; clients--)
         start_client(play, "client", sim_depot_run_client, scheds);
+    if (play->grows && !play->last && base_random_below(&play->growth_random, 2) == 0)
+        start_client(play, "grower", extend_store, scheds);
     return run_until_done(play) && idle(play);
 }
 
@@ -424,6 +449,8 @@ static void draw_play(struct play *play)
     play->checkpoints = sim_play_draw(play, 2) == 0;
     struct base_random batches; /* seeds keep their other draws */
     base_random_init(&batches, base_hash64(play->random, sizeof(*play->random), 1));
+    base_random_init(&play->growth_random, base_hash64(play->random, sizeof(*play->random), 2));
+    play->grows = base_random_below(&play->growth_random, 3) == 0;
     play->shared.cuts_batches = base_random_below(&batches, 4) == 0;
     play->shared.batches_of_8 = play->shared.cuts_batches ? 6 : 1;
     if (play->cache) { /* something is evicted all the time */

@@ -30,6 +30,8 @@ enum {
 /* What was acknowledged so long ago is durable. */
 #define ASYNC_NS    (BASE_NS_PER_SECOND + BASE_NS_PER_SECOND / 8)
 #define STORE_BYTES (UINT64_C(7) << 18) /* at least: some 13 segments */
+/* So many times the bytes that a drive has at first it has at most: a store can take all of that. */
+#define DRIVE_GROWS_TIMES 3
 
 _Static_assert((EPOCHS_MAX + 1) * (CLIENTS_MAX + 2) <= SIM_ORACLE_CLIENTS_MAX,
                "each has a log in each epoch");
@@ -59,6 +61,8 @@ struct play {
     bool cache;        /* in most epochs the store is opened as one */
     bool scrubs;       /* it is scrubbed */
     bool checkpoints;  /* they are written while it runs */
+    bool grows;        /* now and then its drive becomes larger, and it takes that while it is open */
+    struct base_random growth_random; /* seeds keep their other draws */
 
     bool tried;             /* somebody has begun to format a device */
     bool made;              /* the store was opened once: it must be there */

@@ -153,6 +153,7 @@ void sim_play_add_drive(struct play *play, const char *mutation)
     play->device = sim_play_draw(play, 3) == 0;
     const struct sim_drive_options options = {
         .bytes = play->drive_bytes,
+        .most_bytes = DRIVE_GROWS_TIMES * play->drive_bytes,
         .logical_block_bytes = sim_play_draw(play, 2) == 0 ? 512 : 4096,
         .physical_block_bytes = 4096,
         .write_cache = mutation != NULL || sim_play_draw(play, 4) != 0,

@@ -232,7 +232,8 @@ int sim_drive_add(struct sim_world *world, const char *name, const struct sim_dr
     own->read_ns = own->read_ns == 0 ? READ_NS : own->read_ns;
     own->write_ns = own->write_ns == 0 ? WRITE_NS : own->write_ns;
     own->flush_ns = own->flush_ns == 0 ? FLUSH_NS : own->flush_ns;
-    int error = sim_media_init(&drive->media, &world->memory, base_align_up(own->bytes, BASE_PAGE_BYTES));
+    int error = sim_media_init(&drive->media, &world->memory,
+                               base_align_up(base_max(own->bytes, own->most_bytes), BASE_PAGE_BYTES));
     if (error != 0) {
         base_free(&world->memory, drive, sizeof(*drive));
         return error;
@@ -305,12 +306,27 @@ static void close_drive(void *state)
     drive->owner = NULL;
 }
 
+static int extend_drive(void *state, uint64_t *inout_bytes)
+{
+    const struct sim_drive *drive = state;
+    *inout_bytes = drive->options.bytes;
+    return 0;
+}
+
 const struct drive_provider sim_drive_provider = {
     .name = "sim",
     .open = open_drive,
     .close = close_drive,
     .post = post,
+    .extend = extend_drive,
 };
+
+void sim_drive_lengthen(struct sim_drive *drive, uint64_t bytes)
+{
+    base_assert(bytes <= base_max(drive->options.bytes, drive->options.most_bytes) &&
+                base_is_aligned(bytes, drive->options.physical_block_bytes));
+    drive->options.bytes = base_max(drive->options.bytes, bytes);
+}
 
 /* ---- past all rules -------------------------------------------------------------------------- */
 

@@ -165,6 +165,7 @@ void sim_node_kill(struct sim_node *node);
 
 struct sim_drive_options {
     uint64_t bytes;                /* a multiple of the physical block */
+    uint64_t most_bytes;           /* that it can become, sim_drive_lengthen(); 0: `bytes` */
     uint32_t logical_block_bytes;  /* 0: 512 */
     uint32_t physical_block_bytes; /* 0: 4,096 */
     bool write_cache;              /* completed writes are lost without a flush */
@@ -232,6 +233,10 @@ uint64_t sim_drive_faults(const struct sim_drive *drive, enum sim_fault fault);
 
 /** Where the latest damaged read was damaged. @return false: none was */
 bool sim_drive_damage(const struct sim_drive *drive, struct sim_damage *ret_damage);
+
+/** Make it larger: who has it open finds that when he asks (drive_extend()). @param bytes  of whole physical blocks,
+ * at most most_bytes; fewer than it has change nothing */
+void sim_drive_lengthen(struct sim_drive *drive, uint64_t bytes);
 
 /** Let stuck requests complete. */
 void sim_drive_unstick(struct sim_drive *drive);
