@@ -26,7 +26,9 @@ void cli_grow_help(FILE *file)
         "Lets the store in the file or device PATH take all of it, after it has become larger, or makes\n"
         "the file larger itself. Nobody may have the store open. What is stored stays as it is; the\n"
         "next start reads all summaries, once. A store can become four times as large as it was made;\n"
-        "a stripe has the size that it was made with.\n\n",
+        "a stripe has the size that it was made with.\n"
+        "A server that runs takes more when the file was made longer (fallocate -l SIZE FILE), or the\n"
+        "device larger, and it gets SIGHUP.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -36,6 +38,11 @@ static int grow(struct tarn_node *node, const char *path, uint64_t bytes)
     struct tarn_depot_growth growth;
     char before[BASE_UNITS_ROOM], after[BASE_UNITS_ROOM];
     int error = tarn_depot_grow(node, path, bytes, &growth);
+    if (error == -EBUSY)
+        return cli_failed(
+            "%s is in use. A server that has it open takes more of it when it gets SIGHUP, after the "
+            "file was made longer (fallocate -l SIZE FILE) or the device larger; else end who has it",
+            path);
     if (error != 0) /* the log has said why */
         return cli_failed("cannot make the store in %s larger: %s", path, strerrordesc_np(-error));
     (void)base_format_size(before, sizeof(before), growth.before_bytes);

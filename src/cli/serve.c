@@ -3,6 +3,8 @@
 #include "cli/cli.h"
 #include "cli/fault.h"
 #include "cli/serve_dump.h"
+#include "depot/depot.h"
+#include "drive/drive.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -33,11 +35,12 @@ static sigset_t ending_signals(void)
     return set;
 }
 
-/* And the one that asks for a dump. */
+/* And those that ask for something. */
 static sigset_t held_signals(void)
 {
     sigset_t set = ending_signals();
     (void)sigaddset(&set, SIGUSR1);
+    (void)sigaddset(&set, SIGHUP);
     return set;
 }
 
@@ -68,6 +71,15 @@ static void dump(const struct serve *server, const char *path)
         base_warn(&serve_node(server)->log, "SIGUSR1 asks for a dump", "remedy=\"name a file with --dump\"");
 }
 
+/* SIGHUP: the store is to take what its file or device has become larger by. What comes of it is in the log. */
+static void extend(const struct serve *server)
+{
+    struct tarn_depot_growth growth;
+    base_info(&serve_node(server)->log, "SIGHUP asks for a larger store", "path=%s",
+              drive_name(depot_drive(serve_depot(server))));
+    (void)!tarn_depot_extend(serve_depot(server), &growth);
+}
+
 /* The first one asks for the end; from then on one ends the process at once. */
 static void await_end(const struct serve *server, const struct serve_options *options)
 {
@@ -79,7 +91,9 @@ static void await_end(const struct serve *server, const struct serve_options *op
         }
         if (number == SIGUSR1)
             dump(server, options->dump);
-    } while (number == SIGUSR1);
+        if (number == SIGHUP)
+            extend(server);
+    } while (number == SIGUSR1 || number == SIGHUP);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);

@@ -35,7 +35,8 @@ const struct base_setting serve_settings[] = {
      .min = UINT64_C(1) << 20,
      .default_text = "1G",
      .help =
-         "Size of the file if it has to be made, of several all together. An existing store keeps its own.",
+         "Size of the file if it has to be made, of several all together. An existing store keeps its own; "
+         "when its file was made longer, or its device larger, it takes that at SIGHUP, while it runs.",
      AT(size_bytes)},
     {.name = "cache",
      .type = BASE_SETTING_BOOL,

@@ -8,6 +8,7 @@ import collections
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -62,6 +63,53 @@ def keys_on_the_command_line(tarn):
             expect(client.get(b"b") == b"\0two\n", "the server does not serve what the command stored")
             expect(command(tarn, "get", store, "b")[0] == 1, "a store was opened twice")
             server.stop()
+
+
+def fill(client, name, value):
+    """Store values until one is refused: how many were stored."""
+    count = 0
+    while True:
+        answer = client.ask(b"set %s%d 0 0 %d\r\n%s\r\n" % (name, count, len(value), value))
+        if answer != b"STORED":
+            expect(b"out of memory" in answer, answer)
+            return count
+        count += 1
+
+
+def a_running_server_takes_a_longer_file(tarn):
+    value = bytes(range(256)) * 1200
+    with serving.folder() as folder:
+        data = f"{folder}/store"
+        with Tarn(tarn, data, size="16M") as server, Connection(server.address) as client:
+            def extended(bytes_now, event):
+                if bytes_now is not None:
+                    os.truncate(data, bytes_now)
+                times = len(re.findall(event, server.log()))
+                server.signal(signal.SIGHUP)
+                await_that(lambda: len(re.findall(event, server.log())) == times + 1, f"no {event}:\n{server.log()}")
+            limit = int(told(server)["limit_maxbytes"])
+            first = fill(client, b"a", value)
+            extended(None, 'event="the store has all of its drive"')
+            expect(client.ask(b"set b 0 0 %d\r\n%s\r\n" % (len(value), value)) != b"STORED", "it takes more by itself")
+            status, _, errors = command(tarn, "grow", data)
+            expect(status == 1 and "SIGHUP" in errors, errors)
+            extended(48 << 20, 'event="the store has grown"')
+            expect(os.stat(data).st_blocks * 512 >= 48 << 20, "what the file has more is not reserved")
+            expect(int(told(server)["limit_maxbytes"]) > 2.9 * limit, "it does not say that it takes more")
+            second = fill(client, b"b", value)
+            expect(second > 1.5 * first, f"{first} values, then {second}")
+            extended(80 << 20, 'event="the store cannot take all of its drive"') # nor more than four times; but some
+            extended(None, 'event="the store has not become larger"')
+            third = fill(client, b"c", value)
+            expect(third > 0.5 * first, f"{first} values, then {third} in the last quarter")
+            server.stop()
+        with Tarn(tarn, data) as server, Connection(server.address) as client:
+            for name, count in ((b"a", first), (b"b", second), (b"c", third)):
+                for number in range(count):
+                    expect(client.get(b"%s%d" % (name, number)) == value, f"{name}{number} is lost")
+            server.stop()
+        status, output, errors = command(tarn, "check", data)
+        expect(status == 0 and b"sound" in output, f"{output}{errors}")
 
 
 def help_and_mistakes(tarn):
@@ -445,4 +493,5 @@ if __name__ == "__main__":
     serving.run([keys_on_the_command_line, shutdown_is_obeyed_if_allowed, help_and_mistakes, nothing_listens_beyond_loopback_untold, a_configuration_file,
                  room_is_kept_free_as_told, what_collection_costs_is_told, only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
                  sigterm_ends_in_good_order, sigint_ends_in_good_order, a_second_signal_ends_it_at_once,
-                 a_second_signal_during_the_checkpoint, a_full_store_says_so, no_room_to_begin], sys.argv[1])
+                 a_second_signal_during_the_checkpoint, a_full_store_says_so, no_room_to_begin,
+                 a_running_server_takes_a_longer_file], sys.argv[1])
