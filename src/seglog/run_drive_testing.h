@@ -94,8 +94,17 @@ static inline void run_keep_stable(struct run_drive *drive)
     memcpy(drive->stable, drive->base.bytes, drive->base.size);
 }
 
-static const struct drive_provider run_provider = {
-    .name = "run", .open = run_drive_open, .close = testing_drive_close, .post = run_drive_post};
+static inline int run_drive_extend(void *state, uint64_t *inout_bytes)
+{
+    struct run_drive *drive = state;
+    return testing_drive_extend(&drive->base, inout_bytes);
+}
+
+static const struct drive_provider run_provider = {.name = "run",
+                                                   .open = run_drive_open,
+                                                   .close = testing_drive_close,
+                                                   .post = run_drive_post,
+                                                   .extend = run_drive_extend};
 
 /** Hold the next `count` writes. */
 static inline void run_hold(struct run_drive *drive, uint32_t count)

@@ -278,6 +278,39 @@ static void a_failure_wakes_who_waits(void **state)
     run_in(SEGLOG_SEGMENTS_MIN, 1, fails);
 }
 
+static void grows(struct run *run, struct task_testing *testing)
+{
+    static struct seglog_reservation rooms[200];
+    const struct seglog_bound bound = {.bytes = UINT64_MAX};
+    struct seglog_growth growth;
+    struct task_group group;
+    task_group_init(&group);
+    uint32_t count = take_all(run, rooms, 200), before = free_segments(run);
+    struct waiting data = {.run = run, .space = SEGLOG_SPACE_DATA};
+    assert_int_equal(task_spawn(testing->scheds[0], &group, "data", reserve_one, &data), 0);
+    wait_for(run, 1);
+    run->drive.base.size += 3 * SEGLOG_SEGMENT_BYTES_MIN;
+    assert_int_equal(seglog_extend(run->log, &bound, &growth), 0);
+    assert_int_equal(growth.after_bytes - growth.before_bytes, 3 * SEGLOG_SEGMENT_BYTES_MIN);
+    assert_int_equal(free_segments(run), before + 3);
+    assert_int_equal(atomic_load(&run->log->space_waiting), 0); /* let in at once */
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    assert_int_equal(data.error, 0);
+    seglog_release(run->log, &data.room);
+    while (count > 0)
+        seglog_release(run->log, &rooms[--count]);
+    assert_int_equal(run_stop(run), 0);
+}
+
+static void growth_lets_in_who_waits(void **state)
+{
+    (void)state;
+    struct run *run = run_new(SEGLOG_DEVICE, SEGLOG_SEGMENTS_MIN);
+    testing_drive_keep_room(&run->drive.base, 2 * run->drive.base.size, 0xee);
+    run_in_tasks(run, grows);
+    run_free(run);
+}
+
 struct appending {
     struct run *run;
     struct seglog_reservation room;
@@ -466,6 +499,7 @@ int main(void)
         cmocka_unit_test(whoever_has_a_reservation_finds_room),
         cmocka_unit_test(waiting_for_what_others_hold),
         cmocka_unit_test(a_failure_wakes_who_waits),
+        cmocka_unit_test(growth_lets_in_who_waits),
         cmocka_unit_test(nothing_is_promised_between_segments),
         cmocka_unit_test(a_full_log_says_so_and_takes_deletions),
         cmocka_unit_test(counters_add_up),
