@@ -358,14 +358,9 @@ static uint32_t segments_for(const struct seglog *log)
 }
 
 /* Whether the store has room for two such checkpoints, beside what lives and what is kept back. */
-static bool has_place_for(struct seglog *log, uint32_t count)
+static bool has_place_for(const struct seglog *log, uint32_t count)
 {
-    uint64_t space = seglog_record_space(log);
-    uint64_t living = atomic_load_explicit(&log->live_bytes, memory_order_relaxed) +
-                      atomic_load_explicit(&log->tombstone_bytes, memory_order_relaxed);
-    uint64_t taken = living / space + log->stream_count + SEGLOG_KEPT_DATA + 1;
-    uint64_t all = seglog_segment_count(log);
-    return taken < all && UINT64_C(2) * count <= (all - taken) / SPARE_PARTS;
+    return UINT64_C(2) * count <= seglog_spare_segments(log) / SPARE_PARTS;
 }
 
 /* Take segments, for which the service makes room if need be. @return 0; -ENOSPC; -ECANCELED; -EROFS */
@@ -375,13 +370,14 @@ static int take_room(struct seglog_checkpoint *checkpoint)
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     uint64_t until_ns = task_now() + ROOM_WAIT_NS;
     int error = 0;
-    atomic_store(&checkpoints->wanted_segments, checkpoint->listed);
+    const uint32_t wanted = checkpoint->listed;
+    atomic_fetch_add_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
     while (error == 0 && !take(checkpoint, SEGLOG_KEPT_DATA + 1)) {
         seglog_poke(log);
         seglog_worker_sleep_until(&checkpoints->worker, task_now() + ROOM_LOOK_NS);
         error = task_now() >= until_ns ? -ENOSPC : go_on(checkpoint);
     }
-    atomic_store(&checkpoints->wanted_segments, 0);
+    atomic_fetch_sub_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
     return error;
 }
 

@@ -20,11 +20,8 @@ static uint32_t free_count(struct seglog *log)
 /* Segments for so many bytes, of what there can be without what lives being in the way. */
 static uint32_t segments_for(const struct seglog *log, uint64_t bytes)
 {
-    uint64_t space = seglog_record_space(log), all = seglog_segment_count(log);
-    uint64_t living = atomic_load_explicit(&log->live_bytes, memory_order_relaxed) +
-                      atomic_load_explicit(&log->tombstone_bytes, memory_order_relaxed);
-    uint64_t taken = living / space + log->stream_count + SEGLOG_KEPT_DATA + 1;
-    uint64_t most = taken < all ? (all - taken) / SPARE_PARTS : 0;
+    uint64_t space = seglog_record_space(log);
+    uint64_t most = seglog_spare_segments(log) / SPARE_PARTS;
     return (uint32_t)base_min(bytes / space + (bytes % space != 0), most);
 }
 
@@ -34,7 +31,7 @@ void seglog_room_make(struct seglog *log, uint64_t bytes)
         return;
     uint32_t wanted = segments_for(log, bytes), count = free_count(log), highest = count;
     uint64_t begin_ns = task_now(), since_ns = begin_ns;
-    atomic_store_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
+    atomic_fetch_add_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
     while (count < SEGLOG_KEPT_DATA + 1 + wanted && task_now() - since_ns < ROOM_STALL_NS &&
            task_now() - begin_ns < ROOM_WAIT_NS && !seglog_failed(log)) {
         seglog_poke(log);
@@ -45,7 +42,7 @@ void seglog_room_make(struct seglog *log, uint64_t bytes)
             since_ns = task_now();
         }
     }
-    atomic_store_explicit(&log->wanted_segments, 0, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
 }
 
 /* ---- pins ------------------------------------------------------------------------------------------ */

@@ -197,12 +197,11 @@ struct seglog_checkpoints {
     uint64_t every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
     /* Newest first; of log->lock while running. */
     struct seglog_chain kept[SEGLOG_CHECKPOINTS_KEPT];
-    _Atomic uint32_t wanted_segments; /* that the service shall see to; 0: none */
-    _Atomic bool ended;               /* no more are made */
-    _Atomic bool given_up;            /* one that is being made shall not be: somebody needs the space */
-    _Atomic uint64_t next_stamp;      /* when it is issued the next is due */
-    _Atomic bool outdated;            /* those that there are say nothing of some segments: the next is due */
-    uint64_t changes; /* what log_changes() said when the newest was made; 0: it is not known */
+    _Atomic bool ended;          /* no more are made */
+    _Atomic bool given_up;       /* one that is being made shall not be: somebody needs the space */
+    _Atomic uint64_t next_stamp; /* when it is issued the next is due */
+    _Atomic bool outdated;       /* those that there are say nothing of some segments: the next is due */
+    uint64_t changes;            /* what log_changes() said when the newest was made; 0: it is not known */
     _Atomic uint64_t made, made_bytes;
     bool read_all;    /* opening: they vouch for nothing */
     uint32_t damaged; /* that the opening has met */
@@ -257,9 +256,10 @@ struct seglog {
     uint32_t
         discarding; /* 1 while a free segment is neither in the list nor counted: it is being discarded */
     uint64_t stamp; /* the highest issued */
-    uint64_t stamp_bound;             /* durable */
-    uint64_t session_stamp;           /* the highest issued before this session */
-    _Atomic uint32_t wanted_segments; /* that the service shall free besides, for who is going to pin */
+    uint64_t stamp_bound;   /* durable */
+    uint64_t session_stamp; /* the highest issued before this session */
+    _Atomic uint32_t
+        wanted_segments; /* that the service shall free besides, for who asks before he takes them */
     _Atomic uint64_t
         pinned_below; /* segments of records with a lower stamp are not freed; changed under the lock */
     uint64_t horizon_sequence;   /* as it is in memory: at least that of the durable state */
@@ -483,6 +483,9 @@ static inline uint64_t seglog_record_space(const struct seglog *log)
 {
     return log->data_room - sizeof(struct seglog_trailer_format) - (log->superblock.block_bytes - 1);
 }
+
+/** Segments that neither what lives would take, if it lay close, nor what is kept back. */
+uint64_t seglog_spare_segments(const struct seglog *log);
 
 /** A record with the zeros behind it. */
 static inline uint64_t seglog_padded(const struct seglog *log, uint64_t bytes)

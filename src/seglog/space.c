@@ -33,6 +33,15 @@ uint64_t seglog_capacity(const struct seglog *log)
     return base_max(log->cache ? segments * space : segments * space / 100 * percent, space);
 }
 
+uint64_t seglog_spare_segments(const struct seglog *log)
+{
+    uint64_t living = atomic_load_explicit(&log->live_bytes, memory_order_relaxed) +
+                      atomic_load_explicit(&log->tombstone_bytes, memory_order_relaxed);
+    uint64_t taken = living / seglog_record_space(log) + log->stream_count + SEGLOG_KEPT_DATA + 1;
+    uint64_t all = seglog_segment_count(log);
+    return all - base_min(all, taken);
+}
+
 /* ---- what reservations need ---------------------------------------------------------------------- */
 
 /*
@@ -378,8 +387,7 @@ bool seglog_space_short(struct seglog *log)
 {
     base_spin_lock(&log->lock);
     bool waits = !nobody_waits_locked(log, SEGLOG_SPACE_DATA);
-    uint32_t wanted = atomic_load_explicit(&log->checkpoints.wanted_segments, memory_order_relaxed) +
-                      atomic_load_explicit(&log->wanted_segments, memory_order_relaxed);
+    uint32_t wanted = atomic_load_explicit(&log->wanted_segments, memory_order_relaxed);
     bool few = log->free_count <= SEGLOG_KEPT_DATA + 1 + log->stream_count - 1 + wanted;
     bool quiet =
         log->quiet_at == atomic_load(&log->chances) + 1 && task_wall(log->node) < log->no_space_until_ns;
