@@ -10,6 +10,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define LOCK_RETRY_NS (10 * BASE_NS_PER_MS)
@@ -160,10 +161,26 @@ static int check_size(const struct drive_opening *opening, uint64_t bytes)
     return 0;
 }
 
-/* @return 0; -EOPNOTSUPP (the file system cannot); other negative errno */
-static int reserve(int fd, uint64_t bytes)
+/* Reserving what there is no room for would fill the file system, and leave it full. */
+static bool has_room(int fd, const struct stat *status, uint64_t from, uint64_t to)
 {
-    while (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0) {
+    struct statvfs system;
+    uint64_t reserved = (uint64_t)status->st_blocks * 512;
+    uint64_t missing = base_min(to - from, to - base_min(reserved, to));
+    if (fstatvfs(fd, &system) != 0 || system.f_blocks == 0) /* nobody knows */
+        return true;
+    return missing / system.f_frsize <= system.f_bavail;
+}
+
+/* @return 0; -EOPNOTSUPP (the file system cannot); other negative errno */
+static int reserve(int fd, uint64_t from, uint64_t to)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return -errno;
+    if (!has_room(fd, &status, from, to))
+        return -ENOSPC;
+    while (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0) {
         if (errno != EINTR)
             return -errno;
     }
@@ -178,7 +195,7 @@ static int make(struct drive_opening *opening)
 {
     uint64_t bytes = base_align_up(opening->options->create_bytes, BASE_PAGE_BYTES);
     opening->info.created = true;
-    int error = reserve(opening->fd, bytes);
+    int error = reserve(opening->fd, 0, bytes);
     if (error == -EOPNOTSUPP) {
         drive_note(opening->node, BASE_LOG_WARN, opening->path, "space is not reserved",
                    "the file system cannot: a write may fail later when it is full");
@@ -200,7 +217,7 @@ static int grow(struct drive_opening *opening, const struct stat *status)
         return error;
     if (bytes < (uint64_t)status->st_size)
         return refuse(opening, -EINVAL, "it is longer already, and does not become shorter");
-    error = reserve(opening->fd, bytes);
+    error = reserve(opening->fd, 0, bytes);
     if (error == 0 || error == -EOPNOTSUPP)
         error = ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0 ? -errno : 0;
     return error == 0 ? 0 : refuse(opening, error, open_reason(error));
@@ -217,7 +234,7 @@ int drive_file_extend(int fd, uint64_t from, uint64_t *ret_bytes)
             return -errno;
     } else {
         bytes = (uint64_t)status.st_size;
-        int error = bytes > from ? reserve(fd, bytes) : 0;
+        int error = bytes > from ? reserve(fd, from, bytes) : 0;
         if (error != 0 && error != -EOPNOTSUPP)
             return error;
     }

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #define MIB  (UINT64_C(1) << 20)
@@ -607,6 +608,17 @@ static void longer(struct testing_folder *folder)
     assert_int_equal(truncate(path, (off_t)(2 * MIB)), 0); /* by mistake; it counts as it was */
     assert_int_equal(drive_extend(drive, &bytes), 0);
     assert_int_equal(bytes, 3 * MIB);
+    struct statvfs system; /* there is no room for so much: nothing is reserved, and it goes on */
+    assert_int_equal(statvfs(folder->path, &system), 0);
+    const uint64_t too_much = (uint64_t)system.f_blocks * system.f_frsize + 64 * MIB;
+    if (system.f_blocks > 0 && truncate(path, (off_t)too_much) == 0) {
+        assert_int_equal(drive_extend(drive, &bytes), -ENOSPC);
+        assert_int_equal(stat(path, &status), 0);
+        assert_true((uint64_t)status.st_blocks * 512 < 5 * MIB);
+        expect_bytes(drive, MIB, memory, 1);
+        assert_int_equal(drive_bytes(drive), 3 * MIB);
+        assert_int_equal(truncate(path, (off_t)(3 * MIB)), 0);
+    }
     drive_close(drive);
     free(memory);
     task_node_close(node);
