@@ -36,16 +36,22 @@ int depot_check_read(struct depot_check *check, uint64_t offset, void *memory, s
 
 /* ---- superblock ----------------------------------------------------------------------------------- */
 
-/* Whether it is the superblock from before a feature was noted, which was cut off between the copies. */
-static bool lacks_feature(const struct depot_check *check, const uint8_t *bytes)
+/* Whether it is the superblock from before a feature was noted, or the store grew, which was cut off between the
+ * copies. */
+static bool is_earlier(const struct depot_check *check, const uint8_t *bytes)
 {
+    const struct seglog_superblock_format *now = check->superblock;
     struct seglog_superblock_format copy;
     const char *wrong;
-    if (seglog_superblock_parse(bytes, &copy, &wrong) != 0)
+    if (seglog_superblock_parse(bytes, &copy, &wrong) != 0 || copy.segment_count > now->segment_count)
         return false;
-    copy.incompatible = check->superblock->incompatible;
-    copy.check = check->superblock->check;
-    return memcmp(&copy, check->superblock, sizeof(copy)) == 0;
+    copy.incompatible = now->incompatible;
+    copy.segment_count = now->segment_count;
+    copy.store_bytes = now->store_bytes;
+    copy.state_bytes = now->state_bytes;
+    memcpy(copy.owner, now->owner, sizeof(copy.owner));
+    copy.check = now->check;
+    return memcmp(&copy, now, sizeof(copy)) == 0;
 }
 
 /* A copy that is all zero was not written yet when formatting was cut. */
@@ -54,7 +60,7 @@ static void check_copy(struct depot_check *check, unsigned copy, const uint8_t *
     const size_t superblock_bytes = sizeof(*check->superblock);
     if (base_is_zero(bytes, SEGLOG_SUPERBLOCK_BYTES))
         return;
-    if (memcmp(bytes, check->superblock, superblock_bytes) != 0 && !lacks_feature(check, bytes))
+    if (memcmp(bytes, check->superblock, superblock_bytes) != 0 && !is_earlier(check, bytes))
         depot_check_fault(check, DEPOT_INVARIANT_SUPERBLOCK, "copy %u of the superblock is damaged", copy);
     else if (!base_is_zero(bytes + superblock_bytes, SEGLOG_SUPERBLOCK_BYTES - superblock_bytes))
         depot_check_fault(check, DEPOT_INVARIANT_SUPERBLOCK,
