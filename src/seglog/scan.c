@@ -428,6 +428,17 @@ static int recover_unproven(struct recovery *recovery, uint32_t number,
     return error;
 }
 
+/* A summary that can be read may be one whose write has failed. */
+static int write_again(struct seglog *log, const struct seglog_ahead_item *item)
+{
+    uint64_t bytes = seglog_summary_bytes(item->trailer.entries, log->superblock.block_bytes);
+    uint64_t end = seglog_segment_offset(log, item->number) + log->superblock.segment_bytes;
+    if (log->read_only)
+        return 0;
+    seglog_count_write(log, bytes);
+    return drive_write(log->drive, end - bytes, item->memory, bytes, true);
+}
+
 static int take_records(struct recovery *recovery, const struct seglog_ahead_item *item)
 {
     struct seglog *log = recovery->log;
@@ -442,6 +453,10 @@ static int take_records(struct recovery *recovery, const struct seglog_ahead_ite
         return seglog_refuse_segment(log, item->number,
                                      "its records are newer than the state: restore the store from a dump",
                                      -EUCLEAN);
+    /* who sealed it did not come so far that its session has begun */
+    int error = item->trailer.session > log->state->session ? write_again(log, item) : 0;
+    if (error != 0)
+        return seglog_refuse_segment(log, item->number, "its summary cannot be written again", error);
     fill_from_trailer(segment, &item->trailer);
     segment->lowest_sequence = seglog_lowest_sequence((const void *)item->memory, item->trailer.entries);
     recovery->summary_records += item->trailer.entries;
