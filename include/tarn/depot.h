@@ -501,6 +501,25 @@ TARN_API int tarn_depot_snapshot_read(struct tarn_depot_snapshot *snapshot, cons
 TARN_API int tarn_depot_snapshot_scan(struct tarn_depot_snapshot *snapshot, tarn_scan_function *visit,
                                       void *arg);
 
+/* ---- memory ---------------------------------------------------------------------------------------- */
+
+/**
+ * Give the system the memory of the index that its entries do not need any more, as after many deletions. The
+ * index grows by itself when it is 80 % full, and never shrinks by itself. This halves it as long as it is at
+ * most 60 % full afterwards.
+ *
+ * @param ret_bytes  that were given back; set on failure too
+ * @return 0 (there may have been nothing to give back); -EBUSY (another call is at it); -EAGAIN (what came
+ *         meanwhile needs the memory, or keys collide too much for half of it: the index is whole, and as large
+ *         as it was before the last halving); -ECANCELED (the same, and the caller's task was cancelled); -ENOMEM
+ *         (some 70 KiB are needed meanwhile)
+ *
+ * Yields, every millisecond or oftener. Any thread or task. Others go on as ever: gets wait no longer than while
+ * the index grows, and who finds no place ends it. While a snapshot is open this takes memory first: up to what
+ * the index has.
+ */
+TARN_API int tarn_depot_shrink_index(struct tarn_depot *depot, uint64_t *ret_bytes);
+
 /** Counters, each exact, together approximate. */
 TARN_API void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats);
 

@@ -62,17 +62,29 @@ static bool gone(void *owner, const struct seglog_entry_format *entry, uint64_t 
 /* ---- growth ----------------------------------------------------------------------------------------------
  */
 
-/* Double the index. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */
-static int grow_locked(struct tarn_depot *depot)
+void depot_growth_end_locked(struct tarn_depot *depot)
 {
-    int error = depot_index_grow_begin(&depot->index);
-    if (error == -ENOMEM && depot_snapshot_give_up(depot))
-        error = depot_index_grow_begin(&depot->index);
-    if (error != 0)
-        return error;
     while (depot_index_grow_step(&depot->index, GROWTH_REGIONS))
         task_yield();
-    return 0;
+}
+
+/* Double the index, or have it not become smaller. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */
+static int grow_locked(struct tarn_depot *depot)
+{
+    int error = depot_index_shrink_turn(&depot->index) ? 0 : depot_index_grow_begin(&depot->index);
+    if (error == -ENOMEM && depot_snapshot_give_up(depot))
+        error = depot_index_grow_begin(&depot->index);
+    if (error == 0)
+        depot_growth_end_locked(depot);
+    return error;
+}
+
+int depot_grow_index(struct tarn_depot *depot)
+{
+    task_mutex_lock_firmly(&depot->growth);
+    int error = grow_locked(depot);
+    task_mutex_unlock(&depot->growth);
+    return error;
 }
 
 int depot_growth_now(struct tarn_depot *depot)

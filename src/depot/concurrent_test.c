@@ -277,6 +277,39 @@ static void the_index_grows_among_writes(void **state)
     testing_drive_free(&shared.drive);
 }
 
+/* One in three keys stays. The index becomes larger than it has to be, and smaller, all the while. */
+static void resize(struct shared *shared, uint32_t number)
+{
+    for (uint32_t i = 0; i < 1200; i++) {
+        const uint32_t key[2] = {number, i}, earlier[2] = {number, i / 6 * 3};
+        uint32_t found[2] = {0};
+        uint64_t bytes;
+        REQUIRE(tarn_depot_put(shared->depot, key, sizeof(key), key, sizeof(key), NULL, NULL) == 0);
+        REQUIRE(tarn_depot_get(shared->depot, earlier, sizeof(earlier), found, sizeof(found), NULL) == 0);
+        REQUIRE(memcmp(found, earlier, sizeof(found)) == 0);
+        if (i % 3 != 0)
+            REQUIRE(tarn_depot_delete(shared->depot, key, sizeof(key)) == 0);
+        if (i % 32 != number % 32)
+            continue;
+        int error = tarn_depot_shrink_index(shared->depot, &bytes);
+        REQUIRE(error == 0 || error == -EBUSY || error == -EAGAIN);
+        struct tarn_depot_stats stats;
+        tarn_depot_stats(shared->depot, &stats);
+        if (stats.index_entries < 65536)
+            REQUIRE(depot_grow_index(shared->depot) == 0);
+    }
+    atomic_fetch_add(&shared->done, 1);
+}
+
+static void the_index_shrinks_among_writes(void **state)
+{
+    (void)state;
+    struct shared shared = {.body = resize, .mode = TARN_MODE_ASYNC};
+    run(&shared);
+    assert_int_equal(shared.stats.records, (TASKS + THREADS) * 400);
+    testing_drive_free(&shared.drive);
+}
+
 /* One key that all read and write, in updates that count; each is seen once. */
 static int add_one(void *arg, const struct tarn_record_info *old, const void *value,
                    struct tarn_update *update)
@@ -544,12 +577,19 @@ static void a_failure_reaches_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writers_gather_in_groups),     cmocka_unit_test(writers_do_not_mix_up),
-        cmocka_unit_test(writers_wait_for_room),        cmocka_unit_test(conditions_decide_once),
-        cmocka_unit_test(flushes_go_among_writes),      cmocka_unit_test(the_collector_goes_among_writes),
-        cmocka_unit_test(the_index_grows_among_writes), cmocka_unit_test(updates_are_whole),
-        cmocka_unit_test(scans_go_among_writes),        cmocka_unit_test(a_failure_reaches_all),
-        cmocka_unit_test(long_values_do_not_mix),       cmocka_unit_test(the_store_grows_among_writes),
+        cmocka_unit_test(writers_gather_in_groups),
+        cmocka_unit_test(writers_do_not_mix_up),
+        cmocka_unit_test(writers_wait_for_room),
+        cmocka_unit_test(conditions_decide_once),
+        cmocka_unit_test(flushes_go_among_writes),
+        cmocka_unit_test(the_collector_goes_among_writes),
+        cmocka_unit_test(the_index_grows_among_writes),
+        cmocka_unit_test(the_index_shrinks_among_writes),
+        cmocka_unit_test(updates_are_whole),
+        cmocka_unit_test(scans_go_among_writes),
+        cmocka_unit_test(a_failure_reaches_all),
+        cmocka_unit_test(long_values_do_not_mix),
+        cmocka_unit_test(the_store_grows_among_writes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,17 @@ struct depot_opening {
     struct depot_repair *repair; /* depot_repair()'s */
 };
 
+/**
+ * As tarn_depot_shrink_index().
+ *
+ * @param stops  asked now and then: whether to leave it (-ECANCELED). Must not yield
+ */
+int depot_shrink_index(struct tarn_depot *depot, bool (*stops)(void *arg), void *arg, uint64_t *ret_bytes);
+
+/** Let the index double though its load does not ask for it: for tests. @return 0; -ENOMEM; -ENOSPC (it is as large
+ * as it may be). Yields. */
+base_must_check int depot_grow_index(struct tarn_depot *depot);
+
 /** As tarn_depot_open(). @param opening  NULL: the defaults. Yields. */
 base_must_check int depot_open(struct tarn_node *node, const char *path,
                                const struct tarn_depot_options *options, const struct depot_opening *opening,

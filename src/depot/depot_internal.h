@@ -74,7 +74,8 @@ struct tarn_depot {
     struct tarn_depot_snapshot *snapshot; /* that is open, or about to be; NULL: none */
 
     /* background.c: wishes of others to the log's service, and who waits for them */
-    struct task_mutex growth; /* held by who lets the index grow */
+    struct task_mutex growth; /* held by who lets the index grow, or shrink for a moment */
+    _Atomic bool shrinking;   /* somebody has asked for it: one at a time */
     _Atomic bool growth_wanted;
     _Atomic bool growth_refused;              /* it failed: only who finds no place asks again */
     _Atomic(struct task_wait *) clear_wanted; /* a flush, with all key locks: the index shall be emptied */
@@ -452,6 +453,9 @@ void depot_growth_poke(struct tarn_depot *depot);
  * Yields. The caller may hold a key lock.
  */
 base_must_check int depot_growth_now(struct tarn_depot *depot);
+
+/** End a growth that is under way, if there is one. The growth lock is held. Yields. */
+void depot_growth_end_locked(struct tarn_depot *depot);
 
 /** Empty the index, by the service, which moves no record meanwhile. All key locks are held. Yields. */
 void depot_index_empty(struct tarn_depot *depot);

@@ -96,26 +96,26 @@ int depot_index_init(struct depot_index *index, struct base_account *account,
 
 void depot_index_deinit(struct depot_index *index)
 {
+    depot_index_merge_free(index);
     depot_index_directory_free(index, depot_index_directory_now(index));
-}
-
-static uint64_t capacity_of(const struct depot_index *index, const struct depot_index_directory *directory)
-{
-    return (directory->mask + 1) << index->widths.table_bits;
 }
 
 uint64_t depot_index_capacity(const struct depot_index *index)
 {
-    return capacity_of(index, depot_index_directory_now(index));
+    /* Relaxed: an estimate while the index begins or ends to shrink. */
+    uint32_t halved = atomic_load_explicit(&index->shrinking, memory_order_relaxed);
+    return (depot_index_directory_now(index)->mask + 1) << index->widths.table_bits >> halved;
 }
 
 uint64_t depot_index_bytes(const struct depot_index *index)
 {
-    uint64_t bytes = 0;
-    for (const struct depot_index_directory *at = depot_index_directory_now(index); at != NULL;
-         at = at->previous)
-        bytes += at->memory_bytes + depot_index_directory_bytes(at);
-    return bytes + atomic_load_explicit(&index->copied_bytes, memory_order_relaxed);
+    return atomic_load_explicit(&index->table_bytes, memory_order_relaxed) +
+           atomic_load_explicit(&index->copied_bytes, memory_order_relaxed);
+}
+
+uint64_t depot_index_given_bytes(const struct depot_index *index)
+{
+    return index->given_bytes;
 }
 
 uint64_t depot_index_count(const struct depot_index *index)

@@ -18,7 +18,8 @@
  * only hostile ones fill it, and they must not make the index grow.
  *
  * Threading: any thread or task; nothing here yields. Reading takes no lock except after several
- * tries that were disturbed. Growing (depot_index_grow*) is for one caller at a time, beside all others.
+ * tries that were disturbed. Growing and shrinking (depot_index_grow*, _shrink*) are for one caller at a time,
+ * beside all others.
  * Errors: negative errno.
  * Source: uDepot §4.2, §4.3; differs: lock-free reads, growth in place, stash (README).
  */
@@ -62,6 +63,7 @@ uint64_t depot_index_grains_most(const struct depot_index_widths *widths);
 bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains);
 
 struct depot_index_directory;
+struct depot_index_merge;
 struct depot_index_region;
 struct depot_index_snapshot;
 
@@ -80,9 +82,14 @@ struct depot_index {
     uint8_t apart[BASE_CACHE_LINE_BYTES];            /* what is written seldom from what is written often */
     _Atomic uint64_t settled_count;                  /* entries, but for the regions' rests */
     _Atomic uint64_t copied_bytes;                   /* charged for snapshots */
-    _Atomic bool growing;
-    uint64_t grow_region; /* of the next region to split, the grower's own */
+    _Atomic uint64_t table_bytes;                    /* charged for all else */
+    _Atomic bool growing;                            /* some regions may be split and others not */
+    _Atomic bool shrinking; /* the same, and nobody splits any. Looked at before the directory */
+    _Atomic bool clearing;  /* nobody merges any */
+    uint64_t grow_region;   /* of the next region to split or merge, the grower's own, as what follows */
     uint64_t grow_table;
+    uint64_t given_bytes;            /* back to the system, all told */
+    struct depot_index_merge *merge; /* while it shrinks */
 };
 
 /* What a lookup found: words by value, to be read by the caller and then looked at again. */
@@ -219,6 +226,33 @@ base_must_check int depot_index_grow_begin(struct depot_index *index);
  * there is none */
 bool depot_index_grow_step(struct depot_index *index, uint32_t regions);
 
+/* ---- shrinking ------------------------------------------------------------------------------- */
+
+/**
+ * Begin to halve the directory: from now on depot_index_shrink_step() merges pairs of regions, and the capacity
+ * is the half. For one caller at a time who may also grow it, beside all others.
+ *
+ * @return 0; -ENOENT (there is nothing to give back: what is there would fill 60 % of the half, or there is
+ * one table); -EALREADY (it grows or shrinks); -ENOMEM
+ */
+base_must_check int depot_index_shrink_begin(struct depot_index *index);
+
+/**
+ * Merge the next pairs of regions, about `pairs`; when all are, give the system some of the memory that they
+ * had.
+ *
+ * @return 1: there is more to do; 0: all is done; -ECANCELED: it was turned, by now or here, since the entries need
+ * the larger directory: if the index grows, depot_index_grow_step() is to end that
+ */
+int depot_index_shrink_step(struct depot_index *index, uint32_t pairs);
+
+/** Turn a shrink: from here on it is a growth, which depot_index_grow_step() ends. @return false: it does not shrink
+ */
+bool depot_index_shrink_turn(struct depot_index *index);
+
+/** Bytes that it has given back to the system so far. For who may also let it grow. */
+uint64_t depot_index_given_bytes(const struct depot_index *index);
+
 /* ---- everything ------------------------------------------------------------------------------ */
 
 /* Where an iteration stands; all zero is the beginning. */
@@ -240,7 +274,8 @@ struct depot_index_item {
 
 /**
  * The next entries, those at home in one region, as they are at one moment; reserved ones left out. A key
- * that is there from the first call to the last is given exactly once, though the index grows meanwhile.
+ * that is there from the first call to the last is given exactly once, though the index grows or shrinks
+ * meanwhile.
  *
  * @param items  room for DEPOT_INDEX_BATCH_MAX
  * @return how many; 0 is possible before the end: ask until cursor->end

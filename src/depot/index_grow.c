@@ -45,9 +45,9 @@ static uint32_t move_stash(const struct depot_index *index, struct depot_index_r
     return moved;
 }
 
-/* Put what is in the stash into its neighbourhood where there is room now: readers look there anyway. */
-static void empty_stash(const struct depot_index *index, struct depot_index_region *region,
-                        _Atomic uint64_t *words, uint64_t number)
+/* Readers look in the neighbourhood anyway. */
+void depot_index_empty_stash(const struct depot_index *index, struct depot_index_region *region,
+                             _Atomic uint64_t *words, uint64_t number)
 {
     uint64_t region_end = depot_index_region_end(index, number);
     /* Relaxed: as above. Backwards, too. */
@@ -82,8 +82,8 @@ void depot_index_split_locked(struct depot_index *index, const struct depot_inde
         uint32_t moved = move_words(index, part->words + begin, twin_table->words + begin,
                                     depot_index_region_end(index, number) - begin, bit);
         moved += move_stash(index, region, twin, bit);
-        empty_stash(index, region, part->words, number);
-        empty_stash(index, twin, twin_table->words, number);
+        depot_index_empty_stash(index, region, part->words, number);
+        depot_index_empty_stash(index, twin, twin_table->words, number);
         depot_index_note_used(index, twin, (int)moved);
         depot_index_note_used(index, region, -(int)moved);
     }
@@ -95,14 +95,6 @@ void depot_index_split_locked(struct depot_index *index, const struct depot_inde
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
-/* Nobody has seen the tables yet: their pages are taken from the system here and not while somebody waits. */
-static void touch(const struct depot_index_directory *directory)
-{
-    uint8_t *memory = directory->memory;
-    for (uint64_t at = 0; at < directory->memory_bytes; at += BASE_PAGE_BYTES)
-        *(volatile uint8_t *)(memory + at) = 0;
-}
-
 int depot_index_grow_begin(struct depot_index *index)
 {
     struct depot_index_directory *previous = depot_index_directory_now(index);
@@ -111,10 +103,13 @@ int depot_index_grow_begin(struct depot_index *index)
         return -EALREADY;
     if (previous->bits + DEPOT_TAG_BITS_LEFT >= index->widths.tag_bits)
         return -ENOSPC;
-    struct depot_index_directory *directory = depot_index_directory_make(index, previous);
+    struct depot_index_directory *directory =
+        previous->next != NULL ? previous->next : depot_index_directory_make(index, previous);
     if (directory == NULL)
         return -ENOMEM;
-    touch(directory);
+    previous->next = directory; /* it is kept in any case */
+    if (depot_index_directory_take(index, directory) != 0)
+        return -ENOMEM;
     index->grow_region = 0;
     index->grow_table = 0;
     atomic_store_explicit(&index->growing, true, memory_order_relaxed); /* advice to others */
@@ -147,7 +142,8 @@ static void split_next(struct depot_index *index, const struct depot_index_direc
 bool depot_index_grow_step(struct depot_index *index, uint32_t regions)
 {
     /* Relaxed: one caller at a time. */
-    if (!atomic_load_explicit(&index->growing, memory_order_relaxed))
+    if (!atomic_load_explicit(&index->growing, memory_order_relaxed) ||
+        atomic_load_explicit(&index->shrinking, memory_order_relaxed))
         return false;
     const struct depot_index_directory *directory = depot_index_directory_now(index);
     uint64_t tables = (directory->mask >> 1) + 1; /* that have a twin */

@@ -106,12 +106,21 @@ static bool move_back(struct hole *hole)
     return false;
 }
 
-/* Make room in a full neighbourhood; both regions are of one depth, so that whatever lies in the first may
- * lie in the second. */
+/* Whether whatever lies in the first region may lie in the second: always, unless the index shrinks and has come to
+ * just this place. */
+static bool leads_on(const struct depot_index_held *held)
+{
+    /* Relaxed: under the locks. */
+    return held->parts[1].region != NULL &&
+           atomic_load_explicit(&held->parts[1].region->depth, memory_order_relaxed) <=
+               atomic_load_explicit(&held->parts[0].region->depth, memory_order_relaxed);
+}
+
+/* Make room in a full neighbourhood. */
 static bool displace(struct depot_index *index, const struct depot_index_held *held, uint64_t word)
 {
     const struct depot_index_home *home = &held->home;
-    bool is_last = held->parts[1].region == NULL;
+    bool is_last = !leads_on(held);
     struct hole hole = {.index = index, .held = held};
     hole.split = is_last ? UINT64_MAX : depot_index_region_end(index, home->region);
     uint64_t end = depot_index_region_end(index, home->region + !is_last);
@@ -132,6 +141,9 @@ static bool displace(struct depot_index *index, const struct depot_index_held *h
 /* Split what a growth has not come to of the regions that are held. @return whether there was any */
 static bool split_held(struct depot_index *index, const struct depot_index_held *held)
 {
+    /* Pairs with the release in index_shrink.c's end: who finds that it has ended finds the smaller directory. */
+    if (atomic_load_explicit(&index->shrinking, memory_order_acquire))
+        return false;
     uint32_t bits = depot_index_directory_now(index)->bits;
     bool any = false;
     for (size_t i = 0; i < base_array_count(held->parts); i++) {

@@ -25,6 +25,8 @@ enum {
     INDEX_EXTRA_WORDS = DEPOT_NEIGHBOURHOOD, /* behind each table */
     INDEX_LOAD_TO_GROW = 80,                 /* percent */
     INDEX_LOAD_TO_TRUST = 70,                /* below it a failed insert is the fault of its key */
+    INDEX_LOAD_TO_TURN = 70,                 /* of the half, or of a region of it: too much to shrink */
+    INDEX_LOAD_AFTER = 60,                   /* a shrink, at most */
     INDEX_USED_REST = 32, /* what a region's count may differ from what it has told the index */
 };
 
@@ -51,11 +53,14 @@ struct depot_index_table {
 };
 
 /* A generation of the directory: tables by the low `bits` of the tag. All are kept until the index ends, for
- * readers that still look at an old one. */
+ * readers that still look at an old one, or at one that a shrink has put aside. */
 struct depot_index_directory {
     struct depot_index_directory *previous;
-    void *memory; /* of the tables that this generation added */
+    struct depot_index_directory *next; /* put aside, for the next growth; NULL: none. The grower's */
+    void *memory;                       /* of the tables that this generation added */
     uint64_t memory_bytes;
+    uint64_t
+        given_bytes; /* of them the first, given back to the system: they are not charged. The grower's */
     uint32_t bits;
     uint64_t mask;
     struct depot_index_table tables[]; /* mask + 1 */
@@ -163,7 +168,7 @@ static inline uint64_t depot_index_word_make(const struct depot_index *index, ui
 /** The newest directory. */
 static inline struct depot_index_directory *depot_index_directory_now(const struct depot_index *index)
 {
-    /* Pairs with the release in depot_index_grow_begin. */
+    /* Pairs with the releases in depot_index_grow_begin and index_shrink.c's end. */
     return atomic_load_explicit(&index->directory, memory_order_acquire);
 }
 
@@ -171,7 +176,7 @@ static inline struct depot_index_directory *depot_index_directory_now(const stru
 static inline bool depot_index_region_is_for(const struct depot_index_region *region, uint64_t table,
                                              uint64_t tag)
 {
-    /* Pairs with the releases in index_grow.c's split and depot_index_init: the words are there. */
+    /* Pairs with the releases of who splits or merges, and depot_index_init: the words are there. */
     uint8_t depth = atomic_load_explicit(&region->depth, memory_order_acquire);
     return depth != 0 && (tag & depot_index_low_mask(depth - 1U)) == table;
 }
@@ -269,6 +274,9 @@ base_must_check int depot_index_put(struct depot_index *index, uint64_t hash, ui
 /** Note that a region has more or fewer entries; its lock is held. */
 void depot_index_note_used(struct depot_index *index, struct depot_index_region *region, int change);
 
+/** Note that a region has none any more, and will not live; its lock is held. */
+void depot_index_note_dead(struct depot_index *index, struct depot_index_region *region);
+
 /** Whether the entries fill so many percent of the tables, or more. */
 bool depot_index_load_reaches(const struct depot_index *index, uint64_t percent);
 
@@ -283,8 +291,19 @@ static inline size_t depot_index_directory_bytes(const struct depot_index_direct
     return sizeof(*directory) + (directory->mask + 1) * sizeof(directory->tables[0]);
 }
 
-/** Free a directory and all before it, with their tables. */
+/** Free all directories with their tables: the newest, those before it, and those that were put aside. */
 void depot_index_directory_free(struct depot_index *index, struct depot_index_directory *directory);
+
+/**
+ * Give the system some of the words of the tables that a directory has added, all of which are zero; they stay so. It
+ * was put aside. @return whether there was anything left to give
+ */
+bool depot_index_directory_give(struct depot_index *index, struct depot_index_directory *directory);
+
+/** Take the pages that a directory lacks: what was given back is charged again, then all are touched, away from
+ * requests. @return 0; -ENOMEM */
+base_must_check int depot_index_directory_take(struct depot_index *index,
+                                               struct depot_index_directory *directory);
 
 /** Put a word with offset 0 behind the others of a stash that is not full; the region's lock is held. A
  * change that readers can see, unless the entry is a reserved one. */
@@ -319,5 +338,13 @@ struct depot_index_image depot_index_lock_image(const struct depot_index *index,
  * their positions. */
 void depot_index_split_locked(struct depot_index *index, const struct depot_index_part *part,
                               uint64_t number);
+
+/** Put what is in the stash into its neighbourhood where there is room in its region. A change that readers can
+ * see; the region's lock is held. */
+void depot_index_empty_stash(const struct depot_index *index, struct depot_index_region *region,
+                             _Atomic uint64_t *words, uint64_t number);
+
+/** Forget the plan of a merge: the index does not shrink any more. */
+void depot_index_merge_free(struct depot_index *index);
 
 #endif

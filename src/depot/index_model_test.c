@@ -1,4 +1,4 @@
-/* Do random operations agree with a plain array, through growth and whatever the processor has? */
+/* Do random operations agree with a plain array, through growth, shrinking and whatever the processor has? */
 #include "depot/index_testing.h"
 
 static struct depot_index_item items[DEPOT_INDEX_BATCH_MAX];
@@ -21,6 +21,7 @@ struct model {
     uint64_t next_address;
     uint64_t present;
     uint64_t reserved;
+    uint64_t halved, turned; /* how often */
 };
 
 /* Many are at home about the ends of regions, and some pairs have equal hashes. */
@@ -73,9 +74,12 @@ static void model_reserve(struct model *model, struct model_key *key)
     struct depot_index *index = &model->fixture.index;
     int result = depot_index_reserve(index, key->hash);
     if (result == -EAGAIN) {
+        bool turned = depot_index_shrink_turn(index);
         while (depot_index_grow_step(index, 1)) {
         }
-        assert_int_equal(depot_index_grow_begin(index), 0);
+        if (!turned)
+            assert_int_equal(depot_index_grow_begin(index), 0);
+        model->turned += turned;
         result = depot_index_reserve(index, key->hash);
     }
     assert_int_equal(result, 0);
@@ -122,6 +126,20 @@ static void model_clear(struct model *model)
     model->present = 0;
 }
 
+/* Let it be of another size, a step at a time: at least a quarter full now and then, and seldom most of it. */
+static void model_resize(struct model *model)
+{
+    struct depot_index *index = &model->fixture.index;
+    int more = depot_index_shrink_step(index, 1);
+    if (more == -ECANCELED)
+        (void)depot_index_grow_step(index, 1 + (uint32_t)base_random_below(&model->random, 3));
+    else if (more == 0 && base_random_below(&model->random, 8) == 0)
+        model->halved += depot_index_shrink_begin(index) == 0;
+    else if (more == 0 && base_random_below(&model->random, 16) == 0 &&
+             depot_index_capacity(index) < 4 * MODEL_KEYS)
+        assert_int_equal(depot_index_grow_begin(index), 0);
+}
+
 static void model_step(struct model *model, uint64_t step)
 {
     uint64_t i = base_random_below(&model->random, MODEL_KEYS);
@@ -136,8 +154,8 @@ static void model_step(struct model *model, uint64_t step)
         model_change(model, &model->keys[i]);
     }
     model_compare_key(model, i);
-    if (step % 1000 == 0)
-        (void)depot_index_grow_step(&model->fixture.index, 1);
+    if (step % 250 == 0)
+        model_resize(model);
     if (step % 20000 == 0) {
         validate(&model->fixture);
         assert_int_equal(depot_index_count(&model->fixture.index), model->present + model->reserved);
@@ -170,6 +188,7 @@ static void agrees_with_an_array(void **state)
             model_step(&model, step);
         model_compare_all(&model);
         assert_true(depot_index_capacity(&model.fixture.index) >= 65536); /* it did grow */
+        assert_true(model.halved > 3);
         model_close(&model);
     }
 }

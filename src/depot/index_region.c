@@ -25,7 +25,7 @@ struct depot_index_part depot_index_lock_part(const struct depot_index *index, u
         base_spin_lock(&region->lock);
         if (depot_index_region_is_for(region, table, tag))
             return (struct depot_index_part){region, directory->tables[table].words, table};
-        base_spin_unlock(&region->lock); /* it was split meanwhile */
+        base_spin_unlock(&region->lock); /* it was split or merged meanwhile */
     }
 }
 
@@ -116,6 +116,14 @@ void depot_index_stash_take(struct depot_index_region *region, uint32_t place)
     depot_index_store_word(&region->stash[place], depot_index_load_word(&region->stash[last]));
     depot_index_store_word(&region->stash[last], 0);
     atomic_store_explicit(&region->stash_count, last, memory_order_relaxed);
+}
+
+void depot_index_note_dead(struct depot_index *index, struct depot_index_region *region)
+{
+    /* Relaxed: as in the next. */
+    atomic_store_explicit(&region->used, 0, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&index->settled_count, region->settled, memory_order_relaxed);
+    region->settled = 0;
 }
 
 void depot_index_note_used(struct depot_index *index, struct depot_index_region *region, int change)

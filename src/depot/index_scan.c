@@ -10,6 +10,7 @@ struct batch {
     uint64_t region;
     uint64_t table;
     uint64_t tag_mask; /* the tag's bits that say `table` */
+    uint64_t from; /* the tag where the iteration stands: further than the table's first, if it was merged */
     struct depot_index_item *items;
     uint32_t count;
 };
@@ -20,7 +21,9 @@ static inline void take(struct batch *batch, uint64_t word, uint64_t home)
 {
     const struct depot_index *index = batch->index;
     uint64_t tag = depot_index_word_tag(index, word);
-    bool belongs = (word != 0) & !depot_index_word_is_reserved(index, word) &
+    uint64_t apart = tag ^ batch->from; /* mirrored, the lowest bit is what counts most */
+    bool is_ahead = (apart == 0) | ((tag & apart & (0 - apart)) != 0);
+    bool belongs = (word != 0) & !depot_index_word_is_reserved(index, word) & is_ahead &
                    ((tag & batch->tag_mask) == batch->table) & (home >> INDEX_REGION_BITS == batch->region);
     batch->items[batch->count] =
         (struct depot_index_item){.hash = tag << index->widths.table_bits | home, .word = word};
@@ -100,12 +103,13 @@ static void take_region(struct batch *batch, const struct depot_index_image *ima
 
 /*
  * Go on to the next table of the region, or to the next region. Tables are visited in the order of their
- * numbers' mirrored bits, so that a table's twins come right behind it: however the region was split
+ * numbers' mirrored bits, so that a table's twins come right behind it: however the region was split or merged
  * meanwhile, what was visited at one depth is left out at every other.
  */
 static void advance(const struct depot_index *index, struct depot_index_cursor *cursor, uint64_t tag_mask)
 {
     uint64_t bit = (tag_mask + 1) >> 1;
+    cursor->tag &= tag_mask; /* of a table that was merged, with those that it was split into before */
     for (; (cursor->tag & bit) != 0; bit >>= 1)
         cursor->tag &= ~bit;
     cursor->tag |= bit;
@@ -118,7 +122,8 @@ uint32_t depot_index_snapshot_next(struct depot_index *index, struct depot_index
 {
     if (cursor->end)
         return 0;
-    struct batch batch = {.index = index, .snapshot = snapshot, .region = cursor->region, .items = items};
+    struct batch batch = {
+        .index = index, .snapshot = snapshot, .region = cursor->region, .from = cursor->tag, .items = items};
     struct depot_index_image image = lock_image(&batch, cursor->tag, cursor->region);
     batch.table = image.table;
     batch.tag_mask = tag_mask_of(&image);
@@ -180,7 +185,10 @@ static void clear_region_locked(struct depot_index *index, const struct depot_in
 /* @return false: a snapshot needs it as it is */
 static bool clear_region(struct depot_index *index, uint64_t table_number, uint64_t number)
 {
-    const struct depot_index_table *table = &depot_index_directory_now(index)->tables[table_number];
+    const struct depot_index_directory *directory = depot_index_directory_now(index);
+    if (table_number > directory->mask)
+        return true; /* a shrink has ended, which had merged all before */
+    const struct depot_index_table *table = &directory->tables[table_number];
     struct depot_index_region *region = &table->regions[number];
     base_spin_lock(&region->lock);
     /* Pairs with the release in depot_index_split_locked. */
@@ -194,6 +202,8 @@ static bool clear_region(struct depot_index *index, uint64_t table_number, uint6
 
 void depot_index_clear(struct depot_index *index)
 {
+    /* Relaxed: who merges looks with a region's lock held, and what it merges into was not emptied before. */
+    atomic_store_explicit(&index->clearing, true, memory_order_relaxed);
     /* A twin comes after its counterpart: what is moved there meanwhile is found. */
     for (uint64_t i = 0; i <= depot_index_directory_now(index)->mask; i++) {
         for (uint64_t number = 0; number < index->regions; number++) {
@@ -201,4 +211,5 @@ void depot_index_clear(struct depot_index *index)
                 depot_index_preserve(index, i, number);
         }
     }
+    atomic_store_explicit(&index->clearing, false, memory_order_relaxed);
 }

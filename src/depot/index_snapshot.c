@@ -122,8 +122,11 @@ void depot_index_preserve_home(struct depot_index *index, uint64_t hash)
 void depot_index_note_twin(const struct depot_index *index, uint64_t table, uint64_t number)
 {
     struct depot_index_snapshot *snapshot = snapshot_for(index, table);
-    if (base_unlikely(snapshot != NULL)) /* relaxed: the release of the twin's depth follows */
-        atomic_store_explicit(place_of(index, snapshot, table, number), &did_not_live, memory_order_relaxed);
+    const struct depot_index_copy *none = NULL; /* if there is a copy, it lived then and was merged since */
+    if (base_unlikely(snapshot != NULL))        /* relaxed: the release of the twin's depth follows */
+        (void)atomic_compare_exchange_strong_explicit(place_of(index, snapshot, table, number), &none,
+                                                      &did_not_live, memory_order_relaxed,
+                                                      memory_order_relaxed);
 }
 
 /* ---- opening, closing --------------------------------------------------------------------------- */
@@ -222,8 +225,9 @@ struct depot_index_image depot_index_lock_image(const struct depot_index *index,
 {
     struct depot_index_image image;
     uint64_t mask = snapshot->directory->mask;
-    if (!lock_image(index, snapshot, tag & mask, number, &image))
-        base_assert(lock_image(index, snapshot, tag & mask >> 1, number, &image));
+    /* Once at most, unless it is not whole any more and the index has shrunk much. */
+    for (; !lock_image(index, snapshot, tag & mask, number, &image); mask >>= 1)
+        base_assert(mask > 0);
     return image;
 }
 

@@ -198,6 +198,84 @@ static void a_growth_right_afterwards(void **state)
     end(world);
 }
 
+/* Take out all but one in so many. */
+static void thin_out(struct world *world, uint64_t keep)
+{
+    for (uint64_t i = 0; i < world->count; i++) {
+        if (i % keep == 0 || world->addresses[i] == 0)
+            continue;
+        assert_true(depot_index_remove(&world->fixture.index, world->hashes[i], world->addresses[i]));
+        world->addresses[i] = 0;
+    }
+}
+
+/* @return what the last step did */
+static int shrink(struct world *world, uint32_t steps)
+{
+    int more = depot_index_shrink_begin(&world->fixture.index) == 0;
+    for (; more > 0 && steps > 0; steps--)
+        more = depot_index_shrink_step(&world->fixture.index, 1);
+    return more;
+}
+
+/* Whatever of a shrink was done at the moment, and whatever comes of it: it ends and is followed by another one, or it
+ * is turned; then it grows again, in the same tables. */
+static void a_shrink_under_way(void **state)
+{
+    (void)state;
+    for (uint32_t done = 0; done < 16; done++) {
+        struct world *world = begin(&medium, KEYS, done);
+        grow_all(&world->fixture);
+        grow_all(&world->fixture);
+        thin_out(world, 8);
+        (void)shrink(world, done / 2);
+        open_snapshot(world);
+        check(world);
+        for (int step = 0; step < 20; step++)
+            change(world);
+        if (done % 2 == 0)
+            (void)depot_index_shrink_turn(&world->fixture.index);
+        while (depot_index_shrink_step(&world->fixture.index, 1) > 0)
+            check(world);
+        while (depot_index_grow_step(&world->fixture.index, 1))
+            check(world);
+        (void)shrink(world, UINT32_MAX);
+        check(world);
+        assert_int_equal(depot_index_bytes(&world->fixture.index),
+                         base_account_used(&world->fixture.account));
+        grow_all(&world->fixture);
+        check(world);
+        for (int step = 0; step < 1000; step++)
+            change(world);
+        check(world);
+        end(world);
+    }
+}
+
+/* A snapshot that is not whole any more, of tables that are not there any more, is read all the same. */
+static void a_shrink_and_no_memory(void **state)
+{
+    (void)state;
+    struct world *world = begin(&medium, KEYS, 3);
+    grow_all(&world->fixture);
+    grow_all(&world->fixture);
+    thin_out(world, 8);
+    open_snapshot(world);
+    world->fixture.account.cap_bytes =
+        base_account_used(&world->fixture.account) + 3 * (uint64_t)DEPOT_REGION_BYTES;
+    for (int times = 0; times < 2; times++)
+        assert_int_equal(shrink(world, UINT32_MAX), 0);
+    assert_false(depot_index_snapshot_is_whole(world->snapshot));
+    assert_int_equal(depot_index_capacity(&world->fixture.index), 16384);
+    for (uint64_t i = 0; i < world->count; i++)
+        (void)shows(world, world->hashes[i], 1);
+    for (struct depot_index_cursor cursor = {.region = 0}; !cursor.end;)
+        (void)depot_index_snapshot_next(&world->fixture.index, world->snapshot, &cursor, items);
+    depot_index_snapshot_cancel(&world->fixture.index, world->snapshot);
+    world->fixture.account.cap_bytes = BASE_ACCOUNT_UNLIMITED;
+    end(world);
+}
+
 static void emptying_is_not_seen(void **state)
 {
     (void)state;
@@ -303,6 +381,7 @@ int main(void)
         cmocka_unit_test(a_growth_right_afterwards), cmocka_unit_test(crowded_inserts),
         cmocka_unit_test(emptying_is_not_seen),      cmocka_unit_test(crowded_regions),
         cmocka_unit_test(one_after_the_other),       cmocka_unit_test(no_memory),
+        cmocka_unit_test(a_shrink_under_way),        cmocka_unit_test(a_shrink_and_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Do readers find what is always there while others insert, move, remove, iterate and grow the index? */
+/* Do readers find what is always there while others insert, move, remove, iterate, grow and shrink the index? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "depot/index_internal.h"
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -17,6 +18,7 @@ enum {
     READERS = 2,
     WRITER_STEPS = 60000,
     GROWTHS = 3,
+    LARGEST = 1 << 17, /* entries, of who makes it larger and smaller */
 };
 
 static const struct depot_index_widths widths = {.address_bits = 25, .tag_bits = 23, .table_bits = 14};
@@ -28,6 +30,7 @@ struct world {
     _Atomic uint32_t working;     /* writers that are not done */
     _Atomic uint64_t errors;
     _Atomic uint64_t looked; /* by readers */
+    _Atomic uint64_t shrunk; /* times that the directory was halved */
 };
 
 struct writer {
@@ -119,6 +122,30 @@ static void *grower(void *arg)
     return NULL;
 }
 
+/* Larger and smaller again; now and then a shrink is turned. */
+static void *resizer(void *arg)
+{
+    struct world *world = arg;
+    struct depot_index *index = &world->index;
+    for (uint64_t round = 0; is_working(world); round++) {
+        while (depot_index_capacity(index) < LARGEST) {
+            expect(world, depot_index_grow_begin(index) == 0);
+            while (depot_index_grow_step(index, 1)) {
+            }
+        }
+        int more = depot_index_shrink_begin(index) == 0;
+        for (uint32_t step = 0; more > 0; step++) {
+            more = depot_index_shrink_step(index, 1);
+            if (round % 4 == 3 && step == 2 && depot_index_shrink_turn(index))
+                more = -ECANCELED;
+        }
+        atomic_fetch_add(&world->shrunk, more == 0);
+        while (depot_index_grow_step(index, 1)) {
+        }
+    }
+    return NULL;
+}
+
 static struct depot_index_item items[DEPOT_INDEX_BATCH_MAX];
 
 static void *iterator(void *arg)
@@ -195,9 +222,9 @@ static void open_world(struct world *world, struct writer *writers)
     atomic_store(&world->working, WRITERS);
 }
 
-static void readers_miss_nothing(void **state)
+/* @param size  who lets it grow or shrink */
+static struct world *run(void *(*size)(void *arg))
 {
-    (void)state;
     struct world *world = test_calloc(1, sizeof(*world));
     struct writer *writers = test_calloc(WRITERS, sizeof(*writers));
     pthread_t threads[WRITERS + READERS + 3];
@@ -207,14 +234,13 @@ static void readers_miss_nothing(void **state)
         assert_int_equal(pthread_create(&threads[count++], NULL, reader, world), 0);
     assert_int_equal(pthread_create(&threads[count++], NULL, mover, world), 0);
     assert_int_equal(pthread_create(&threads[count++], NULL, iterator, world), 0);
-    assert_int_equal(pthread_create(&threads[count++], NULL, grower, world), 0);
+    assert_int_equal(pthread_create(&threads[count++], NULL, size, world), 0);
     for (size_t i = 0; i < WRITERS; i++)
         assert_int_equal(pthread_create(&threads[count++], NULL, write_many, &writers[i]), 0);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(atomic_load(&world->errors), 0);
     assert_true(atomic_load(&world->looked) > 0);
-    assert_int_equal(depot_index_capacity(&world->index), (uint64_t)1 << (14 + GROWTHS));
     uint64_t present = STABLE_KEYS;
     for (size_t i = 0; i < WRITERS; i++) {
         for (size_t k = 0; k < WRITER_KEYS; k++)
@@ -225,10 +251,32 @@ static void readers_miss_nothing(void **state)
     int error = depot_index_validate(&world->index, &wrong);
     assert_string_equal(wrong, "");
     assert_int_equal(error, 0);
+    assert_int_equal(depot_index_bytes(&world->index), base_account_used(&world->account));
+    test_free(writers);
+    return world;
+}
+
+static void end(struct world *world)
+{
     depot_index_deinit(&world->index);
     base_account_deinit(&world->account);
-    test_free(writers);
     test_free(world);
+}
+
+static void readers_miss_nothing(void **state)
+{
+    (void)state;
+    struct world *world = run(grower);
+    assert_int_equal(depot_index_capacity(&world->index), (uint64_t)1 << (14 + GROWTHS));
+    end(world);
+}
+
+static void readers_miss_nothing_while_it_shrinks(void **state)
+{
+    (void)state;
+    struct world *world = run(resizer);
+    assert_true(atomic_load(&world->shrunk) > 1);
+    end(world);
 }
 
 /* ---- one entry that moves all the time ---------------------------------------------------------- */
@@ -344,6 +392,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(readers_miss_nothing),
+        cmocka_unit_test(readers_miss_nothing_while_it_shrinks),
         cmocka_unit_test(an_entry_that_moves_is_always_found),
         cmocka_unit_test(a_change_is_seen_whole),
     };

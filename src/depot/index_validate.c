@@ -126,10 +126,37 @@ static const char *check_region(struct examined *at)
     return NULL;
 }
 
+/* Tables that a shrink has put aside: what a growth finds there is as in new ones. */
+static const char *check_aside(const struct depot_index *index, const struct depot_index_directory *directory)
+{
+    for (uint64_t i = (directory->mask >> 1) + 1; i <= directory->mask; i++) {
+        for (uint64_t number = 0; number < index->regions; number++) {
+            const struct depot_index_region *region = &directory->tables[i].regions[number];
+            struct examined at = {.index = index, .table = &directory->tables[i], .number = number};
+            const char *wrong = check_words(&at);
+            if (wrong != NULL)
+                return wrong;
+            if (atomic_load_explicit(&region->depth, memory_order_relaxed) != 0)
+                return "a region lives that was put aside";
+            if (atomic_load_explicit(&region->used, memory_order_relaxed) != 0 || region->settled != 0 ||
+                atomic_load_explicit(&region->stash_count, memory_order_relaxed) != 0)
+                return "a region that was put aside has entries";
+        }
+    }
+    return NULL;
+}
+
 int depot_index_validate(struct depot_index *index, const char **ret_wrong)
 {
     const struct depot_index_directory *directory = depot_index_directory_now(index);
     uint64_t settled = 0;
+    for (const struct depot_index_directory *aside = directory->next; aside != NULL; aside = aside->next) {
+        const char *wrong = check_aside(index, aside);
+        if (wrong != NULL) {
+            *ret_wrong = wrong;
+            return -EUCLEAN;
+        }
+    }
     for (uint64_t i = 0; i <= directory->mask; i++) {
         for (uint64_t number = 0; number < index->regions; number++) {
             const struct depot_index_region *region = &directory->tables[i].regions[number];

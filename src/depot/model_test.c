@@ -19,6 +19,7 @@
 #define OPERATIONS  (TESTING_SLOW ? 30000 : 100000)
 #define CHECK_EVERY (OPERATIONS / 10)
 #define SECOND      BASE_NS_PER_SECOND
+#define ENTRIES     131072 /* of an index that is larger than need be */
 #define BEGIN       TESTING_BEGIN
 
 struct expected {
@@ -51,6 +52,7 @@ struct model {
     struct tarn_depot_snapshot *snapshot; /* NULL: none is open */
     struct expected past[KEYS];           /* at its moment */
     uint64_t looked_back, cancelled;      /* snapshots that were read to their ends, and others */
+    uint64_t shrunk;
 };
 
 static uint64_t below(struct model *model, uint64_t n)
@@ -517,6 +519,22 @@ static void do_look_back(struct model *model, uint64_t number)
     model->cancelled += error == -ECANCELED;
 }
 
+/* The index becomes larger than it has to be, or as small as it may. */
+static void resize(struct model *model)
+{
+    struct tarn_depot *depot = model->store.depot;
+    struct tarn_depot_stats stats;
+    uint64_t bytes = 0;
+    bool grows = below(model, 2) == 0;
+    if (!grows)
+        assert_int_equal(tarn_depot_shrink_index(depot, &bytes), 0);
+    tarn_depot_stats(depot, &stats);
+    for (; grows && stats.index_entries < ENTRIES; tarn_depot_stats(depot, &stats))
+        assert_int_equal(depot_grow_index(depot), 0);
+    assert_true(stats.index_entries >= stats.records + stats.pieces);
+    model->shrunk += bytes > 0;
+}
+
 static void open_store(struct model *model)
 {
     const struct tarn_depot_options options = {
@@ -611,6 +629,8 @@ static void step(struct model *model)
         pass_time(model, below(model, SECOND));
     else if (what < 6200)
         do_look_back(model, number);
+    else if (what < 6260)
+        resize(model);
     else
         do_get(model, number);
     model->operations++;
@@ -636,12 +656,14 @@ static void agrees_with_a_map(void **state)
     close_store(model);
     check_store(model);
     print_message("at most %llu records, %llu operations, %llu deaths, %llu checks, %llu segments collected, "
-                  "%llu times full, %llu snapshots, %llu cancelled\n",
+                  "%llu times full, %llu snapshots, %llu cancelled, %llu shrinks\n",
                   (unsigned long long)model->records_max, (unsigned long long)model->operations,
                   (unsigned long long)model->killed, (unsigned long long)model->checked,
                   (unsigned long long)model->collections, (unsigned long long)model->full,
-                  (unsigned long long)model->looked_back, (unsigned long long)model->cancelled);
+                  (unsigned long long)model->looked_back, (unsigned long long)model->cancelled,
+                  (unsigned long long)model->shrunk);
     assert_true(model->looked_back > (TESTING_SLOW ? 2 : 8) && model->cancelled > 0);
+    assert_true(model->shrunk > (TESTING_SLOW ? 2 : 10));
     assert_true(model->killed > 2 && model->checked > 5 && model->collections > 50);
     assert_true(model->in_pieces > (TESTING_SLOW ? 20 : 100));
     assert_true(model->batches > (TESTING_SLOW ? 100 : 400));

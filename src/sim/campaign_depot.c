@@ -131,6 +131,7 @@ static void start_client(struct play *play, const char *name, task_function *fun
     struct base_random copy = client->random; /* so that seeds keep their other draws */
     base_random_init(&client->long_random, base_random_u64(&copy));
     base_random_init(&client->batch_random, base_random_u64(&copy));
+    base_random_init(&client->size_random, base_random_u64(&copy));
     client->number = play->clients++;
     if (client->value == NULL)
         client->value = base_alloc(sim_world_memory(play->world), SIM_DEPOT_VALUE_BYTES_MAX);

@@ -17,6 +17,7 @@ enum {
     SHORT_BITS = 11,       /* of a value in one: so of a torn batch some records are whole */
     BATCH_OVERHEAD = 1024, /* of an item: its key, and what comes to it */
     INNER_OPS_MAX = 8,     /* while a snapshot is open */
+    INDEX_ENTRIES_MAX = 1 << 16,
 };
 
 static void do_some(struct sim_depot_client *client, uint64_t ops);
@@ -39,6 +40,11 @@ uint64_t sim_depot_draw(struct sim_depot_client *client, uint64_t n)
 static uint64_t draw_long(struct sim_depot_client *client, uint64_t n)
 {
     return base_random_below(&client->long_random, n);
+}
+
+static uint64_t draw_size(struct sim_depot_client *client, uint64_t n)
+{
+    return base_random_below(&client->size_random, n);
 }
 
 static uint64_t draw_batch(struct sim_depot_client *client, uint64_t n)
@@ -707,6 +713,21 @@ static void misuse(struct sim_depot_client *client)
         sim_fail(shared->world, "the store took an empty key or a value that is too long");
 }
 
+/* The few keys need one table. It becomes larger all the same, so that there is something to give back; whoever has it
+ * grow while another has it shrink turns that. */
+static void resize_index(struct sim_depot_client *client)
+{
+    struct sim_depot_shared *shared = client->shared;
+    struct tarn_depot_stats stats;
+    uint64_t bytes;
+    tarn_depot_stats(shared->depot, &stats);
+    bool grows = draw_size(client, 2) == 0 && stats.index_entries < INDEX_ENTRIES_MAX;
+    int error = grows ? depot_grow_index(shared->depot) : tarn_depot_shrink_index(shared->depot, &bytes);
+    if (error != 0 && error != (grows ? -ENOSPC : -EAGAIN) && (grows || error != -EBUSY))
+        sim_fail(shared->world, "the index was to be %s: %s", grows ? "larger" : "smaller",
+                 strerrorname_np(-error));
+}
+
 static void do_one(struct sim_depot_client *client)
 {
     uint64_t key = sim_depot_draw(client, client->shared->keys);
@@ -736,6 +757,8 @@ static void do_one(struct sim_depot_client *client)
 static void do_some(struct sim_depot_client *client, uint64_t ops)
 {
     for (; ops > 0 && client->told + 2 * LOOKS_MAX <= SIM_ORACLE_OPS_MAX; ops--) {
+        if (draw_size(client, 8) == 0)
+            resize_index(client);
         if (!client->looks_back && draw_long(client, 16) == 0)
             look_back(client);
         else if (sim_depot_draw(client, 8) < client->shared->churn_of_8)

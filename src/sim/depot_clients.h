@@ -61,6 +61,7 @@ struct sim_depot_client {
     struct base_random random;
     struct base_random long_random;  /* for what concerns values in pieces */
     struct base_random batch_random; /* for what concerns batches */
+    struct base_random size_random;  /* for what concerns the size of the index */
     uint64_t reserved_ns;            /* when it began to want room */
     uint32_t number;                 /* the oracle's */
     uint32_t told;                   /* operations of which the oracle has heard */
