@@ -71,17 +71,27 @@ static void dump(const struct serve *server, const char *path)
         base_warn(&serve_node(server)->log, "SIGUSR1 asks for a dump", "remedy=\"name a file with --dump\"");
 }
 
-/* SIGHUP: the store is to take what its file or device has become larger by. What comes of it is in the log. */
-static void extend(const struct serve *server)
+/* SIGHUP: the store is to fit its drive, and the index its records. What comes of it is in the log. */
+static void fit(struct serve *server)
 {
     struct tarn_depot_growth growth;
-    base_info(&serve_node(server)->log, "SIGHUP asks for a larger store", "path=%s",
+    base_info(&serve_node(server)->log, "SIGHUP asks to fit the store to its drive", "path=%s",
               drive_name(depot_drive(serve_depot(server))));
     (void)!tarn_depot_extend(serve_depot(server), &growth);
+    serve_shrink_index(server, is_to_end, NULL);
+}
+
+/* A signal that does not ask for the end. */
+static void obey(struct serve *server, const struct serve_options *options, int number)
+{
+    if (number == SIGUSR1)
+        dump(server, options->dump);
+    else if (number == SIGHUP)
+        fit(server);
 }
 
 /* The first one asks for the end; from then on one ends the process at once. */
-static void await_end(const struct serve *server, const struct serve_options *options)
+static void await_end(struct serve *server, const struct serve_options *options)
 {
     const sigset_t set = ending_signals(), held = held_signals();
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -89,11 +99,8 @@ static void await_end(const struct serve *server, const struct serve_options *op
     do {
         while (sigwait(&held, &number) != 0) {
         }
-        if (number == SIGUSR1)
-            dump(server, options->dump);
-        if (number == SIGHUP)
-            extend(server);
-    } while (number == SIGUSR1 || number == SIGHUP);
+        obey(server, options, number);
+    } while (sigismember(&set, number) != 1);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
