@@ -373,12 +373,15 @@ static int append_grave(struct seglog *log, struct seglog_collector *collector, 
 
 /*
  * Copies that nobody wants any more must not come back: whatever removed the originals may be forgotten
- * before the copies are. So each gets a tombstone, all with one wait; where there is no room, another time.
+ * before the copies are. So each gets a tombstone, all with one wait; where there is no room, another time. What
+ * removed the originals is durable before: else a power cut could leave the tombstones alone.
  */
 static int bury(struct seglog *log, struct seglog_collector *collector)
 {
     uint32_t buried = 0, left = 0;
-    int error = 0, append_error = 0;
+    int error = collector->unburied > 0 ? seglog_sync(log) : 0, append_error = 0;
+    if (error != 0)
+        return error;
     while (buried < collector->unburied && append_error == 0) {
         append_error = append_grave(log, collector, &collector->moves[buried]);
         buried += append_error == 0;
