@@ -79,10 +79,10 @@ static int grow_locked(struct tarn_depot *depot)
     return error;
 }
 
-int depot_grow_index(struct tarn_depot *depot)
+int depot_grow_index(struct tarn_depot *depot, uint64_t entries)
 {
     task_mutex_lock_firmly(&depot->growth);
-    int error = grow_locked(depot);
+    int error = depot_index_capacity(&depot->index) < entries ? grow_locked(depot) : 0;
     task_mutex_unlock(&depot->growth);
     return error;
 }

@@ -39,9 +39,9 @@ struct depot_opening {
  */
 int depot_shrink_index(struct tarn_depot *depot, bool (*stops)(void *arg), void *arg, uint64_t *ret_bytes);
 
-/** Let the index double though its load does not ask for it: for tests. @return 0; -ENOMEM; -ENOSPC (it is as large
- * as it may be). Yields. */
-base_must_check int depot_grow_index(struct tarn_depot *depot);
+/** Let the index double, if it has room for fewer entries than that, though its load does not ask for it: for tests.
+ * @return 0; -ENOMEM; -ENOSPC (it is as large as it may be). Yields. */
+base_must_check int depot_grow_index(struct tarn_depot *depot, uint64_t entries);
 
 /** As tarn_depot_open(). @param opening  NULL: the defaults. Yields. */
 base_must_check int depot_open(struct tarn_node *node, const char *path,

@@ -530,7 +530,7 @@ static void resize(struct model *model)
         assert_int_equal(tarn_depot_shrink_index(depot, &bytes), 0);
     tarn_depot_stats(depot, &stats);
     for (; grows && stats.index_entries < ENTRIES; tarn_depot_stats(depot, &stats))
-        assert_int_equal(depot_grow_index(depot), 0);
+        assert_int_equal(depot_grow_index(depot, ENTRIES), 0);
     assert_true(stats.index_entries >= stats.records + stats.pieces);
     model->shrunk += bytes > 0;
 }

@@ -18,7 +18,7 @@ static struct tarn_depot_stats stats_of(struct testing_fixture *fixture)
 static void grow_to(struct testing_fixture *fixture, uint64_t entries)
 {
     while (stats_of(fixture).index_entries < entries)
-        assert_int_equal(depot_grow_index(fixture->store.depot), 0);
+        assert_int_equal(depot_grow_index(fixture->store.depot, entries), 0);
 }
 
 static void thin_out(struct testing_fixture *fixture)

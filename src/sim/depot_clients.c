@@ -718,11 +718,10 @@ static void misuse(struct sim_depot_client *client)
 static void resize_index(struct sim_depot_client *client)
 {
     struct sim_depot_shared *shared = client->shared;
-    struct tarn_depot_stats stats;
     uint64_t bytes;
-    tarn_depot_stats(shared->depot, &stats);
-    bool grows = draw_size(client, 2) == 0 && stats.index_entries < INDEX_ENTRIES_MAX;
-    int error = grows ? depot_grow_index(shared->depot) : tarn_depot_shrink_index(shared->depot, &bytes);
+    bool grows = draw_size(client, 2) == 0;
+    int error = grows ? depot_grow_index(shared->depot, INDEX_ENTRIES_MAX)
+                      : tarn_depot_shrink_index(shared->depot, &bytes);
     if (error != 0 && error != (grows ? -ENOSPC : -EAGAIN) && (grows || error != -EBUSY))
         sim_fail(shared->world, "the index was to be %s: %s", grows ? "larger" : "smaller",
                  strerrorname_np(-error));
