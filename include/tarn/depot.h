@@ -249,6 +249,35 @@ TARN_API int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t k
                              uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
                              struct tarn_record_info *ret_info);
 
+/** A value, or a part of one, on loan: it lies where the drive has read it to. */
+struct tarn_lease {
+    const void *data; /**< NULL if there are no bytes */
+    size_t bytes;
+    /* the store's */
+    void *pool, *buffer;
+    bool kept;
+};
+
+/**
+ * Fetch a value without copying it: as tarn_depot_read(), but what lies together from `offset` on is on loan
+ * in the buffer that it was read into, until tarn_depot_lease_end(). Of a value that has a record to itself that
+ * is all of it, of a long one it is the rest of a piece, 2 MiB at most.
+ *
+ * @param ret_lease  to be ended, by any thread or task, before the store is closed. May be copied; one of the
+ *                   copies is ended. What it shows does not change, whatever becomes of the key
+ * @return as tarn_depot_read(); -ENOBUFS (too much is on loan, or there is no memory: tarn_depot_read() does)
+ *
+ * Yields. Holds no lock. Leases never take buffers from those who read: each may take one more, which is charged
+ * to the node's memory until the store is closed. All that are out at once take at most a sixteenth of the
+ * node's memory, and 64 MiB.
+ */
+TARN_API int tarn_depot_lease(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
+                              uint64_t offset, struct tarn_lease *ret_lease,
+                              struct tarn_record_info *ret_info);
+
+/** Give back what was on loan; the lease is empty then, and may be ended again. Any thread or task. */
+TARN_API void tarn_depot_lease_end(struct tarn_lease *lease);
+
 /** One of many keys to fetch. */
 struct tarn_get {
     const void *key;

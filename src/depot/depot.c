@@ -129,7 +129,7 @@ static int init_memory(struct tarn_depot *depot)
         task_mutex_init(&depot->key_locks[i]);
     int error = depot_index_init(&depot->index, &depot->node->memory, &widths);
     if (error == 0) {
-        error = depot_read_init(depot);
+        error = depot_buffers_init(depot);
         if (error != 0)
             depot_index_deinit(&depot->index);
     }
@@ -140,7 +140,7 @@ static int init_memory(struct tarn_depot *depot)
 
 static void deinit_memory(struct tarn_depot *depot)
 {
-    depot_read_deinit(depot);
+    depot_buffers_deinit(depot);
     depot_index_deinit(&depot->index);
     base_free(&depot->node->memory, depot->key_locks, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
 }
@@ -442,8 +442,7 @@ void depot_memory(const struct tarn_depot *depot, struct depot_memory *ret_memor
     *ret_memory = (struct depot_memory){
         .index_bytes = depot_index_bytes(&depot->index),
         .key_lock_bytes = DEPOT_KEY_LOCKS * sizeof(*depot->key_locks),
-        .read_buffer_bytes =
-            depot->small.count * depot->small.buffer_bytes + depot->large.count * depot->large.buffer_bytes,
+        .read_buffer_bytes = depot_buffers_memory(depot),
         .ring_bytes = log.ring_bytes,
         .summary_bytes = log.summary_bytes,
         .collector_bytes = log.collector_bytes,

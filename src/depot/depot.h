@@ -182,25 +182,39 @@ base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_jso
 #define DEPOT_IN_PIECES (-E2BIG)
 
 /**
- * Called for a get, in their order. Must not yield, nor call the store.
+ * Called for a get, in their order. Must not yield, nor call the store, but for depot_lease_keep().
  *
  * @param get    its error and info are set
- * @param value  if there was no error: borrowed until return
+ * @param lease  if there was no error: of the value, borrowed until return unless it is kept
  * @return false: there is no room for it now. It is not counted, and no other is shown
  */
-typedef bool depot_get_function(void *arg, struct tarn_get *get, const void *value);
+typedef bool depot_get_function(void *arg, struct tarn_get *get, struct tarn_lease *lease);
+
+/**
+ * Keep what a get shows, beyond the return of who was called. To be copied then, and ended.
+ *
+ * @return false: too much is on lease, or there is no memory; it may be copied
+ */
+base_must_check bool depot_lease_keep(struct tarn_lease *lease);
+
+/* The room of who is shown values. */
+struct depot_room {
+    uint64_t bytes;       /* for values that are copied */
+    uint64_t extra_bytes; /* of that, what each get takes besides */
+    uint64_t lease_bytes; /* of values that are kept: those in records of … */
+    uint64_t lease_from;  /* … so many bytes; UINT64_MAX: none are */
+};
 
 /**
  * Show the values of keys where they were read, with all reads in flight at once, as long as there is room.
  *
- * @param gets         only their keys are read
- * @param room_bytes   of the values: none is read that would not fit with those before it, but for the first
- * @param extra_bytes  of room that each get takes besides
+ * @param gets  only their keys are read
+ * @param room  none is read that would not fit with those before it, but for the first
  * @return how many were shown, from the first on; less than count only if the room has ended
  *
- * Yields, and holds buffers of the store only while it runs.
+ * Yields, and holds buffers of the store only while it runs, but for those that are kept.
  */
-size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *gets, size_t count, uint64_t room_bytes,
-                      uint64_t extra_bytes, depot_get_function *visit, void *arg);
+size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *gets, size_t count,
+                      const struct depot_room *room, depot_get_function *visit, void *arg);
 
 #endif

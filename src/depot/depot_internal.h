@@ -23,10 +23,15 @@ struct depot_read_class {
     uint64_t buffer_bytes;
     uint32_t count;
     uint8_t *memory;
-    struct base_spin lock;
+    struct tarn_depot *depot;
+    struct base_spin lock;    /* of what follows */
     uint8_t *free;            /* a list through their first words */
     struct base_list readers; /* that wait for one */
+    uint32_t extra;           /* buffers beside `count`: made, or being made, as there were so many leases */
+    uint32_t leased;          /* buffers that are out on lease: never more than that */
 };
+
+#define DEPOT_READ_CLASSES_MAX 3
 
 struct depot_repair; /* repair.h */
 
@@ -60,7 +65,9 @@ struct tarn_depot {
     _Atomic uint64_t promised_bytes;   /* footprints of pieces that may still be written */
     _Atomic uint64_t evicted_sequence; /* cache: below it a piece was evicted, durably */
     struct base_list doomed;           /* the service's: struct doomed, heads that have expired */
-    struct depot_read_class small, large;
+    struct depot_read_class buffers[DEPOT_READ_CLASSES_MAX]; /* by rising size */
+    uint32_t buffer_classes;
+    struct base_account leases; /* what there is of buffers because of leases */
     struct depot_stages stages;
     struct base_log_limit damage_limit;
 
@@ -145,6 +152,40 @@ static inline void depot_count(_Atomic uint64_t *counter)
  * first time. */
 base_must_check int depot_feature_note(struct tarn_depot *depot, uint64_t feature);
 
+/* ---- buffers.c: what records are read into ------------------------------------------------------- */
+
+struct depot_record;
+
+/** Take the memory for reading. @return 0; -ENOMEM (nothing taken) */
+base_must_check int depot_buffers_init(struct tarn_depot *depot);
+
+/** Free it. Nothing may be on lease, nor read. */
+void depot_buffers_deinit(struct tarn_depot *depot);
+
+/** Bytes of all of it. Any thread or task. */
+uint64_t depot_buffers_memory(const struct tarn_depot *depot);
+
+/**
+ * Take a buffer of at least so many bytes, at most those of the longest record and its blocks.
+ *
+ * @param wait        for one, if there is none
+ * @param ret_buffer  depot_record_release() gives it back
+ * @return its class; NULL only if not to `wait`. Yields only if `wait`.
+ */
+base_must_check struct depot_read_class *depot_buffer_take(struct tarn_depot *depot, uint64_t bytes,
+                                                           bool wait, uint8_t **ret_buffer);
+
+/** Give the record's buffer back; the record keeps its header. */
+void depot_record_release(struct depot_record *record);
+
+/**
+ * Turn a record into a lease of a part of its value: its buffer is the lease's then.
+ *
+ * @return 0; -ENOBUFS (no memory for one more: the record holds its buffer, as before)
+ */
+base_must_check int depot_lease_record(struct depot_record *record, uint64_t offset, uint64_t bytes,
+                                       struct tarn_lease *ret_lease);
+
 /* ---- read.c: records ----------------------------------------------------------------------------- */
 
 /* A record in one of the store's buffers. */
@@ -173,12 +214,6 @@ static inline bool depot_is_piece(const struct depot_record *record)
 }
 
 enum depot_want { DEPOT_WANT_KEY, DEPOT_WANT_WHOLE };
-
-/** Take the memory for reading. @return 0; -ENOMEM (nothing taken) */
-base_must_check int depot_read_init(struct tarn_depot *depot);
-
-/** Free it. */
-void depot_read_deinit(struct tarn_depot *depot);
 
 /* A read of one entry's record on its way. */
 struct depot_read {
@@ -210,8 +245,14 @@ base_must_check bool depot_read_post(struct tarn_depot *depot, struct depot_read
  */
 base_must_check int depot_read_finish(struct tarn_depot *depot, struct depot_read *read);
 
-/** Give the record's buffer back; the record keeps its header. */
-void depot_record_release(struct depot_record *record);
+/** A record that holds its buffer, as it is shown to who may keep it: all of its value. */
+static inline struct tarn_lease depot_lease_of(const struct depot_record *record)
+{
+    return (struct tarn_lease){.data = record->value,
+                               .bytes = record->header.value_bytes,
+                               .pool = record->class,
+                               .buffer = record->buffer};
+}
 
 /**
  * Find the record of a key: read what the index has under its hash until the key is met. What is returned was

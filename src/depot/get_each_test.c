@@ -4,6 +4,8 @@
 
 #define KEYS 4000 /* so many that tags collide */
 
+static const struct depot_room everything = {.bytes = UINT64_MAX, .lease_from = UINT64_MAX};
+
 struct shown {
     const struct tarn_get *expected; /* the next that must be shown */
     size_t shown, found;
@@ -34,10 +36,10 @@ static void fill(struct testing_store *store, struct testing_drive *drive)
     }
 }
 
-static bool take(void *arg, struct tarn_get *get, const void *value)
+static bool take(void *arg, struct tarn_get *get, struct tarn_lease *lease)
 {
     struct shown *shown = arg;
-    const uint8_t *bytes = value;
+    const uint8_t *bytes = lease->data;
     if (shown->shown == shown->refuse_at) {
         shown->refuse_at = SIZE_MAX;
         return false;
@@ -70,13 +72,13 @@ static void gets_are_shown_in_order(void **state)
     }
     gets[17].key_len = 0;
     struct shown shown = {.expected = gets, .refuse_at = SIZE_MAX};
-    assert_int_equal(depot_get_each(store.depot, gets, KEYS, UINT64_MAX, 0, take, &shown), KEYS);
+    assert_int_equal(depot_get_each(store.depot, gets, KEYS, &everything, take, &shown), KEYS);
     assert_int_equal(shown.found, KEYS / 2);
     for (size_t refused = 0; refused < 70; refused += 3) { /* shown again as the first */
         shown = (struct shown){.expected = gets, .refuse_at = refused};
-        size_t count = depot_get_each(store.depot, gets, 100, UINT64_MAX, 0, take, &shown);
+        size_t count = depot_get_each(store.depot, gets, 100, &everything, take, &shown);
         assert_int_equal(count, refused);
-        count += depot_get_each(store.depot, gets + count, 100 - count, UINT64_MAX, 0, take, &shown);
+        count += depot_get_each(store.depot, gets + count, 100 - count, &everything, take, &shown);
         assert_int_equal(count, 100);
     }
     testing_close(&store);
@@ -95,15 +97,16 @@ static void room_ends_gets(void **state)
         key_of(900, keys[i]);
         gets[i] = (struct tarn_get){.key = keys[i], .key_len = strlen(keys[i])};
     }
-    for (uint64_t room = 0; room < 30000; room += 500) {
+    for (uint64_t bytes = 0; bytes < 30000; bytes += 500) {
         struct shown shown = {.expected = gets, .refuse_at = SIZE_MAX};
         struct tarn_depot_stats before, after;
         tarn_depot_stats(store.depot, &before);
-        size_t count = depot_get_each(store.depot, gets, 100, room, 100, take, &shown);
+        const struct depot_room room = {.bytes = bytes, .extra_bytes = 100, .lease_from = UINT64_MAX};
+        size_t count = depot_get_each(store.depot, gets, 100, &room, take, &shown);
         assert_int_equal(count, shown.shown);
-        assert_true(count == 1 || count * (900 + 100) <= room);
+        assert_true(count == 1 || count * (900 + 100) <= bytes);
         assert_true((count + 1) * (900 + 100 + 256) >
-                    room); /* as many as fit, up to what sizes are rounded by */
+                    bytes); /* as many as fit, up to what sizes are rounded by */
         tarn_depot_stats(store.depot, &after);
         assert_int_equal(after.reads - before.reads, count); /* and no other was read */
     }

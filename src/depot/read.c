@@ -1,114 +1,10 @@
-/* Reading records: the buffers that they are read into, one read, and the search for a key. */
+/* Reading records: one read, and the search for a key. */
 #include "depot/depot_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
-#define LARGE_BUFFERS     2
-#define SMALL_BUFFERS_MIN 16
-#define SMALL_BUFFERS_MAX 256
-#define DAMAGE_TRIES      3 /* a read may return damaged bytes once */
-#define DISTURBED_TRIES   8 /* before a reader takes the key lock */
-
-/* ---- buffers --------------------------------------------------------------------------------------- */
-
-/* A reader without a buffer, on its stack. */
-struct reader {
-    struct task_wait wait;
-    uint8_t *buffer;
-};
-
-/* Free buffers form a list through their first words. */
-static void push_free(struct depot_read_class *class, uint8_t *buffer)
-{
-    memcpy(buffer, &class->free, sizeof(class->free));
-    class->free = buffer;
-}
-
-static int init_class(struct tarn_depot *depot, struct depot_read_class *class, uint64_t buffer_bytes,
-                      uint32_t count)
-{
-    uint8_t *memory = drive_memory_alloc(depot->node, depot->drive, buffer_bytes * count);
-    if (memory == NULL)
-        return -ENOMEM;
-    *class = (struct depot_read_class){.buffer_bytes = buffer_bytes, .count = count, .memory = memory};
-    base_spin_init(&class->lock);
-    base_list_init(&class->readers);
-    for (uint32_t i = 0; i < count; i++)
-        push_free(class, memory + i * buffer_bytes);
-    return 0;
-}
-
-static void deinit_class(struct tarn_depot *depot, struct depot_read_class *class)
-{
-    base_assert(base_list_empty(&class->readers));
-    base_free(&depot->node->memory, class->memory, class->buffer_bytes * class->count);
-}
-
-/* @return NULL only if not to `wait`. Yields then. */
-static uint8_t *take(struct depot_read_class *class, bool wait)
-{
-    struct reader reader;
-    base_spin_lock(&class->lock);
-    reader.buffer = class->free;
-    if (reader.buffer != NULL)
-        memcpy(&class->free, reader.buffer, sizeof(class->free));
-    if (reader.buffer != NULL || !wait) {
-        base_spin_unlock(&class->lock);
-        return reader.buffer;
-    }
-    task_wait_init(&reader.wait);
-    base_list_push_back(&class->readers, &reader.wait.link);
-    base_spin_unlock(&class->lock);
-    (void)task_wait_park_firmly(&reader.wait);
-    return reader.buffer;
-}
-
-static void give(struct depot_read_class *class, uint8_t *buffer)
-{
-    base_spin_lock(&class->lock);
-    struct base_list *first = base_list_pop_front(&class->readers);
-    if (first != NULL) {
-        struct reader *reader = base_container_of(first, struct reader, wait.link);
-        reader->buffer = buffer;
-        base_assert(task_wait_wake(&reader->wait, 0));
-    } else {
-        push_free(class, buffer);
-    }
-    base_spin_unlock(&class->lock);
-}
-
-/* A read begins and ends at blocks of the drive, and may be longer than the record by its length class. */
-static uint64_t large_bytes(const struct tarn_depot *depot)
-{
-    uint64_t unit = drive_info(depot->drive)->logical_block_bytes;
-    return base_align_up(depot->record_bytes_max + 2 * unit, BASE_PAGE_BYTES);
-}
-
-int depot_read_init(struct tarn_depot *depot)
-{
-    uint64_t wanted = large_bytes(depot) / (DEPOT_READ_SMALL_BYTES / 2);
-    uint32_t count = (uint32_t)base_min(base_max(wanted, SMALL_BUFFERS_MIN), SMALL_BUFFERS_MAX);
-    int error = init_class(depot, &depot->small, DEPOT_READ_SMALL_BYTES, count);
-    if (error != 0)
-        return error;
-    error = init_class(depot, &depot->large, large_bytes(depot), LARGE_BUFFERS);
-    if (error != 0)
-        deinit_class(depot, &depot->small);
-    return error;
-}
-
-void depot_read_deinit(struct tarn_depot *depot)
-{
-    deinit_class(depot, &depot->small);
-    deinit_class(depot, &depot->large);
-}
-
-void depot_record_release(struct depot_record *record)
-{
-    if (record->class != NULL)
-        give(record->class, record->buffer);
-    record->class = NULL;
-}
+#define DAMAGE_TRIES    3 /* a read may return damaged bytes once */
+#define DISTURBED_TRIES 8 /* before a reader takes the key lock */
 
 /* ---- one read ---------------------------------------------------------------------------------------- */
 
@@ -142,10 +38,9 @@ bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t
     read->room = room;
     read->begin = base_align_down(offset, unit);
     read->span_bytes = base_align_up(offset + room, unit) - read->begin;
-    struct depot_read_class *class =
-        read->span_bytes <= depot->small.buffer_bytes ? &depot->small : &depot->large;
-    uint8_t *buffer = take(class, wait);
-    if (buffer == NULL)
+    uint8_t *buffer;
+    struct depot_read_class *class = depot_buffer_take(depot, read->span_bytes, wait, &buffer);
+    if (class == NULL)
         return false;
     read->stamp =
         seglog_stamp_at(depot->log, grain); /* before the read: what is written later does not verify */
@@ -465,15 +360,27 @@ struct gets {
     struct tarn_depot *depot;
     struct tarn_get *gets;
     size_t count, shown, posted;
-    uint64_t room_bytes;
-    uint64_t extra_bytes;
-    uint64_t begin_ns; /* of those that had to wait for others; 0: none had */
+    struct depot_room room; /* that is left */
+    uint64_t begin_ns;      /* of those that had to wait for others; 0: none had */
     struct pending_get window[GETS_IN_FLIGHT];
 };
 
 static struct pending_get *pending_of(struct gets *gets, size_t at)
 {
     return &gets->window[at % GETS_IN_FLIGHT];
+}
+
+/* Take room for a get, if there is. @param record_bytes  0: it has none, or the record is not known */
+static bool take_room(struct depot_room *room, uint64_t record_bytes, bool first)
+{
+    bool leased = record_bytes >= room->lease_from;
+    uint64_t bytes = room->extra_bytes + (leased ? 0 : record_bytes);
+    uint64_t lease_bytes = leased ? record_bytes : 0;
+    if ((bytes > room->bytes || lease_bytes > room->lease_bytes) && !first)
+        return false;
+    room->bytes -= base_min(bytes, room->bytes);
+    room->lease_bytes -= base_min(lease_bytes, room->lease_bytes);
+    return true;
 }
 
 /* Start the next get. @return false: there is no room for its value, or no buffer */
@@ -497,15 +404,15 @@ static bool post_next(struct gets *gets)
         pending->error = -ENOENT;
         pending->reading = view.count > 0;
     }
-    uint64_t bytes = gets->extra_bytes;
-    if (pending->reading)
-        bytes += depot_index_grains(&depot->index, view.words[0]) << depot->grain_shift;
-    if (bytes > gets->room_bytes && gets->posted > 0)
+    struct depot_room room = gets->room;
+    uint64_t bytes =
+        pending->reading ? depot_index_grains(&depot->index, view.words[0]) << depot->grain_shift : 0;
+    if (!take_room(&room, bytes, gets->posted == 0))
         return false;
     if (pending->reading &&
         !depot_read_post(depot, &pending->read, view.words[0], DEPOT_WANT_WHOLE, get->key_len, first))
         return false;
-    gets->room_bytes -= base_min(bytes, gets->room_bytes);
+    gets->room = room;
     gets->posted++;
     return true;
 }
@@ -553,7 +460,11 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
         get->error = depot_show(gets->depot, &pending_of(gets, gets->shown)->key, &record, &get->info);
     if (get->error == 0 && depot_is_head(&record))
         get->error = DEPOT_IN_PIECES;
-    bool taken = visit(arg, get, record.value);
+    struct tarn_lease lease = get->error == 0 ? depot_lease_of(&record) : (struct tarn_lease){.data = NULL};
+    bool taken = visit(arg, get, &lease);
+    base_assert(taken || !lease.kept);
+    if (lease.kept)
+        record.class = NULL;
     depot_record_release(&record);
     if (taken) {
         depot_trace_end(&gets->depot->stages, &pending_of(gets, gets->shown)->trace, TARN_STAGE_GET);
@@ -564,16 +475,15 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
     return false;
 }
 
-size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t count, uint64_t room_bytes,
-                      uint64_t extra_bytes, depot_get_function *visit, void *arg)
+size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t count,
+                      const struct depot_room *room, depot_get_function *visit, void *arg)
 {
     struct gets gets;
     gets.depot = depot;
     gets.gets = list;
     gets.count = count;
     gets.shown = gets.posted = 0;
-    gets.room_bytes = room_bytes;
-    gets.extra_bytes = extra_bytes;
+    gets.room = *room;
     gets.begin_ns = 0;
     depot_flush_due(depot);
     while (gets.shown < count) {
@@ -588,19 +498,20 @@ size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t co
     return gets.shown;
 }
 
-static bool copy_value(void *arg, struct tarn_get *get, const void *value)
+static bool copy_value(void *arg, struct tarn_get *get, struct tarn_lease *lease)
 {
     (void)arg;
     if (get->error == 0 && get->info.value_bytes > get->value_room)
         get->error = -ENOBUFS;
     if (get->error == 0 && get->info.value_bytes > 0)
-        memcpy(get->value, value, get->info.value_bytes);
+        memcpy(get->value, lease->data, lease->bytes);
     return true;
 }
 
 void tarn_depot_get_many(struct tarn_depot *depot, struct tarn_get *gets, size_t count)
 {
-    size_t shown = depot_get_each(depot, gets, count, UINT64_MAX, 0, copy_value, NULL);
+    const struct depot_room room = {.bytes = UINT64_MAX, .lease_from = UINT64_MAX};
+    size_t shown = depot_get_each(depot, gets, count, &room, copy_value, NULL);
     base_assert(shown == count);
     for (size_t i = 0; i < count; i++) {
         struct tarn_get *get = &gets[i];

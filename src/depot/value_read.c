@@ -10,8 +10,9 @@ struct part {
     uint64_t if_version; /* 0: any */
     uint64_t offset;
     uint8_t *data;
-    uint64_t bytes; /* room; and what was read */
-    bool whole;     /* else -ENOBUFS */
+    uint64_t bytes;           /* room; and what was read */
+    bool whole;               /* else -ENOBUFS */
+    struct tarn_lease *lease; /* what lies together of it, instead of a copy in `data`; NULL: a copy */
     struct tarn_record_info info;
 };
 
@@ -23,7 +24,17 @@ static bool is_right(const struct depot_record *piece, const struct seglog_piece
            piece->header.value_bytes == base_min((uint64_t)head->piece_bytes, head->value_bytes - begin);
 }
 
-/* @return 0; -ESTALE (a piece is not there: its value has gone); -EBADMSG; the drive's error */
+/* Copy bytes of a record to their place in a part, or lease them. @return 0; -ENOBUFS */
+static int hand_out(struct depot_record *record, uint64_t within, uint64_t bytes, const struct part *part,
+                    uint64_t done)
+{
+    if (part->lease != NULL)
+        return depot_lease_record(record, within, bytes, part->lease);
+    memcpy(part->data + done, record->value + within, bytes);
+    return 0;
+}
+
+/* @return 0; -ENOBUFS (lease); -ESTALE (a piece is not there: its value has gone); -EBADMSG; the drive's error */
 static int read_pieces(struct tarn_depot *depot, const struct seglog_pieces_format *head,
                        const struct part *part)
 {
@@ -42,8 +53,10 @@ static int read_pieces(struct tarn_depot *depot, const struct seglog_pieces_form
         }
         uint64_t within = at % head->piece_bytes;
         uint64_t bytes = base_min(part->bytes - done, piece.header.value_bytes - within);
-        memcpy(part->data + done, piece.value + within, bytes);
+        error = hand_out(&piece, within, bytes, part, done);
         depot_record_release(&piece);
+        if (error != 0 || part->lease != NULL)
+            return error;
         done += bytes;
     }
     return 0;
@@ -80,7 +93,7 @@ static int read_once(struct tarn_depot *depot, struct part *part, bool locked,
     if (error == 0)
         error = clip(part);
     if (error == 0 && !depot_is_head(&record) && part->bytes > 0)
-        memcpy(part->data, record.value + part->offset, part->bytes);
+        error = hand_out(&record, part->offset, part->bytes, part, 0);
     depot_record_release(&record);
     if (error != 0 || !depot_is_head(&record))
         return error;
@@ -130,24 +143,32 @@ int depot_pieces_get(struct tarn_depot *depot, const struct depot_key *key, void
     return error;
 }
 
+/* @param ret_bytes  NULL: nobody asks */
+static int read_and_tell(struct tarn_depot *depot, struct part *part, size_t *ret_bytes,
+                         struct tarn_record_info *ret_info)
+{
+    int error = read_part(depot, part);
+    if (error != 0)
+        return error;
+    if (ret_bytes != NULL)
+        *ret_bytes = part->bytes;
+    if (ret_info != NULL)
+        *ret_info = part->info;
+    return 0;
+}
+
 int depot_read_part(struct tarn_depot *depot, const struct depot_key *key, uint64_t if_version,
                     uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
                     struct tarn_record_info *ret_info)
 {
     struct part part = {
         .key = key, .if_version = if_version, .offset = offset, .data = data, .bytes = data_room};
-    int error = read_part(depot, &part);
-    if (error != 0)
-        return error;
-    *ret_bytes = part.bytes;
-    if (ret_info != NULL)
-        *ret_info = part.info;
-    return 0;
+    return read_and_tell(depot, &part, ret_bytes, ret_info);
 }
 
-int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
-                    uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
-                    struct tarn_record_info *ret_info)
+/* A client's read of a part. */
+static int serve_part(struct tarn_depot *depot, const void *key, size_t key_len, struct part *part,
+                      size_t *ret_bytes, struct tarn_record_info *ret_info)
 {
     if (!depot_key_is_valid(key_len))
         return -EINVAL;
@@ -157,7 +178,27 @@ int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, u
     depot_trace_begin(&depot->stages, &trace, 0);
     struct depot_key found_key = depot_key_of(depot, key, key_len);
     found_key.trace = &trace;
-    int error = depot_read_part(depot, &found_key, if_version, offset, data, data_room, ret_bytes, ret_info);
+    part->key = &found_key;
+    int error = read_and_tell(depot, part, ret_bytes, ret_info);
     depot_trace_end(&depot->stages, &trace, TARN_STAGE_GET);
+    return error;
+}
+
+int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
+                    uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
+                    struct tarn_record_info *ret_info)
+{
+    struct part part = {.if_version = if_version, .offset = offset, .data = data, .bytes = data_room};
+    return serve_part(depot, key, key_len, &part, ret_bytes, ret_info);
+}
+
+int tarn_depot_lease(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
+                     uint64_t offset, struct tarn_lease *ret_lease, struct tarn_record_info *ret_info)
+{
+    struct tarn_lease lease = {.data = NULL};
+    struct part part = {.if_version = if_version, .offset = offset, .bytes = SIZE_MAX, .lease = &lease};
+    int error = serve_part(depot, key, key_len, &part, NULL, ret_info);
+    if (error == 0)
+        *ret_lease = lease;
     return error;
 }

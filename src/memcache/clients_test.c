@@ -177,13 +177,42 @@ static void what_is_read_was_stored(void **state)
     free(clients);
 }
 
+/* While long values are replaced by others of the same length, what is sent from where it was read is one of
+ * them from its beginning to its end. */
+static void values_are_of_one_version(void **state)
+{
+    struct talk *talk = *state;
+    enum { BYTES = 5000, GETS = 10 };
+    static const char front[] = "VALUE k 0 5000\r\n";
+    char value[BYTES + 1] = "", *text = calloc(GETS, BYTES + 200);
+    size_t len = 0;
+    uint32_t seen = 0;
+    assert_non_null(text);
+    for (int i = 0; i < GETS; i++) {
+        memset(value, 'a' + i, BYTES);
+        len += (size_t)snprintf(text + len, BYTES + 200, "set k 0 0 %d noreply\r\n%s\r\nget k\r\n", BYTES,
+                                value);
+    }
+    struct client *clients = say_together(talk, text);
+    for (uint32_t i = 0; i < CLIENTS; i++) {
+        for (const char *at = clients[i].said; (at = strstr(at, front)) != NULL; seen++) {
+            at += strlen(front);
+            for (uint32_t j = 1; j < BYTES; j++)
+                assert_int_equal(at[j], at[0]);
+            assert_memory_equal(at + BYTES, "\r\nEND\r\n", 7);
+        }
+    }
+    assert_int_equal(seen, CLIENTS * GETS);
+    free(clients);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TALK_TEST(everything_is_counted),
-        TALK_TEST(one_client_wins),
-        TALK_TEST(one_client_is_first),
-        TALK_TEST(what_is_read_was_stored),
+        TALK_TEST(everything_is_counted),     TALK_TEST(one_client_wins),
+        TALK_TEST(one_client_is_first),       TALK_TEST(what_is_read_was_stored),
+        TALK_TEST(values_are_of_one_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,6 +29,12 @@
 /** Pieces of memory that answers lie in when they are sent. */
 #define MEMCACHE_PIECES_MAX TASK_IOV_MAX
 
+/** Values of so many bytes and more are not copied: they are sent from where the drive has read them to. */
+#define MEMCACHE_LEASE_BYTES_MIN 2048
+
+/** Of such values none is begun to be read when so much of them waits to be sent. */
+#define MEMCACHE_LEASED_BYTES (256 << 10)
+
 /** What the server says that it is: the version of memcached whose protocol it speaks, then its own. Clients
  * decide by it what they may ask for. */
 const char *memcache_version(void);
@@ -77,6 +83,7 @@ struct memcache_server {
     struct tarn_depot *depot;
     struct base_account values; /* values on their way in or out that no connection's buffer holds */
     uint64_t item_bytes_max;    /* as memcached counts an item */
+    uint64_t lease_bytes_min;   /* MEMCACHE_LEASE_BYTES_MIN, unless a test says otherwise */
     uint64_t begin_ns;
     uint64_t begin_wall_ns;
     uint64_t hash_seed; /* of what tells whether two requests may be in flight together */
@@ -119,7 +126,10 @@ struct memcache_output {
     int error; /* of the first send that failed; nothing is sent after it */
     uint32_t piece_count;
     size_t used;                   /* of `data` */
-    struct memcache_value *values; /* that pieces lie in: freed when they were sent */
+    struct memcache_value *values; /* that pieces lie in: freed when they were sent, … */
+    uint32_t lease_count;          /* … as these are ended */
+    uint64_t leased_bytes;
+    struct tarn_lease leases[MEMCACHE_REQUESTS_MAX];
     struct iovec pieces[MEMCACHE_PIECES_MAX];
     char data[MEMCACHE_OUTPUT_BYTES];
 };
@@ -149,7 +159,7 @@ struct memcache_outcome {
 enum memcache_state {
     MEMCACHE_WAITING,  /* to be done */
     MEMCACHE_DONE,     /* the outcome is there */
-    MEMCACHE_ANSWERED, /* `begin`, `len` and outcome.value are the answer */
+    MEMCACHE_ANSWERED, /* `begin`, `len`, `leased` and outcome.value are the answer */
 };
 
 struct memcache_work;
@@ -161,7 +171,9 @@ struct memcache_op {
     bool last;         /* of a list: END follows. One without a key is nothing but that END */
     enum memcache_state state;
     struct memcache_outcome outcome;
-    size_t begin, len; /* of the answer's text in output->data */
+    size_t begin, len;  /* of the answer's text in output->data */
+    const void *leased; /* the value that belongs into it, before … */
+    size_t tail_len;    /* … so many bytes of it; NULL: it has none, or it is copied */
     struct memcache_server *server;
     struct memcache_work *work;
     uint64_t arrived_ns; /* 0: the store was asked, or it is not measured */
@@ -181,6 +193,7 @@ struct memcache_work {
     uint32_t running;         /* ops in tasks of their own, on this scheduler */
     struct task_wait *waiter; /* for them */
     size_t reserved;          /* of the output, for the answers of ops that change something */
+    bool lease_refused;       /* in this step: what is read is copied */
     struct memcache_op ops[MEMCACHE_REQUESTS_MAX];
     struct tarn_get gets[MEMCACHE_REQUESTS_MAX];
     uint32_t get_ops[MEMCACHE_REQUESTS_MAX];

@@ -10,10 +10,15 @@ void memcache_output_init(struct memcache_output *output,
     output->piece_count = 0;
     output->used = 0;
     output->values = NULL;
+    output->lease_count = 0;
+    output->leased_bytes = 0;
 }
 
 static void free_values(struct memcache_server *server, struct memcache_output *output)
 {
+    while (output->lease_count > 0)
+        tarn_depot_lease_end(&output->leases[--output->lease_count]);
+    output->leased_bytes = 0;
     while (output->values != NULL) {
         struct memcache_value *value = output->values;
         output->values = value->next;

@@ -24,6 +24,7 @@ void memcache_server_init(struct memcache_server *server, struct tarn_node *node
     *server = (struct memcache_server){.node = node,
                                        .depot = depot,
                                        .item_bytes_max = item_bytes_max,
+                                       .lease_bytes_min = MEMCACHE_LEASE_BYTES_MIN,
                                        .begin_ns = task_now(),
                                        .begin_wall_ns = task_wall(node),
                                        .hash_seed = task_rng(node),

@@ -25,6 +25,7 @@ void memcache_work_init(struct memcache_work *work,
     work->running = 0;
     work->waiter = NULL;
     work->reserved = 0;
+    work->lease_refused = false;
     memcache_output_init(&work->output, send, arg);
 }
 
@@ -93,6 +94,7 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
     op->value = NULL;
     op->last = false;
     op->state = has_key(request) ? MEMCACHE_WAITING : MEMCACHE_DONE;
+    op->leased = NULL;
     op->outcome = (struct memcache_outcome){.text = request->refusal};
     op->server = session->server;
     op->work = work;
@@ -149,8 +151,14 @@ static void queue(struct memcache_session *session, struct memcache_work *work, 
     struct memcache_value *value = op->outcome.value;
     bool silenced = is_silenced(session, op);
     memcache_count_outcome(op);
-    if (!silenced)
+    if (!silenced && op->leased != NULL) {
+        size_t front_len = op->len - op->tail_len;
+        memcache_output_queue(output, output->data + op->begin, front_len);
+        memcache_output_queue(output, op->leased, op->outcome.info.value_bytes);
+        memcache_output_queue(output, output->data + op->begin + front_len, op->tail_len);
+    } else if (!silenced) {
         memcache_output_queue(output, output->data + op->begin, op->len);
+    }
     if (value == NULL)
         return;
     if (!silenced && op->len > 0)
@@ -218,17 +226,33 @@ struct showing {
     bool turned; /* the get that was not taken asks for a change after all */
 };
 
-static void copy_behind(struct memcache_op *op, const void *value, size_t len)
+static void copy_behind(struct memcache_op *op, const void *data, size_t len)
 {
     struct memcache_output *output = &op->work->output;
-    const char *tail = memcache_tail(op);
-    memcpy(output->data + output->used, value, len);
-    memcpy(output->data + output->used + len, tail, strlen(tail));
-    output->used += len + strlen(tail);
-    op->len += len + strlen(tail);
+    memcpy(output->data + output->used, data, len);
+    output->used += len;
+    op->len += len;
 }
 
-static bool show(void *arg, struct tarn_get *get, const void *value)
+/* Have a value sent from where it lies. @return false: it is small, or too much is on loan already */
+static bool keep(struct memcache_op *op, struct tarn_lease *lease)
+{
+    struct memcache_work *work = op->work;
+    struct memcache_output *output = &work->output;
+    if (lease->bytes < op->server->lease_bytes_min)
+        return false;
+    if (work->lease_refused || !depot_lease_keep(lease)) {
+        work->lease_refused = true;
+        return false;
+    }
+    base_assert(output->lease_count < base_array_count(output->leases));
+    output->leases[output->lease_count++] = *lease;
+    output->leased_bytes += lease->bytes;
+    op->leased = lease->data;
+    return true;
+}
+
+static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
 {
     struct showing *showing = arg;
     struct memcache_work *work = showing->work;
@@ -241,14 +265,22 @@ static bool show(void *arg, struct tarn_get *get, const void *value)
     showing->turned = op->outcome.hit && memcache_wins(op, &get->info);
     bool wanted = op->outcome.hit && memcache_wants_value(&op->request);
     size_t room = room_left(work), bytes = wanted ? get->info.value_bytes : 0;
-    bool fits = room >= MEMCACHE_ANSWER_MAX && bytes <= room - MEMCACHE_ANSWER_MAX;
+    bool fits = room >= MEMCACHE_ANSWER_MAX;
     if (showing->turned || (!fits && work->output.used > 0))
         return false;
+    bool kept = wanted && fits && keep(op, lease);
+    fits = kept || (fits && bytes <= room - MEMCACHE_ANSWER_MAX);
+    if (!fits && work->output.used > 0)
+        return false;
     if (!fits && wanted) /* no output holds it beside the answers to come */
-        op->outcome.error = memcache_value_take(op, value, bytes);
+        op->outcome.error = memcache_value_take(op, lease->data, bytes);
     answer(op);
-    if (fits && wanted)
-        copy_behind(op, value, bytes);
+    if (!fits || !wanted)
+        return true;
+    if (!kept)
+        copy_behind(op, lease->data, bytes);
+    op->tail_len = strlen(memcache_tail(op));
+    copy_behind(op, memcache_tail(op), op->tail_len);
     return true;
 }
 
@@ -267,6 +299,20 @@ static uint32_t gather(struct memcache_work *work, uint32_t from)
     return count;
 }
 
+static struct depot_room room_for_gets(const struct memcache_server *server, const struct memcache_work *work)
+{
+    uint64_t leased = base_min(work->output.leased_bytes, (uint64_t)MEMCACHE_LEASED_BYTES);
+    return (struct depot_room){.bytes = room_left(work),
+                               .extra_bytes = GET_EXTRA_BYTES,
+                               .lease_bytes = MEMCACHE_LEASED_BYTES - leased,
+                               .lease_from = work->lease_refused ? UINT64_MAX : server->lease_bytes_min};
+}
+
+static bool is_leased_out(const struct memcache_work *work)
+{
+    return work->output.leased_bytes >= MEMCACHE_LEASED_BYTES;
+}
+
 static void fetch(struct memcache_session *session, struct memcache_work *work)
 {
     struct memcache_server *server = session->server;
@@ -275,12 +321,12 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
         uint32_t count = gather(work, from);
         if (count == 0)
             return;
-        size_t shown = depot_get_each(server->depot, work->gets, count, room_left(work), GET_EXTRA_BYTES,
-                                      show, &showing);
+        const struct depot_room room = room_for_gets(server, work);
+        size_t shown = depot_get_each(server->depot, work->gets, count, &room, show, &showing);
         if (shown == count)
             return;
         from = work->get_ops[shown];
-        if (room_left(work) < MEMCACHE_ANSWER_MAX || !showing.turned) {
+        if (room_left(work) < MEMCACHE_ANSWER_MAX || is_leased_out(work) || !showing.turned) {
             settle(session, work, from);
             (void)memcache_output_flush(server, &work->output);
         }
@@ -297,13 +343,17 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
 static void reserve(struct memcache_server *server, struct memcache_work *work)
 {
     _Static_assert(MEMCACHE_OUTPUT_BYTES >= (MEMCACHE_REQUESTS_MAX + 2) * MEMCACHE_ANSWER_MAX, "all fit");
-    _Static_assert(MEMCACHE_PIECES_MAX >= 3 * MEMCACHE_REQUESTS_MAX, "text and value of each");
+    _Static_assert(MEMCACHE_PIECES_MAX >= 3 * MEMCACHE_REQUESTS_MAX, "text, value and tail of each");
+    struct memcache_output *output = &work->output;
+    work->lease_refused = false;
     work->reserved = 0;
     for (uint32_t i = 0; i < work->op_count; i++)
         work->reserved += only_reads(&work->ops[i]) ? 0 : MEMCACHE_ANSWER_MAX;
-    bool tight = work->output.used + work->reserved + MEMCACHE_ANSWER_MAX > MEMCACHE_OUTPUT_BYTES;
-    if (tight || work->output.piece_count > MEMCACHE_PIECES_MAX - 2 * work->op_count)
-        (void)memcache_output_flush(server, &work->output);
+    bool tight = output->used + work->reserved + MEMCACHE_ANSWER_MAX > MEMCACHE_OUTPUT_BYTES ||
+                 output->piece_count > MEMCACHE_PIECES_MAX - 3 * work->op_count;
+    if (tight || is_leased_out(work) ||
+        output->lease_count + work->op_count > base_array_count(output->leases))
+        (void)memcache_output_flush(server, output);
 }
 
 void memcache_step(struct memcache_session *session, struct memcache_work *work)

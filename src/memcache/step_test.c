@@ -261,6 +261,38 @@ static void answers_longer_than_the_output(void **state)
     free_scripts(&words, &answer);
 }
 
+/* What is sent from where it was read goes out together; what is copied, in parts that the output holds. */
+static void values_are_sent_from_where_they_lie(void **state)
+{
+    struct talk *talk = *state;
+    struct script words = {.len = 0}, answer = {.len = 0};
+    append(&words, "set a 0 0 9000 noreply\r\n");
+    append_value(&words, 'x', 9000);
+    append(&words, "set b 0 0 300000 noreply\r\n");
+    append_value(&words, 'y', 300000);
+    assert_int_equal(talk_say(talk, words.text, words.len, TALK_INPUT_BYTES), 0);
+    words.len = 0;
+    append(&words, "get");
+    for (uint32_t i = 0; i < 20; i++) {
+        append(&words, " a");
+        append(&answer, "VALUE a 0 9000\r\n");
+        append_value(&answer, 'x', 9000);
+    }
+    append(&words, " b\r\nget a\r\n");
+    append(&answer, "VALUE b 0 300000\r\n");
+    append_value(&answer, 'y', 300000);
+    append(&answer, "END\r\nVALUE a 0 9000\r\n");
+    append_value(&answer, 'x', 9000);
+    append(&answer, "END\r\n");
+    for (uint32_t copied = 0; copied < 2; copied++) {
+        talk->server.lease_bytes_min = copied == 0 ? MEMCACHE_LEASE_BYTES_MIN : UINT64_MAX;
+        assert_int_equal(talk_say(talk, words.text, words.len, TALK_INPUT_BYTES), 0);
+        talk_expect_said(talk, words.text, answer.text, answer.len);
+        assert_int_equal(talk->sends, copied == 0 ? 3 : 5);
+    }
+    free_scripts(&words, &answer);
+}
+
 /* The longest texts that there are, as many as go together. */
 static void longest_answers(void **state)
 {
@@ -412,6 +444,7 @@ static void values_without_memory_are_told(void **state)
     assert_true(len > 0);
     assert_int_equal(talk_say(talk, words, (size_t)len, 100), 0);
     talk->server.values.cap_bytes = 1000;
+    talk->server.lease_bytes_min = UINT64_MAX;
     talk_expect_once(
         talk,
         "get a b a\r\nget a\r\nmg a v k\r\nmg b v q\r\nmg b s\r\nappend b 0 0 1\r\nx\r\ngat 9 b a\r\nmg b t "
@@ -432,7 +465,7 @@ static void sends_fail(void **state)
     append_value(&words, 'x', 90000);
     append(&words, "set b 0 0 30000 noreply\r\n");
     append_value(&words, 'x', 30000);
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < 20; i++)
         append(&words, "get a b\r\ngat 0 a none\r\nma n N0\r\nmg b v\r\n");
     assert_int_equal(talk_say(talk, words.text, words.len, TALK_INPUT_BYTES), 0);
     uint64_t sends = talk->sends;
@@ -549,6 +582,7 @@ int main(void)
         TALK_TEST(large_between_small),
         TALK_TEST(lengths_around_the_output),
         TALK_TEST(answers_longer_than_the_output),
+        TALK_TEST(values_are_sent_from_where_they_lie),
         TALK_TEST(longest_answers),
         TALK_TEST(a_change_at_the_end_of_the_output),
         TALK_TEST(answers_longer_than_requests),

@@ -139,7 +139,7 @@ def readers_that_never_read(tarn):
             for client in clients:
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 with contextlib.suppress(OSError):
-                    client.send(b"get large\r\n" * 50)
+                    client.send(b"get large\r\n" * 200)
             for _ in range(20):
                 expect(polite.get(b"polite") == b"please", "they hold others up")
             expect_grown_at_most(process, before, AT_WORK)
