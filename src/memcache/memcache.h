@@ -236,10 +236,20 @@ void memcache_session_deinit(struct memcache_session *session);
 bool memcache_session_is_idle(const struct memcache_session *session);
 
 /**
+ * Where what the client sends next belongs, if that is the rest of a long value.
+ *
+ * @param ret_room  how much of it is missing
+ * @return NULL: it is not, or hardly any is missing; else so much at most may be put there, and
+ * memcache_session_consume() be told so
+ */
+char *memcache_session_place(const struct memcache_session *session, size_t *ret_room);
+
+/**
  * Execute what the client has sent; work->arrived_ns says when it had come. All answers are in the output
  * when this returns, or sent.
  *
- * @param data, len     what came, with what an earlier call left; changed
+ * @param data, len     what came, with what an earlier call left; changed. Or memcache_session_place(), and what
+ *                      came there: then it is all consumed
  * @param ret_consumed  bytes that are done with; the rest, at most MEMCACHE_LINE_BYTES_MAX, is the
  *                      beginning of a line and belongs in front of what comes next
  * @return 0; -ESHUTDOWN (the client has quit); -EPROTO (a line without end); what `send` said

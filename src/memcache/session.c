@@ -117,13 +117,31 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
     return 0;
 }
 
+/* Less than that is copied with whatever comes behind it: one read less. */
+#define PLACE_BYTES_MIN 4096
+
+/* Where the value goes on. */
+static char *value_end(const struct memcache_session *session)
+{
+    return session->memory + ((uint64_t)session->request.value_bytes + 2 - session->missing);
+}
+
+char *memcache_session_place(const struct memcache_session *session, size_t *ret_room)
+{
+    if (session->place != MEMCACHE_PLACE_VALUE || session->missing < PLACE_BYTES_MIN)
+        return NULL;
+    *ret_room = session->missing;
+    return value_end(session);
+}
+
 /* @return bytes that are done with */
 static size_t take_value(struct memcache_session *session, struct memcache_work *work, const char *data,
                          size_t len)
 {
-    uint64_t bytes = (uint64_t)session->request.value_bytes + 2;
     size_t take = base_min(len, session->missing);
-    memcpy(session->memory + (bytes - session->missing), data, take);
+    char *end = value_end(session);
+    if (end != data) /* else it was put there */
+        memcpy(end, data, take);
     session->missing -= take;
     if (session->missing == 0) {
         session->place = MEMCACHE_PLACE_LINE;

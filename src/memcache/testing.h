@@ -30,6 +30,7 @@ struct talk {
     char *input;
     char *said; /* all output, with a zero byte behind it */
     size_t said_bytes;
+    uint64_t placed; /* bytes of values that were put where they belong, ever */
     uint64_t sends;
     uint64_t send_fails_at;     /* the n-th; 0: none */
     uint64_t value_alloc_fails; /* the n-th of `values` since a conversation began; 0: none */
@@ -189,10 +190,21 @@ static inline void talk_consume(struct talk_words *words)
     struct talk *talk = words->talk;
     size_t kept = 0, rounds = 0;
     for (size_t at = 0; at < words->len && words->error == 0; rounds++) {
-        size_t consumed, more = talk_piece(words, base_min(words->len - at, TALK_INPUT_BYTES - kept));
+        size_t consumed, more = talk_piece(words, base_min(words->len - at, TALK_INPUT_BYTES - kept)), room;
+        char *place = rounds % 4 == 3 ? NULL : memcache_session_place(&talk->session, &room);
+        talk->work->arrived_ns = task_now();
+        if (place != NULL) {
+            base_assert(kept == 0);
+            more = base_min(more, room);
+            memcpy(place, words->text + at, more);
+            at += more;
+            words->error = memcache_session_consume(&talk->session, talk->work, place, more, &consumed);
+            base_assert(words->error != 0 || consumed == more);
+            talk->placed += more;
+            continue;
+        }
         memcpy(talk->input + kept, words->text + at, more);
         at += more;
-        talk->work->arrived_ns = task_now();
         words->error =
             memcache_session_consume(&talk->session, talk->work, talk->input, kept + more, &consumed);
         if (words->error != 0)

@@ -147,6 +147,8 @@ struct work {
     struct memcache_work *memcache;
     char *input;
     size_t input_bytes;
+    char *
+        arrived; /* what was read last, with the input before it: `input`, or a part of a value in its place */
 };
 
 static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
@@ -155,11 +157,19 @@ static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
     return net_writev(work->net, pieces, piece_count, task_now() + work->serve->options->send_timeout_ns);
 }
 
-/* Wait for bytes: not at all between two requests, a moment within one. @return as net_read() */
+/* Wait for bytes: not at all between two requests, a moment within one. A long value comes to where it belongs.
+ * @return as net_read() */
 static ssize_t read_more(struct work *work)
 {
     char *to = work->input + work->input_bytes;
-    size_t room = SERVE_INPUT_BYTES - work->input_bytes;
+    size_t room = SERVE_INPUT_BYTES - work->input_bytes, place_room;
+    char *place = memcache_session_place(&work->session, &place_room);
+    work->arrived = work->input;
+    if (place != NULL) {
+        base_assert(work->input_bytes == 0); /* all of it was the value's */
+        work->arrived = to = place;
+        room = place_room;
+    }
     ssize_t bytes = net_read_try(work->net, to, room);
     if (bytes != -EAGAIN)
         return bytes;
@@ -190,12 +200,13 @@ static int execute_requests(struct work *work)
         }
         work->input_bytes += (size_t)bytes;
         size_t consumed;
-        int error = memcache_session_consume(&work->session, work->memcache, work->input, work->input_bytes,
+        int error = memcache_session_consume(&work->session, work->memcache, work->arrived, work->input_bytes,
                                              &consumed);
         if (error != 0)
             return error;
         work->input_bytes -= consumed;
-        memmove(work->input, work->input + consumed, work->input_bytes);
+        if (work->input_bytes > 0)
+            memmove(work->input, work->input + consumed, work->input_bytes);
     }
 }
 
