@@ -1,6 +1,7 @@
 #include "base/testing.h"
 
 #include "base/hash.h"
+#include "base/random.h"
 
 /* The first 64-bit hash is XXH3's published value for no bytes and seed 0: files depend on it. */
 static void test_known_values(void **state base_unused)
@@ -28,11 +29,39 @@ static void test_seed_and_bytes_matter(void **state base_unused)
     }
 }
 
+/* Of all lengths around the pieces, to parts of all kinds. */
+static void test_copies(void **state base_unused)
+{
+    enum { ROOM = 20000 };
+    static uint8_t from[ROOM], to[ROOM + 1];
+    static const size_t lengths[] = {0, 1, 100, 240, 241, 4095, 4096, 4097, 8192, 8193, 12288, 19999, ROOM};
+    struct base_random random;
+    base_random_init(&random, 3);
+    base_random_fill(&random, from, ROOM);
+    for (size_t i = 0; i < base_array_count(lengths); i++) {
+        for (int round = 0; round < 50; round++) {
+            size_t len = lengths[i], first = round == 0   ? 0
+                                             : round == 1 ? len
+                                                          : base_random_below(&random, len + 1);
+            size_t second = round == 2 ? 0 : base_random_below(&random, len - first + 1);
+            const struct iovec parts[] = {{.iov_base = to, .iov_len = first},
+                                          {.iov_base = to + first, .iov_len = second},
+                                          {.iov_base = to + first + second, .iov_len = len - first - second}};
+            uint64_t seed = base_random_u64(&random);
+            memset(to, 0xa5, sizeof(to));
+            assert_true(base_hash64_copy(parts, from, len, seed) == base_hash64(from, len, seed));
+            assert_memory_equal(to, from, len);
+            assert_int_equal(to[len], 0xa5);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_values),
         cmocka_unit_test(test_seed_and_bytes_matter),
+        cmocka_unit_test(test_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

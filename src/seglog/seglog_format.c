@@ -257,6 +257,13 @@ uint32_t seglog_body_check(const void *front, size_t front_bytes, const void *va
     return (uint32_t)base_hash64(value, value_bytes, check);
 }
 
+uint32_t seglog_body_check_copy(const void *front, size_t front_bytes, const struct iovec *to,
+                                const void *value, size_t value_bytes, uint64_t check_seed, uint64_t sequence)
+{
+    uint64_t check = base_hash64(front, front_bytes, check_seed + sequence);
+    return (uint32_t)base_hash64_copy(to, value, value_bytes, check);
+}
+
 static uint32_t header_check(const struct seglog_record_format *header, uint64_t record_seed, uint64_t grain)
 {
     return (uint32_t)base_hash64(&header->body_check, sizeof(*header) - sizeof(header->header_check),

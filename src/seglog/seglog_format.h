@@ -539,6 +539,11 @@ static inline uint64_t seglog_record_bytes(uint8_t kind, uint64_t key_bytes, uin
 uint32_t seglog_body_check(const void *front, size_t front_bytes, const void *value, size_t value_bytes,
                            uint64_t check_seed, uint64_t sequence);
 
+/** The same, while the value is copied. @param to  as for base_hash64_copy() */
+uint32_t seglog_body_check_copy(const void *front, size_t front_bytes, const struct iovec *to,
+                                const void *value, size_t value_bytes, uint64_t check_seed,
+                                uint64_t sequence);
+
 /** Finish a header (header_check): everything else in it is set. @param grain  of the store, where it will
  * lie */
 void seglog_record_seal(struct seglog_record_format *header, uint64_t record_seed, uint64_t grain);

@@ -431,14 +431,24 @@ int seglog_stream_end_segment(struct seglog_stream *stream, bool forgo)
 
 /* ---- copying ----------------------------------------------------------------------------------- */
 
-static void ring_put(struct seglog_stream *stream, uint64_t position, const void *data, uint64_t bytes)
+/* The memory of a part of the ring: two pieces where it ends within. */
+static void ring_parts(struct seglog_stream *stream, uint64_t position, uint64_t bytes,
+                       struct iovec ret_parts[2])
 {
     uint64_t begin = position % stream->ring_bytes;
     uint64_t first = base_min(bytes, stream->ring_bytes - begin);
-    if (first > 0)
-        memcpy(stream->ring + begin, data, first);
-    if (bytes > first)
-        memcpy(stream->ring, (const uint8_t *)data + first, bytes - first);
+    ret_parts[0] = (struct iovec){.iov_base = stream->ring + begin, .iov_len = first};
+    ret_parts[1] = (struct iovec){.iov_base = stream->ring, .iov_len = bytes - first};
+}
+
+static void ring_put(struct seglog_stream *stream, uint64_t position, const void *data, uint64_t bytes)
+{
+    struct iovec parts[2];
+    ring_parts(stream, position, bytes, parts);
+    if (parts[0].iov_len > 0)
+        memcpy(parts[0].iov_base, data, parts[0].iov_len);
+    if (parts[1].iov_len > 0)
+        memcpy(parts[1].iov_base, (const uint8_t *)data + parts[0].iov_len, parts[1].iov_len);
 }
 
 static void ring_get(const struct seglog_stream *stream, uint64_t position, void *data, uint64_t bytes)
@@ -504,10 +514,11 @@ static void fill_one(struct seglog_stream *stream, const struct seglog_append *a
         front = put_front(stream, position, draft, extension, extension_bytes);
     else
         ring_put(stream, position, draft->key, draft->key_bytes);
-    ring_put(stream, position + front_bytes, value, header.value_bytes);
     ring_put(stream, begin + bytes, zeros, seglog_padded(stream->log, bytes) - bytes);
-    header.body_check =
-        seglog_body_check(front, front_bytes, value, header.value_bytes, check_seed, draft->sequence);
+    struct iovec parts[2];
+    ring_parts(stream, position + front_bytes, header.value_bytes, parts);
+    header.body_check = seglog_body_check_copy(front, front_bytes, parts, value, header.value_bytes,
+                                               check_seed, draft->sequence);
     seglog_record_seal(&header, append->record_seed, append->grain + (at >> stream->log->grain_shift));
     ring_put(stream, begin, &header, sizeof(header));
 }
