@@ -43,13 +43,15 @@ static bool is_earlier(const struct depot_check *check, const uint8_t *bytes)
     const struct seglog_superblock_format *now = check->superblock;
     struct seglog_superblock_format copy;
     const char *wrong;
-    if (seglog_superblock_parse(bytes, &copy, &wrong) != 0 || copy.segment_count > now->segment_count)
+    if (seglog_superblock_parse(bytes, &copy, &wrong) != 0)
         return false;
+    if (copy.segment_count < now->segment_count) {
+        copy.segment_count = now->segment_count;
+        copy.state_bytes = now->state_bytes;
+        copy.store_bytes = now->store_bytes;
+        memcpy(copy.owner, now->owner, sizeof(copy.owner));
+    }
     copy.incompatible = now->incompatible;
-    copy.segment_count = now->segment_count;
-    copy.store_bytes = now->store_bytes;
-    copy.state_bytes = now->state_bytes;
-    memcpy(copy.owner, now->owner, sizeof(copy.owner));
     copy.check = now->check;
     return memcmp(&copy, now, sizeof(copy)) == 0;
 }

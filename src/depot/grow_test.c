@@ -200,6 +200,7 @@ static bool cut_and_go_on(struct testing_drive *old, grow_function grow_it, uint
     drive.partial_bytes = sectors * DRIVE_SECTOR_BYTES;
     int error = grow_it(&drive, write);
     assert_true(error == 0 || error == -EIO);
+    expect_whole(&drive); /* also where it was cut off */
     const struct seglog_superblock_format superblock = testing_superblock(&drive);
     for (uint64_t slot = 0; slot < SEGLOG_STATE_SLOTS && error == 0; slot++) { /* of its length now */
         const uint8_t *at = drive.bytes + seglog_state_slot_offset(&superblock, slot);
