@@ -75,9 +75,11 @@ int depot_place_make(struct tarn_depot *depot, uint32_t tries)
     if (error == 0 || !depot->cache || tries >= EVICTIONS_MAX)
         return error;
     error = seglog_evict(depot->log);
-    if (error != -EAGAIN)
+    if (error != -EAGAIN && error != -ENOSPC)
         return error;
-    (void)task_sleep(BASE_NS_PER_MS); /* others are about to publish what they have written */
+    /* others are about to publish what they have written, or the segments in which all of it lies are not to be ended
+     * just now */
+    (void)task_sleep(BASE_NS_PER_MS);
     return 0;
 }
 
