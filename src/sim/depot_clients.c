@@ -99,7 +99,8 @@ static bool is_almost_full(const struct sim_depot_shared *shared)
 {
     struct tarn_depot_stats stats;
     tarn_depot_stats(shared->depot, &stats);
-    uint64_t ill_fitting = 2 * stats.segment_bytes; /* records that are nearly as long as a segment leave gaps */
+    uint64_t ill_fitting =
+        2 * stats.segment_bytes; /* records that are nearly as long as a segment leave gaps */
     return stats.live_bytes + shared->reserving_bytes + ill_fitting >= stats.capacity_bytes / 10 * 9;
 }
 
