@@ -3,7 +3,7 @@
 
     sending.py TARN
 
-Values of 2 KiB and more are sent from the store's buffers (src/memcache/README.md). Each test asks a server with io_uring that
+Values of 2 KiB and more are sent from the store's buffers (src/memcache/README.md). Each test asks a server with io_uring, if there is one, that
 reads its drive directly, and one without that reads through the page cache; one that has not got all of its memory back does not
 end with status 0.
 """
@@ -19,7 +19,7 @@ import serving
 from serving import Connection, Tarn, expect
 
 SANITIZED = "-sanitized" in sys.argv  # its memory is the sanitizer's
-KINDS = [("--engine=uring", "--direct=auto"), ("--engine=aio", "--direct=off")]
+KINDS = [("--engine=auto", "--direct=auto"), ("--engine=aio", "--direct=off")]
 LENGTHS = [0, 1, 100, 1999, 2047, 2048, 2049, 4096, 9000, 16000, 16384, 40000, 65535, 65536, 70000, 131072, 140000, 262144, 500000, 1000000]
 
 
