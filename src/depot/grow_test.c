@@ -230,7 +230,7 @@ static void growing_may_be_cut_off(void **state)
     repeat_segments(&old, LARGER_BYTES);
     for (size_t way = 0; way < base_array_count(ways); way++) {
         bool cut = true;
-        for (uint64_t write = 1; cut; write++) {
+        for (uint64_t write = 1; cut; write += TESTING_SLOW ? 3 : 1) {
             for (uint64_t sectors = 0; sectors < 9; sectors += TESTING_SLOW ? 4 : 1)
                 cut = cut_and_go_on(&old, ways[way], write, sectors, KEYS);
         }
@@ -267,7 +267,7 @@ static void the_state_becomes_longer(void **state)
     const size_t tried = TESTING_SLOW ? 1 : base_array_count(sectors);
     for (size_t way = 0; way < base_array_count(ways); way++) {
         bool cut = true;
-        for (uint64_t write = 1; cut; write++) {
+        for (uint64_t write = 1; cut; write += TESTING_SLOW ? 3 : 1) {
             for (size_t i = 0; i < tried; i++)
                 cut = cut_and_go_on(&drive, ways[way], write, sectors[i], 10);
         }

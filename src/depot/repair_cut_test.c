@@ -173,7 +173,7 @@ static void every_request_of_a_repair_may_fail(void **state)
     static const enum drive_op ops[] = {DRIVE_WRITE, DRIVE_READ, DRIVE_FLUSH};
     for (size_t i = 0; i < 2 * base_array_count(ops); i++) {
         bool happened = true, fail_on = i >= base_array_count(ops);
-        for (uint64_t n = 1; happened; n += TESTING_SLOW ? 5 : 1) {
+        for (uint64_t n = 1; happened; n += TESTING_SLOW ? 9 : 1) {
             struct testing_drive source = original, drive = testing_drive_copy(&source);
             struct losses losses;
             testing_drive_fail_at(&drive, ops[i % base_array_count(ops)], n, fail_on);
