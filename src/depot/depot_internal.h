@@ -254,6 +254,10 @@ static inline struct tarn_lease depot_lease_of(const struct depot_record *record
                                .buffer = record->buffer};
 }
 
+/** A client's get of one key begins: it is counted and traced. @return 0; -EINVAL (no key is so long) */
+base_must_check int depot_get_begin(struct tarn_depot *depot, const void *key, size_t key_len,
+                                    struct depot_trace *trace, struct depot_key *ret_key);
+
 /**
  * Find the record of a key: read what the index has under its hash until the key is met. What is returned was
  * the key's record at one moment between call and return; with the key lock held it still is, but the

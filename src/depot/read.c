@@ -308,19 +308,29 @@ int depot_show(struct tarn_depot *depot, const struct depot_key *key, const stru
     return 0;
 }
 
-int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
-                   struct tarn_record_info *ret_info)
+int depot_get_begin(struct tarn_depot *depot, const void *key, size_t key_len, struct depot_trace *trace,
+                    struct depot_key *ret_key)
 {
     if (!depot_key_is_valid(key_len))
         return -EINVAL;
     depot_flush_due(depot);
     depot_count(&depot->gets);
+    depot_trace_begin(&depot->stages, trace, 0);
+    *ret_key = depot_key_of(depot, key, key_len);
+    ret_key->trace = trace;
+    return 0;
+}
+
+int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, void *value, size_t value_room,
+                   struct tarn_record_info *ret_info)
+{
     struct depot_trace trace;
-    depot_trace_begin(&depot->stages, &trace, 0);
-    struct depot_key found_key = depot_key_of(depot, key, key_len);
-    found_key.trace = &trace;
+    struct depot_key found_key;
     struct depot_record record = {.class = NULL};
-    int error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
+    int error = depot_get_begin(depot, key, key_len, &trace, &found_key);
+    if (error != 0)
+        return error;
+    error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
     if (error == 0 && depot_is_head(&record)) {
         depot_record_release(&record);
         error = depot_pieces_get(depot, &found_key, value, value_room, ret_info);

@@ -170,16 +170,13 @@ int depot_read_part(struct tarn_depot *depot, const struct depot_key *key, uint6
 static int serve_part(struct tarn_depot *depot, const void *key, size_t key_len, struct part *part,
                       size_t *ret_bytes, struct tarn_record_info *ret_info)
 {
-    if (!depot_key_is_valid(key_len))
-        return -EINVAL;
-    depot_flush_due(depot);
-    depot_count(&depot->gets);
     struct depot_trace trace;
-    depot_trace_begin(&depot->stages, &trace, 0);
-    struct depot_key found_key = depot_key_of(depot, key, key_len);
-    found_key.trace = &trace;
+    struct depot_key found_key;
+    int error = depot_get_begin(depot, key, key_len, &trace, &found_key);
+    if (error != 0)
+        return error;
     part->key = &found_key;
-    int error = read_and_tell(depot, part, ret_bytes, ret_info);
+    error = read_and_tell(depot, part, ret_bytes, ret_info);
     depot_trace_end(&depot->stages, &trace, TARN_STAGE_GET);
     return error;
 }

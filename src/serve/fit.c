@@ -1,0 +1,47 @@
+/* What a running server does at a reload: its store becomes as large as its drive, its index as small as it may be. */
+#include "depot/depot.h"
+#include "drive/drive.h"
+#include "serve/serve_internal.h"
+#include <inttypes.h>
+
+static const char *reason(int error)
+{
+    switch (error) {
+    case -EAGAIN:
+        return "what is stored just now needs it, or keys collide: try when less is written";
+    case -ECANCELED:
+        return "the server ends";
+    case -ENOMEM:
+        return "there is no memory to work with: raise --memory";
+    default:
+        return strerrordesc_np(-error);
+    }
+}
+
+static void shrink_index(struct serve *serve, bool (*stops)(void *arg), void *arg)
+{
+    struct base_log *log = &serve->node->log;
+    struct tarn_depot_stats before, after;
+    uint64_t given_bytes, begin_ns = task_now();
+    tarn_depot_stats(serve->depot, &before);
+    int error = depot_shrink_index(serve->depot, stops, arg, &given_bytes);
+    tarn_depot_stats(serve->depot, &after);
+    if (error == 0)
+        base_info(log, "the index is as small as its records let it be",
+                  "bytes_before=%" PRIu64 " bytes_after=%" PRIu64 " records=%" PRIu64 " ms=%" PRIu64,
+                  before.index_bytes, after.index_bytes, after.records,
+                  (task_now() - begin_ns) / BASE_NS_PER_MS);
+    else
+        base_warn(log, "the index was not made as small as it may be",
+                  "bytes_before=%" PRIu64 " bytes_after=%" PRIu64 " why=\"%s\"", before.index_bytes,
+                  after.index_bytes, reason(error));
+}
+
+void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg)
+{
+    struct tarn_depot_growth growth;
+    base_info(&serve->node->log, "SIGHUP asks to fit the store to its drive", "path=%s",
+              drive_name(depot_drive(serve->depot)));
+    (void)!tarn_depot_extend(serve->depot, &growth); /* it has said why not */
+    shrink_index(serve, stops, arg);
+}
