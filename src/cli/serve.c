@@ -3,8 +3,6 @@
 #include "cli/cli.h"
 #include "cli/fault.h"
 #include "cli/serve_dump.h"
-#include "depot/depot.h"
-#include "drive/drive.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -71,23 +69,13 @@ static void dump(const struct serve *server, const char *path)
         base_warn(&serve_node(server)->log, "SIGUSR1 asks for a dump", "remedy=\"name a file with --dump\"");
 }
 
-/* SIGHUP: the store is to fit its drive, and the index its records. What comes of it is in the log. */
-static void fit(struct serve *server)
-{
-    struct tarn_depot_growth growth;
-    base_info(&serve_node(server)->log, "SIGHUP asks to fit the store to its drive", "path=%s",
-              drive_name(depot_drive(serve_depot(server))));
-    (void)!tarn_depot_extend(serve_depot(server), &growth);
-    serve_shrink_index(server, is_to_end, NULL);
-}
-
 /* A signal that does not ask for the end. */
 static void obey(struct serve *server, const struct serve_options *options, int number)
 {
     if (number == SIGUSR1)
         dump(server, options->dump);
     else if (number == SIGHUP)
-        fit(server);
+        serve_fit(server, is_to_end, NULL);
 }
 
 /* The first one asks for the end; from then on one ends the process at once. */

@@ -147,8 +147,8 @@ struct work {
     struct memcache_work *memcache;
     char *input;
     size_t input_bytes;
-    char *
-        arrived; /* what was read last, with the input before it: `input`, or a part of a value in its place */
+    /* What was read last, with the input before it: `input`, or a part of a value in its place. */
+    char *arrived;
 };
 
 static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)

@@ -87,14 +87,14 @@ struct tarn_depot *serve_depot(const struct serve *serve);
 struct tarn_node *serve_node(const struct serve *serve);
 
 /**
- * Give the system the memory of the index that its records do not need (tarn_depot_shrink_index()). The log says how it
- * went. Blocks its caller, and nobody else.
+ * Fit the store to its drive and the index to its records: tarn_depot_extend(), then tarn_depot_shrink_index(). The log
+ * says how it went. Blocks its caller, and nobody else.
  *
- * @param stops  asked now and then: whether to leave it
+ * @param stops  asked now and then: whether to leave the index as it is
  *
  * Plain threads.
  */
-void serve_shrink_index(struct serve *serve, bool (*stops)(void *arg), void *arg);
+void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg);
 
 /**
  * Accept no more, let what has begun end, close the store and free the server.
