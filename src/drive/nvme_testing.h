@@ -292,10 +292,10 @@ static inline void check_failures(void *arg)
 {
     struct task_testing *testing = arg;
     struct drive *drive = nvme_testing_open(testing);
-    uint64_t end = drive->info.bytes;
+    uint64_t end = drive_bytes(drive);
     uint8_t *memory = testing_pages(1 << 20);
     memset(memory, 0, 1 << 20);
-    drive->info.bytes += 16 << 20;
+    atomic_fetch_add(&drive->bytes, 16 << 20);
     assert_int_equal(drive_read(drive, end, memory, 4096), -EIO);
     assert_int_equal(drive_read(drive, end - 4096, memory, 1 << 20), -EIO); /* the first command is good */
     assert_int_equal(drive_write(drive, end, memory, 1 << 20, false), -EIO);
