@@ -83,7 +83,10 @@ int drive_open(struct tarn_node *node, const char *path, const struct drive_opti
     bool list = drive_path_is_list(path);
     if (list && options->grow_bytes > 0) {
         base_free(&node->memory, drive, sizeof(*drive) + name_bytes);
-        return drive_refuse(node, path, -EINVAL, "a stripe has the size that it was made with");
+        return drive_refuse(
+            node, path, -EINVAL,
+            "a size is for a single file: make the files of a stripe longer yourself (fallocate "
+            "-l SIZE FILE)");
     }
     if (!list)
         drive_path_unescape(drive->name);
@@ -126,10 +129,8 @@ uint64_t drive_bytes(const struct drive *drive)
     return atomic_load_explicit(&drive->bytes, memory_order_acquire);
 }
 
-static const char *extend_reason(const struct drive *drive, int error)
+static const char *extend_reason(int error)
 {
-    if (drive->info.unit_bytes != 0)
-        return "a stripe has the size that it was made with";
     switch (error) {
     case -EOPNOTSUPP:
         return "its size is not asked for while it is open: close it first";
@@ -153,7 +154,7 @@ int drive_extend(struct drive *drive, uint64_t *ret_bytes)
     if (error != 0) {
         base_error(&drive->node->log, "the drive does not become larger",
                    "drive=%s error=\"%s\" reason=\"%s\"", drive->quoted, error_text(error),
-                   extend_reason(drive, error));
+                   extend_reason(error));
         return error;
     }
     base_assert(bytes >= before && base_is_aligned(bytes, drive->info.physical_block_bytes));

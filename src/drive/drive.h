@@ -61,7 +61,9 @@ struct drive_options {
     bool read_only;        /* several may have it open so, but nobody else to write */
     bool zero_ahead;       /* write zeros in the background where a file was never written */
     bool make_stripe; /* several that are blank may become a stripe, devices too; with create_bytes: files */
-    bool overwrite;   /* several become a new stripe, whatever is on them */
+    bool
+        append; /* one of several that is blank is appended to what the others make up, or to the only other */
+    bool overwrite; /* several become a new stripe, whatever is on them */
 };
 
 /* What the drive is, asked of it when it was opened. */
@@ -78,6 +80,7 @@ struct drive_info {
     bool fua;                        /* durable writes cost less than write and flush */
     bool discard; /* drive_discard() does something: not with files, where holes would have to be allocated
                    * again by later writes */
+    uint32_t appended;   /* of the drives of a stripe so many were appended later */
     uint64_t unit_bytes; /* of a stripe; else 0 */
     uint64_t stripe_identity[2];
 };
@@ -161,8 +164,18 @@ base_must_check int drive_establish(struct drive *drive);
 /** How many drives it is made of; 1: it is no stripe. */
 uint32_t drive_member_count(const struct drive *drive);
 
+/** Where one of the drives begins that were appended to it. @param number  from 0, below drive_info's `appended` */
+uint64_t drive_appended_begin(const struct drive *drive, uint32_t number);
+
 /** One of them: of a stripe by its place, from 0; else the drive itself. Only to be asked about. */
 const struct drive *drive_member(const struct drive *drive, uint32_t place);
+
+/*
+ * What a store on a single drive begins with, "TarnStor", and at DRIVE_STORE_IDENTITY its 16 random bytes: by them the
+ * drive is known when another one is appended to it.
+ */
+#define DRIVE_STORE_MAGIC    UINT64_C(0x726f74536e726154)
+#define DRIVE_STORE_IDENTITY 16
 
 /** Whether what a drive begins with (512 bytes) is the label of a member of a stripe, good or not. */
 bool drive_is_member(const void *begin);
@@ -179,10 +192,11 @@ uint64_t drive_bytes(const struct drive *drive);
 /**
  * Look whether the file or device has become larger, and take what it has more: requests may go there from now
  * on. What a file has more is reserved first, as far as it is not; its length is durable after the next flush. One
- * that became smaller counts as it was. Not from several at once; others may read and write meanwhile.
+ * that became smaller counts as it was. A stripe becomes larger with the last drive that was appended, or, if none
+ * was, with the smallest of its drives. Not from several at once; others may read and write meanwhile.
  *
  * @param ret_bytes  drive_bytes() now
- * @return 0; -EOPNOTSUPP (a stripe; an NVMe namespace by its character node); -ENOSPC (there is no room for what
+ * @return 0; -EOPNOTSUPP (an NVMe namespace by its character node); -ENOSPC (there is no room for what
  *         the file shall have: it is as it was); -EROFS; other errors of the kernel's; each logged
  *
  * Yields, and holds its thread while the kernel reserves. Any task or thread.

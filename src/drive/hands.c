@@ -54,7 +54,7 @@ static bool start(struct drive_stripe *stripe)
     uint32_t place = 0;
     for (; place < stripe->count && error == 0; place++) {
         struct drive_hand *hand = &stripe->hands[place];
-        hand->member = stripe->members[place];
+        hand->member = stripe->members[place].drive;
         task_semaphore_init(&hand->work, 0);
         base_spin_init(&hand->lock);
         base_list_init(&hand->requests);

@@ -23,6 +23,14 @@ static bool makes_sense(const struct drive_label *label)
            (label->state == DRIVE_LABEL_MAKING || label->state == DRIVE_LABEL_WHOLE);
 }
 
+/* Of a member that was appended. */
+static bool appended_makes_sense(const struct drive_label *label)
+{
+    return label->begin_bytes > 0 && base_is_aligned(label->begin_bytes, DRIVE_SECTOR_BYTES) &&
+           label->begin_bytes <= INT64_MAX / 2 && label->place + 1 == label->count &&
+           label->state == DRIVE_LABEL_WHOLE;
+}
+
 bool drive_is_member(const void *begin)
 {
     uint64_t magic;
@@ -37,17 +45,22 @@ static struct drive_label_found parse(const uint8_t *bytes)
     memcpy(&found.label, bytes, sizeof(found.label));
     if (base_is_zero(bytes, DRIVE_LABEL_COPY_BYTES))
         found.kind = DRIVE_LABEL_NONE;
+    else if (found.label.magic == DRIVE_STORE_MAGIC)
+        found.kind = DRIVE_LABEL_STORE;
     else if (!drive_is_member(bytes))
         found.kind = DRIVE_LABEL_OTHER;
     else if (found.label.check != label_check(&found.label))
         found.wrong =
             "its label as a drive of a stripe is damaged, and so is the copy: if the whole drive was copied "
             "somewhere, name that";
-    else if (found.label.version != DRIVE_LABEL_VERSION)
+    else if (found.label.version != DRIVE_LABEL_VERSION &&
+             found.label.version != DRIVE_LABEL_VERSION_APPENDED)
         found = (struct drive_label_found){
             .kind = DRIVE_LABEL_NEWER,
             .wrong = "a newer version of Tarn made the stripe that it belongs to: use that version"};
-    else if (!makes_sense(&found.label))
+    else if (!makes_sense(&found.label) ||
+             (found.label.version == DRIVE_LABEL_VERSION_APPENDED ? !appended_makes_sense(&found.label)
+                                                                  : found.label.begin_bytes != 0))
         found.wrong = "its label as a drive of a stripe contradicts itself";
     else
         found.kind = DRIVE_LABEL_GOOD;
@@ -64,11 +77,9 @@ static bool is_whole(const struct drive_label_found *copy)
 static const struct drive_label_found *better(const struct drive_label_found *a,
                                               const struct drive_label_found *b)
 {
-    static const int ranks[] = {[DRIVE_LABEL_NONE] = 0,
-                                [DRIVE_LABEL_OTHER] = 1,
-                                [DRIVE_LABEL_BAD] = 2,
-                                [DRIVE_LABEL_GOOD] = 3, /* and 4 */
-                                [DRIVE_LABEL_NEWER] = 5};
+    static const int ranks[] = {[DRIVE_LABEL_NONE] = 0,  [DRIVE_LABEL_OTHER] = 1, [DRIVE_LABEL_BAD] = 2,
+                                [DRIVE_LABEL_STORE] = 3, [DRIVE_LABEL_GOOD] = 4, /* and 5 */
+                                [DRIVE_LABEL_NEWER] = 6};
     int rank_a = ranks[a->kind] + is_whole(a), rank_b = ranks[b->kind] + is_whole(b);
     return rank_b > rank_a ? b : a;
 }
@@ -118,7 +129,7 @@ int drive_label_write(struct tarn_node *node, struct drive *drive, const struct 
         return -ENOMEM;
     struct drive_label sealed = *label;
     sealed.magic = LABEL_MAGIC;
-    sealed.version = DRIVE_LABEL_VERSION;
+    sealed.version = label->begin_bytes > 0 ? DRIVE_LABEL_VERSION_APPENDED : DRIVE_LABEL_VERSION;
     sealed.check = label_check(&sealed);
     memcpy(memory, &sealed, sizeof(sealed));
     int error = 0;

@@ -150,22 +150,42 @@ static void cut_unit(struct drive_part *head, struct drive_part *part)
     head->cut = whole->expected_bytes;
 }
 
-/* Cut the next piece, which lies in one unit. @return false: this round has no room for it */
+/* Where an address of the stripe lies. @return how many bytes lie behind each other there */
+static uint64_t locate(const struct drive_stripe *stripe, uint64_t offset, uint32_t *ret_place,
+                       uint64_t *ret_offset)
+{
+    const struct drive_member *members = stripe->members;
+    const uint32_t round_count = stripe->round_count;
+    if (round_count == stripe->count || offset < members[round_count].begin_bytes) {
+        const uint64_t unit_bytes = UINT64_C(1) << stripe->unit_shift;
+        const uint64_t unit = offset >> stripe->unit_shift, within = offset & (unit_bytes - 1);
+        *ret_place = (uint32_t)(unit % round_count);
+        *ret_offset = ((unit / round_count + 1) << stripe->unit_shift) + within;
+        return unit_bytes - within;
+    }
+    uint32_t place = stripe->count - 1;
+    while (offset < members[place].begin_bytes)
+        place--;
+    *ret_place = place;
+    *ret_offset = offset - members[place].begin_bytes + members[place].skip_bytes;
+    return place + 1 < stripe->count ? members[place + 1].begin_bytes - offset : UINT64_MAX;
+}
+
+/* Cut the next piece, which lies in one unit, or on a member that was appended. @return false: this round has no room
+ * for it */
 static bool cut_piece(struct drive_part *head, struct drive_part *of[DRIVE_MEMBERS_MAX])
 {
-    const struct drive_stripe *stripe = head->stripe;
     const struct drive_request *whole = head->whole;
-    uint64_t unit_bytes = UINT64_C(1) << stripe->unit_shift;
-    uint64_t offset = whole->offset + head->cut;
-    uint64_t unit = offset >> stripe->unit_shift, within = offset & (unit_bytes - 1);
-    uint64_t bytes = base_min(unit_bytes - within, whole->expected_bytes - head->cut);
-    uint32_t place = (uint32_t)(unit % stripe->count);
+    uint32_t place;
+    uint64_t offset;
+    uint64_t bytes = locate(head->stripe, whole->offset + head->cut, &place, &offset);
+    bytes = base_min(bytes, whole->expected_bytes - head->cut);
     bool first = of[place] == NULL;
     struct drive_part *part = part_of(head, place, of);
     if (part == NULL || part->request.iov_count == PART_IOV_MAX)
         return false;
     if (first)
-        part->request.offset = ((unit / stripe->count + 1) << stripe->unit_shift) + within;
+        part->request.offset = offset;
     if (bytes == whole->expected_bytes) {
         cut_unit(head, part);
         return true;
@@ -211,7 +231,7 @@ static void post_round(struct drive_part *head)
     atomic_store_explicit(&head->pending, head->parts, memory_order_relaxed);
     for (uint32_t place = 0; place < stripe->count; place++) {
         if (of[place] != NULL)
-            drive_post(stripe->members[place], &of[place]->request);
+            drive_post(stripe->members[place].drive, &of[place]->request);
     }
 }
 
@@ -239,7 +259,7 @@ static void do_round(struct drive_part *head)
     }
     for (place = 0; place < stripe->count; place++) {
         if (of[place] != NULL && (!shared || of[place] == head))
-            drive_post(stripe->members[place], &of[place]->request);
+            drive_post(stripe->members[place].drive, &of[place]->request);
     }
     /* acquire: pairs with the release of whoever finished the last part, its memory and result are seen */
     if (atomic_fetch_sub_explicit(&head->pending, 1, memory_order_acq_rel) > 1)

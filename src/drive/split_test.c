@@ -8,25 +8,56 @@
 
 static const char *const lists[] = {"0,1", "0,1,2", "0,1,2,3,4", NULL};
 
+/* What a drive is appended to, and the list with it. */
+static const char *const appended[][2] = {{"0,1", "0,1,2"}, {"0", "0,1"}, {"0,1,2", "0,1,2,3"}};
+
 /* What a test works on: a stripe, and what must be in it. */
 struct run {
     struct testing_members *all;
     struct tarn_node *node;
     struct task_sched **scheds; /* NULL in a thread */
     const char *list;
+    const char *with; /* NULL: none is appended */
     struct drive *drive;
-    uint64_t bytes;
+    uint64_t bytes, before_bytes; /* of that so many before it was appended */
     uint8_t *model;
     struct base_random random;
     void (*test)(struct run *run);
 };
 
+/* The byte of a member that is a byte of the stripe, by the picture in stripe.h. */
+static uint8_t *byte_of(struct run *run, uint64_t offset)
+{
+    uint32_t count = drive_member_count(run->drive) - drive_info(run->drive)->appended;
+    if (offset >= run->before_bytes)
+        return &run->all->members[count].drive.bytes[UNIT + offset - run->before_bytes];
+    if (count == 1)
+        return &run->all->members[0].drive.bytes[offset];
+    uint64_t unit = offset / UNIT;
+    return &run->all->members[unit % count].drive.bytes[(1 + unit / count) * UNIT + offset % UNIT];
+}
+
+static void append_another(struct run *run)
+{
+    static const struct drive_options append = {.append = true};
+    const uint64_t magic = DRIVE_STORE_MAGIC;
+    drive_close(run->drive);
+    if (strlen(run->list) == 1)
+        memcpy(run->all->members[0].drive.bytes, &magic, sizeof(magic));
+    assert_int_equal(drive_open(run->node, run->with, &append, &run->drive), 0);
+}
+
 static void with_stripe(struct run *run)
 {
     run->drive = testing_stripe_make(run->node, run->list);
+    run->before_bytes = drive_info(run->drive)->bytes;
+    if (run->with != NULL)
+        append_another(run);
     run->bytes = drive_info(run->drive)->bytes;
     run->model = calloc(1, run->bytes);
     assert_non_null(run->model);
+    for (uint64_t offset = 0; offset < run->bytes; offset++)
+        run->model[offset] = *byte_of(run, offset);
     base_random_init(&run->random, run->bytes);
     assert_int_equal(drive_info(run->drive)->unit_bytes, UNIT);
     run->test(run);
@@ -43,18 +74,18 @@ static void in_task(void *arg)
     with_stripe(run);
 }
 
-static void run_in_thread(void (*test)(struct run *), const char *list)
+static void run_in_thread(void (*test)(struct run *), const char *list, const char *with)
 {
-    struct run run = {.all = testing_members_new(), .list = list, .test = test};
+    struct run run = {.all = testing_members_new(), .list = list, .with = with, .test = test};
     run.node = testing_members_node(run.all);
     with_stripe(&run);
     task_node_close(run.node);
     testing_members_free(run.all);
 }
 
-static void run_in_task(void (*test)(struct run *), const char *list)
+static void run_in_task(void (*test)(struct run *), const char *list, const char *with)
 {
-    struct run run = {.all = testing_members_new(), .list = list, .test = test};
+    struct run run = {.all = testing_members_new(), .list = list, .with = with, .test = test};
     const struct task_node_options options = testing_members_options(run.all);
     task_testing_run(&options, NULL, in_task, &run);
     testing_members_free(run.all);
@@ -63,20 +94,20 @@ static void run_in_task(void (*test)(struct run *), const char *list)
 static void run_all(void (*test)(struct run *))
 {
     for (const char *const *list = lists; *list != NULL; list++) {
-        run_in_thread(test, *list);
-        run_in_task(test, *list);
+        run_in_thread(test, *list, NULL);
+        run_in_task(test, *list, NULL);
+    }
+}
+
+static void run_appended(void (*test)(struct run *))
+{
+    for (size_t i = 0; i < base_array_count(appended); i++) {
+        run_in_thread(test, appended[i][0], appended[i][1]);
+        run_in_task(test, appended[i][0], appended[i][1]);
     }
 }
 
 /* ---- against a model ----------------------------------------------------------------------------- */
-
-/* The byte of a member that is a byte of the stripe, by the picture in stripe.h. */
-static uint8_t *byte_of(struct run *run, uint64_t offset)
-{
-    uint32_t count = drive_member_count(run->drive);
-    uint64_t unit = offset / UNIT;
-    return &run->all->members[unit % count].drive.bytes[(1 + unit / count) * UNIT + offset % UNIT];
-}
 
 static void check_layout(struct run *run)
 {
@@ -137,6 +168,7 @@ static void test_model(void **state)
 {
     (void)state;
     run_all(move_at_random);
+    run_appended(move_at_random);
 }
 
 /* More vectors than a part takes: it goes in rounds, and none is lost or doubled. */
@@ -165,6 +197,7 @@ static void test_many_vectors(void **state)
 {
     (void)state;
     run_all(move_many_vectors);
+    run_appended(move_many_vectors);
 }
 
 /* What lies in one unit is one request of one member; what lies in many, one of each. */
@@ -259,8 +292,10 @@ static void work_together(struct run *run)
 static void test_many(void **state)
 {
     (void)state;
-    run_in_task(work_together, "0,1");
-    run_in_task(work_together, "0,1,2,3,4");
+    run_in_task(work_together, "0,1", NULL);
+    run_in_task(work_together, "0,1,2,3,4", NULL);
+    run_in_task(work_together, "0,1", "0,1,2");
+    run_in_task(work_together, "0", "0,1");
 }
 
 /* A plain thread, too, has all members flush at once; and one that fails is found among them. */
@@ -284,7 +319,9 @@ static void test_hands(void **state)
 {
     (void)state;
     for (const char *const *list = lists; *list != NULL; list++)
-        run_in_thread(flush_in_hands, *list);
+        run_in_thread(flush_in_hands, *list, NULL);
+    for (size_t i = 0; i < base_array_count(appended); i++)
+        run_in_thread(flush_in_hands, appended[i][0], appended[i][1]);
 }
 
 /* ---- failures ------------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* One drive made of several: which drives those are, and whether they belong together. */
+/* One drive made of several: opening it, what it is, becoming larger. */
 #include "drive/stripe.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -6,28 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REASON_BYTES     256
 #define UNITS_OF_A_DRIVE 256 /* so many at least, if the unit may be so small */
-
-/* A path on its way to becoming a member. */
-struct candidate {
-    const char *listed; /* as in the list */
-    const char *path;
-    struct drive *drive; /* NULL: not there yet */
-    struct drive_label_found found;
-};
-
-struct opening {
-    struct tarn_node *node;
-    const char *list; /* as it was named */
-    const struct drive_options *options;
-    struct drive_options of_each;
-    char *paths; /* a copy of the list, cut at its commas, and another of it, each path as the kernel takes it
-                  */
-    size_t paths_bytes;
-    uint32_t count;
-    struct candidate candidates[DRIVE_MEMBERS_MAX];
-};
 
 /* ---- paths -------------------------------------------------------------------------------------- */
 
@@ -52,36 +31,33 @@ void drive_path_unescape(char *path)
         memmove(at, at + 1, strlen(at));
 }
 
-static int refuse(const struct opening *opening, const char *path, int error, const char *reason)
-{
-    return drive_refuse(opening->node, path, error, reason);
-}
-
 /* Cut the list into its paths. */
-static int cut_list(struct opening *opening)
+static int cut_list(struct drive_stripe_opening *opening)
 {
     if (opening->node->options.drives == NULL && access(opening->list, F_OK) == 0)
-        return refuse(opening, opening->list, -EINVAL,
-                      "commas part the drives of a stripe, and there is a file of just this name: write \\, "
-                      "for a comma of its name");
+        return drive_stripe_refuse(
+            opening, opening->list, -EINVAL,
+            "commas part the drives of a stripe, and there is a file of just this name: write \\, "
+            "for a comma of its name");
     const size_t bytes = strlen(opening->list) + 1;
     opening->paths_bytes = 2 * bytes;
     opening->paths = base_alloc(&opening->node->memory, opening->paths_bytes);
     if (opening->paths == NULL)
-        return refuse(opening, opening->list, -ENOMEM, "the memory cap is reached");
+        return drive_stripe_refuse(opening, opening->list, -ENOMEM, "the memory cap is reached");
     memcpy(opening->paths, opening->list, bytes);
     for (char *path = opening->paths; path != NULL;) {
         char *comma = (char *)(uintptr_t)find_comma(path);
         if (comma != NULL)
             *comma = '\0';
         if (path[0] == '\0')
-            return refuse(opening, opening->list, -EINVAL, "between two commas there is no drive");
+            return drive_stripe_refuse(opening, opening->list, -EINVAL,
+                                       "between two commas there is no drive");
         if (opening->count == DRIVE_MEMBERS_MAX)
-            return refuse(opening, opening->list, -EINVAL, "a stripe has 32 drives at most");
+            return drive_stripe_refuse(opening, opening->list, -EINVAL, "a stripe has 32 drives at most");
         char *plain = path + bytes;
         memcpy(plain, path, strlen(path) + 1);
         drive_path_unescape(plain);
-        opening->candidates[opening->count++] = (struct candidate){.listed = path, .path = plain};
+        opening->candidates[opening->count++] = (struct drive_candidate){.listed = path, .path = plain};
         path = comma == NULL ? NULL : comma + 1;
     }
     uint64_t all_bytes = opening->options->create_bytes;
@@ -90,283 +66,146 @@ static int cut_list(struct opening *opening)
 }
 
 /* No drive is named twice, by whatever path: its lock would be waited for, in vain. */
-static int check_distinct(const struct opening *opening)
+static int check_distinct(const struct drive_stripe_opening *opening)
 {
     for (uint32_t i = 0; i < opening->count; i++) {
         for (uint32_t j = 0; j < i; j++) {
             const char *a = opening->candidates[i].path, *b = opening->candidates[j].path;
             if (strcmp(a, b) == 0 || (opening->node->options.drives == NULL && drive_file_is_same(a, b)))
-                return refuse(opening, a, -EINVAL,
-                              "this drive is named twice: name each drive of the stripe once");
+                return drive_stripe_refuse(opening, a, -EINVAL,
+                                           "this drive is named twice: name each drive of the stripe once");
         }
     }
     return 0;
 }
 
-/* ---- opening the members ------------------------------------------------------------------------ */
-
-static int open_candidate(const struct opening *opening, struct candidate *candidate)
-{
-    int error = drive_open(opening->node, candidate->listed, &opening->of_each, &candidate->drive);
-    if (error != 0)
-        return error;
-    if (drive_info(candidate->drive)->logical_block_bytes > DRIVE_LABEL_COPY_BYTES)
-        return refuse(opening, candidate->path, -ENOTSUP, "a drive of a stripe has blocks of 4 KiB at most");
-    error = drive_label_find(opening->node, candidate->drive, &candidate->found);
-    return error == 0 ? 0 : refuse(opening, candidate->path, error, "what it begins with cannot be read");
-}
-
-/* Open what there is, and then, if that is nothing but blank, make what is missing. */
-static int open_missing(struct opening *opening)
-{
-    int error = 0;
-    for (uint32_t i = 0; i < opening->count && error == 0; i++) {
-        if (opening->candidates[i].drive == NULL)
-            error = open_candidate(opening, &opening->candidates[i]);
-    }
-    return error;
-}
-
-static int open_present(struct opening *opening)
-{
-    int error = 0;
-    bool injected = opening->node->options.drives != NULL;
-    for (uint32_t i = 0; i < opening->count && error == 0; i++) {
-        if (injected || !drive_file_is_missing(opening->candidates[i].path))
-            error = open_candidate(opening, &opening->candidates[i]);
-    }
-    return error;
-}
-
-/* Close the members; of a stripe that came to nothing what this opening has made is removed again. */
-static void abandon(struct opening *opening)
-{
-    for (uint32_t i = 0; i < opening->count; i++) {
-        struct candidate *candidate = &opening->candidates[i];
-        if (candidate->drive == NULL)
-            continue;
-        if (drive_info(candidate->drive)->created && opening->node->options.drives == NULL)
-            (void)unlink(candidate->drive->name); /* the lock is held: nobody else has made it theirs */
-        drive_close(candidate->drive);
-    }
-}
-
-/* ---- do they belong together? ------------------------------------------------------------------- */
-
-/* One that says that the stripe is whole. @return NULL: there is none, and so nothing was ever stored */
-static const struct candidate *find_whole(const struct opening *opening)
-{
-    for (uint32_t i = 0; i < opening->count; i++) {
-        const struct candidate *candidate = &opening->candidates[i];
-        if (candidate->drive != NULL && candidate->found.kind == DRIVE_LABEL_GOOD &&
-            candidate->found.label.state == DRIVE_LABEL_WHOLE)
-            return candidate;
-    }
-    return NULL;
-}
-
-static bool is_of_same_stripe(const struct drive_label *a, const struct drive_label *b)
-{
-    return a->identity[0] == b->identity[0] && a->identity[1] == b->identity[1];
-}
-
-/* What is wrong with a drive that must be a member of the stripe that another one is of. @return NULL:
- * nothing */
-static const char *wrong_member(const struct candidate *candidate, const struct drive_label *whole,
-                                char *room)
-{
-    const struct drive_label *label = &candidate->found.label;
-    if (candidate->drive == NULL)
-        return "there is no such file, but the others are of a stripe: name the one that is missing";
-    if (candidate->found.kind == DRIVE_LABEL_NONE)
-        return "it is blank, but the others are of a stripe: name the one that is missing";
-    if (candidate->found.wrong != NULL)
-        return candidate->found.wrong;
-    if (candidate->found.kind != DRIVE_LABEL_GOOD)
-        return "it is not of a stripe, but the others are: name the one that is missing";
-    if (!is_of_same_stripe(label, whole)) {
-        (void)snprintf(room, REASON_BYTES,
-                       "it is drive %" PRIu32 " of %" PRIu32
-                       " of another stripe than the first that is named",
-                       label->place + 1, label->count);
-        return room;
-    }
-    if (label->count != whole->count || label->unit_bytes != whole->unit_bytes ||
-        label->used_bytes != whole->used_bytes)
-        return "its label contradicts those of the others";
-    if (drive_info(candidate->drive)->bytes < label->used_bytes)
-        return "it is shorter than when the stripe was made: its end is missing; give it its size back";
-    if (!base_is_aligned(label->unit_bytes, drive_info(candidate->drive)->physical_block_bytes))
-        return "its blocks are larger than those of the stripe: dump the store where it came from, and load "
-               "it into a new one here";
-    return NULL;
-}
-
-/* Whether all are there, each once. */
-static int check_places(const struct opening *opening, const struct drive_label *whole)
-{
-    char reason[REASON_BYTES];
-    uint64_t seen = 0;
-    for (uint32_t i = 0; i < opening->count; i++) {
-        uint64_t bit = UINT64_C(1) << opening->candidates[i].found.label.place;
-        (void)snprintf(reason, sizeof(reason),
-                       "it says that it is drive %" PRIu32 " of %" PRIu32
-                       ", and so does another one that is named: one is "
-                       "a copy, leave it out",
-                       opening->candidates[i].found.label.place + 1, whole->count);
-        if ((seen & bit) != 0)
-            return refuse(opening, opening->candidates[i].path, -EUCLEAN, reason);
-        seen |= bit;
-    }
-    if (opening->count == whole->count)
-        return 0;
-    int used = snprintf(reason, sizeof(reason), "the stripe has %" PRIu32 " drives, name all; missing is",
-                        whole->count);
-    for (uint32_t place = 0; place < whole->count; place++) {
-        if ((seen >> place & 1) == 0 && (size_t)used < sizeof(reason))
-            used += snprintf(reason + used, sizeof(reason) - (size_t)used, " number %" PRIu32, place + 1);
-    }
-    return refuse(opening, opening->list, -EUCLEAN, reason);
-}
-
-static int check_members(const struct opening *opening, const struct drive_label *whole)
-{
-    char room[REASON_BYTES];
-    for (uint32_t i = 0; i < opening->count; i++) {
-        const struct candidate *candidate = &opening->candidates[i];
-        const char *wrong = wrong_member(candidate, whole, room);
-        if (wrong != NULL)
-            return refuse(opening, candidate->path, candidate->drive == NULL ? -ENOENT : -EUCLEAN, wrong);
-    }
-    return check_places(opening, whole);
-}
-
-/* ---- may they become a stripe? ------------------------------------------------------------------- */
-
-/* Whether the first unit, where the label comes to lie, is zero behind it. */
-static int is_blank_behind(const struct opening *opening, struct drive *drive, bool *ret_blank)
-{
-    size_t bytes = base_min(DRIVE_UNIT_BYTES_MAX, drive_info(drive)->bytes);
-    uint8_t *memory = drive_memory_alloc(opening->node, drive, bytes);
-    if (memory == NULL)
-        return -ENOMEM;
-    const size_t begin = (size_t)DRIVE_LABEL_COPIES * DRIVE_LABEL_COPY_BYTES;
-    bool blank = false;
-    int error = 0;
-    for (int try = 0; !blank && try < 3; try++) { /* a read may fail, or be wrong once */
-        error = drive_read(drive, 0, memory, bytes);
-        blank = error == 0 && base_is_zero(memory + begin, bytes - begin);
-    }
-    base_free(&opening->node->memory, memory, bytes);
-    *ret_blank = blank;
-    return error;
-}
-
-/* Whether nothing can be lost with a drive: it is blank, or of a stripe that was never whole. */
-static int check_blank(const struct opening *opening, const struct candidate *candidate)
-{
-    const struct drive_label_found *found = &candidate->found;
-    bool blank = found->kind == DRIVE_LABEL_NONE || found->kind == DRIVE_LABEL_GOOD;
-    int error = blank && !drive_info(candidate->drive)->created
-                    ? is_blank_behind(opening, candidate->drive, &blank)
-                    : 0;
-    if (error != 0)
-        return refuse(opening, candidate->path, error, "it cannot be read");
-    if (blank)
-        return 0;
-    return refuse(opening, candidate->path, opening->options->make_stripe ? -EEXIST : -EUCLEAN,
-                  found->wrong != NULL
-                      ? found->wrong
-                      : "it is neither blank nor a drive of a stripe: name the right one, or make a new "
-                        "stripe (tarn format --force), which loses what is on it");
-}
-
-static int check_all_blank(const struct opening *opening)
-{
-    int error = 0;
-    for (uint32_t i = 0; i < opening->count && error == 0 && !opening->options->overwrite; i++) {
-        if (opening->candidates[i].drive != NULL)
-            error = check_blank(opening, &opening->candidates[i]);
-    }
-    return error;
-}
-
-/* Blank devices become a stripe only by order, as a single one becomes a store. */
-static bool may_make(const struct opening *opening)
-{
-    const struct drive_options *options = opening->options;
-    bool devices = false;
-    for (uint32_t i = 0; i < opening->count; i++) {
-        const struct drive *drive = opening->candidates[i].drive;
-        devices = devices || (drive != NULL && drive_info(drive)->device);
-    }
-    return !options->read_only &&
-           (options->make_stripe || options->overwrite || (options->create_bytes > 0 && !devices));
-}
-
-static int check_new(struct opening *opening)
-{
-    int error = check_all_blank(opening);
-    if (error == 0 && may_make(opening)) {
-        error = open_missing(opening);
-        return error == 0 ? check_all_blank(opening) : error; /* somebody else may have been quicker */
-    }
-    for (uint32_t i = 0; i < opening->count && error == 0; i++) {
-        if (opening->candidates[i].drive == NULL)
-            error = refuse(opening, opening->candidates[i].path, -ENOENT,
-                           "there is no such file: give a size to make it");
-    }
-    return error != 0 ? error
-                      : refuse(opening, opening->list, -EUCLEAN,
-                               "these drives are no stripe yet: make a store on them first (tarn format)");
-}
-
 /* ---- the stripe ---------------------------------------------------------------------------------- */
 
+/* A unit for drives of which the smallest has so many bytes. */
+static uint64_t choose_unit(uint64_t least_bytes, uint64_t block_bytes)
+{
+    uint64_t unit_bytes = DRIVE_UNIT_BYTES_MAX;
+    while (unit_bytes > base_max(DRIVE_UNIT_BYTES_MIN, block_bytes) &&
+           least_bytes / unit_bytes < UNITS_OF_A_DRIVE)
+        unit_bytes /= 2;
+    return unit_bytes;
+}
+
 /* The label of a new stripe: as much of each drive as the smallest has. @return false: that is too little */
-static bool fill_label(const struct opening *opening, struct drive_label *label)
+static bool fill_label(struct drive_stripe_opening *opening)
 {
     uint64_t least_bytes = UINT64_MAX, block_bytes = 0;
     for (uint32_t i = 0; i < opening->count; i++) {
         const struct drive_info *info = drive_info(opening->candidates[i].drive);
         least_bytes = base_min(least_bytes, info->bytes);
         block_bytes = base_max(block_bytes, (uint64_t)info->physical_block_bytes);
+        opening->candidates[i].place = i;
     }
-    uint64_t unit_bytes = DRIVE_UNIT_BYTES_MAX;
-    while (unit_bytes > base_max(DRIVE_UNIT_BYTES_MIN, block_bytes) &&
-           least_bytes / unit_bytes < UNITS_OF_A_DRIVE)
-        unit_bytes /= 2;
-    *label = (struct drive_label){.identity = {task_rng(opening->node), task_rng(opening->node)},
-                                  .made_wall_ns = task_wall(opening->node),
-                                  .count = opening->count,
-                                  .unit_bytes = unit_bytes,
-                                  .used_bytes = base_align_down(least_bytes, unit_bytes)};
-    return label->used_bytes >= 2 * unit_bytes && unit_bytes >= block_bytes;
+    const uint64_t unit_bytes = choose_unit(least_bytes, block_bytes);
+    opening->label = (struct drive_label){.identity = {task_rng(opening->node), task_rng(opening->node)},
+                                          .made_wall_ns = task_wall(opening->node),
+                                          .count = opening->count,
+                                          .unit_bytes = unit_bytes,
+                                          .used_bytes = base_align_down(least_bytes, unit_bytes)};
+    opening->round_count = opening->count;
+    return opening->label.used_bytes >= 2 * unit_bytes && unit_bytes >= block_bytes;
 }
 
-/* Put the members in their places, and see whether all have their label. */
-static void take_members(const struct opening *opening, struct drive_stripe *stripe, bool is_new)
+/* Where the first members of a stripe end: there the next one is appended. */
+static uint64_t end_of(const struct drive_stripe *stripe, uint32_t count)
 {
-    stripe->established = !is_new;
+    const struct drive_member *last = &stripe->members[count - 1];
+    const struct drive_label *label = &stripe->label;
+    return count <= stripe->round_count ? stripe->round_count * (label->used_bytes - label->unit_bytes)
+                                        : last->begin_bytes + last->used_bytes - last->skip_bytes;
+}
+
+/* Put the members in their places. */
+static void take_members(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+{
     for (uint32_t i = 0; i < opening->count; i++) {
-        const struct candidate *candidate = &opening->candidates[i];
-        stripe->members[is_new ? i : candidate->found.label.place] = candidate->drive;
+        const struct drive_candidate *candidate = &opening->candidates[i];
+        const struct drive_label *label = &candidate->found.label;
+        stripe->members[candidate->place] = (struct drive_member){
+            .drive = candidate->drive,
+            .begin_bytes = drive_is_appended(candidate) ? label->begin_bytes : 0,
+            .skip_bytes = candidate == opening->first ? 0 : stripe->label.unit_bytes,
+            .used_bytes = candidate == opening->first    ? drive_info(candidate->drive)->bytes
+                          : drive_is_appended(candidate) ? label->used_bytes
+                                                         : stripe->label.used_bytes,
+        };
     }
+}
+
+static const char *const too_short =
+    "it, or what is before it, is shorter than when it was appended: its end is "
+    "missing; give it its size back";
+
+/* Whether each that was appended begins where something ends: what became larger since without it does not count. */
+static int check_ends(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+{
+    for (uint32_t place = base_max(stripe->round_count, UINT32_C(1)); place < stripe->count; place++) {
+        struct drive_member *member = &stripe->members[place], *before = member - 1;
+        if (member->drive == (opening->appended == NULL ? NULL : opening->appended->drive))
+            continue;
+        if (member->begin_bytes > end_of(stripe, place) || member->begin_bytes <= before->begin_bytes)
+            return drive_stripe_refuse(opening, drive_path(member->drive), -EUCLEAN, too_short);
+        if (place > stripe->round_count)
+            before->used_bytes = member->begin_bytes - before->begin_bytes + before->skip_bytes;
+    }
+    return 0;
+}
+
+/* Append the drive that shall be: from when its label is durable on it belongs to the others. */
+static int append(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+{
+    const struct drive_info *info = drive_info(opening->appended->drive);
+    struct drive_member *member = &stripe->members[opening->appended->place];
+    struct drive_label label = stripe->label;
+    uint64_t block_bytes = 0;
+    for (uint32_t place = 0; place + 1 < stripe->count; place++)
+        block_bytes =
+            base_max(block_bytes, (uint64_t)drive_info(stripe->members[place].drive)->physical_block_bytes);
+    if (opening->options->read_only)
+        return drive_stripe_refuse(opening, opening->appended->path, -EROFS,
+                                   "to append it, it must be opened to write");
+    if (info->physical_block_bytes > block_bytes)
+        return drive_stripe_refuse(
+            opening, opening->appended->path, -ENOTSUP,
+            "its blocks are larger than those of the drives that it shall be appended to");
+    label.count = stripe->count;
+    label.place = stripe->count - 1;
+    label.state = DRIVE_LABEL_WHOLE;
+    label.made_wall_ns = task_wall(opening->node);
+    label.used_bytes = base_align_down(info->bytes, label.unit_bytes);
+    label.begin_bytes = end_of(stripe, label.place);
+    if (label.used_bytes < 2 * label.unit_bytes)
+        return drive_stripe_refuse(opening, opening->appended->path, -EINVAL,
+                                   "it is too small to be appended");
+    member->begin_bytes = label.begin_bytes;
+    member->used_bytes = label.used_bytes;
+    return drive_label_write(opening->node, member->drive, &label);
+}
+
+static uint32_t count_appended(const struct drive_stripe *stripe)
+{
+    return stripe->count - base_max(stripe->round_count, UINT32_C(1));
 }
 
 /* What the members have in common; the strictest counts. */
 static void describe(const struct drive_stripe *stripe, struct drive_info *ret_info)
 {
     struct drive_info info = {.provider = "stripe",
+                              .bytes = end_of(stripe, stripe->count),
                               .memory_alignment_bytes = 1,
                               .created = true,
                               .fua = true,
                               .discard = true,
                               .unit_bytes = stripe->label.unit_bytes,
+                              .appended = count_appended(stripe),
                               .stripe_identity = {stripe->label.identity[0], stripe->label.identity[1]}};
     for (uint32_t place = 0; place < stripe->count; place++) {
-        const struct drive_info *member = drive_info(stripe->members[place]);
-        info.bytes += stripe->label.used_bytes - stripe->label.unit_bytes;
+        const struct drive_info *member = drive_info(stripe->members[place].drive);
         /* requests are cut between blocks: what begins there in memory must be aligned, too */
         info.logical_block_bytes = base_max(
             info.logical_block_bytes, base_max(member->logical_block_bytes, member->memory_alignment_bytes));
@@ -383,31 +222,33 @@ static void describe(const struct drive_stripe *stripe, struct drive_info *ret_i
     *ret_info = info;
 }
 
-static void log_stripe(const struct opening *opening, const struct drive_stripe *stripe)
+static void log_stripe(const struct drive_stripe_opening *opening, const struct drive_stripe *stripe)
 {
     struct base_log *log = &opening->node->log;
     const struct drive_label *label = &stripe->label;
-    base_info(log, "stripe", "identity=%016" PRIx64 "%016" PRIx64 " drives=%" PRIu32 " unit=%" PRIu64,
-              label->identity[0], label->identity[1], stripe->count, label->unit_bytes);
+    base_info(log, "stripe",
+              "identity=%016" PRIx64 "%016" PRIx64 " drives=%" PRIu32 " appended=%" PRIu32 " unit=%" PRIu64,
+              label->identity[0], label->identity[1], stripe->count, count_appended(stripe),
+              label->unit_bytes);
     for (uint32_t place = 0; place < stripe->count; place++) {
-        const struct drive *member = stripe->members[place];
-        uint64_t idle_bytes = drive_info(member)->bytes - label->used_bytes;
+        const struct drive_member *member = &stripe->members[place];
+        uint64_t idle_bytes = drive_info(member->drive)->bytes - member->used_bytes;
         if (idle_bytes >= label->unit_bytes)
             base_info(log, "a drive of a stripe is not used to its end",
                       "drive=%s used_bytes=%" PRIu64 " idle_bytes=%" PRIu64
-                      " reason=\"of each as much is used as the smallest has\"",
-                      drive_name(member), label->used_bytes, idle_bytes);
+                      " reason=\"of those whose units go round as much is used as the smallest had\"",
+                      drive_name(member->drive), member->used_bytes, idle_bytes);
     }
 }
 
-/* Give the members the labels of a stripe that is in this state. */
-static int write_labels(struct drive_stripe *stripe, uint32_t state)
+/* Give the members whose units go round the labels of a stripe that is in this state. */
+static int write_labels(struct drive_stripe *stripe, const struct drive_label *as, uint32_t state)
 {
     int error = 0;
-    struct drive_label label = stripe->label;
+    struct drive_label label = *as;
     label.state = state;
-    for (label.place = 0; label.place < stripe->count && error == 0; label.place++)
-        error = drive_label_write(stripe->node, stripe->members[label.place], &label);
+    for (label.place = 0; label.place < stripe->round_count && error == 0; label.place++)
+        error = drive_label_write(stripe->node, stripe->members[label.place].drive, &label);
     return error;
 }
 
@@ -416,42 +257,64 @@ static int write_labels(struct drive_stripe *stripe, uint32_t state)
  * labels that were read may be a killed process's, in a cache: they are flushed before anything relies on
  * them.
  */
-static int complete(const struct opening *opening, struct drive_stripe *stripe)
+static int complete(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
 {
     bool all = true;
+    int error = 0;
     if (opening->options->read_only)
         return 0;
-    for (uint32_t i = 0; i < opening->count; i++)
-        all = all && opening->candidates[i].found.complete;
-    int error = all ? 0 : write_labels(stripe, DRIVE_LABEL_WHOLE);
+    for (uint32_t i = 0; i < opening->count && error == 0; i++) {
+        const struct drive_candidate *candidate = &opening->candidates[i];
+        if (candidate == opening->first || candidate == opening->appended || candidate->found.complete)
+            continue;
+        if (drive_is_appended(candidate))
+            error = drive_label_write(stripe->node, candidate->drive, &candidate->found.label);
+        else
+            all = false;
+    }
+    if (error == 0 && !all)
+        error = write_labels(stripe, &stripe->label, DRIVE_LABEL_WHOLE);
     for (uint32_t place = 0; place < stripe->count && error == 0; place++)
-        error = drive_flush(stripe->members[place]);
+        error = drive_flush(stripe->members[place].drive);
     return error;
 }
 
-static int make_stripe(const struct opening *opening, struct drive_stripe **ret_stripe)
+/* Put the members together. @param is_new  nothing was ever stored on them */
+static int arrange(struct drive_stripe_opening *opening, struct drive_stripe *stripe, bool is_new)
 {
-    const struct candidate *whole = opening->options->overwrite ? NULL : find_whole(opening);
-    struct drive_stripe *stripe = base_alloc(&opening->node->memory, sizeof(*stripe));
-    if (stripe == NULL)
-        return refuse(opening, opening->list, -ENOMEM, "the memory cap is reached");
-    stripe->node = opening->node;
-    stripe->count = opening->count;
-    int error = 0;
-    if (whole != NULL)
-        stripe->label = whole->found.label;
-    else if (!fill_label(opening, &stripe->label))
-        error =
-            refuse(opening, opening->list, -EINVAL, "the smallest of these drives is too small for a stripe");
-    if (error == 0) {
-        take_members(opening, stripe, whole == NULL);
-        stripe->unit_shift = (uint32_t)__builtin_ctzll(stripe->label.unit_bytes);
-        error = drive_split_init(stripe);
+    if (is_new && !fill_label(opening))
+        return drive_stripe_refuse(opening, opening->list, -EINVAL,
+                                   "the smallest of these drives is too small for a stripe");
+    if (opening->label.unit_bytes == 0) {
+        const struct drive_info *info = drive_info(opening->appended->drive);
+        opening->label.unit_bytes = choose_unit(info->bytes, info->physical_block_bytes);
     }
+    stripe->label = opening->label;
+    stripe->round_count = opening->round_count;
+    stripe->unit_shift = (uint32_t)__builtin_ctzll(stripe->label.unit_bytes);
+    stripe->established = !is_new;
+    take_members(opening, stripe);
+    int error = check_ends(opening, stripe);
+    if (error == 0)
+        error = drive_split_init(stripe);
     if (error == 0)
         error = drive_hands_init(stripe);
-    if (error == 0 && whole != NULL)
+    if (error == 0 && !is_new)
         error = complete(opening, stripe);
+    if (error == 0 && opening->appended != NULL)
+        error = append(opening, stripe);
+    stripe->extended_bytes = stripe->members[stripe->count - 1].used_bytes;
+    return error;
+}
+
+static int make_stripe(struct drive_stripe_opening *opening, bool is_new, struct drive_stripe **ret_stripe)
+{
+    struct drive_stripe *stripe = base_alloc(&opening->node->memory, sizeof(*stripe));
+    if (stripe == NULL)
+        return drive_stripe_refuse(opening, opening->list, -ENOMEM, "the memory cap is reached");
+    stripe->node = opening->node;
+    stripe->count = opening->count;
+    int error = arrange(opening, stripe, is_new);
     if (error != 0) {
         drive_hands_deinit(stripe);
         drive_split_deinit(stripe);
@@ -462,25 +325,22 @@ static int make_stripe(const struct opening *opening, struct drive_stripe **ret_
     return 0;
 }
 
-static int open_all(struct opening *opening, struct drive_stripe **ret_stripe)
+static int open_all(struct drive_stripe_opening *opening, struct drive_stripe **ret_stripe)
 {
     int error = cut_list(opening);
     if (error == 0)
         error = check_distinct(opening);
+    bool is_new = false;
     if (error == 0)
-        error = open_present(opening);
-    if (error != 0)
-        return error;
-    const struct candidate *whole = opening->options->overwrite ? NULL : find_whole(opening);
-    error = whole == NULL ? check_new(opening) : check_members(opening, &whole->found.label);
-    return error == 0 ? make_stripe(opening, ret_stripe) : error;
+        error = drive_members_open(opening, &is_new);
+    return error == 0 ? make_stripe(opening, is_new, ret_stripe) : error;
 }
 
 static int stripe_open(struct tarn_node *node, void *provider_arg, const char *path,
                        const struct drive_options *options, struct drive_info *ret_info, void **ret_state)
 {
     (void)provider_arg;
-    struct opening *opening = base_alloc(&node->memory, sizeof(*opening));
+    struct drive_stripe_opening *opening = base_alloc(&node->memory, sizeof(*opening));
     if (opening == NULL)
         return drive_refuse(node, path, -ENOMEM, "the memory cap is reached");
     opening->node = node;
@@ -494,7 +354,7 @@ static int stripe_open(struct tarn_node *node, void *provider_arg, const char *p
         describe(stripe, ret_info);
         *ret_state = stripe;
     } else {
-        abandon(opening);
+        drive_members_abandon(opening);
     }
     if (opening->paths != NULL)
         base_free(&node->memory, opening->paths, opening->paths_bytes);
@@ -507,7 +367,7 @@ static void stripe_close(void *state)
     struct drive_stripe *stripe = state;
     drive_hands_deinit(stripe);
     for (uint32_t place = 0; place < stripe->count; place++)
-        drive_close(stripe->members[place]);
+        drive_close(stripe->members[place].drive);
     drive_split_deinit(stripe);
     base_free(&stripe->node->memory, stripe, sizeof(*stripe));
 }
@@ -517,10 +377,67 @@ static uint64_t stripe_zeroed_bytes(const void *state)
     const struct drive_stripe *stripe = state;
     uint64_t bytes = 0;
     for (uint32_t place = 0; place < stripe->count; place++) {
-        uint64_t member = base_min(drive_zeroed_bytes(stripe->members[place]), stripe->label.used_bytes);
-        bytes += member - base_min(member, stripe->label.unit_bytes);
+        const struct drive_member *member = &stripe->members[place];
+        uint64_t zeroed_bytes = base_min(drive_zeroed_bytes(member->drive), member->used_bytes);
+        bytes += zeroed_bytes - base_min(zeroed_bytes, member->skip_bytes);
     }
     return bytes;
+}
+
+/* ---- becoming larger ------------------------------------------------------------------------------ */
+
+/* What a member has, once it was asked. One that cannot be asked has what it had. */
+static int extend_member(struct drive *drive, uint64_t *ret_bytes)
+{
+    *ret_bytes = drive_bytes(drive);
+    return drive->provider->extend == NULL ? 0 : drive_extend(drive, ret_bytes);
+}
+
+/* The last that was appended. */
+static int extend_appended(struct drive_stripe *stripe, uint64_t used_bytes)
+{
+    const struct drive_member *member = &stripe->members[stripe->count - 1];
+    struct drive_label label = stripe->label;
+    label.count = stripe->count;
+    label.place = stripe->count - 1;
+    label.state = DRIVE_LABEL_WHOLE;
+    label.begin_bytes = member->begin_bytes;
+    label.used_bytes = used_bytes;
+    return drive_label_write(stripe->node, member->drive, &label);
+}
+
+/* All whose units go round: until each label says more, none of it is used. */
+static int extend_round(struct drive_stripe *stripe, uint64_t used_bytes)
+{
+    struct drive_label label = stripe->label;
+    label.used_bytes = used_bytes;
+    return write_labels(stripe, &label, DRIVE_LABEL_WHOLE);
+}
+
+/*
+ * What lies behind its end is still free: of members that others were appended to it is not. The length of a file is
+ * durable with its label.
+ */
+static int stripe_extend(void *state, uint64_t *inout_bytes)
+{
+    struct drive_stripe *stripe = state;
+    const bool round = stripe->count == stripe->round_count;
+    uint64_t least_bytes = UINT64_MAX;
+    int error = 0;
+    for (uint32_t place = round ? 0 : stripe->count - 1; place < stripe->count && error == 0; place++) {
+        uint64_t bytes;
+        error = extend_member(stripe->members[place].drive, &bytes);
+        least_bytes = base_min(least_bytes, bytes);
+    }
+    const uint64_t used_bytes = base_align_down(least_bytes, stripe->label.unit_bytes);
+    if (error != 0 || used_bytes <= stripe->extended_bytes)
+        return error;
+    error = round ? extend_round(stripe, used_bytes) : extend_appended(stripe, used_bytes);
+    if (error != 0)
+        return error;
+    *inout_bytes += (used_bytes - stripe->extended_bytes) * (round ? stripe->count : 1);
+    stripe->extended_bytes = used_bytes;
+    return 0;
 }
 
 const struct drive_provider drive_provider_stripe = {
@@ -529,6 +446,7 @@ const struct drive_provider drive_provider_stripe = {
     .close = stripe_close,
     .post = drive_split_post,
     .zeroed_bytes = stripe_zeroed_bytes,
+    .extend = stripe_extend,
 };
 
 /* ---- what others ask ----------------------------------------------------------------------------- */
@@ -540,9 +458,9 @@ int drive_establish(struct drive *drive)
     struct drive_stripe *stripe = drive->state;
     if (stripe->established)
         return 0;
-    int error = write_labels(stripe, DRIVE_LABEL_MAKING);
+    int error = write_labels(stripe, &stripe->label, DRIVE_LABEL_MAKING);
     if (error == 0)
-        error = write_labels(stripe, DRIVE_LABEL_WHOLE);
+        error = write_labels(stripe, &stripe->label, DRIVE_LABEL_WHOLE);
     stripe->established = error == 0;
     return error;
 }
@@ -557,5 +475,12 @@ const struct drive *drive_member(const struct drive *drive, uint32_t place)
     base_assert(place < drive_member_count(drive));
     return drive->provider != &drive_provider_stripe
                ? drive
-               : ((const struct drive_stripe *)drive->state)->members[place];
+               : ((const struct drive_stripe *)drive->state)->members[place].drive;
+}
+
+uint64_t drive_appended_begin(const struct drive *drive, uint32_t number)
+{
+    base_assert(number < drive->info.appended);
+    const struct drive_stripe *stripe = drive->state;
+    return stripe->members[stripe->count - drive->info.appended + number].begin_bytes;
 }

@@ -11,19 +11,24 @@
  * behind the other on the stripe lies one behind the other on each member, and a request of any length is at
  * most one request of each.
  *
+ * A member that was appended later has its units one behind the other, and they follow those of all before it.
+ * What it was appended to may be a single drive with a store: that has no label, and all of it is used.
+ *
  * Label, and its copy: 512 bytes (one sector: whole or absent), then zeros to 4,096. Little-endian.
  *   OFFSET SIZE  MEANING
  *        0    8  "TarnStrp"
  *        8    4  CRC-32C of the 512 bytes, this field taken as 0
- *       12    4  version: 1
- *       16   16  identity of the stripe, random
+ *       12    4  version: 1; 2 of a member that was appended
+ *       16   16  identity of the stripe, random; that of the store on a single drive that it was appended to
  *       32    8  civil time when it was made, nanoseconds
- *       40    4  number of members, 2 to 32
+ *       40    4  number of members, 2 to 32; of one that was appended up to itself
  *       44    4  place of this member among them, from 0
  *       48    8  bytes of a unit, a power of two from 16,384 to 131,072
  *       56    8  bytes used of each member, a multiple of the unit, 2 units or more
  *       64    4  state: 1 being made, 2 whole: every member has a label
- *       68  444  0
+ *       68    4  0
+ *       72    8  0; of a member that was appended where on the stripe its units begin
+ *       80  432  0
  *
  * docs/format.md has the rules of writing and reading.
  */
@@ -41,6 +46,7 @@
 
 enum {
     DRIVE_LABEL_VERSION = 1,
+    DRIVE_LABEL_VERSION_APPENDED = 2,
     DRIVE_LABEL_COPIES = 2,
     DRIVE_LABEL_COPY_BYTES = 4096, /* from one copy to the next */
     DRIVE_LABEL_MAKING = 1,
@@ -60,11 +66,14 @@ struct drive_label {
     uint64_t unit_bytes;
     uint64_t used_bytes;
     uint32_t state;
-    uint8_t reserved[444];
+    uint32_t zero;
+    uint64_t begin_bytes;
+    uint8_t reserved[432];
 };
 _Static_assert(sizeof(struct drive_label) == DRIVE_SECTOR_BYTES, "a sector, see the table");
 _Static_assert(offsetof(struct drive_label, count) == 40, "see the table");
 _Static_assert(offsetof(struct drive_label, state) == 64, "see the table");
+_Static_assert(offsetof(struct drive_label, begin_bytes) == 72, "see the table");
 
 /* What stands where a label would be. */
 enum drive_label_kind {
@@ -72,14 +81,16 @@ enum drive_label_kind {
     DRIVE_LABEL_GOOD,  /* a label */
     DRIVE_LABEL_BAD,   /* a damaged one */
     DRIVE_LABEL_NEWER, /* one that this release does not know */
+    DRIVE_LABEL_STORE, /* a store, whose identity is where a label has its own */
     DRIVE_LABEL_OTHER, /* something else */
 };
 
 struct drive_label_found {
     enum drive_label_kind kind;
-    struct drive_label label; /* of DRIVE_LABEL_GOOD: that of the copy that is further on */
-    bool complete;            /* both copies are whole, or damaged */
-    const char *wrong;        /* of DRIVE_LABEL_BAD and _NEWER, a sentence */
+    struct drive_label
+        label;         /* of DRIVE_LABEL_GOOD: that of the copy that is further on; _STORE: its identity */
+    bool complete;     /* both copies are whole, or damaged */
+    const char *wrong; /* of DRIVE_LABEL_BAD and _NEWER, a sentence */
 };
 
 /** Read what stands where a label would be. Yields. @return 0; -ENOMEM; -EIO and the like */
@@ -89,11 +100,65 @@ base_must_check int drive_label_find(struct tarn_node *node, struct drive *drive
 /**
  * Write both copies, one after the other, each durably.
  *
- * @param label  magic, version and check are filled in here
+ * @param label  magic, version and check are filled in here; a begin_bytes makes it one that was appended
  * @return 0; -ENOMEM; what drive_write() returns. Yields.
  */
 base_must_check int drive_label_write(struct tarn_node *node, struct drive *drive,
                                       const struct drive_label *label);
+
+/* ---- members.c: which drives those are ------------------------------------------------------------ */
+
+/* A path on its way to becoming a member. */
+struct drive_candidate {
+    const char *listed; /* as in the list */
+    const char *path;
+    struct drive *drive; /* NULL: not there yet */
+    struct drive_label_found found;
+    uint32_t place; /* of one that belongs to the others */
+};
+
+/* A list of them, on its way to becoming a stripe. */
+struct drive_stripe_opening {
+    struct tarn_node *node;
+    const char *list; /* as it was named */
+    const struct drive_options *options;
+    struct drive_options of_each;
+    char *paths; /* a copy of the list, cut at its commas, and another of it, each path as the kernel takes it
+                  */
+    size_t paths_bytes;
+    uint32_t count;
+    struct drive_candidate candidates[DRIVE_MEMBERS_MAX];
+
+    /* what they make up, if something was ever stored on it */
+    struct drive_label label; /* as a stripe has it */
+    uint32_t round_count;     /* members whose units go round; 0: a single drive with a store was the first */
+    const struct drive_candidate *first; /* that single drive */
+    struct drive_candidate *appended;    /* the one that shall be, now */
+};
+
+/** Say in the log why a path of a stripe is refused. @return error */
+static inline int drive_stripe_refuse(const struct drive_stripe_opening *opening, const char *path, int error,
+                                      const char *reason)
+{
+    return drive_refuse(opening->node, path, error, reason);
+}
+
+/** Whether it was appended to others. */
+static inline bool drive_is_appended(const struct drive_candidate *candidate)
+{
+    return candidate->found.kind == DRIVE_LABEL_GOOD && candidate->found.label.begin_bytes > 0;
+}
+
+/**
+ * Open the drives that the list names, and find out what they make up.
+ *
+ * @param ret_is_new  nothing was ever stored on them together: they may become a stripe
+ * @return 0; as drive_open() for several, logged. Yields.
+ */
+base_must_check int drive_members_open(struct drive_stripe_opening *opening, bool *ret_is_new);
+
+/** Close them; of a stripe that came to nothing what this opening has made is removed again. */
+void drive_members_abandon(struct drive_stripe_opening *opening);
 
 /* ---- stripe.c: opening ---------------------------------------------------------------------------- */
 
@@ -108,13 +173,24 @@ struct drive_hand {
     struct base_list requests; /* by io.link; none when it is told to end */
 };
 
+/* A member, by its place. */
+struct drive_member {
+    struct drive *drive;
+    uint64_t begin_bytes; /* of one whose units do not go round: where on the stripe they begin */
+    uint64_t skip_bytes;  /* of the same: what its label takes; 0: it has none */
+    uint64_t used_bytes;  /* when the stripe was opened */
+};
+
 struct drive_stripe {
     struct tarn_node *node;
-    struct drive_label label; /* of place 0 */
+    struct drive_label
+        label; /* identity and unit; and, of those whose units go round, number and used bytes */
     uint32_t count;
+    uint32_t round_count; /* the first, whose units go round; 0: it began as a single drive */
     uint32_t unit_shift;
-    bool established;                         /* every member has its label, whole */
-    struct drive *members[DRIVE_MEMBERS_MAX]; /* by place */
+    bool established; /* every member has its label, whole */
+    struct drive_member members[DRIVE_MEMBERS_MAX];
+    uint64_t extended_bytes; /* what the members that become larger have in use now; drive_extend()'s alone */
 
     /* split.c's */
     struct drive_part *parts;

@@ -9,59 +9,6 @@ static const struct drive_options to_read = {.read_only = true};
 static const struct drive_options to_make = {.make_stripe = true};
 static const struct drive_options to_overwrite = {.overwrite = true};
 
-/* Open, on a node of its own. @return the error; 0: it was closed again */
-static int try_open(struct testing_members *all, const char *list, const struct drive_options *options)
-{
-    struct tarn_node *node = testing_members_node(all);
-    struct drive *drive;
-    int error = drive_open(node, list, options, &drive);
-    if (error == 0)
-        drive_close(drive);
-    task_node_close(node);
-    for (uint32_t i = 0; i < TESTING_MEMBERS; i++)
-        assert_false(all->members[i].open);
-    return error;
-}
-
-static void expect_refusal(struct testing_members *all, const char *list, const struct drive_options *options,
-                           int error, const char *why)
-{
-    uint64_t writes = all->writes;
-    assert_int_equal(try_open(all, list, options), error);
-    assert_int_equal(all->writes, writes);
-    if (strstr(all->lines.error, why) == NULL)
-        fail_msg("%s is not in %s", why, all->lines.error);
-}
-
-/* A stripe of some drives, with a pattern in all of its units. */
-static void make_filled(struct testing_members *all, const char *list)
-{
-    struct tarn_node *node = testing_members_node(all);
-    struct drive *drive = testing_stripe_make(node, list);
-    _Alignas(512) uint64_t unit[UNIT / 8];
-    for (uint64_t offset = 0; offset < drive_info(drive)->bytes; offset += UNIT) {
-        testing_fill(unit, UNIT, offset, 7);
-        assert_int_equal(drive_write(drive, offset, unit, UNIT, false), 0);
-    }
-    assert_int_equal(drive_flush(drive), 0);
-    drive_close(drive);
-    task_node_close(node);
-}
-
-static void expect_filled(struct testing_members *all, const char *list, const struct drive_options *options)
-{
-    struct tarn_node *node = testing_members_node(all);
-    struct drive *drive;
-    _Alignas(512) uint64_t unit[UNIT / 8];
-    assert_int_equal(drive_open(node, list, options, &drive), 0);
-    for (uint64_t offset = 0; offset < drive_info(drive)->bytes; offset += UNIT) {
-        assert_int_equal(drive_read(drive, offset, unit, UNIT), 0);
-        assert_true(testing_filled(unit, UNIT, offset, 7));
-    }
-    drive_close(drive);
-    task_node_close(node);
-}
-
 /* ---- opening ------------------------------------------------------------------------------------ */
 
 static void test_any_order(void **state)
@@ -69,11 +16,11 @@ static void test_any_order(void **state)
     (void)state;
     static const char *const orders[] = {"0,1,2", "2,1,0", "1,2,0", "0,2,1"};
     struct testing_members *all = testing_members_new();
-    make_filled(all, "0,1,2");
+    testing_stripe_fill(all, "0,1,2");
     for (size_t i = 0; i < base_array_count(orders); i++) {
-        expect_filled(all, orders[i], &as_it_is);
-        expect_filled(all, orders[i], &to_read);
-        expect_filled(all, orders[i], &to_make); /* what is there stays */
+        testing_stripe_expect(all, orders[i], &as_it_is);
+        testing_stripe_expect(all, orders[i], &to_read);
+        testing_stripe_expect(all, orders[i], &to_make); /* what is there stays */
     }
     testing_members_free(all);
 }
@@ -84,13 +31,13 @@ static void test_labels_are_flushed(void **state)
 {
     (void)state;
     struct testing_members *all = testing_members_new();
-    make_filled(all, "0,1,2");
+    testing_stripe_fill(all, "0,1,2");
     for (int member = 0; member < 3; member++)
         atomic_store(&all->members[member].drive.flushes, 0);
-    expect_filled(all, "0,1,2", &to_read);
+    testing_stripe_expect(all, "0,1,2", &to_read);
     for (int member = 0; member < 3; member++)
         assert_int_equal(all->members[member].drive.flushes, 0);
-    expect_filled(all, "0,1,2", &as_it_is);
+    testing_stripe_expect(all, "0,1,2", &as_it_is);
     for (int member = 0; member < 3; member++)
         assert_int_equal(all->members[member].drive.flushes, 1);
     testing_members_free(all);
@@ -133,13 +80,13 @@ static void test_lists(void **state)
     char long_list[2 * DRIVE_MEMBERS_MAX + 4] = "0";
     for (size_t i = 0; i < DRIVE_MEMBERS_MAX; i++)
         memcpy(long_list + 1 + 2 * i, ",1", 2);
-    expect_refusal(all, long_list, &to_make, -EINVAL, "32 drives at most");
-    expect_refusal(all, "0,,1", &to_make, -EINVAL, "between two commas");
-    expect_refusal(all, ",0", &to_make, -EINVAL, "between two commas");
-    expect_refusal(all, "0,", &to_make, -EINVAL, "between two commas");
-    expect_refusal(all, "0,1,0", &to_make, -EINVAL, "named twice");
-    assert_int_equal(try_open(all, "0,9", &to_make), -ENOENT);
-    assert_int_equal(try_open(all, "0\\,1", &to_make), -ENOENT); /* one drive of that name */
+    testing_stripe_refused(all, long_list, &to_make, -EINVAL, "32 drives at most");
+    testing_stripe_refused(all, "0,,1", &to_make, -EINVAL, "between two commas");
+    testing_stripe_refused(all, ",0", &to_make, -EINVAL, "between two commas");
+    testing_stripe_refused(all, "0,", &to_make, -EINVAL, "between two commas");
+    testing_stripe_refused(all, "0,1,0", &to_make, -EINVAL, "named twice");
+    assert_int_equal(testing_stripe_try(all, "0,9", &to_make), -ENOENT);
+    assert_int_equal(testing_stripe_try(all, "0\\,1", &to_make), -ENOENT); /* one drive of that name */
     assert_false(drive_path_is_list("a\\,b"));
     assert_true(drive_path_is_list("a\\,b,c"));
     char path[] = "\\,a\\\\,b\\";
@@ -154,31 +101,32 @@ static void test_wrong_members(void **state)
 {
     (void)state;
     struct testing_members *all = testing_members_new();
-    make_filled(all, "0,1,2");
-    make_filled(all, "3,4");
+    testing_stripe_fill(all, "0,1,2");
+    testing_stripe_fill(all, "3,4");
     static const struct drive_options *const ways[] = {&as_it_is, &to_read};
     for (size_t i = 0; i < base_array_count(ways); i++) {
-        expect_refusal(all, "0,2", ways[i], -EUCLEAN, "has 3 drives, name all; missing is number 2");
-        expect_refusal(all, "0,1,5", ways[i], -EUCLEAN, "drive=\"5\"");
-        expect_refusal(all, "5,0,1", ways[i], -EUCLEAN, "it is blank, but the others are of a stripe");
-        expect_refusal(all, "0,1,2,5", ways[i], -EUCLEAN, "it is blank");
-        expect_refusal(all, "0,1,4", ways[i], -EUCLEAN, "drive 2 of 2 of another stripe");
-        expect_refusal(all, "0,1,2,4", ways[i], -EUCLEAN, "drive 2 of 2 of another stripe");
+        testing_stripe_refused(all, "0,2", ways[i], -EUCLEAN, "has 3 drives, name all; missing is number 2");
+        testing_stripe_refused(all, "0,1,5", ways[i], -EUCLEAN, "drive=\"5\"");
+        testing_stripe_refused(all, "5,0,1", ways[i], -EUCLEAN,
+                               "it is blank, but the others are of a stripe");
+        testing_stripe_refused(all, "0,1,2,5", ways[i], -EUCLEAN, "it is blank");
+        testing_stripe_refused(all, "0,1,4", ways[i], -EUCLEAN, "drive 2 of 2 of another stripe");
+        testing_stripe_refused(all, "0,1,2,4", ways[i], -EUCLEAN, "drive 2 of 2 of another stripe");
     }
-    expect_refusal(all, "0,1,5", &to_make, -EUCLEAN, "it is blank");
+    testing_stripe_refused(all, "0,1,5", &to_make, -EUCLEAN, "it is blank");
     memset(all->members[5].drive.bytes, 1, TESTING_MEMBER_BYTES);
-    expect_refusal(all, "0,1,5", &as_it_is, -EUCLEAN, "it is not of a stripe");
+    testing_stripe_refused(all, "0,1,5", &as_it_is, -EUCLEAN, "it is not of a stripe");
     memcpy(all->members[5].drive.bytes, all->members[1].drive.bytes, TESTING_MEMBER_BYTES);
-    expect_refusal(all, "0,1,5", &as_it_is, -EUCLEAN, "one is a copy");
-    expect_filled(all, "0,5,2", &as_it_is); /* a copy is as good as the drive */
+    testing_stripe_refused(all, "0,1,5", &as_it_is, -EUCLEAN, "one is a copy");
+    testing_stripe_expect(all, "0,5,2", &as_it_is); /* a copy is as good as the drive */
     all->members[1].drive.size -= UNIT;
-    expect_refusal(all, "0,1,2", &as_it_is, -EUCLEAN, "give it its size back");
+    testing_stripe_refused(all, "0,1,2", &as_it_is, -EUCLEAN, "give it its size back");
     all->members[1].drive.size += UNIT;
     all->members[1].drive.physical_block_bytes = 2 * UNIT;
-    expect_refusal(all, "0,1,2", &as_it_is, -EUCLEAN, "its blocks are larger");
+    testing_stripe_refused(all, "0,1,2", &as_it_is, -EUCLEAN, "its blocks are larger");
     all->members[1].drive.physical_block_bytes = 0;
     all->members[1].logical_block_bytes = all->members[1].drive.physical_block_bytes = 8192;
-    expect_refusal(all, "0,1,2", &as_it_is, -ENOTSUP, "blocks of 4 KiB at most");
+    testing_stripe_refused(all, "0,1,2", &as_it_is, -ENOTSUP, "blocks of 4 KiB at most");
     testing_members_free(all);
 }
 
@@ -187,42 +135,30 @@ static void test_not_yet_a_stripe(void **state)
     (void)state;
     struct testing_members *all = testing_members_new();
     const struct drive_options create = {.create_bytes = 1};
-    expect_refusal(all, "0,1", &as_it_is, -EUCLEAN, "these drives are no stripe yet");
-    expect_refusal(all, "0,1", &to_read, -EUCLEAN, "these drives are no stripe yet");
+    testing_stripe_refused(all, "0,1", &as_it_is, -EUCLEAN, "these drives are no stripe yet");
+    testing_stripe_refused(all, "0,1", &to_read, -EUCLEAN, "these drives are no stripe yet");
     all->members[1].drive.device = true;
-    expect_refusal(all, "0,1", &create, -EUCLEAN, "these drives are no stripe yet");
+    testing_stripe_refused(all, "0,1", &create, -EUCLEAN, "these drives are no stripe yet");
     all->members[1].drive.bytes[UNIT - 1] = 1;
-    expect_refusal(all, "0,1", &to_make, -EEXIST, "neither blank nor a drive of a stripe");
+    testing_stripe_refused(all, "0,1", &to_make, -EEXIST, "neither blank nor a drive of a stripe");
     all->members[1].drive.bytes[UNIT - 1] = 0;
     all->members[0].drive.bytes[512] = 1; /* as of a table of partitions */
-    expect_refusal(all, "0,1", &to_make, -EEXIST, "neither blank nor a drive of a stripe");
-    assert_int_equal(try_open(all, "0,1", &to_overwrite), 0);
+    testing_stripe_refused(all, "0,1", &to_make, -EEXIST, "neither blank nor a drive of a stripe");
+    assert_int_equal(testing_stripe_try(all, "0,1", &to_overwrite), 0);
     all->members[0].drive.bytes[512] = 0;
-    assert_int_equal(try_open(all, "0,1", &to_make), 0);
+    assert_int_equal(testing_stripe_try(all, "0,1", &to_make), 0);
     assert_int_equal(all->writes, 0); /* nothing is written before it is established */
     all->members[0].drive.size = DRIVE_BYTES_MIN;
     all->members[0].drive.physical_block_bytes = (uint32_t)DRIVE_BYTES_MIN;
-    expect_refusal(all, "0,1", &to_make, -EINVAL, "too small for a stripe");
+    testing_stripe_refused(all, "0,1", &to_make, -EINVAL, "too small for a stripe");
     testing_members_free(all);
 }
 
 /* ---- damage ------------------------------------------------------------------------------------- */
 
-static void change_labels(struct testing_members *all, uint32_t member, void (*change)(struct drive_label *),
-                          int copies)
-{
-    for (int copy = 0; copy < copies; copy++) {
-        struct drive_label *label =
-            (void *)(all->members[member].drive.bytes + copy * DRIVE_LABEL_COPY_BYTES);
-        change(label);
-        label->check = 0;
-        label->check = base_crc32c(0, label, sizeof(*label));
-    }
-}
-
 static void set_newer(struct drive_label *label)
 {
-    label->version = 2;
+    label->version = DRIVE_LABEL_VERSION_APPENDED + 1;
 }
 
 static void set_more_members(struct drive_label *label)
@@ -286,50 +222,29 @@ static void test_labels(void **state)
         {set_all_use, 2, "contradicts itself"},     {set_state, 2, "contradicts itself"},
     };
     struct testing_members *whole = testing_members_new();
-    make_filled(whole, "0,1");
+    testing_stripe_fill(whole, "0,1");
     for (size_t i = 0; i < base_array_count(cases); i++) {
         struct testing_members *all = testing_members_copy(whole);
-        change_labels(all, 1, cases[i].change, cases[i].copies);
+        testing_labels_change(all, 1, cases[i].change, cases[i].copies);
         if (cases[i].why == NULL)
-            expect_filled(all, "0,1", &as_it_is);
+            testing_stripe_expect(all, "0,1", &as_it_is);
         else
-            expect_refusal(all, "0,1", &as_it_is, -EUCLEAN, cases[i].why);
+            testing_stripe_refused(all, "0,1", &as_it_is, -EUCLEAN, cases[i].why);
         testing_members_free(all);
     }
     for (uint64_t copy = 0; copy < DRIVE_LABEL_COPIES; copy++) {
         struct testing_members *all = testing_members_copy(whole);
         all->members[1].drive.bytes[copy * DRIVE_LABEL_COPY_BYTES + 100] ^= 1;
-        expect_filled(all, "0,1", &to_read); /* one good copy is enough, */
+        testing_stripe_expect(all, "0,1", &to_read); /* one good copy is enough, */
         uint64_t writes = all->writes;
-        expect_filled(all, "0,1", &as_it_is);
+        testing_stripe_expect(all, "0,1", &as_it_is);
         assert_int_equal(all->writes, writes); /* and a damaged one is left as it is */
         all->members[1].drive.bytes[(1 - copy) * DRIVE_LABEL_COPY_BYTES + 16] ^= 1;
-        expect_refusal(all, "0,1", &as_it_is, -EUCLEAN, "is damaged, and so is the copy");
-        expect_refusal(all, "0,1", &to_make, -EUCLEAN, "is damaged, and so is the copy");
+        testing_stripe_refused(all, "0,1", &as_it_is, -EUCLEAN, "is damaged, and so is the copy");
+        testing_stripe_refused(all, "0,1", &to_make, -EUCLEAN, "is damaged, and so is the copy");
         testing_members_free(all);
     }
     testing_members_free(whole);
-}
-
-/* Change something in a label, and seal it again or not. */
-static void edit_label(struct base_random *random, uint8_t *bytes)
-{
-    static const uint64_t numbers[] = {0,       1,        2,         3,          32,        33,
-                                       UNIT,    UNIT / 2, 2 * UNIT,  UINT32_MAX, INT64_MAX, UINT64_MAX,
-                                       1 << 17, 1 << 18,  16 * UNIT, 15 * UNIT};
-    static const size_t sizes[] = {1, 4, 8};
-    struct drive_label label;
-    memcpy(&label, bytes, sizeof(label));
-    for (uint64_t edits = 1 + base_random_below(random, 3); edits > 0; edits--) {
-        size_t size = sizes[base_random_below(random, base_array_count(sizes))];
-        uint64_t number = numbers[base_random_below(random, base_array_count(numbers))];
-        memcpy((uint8_t *)&label + size * base_random_below(random, 80 / size), &number, size);
-    }
-    if (base_random_below(random, 4) != 0) {
-        label.check = 0;
-        label.check = base_crc32c(0, &label, sizeof(label));
-    }
-    memcpy(bytes, &label, sizeof(label));
 }
 
 /* Whatever the labels say, the drives open or are refused, and what opens can be read to its end. */
@@ -339,24 +254,14 @@ static void test_any_labels(void **state)
     struct testing_members *whole = testing_members_new();
     struct base_random random;
     unsigned opened = 0;
-    make_filled(whole, "0,1,2");
+    testing_stripe_fill(whole, "0,1,2");
     base_random_init(&random, 1);
     for (int i = 0; i < 1500; i++) {
         struct testing_members *all = testing_members_copy(whole);
-        struct tarn_node *node = testing_members_node(all);
-        struct drive *drive;
         for (uint64_t edits = 1 + base_random_below(&random, 4); edits > 0; edits--)
-            edit_label(&random, all->members[base_random_below(&random, 3)].drive.bytes +
-                                    base_random_below(&random, 2) * DRIVE_LABEL_COPY_BYTES);
-        if (drive_open(node, "0,1,2", i % 2 == 0 ? &as_it_is : &to_read, &drive) == 0) {
-            uint8_t *memory = testing_pages(TESTING_MEMBERS * TESTING_MEMBER_BYTES);
-            assert_in_range(drive_info(drive)->bytes, 1, 3 * TESTING_MEMBER_BYTES);
-            assert_int_equal(drive_read(drive, 0, memory, drive_info(drive)->bytes), 0);
-            free(memory);
-            drive_close(drive);
-            opened++;
-        }
-        task_node_close(node);
+            testing_label_edit(&random, all->members[base_random_below(&random, 3)].drive.bytes +
+                                            base_random_below(&random, 2) * DRIVE_LABEL_COPY_BYTES);
+        opened += testing_stripe_read_all(all, "0,1,2", i % 2 == 0 ? &as_it_is : &to_read);
         testing_members_free(all);
     }
     assert_in_range(opened, 100, 1400);
@@ -369,16 +274,16 @@ static void test_reads(void **state)
     (void)state;
     static const enum testing_lie lies[] = {TESTING_TRUTH, TESTING_NOISE, TESTING_CHANGING};
     struct testing_members *all = testing_members_new();
-    make_filled(all, "0,1");
+    testing_stripe_fill(all, "0,1");
     for (size_t i = 0; i < base_array_count(lies); i++) {
         if (lies[i] == TESTING_TRUTH)
             testing_drive_fail_at(&all->members[1].drive, DRIVE_READ, 1, false);
         else
             testing_drive_lie_at(&all->members[1].drive, lies[i], 1, 0, 8192);
-        expect_filled(all, "0,1", &as_it_is);
+        testing_stripe_expect(all, "0,1", &as_it_is);
     }
     testing_drive_fail_at(&all->members[1].drive, DRIVE_READ, 1, true);
-    expect_refusal(all, "0,1", &as_it_is, -EIO, "cannot be read");
+    testing_stripe_refused(all, "0,1", &as_it_is, -EIO, "cannot be read");
     testing_members_free(all);
 }
 
@@ -437,20 +342,20 @@ static int whole_copies(struct testing_members *all, uint32_t member)
 static void check_after_cut(struct testing_members *cut)
 {
     struct testing_members *all = testing_members_copy(cut);
-    int error = try_open(all, "0,1,2", &to_read);
+    int error = testing_stripe_try(all, "0,1,2", &to_read);
     assert_int_equal(all->writes, 0);
     assert_true(error == 0 || error == -EUCLEAN);
     if (error == 0) { /* whole: it is completed, and stays what it is */
-        assert_int_equal(try_open(all, "2,0,1", &as_it_is), 0);
+        assert_int_equal(testing_stripe_try(all, "2,0,1", &as_it_is), 0);
         for (uint32_t i = 0; i < 3; i++)
             assert_int_equal(whole_copies(all, i), DRIVE_LABEL_COPIES);
         uint64_t writes = all->writes;
-        assert_int_equal(try_open(all, "0,1,2", &to_make), 0);
+        assert_int_equal(testing_stripe_try(all, "0,1,2", &to_make), 0);
         assert_int_equal(all->writes, writes);
-        expect_refusal(all, "0,1,5", &to_make, -EUCLEAN, "it is blank");
+        testing_stripe_refused(all, "0,1,5", &to_make, -EUCLEAN, "it is blank");
     }
-    make_filled(all, "0,1,2");
-    expect_filled(all, "2,1,0", &as_it_is);
+    testing_stripe_fill(all, "0,1,2");
+    testing_stripe_expect(all, "2,1,0", &as_it_is);
     testing_members_free(all);
 }
 
@@ -472,21 +377,21 @@ static void test_cut_while_overwritten(void **state)
 {
     (void)state;
     struct testing_members *old = testing_members_new();
-    make_filled(old, "0,1,2");
+    testing_stripe_fill(old, "0,1,2");
     struct drive_label label;
     memcpy(&label, old->members[0].drive.bytes, sizeof(label));
     bool made = false;
     for (uint64_t cut = 2; !made; cut++) {
         struct testing_members *all = testing_members_copy(old);
         made = make_until(all, &to_overwrite, cut / 2, cut % 2 == 1);
-        bool whole = try_open(all, "0,1,2", &to_read) == 0;
+        bool whole = testing_stripe_try(all, "0,1,2", &to_read) == 0;
         struct drive_label now;
         memcpy(&now, all->members[0].drive.bytes, sizeof(now));
         if (whole && memcmp(now.identity, label.identity, sizeof(now.identity)) == 0)
-            expect_filled(all, "0,1,2", &to_read);
+            testing_stripe_expect(all, "0,1,2", &to_read);
         assert_true(whole || !made);
         assert_true(make_until(all, &to_overwrite, 0, false));
-        assert_int_equal(try_open(all, "0,1,2", &as_it_is), 0);
+        assert_int_equal(testing_stripe_try(all, "0,1,2", &as_it_is), 0);
         testing_members_free(all);
         assert_true(cut < 100);
     }

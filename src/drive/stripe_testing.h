@@ -5,6 +5,7 @@
 
 #include "drive/memory_testing.h"
 #include "drive/stripe.h"
+#include "drive/testing.h"
 #include "task/testing.h"
 
 enum { TESTING_MEMBERS = 6 };
@@ -95,10 +96,16 @@ static inline void testing_member_post(void *state, struct drive_request *reques
         testing_drive_post(&member->drive, request);
 }
 
+static inline int testing_member_extend(void *state, uint64_t *inout_bytes)
+{
+    return testing_drive_extend(&((struct testing_member *)state)->drive, inout_bytes);
+}
+
 static const struct drive_provider testing_member_provider = {.name = "member",
                                                               .open = testing_member_open,
                                                               .close = testing_member_close,
-                                                              .post = testing_member_post};
+                                                              .post = testing_member_post,
+                                                              .extend = testing_member_extend};
 
 /** Drives full of zeros. */
 static inline struct testing_members *testing_members_new(void)
@@ -154,6 +161,126 @@ static inline struct drive *testing_stripe_make(struct tarn_node *node, const ch
     assert_int_equal(drive_open(node, list, &options, &drive), 0);
     assert_int_equal(drive_establish(drive), 0);
     return drive;
+}
+
+/* Open, on a node of its own. @return the error; 0: it was closed again */
+static inline int testing_stripe_try(struct testing_members *all, const char *list,
+                                     const struct drive_options *options)
+{
+    struct tarn_node *node = testing_members_node(all);
+    struct drive *drive;
+    int error = drive_open(node, list, options, &drive);
+    if (error == 0)
+        drive_close(drive);
+    task_node_close(node);
+    for (uint32_t i = 0; i < TESTING_MEMBERS; i++)
+        assert_false(all->members[i].open);
+    return error;
+}
+
+static inline void testing_stripe_refused(struct testing_members *all, const char *list,
+                                          const struct drive_options *options, int error, const char *why)
+{
+    uint64_t writes = all->writes;
+    assert_int_equal(testing_stripe_try(all, list, options), error);
+    assert_int_equal(all->writes, writes);
+    if (strstr(all->lines.error, why) == NULL)
+        fail_msg("%s is not in %s", why, all->lines.error);
+}
+
+/* A stripe of some drives, with a pattern in all of its units. */
+static inline void testing_stripe_fill(struct testing_members *all, const char *list)
+{
+    struct tarn_node *node = testing_members_node(all);
+    struct drive *drive = testing_stripe_make(node, list);
+    _Alignas(512) uint64_t unit[DRIVE_UNIT_BYTES_MIN / 8];
+    for (uint64_t offset = 0; offset < drive_info(drive)->bytes; offset += DRIVE_UNIT_BYTES_MIN) {
+        testing_fill(unit, DRIVE_UNIT_BYTES_MIN, offset, 7);
+        assert_int_equal(drive_write(drive, offset, unit, DRIVE_UNIT_BYTES_MIN, false), 0);
+    }
+    assert_int_equal(drive_flush(drive), 0);
+    drive_close(drive);
+    task_node_close(node);
+}
+
+static inline void testing_stripe_expect(struct testing_members *all, const char *list,
+                                         const struct drive_options *options)
+{
+    struct tarn_node *node = testing_members_node(all);
+    struct drive *drive;
+    _Alignas(512) uint64_t unit[DRIVE_UNIT_BYTES_MIN / 8];
+    assert_int_equal(drive_open(node, list, options, &drive), 0);
+    for (uint64_t offset = 0; offset < drive_info(drive)->bytes; offset += DRIVE_UNIT_BYTES_MIN) {
+        assert_int_equal(drive_read(drive, offset, unit, DRIVE_UNIT_BYTES_MIN), 0);
+        assert_true(testing_filled(unit, DRIVE_UNIT_BYTES_MIN, offset, 7));
+    }
+    drive_close(drive);
+    task_node_close(node);
+}
+
+/* Change a label, and seal it again. */
+static inline void testing_labels_change(struct testing_members *all, uint32_t member,
+                                         void (*change)(struct drive_label *), int copies)
+{
+    for (int copy = 0; copy < copies; copy++) {
+        struct drive_label *label =
+            (void *)(all->members[member].drive.bytes + copy * DRIVE_LABEL_COPY_BYTES);
+        change(label);
+        label->check = 0;
+        label->check = base_crc32c(0, label, sizeof(*label));
+    }
+}
+
+/* Change something in a label, and seal it again or not. */
+static inline void testing_label_edit(struct base_random *random, uint8_t *bytes)
+{
+    static const uint64_t numbers[] = {0,
+                                       1,
+                                       2,
+                                       3,
+                                       32,
+                                       33,
+                                       DRIVE_UNIT_BYTES_MIN,
+                                       DRIVE_UNIT_BYTES_MIN / 2,
+                                       2 * DRIVE_UNIT_BYTES_MIN,
+                                       UINT32_MAX,
+                                       INT64_MAX,
+                                       UINT64_MAX,
+                                       1 << 17,
+                                       1 << 18,
+                                       16 * DRIVE_UNIT_BYTES_MIN,
+                                       15 * DRIVE_UNIT_BYTES_MIN};
+    static const size_t sizes[] = {1, 4, 8};
+    struct drive_label label;
+    memcpy(&label, bytes, sizeof(label));
+    for (uint64_t edits = 1 + base_random_below(random, 3); edits > 0; edits--) {
+        size_t size = sizes[base_random_below(random, base_array_count(sizes))];
+        uint64_t number = numbers[base_random_below(random, base_array_count(numbers))];
+        memcpy((uint8_t *)&label + size * base_random_below(random, 80 / size), &number, size);
+    }
+    if (base_random_below(random, 4) != 0) {
+        label.check = 0;
+        label.check = base_crc32c(0, &label, sizeof(label));
+    }
+    memcpy(bytes, &label, sizeof(label));
+}
+
+/* Open, if it opens, and read all of it. @return 1: it has opened */
+static inline unsigned testing_stripe_read_all(struct testing_members *all, const char *list,
+                                               const struct drive_options *options)
+{
+    struct tarn_node *node = testing_members_node(all);
+    struct drive *drive;
+    const bool opened = drive_open(node, list, options, &drive) == 0;
+    if (opened) {
+        uint8_t *memory = testing_pages(TESTING_MEMBERS * TESTING_MEMBER_BYTES);
+        assert_in_range(drive_info(drive)->bytes, 1, TESTING_MEMBERS * TESTING_MEMBER_BYTES);
+        assert_int_equal(drive_read(drive, 0, memory, drive_info(drive)->bytes), 0);
+        free(memory);
+        drive_close(drive);
+    }
+    task_node_close(node);
+    return opened;
 }
 
 #endif
