@@ -168,14 +168,16 @@ struct tarn_depot_growth {
 };
 
 /**
- * Let a store that nobody has open take all of a file or device that has become larger. Records stay as they
- * are. A store can become four times as large as it was made; a stripe does not grow. Of an open one:
+ * Let a store that nobody has open take all of a file or device that has become larger, or one more of them.
+ * Records stay as they are. A store can become four times as large as it was made. Of an open one:
  * tarn_depot_extend().
  *
+ * @param path        as for tarn_depot_open(); of several one that is blank is appended to the others, or to the
+ *                    only other, and named with them from then on
  * @param bytes       make the file so long first, whole pages; 0: it is already, or it is a device
  * @param ret_growth  equal sizes: there was nothing to take
  * @return 0; -EFBIG (more than the store can take: the file is as it was); -EINVAL (shorter than the file; a
- *         device, or a stripe, and `bytes`); -ENOSPC; as tarn_depot_open()
+ *         device, or several, and `bytes`; two of several are blank); -ENOSPC; as tarn_depot_open()
  *
  * Yields. Killed at any moment it leaves the store as it was or larger, and may be called again.
  */
@@ -189,8 +191,8 @@ TARN_API int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t 
  *
  * @param ret_growth  equal sizes: there was nothing to take
  * @return 0; -EFBIG (there is more, but the store can take nothing of it while it is open, or at all: the log says
- *         which); -ENOSPC (the file system has no room for what the file shall have); -EOPNOTSUPP (a stripe, or an
- *         NVMe namespace by its character node); -EROFS; -ENOMEM; -EIO (a write failed: the store takes no more);
+ *         which); -ENOSPC (the file system has no room for what the file shall have); -EOPNOTSUPP (an NVMe
+ *         namespace by its character node); -EROFS; -ENOMEM; -EIO (a write failed: the store takes no more);
  *         what the drive says. But for -EIO nothing has changed
  *
  * Yields. The store is as it was or larger when it is killed at any moment. A store can become four times as large

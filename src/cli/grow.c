@@ -24,9 +24,9 @@ void cli_grow_help(FILE *file)
 {
     (void)fputs(
         "Lets the store in the file or device PATH take all of it, after it has become larger, or makes\n"
-        "the file larger itself. Nobody may have the store open. What is stored stays as it is; the\n"
-        "next start reads all summaries, once. A store can become four times as large as it was made;\n"
-        "a stripe has the size that it was made with.\n"
+        "the file larger itself. Of several, A,B,C, one that is blank is appended to the others, or to\n"
+        "the only other. Nobody may have the store open. What is stored stays as it is; the next start\n"
+        "reads all summaries, once. A store can become four times as large as it was made.\n"
         "A server that runs takes more when the file was made longer (fallocate -l SIZE FILE), or the\n"
         "device larger, and it gets SIGHUP.\n\n",
         file);

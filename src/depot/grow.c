@@ -26,7 +26,7 @@ static int check_limit(struct tarn_node *node, const char *path, uint64_t bytes)
 int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
                     struct tarn_depot_growth *ret_growth)
 {
-    const struct drive_options drive_options = {.grow_bytes = bytes};
+    const struct drive_options drive_options = {.grow_bytes = bytes, .append = true};
     const struct seglog_format_options options = {.owner_kind = SEGLOG_OWNER_DEPOT,
                                                   .fill_owner = depot_owner_fill};
     struct seglog_growth growth;
@@ -36,7 +36,10 @@ int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
         error = drive_open(node, path, &drive_options, &drive);
     if (error != 0)
         return error;
-    error = seglog_grow(node, drive, &options, &growth);
+    if (drive_member_count(drive) > 1) /* it uses no more than its labels say */
+        error = drive_extend(drive, &bytes);
+    if (error == 0)
+        error = seglog_grow(node, drive, &options, &growth);
     drive_close(drive);
     if (error == 0)
         *ret_growth = (struct tarn_depot_growth){.before_bytes = growth.before_bytes,

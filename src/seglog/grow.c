@@ -97,6 +97,18 @@ static int stretch_state(struct drive *drive, const struct seglog_superblock_for
     return error;
 }
 
+static const char too_large[] = "it is as large as it can become: dump it, and load it into a new one";
+
+static void warn_of_limit(struct tarn_node *node, const struct drive *drive,
+                          const struct seglog_superblock_format *superblock, uint64_t segments_most,
+                          const char *why)
+{
+    char limit[BASE_UNITS_ROOM];
+    const uint64_t bytes = superblock->data_offset + segments_most * superblock->segment_bytes;
+    base_warn(&node->log, "the store cannot take all of its drive", "path=%s most=%s why=\"%s\"",
+              drive_name(drive), base_format_size_exact(limit, sizeof(limit), bytes), why);
+}
+
 static int grow(struct tarn_node *node, struct drive *drive, const struct seglog_superblock_format *before,
                 struct seglog_superblock_format *after)
 {
@@ -119,8 +131,13 @@ int seglog_grow(struct tarn_node *node, struct drive *drive, const struct seglog
     if (error != 0)
         return error;
     struct seglog_superblock_format after = before;
-    uint64_t fitting = (drive_info(drive)->bytes - before.data_offset) / before.segment_bytes;
-    seglog_superblock_count(&after, base_min(fitting, seglog_segments_most(&before)));
+    const uint64_t fitting = (drive_bytes(drive) - before.data_offset) / before.segment_bytes;
+    const uint64_t most = seglog_segments_most(&before);
+    if (fitting > most)
+        warn_of_limit(node, drive, &before, most, too_large);
+    seglog_superblock_count(&after, base_min(fitting, most));
+    if (after.segment_count > before.segment_count)
+        after.appended = drive_info(drive)->appended;
     error = options->fill_owner == NULL ? 0 : options->fill_owner(&after);
     if (error != 0)
         return seglog_refuse(node, drive, "no store can be so large", error);
@@ -262,14 +279,9 @@ static uint64_t count_fitting(struct seglog *log, uint64_t drive_bytes, const st
     uint64_t fitting = (drive_bytes - data_offset) / segment_bytes;
     uint64_t allowed = (base_max(bound->bytes, data_offset) - data_offset) / segment_bytes;
     uint64_t most = base_min(allowed, (uint64_t)log->segments_room);
-    char limit[BASE_UNITS_ROOM];
     if (fitting > most)
-        base_warn(&log->node->log, "the store cannot take all of its drive", "path=%s most=%s why=\"%s\"",
-                  drive_name(log->drive),
-                  base_format_size_exact(limit, sizeof(limit), data_offset + most * segment_bytes),
-                  allowed < log->segments_room
-                      ? bound->why
-                      : "it is as large as it can become: dump it, and load it into a new one");
+        warn_of_limit(log->node, log->drive, superblock, most,
+                      allowed < log->segments_room ? bound->why : too_large);
     return base_min(fitting, most);
 }
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 /* "TarnStor", "TarnStat", "TarnSegm", "TarnSumm", "TarnPart", "TarnCovr" */
-#define SUPERBLOCK_MAGIC UINT64_C(0x726f74536e726154)
+#define SUPERBLOCK_MAGIC DRIVE_STORE_MAGIC
 #define STATE_MAGIC      UINT64_C(0x746174536e726154)
 #define SEGMENT_MAGIC    UINT64_C(0x6d6765536e726154)
 #define SUMMARY_MAGIC    UINT64_C(0x6d6d75536e726154)

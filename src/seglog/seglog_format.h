@@ -46,7 +46,8 @@
  *      164    4  0
  *      168    8  0
  *      176   64  the owner's: depot keeps the widths of its index here (depot_format.h)
- *      240  272  0
+ *      240    4  number of drives that were appended to the first, or to the stripe, and that it lies on
+ *      244  268  0
  *
  * State slot: what changes about the store as a whole. Generation g stands in both slots of pair g mod 2.
  * Slots of a pair lie side by side; a pair has half of what lies between the state's offset and segment 0,
@@ -172,6 +173,7 @@
 
 #include "base/base.h"
 #include "base/hash.h"
+#include "drive/drive.h"
 
 #define SEGLOG_FORMAT_VERSION    1
 #define SEGLOG_SUPERBLOCK_BYTES  UINT64_C(4096)
@@ -231,9 +233,12 @@ struct seglog_superblock_format {
     uint32_t reserved2;
     uint64_t reserved3;
     uint8_t owner[SEGLOG_OWNER_BYTES];
-    uint8_t reserved[272];
+    uint32_t appended;
+    uint8_t reserved[268];
 };
 _Static_assert(sizeof(struct seglog_superblock_format) == 512, "a sector, see the table");
+_Static_assert(offsetof(struct seglog_superblock_format, identity) == DRIVE_STORE_IDENTITY,
+               "by it the drive is known when another one is appended to it");
 _Static_assert(offsetof(struct seglog_superblock_format, segment_count) == 96, "see the table");
 _Static_assert(offsetof(struct seglog_superblock_format, owner_kind) == 136, "see the table");
 _Static_assert(offsetof(struct seglog_superblock_format, owner) == 176, "see the table");

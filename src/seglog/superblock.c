@@ -142,6 +142,7 @@ static int choose_geometry(struct tarn_node *node, struct drive *drive,
         return refuse_size(node, drive, superblock);
     uint64_t record_bytes = base_min((uint64_t)SEGLOG_RECORD_BYTES_MAX, seglog_record_room(superblock));
     superblock->record_bytes_max = (uint32_t)base_align_down(record_bytes, superblock->grain_bytes);
+    superblock->appended = drive_info(drive)->appended;
     return 0;
 }
 
@@ -339,6 +340,16 @@ int seglog_probe(struct tarn_node *node, struct drive *drive, enum seglog_found 
 static int check_fit(struct tarn_node *node, struct drive *drive,
                      const struct seglog_superblock_format *superblock, const struct seglog_options *options)
 {
+    const uint32_t appended = drive_info(drive)->appended;
+    if (appended < superblock->appended)
+        return seglog_refuse(node, drive, "a drive was appended to it: name that, too, behind a comma",
+                             -EUCLEAN);
+    if (appended > superblock->appended &&
+        drive_appended_begin(drive, superblock->appended) < superblock->store_bytes)
+        return seglog_refuse(
+            node, drive,
+            "a drive was appended, and then the store became larger without it: leave that drive out",
+            -EUCLEAN);
     if (drive_info(drive)->bytes < superblock->store_bytes)
         return seglog_refuse(
             node, drive,

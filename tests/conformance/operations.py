@@ -112,6 +112,38 @@ def a_running_server_takes_a_longer_file(tarn):
         expect(status == 0 and b"sound" in output, f"{output}{errors}")
 
 
+def one_more_drive_joins_a_store(tarn):
+    value = bytes(range(256)) * 1200
+    with serving.folder() as folder:
+        data, more = f"{folder}/store", f"{folder}/more"
+        with Tarn(tarn, data, size="16M") as server, Connection(server.address) as client:
+            first = fill(client, b"a", value)
+            server.stop()
+        status, _, errors = command(tarn, "grow", f"{data},{more}")
+        expect(status == 1 and "no such file" in errors, errors)
+        with open(more, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 16 << 20)
+        status, output, errors = command(tarn, "grow", f"{data},{more}")
+        expect(status == 0 and b"has grown from" in output, f"{output}{errors}")
+        status, _, errors = command(tarn, "check", data)
+        expect(status == 1 and "a drive was appended to it: name that, too" in errors, errors)
+        with Tarn(tarn, f"{more},{data}") as server, Connection(server.address) as client:
+            second = fill(client, b"b", value)
+            expect(second > 0.6 * first, f"{first} values, then {second}")
+            server.stop()
+        with Tarn(tarn, f"{data},{more}") as server, Connection(server.address) as client:
+            for name, count in ((b"a", first), (b"b", second)):
+                for number in range(count):
+                    expect(client.get(b"%s%d" % (name, number)) == value, f"{name}{number} is lost")
+            os.truncate(more, 24 << 20)
+            server.signal(signal.SIGHUP)
+            await_that(lambda: 'event="the store has grown"' in server.log(), server.log())
+            expect(fill(client, b"c", value) > 0.3 * first, "the longer file is of no use")
+            server.stop()
+        status, output, errors = command(tarn, "check", f"{data},{more}")
+        expect(status == 0 and b"sound" in output, f"{output}{errors}")
+
+
 def help_and_mistakes(tarn):
     for words in (["help"], ["--help"], ["--version"], ["help", "serve"], ["serve", "--help"], ["serve", "--man"]):
         status, output, _ = command(tarn, *words)
@@ -494,4 +526,5 @@ if __name__ == "__main__":
                  room_is_kept_free_as_told, what_collection_costs_is_told, only_its_own_file_is_formatted, damage_is_told, one_holder_at_a_time,
                  sigterm_ends_in_good_order, sigint_ends_in_good_order, a_second_signal_ends_it_at_once,
                  a_second_signal_during_the_checkpoint, a_full_store_says_so, no_room_to_begin,
-                 a_running_server_takes_a_longer_file], sys.argv[1])
+                 a_running_server_takes_a_longer_file,
+                 one_more_drive_joins_a_store], sys.argv[1])
