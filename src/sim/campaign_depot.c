@@ -82,14 +82,18 @@ static void extend_store(void *arg)
     struct sim_depot_client *client = arg;
     struct play *play = base_container_of(client->shared, struct play, shared);
     struct base_random *random = &play->growth_random;
-    struct sim_drive *disk = play->shared.disks[0];
+    const uint32_t count = play->shared.disk_count;
     struct tarn_depot_growth growth;
     if (task_sleep(sim_depot_draw_log(random, play->cut_bits_max - 2)) != 0)
         return;
-    const uint64_t pages = (DRIVE_GROWS_TIMES - 1) * play->drive_bytes / BASE_PAGE_BYTES;
-    sim_drive_lengthen(disk, play->drive_bytes + base_random_below(random, pages + 1) * BASE_PAGE_BYTES);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t bytes = play->disk_bytes[i];
+        const uint64_t pages = (DRIVE_GROWS_TIMES - 1) * bytes / BASE_PAGE_BYTES;
+        sim_drive_lengthen(play->shared.disks[i],
+                           bytes + base_random_below(random, pages + 1) * BASE_PAGE_BYTES);
+    }
     int error = tarn_depot_extend(play->shared.depot, &growth);
-    if (play->shared.disk_count > 1 && error == -EOPNOTSUPP)
+    if (play->appends && error == -EFBIG) /* there is a limit */
         return;
     sim_depot_check_error(client, "extend", error == -ENOSPC ? -EIO : error, false, false);
     if (error == 0)
@@ -414,17 +418,67 @@ static void read_between(struct play *play)
     sim_oracle_end_epoch(&play->shared.oracle, wall_ns);
 }
 
+static uint64_t undurable(const struct play *play)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < play->shared.disk_count; i++)
+        bytes += sim_drive_undurable(play->shared.disks[i]);
+    return bytes;
+}
+
 static void look_between(struct play *play)
 {
     if (!play->made || sim_world_failure(play->world) != NULL)
         return;
-    uint64_t choice = sim_play_draw(play, 12), undurable = 0;
-    for (uint32_t i = 0; i < play->shared.disk_count; i++)
-        undurable += sim_drive_undurable(play->shared.disks[i]);
+    uint64_t choice = sim_play_draw(play, 12);
     if (choice < 2)
         check_between(play);
-    else if (choice == 2 && undurable == 0)
+    else if (choice == 2 && undurable(play) == 0)
         read_between(play);
+}
+
+static void append_drive(void *arg)
+{
+    struct sim_depot_client *client = arg;
+    struct play *play = base_container_of(client->shared, struct play, shared);
+    struct tarn_depot_growth growth;
+    play->error = tarn_depot_grow(sim_node_tarn(play->shared.node), play->path, 0, &growth);
+    if (play->error == 0)
+        sim_note(play->world, "appended", growth.before_bytes, growth.after_bytes);
+}
+
+/* @param may_cut  the power may go. @return whether it has not */
+static bool try_to_append(struct play *play, bool may_cut)
+{
+    open_node(play, 1);
+    if (may_cut)
+        sim_event_at(play->world, &play->cut,
+                     sim_world_now(play->world) +
+                         sim_depot_draw_log(&play->append_random, APPEND_NS_BITS_MAX));
+    start_silent_client(play, "appender", append_drive, 1);
+    const bool done = run_until_done(play);
+    sim_event_cancel(play->world, &play->cut);
+    if (done) {
+        if (play->error != 0)
+            sim_fail(play->world, "no drive was appended: %s", strerrorname_np(-play->error));
+        close_node(play);
+        return true;
+    }
+    sim_node_cut(play->shared.node);
+    sim_play_cut_drives(play);
+    return false;
+}
+
+/* One more drive joins. If the power goes meanwhile, what there was is there, and it is tried again. */
+static void append_between(struct play *play)
+{
+    if (!play->appends || !play->made || sim_world_failure(play->world) != NULL ||
+        play->shared.disk_count == SIM_DEPOT_DISKS_MAX || undurable(play) > 0 ||
+        base_random_below(&play->append_random, 3) != 0)
+        return;
+    sim_play_append_drive(play);
+    if (!try_to_append(play, base_random_below(&play->append_random, 2) == 0))
+        (void)try_to_append(play, false);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -452,6 +506,8 @@ static void draw_play(struct play *play)
     base_random_init(&batches, base_hash64(play->random, sizeof(*play->random), 1));
     base_random_init(&play->growth_random, base_hash64(play->random, sizeof(*play->random), 2));
     play->grows = base_random_below(&play->growth_random, 3) == 0;
+    base_random_init(&play->append_random, base_hash64(play->random, sizeof(*play->random), 3));
+    play->appends = base_random_below(&play->append_random, 4) == 0;
     play->shared.cuts_batches = base_random_below(&batches, 4) == 0;
     play->shared.batches_of_8 = play->shared.cuts_batches ? 6 : 1;
     if (play->cache) { /* something is evicted all the time */
@@ -471,16 +527,19 @@ static void cut_soon(struct sim_depot_shared *shared, uint64_t ns)
 
 static void run(struct sim_world *world, const char *mutation)
 {
-    struct play play = {
-        .world = world, .random = sim_world_random(world), .shared = {.world = world, .cut_soon = cut_soon}};
+    struct play play = {.world = world,
+                        .random = sim_world_random(world),
+                        .shared = {.world = world, .cut_soon = cut_soon},
+                        .mutation = mutation};
     draw_play(&play);
     sim_play_init_events(&play);
-    sim_play_add_drive(&play, mutation);
+    sim_play_add_drive(&play);
     base_assert(sim_oracle_init(&play.shared.oracle, world) == 0);
     for (uint64_t epochs = 1 + sim_play_draw(&play, EPOCHS_MAX - 1);
          epochs > 0 && sim_world_failure(world) == NULL; epochs--) {
         play_epoch(&play, false);
         look_between(&play);
+        append_between(&play);
     }
     if (sim_world_failure(world) == NULL)
         play_epoch(&play, true);

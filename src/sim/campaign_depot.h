@@ -15,6 +15,7 @@ enum {
     CUT_NS_BITS_MIN = 12,
     CUT_NS_BITS_OPENING = 20, /* most openings take less */
     CUT_NS_BITS_MAX = 23,
+    APPEND_NS_BITS_MAX = 20,
     CUT_NS_BITS_SLOW = 28, /* where the drive is slow */
     SLOW_NS_BITS_MAX = 32, /* where clients sleep for seconds */
     SLOW_NS_BITS_MIN = 29,
@@ -63,6 +64,11 @@ struct play {
     bool checkpoints;  /* they are written while it runs */
     bool grows;        /* now and then its drive becomes larger, and it takes that while it is open */
     struct base_random growth_random; /* seeds keep their other draws */
+    bool appends;                     /* now and then, between epochs, one more drive joins */
+    struct base_random append_random;
+    uint64_t disk_bytes[SIM_DEPOT_DISKS_MAX]; /* at first */
+    struct sim_drive_options disk_options;    /* of a single one */
+    const char *mutation;
 
     bool tried;             /* somebody has begun to format a device */
     bool made;              /* the store was opened once: it must be there */
@@ -115,8 +121,11 @@ void sim_play_clear_faults(struct play *play);
 /** Cut the power of all drives. */
 void sim_play_cut_drives(struct play *play);
 
-/** Make the drive, or the members of a stripe. @param mutation  what it does wrong; NULL: nothing */
-void sim_play_add_drive(struct play *play, const char *mutation);
+/** Make the drive, or the members of a stripe. They do wrong what play->mutation says. */
+void sim_play_add_drive(struct play *play);
+
+/** Make one more drive, and name it with the others from now on. */
+void sim_play_append_drive(struct play *play);
 
 /* Names of what a drive may do wrong; NULL at the end. */
 extern const char *const sim_play_mutations[];

@@ -108,32 +108,57 @@ _Static_assert(SIM_DRIVE_FLUSH_IGNORED == 1 && SIM_DRIVE_DURABLE_IGNORED == 2 &&
                    SIM_DRIVE_WRITE_DROPPED == 8,
                "in the order of their names");
 
+static const char *const stripe_paths[SIM_DEPOT_DISKS_MAX] = {"disk", "disk0,disk1", "disk2,disk0,disk1",
+                                                              "disk3,disk1,disk0,disk2"};
+
 /* Have a quarter of the seeds play on a stripe. */
 static void draw_members(struct play *play)
 {
-    static const char *const paths[SIM_DEPOT_DISKS_MAX] = {"disk", "disk0,disk1", "disk2,disk0,disk1",
-                                                           "disk3,disk1,disk0,disk2"};
     base_random_init(&play->members_random, base_hash64(play->random, sizeof(*play->random), 0));
     play->shared.disk_count = 1;
     if (base_random_below(&play->members_random, 4) == 0)
         play->shared.disk_count +=
             1 + (uint32_t)base_random_below(&play->members_random, SIM_DEPOT_DISKS_MAX - 1);
-    play->path = paths[play->shared.disk_count - 1];
+    play->path = stripe_paths[play->shared.disk_count - 1];
 }
 
-static void add_members(struct play *play, const struct sim_drive_options *options, const char *mutation)
+static const char *const names[SIM_DEPOT_DISKS_MAX] = {"disk0", "disk1", "disk2", "disk3"};
+
+static void add_disk(struct play *play, uint32_t number, const char *name, uint64_t bytes)
 {
-    static const char *const names[SIM_DEPOT_DISKS_MAX] = {"disk0", "disk1", "disk2", "disk3"};
+    struct sim_drive_options options = play->disk_options;
+    options.bytes = bytes;
+    options.most_bytes = DRIVE_GROWS_TIMES * bytes;
+    base_assert(sim_drive_add(play->world, name, &options, &play->shared.disks[number]) == 0);
+    sim_drive_mutate(play->shared.disks[number], mutation_bits(play->mutation));
+    play->disk_bytes[number] = bytes;
+}
+
+/* Room for the label, what is lost to whole units, and not the same of all. */
+static uint64_t draw_member_bytes(struct play *play, struct base_random *random, uint32_t count)
+{
+    return base_align_up(play->drive_bytes / count, BASE_PAGE_BYTES) + 2 * MEMBER_UNIT_BYTES +
+           base_random_below(random, 16) * BASE_PAGE_BYTES;
+}
+
+static void add_members(struct play *play)
+{
     uint32_t count = play->shared.disk_count;
-    for (uint32_t i = 0; i < count; i++) {
-        struct sim_drive_options own = *options;
-        if (count > 1) /* room for the label, what is lost to whole units, and not the same of all */
-            own.bytes = base_align_up(options->bytes / count, BASE_PAGE_BYTES) + 2 * MEMBER_UNIT_BYTES +
-                        base_random_below(&play->members_random, 16) * BASE_PAGE_BYTES;
-        base_assert(sim_drive_add(play->world, count == 1 ? play->path : names[i], &own,
-                                  &play->shared.disks[i]) == 0);
-        sim_drive_mutate(play->shared.disks[i], mutation_bits(mutation));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        add_disk(play, i, count == 1 ? play->path : names[i],
+                 count == 1 ? play->drive_bytes : draw_member_bytes(play, &play->members_random, count));
+}
+
+void sim_play_append_drive(struct play *play)
+{
+    static const char *const single_paths[SIM_DEPOT_DISKS_MAX] = {NULL, "disk1,disk", "disk,disk2,disk1",
+                                                                  "disk3,disk,disk1,disk2"};
+    const uint32_t number = play->shared.disk_count++;
+    const bool single = strcmp(play->path, "disk") == 0 || strstr(play->path, "disk0") == NULL;
+    play->path = (single ? single_paths : stripe_paths)[number];
+    add_disk(play, number, names[number],
+             draw_member_bytes(play, &play->append_random,
+                               1 + (uint32_t)base_random_below(&play->append_random, 4)));
 }
 
 void sim_play_cut_drives(struct play *play)
@@ -142,7 +167,7 @@ void sim_play_cut_drives(struct play *play)
         sim_drive_cut(play->shared.disks[i]);
 }
 
-void sim_play_add_drive(struct play *play, const char *mutation)
+void sim_play_add_drive(struct play *play)
 {
     static const uint64_t latencies_ns[] = {0, 0, 0, 0, 100000, 1000000}; /* 0: some microseconds */
     uint64_t read_ns = latencies_ns[sim_play_draw(play, base_array_count(latencies_ns))];
@@ -151,12 +176,10 @@ void sim_play_add_drive(struct play *play, const char *mutation)
         play->cut_bits_max = base_max(play->cut_bits_max, (uint64_t)CUT_NS_BITS_SLOW);
     play->drive_bytes = STORE_BYTES + sim_play_draw(play, STORE_BYTES / BASE_PAGE_BYTES) * BASE_PAGE_BYTES;
     play->device = sim_play_draw(play, 3) == 0;
-    const struct sim_drive_options options = {
-        .bytes = play->drive_bytes,
-        .most_bytes = DRIVE_GROWS_TIMES * play->drive_bytes,
+    play->disk_options = (struct sim_drive_options){
         .logical_block_bytes = sim_play_draw(play, 2) == 0 ? 512 : 4096,
         .physical_block_bytes = 4096,
-        .write_cache = mutation != NULL || sim_play_draw(play, 4) != 0,
+        .write_cache = play->mutation != NULL || sim_play_draw(play, 4) != 0,
         .fua = sim_play_draw(play, 2) == 0,
         .buffered = sim_play_draw(play, 8) == 0,
         .device = play->device,
@@ -165,5 +188,5 @@ void sim_play_add_drive(struct play *play, const char *mutation)
         .discard = sim_play_draw(play, 3) == 0,
     };
     draw_members(play);
-    add_members(play, &options, mutation);
+    add_members(play);
 }
