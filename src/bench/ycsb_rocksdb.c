@@ -3,6 +3,7 @@
 #ifdef BENCH_ROCKSDB
 #include "bench/library.h"
 #include <errno.h>
+#include <malloc.h>
 #include <rocksdb/c.h>
 
 #define CALLS(X)                                                                                             \
@@ -40,7 +41,8 @@
 #define LIBRARY "librocksdb.so" /* of the development package: the one whose headers these are */
 
 enum {
-    CACHE_SHARE = 2,     /* the cache of blocks has that part of the memory */
+    CACHE_SHARE =
+        3, /* the cache of blocks has that part of the memory: with a half it is killed within minutes */
     BUFFERS_SHARE = 4,   /* all memtables */
     BUFFER_SHARE = 8,    /* one memtable */
     BUFFER_MIB_MAX = 64, /* its default */
@@ -121,6 +123,7 @@ static int open_rocksdb(struct bench_ycsb_place *place, bool sync, void **ret_st
         base_free(place->account, store, sizeof(*store));
         return error;
     }
+    (void)mallopt(M_ARENA_MAX, 1); /* as WiredTiger has */
     store->cache = calls->rocksdb_cache_create_lru(place->memory_bytes / CACHE_SHARE);
     store->options = calls->rocksdb_options_create();
     store->reading = calls->rocksdb_readoptions_create();

@@ -16,7 +16,8 @@
 #define TABLE   "table:records"
 
 enum {
-    CACHE_SHARE_MIN = 8, /* its cache has that part of the memory at least */
+    CACHE_SHARE_MIN = 8, /* its cache has that part of the memory at least, */
+    CACHE_SHARE_MAX = 2, /* and that at most: it is killed with more */
     OTHER_MIB = 136,     /* what it takes beside: seen with two threads and one arena */
     LOG_SHARE = 8,       /* a file of its log */
     LOG_MIB_MAX = 100,   /* its default */
@@ -64,7 +65,8 @@ static int open_connection(struct store *store, bool sync)
     char configuration[CONFIGURATION_ROOM];
     const struct bench_ycsb_place *place = store->place;
     uint64_t memory = place->memory_bytes;
-    uint64_t other = base_min((uint64_t)OTHER_MIB << 20, memory - memory / CACHE_SHARE_MIN);
+    uint64_t other = base_max((uint64_t)OTHER_MIB << 20, memory - memory / CACHE_SHARE_MAX);
+    other = base_min(other, memory - memory / CACHE_SHARE_MIN);
     uint64_t log_bytes = base_min(memory / LOG_SHARE, (uint64_t)LOG_MIB_MAX << 20);
     (void)snprintf(configuration, sizeof(configuration),
                    "create,config_base=false,cache_size=%" PRIu64 ",log=(enabled=true,file_max=%" PRIu64
