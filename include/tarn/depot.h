@@ -191,9 +191,8 @@ TARN_API int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t 
  *
  * @param ret_growth  equal sizes: there was nothing to take
  * @return 0; -EFBIG (there is more, but the store can take nothing of it while it is open, or at all: the log says
- *         which); -ENOSPC (the file system has no room for what the file shall have); -EOPNOTSUPP (an NVMe
- *         namespace by its character node); -EROFS; -ENOMEM; -EIO (a write failed: the store takes no more);
- *         what the drive says. But for -EIO nothing has changed
+ *         which); -ENOSPC (the file system has no room for what the file shall have); -EROFS; -ENOMEM; -EIO (a
+ *         write failed: the store takes no more); what the drive says. But for -EIO nothing has changed
  *
  * Yields. The store is as it was or larger when it is killed at any moment. A store can become four times as large
  * as it was made; how far it can while it is open is settled then, too: four times up to 64 GiB, twice up to 256, and

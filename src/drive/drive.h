@@ -196,8 +196,8 @@ uint64_t drive_bytes(const struct drive *drive);
  * was, with the smallest of its drives. Not from several at once; others may read and write meanwhile.
  *
  * @param ret_bytes  drive_bytes() now
- * @return 0; -EOPNOTSUPP (an NVMe namespace by its character node); -ENOSPC (there is no room for what
- *         the file shall have: it is as it was); -EROFS; other errors of the kernel's; each logged
+ * @return 0; -EOPNOTSUPP (its provider cannot tell); -ENOSPC (there is no room for what the file shall have: it is as
+ *         it was); -EROFS; other errors of the kernel's; each logged
  *
  * Yields, and holds its thread while the kernel reserves. Any task or thread.
  */

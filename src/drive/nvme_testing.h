@@ -316,6 +316,27 @@ static inline void test_failures(void **state)
                       check_failures);
 }
 
+/* The device is asked for its size again: here after it was taken for smaller. */
+static inline void check_extend(void *arg)
+{
+    struct task_testing *testing = arg;
+    struct drive *drive = nvme_testing_open(testing);
+    const uint64_t bytes = drive_bytes(drive);
+    uint64_t now;
+    assert_int_equal(drive_extend(drive, &now), 0);
+    assert_int_equal(now, bytes);
+    atomic_store(&drive->bytes, bytes / 2);
+    assert_int_equal(drive_extend(drive, &now), 0);
+    assert_int_equal(now, bytes);
+    assert_int_equal(drive_bytes(drive), bytes);
+    drive_close(drive);
+}
+
+static inline void test_extend(void **state)
+{
+    nvme_testing_both(*state, "event=\"drive larger\"", 1, check_extend);
+}
+
 static inline void check_read_only(void *arg)
 {
     struct task_testing *testing = arg;
@@ -434,6 +455,7 @@ static inline int nvme_testing_device(char *path, const char *carrier)
         cmocka_unit_test_prestate(test_sleep, &device),
         cmocka_unit_test_prestate(test_discard, &device),
         cmocka_unit_test_prestate(test_failures, &device),
+        cmocka_unit_test_prestate(test_extend, &device),
         cmocka_unit_test_prestate(test_read_only, &device),
         cmocka_unit_test_prestate(test_locks, &device),
         cmocka_unit_test_prestate(test_killed_writer, &device),

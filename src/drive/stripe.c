@@ -386,13 +386,6 @@ static uint64_t stripe_zeroed_bytes(const void *state)
 
 /* ---- becoming larger ------------------------------------------------------------------------------ */
 
-/* What a member has, once it was asked. One that cannot be asked has what it had. */
-static int extend_member(struct drive *drive, uint64_t *ret_bytes)
-{
-    *ret_bytes = drive_bytes(drive);
-    return drive->provider->extend == NULL ? 0 : drive_extend(drive, ret_bytes);
-}
-
 /* The last that was appended. */
 static int extend_appended(struct drive_stripe *stripe, uint64_t used_bytes)
 {
@@ -426,7 +419,7 @@ static int stripe_extend(void *state, uint64_t *inout_bytes)
     int error = 0;
     for (uint32_t place = round ? 0 : stripe->count - 1; place < stripe->count && error == 0; place++) {
         uint64_t bytes;
-        error = extend_member(stripe->members[place].drive, &bytes);
+        error = drive_extend(stripe->members[place].drive, &bytes);
         least_bytes = base_min(least_bytes, bytes);
     }
     const uint64_t used_bytes = base_align_down(least_bytes, stripe->label.unit_bytes);

@@ -83,6 +83,12 @@ static uint64_t kernel_bytes_max(const struct drive_queue *queue)
                     (base_min(segments, (uint64_t)UINT16_MAX) - 1) * BASE_PAGE_BYTES);
 }
 
+/* What of it is used. @param write_bytes  what writes end at */
+static uint64_t namespace_bytes(const struct nvme_namespace *ns, uint32_t write_bytes)
+{
+    return base_align_down(ns->block_count * ns->block_bytes, write_bytes);
+}
+
 static int check_namespace(struct drive_opening *opening, const struct drive_queue *queue,
                            struct nvme_namespace *ns)
 {
@@ -97,7 +103,7 @@ static int check_namespace(struct drive_opening *opening, const struct drive_que
                             "the device does not take as much as a block in one command");
     opening->info = (struct drive_info){
         .provider = "nvme",
-        .bytes = base_align_down(ns->block_count * ns->block_bytes, ns->write_bytes),
+        .bytes = namespace_bytes(ns, ns->write_bytes),
         .logical_block_bytes = ns->block_bytes,
         .physical_block_bytes = ns->write_bytes,
         .memory_alignment_bytes = MEMORY_ALIGNMENT_BYTES,
@@ -274,6 +280,23 @@ static void nvme_close(void *state)
     nvme_drive_put(state);
 }
 
+/* Ask the namespace again. */
+static int nvme_extend(void *state, uint64_t *inout_bytes)
+{
+    const struct nvme_drive *drive = state;
+    struct nvme_namespace now = drive->ns;
+    uint8_t *data = base_alloc(&drive->node->memory, NVME_IDENTIFY_BYTES);
+    if (data == NULL)
+        return -ENOMEM;
+    const int outcome = identify(drive->fd, now.nsid, IDENTIFY_NAMESPACE, data);
+    const bool parsed = outcome == 0 && nvme_parse_namespace(&now, data) == NULL;
+    base_free(&drive->node->memory, data, NVME_IDENTIFY_BYTES);
+    if (!parsed || now.block_bytes != drive->ns.block_bytes)
+        return outcome < 0 ? outcome : -EIO;
+    *inout_bytes = base_max(*inout_bytes, namespace_bytes(&now, drive->ns.write_bytes));
+    return 0;
+}
+
 /* ---- requests -------------------------------------------------------------------------------------- */
 
 void nvme_note_outcome(struct nvme_drive *drive, struct drive_request *request, int outcome)
@@ -323,4 +346,5 @@ const struct drive_provider drive_provider_nvme = {
     .open = nvme_open,
     .close = nvme_close,
     .post = nvme_post,
+    .extend = nvme_extend,
 };
