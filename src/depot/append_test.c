@@ -164,6 +164,7 @@ static void a_drive_that_was_left_behind_is_refused(void **state)
     make(all, "0");
     struct tarn_node *node = testing_members_node(all);
     assert_int_equal(drive_open(node, "0,1", &append, &drive), 0);
+    assert_int_equal(drive_establish(drive), 0);
     drive_close(drive);
     task_node_close(node);
     expect_keys(all, "0,1"); /* nothing lies on it yet: both will do */
@@ -173,6 +174,54 @@ static void a_drive_that_was_left_behind_is_refused(void **state)
     assert_int_equal(grow(all, "0", &growth), 0);
     assert_true(growth.after_bytes > growth.before_bytes);
     refuse(all, "0,1", "leave that drive out");
+    expect_keys(all, "0");
+    testing_members_free(all);
+}
+
+static void refuse_growing(struct testing_members *all, const char *list, int error, const char *why)
+{
+    struct tarn_depot_growth growth;
+    const uint64_t writes = all->writes;
+    assert_int_equal(grow(all, list, &growth), error);
+    assert_non_null(strstr(all->lines.error, why));
+    assert_int_equal(all->writes, writes);
+}
+
+/* No other drive takes the place of one that the store lies on: it would be overwritten, or read as noise. */
+static void no_other_drive_takes_its_place(void **state)
+{
+    (void)state;
+    static const struct drive_options append = {.append = true};
+    struct testing_members *all = large_members();
+    struct tarn_depot_growth growth;
+    struct drive *drive;
+    make(all, "0");
+    struct tarn_node *node = testing_members_node(all);
+    assert_int_equal(drive_open(node, "0,3", &append, &drive), 0);
+    assert_int_equal(drive_establish(drive), 0); /* and then another one was taken */
+    drive_close(drive);
+    task_node_close(node);
+    assert_int_equal(grow(all, "0,1", &growth), 0);
+    refuse(all, "0,3", "another drive than the one that is named");
+    refuse_growing(all, "0,3", -EUCLEAN, "another drive than the one that is named");
+    refuse_growing(all, "0,2", -EUCLEAN, "a drive was appended to it: name that, too");
+    assert_int_equal(grow(all, "0,1,2", &growth), 0);
+    refuse(all, "0,1", "a drive was appended to it: name that, too");
+    refuse_growing(all, "0,1,4", -EUCLEAN, "a drive was appended to it: name that, too");
+    expect_keys(all, "2,1,0");
+    testing_members_free(all);
+}
+
+/* One that is too small for a segment, as one that comes when the store has reached its limit. */
+static void a_drive_that_is_of_no_use_stays_blank(void **state)
+{
+    (void)state;
+    struct testing_members *all = large_members();
+    make(all, "0");
+    all->members[0].drive.size = testing_superblock(&all->members[0].drive).store_bytes;
+    all->members[1].drive.size = DRIVE_BYTES_MIN;
+    refuse_growing(all, "0,1", -EFBIG, "the store can take nothing of one more drive");
+    assert_true(base_is_zero(all->members[1].drive.bytes, DRIVE_BYTES_MIN));
     expect_keys(all, "0");
     testing_members_free(all);
 }
@@ -216,6 +265,8 @@ int main(void)
         cmocka_unit_test(one_more_drive_is_used),
         cmocka_unit_test(appending_may_be_cut_off),
         cmocka_unit_test(a_drive_that_was_left_behind_is_refused),
+        cmocka_unit_test(no_other_drive_takes_its_place),
+        cmocka_unit_test(a_drive_that_is_of_no_use_stays_blank),
         cmocka_unit_test(a_stripe_becomes_larger_while_it_is_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

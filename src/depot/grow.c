@@ -36,7 +36,8 @@ int tarn_depot_grow(struct tarn_node *node, const char *path, uint64_t bytes,
         error = drive_open(node, path, &drive_options, &drive);
     if (error != 0)
         return error;
-    if (drive_member_count(drive) > 1) /* it uses no more than its labels say */
+    if (drive_member_count(drive) > 1 &&
+        !drive_info(drive)->appending) /* it uses no more than its labels say */
         error = drive_extend(drive, &bytes);
     if (error == 0)
         error = seglog_grow(node, drive, &options, &growth);

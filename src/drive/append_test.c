@@ -42,6 +42,23 @@ static struct drive *open_list(struct tarn_node *node, const char *list, const s
     return drive;
 }
 
+/* Append the one of a list that is blank. */
+static struct drive *append(struct tarn_node *node, const char *list)
+{
+    struct drive *drive = open_list(node, list, &to_append);
+    assert_true(drive_info(drive)->appending);
+    assert_int_equal(drive_establish(drive), 0);
+    assert_false(drive_info(drive)->appending);
+    return drive;
+}
+
+static void append_once(struct testing_members *all, const char *list)
+{
+    struct tarn_node *node = testing_members_node(all);
+    drive_close(append(node, list));
+    task_node_close(node);
+}
+
 /* A stripe, or a single drive that begins as a store does; all of it is filled, but for where a store begins. */
 static struct testing_members *filled(const char *list, uint64_t *ret_bytes)
 {
@@ -96,11 +113,11 @@ static void test_append(void **state)
         uint64_t before, bytes;
         struct testing_members *all = filled(bases[i].before, &before);
         struct tarn_node *node = testing_members_node(all);
-        struct drive *drive = open_list(node, bases[i].list, &to_append);
+        struct drive *drive = append(node, bases[i].list);
         bytes = before + USED;
         assert_int_equal(drive_info(drive)->bytes, bytes);
         assert_int_equal(drive_info(drive)->appended, 1);
-        assert_int_equal(drive_appended_begin(drive, 0), before);
+        assert_int_equal(drive_appended(drive, 0).begin_bytes, before);
         assert_int_equal(drive_zeroed_bytes(drive), bytes);
         expect(drive, UNIT, before);
         fill(drive, before, bytes);
@@ -114,7 +131,7 @@ static void test_append(void **state)
         check_list(all, bases[i].other_order, &to_read, bytes, bytes);
         check_list(all, bases[i].list, &to_append, bytes, bytes); /* there is nothing to append */
         assert_int_equal(all->writes, writes);
-        check_list(all, bases[i].more, &to_append, bytes + USED, bytes);
+        append_once(all, bases[i].more);
         check_list(all, bases[i].more, &as_it_is, bytes + USED, bytes);
         testing_members_free(all);
     }
@@ -134,15 +151,19 @@ static void test_append_cut(void **state)
             all->writes = 0;
             all->writes_max = (writes + 1) / 2;
             all->tears = tears;
-            int error = drive_open(node, bases[i].list, &to_append, &drive);
+            assert_int_equal(drive_open(node, bases[i].list, &to_append, &drive), 0);
+            int error = drive_establish(drive);
             assert_int_equal(error, writes == 2 * DRIVE_LABEL_COPIES - 1 ? 0 : -EIO);
-            if (error == 0)
-                drive_close(drive);
+            drive_close(drive);
             task_node_close(node);
             all->writes_max = 0;
             if (strlen(bases[i].before) > 1)
                 check_list(all, bases[i].before, &as_it_is, before, before);
-            check_list(all, bases[i].list, &to_append, before + USED, before);
+            node = testing_members_node(all);
+            drive = open_list(node, bases[i].list, &to_append);
+            assert_int_equal(drive_establish(drive), 0);
+            drive_close(drive);
+            task_node_close(node);
             check_list(all, bases[i].list, &to_read, before + USED, before);
             testing_members_free(all);
         }
@@ -183,6 +204,22 @@ static void test_refusals(void **state)
     }
 }
 
+/* Of two that were appended in the same place only one is what the next one follows. */
+static void test_wrong_turn(void **state)
+{
+    (void)state;
+    uint64_t bytes;
+    struct testing_members *all = filled("0", &bytes);
+    append_once(all, "0,3");
+    append_once(all, "0,1");
+    append_once(all, "0,1,2");
+    assert_int_equal(testing_stripe_try(all, "0,3", &as_it_is), 0);
+    testing_stripe_refused(all, "0,3,2", &as_it_is, -EUCLEAN, "another drive than the one before it");
+    testing_stripe_refused(all, "0,3,1,2", &as_it_is, -EUCLEAN, "one is a copy");
+    check_list(all, "2,0,1", &as_it_is, bytes + 2 * USED, bytes);
+    testing_members_free(all);
+}
+
 /* Drives that were appended: one is missing, foreign, a copy, or was appended to something else. */
 static void test_wrong_drives(void **state)
 {
@@ -192,8 +229,8 @@ static void test_wrong_drives(void **state)
         uint64_t bytes;
         struct testing_members *all = filled(bases[i].before, &bytes);
         const char *with = single ? "0,3" : "0,1,3";
-        assert_int_equal(testing_stripe_try(all, with, &to_append), 0);
-        assert_int_equal(testing_stripe_try(all, single ? "0,3,4" : "0,1,3,4", &to_append), 0);
+        append_once(all, with);
+        append_once(all, single ? "0,3,4" : "0,1,3,4");
         testing_stripe_refused(all, single ? "0,4" : "0,1,4", &as_it_is, -EUCLEAN,
                                single ? "has 3 drives, name all; missing is number 2"
                                       : "has 4 drives, name all; missing is number 3");
@@ -237,6 +274,16 @@ static void set_far_begin(struct drive_label *label)
     label->begin_bytes = INT64_MAX - 511;
 }
 
+static void set_part_of_a_block(struct drive_label *label)
+{
+    label->begin_bytes -= 512;
+}
+
+static void set_no_nonce(struct drive_label *label)
+{
+    label->nonce = 0;
+}
+
 static void set_making(struct drive_label *label)
 {
     label->state = DRIVE_LABEL_MAKING;
@@ -250,15 +297,17 @@ static void set_first_version(struct drive_label *label)
 static void test_labels(void **state)
 {
     (void)state;
-    static void (*const changes[])(struct drive_label *) = {set_more,      set_no_begin, set_odd_begin,
-                                                            set_far_begin, set_making,   set_first_version};
+    static void (*const changes[])(struct drive_label *) = {
+        set_more,   set_no_begin,      set_odd_begin, set_far_begin,
+        set_making, set_first_version, set_no_nonce,  set_part_of_a_block};
     uint64_t bytes;
     struct testing_members *whole = filled("0", &bytes);
-    assert_int_equal(testing_stripe_try(whole, "0,1", &to_append), 0);
+    whole->members[0].drive.physical_block_bytes = BASE_PAGE_BYTES;
+    append_once(whole, "0,1");
     for (size_t i = 0; i < base_array_count(changes); i++) {
         struct testing_members *all = testing_members_copy(whole);
         testing_labels_change(all, 1, changes[i], DRIVE_LABEL_COPIES);
-        testing_stripe_refused(all, "0,1", &to_append, -EUCLEAN, "contradicts itself");
+        testing_stripe_refused(all, "0,1", &to_append, -EUCLEAN, "contradicts");
         testing_members_free(all);
     }
     testing_members_free(whole);
@@ -275,8 +324,8 @@ static void test_any_labels(void **state)
         unsigned opened = 0;
         struct testing_members *whole = filled(bases[i].before, &bytes);
         const char *list = bases[i].more;
-        assert_int_equal(testing_stripe_try(whole, bases[i].list, &to_append), 0);
-        assert_int_equal(testing_stripe_try(whole, list, &to_append), 0);
+        append_once(whole, bases[i].list);
+        append_once(whole, list);
         for (int n = 0; n < 1000; n++) {
             struct testing_members *all = testing_members_copy(whole);
             for (uint64_t edits = 1 + base_random_below(&random, 4); edits > 0; edits--)
@@ -328,7 +377,7 @@ static void test_extend(void **state)
 
     node = testing_members_node(all);
     all->members[3].drive.size = TESTING_MEMBER_BYTES;
-    drive = open_list(node, "0,1,2,3", &to_append);
+    drive = append(node, "0,1,2,3");
     bytes = now + USED;
     assert_int_equal(drive_info(drive)->bytes, bytes);
     assert_int_equal(drive_extend(drive, &now), 0);
@@ -381,7 +430,7 @@ static void test_extend_cut(void **state)
             uint64_t bytes, now;
             struct testing_members *all = filled(cases[i].before, &bytes);
             if (cases[i].list != cases[i].before) {
-                assert_int_equal(testing_stripe_try(all, cases[i].list, &to_append), 0);
+                append_once(all, cases[i].list);
                 bytes += USED;
             }
             const uint64_t filled_bytes = bytes - (cases[i].list != cases[i].before ? USED : 0);
@@ -419,10 +468,11 @@ static void test_extend_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_append),   cmocka_unit_test(test_append_cut),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_wrong_drives),
-        cmocka_unit_test(test_labels),   cmocka_unit_test(test_any_labels),
-        cmocka_unit_test(test_extend),   cmocka_unit_test(test_extend_cut),
+        cmocka_unit_test(test_append),       cmocka_unit_test(test_append_cut),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_wrong_turn),
+        cmocka_unit_test(test_wrong_drives), cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_any_labels),   cmocka_unit_test(test_extend),
+        cmocka_unit_test(test_extend_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,8 @@ struct drive_options {
     bool zero_ahead;       /* write zeros in the background where a file was never written */
     bool make_stripe; /* several that are blank may become a stripe, devices too; with create_bytes: files */
     bool
-        append; /* one of several that is blank is appended to what the others make up, or to the only other */
+        append; /* one of several that is blank may be appended to what the others make up, or to the only other:
+                  * drive_establish() */
     bool overwrite; /* several become a new stripe, whatever is on them */
 };
 
@@ -81,6 +82,7 @@ struct drive_info {
     bool discard; /* drive_discard() does something: not with files, where holes would have to be allocated
                    * again by later writes */
     uint32_t appended;   /* of the drives of a stripe so many were appended later */
+    bool appending;      /* the last of these not yet: by drive_establish() */
     uint64_t unit_bytes; /* of a stripe; else 0 */
     uint64_t stripe_identity[2];
 };
@@ -153,9 +155,9 @@ base_must_check int drive_open(struct tarn_node *node, const char *path, const s
                                struct drive **ret_drive);
 
 /**
- * Make several drives that were blank, or of which nothing was to be kept, a stripe for good. Until then
- * nothing has been written to them, and only reads are allowed. Cut off, it leaves a stripe or drives that
- * still count as blank. Nothing to do for all other drives.
+ * Make several drives that were blank, or of which nothing was to be kept, a stripe for good; or append the one that
+ * shall be. Until then nothing has been written to them, and only reads are allowed. Cut off, it leaves a stripe or
+ * drives that still count as blank; one that was appended or is blank. Nothing to do for all other drives.
  *
  * @return 0; -ENOMEM; what drive_write() returns: they are no stripe, close them. Yields.
  */
@@ -164,8 +166,14 @@ base_must_check int drive_establish(struct drive *drive);
 /** How many drives it is made of; 1: it is no stripe. */
 uint32_t drive_member_count(const struct drive *drive);
 
-/** Where one of the drives begins that were appended to it. @param number  from 0, below drive_info's `appended` */
-uint64_t drive_appended_begin(const struct drive *drive, uint32_t number);
+/* A drive that was appended. */
+struct drive_appended {
+    uint64_t begin_bytes; /* the first byte of the whole that lies on it */
+    uint64_t nonce;       /* by which it is known, not 0 */
+};
+
+/** One of the drives that were appended, in turn. @param number  from 0, below drive_info's `appended` */
+struct drive_appended drive_appended(const struct drive *drive, uint32_t number);
 
 /** One of them: of a stripe by its place, from 0; else the drive itself. Only to be asked about. */
 const struct drive *drive_member(const struct drive *drive, uint32_t place);

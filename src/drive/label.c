@@ -27,7 +27,7 @@ static bool makes_sense(const struct drive_label *label)
 static bool appended_makes_sense(const struct drive_label *label)
 {
     return label->begin_bytes > 0 && base_is_aligned(label->begin_bytes, DRIVE_SECTOR_BYTES) &&
-           label->begin_bytes <= INT64_MAX / 2 && label->place + 1 == label->count &&
+           label->begin_bytes <= INT64_MAX / 2 && label->place + 1 == label->count && label->nonce != 0 &&
            label->state == DRIVE_LABEL_WHOLE;
 }
 

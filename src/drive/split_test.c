@@ -45,6 +45,7 @@ static void append_another(struct run *run)
     if (strlen(run->list) == 1)
         memcpy(run->all->members[0].drive.bytes, &magic, sizeof(magic));
     assert_int_equal(drive_open(run->node, run->with, &append, &run->drive), 0);
+    assert_int_equal(drive_establish(run->drive), 0);
 }
 
 static void with_stripe(struct run *run)

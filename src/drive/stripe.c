@@ -133,58 +133,79 @@ static void take_members(const struct drive_stripe_opening *opening, struct driv
             .used_bytes = candidate == opening->first    ? drive_info(candidate->drive)->bytes
                           : drive_is_appended(candidate) ? label->used_bytes
                                                          : stripe->label.used_bytes,
+            .nonce = drive_is_appended(candidate) ? label->nonce : 0,
         };
     }
 }
 
-static const char *const too_short =
-    "it, or what is before it, is shorter than when it was appended: its end is "
-    "missing; give it its size back";
-
-/* Whether each that was appended begins where something ends: what became larger since without it does not count. */
-static int check_ends(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+/* What writes to some of the members should end at. */
+static uint64_t block_of(const struct drive_stripe *stripe, uint32_t count)
 {
-    for (uint32_t place = base_max(stripe->round_count, UINT32_C(1)); place < stripe->count; place++) {
+    uint64_t block_bytes = 0;
+    for (uint32_t place = 0; place < count; place++)
+        block_bytes =
+            base_max(block_bytes, (uint64_t)drive_info(stripe->members[place].drive)->physical_block_bytes);
+    return block_bytes;
+}
+
+/* What is wrong with one that was appended: it begins where what is before it ends, or before. @return NULL: nothing */
+static const char *wrong_appended(const struct drive_stripe_opening *opening,
+                                  const struct drive_stripe *stripe, uint32_t place)
+{
+    const struct drive_member *member = &stripe->members[place];
+    uint64_t follows = 0;
+    for (uint32_t i = 0; i < opening->count; i++) {
+        if (opening->candidates[i].place == place)
+            follows = opening->candidates[i].found.label.follows;
+    }
+    if (follows != member[-1].nonce)
+        return "it was appended to another drive than the one before it: name the right ones";
+    if (member->begin_bytes > end_of(stripe, place))
+        return "it, or what is before it, is shorter than when it was appended: its end is missing; give it "
+               "its "
+               "size back";
+    if (member->begin_bytes <= member[-1].begin_bytes ||
+        !base_is_aligned(member->begin_bytes, block_of(stripe, stripe->count)))
+        return "its label contradicts those of the others";
+    return NULL;
+}
+
+/* Whether those that were appended go together. What is before one became larger since without it: that does not
+ * count. */
+static int check_appended(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+{
+    const uint32_t end = stripe->count - (opening->appended != NULL);
+    for (uint32_t place = base_max(stripe->round_count, UINT32_C(1)); place < end; place++) {
         struct drive_member *member = &stripe->members[place], *before = member - 1;
-        if (member->drive == (opening->appended == NULL ? NULL : opening->appended->drive))
-            continue;
-        if (member->begin_bytes > end_of(stripe, place) || member->begin_bytes <= before->begin_bytes)
-            return drive_stripe_refuse(opening, drive_path(member->drive), -EUCLEAN, too_short);
+        const char *wrong = wrong_appended(opening, stripe, place);
+        if (wrong != NULL)
+            return drive_stripe_refuse(opening, drive_path(member->drive), -EUCLEAN, wrong);
         if (place > stripe->round_count)
             before->used_bytes = member->begin_bytes - before->begin_bytes + before->skip_bytes;
     }
     return 0;
 }
 
-/* Append the drive that shall be: from when its label is durable on it belongs to the others. */
-static int append(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+/* Where the drive that shall be appended begins, and how much of it will be used. */
+static int place_appended(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
 {
     const struct drive_info *info = drive_info(opening->appended->drive);
     struct drive_member *member = &stripe->members[opening->appended->place];
-    struct drive_label label = stripe->label;
-    uint64_t block_bytes = 0;
-    for (uint32_t place = 0; place + 1 < stripe->count; place++)
-        block_bytes =
-            base_max(block_bytes, (uint64_t)drive_info(stripe->members[place].drive)->physical_block_bytes);
     if (opening->options->read_only)
         return drive_stripe_refuse(opening, opening->appended->path, -EROFS,
                                    "to append it, it must be opened to write");
-    if (info->physical_block_bytes > block_bytes)
+    if (info->physical_block_bytes > block_of(stripe, opening->appended->place))
         return drive_stripe_refuse(
             opening, opening->appended->path, -ENOTSUP,
             "its blocks are larger than those of the drives that it shall be appended to");
-    label.count = stripe->count;
-    label.place = stripe->count - 1;
-    label.state = DRIVE_LABEL_WHOLE;
-    label.made_wall_ns = task_wall(opening->node);
-    label.used_bytes = base_align_down(info->bytes, label.unit_bytes);
-    label.begin_bytes = end_of(stripe, label.place);
-    if (label.used_bytes < 2 * label.unit_bytes)
+    member->begin_bytes = end_of(stripe, opening->appended->place);
+    member->used_bytes = base_align_down(info->bytes, stripe->label.unit_bytes);
+    member->nonce = task_rng(opening->node) | 1;
+    if (member->used_bytes < 2 * stripe->label.unit_bytes)
         return drive_stripe_refuse(opening, opening->appended->path, -EINVAL,
                                    "it is too small to be appended");
-    member->begin_bytes = label.begin_bytes;
-    member->used_bytes = label.used_bytes;
-    return drive_label_write(opening->node, member->drive, &label);
+    stripe->established = false;
+    return 0;
 }
 
 static uint32_t count_appended(const struct drive_stripe *stripe)
@@ -203,6 +224,7 @@ static void describe(const struct drive_stripe *stripe, struct drive_info *ret_i
                               .discard = true,
                               .unit_bytes = stripe->label.unit_bytes,
                               .appended = count_appended(stripe),
+                              .appending = !stripe->established && count_appended(stripe) > 0,
                               .stripe_identity = {stripe->label.identity[0], stripe->label.identity[1]}};
     for (uint32_t place = 0; place < stripe->count; place++) {
         const struct drive_info *member = drive_info(stripe->members[place].drive);
@@ -294,15 +316,15 @@ static int arrange(struct drive_stripe_opening *opening, struct drive_stripe *st
     stripe->unit_shift = (uint32_t)__builtin_ctzll(stripe->label.unit_bytes);
     stripe->established = !is_new;
     take_members(opening, stripe);
-    int error = check_ends(opening, stripe);
+    int error = check_appended(opening, stripe);
+    if (error == 0 && opening->appended != NULL)
+        error = place_appended(opening, stripe);
     if (error == 0)
         error = drive_split_init(stripe);
     if (error == 0)
         error = drive_hands_init(stripe);
     if (error == 0 && !is_new)
         error = complete(opening, stripe);
-    if (error == 0 && opening->appended != NULL)
-        error = append(opening, stripe);
     stripe->extended_bytes = stripe->members[stripe->count - 1].used_bytes;
     return error;
 }
@@ -386,16 +408,19 @@ static uint64_t stripe_zeroed_bytes(const void *state)
 
 /* ---- becoming larger ------------------------------------------------------------------------------ */
 
-/* The last that was appended. */
-static int extend_appended(struct drive_stripe *stripe, uint64_t used_bytes)
+/* Give the last, which was appended or is to be, its label. From when that is durable on it belongs to the others. */
+static int write_appended(struct drive_stripe *stripe, uint64_t used_bytes)
 {
     const struct drive_member *member = &stripe->members[stripe->count - 1];
     struct drive_label label = stripe->label;
     label.count = stripe->count;
     label.place = stripe->count - 1;
     label.state = DRIVE_LABEL_WHOLE;
+    label.made_wall_ns = task_wall(stripe->node);
     label.begin_bytes = member->begin_bytes;
     label.used_bytes = used_bytes;
+    label.nonce = member->nonce;
+    label.follows = member[-1].nonce;
     return drive_label_write(stripe->node, member->drive, &label);
 }
 
@@ -425,7 +450,7 @@ static int stripe_extend(void *state, uint64_t *inout_bytes)
     const uint64_t used_bytes = base_align_down(least_bytes, stripe->label.unit_bytes);
     if (error != 0 || used_bytes <= stripe->extended_bytes)
         return error;
-    error = round ? extend_round(stripe, used_bytes) : extend_appended(stripe, used_bytes);
+    error = round ? extend_round(stripe, used_bytes) : write_appended(stripe, used_bytes);
     if (error != 0)
         return error;
     *inout_bytes += (used_bytes - stripe->extended_bytes) * (round ? stripe->count : 1);
@@ -451,10 +476,16 @@ int drive_establish(struct drive *drive)
     struct drive_stripe *stripe = drive->state;
     if (stripe->established)
         return 0;
-    int error = write_labels(stripe, &stripe->label, DRIVE_LABEL_MAKING);
-    if (error == 0)
-        error = write_labels(stripe, &stripe->label, DRIVE_LABEL_WHOLE);
+    int error;
+    if (drive->info.appending) {
+        error = write_appended(stripe, stripe->extended_bytes);
+    } else {
+        error = write_labels(stripe, &stripe->label, DRIVE_LABEL_MAKING);
+        if (error == 0)
+            error = write_labels(stripe, &stripe->label, DRIVE_LABEL_WHOLE);
+    }
     stripe->established = error == 0;
+    drive->info.appending = drive->info.appending && error != 0;
     return error;
 }
 
@@ -471,9 +502,10 @@ const struct drive *drive_member(const struct drive *drive, uint32_t place)
                : ((const struct drive_stripe *)drive->state)->members[place].drive;
 }
 
-uint64_t drive_appended_begin(const struct drive *drive, uint32_t number)
+struct drive_appended drive_appended(const struct drive *drive, uint32_t number)
 {
     base_assert(number < drive->info.appended);
     const struct drive_stripe *stripe = drive->state;
-    return stripe->members[stripe->count - drive->info.appended + number].begin_bytes;
+    const struct drive_member *member = &stripe->members[stripe->count - drive->info.appended + number];
+    return (struct drive_appended){.begin_bytes = member->begin_bytes, .nonce = member->nonce};
 }

@@ -28,7 +28,9 @@
  *       64    4  state: 1 being made, 2 whole: every member has a label
  *       68    4  0
  *       72    8  0; of a member that was appended where on the stripe its units begin
- *       80  432  0
+ *       80    8  0; of a member that was appended random: the store knows it by that
+ *       88    8  0; of a member that was appended that number of the one before it, 0 if that was not appended
+ *       96  416  0
  *
  * docs/format.md has the rules of writing and reading.
  */
@@ -68,12 +70,14 @@ struct drive_label {
     uint32_t state;
     uint32_t zero;
     uint64_t begin_bytes;
-    uint8_t reserved[432];
+    uint64_t nonce;
+    uint64_t follows;
+    uint8_t reserved[416];
 };
 _Static_assert(sizeof(struct drive_label) == DRIVE_SECTOR_BYTES, "a sector, see the table");
 _Static_assert(offsetof(struct drive_label, count) == 40, "see the table");
 _Static_assert(offsetof(struct drive_label, state) == 64, "see the table");
-_Static_assert(offsetof(struct drive_label, begin_bytes) == 72, "see the table");
+_Static_assert(offsetof(struct drive_label, follows) == 88, "see the table");
 
 /* What stands where a label would be. */
 enum drive_label_kind {
@@ -179,6 +183,7 @@ struct drive_member {
     uint64_t begin_bytes; /* of one whose units do not go round: where on the stripe they begin */
     uint64_t skip_bytes;  /* of the same: what its label takes; 0: it has none */
     uint64_t used_bytes;  /* when the stripe was opened */
+    uint64_t nonce;       /* of one that was appended */
 };
 
 struct drive_stripe {
@@ -188,7 +193,8 @@ struct drive_stripe {
     uint32_t count;
     uint32_t round_count; /* the first, whose units go round; 0: it began as a single drive */
     uint32_t unit_shift;
-    bool established; /* every member has its label, whole */
+    bool
+        established; /* every member has its label, whole; but for this the last may be about to be appended */
     struct drive_member members[DRIVE_MEMBERS_MAX];
     uint64_t extended_bytes; /* what the members that become larger have in use now; drive_extend()'s alone */
 

@@ -256,7 +256,7 @@ static inline void testing_label_edit(struct base_random *random, uint8_t *bytes
     for (uint64_t edits = 1 + base_random_below(random, 3); edits > 0; edits--) {
         size_t size = sizes[base_random_below(random, base_array_count(sizes))];
         uint64_t number = numbers[base_random_below(random, base_array_count(numbers))];
-        memcpy((uint8_t *)&label + size * base_random_below(random, 80 / size), &number, size);
+        memcpy((uint8_t *)&label + size * base_random_below(random, 96 / size), &number, size);
     }
     if (base_random_below(random, 4) != 0) {
         label.check = 0;

@@ -137,10 +137,15 @@ int seglog_grow(struct tarn_node *node, struct drive *drive, const struct seglog
         warn_of_limit(node, drive, &before, most, too_large);
     seglog_superblock_count(&after, base_min(fitting, most));
     if (after.segment_count > before.segment_count)
-        after.appended = drive_info(drive)->appended;
+        seglog_superblock_append(&after, drive);
+    else if (drive_info(drive)->appending)
+        return seglog_refuse(node, drive, "the store can take nothing of one more drive", -EFBIG);
     error = options->fill_owner == NULL ? 0 : options->fill_owner(&after);
     if (error != 0)
         return seglog_refuse(node, drive, "no store can be so large", error);
+    error = drive_establish(drive);
+    if (error != 0)
+        return seglog_refuse(node, drive, "the drive cannot be appended", error);
     if (after.segment_count > before.segment_count)
         error = grow(node, drive, &before, &after);
     else /* one that was cut off at its end may have left it */

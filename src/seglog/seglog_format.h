@@ -47,7 +47,9 @@
  *      168    8  0
  *      176   64  the owner's: depot keeps the widths of its index here (depot_format.h)
  *      240    4  number of drives that were appended to the first, or to the stripe, and that it lies on
- *      244  268  0
+ *      244    4  0
+ *      248    8  by what the last of these is known (its label's), 0 if there are none
+ *      256  256  0
  *
  * State slot: what changes about the store as a whole. Generation g stands in both slots of pair g mod 2.
  * Slots of a pair lie side by side; a pair has half of what lies between the state's offset and segment 0,
@@ -234,7 +236,9 @@ struct seglog_superblock_format {
     uint64_t reserved3;
     uint8_t owner[SEGLOG_OWNER_BYTES];
     uint32_t appended;
-    uint8_t reserved[268];
+    uint32_t reserved4;
+    uint64_t appended_nonce;
+    uint8_t reserved[256];
 };
 _Static_assert(sizeof(struct seglog_superblock_format) == 512, "a sector, see the table");
 _Static_assert(offsetof(struct seglog_superblock_format, identity) == DRIVE_STORE_IDENTITY,

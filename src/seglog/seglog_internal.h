@@ -361,6 +361,9 @@ base_must_check int seglog_superblock_complete(struct tarn_node *node, struct dr
 /** Where the areas end with so many segments; sets the count, too. */
 void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count);
 
+/** Have it tell of the drives that were appended to this one. */
+void seglog_superblock_append(struct seglog_superblock_format *superblock, const struct drive *drive);
+
 /** As many segments as there is room for in the state. */
 uint64_t seglog_segments_most(const struct seglog_superblock_format *superblock);
 

@@ -142,7 +142,7 @@ static int choose_geometry(struct tarn_node *node, struct drive *drive,
         return refuse_size(node, drive, superblock);
     uint64_t record_bytes = base_min((uint64_t)SEGLOG_RECORD_BYTES_MAX, seglog_record_room(superblock));
     superblock->record_bytes_max = (uint32_t)base_align_down(record_bytes, superblock->grain_bytes);
-    superblock->appended = drive_info(drive)->appended;
+    seglog_superblock_append(superblock, drive);
     return 0;
 }
 
@@ -337,19 +337,27 @@ int seglog_probe(struct tarn_node *node, struct drive *drive, enum seglog_found 
     return 0;
 }
 
+/* Whether just those drives were appended that the store lies on, or more that it has not taken. @return NULL: yes */
+static const char *wrong_appended(const struct drive *drive,
+                                  const struct seglog_superblock_format *superblock)
+{
+    const struct drive_info *info = drive_info(drive);
+    const uint32_t taken = superblock->appended;
+    if (info->appended < taken + info->appending)
+        return "a drive was appended to it: name that, too, behind a comma";
+    if (taken > 0 && drive_appended(drive, taken - 1).nonce != superblock->appended_nonce)
+        return "another drive than the one that is named was appended to it: name that";
+    if (info->appended > taken && drive_appended(drive, taken).begin_bytes < superblock->store_bytes)
+        return "a drive was appended, and then the store became larger without it: leave that drive out";
+    return NULL;
+}
+
 static int check_fit(struct tarn_node *node, struct drive *drive,
                      const struct seglog_superblock_format *superblock, const struct seglog_options *options)
 {
-    const uint32_t appended = drive_info(drive)->appended;
-    if (appended < superblock->appended)
-        return seglog_refuse(node, drive, "a drive was appended to it: name that, too, behind a comma",
-                             -EUCLEAN);
-    if (appended > superblock->appended &&
-        drive_appended_begin(drive, superblock->appended) < superblock->store_bytes)
-        return seglog_refuse(
-            node, drive,
-            "a drive was appended, and then the store became larger without it: leave that drive out",
-            -EUCLEAN);
+    const char *wrong = wrong_appended(drive, superblock);
+    if (wrong != NULL)
+        return seglog_refuse(node, drive, wrong, -EUCLEAN);
     if (drive_info(drive)->bytes < superblock->store_bytes)
         return seglog_refuse(
             node, drive,
@@ -444,6 +452,13 @@ void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64
     superblock->segment_count = (uint32_t)segment_count;
     superblock->state_bytes = seglog_state_bytes(segment_count, superblock->block_bytes);
     superblock->store_bytes = superblock->data_offset + segment_count * superblock->segment_bytes;
+}
+
+void seglog_superblock_append(struct seglog_superblock_format *superblock, const struct drive *drive)
+{
+    const uint32_t appended = drive_info(drive)->appended;
+    superblock->appended = appended;
+    superblock->appended_nonce = appended == 0 ? 0 : drive_appended(drive, appended - 1).nonce;
 }
 
 int seglog_superblock_write(struct tarn_node *node, struct drive *drive,
