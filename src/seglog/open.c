@@ -165,7 +165,10 @@ int seglog_start(struct seglog *log, const struct seglog_owner_ops *ops, void *o
     log->ops = ops;
     log->owner = owner;
     seglog_checkpoints_begin(log);
-    int error = seglog_state_write(log, NULL);
+    /* What was read may be a killed process's, in the drive's cache: summaries of earlier sessions are durable. */
+    int error = (log->state->flags & SEGLOG_STATE_ENDED) != 0 ? 0 : seglog_flush(log);
+    if (error == 0)
+        error = seglog_state_write(log, NULL);
     if (error == 0)
         error = seglog_service_start(log);
     if (error == 0)

@@ -125,6 +125,37 @@ static void a_session_begins_and_ends(void **state)
     testing_drive_free(&drive);
 }
 
+/* How often a drive is flushed until a session has begun. @param fails  the first time fails, and with it the start */
+static uint64_t flushes_of_start(struct testing_drive *drive, bool fails)
+{
+    struct testing_log log;
+    const uint64_t flushes = drive->flushes, session = testing_state(drive)->session;
+    testing_log_open(&log, drive, false);
+    testing_drive_fail_at(drive, DRIVE_FLUSH, fails ? 1 : 0, false);
+    const int error = seglog_start(log.log, &testing_ops, NULL);
+    assert_int_equal(error, fails ? -EIO : 0);
+    assert_int_equal(testing_state(drive)->session, fails ? session : session + 1);
+    const uint64_t made = drive->flushes - flushes;
+    testing_log_close(&log);
+    return made;
+}
+
+/* What a process that was killed has left may be in the drive's cache alone: a summary counts as durable then. */
+static void what_a_killed_process_left_is_flushed(void **state)
+{
+    (void)state;
+    struct testing_drive drive = testing_store();
+    struct testing_log log;
+    testing_log_start(&log, &drive);
+    struct testing_drive killed = testing_drive_copy(&drive);
+    testing_log_stop(&log);
+    assert_int_equal(flushes_of_start(&drive, false), 0);
+    (void)flushes_of_start(&killed, true);
+    assert_true(flushes_of_start(&killed, false) > 0);
+    testing_drive_free(&killed);
+    testing_drive_free(&drive);
+}
+
 /* At each moment of a state's write, with any part of it: the one before or the new one, never neither. */
 static void a_write_may_be_cut_off(void **state)
 {
@@ -354,6 +385,7 @@ int main(void)
         cmocka_unit_test(without_a_good_slot_it_is_refused),
         cmocka_unit_test(unreadable_slots),
         cmocka_unit_test(a_session_begins_and_ends),
+        cmocka_unit_test(what_a_killed_process_left_is_flushed),
         cmocka_unit_test(a_write_may_be_cut_off),
         cmocka_unit_test(points_are_durable_and_never_go_back),
         cmocka_unit_test(no_sequence_is_drawn_twice),
