@@ -21,7 +21,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
 struct net_connection;
 struct net_listener;
@@ -152,5 +154,27 @@ uint32_t net_connection_count(const struct task_sched *sched);
 
 /** How many its listeners have refused: too many, or no memory for them. Any thread. */
 uint64_t net_refused_count(const struct task_sched *sched);
+
+/* ---- paths of Unix sockets, for who serves them without a scheduler ------------------------------ */
+
+/* Which file the path of a socket named when it was bound. */
+struct net_unix_file {
+    dev_t device;
+    ino_t inode;
+};
+
+/** The address of a path. @return 0; -EINVAL: empty, or too long. Any thread. */
+base_must_check int net_unix_address(const char *path, struct sockaddr_un *ret_address);
+
+/**
+ * Bind a socket to a path, mode 0700; the socket of a server that is gone is replaced.
+ *
+ * @param ret_file  for net_unix_remove()
+ * @return 0; -EADDRINUSE (somebody listens there, or it is no socket); errors of the kernel's. Any thread.
+ */
+base_must_check int net_unix_bind(int fd, const struct sockaddr_un *address, struct net_unix_file *ret_file);
+
+/** Remove the path, unless somebody else has put his own there. Any thread. */
+void net_unix_remove(const char *path, const struct net_unix_file *file);
 
 #endif

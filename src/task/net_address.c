@@ -29,14 +29,8 @@ static bool parse_port(const char *text, in_port_t *ret_port)
 
 static int parse_unix(const char *path, struct net_address *ret_address)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    size_t length = strlen(path);
-    if (length == 0 || length >= sizeof(address.sun_path))
-        return -EINVAL;
-    memcpy(address.sun_path, path, length);
-    memcpy(&ret_address->storage, &address, sizeof(address));
-    ret_address->bytes = sizeof(address);
-    return 0;
+    ret_address->bytes = sizeof(struct sockaddr_un);
+    return net_unix_address(path, (struct sockaddr_un *)&ret_address->storage);
 }
 
 /* `host` and `port` are the text's parts, the brackets of IPv6 left out. */

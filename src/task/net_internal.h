@@ -67,8 +67,7 @@ struct net_listener {
     _Atomic bool closing;
     _Atomic uint32_t references; /* one while it is open, one for each connection */
     uint32_t connections_max;
-    uint64_t path_device; /* which file the Unix socket's path names */
-    uint64_t path_inode;
+    struct net_unix_file file; /* of a Unix socket */
     char address[NET_ADDRESS_TEXT_MAX];
     uint32_t target_next;
     uint32_t target_count;

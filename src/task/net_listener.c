@@ -7,10 +7,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-enum { UNIX_SOCKET_MODE = 0700 };
 
 static size_t listener_bytes(uint32_t target_count)
 {
@@ -115,44 +112,6 @@ static void accept_done(struct task_io *io)
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-/* Remove the socket of a server that is gone. @return 0; -EADDRINUSE: it is not gone, or not a socket */
-static int remove_stale(const struct net_address *address)
-{
-    const char *path = net_address_path(address);
-    struct stat status;
-    if (lstat(path, &status) != 0 || !S_ISSOCK(status.st_mode))
-        return -EADDRINUSE;
-    int fd = net_address_socket(address);
-    if (fd < 0)
-        return fd;
-    bool stale =
-        connect(fd, (const struct sockaddr *)&address->storage, address->bytes) != 0 && errno == ECONNREFUSED;
-    (void)close(fd);
-    if (!stale)
-        return -EADDRINUSE;
-    return unlink(path) == 0 ? 0 : -errno;
-}
-
-static int bind_unix(int fd, const struct net_address *address, struct net_listener *listener)
-{
-    /* the file gets the mode that the socket has before it is bound */
-    if (fchmod(fd, UNIX_SOCKET_MODE) != 0)
-        return -errno;
-    const struct sockaddr *where = (const struct sockaddr *)&address->storage;
-    int error = bind(fd, where, address->bytes) == 0 ? 0 : -errno;
-    if (error == -EADDRINUSE) {
-        error = remove_stale(address);
-        if (error == 0)
-            error = bind(fd, where, address->bytes) == 0 ? 0 : -errno;
-    }
-    struct stat status;
-    if (error == 0 && lstat(net_address_path(address), &status) == 0) {
-        listener->path_device = status.st_dev;
-        listener->path_inode = status.st_ino;
-    }
-    return error;
-}
-
 static int bind_inet(int fd, const struct net_address *address)
 {
     const int on = 1;
@@ -170,12 +129,7 @@ static void remove_path(const struct net_listener *listener)
     struct net_address address;
     if (net_address_parse(listener->address, &address) != 0 || net_address_path(&address) == NULL)
         return;
-    /* unless somebody else has put his own there */
-    struct stat status;
-    const char *path = net_address_path(&address);
-    if (lstat(path, &status) == 0 && status.st_dev == listener->path_device &&
-        status.st_ino == listener->path_inode)
-        (void)unlink(path);
+    net_unix_remove(net_address_path(&address), &listener->file);
 }
 
 /* @return the listening socket or negative errno; writes the address with the port that the kernel chose */
@@ -186,7 +140,8 @@ static int open_socket(const struct net_address *address, struct net_listener *l
         return fd;
     struct net_address bound = *address;
     bool local = net_address_path(address) != NULL;
-    int error = local ? bind_unix(fd, address, listener) : bind_inet(fd, address);
+    int error = local ? net_unix_bind(fd, (const struct sockaddr_un *)&address->storage, &listener->file)
+                      : bind_inet(fd, address);
     if (error == 0 && listen(fd, SOMAXCONN) != 0)
         error = -errno;
     if (error == 0 && !local && getsockname(fd, (struct sockaddr *)&bound.storage, &bound.bytes) != 0)

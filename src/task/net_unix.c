@@ -1,0 +1,64 @@
+/* Paths of Unix sockets: bound with a mode of their own, replaced when their server is gone. */
+#include "task/net.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define UNIX_SOCKET_MODE 0700
+
+int net_unix_address(const char *path, struct sockaddr_un *ret_address)
+{
+    size_t length = strlen(path);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (length == 0 || length >= sizeof(address.sun_path))
+        return -EINVAL;
+    memcpy(address.sun_path, path, length);
+    *ret_address = address;
+    return 0;
+}
+
+/* Remove the socket of a server that is gone. @return 0; -EADDRINUSE: it is not gone, or not a socket */
+static int remove_stale(const struct sockaddr_un *address)
+{
+    struct stat status;
+    if (lstat(address->sun_path, &status) != 0 || !S_ISSOCK(status.st_mode))
+        return -EADDRINUSE;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    /* one of another type refuses with another error */
+    bool stale =
+        connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0 && errno == ECONNREFUSED;
+    (void)close(fd);
+    if (!stale)
+        return -EADDRINUSE;
+    return unlink(address->sun_path) == 0 ? 0 : -errno;
+}
+
+int net_unix_bind(int fd, const struct sockaddr_un *address, struct net_unix_file *ret_file)
+{
+    /* the file gets the mode that the socket has before it is bound */
+    if (fchmod(fd, UNIX_SOCKET_MODE) != 0)
+        return -errno;
+    const struct sockaddr *where = (const struct sockaddr *)address;
+    int error = bind(fd, where, sizeof(*address)) == 0 ? 0 : -errno;
+    if (error == -EADDRINUSE) {
+        error = remove_stale(address);
+        if (error == 0)
+            error = bind(fd, where, sizeof(*address)) == 0 ? 0 : -errno;
+    }
+    struct stat status;
+    if (error == 0 && lstat(address->sun_path, &status) == 0)
+        *ret_file = (struct net_unix_file){.device = status.st_dev, .inode = status.st_ino};
+    return error;
+}
+
+void net_unix_remove(const char *path, const struct net_unix_file *file)
+{
+    struct stat status;
+    if (lstat(path, &status) == 0 && status.st_dev == file->device && status.st_ino == file->inode)
+        (void)unlink(path);
+}
