@@ -38,6 +38,8 @@ struct task_node_options {
     void *engine_arg;                     /* handed to engine->open */
     const void *drives;                   /* NULL: real ones; else the table that `drive` opens with */
     void *drives_arg;
+    const void *fabric; /* NULL: real ones; else the table that `fabric` opens with */
+    void *fabric_arg;
     enum task_engine_choice engine_choice;
     uint64_t memory_bytes; /* cap of the accountant; 0: none */
     uint64_t seed;         /* of task_rng(); 0: from the kernel */

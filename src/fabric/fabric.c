@@ -1,0 +1,574 @@
+/* What is common to all providers: opening, checks, counting, and what a connection died of. */
+#include "fabric/fabric_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Lines about connections that have failed: with a server a thousand may. */
+#define FAILURE_LINES       8
+#define FAILURE_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
+
+#define WORD_BYTES 8
+
+static const char *error_text(int error)
+{
+    const char *text = strerrordesc_np(-error);
+    return text == NULL ? "unknown error" : text;
+}
+
+/* ---- providers ---------------------------------------------------------------------------------- */
+
+static const struct fabric_provider *choose_provider(const struct tarn_node *node, const char *url)
+{
+    if (node->options.fabric != NULL)
+        return node->options.fabric;
+    return strcmp(url, "shm:") == 0 ? &fabric_provider_shm : NULL;
+}
+
+int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fabric)
+{
+    const struct fabric_provider *provider = choose_provider(node, url);
+    char quoted[BASE_LOG_ROOM_MIN];
+    (void)base_log_quote(quoted, sizeof(quoted), url, strlen(url));
+    if (provider == NULL) {
+        base_error(&node->log, "cannot open fabric", "url=%s reason=\"no such provider: there is shm:\"",
+                   quoted);
+        return -EINVAL;
+    }
+    struct fabric *fabric = base_alloc(&node->memory, sizeof(*fabric));
+    if (fabric == NULL)
+        return -ENOMEM;
+    fabric->node = node;
+    fabric->provider = provider;
+    base_log_limit_init(&fabric->failures, FAILURE_LINES, FAILURE_INTERVAL_NS);
+    task_mutex_init(&fabric->lock);
+    base_list_init(&fabric->connections);
+    int error = provider->open(node, node->options.fabric_arg, &fabric->info, &fabric->state);
+    if (error != 0) {
+        base_error(&node->log, "cannot open fabric", "url=%s error=\"%s\"", quoted, error_text(error));
+        base_free(&node->memory, fabric, sizeof(*fabric));
+        return error;
+    }
+    base_info(&node->log, "fabric open", "url=%s provider=%s whole_words=%s atomics=%s", quoted,
+              fabric->info.provider, fabric->info.whole_words ? "yes" : "no",
+              fabric->info.atomics == FABRIC_ATOMICS_MEMORY   ? "memory"
+              : fabric->info.atomics == FABRIC_ATOMICS_DEVICE ? "device"
+                                                              : "none");
+    *ret_fabric = fabric;
+    return 0;
+}
+
+void fabric_close(struct fabric *fabric)
+{
+    base_assert(base_list_empty(&fabric->connections));
+    fabric->provider->close(fabric->state);
+    base_free(&fabric->node->memory, fabric, sizeof(*fabric));
+}
+
+const struct fabric_info *fabric_info(const struct fabric *fabric)
+{
+    return &fabric->info;
+}
+
+/* ---- domains and regions ------------------------------------------------------------------------ */
+
+#define DOMAIN_REGIONS 64 /* where nobody says how many */
+
+int fabric_domain_open(struct fabric *fabric, const struct fabric_domain_options *options,
+                       struct fabric_domain **ret_domain)
+{
+    struct fabric_domain_options filled = {0};
+    if (options != NULL)
+        filled = *options;
+    if (filled.regions_max == 0)
+        filled.regions_max = DOMAIN_REGIONS;
+    if (filled.regions_max > FABRIC_REGIONS_MAX)
+        return -EINVAL;
+    struct fabric_domain *domain = base_alloc(&fabric->node->memory, sizeof(*domain));
+    if (domain == NULL)
+        return -ENOMEM;
+    domain->fabric = fabric;
+    int error = fabric->provider->domain_open(fabric->state, &filled, &domain->state);
+    if (error != 0) {
+        base_free(&fabric->node->memory, domain, sizeof(*domain));
+        return error;
+    }
+    *ret_domain = domain;
+    return 0;
+}
+
+void fabric_domain_close(struct fabric_domain *domain)
+{
+    struct fabric *fabric = domain->fabric;
+    base_assert(atomic_load(&domain->users) == 0);
+    fabric->provider->domain_close(domain->state);
+    base_free(&fabric->node->memory, domain, sizeof(*domain));
+}
+
+int fabric_region_alloc(struct fabric_domain *domain, uint64_t bytes, uint32_t rights,
+                        struct fabric_region **ret_region)
+{
+    const uint32_t known = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+    struct base_account *account = &domain->fabric->node->memory;
+    if (bytes == 0 || bytes > INT64_MAX || rights == 0 || (rights & ~known) != 0)
+        return -EINVAL;
+    struct fabric_region *region = base_alloc(account, sizeof(*region));
+    if (region == NULL)
+        return -ENOMEM;
+    region->domain = domain;
+    region->bytes = base_align_up(bytes, BASE_PAGE_BYTES);
+    region->handle.bytes = region->bytes;
+    region->handle.rights = rights;
+    int error = domain->fabric->provider->region_alloc(domain->state, region);
+    if (error != 0) {
+        base_free(account, region, sizeof(*region));
+        return error;
+    }
+    atomic_fetch_add(&domain->users, 1);
+    *ret_region = region;
+    return 0;
+}
+
+void fabric_region_free(struct fabric_region *region)
+{
+    struct fabric_domain *domain = region->domain;
+    domain->fabric->provider->region_free(domain->state, region);
+    base_free(&domain->fabric->node->memory, region, sizeof(*region));
+    atomic_fetch_sub(&domain->users, 1);
+}
+
+/* ---- handles ------------------------------------------------------------------------------------ */
+
+/*
+ * | offset | bytes | meaning                         |
+ * |--------|-------|---------------------------------|
+ * | 0      | 8     | domain                          |
+ * | 8      | 8     | key                             |
+ * | 16     | 8     | length of the region            |
+ * | 24     | 4     | rights                          |
+ * | 28     | 4     | HANDLE_MARK: what it is, version 1 |
+ */
+#define HANDLE_MARK UINT32_C(0x01646668)
+
+void fabric_handle_save(const struct fabric_handle *handle, void *bytes)
+{
+    uint8_t *to = bytes;
+    base_store_le64(to, handle->domain);
+    base_store_le64(to + 8, handle->key);
+    base_store_le64(to + 16, handle->bytes);
+    base_store_le32(to + 24, handle->rights);
+    base_store_le32(to + 28, HANDLE_MARK);
+}
+
+int fabric_handle_load(const void *bytes, struct fabric_handle *ret_handle)
+{
+    const uint8_t *from = bytes;
+    if (base_load_le32(from + 28) != HANDLE_MARK)
+        return -EINVAL;
+    *ret_handle = (struct fabric_handle){.domain = base_load_le64(from),
+                                         .key = base_load_le64(from + 8),
+                                         .bytes = base_load_le64(from + 16),
+                                         .rights = base_load_le32(from + 24)};
+    return 0;
+}
+
+/* ---- connections -------------------------------------------------------------------------------- */
+
+int fabric_listen(struct fabric *fabric, const char *address, struct fabric_listener **ret_listener)
+{
+    struct fabric_listener *listener = base_alloc(&fabric->node->memory, sizeof(*listener));
+    if (listener == NULL)
+        return -ENOMEM;
+    listener->fabric = fabric;
+    int error = fabric->provider->listen(fabric->state, address, &listener->state);
+    if (error != 0) {
+        char quoted[BASE_LOG_ROOM_MIN];
+        base_error(&fabric->node->log, "cannot listen", "fabric=%s address=%s error=\"%s\"",
+                   fabric->info.provider, base_log_quote(quoted, sizeof(quoted), address, strlen(address)),
+                   error_text(error));
+        base_free(&fabric->node->memory, listener, sizeof(*listener));
+        return error;
+    }
+    *ret_listener = listener;
+    return 0;
+}
+
+void fabric_listener_close(struct fabric_listener *listener)
+{
+    struct fabric *fabric = listener->fabric;
+    fabric->provider->listener_close(listener->state);
+    base_free(&fabric->node->memory, listener, sizeof(*listener));
+}
+
+int fabric_listener_wait(struct fabric_listener *listener, uint64_t deadline_ns,
+                         struct fabric_incoming **ret_incoming)
+{
+    struct fabric *fabric = listener->fabric;
+    struct fabric_incoming *incoming = base_alloc(&fabric->node->memory, sizeof(*incoming));
+    if (incoming == NULL)
+        return -ENOMEM;
+    incoming->fabric = fabric;
+    int error = fabric->provider->listener_wait(listener->state, deadline_ns, &incoming->state);
+    if (error != 0) {
+        base_free(&fabric->node->memory, incoming, sizeof(*incoming));
+        return error;
+    }
+    *ret_incoming = incoming;
+    return 0;
+}
+
+uint32_t fabric_incoming_data(const struct fabric_incoming *incoming, const void **ret_data)
+{
+    return incoming->fabric->provider->incoming_data(incoming->state, ret_data);
+}
+
+#define RECEIVE_COUNT 16
+#define RECEIVE_BYTES 4096
+
+/* @return 0 or -EINVAL */
+static int fill_options(const struct fabric_connect_options *given,
+                        struct fabric_connect_options *ret_options)
+{
+    *ret_options = given == NULL ? (struct fabric_connect_options){0} : *given;
+    if (ret_options->receive_count == 0)
+        ret_options->receive_count = RECEIVE_COUNT;
+    if (ret_options->receive_bytes == 0)
+        ret_options->receive_bytes = RECEIVE_BYTES;
+    return ret_options->data_bytes <= FABRIC_PRIVATE_BYTES_MAX &&
+                   ret_options->receive_count <= FABRIC_RECEIVE_COUNT_MAX &&
+                   ret_options->receive_bytes <= FABRIC_RECEIVE_BYTES_MAX
+               ? 0
+               : -EINVAL;
+}
+
+static struct fabric_connection *make_connection(struct fabric_domain *domain)
+{
+    struct fabric_connection *connection = base_alloc(&domain->fabric->node->memory, sizeof(*connection));
+    if (connection == NULL)
+        return NULL;
+    connection->fabric = domain->fabric;
+    connection->domain = domain;
+    connection->sched = task_sched_self();
+    return connection;
+}
+
+/* What accept() or connect() came to. */
+static int begin_connection(struct fabric_connection *connection, int error,
+                            struct fabric_connection **ret_connection)
+{
+    struct fabric *fabric = connection->fabric;
+    if (error != 0) {
+        base_free(&fabric->node->memory, connection, sizeof(*connection));
+        return error;
+    }
+    atomic_fetch_add(&connection->domain->users, 1);
+    task_mutex_lock_firmly(&fabric->lock);
+    base_list_push_back(&fabric->connections, &connection->link);
+    task_mutex_unlock(&fabric->lock);
+    *ret_connection = connection;
+    return 0;
+}
+
+int fabric_accept(struct fabric_incoming *incoming, struct fabric_domain *domain,
+                  const struct fabric_connect_options *options, struct fabric_connection **ret_connection)
+{
+    struct fabric *fabric = incoming->fabric;
+    struct fabric_connect_options filled;
+    struct fabric_connection *connection = NULL;
+    int error = fill_options(options, &filled);
+    if (error == 0 && (connection = make_connection(domain)) == NULL)
+        error = -ENOMEM;
+    if (error != 0) {
+        fabric_reject(incoming);
+        return error;
+    }
+    void *state = incoming->state;
+    base_free(&fabric->node->memory, incoming, sizeof(*incoming));
+    error = fabric->provider->accept(state, domain->state, &filled, connection, &connection->state);
+    return begin_connection(connection, error, ret_connection);
+}
+
+void fabric_reject(struct fabric_incoming *incoming)
+{
+    struct fabric *fabric = incoming->fabric;
+    fabric->provider->reject(incoming->state);
+    base_free(&fabric->node->memory, incoming, sizeof(*incoming));
+}
+
+int fabric_connect(struct fabric_domain *domain, const char *address,
+                   const struct fabric_connect_options *options, uint64_t deadline_ns,
+                   struct fabric_connection **ret_connection)
+{
+    struct fabric_connect_options filled;
+    int error = fill_options(options, &filled);
+    if (error != 0)
+        return error;
+    struct fabric_connection *connection = make_connection(domain);
+    if (connection == NULL)
+        return -ENOMEM;
+    error = domain->fabric->provider->connect(domain->state, address, &filled, deadline_ns, connection,
+                                              &connection->state);
+    return begin_connection(connection, error, ret_connection);
+}
+
+uint32_t fabric_peer_data(const struct fabric_connection *connection, const void **ret_data)
+{
+    return connection->fabric->provider->peer_data(connection->state, ret_data);
+}
+
+const char *fabric_peer_name(const struct fabric_connection *connection)
+{
+    return connection->name;
+}
+
+void fabric_connection_name(struct fabric_connection *connection, const char *name)
+{
+    (void)snprintf(connection->name, sizeof(connection->name), "%s", name);
+}
+
+int fabric_error(const struct fabric_connection *connection)
+{
+    return atomic_load_explicit(&connection->error, memory_order_acquire);
+}
+
+bool fabric_connection_fail(struct fabric_connection *connection, const char *what, int error)
+{
+    int alive = 0;
+    if (!atomic_compare_exchange_strong(&connection->error, &alive, error))
+        return false;
+    struct fabric *fabric = connection->fabric;
+    bool wanted = error == -EPIPE || error == -ECONNABORTED; /* by one of the two */
+    BASE_LOG_LIMITED_AT(&fabric->node->log, &fabric->failures, wanted ? BASE_LOG_DEBUG : BASE_LOG_WARN,
+                        wanted ? "connection over" : "connection failed",
+                        "fabric=%s peer=\"%s\" op=\"%s\" error=\"%s\"", fabric->info.provider,
+                        connection->name, what, error_text(error));
+    return true;
+}
+
+static void assert_user(const struct fabric_connection *connection)
+{
+    base_assert(connection->sched == task_sched_self());
+}
+
+int fabric_fence(struct fabric_connection *connection, uint64_t deadline_ns)
+{
+    assert_user(connection);
+    (void)fabric_connection_fail(connection, "fence", -ECONNABORTED);
+    connection->fabric->provider->fail(connection->state);
+    return connection->fabric->provider->fence(connection->state, deadline_ns);
+}
+
+static void add_counters(struct fabric_counters *sum, const struct fabric_counters *counters)
+{
+    for (unsigned i = 0; i < FABRIC_OP_KINDS; i++) {
+        sum->operations[i] += __atomic_load_n(&counters->operations[i], __ATOMIC_RELAXED);
+        sum->bytes[i] += __atomic_load_n(&counters->bytes[i], __ATOMIC_RELAXED);
+    }
+    sum->failed += __atomic_load_n(&counters->failed, __ATOMIC_RELAXED);
+    sum->refused += __atomic_load_n(&counters->refused, __ATOMIC_RELAXED);
+    sum->waits += __atomic_load_n(&counters->waits, __ATOMIC_RELAXED);
+}
+
+void fabric_disconnect(struct fabric_connection *connection)
+{
+    struct fabric *fabric = connection->fabric;
+    assert_user(connection);
+    fabric->provider->disconnect(connection->state);
+    task_mutex_lock_firmly(&fabric->lock);
+    base_list_remove(&connection->link);
+    for (unsigned tag = 0; tag < FABRIC_TAGS_MAX; tag++)
+        add_counters(&fabric->past[tag], &connection->counters[tag]);
+    task_mutex_unlock(&fabric->lock);
+    atomic_fetch_sub(&connection->domain->users, 1);
+    base_free(&fabric->node->memory, connection, sizeof(*connection));
+}
+
+void fabric_count(struct fabric *fabric, uint8_t tag, struct fabric_counters *ret_counters)
+{
+    base_assert(tag < FABRIC_TAGS_MAX);
+    task_mutex_lock_firmly(&fabric->lock);
+    struct fabric_counters sum = fabric->past[tag];
+    base_list_for_each(link, &fabric->connections) {
+        struct fabric_connection *connection = base_container_of(link, struct fabric_connection, link);
+        add_counters(&sum, &connection->counters[tag]);
+    }
+    task_mutex_unlock(&fabric->lock);
+    *ret_counters = sum;
+}
+
+/* ---- operations --------------------------------------------------------------------------------- */
+
+static const char *op_name(enum fabric_op_kind kind)
+{
+    static const char *const names[FABRIC_OP_KINDS] = {"READ", "WRITE", "notified WRITE",
+                                                       "CAS",  "FAA",   "SEND"};
+    return (unsigned)kind < FABRIC_OP_KINDS ? names[kind] : "unknown";
+}
+
+/* A counter has one writer, and is read by anyone. */
+static void count(uint64_t *counter, uint64_t more)
+{
+    __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
+}
+
+/* Whether an operation can be honoured. Lengths may come from a wire: nothing is asserted. */
+static int check(const struct fabric *fabric, struct fabric_op *op)
+{
+    bool atomic = op->kind == FABRIC_CAS || op->kind == FABRIC_FAA;
+    if ((unsigned)op->kind >= FABRIC_OP_KINDS || op->tag >= FABRIC_TAGS_MAX ||
+        (op->handle == NULL) != (op->kind == FABRIC_SEND))
+        return -EINVAL;
+    if (atomic) {
+        op->bytes = WORD_BYTES;
+        if (op->iov_count != 0 || !base_is_aligned(op->offset, WORD_BYTES))
+            return -EINVAL;
+        return fabric->info.atomics == FABRIC_ATOMICS_NONE ? -EOPNOTSUPP : 0;
+    }
+    if (op->iov_count > FABRIC_IOV_MAX)
+        return -EINVAL;
+    op->bytes = 0;
+    for (uint32_t i = 0; i < op->iov_count; i++) {
+        if (op->iov[i].iov_len > FABRIC_BYTES_MAX - op->bytes)
+            return -EINVAL;
+        op->bytes += op->iov[i].iov_len;
+    }
+    return 0;
+}
+
+void fabric_op_finish(struct fabric_op *op, int32_t result)
+{
+    struct fabric_connection *connection = op->connection;
+    struct fabric_counters *counters = &connection->counters[op->tag < FABRIC_TAGS_MAX ? op->tag : 0];
+    base_assert(!op->finished);
+    op->finished = true;
+    op->result = result;
+    if (base_likely(result == 0)) {
+        count(&counters->operations[op->kind], 1);
+        count(&counters->bytes[op->kind], op->bytes);
+        return;
+    }
+    count(&counters->failed, 1);
+    if (result == -EACCES)
+        count(&counters->refused, 1);
+    (void)fabric_connection_fail(connection, op_name(op->kind), result);
+}
+
+void fabric_post(struct fabric_connection *connection, struct fabric_op *ops, uint32_t count)
+{
+    assert_user(connection);
+    for (uint32_t i = 0; i < count; i++) {
+        struct fabric_op *op = &ops[i];
+        op->connection = connection;
+        op->finished = false;
+        int error = fabric_error(connection);
+        if (error == 0)
+            error = check(connection->fabric, op);
+        if (base_unlikely(error != 0))
+            fabric_op_finish(op, error);
+        else
+            connection->fabric->provider->post(connection->state, op);
+    }
+    if (base_unlikely(fabric_error(connection) != 0))
+        connection->fabric->provider->fail(connection->state);
+}
+
+/* Wait for one; if that is cut short, its connection is given up. */
+static void wait_for(struct fabric_op *op, uint64_t deadline_ns)
+{
+    struct fabric_connection *connection = op->connection;
+    const struct fabric_provider *provider = connection->fabric->provider;
+    assert_user(connection);
+    int error = provider->wait(connection->state, op, deadline_ns);
+    if (error == 0)
+        return;
+    (void)fabric_connection_fail(connection, op_name(op->kind), error);
+    provider->fail(connection->state);
+}
+
+int fabric_wait(struct fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
+{
+    int result = 0;
+    if (count_of_ops > 0)
+        count(&ops[0].connection->counters[ops[0].tag < FABRIC_TAGS_MAX ? ops[0].tag : 0].waits, 1);
+    for (uint32_t i = 0; i < count_of_ops; i++) {
+        if (!ops[i].finished)
+            wait_for(&ops[i], deadline_ns);
+        base_assert(ops[i].finished);
+        if (result == 0)
+            result = ops[i].result;
+    }
+    return result;
+}
+
+int fabric_receive(struct fabric_connection *connection, void *data, uint32_t room, uint64_t deadline_ns,
+                   struct fabric_message *ret_message)
+{
+    assert_user(connection);
+    return connection->fabric->provider->receive(connection->state, data, room, deadline_ns, ret_message);
+}
+
+/* ---- in one call -------------------------------------------------------------------------------- */
+
+static int post_and_wait(struct fabric_connection *connection, struct fabric_op *op, uint64_t deadline_ns)
+{
+    fabric_post(connection, op, 1);
+    return fabric_wait(op, 1, deadline_ns);
+}
+
+int fabric_read(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
+                uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    const struct iovec vector = {.iov_base = data, .iov_len = bytes};
+    struct fabric_op op = {
+        .kind = FABRIC_READ, .tag = tag, .handle = handle, .offset = offset, .iov = &vector, .iov_count = 1};
+    return post_and_wait(connection, &op, deadline_ns);
+}
+
+int fabric_write(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
+                 uint64_t offset, const void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    const struct iovec vector = {.iov_base = (void *)(uintptr_t)data,
+                                 .iov_len = bytes}; /* an iovec has no const */
+    struct fabric_op op = {
+        .kind = FABRIC_WRITE, .tag = tag, .handle = handle, .offset = offset, .iov = &vector, .iov_count = 1};
+    return post_and_wait(connection, &op, deadline_ns);
+}
+
+static int swap(struct fabric_connection *connection, struct fabric_op *op, uint64_t deadline_ns,
+                uint64_t *ret_before)
+{
+    int error = post_and_wait(connection, op, deadline_ns);
+    if (error == 0)
+        *ret_before = op->before;
+    return error;
+}
+
+int fabric_cas(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
+               uint64_t offset, uint64_t compare, uint64_t operand, uint64_t deadline_ns,
+               uint64_t *ret_before)
+{
+    struct fabric_op op = {.kind = FABRIC_CAS,
+                           .tag = tag,
+                           .handle = handle,
+                           .offset = offset,
+                           .compare = compare,
+                           .operand = operand};
+    return swap(connection, &op, deadline_ns, ret_before);
+}
+
+int fabric_faa(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
+               uint64_t offset, uint64_t add, uint64_t deadline_ns, uint64_t *ret_before)
+{
+    struct fabric_op op = {
+        .kind = FABRIC_FAA, .tag = tag, .handle = handle, .offset = offset, .operand = add};
+    return swap(connection, &op, deadline_ns, ret_before);
+}
+
+int fabric_send(struct fabric_connection *connection, uint8_t tag, const void *data, uint32_t bytes,
+                uint64_t deadline_ns)
+{
+    const struct iovec vector = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    struct fabric_op op = {.kind = FABRIC_SEND, .tag = tag, .iov = &vector, .iov_count = 1};
+    return post_and_wait(connection, &op, deadline_ns);
+}

@@ -1,0 +1,114 @@
+/*
+ * Sleeping until a condition holds. A task's scheduler looks at the condition once a round; only before it
+ * sleeps in the kernel are others asked to ring. A plain thread spins for a moment and then sleeps.
+ */
+#include "fabric/shm/shm.h"
+#include <errno.h>
+
+#define SPIN_NS              UINT64_C(20000) /* of a plain thread: longer than a short answer takes */
+#define LOOKS_BETWEEN_CLOCKS 64
+
+struct waiter {
+    struct base_list link; /* shm_bell.waiters */
+    struct task_wait wait;
+    struct task_poller poller; /* of a task */
+    const struct shm_condition *condition;
+};
+
+void shm_bell_init(struct shm_bell *bell)
+{
+    base_spin_init(&bell->lock);
+    base_list_init(&bell->waiters);
+}
+
+void shm_bell_ring(struct shm_bell *bell)
+{
+    base_spin_lock(&bell->lock);
+    base_list_for_each(link, &bell->waiters) {
+        struct waiter *waiter = base_container_of(link, struct waiter, link);
+        (void)task_wait_wake(&waiter->wait, 0);
+    }
+    base_spin_unlock(&bell->lock);
+}
+
+static bool is_ready(const struct shm_condition *condition)
+{
+    return condition->ready(condition->arg);
+}
+
+/* Have others ring. @return whether it is ready after all: nobody may ring for that */
+static bool arm(const struct shm_condition *condition)
+{
+    if (condition->arm != NULL)
+        condition->arm(condition->arg);
+    return is_ready(condition);
+}
+
+static uint32_t poll_condition(struct task_poller *poller)
+{
+    struct waiter *waiter = base_container_of(poller, struct waiter, poller);
+    return is_ready(waiter->condition) && task_wait_wake(&waiter->wait, 0) ? 1 : 0;
+}
+
+/* When the scheduler sleeps, the bell wakes it, by waking the task. */
+static bool may_sleep(struct task_poller *poller)
+{
+    return !arm(base_container_of(poller, struct waiter, poller)->condition);
+}
+
+static void closed(struct task_poller *poller)
+{
+    (void)poller; /* a scheduler with a task that waits is closed by the simulator alone */
+}
+
+/* A plain thread looks for a moment. */
+static bool spin(const struct shm_condition *condition, uint64_t deadline_ns)
+{
+    uint64_t until_ns = base_min(task_now() + SPIN_NS, deadline_ns);
+    do {
+        for (unsigned i = 0; i < LOOKS_BETWEEN_CLOCKS; i++) {
+            if (is_ready(condition))
+                return true;
+        }
+    } while (task_now() < until_ns);
+    return false;
+}
+
+/* One sleep: until somebody rings, or the condition holds. @return 0; -ETIMEDOUT; -ECANCELED */
+static int sleep_once(struct shm_bell *bell, const struct shm_condition *condition, uint64_t deadline_ns)
+{
+    struct waiter waiter = {.condition = condition,
+                            .poller = {.poll = poll_condition, .may_sleep = may_sleep, .closed = closed}};
+    struct task_sched *sched = task_sched_self();
+    task_wait_init(&waiter.wait);
+    base_spin_lock(&bell->lock);
+    base_list_push_back(&bell->waiters, &waiter.link);
+    base_spin_unlock(&bell->lock);
+    if (sched != NULL)
+        task_poller_add(sched, &waiter.poller);
+    else if (arm(condition))
+        (void)task_wait_wake(&waiter.wait, 0); /* by ourselves */
+    int result = task_wait_park(&waiter.wait, deadline_ns);
+    if (sched != NULL)
+        task_poller_remove(&waiter.poller);
+    base_spin_lock(&bell->lock); /* who rings has done with us */
+    base_list_remove(&waiter.link);
+    base_spin_unlock(&bell->lock);
+    return result;
+}
+
+int shm_bell_wait(struct shm_bell *bell, const struct shm_condition *condition, uint64_t deadline_ns)
+{
+    bool spun = task_sched_self() != NULL;
+    while (!is_ready(condition)) {
+        if (!spun) {
+            spun = true;
+            if (spin(condition, deadline_ns))
+                break;
+        }
+        int error = sleep_once(bell, condition, deadline_ns);
+        if (error != 0)
+            return is_ready(condition) ? 0 : error;
+    }
+    return 0;
+}

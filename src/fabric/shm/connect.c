@@ -1,0 +1,268 @@
+/* Connecting: both sides exchange hellos, map what the other brings, and are watched from then on. */
+#include "fabric/shm/shm.h"
+#include "task/net.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BUSY_PAUSE_NS UINT64_C(1000000) /* while a listener's queue is full */
+
+static int make_ring(uint64_t bytes, struct shm_file *ret_file)
+{
+    int error = shm_file_make("tarn-ring", bytes, false, ret_file);
+    if (error == 0) {
+        error = shm_file_touch(ret_file, 0, bytes);
+        if (error != 0)
+            shm_file_drop(ret_file);
+    }
+    return error;
+}
+
+/* A connection with its own ring; nothing is told to anybody. */
+static int make(struct shm_domain *domain, const struct fabric_connect_options *options,
+                struct fabric_connection *owner, struct shm_connection **ret_connection)
+{
+    struct base_account *account = &domain->shm->node->memory;
+    uint64_t ring_bytes = shm_ring_bytes(options->receive_count, options->receive_bytes);
+    struct shm_connection *connection = base_alloc(account, sizeof(*connection));
+    if (connection == NULL)
+        return -ENOMEM;
+    connection->shm = domain->shm;
+    connection->domain = domain;
+    connection->owner = owner;
+    connection->socket.fd = connection->process.fd = -1;
+    connection->process.event = shm_process_event;
+    shm_bell_init(&connection->bell);
+    base_list_init(&connection->pending);
+    int error = base_account_take(account, ring_bytes);
+    if (error == 0) {
+        error = make_ring(ring_bytes, &connection->in.file);
+        if (error != 0)
+            base_account_give(account, ring_bytes);
+    }
+    if (error != 0) {
+        base_free(account, connection, sizeof(*connection));
+        return error;
+    }
+    shm_ring_begin(&connection->in, options->receive_count, options->receive_bytes);
+    *ret_connection = connection;
+    return 0;
+}
+
+static int say_hello(struct shm_connection *connection, const struct fabric_connect_options *options)
+{
+    const struct shm_domain *domain = connection->domain;
+    struct shm_hello hello = {.identity = domain->identity,
+                              .table_slots = domain->table_slots,
+                              .ring_slots = connection->in.slots,
+                              .ring_payload_bytes = connection->in.payload_bytes,
+                              .data_bytes = options->data_bytes};
+    int fds[SHM_HELLO_FDS];
+    for (unsigned place = 0; place < SHM_PLACES; place++) {
+        hello.bytes[place] = domain->files[place].bytes;
+        fds[place] = domain->files[place].fd;
+    }
+    fds[SHM_PLACES] = connection->in.file.fd;
+    if (options->data_bytes > 0)
+        memcpy(hello.data, options->data, options->data_bytes);
+    return shm_hello_send(connection->socket.fd, &hello, fds);
+}
+
+/* Map what the peer brings, if it is as it says. */
+static int adopt(struct shm_connection *connection, const struct shm_greeting *greeting)
+{
+    const struct shm_hello *hello = &greeting->hello;
+    if (hello->ring_slots == 0 || hello->ring_slots > FABRIC_RECEIVE_COUNT_MAX ||
+        hello->ring_payload_bytes == 0 || hello->ring_payload_bytes > FABRIC_RECEIVE_BYTES_MAX)
+        return -EPROTO;
+    int error =
+        shm_file_take(greeting->fds[SHM_PLACES], shm_ring_bytes(hello->ring_slots, hello->ring_payload_bytes),
+                      true, &connection->out.file);
+    if (error != 0)
+        return error;
+    shm_ring_begin(&connection->out, hello->ring_slots, hello->ring_payload_bytes);
+    connection->data_bytes = hello->data_bytes;
+    memcpy(connection->data, hello->data, hello->data_bytes);
+    return shm_peer_domain_take(hello, greeting->fds, &connection->peer);
+}
+
+/* Get hold of the peer's process, as long as it holds the other end of the socket. */
+static int hold_process(struct shm_connection *connection, pid_t pid)
+{
+    char name[32];
+    uint8_t byte;
+    connection->process.fd = pidfd_open(pid, 0);
+    if (connection->process.fd < 0)
+        return errno == ESRCH ? -ECONNRESET : -errno;
+    /* it was still there when we had the pidfd: so that is of no other that came to the same number */
+    if (recv(connection->socket.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        return -ECONNRESET;
+    (void)snprintf(name, sizeof(name), "pid %d", (int)pid);
+    fabric_connection_name(connection->owner, name);
+    return 0;
+}
+
+/* From now on it is one of the domain's, and its socket and process are watched. */
+static int begin(struct shm_connection *connection, void (*event)(struct shm_source *source))
+{
+    struct shm_service *service = &connection->shm->service;
+    connection->socket.event = event;
+    shm_service_lock(service);
+    connection->number = connection->domain->connections_begun++;
+    base_list_push_back(&connection->domain->connections, &connection->link);
+    int error = shm_service_watch_locked(service, &connection->socket);
+    if (error == 0)
+        error = shm_service_watch_locked(service, &connection->process);
+    shm_service_unlock(service);
+    return error;
+}
+
+/* ---- accepting ---------------------------------------------------------------------------------- */
+
+static int accept_greeting(struct shm_connection *connection, const struct shm_greeting *greeting,
+                           const struct fabric_connect_options *options)
+{
+    int error = hold_process(connection, greeting->pid);
+    if (error == 0)
+        error = adopt(connection, greeting);
+    if (error == 0)
+        error = begin(connection, shm_socket_event);
+    if (error == 0)
+        error = say_hello(connection, options);
+    if (error != 0)
+        return error;
+    connection->exposed = true;
+    return 0;
+}
+
+int shm_accept(void *incoming, void *state, const struct fabric_connect_options *options,
+               struct fabric_connection *owner, void **ret_connection)
+{
+    struct shm_connection *connection;
+    struct shm_greeting greeting;
+    int socket = shm_incoming_take(incoming, &greeting);
+    int error = make(state, options, owner, &connection);
+    if (error != 0) {
+        shm_hello_refuse(socket);
+        (void)close(socket);
+    } else {
+        connection->socket.fd = socket;
+        error = accept_greeting(connection, &greeting, options);
+        if (error != 0) {
+            shm_hello_refuse(socket);
+            shm_connection_end(connection);
+        }
+    }
+    shm_greeting_drop(&greeting);
+    if (error == 0)
+        *ret_connection = connection;
+    return error;
+}
+
+/* ---- connecting --------------------------------------------------------------------------------- */
+
+/* Reach the listener. @param ret_pid  of its process */
+static int reach(int fd, const char *path, uint64_t deadline_ns, pid_t *ret_pid)
+{
+    struct sockaddr_un address;
+    int error = net_unix_address(path, &address);
+    if (error != 0)
+        return error;
+    while (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        if (errno != EAGAIN)
+            return -errno;
+        uint64_t now_ns = task_now();
+        if (now_ns >= deadline_ns)
+            return -ETIMEDOUT;
+        error = task_sleep_until(base_min(now_ns + BUSY_PAUSE_NS, deadline_ns));
+        if (error != 0)
+            return error;
+    }
+    struct ucred who;
+    socklen_t bytes = sizeof(who);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
+        return -errno;
+    if (who.uid != getuid() || who.pid <= 0)
+        return -EACCES;
+    *ret_pid = who.pid;
+    return 0;
+}
+
+/* The answer has come, or the end. */
+static void answer_event(struct shm_source *source)
+{
+    struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
+    shm_service_forget_locked(&connection->shm->service, source);
+    atomic_store(&connection->answered, true);
+    shm_bell_ring(&connection->bell);
+}
+
+static bool answer_ready(void *arg)
+{
+    struct shm_connection *connection = arg;
+    return atomic_load(&connection->answered) || atomic_load(&connection->ended);
+}
+
+/* @param pid  of the listener's process: nobody else answers, as it is watched from the hello on */
+static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t deadline_ns)
+{
+    const struct shm_condition condition = {.ready = answer_ready, .arg = connection};
+    struct shm_greeting greeting;
+    int error = shm_bell_wait(&connection->bell, &condition, deadline_ns);
+    if (error != 0)
+        return error;
+    error = shm_hello_receive(connection->socket.fd, &greeting);
+    if (error != 0) {
+        connection->exposed = error != -ECONNREFUSED; /* who refuses has let go of what we sent */
+        return error == -EAGAIN ? -ECONNRESET : error;
+    }
+    error = greeting.pid == pid ? adopt(connection, &greeting) : -EPROTO;
+    shm_greeting_drop(&greeting);
+    return error;
+}
+
+static int attempt(struct shm_connection *connection, const char *path,
+                   const struct fabric_connect_options *options, uint64_t deadline_ns)
+{
+    struct shm_service *service = &connection->shm->service;
+    pid_t pid = 0;
+    int error = shm_socket(&connection->socket.fd);
+    if (error == 0)
+        error = reach(connection->socket.fd, path, deadline_ns, &pid);
+    if (error == 0)
+        error = hold_process(connection, pid);
+    if (error == 0)
+        error = begin(connection, answer_event);
+    if (error != 0)
+        return error;
+    connection->exposed = true;
+    error = say_hello(connection, options);
+    if (error == 0)
+        error = take_answer(connection, pid, deadline_ns);
+    if (error != 0)
+        return error;
+    shm_service_lock(service);
+    connection->socket.event = shm_socket_event;
+    error = shm_service_watch_locked(service, &connection->socket);
+    shm_service_unlock(service);
+    return error;
+}
+
+int shm_connect(void *state, const char *address, const struct fabric_connect_options *options,
+                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection)
+{
+    struct shm_connection *connection;
+    int error = make(state, options, owner, &connection);
+    if (error != 0)
+        return error;
+    error = attempt(connection, address, options, deadline_ns);
+    if (error != 0) {
+        shm_connection_end(connection);
+        return error;
+    }
+    *ret_connection = connection;
+    return 0;
+}

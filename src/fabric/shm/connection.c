@@ -1,0 +1,364 @@
+/* Connections at work: operations, messages, what becomes of them when one side ends. */
+#include "fabric/shm/shm.h"
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+void shm_connection_ring_peer(struct shm_connection *connection)
+{
+    /* If there is no room the peer has not read what was sent before: it will look in any case. */
+    (void)send(connection->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Whether the peer can write no more. */
+static bool is_gone(const struct shm_connection *connection)
+{
+    return atomic_load(&connection->ended) || shm_ring_told(&connection->in) == SHM_LEFT;
+}
+
+/* Free all that it has; nothing is watched and it is in no list. */
+static void free_connection(struct shm_connection *connection)
+{
+    struct base_account *account = &connection->shm->node->memory;
+    uint64_t ring_bytes = connection->in.file.bytes;
+    if (connection->in.file.memory != NULL) {
+        shm_file_drop(&connection->in.file);
+        base_account_give(account, ring_bytes);
+    }
+    if (connection->out.file.memory != NULL)
+        shm_file_drop(&connection->out.file);
+    shm_peer_domain_drop(&connection->peer);
+    if (connection->process.fd >= 0)
+        (void)close(connection->process.fd);
+    if (connection->socket.fd >= 0)
+        (void)close(connection->socket.fd);
+    base_free(account, connection, sizeof(*connection));
+}
+
+void shm_ghost_end_locked(struct shm_connection *connection)
+{
+    struct shm_service *service = &connection->shm->service;
+    shm_service_forget_locked(service, &connection->socket);
+    shm_service_forget_locked(service, &connection->process);
+    if (base_list_is_linked(&connection->link))
+        base_list_remove(&connection->link);
+    free_connection(connection);
+}
+
+/* Something has come from a peer that was to answer, and was not waited for. */
+static void late_answer_event(struct shm_source *source)
+{
+    struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
+    struct shm_greeting greeting;
+    int error = shm_hello_receive(source->fd, &greeting);
+    if (error == 0)
+        shm_greeting_drop(&greeting); /* it finds our end of the socket shut, and leaves */
+    if (error == -ECONNREFUSED || is_gone(connection))
+        shm_ghost_end_locked(connection);
+    else if (error == -ECONNRESET)
+        shm_service_forget_locked(&connection->shm->service, source);
+}
+
+void shm_connection_end(struct shm_connection *connection)
+{
+    struct shm_service *service = &connection->shm->service;
+    bool met = connection->out.file.memory != NULL;
+    base_assert(base_list_empty(&connection->pending));
+    shm_peer_domain_drop(&connection->peer);
+    if (met) {
+        shm_ring_tell(&connection->out, SHM_LEFT); /* of two that leave at once, one sees the other's */
+        shm_connection_ring_peer(connection);
+        shm_file_drop(&connection->out.file);
+    } else {
+        (void)shutdown(connection->socket.fd, SHUT_WR);
+    }
+    shm_service_lock(service);
+    connection->owner = NULL;
+    shm_service_forget_locked(service, &connection->socket);
+    connection->socket.event = met ? shm_socket_event : late_answer_event;
+    if (!connection->exposed || is_gone(connection))
+        shm_ghost_end_locked(connection);
+    else if (shm_service_watch_locked(service, &connection->socket) != 0)
+        base_warn(&connection->shm->node->log, "out of memory for watching a peer that was left",
+                  "fabric=shm reason=\"what it could write stays out of use until its process ends\"");
+    shm_service_unlock(service);
+}
+
+/* The peer is not what it was: tell whom it concerns. */
+static void peer_changed_locked(struct shm_connection *connection, int error)
+{
+    if (connection->owner == NULL) {
+        if (is_gone(connection))
+            shm_ghost_end_locked(connection);
+        return;
+    }
+    (void)fabric_connection_fail(connection->owner, "peer", error);
+    shm_bell_ring(&connection->bell);
+}
+
+void shm_socket_event(struct shm_source *source)
+{
+    struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
+    uint8_t rings[64];
+    ssize_t bytes = recv(source->fd, rings, sizeof(rings), MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (bytes <= 0)
+        shm_service_forget_locked(&connection->shm->service, source);
+    enum shm_presence presence = shm_ring_told(&connection->in);
+    if (presence == SHM_PRESENT && bytes > 0)
+        shm_bell_ring(&connection->bell);
+    else
+        peer_changed_locked(connection, presence == SHM_LEFT ? -EPIPE : -ECONNRESET);
+}
+
+void shm_process_event(struct shm_source *source)
+{
+    struct shm_connection *connection = base_container_of(source, struct shm_connection, process);
+    shm_service_forget_locked(&connection->shm->service, source);
+    atomic_store(&connection->ended, true);
+    peer_changed_locked(connection, shm_ring_told(&connection->in) == SHM_LEFT ? -EPIPE : -ECONNRESET);
+}
+
+/* Finish what was posted with what the connection died of. */
+static void flush(struct shm_connection *connection)
+{
+    struct base_list *link;
+    while ((link = base_list_pop_front(&connection->pending)) != NULL)
+        fabric_op_finish(base_container_of(link, struct fabric_op, link), fabric_error(connection->owner));
+}
+
+void shm_fail(void *state)
+{
+    struct shm_connection *connection = state;
+    flush(connection);
+    shm_ring_tell(&connection->out, SHM_FAILED);
+    shm_connection_ring_peer(connection);
+}
+
+static bool fence_ready(void *arg)
+{
+    return is_gone(arg);
+}
+
+int shm_fence(void *state, uint64_t deadline_ns)
+{
+    struct shm_connection *connection = state;
+    const struct shm_condition condition = {.ready = fence_ready, .arg = connection};
+    return shm_bell_wait(&connection->bell, &condition, deadline_ns);
+}
+
+/* ---- operations --------------------------------------------------------------------------------- */
+
+static void copy_in(uint8_t *to, const struct fabric_op *op)
+{
+    for (uint32_t i = 0; i < op->iov_count; i++) {
+        fabric_lanes_store(to, op->iov[i].iov_base, op->iov[i].iov_len);
+        to += op->iov[i].iov_len;
+    }
+    fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
+}
+
+static void copy_out(const struct fabric_op *op, const uint8_t *from)
+{
+    for (uint32_t i = 0; i < op->iov_count; i++) {
+        fabric_lanes_load(op->iov[i].iov_base, from, op->iov[i].iov_len);
+        from += op->iov[i].iov_len;
+    }
+    atomic_thread_fence(memory_order_acquire); /* the same */
+}
+
+#define WAITS_FOR_CREDIT 1
+
+/* @return 0; WAITS_FOR_CREDIT; negative errno */
+static int send_message(struct shm_connection *connection, const struct fabric_message *message,
+                        const struct fabric_op *op, uint32_t iov_count)
+{
+    int written = shm_ring_write_try(&connection->out, message, op->iov, iov_count);
+    if (written <= 0)
+        return written < 0 ? written : WAITS_FOR_CREDIT;
+    if (shm_ring_reader_sleeps(&connection->out))
+        shm_connection_ring_peer(connection);
+    return 0;
+}
+
+static int write_and_notify(struct shm_connection *connection, const struct fabric_op *op)
+{
+    const struct fabric_message message = {.notified = true, .value = op->value};
+    uint8_t *address;
+    int error = shm_locate(&connection->peer, op, FABRIC_MAY_WRITE, &address);
+    if (error != 0)
+        return error;
+    if (!shm_ring_has_credit(&connection->out))
+        return WAITS_FOR_CREDIT;
+    copy_in(address, op);
+    return send_message(connection, &message, op, 0);
+}
+
+static int swap(struct shm_connection *connection, struct fabric_op *op)
+{
+    uint8_t *address;
+    int error = shm_locate(&connection->peer, op, FABRIC_MAY_SWAP, &address);
+    if (error != 0)
+        return error;
+    uint64_t *word = (uint64_t *)(void *)address;
+    if (op->kind == FABRIC_FAA) {
+        op->before = __atomic_fetch_add(word, op->operand, __ATOMIC_SEQ_CST);
+        return 0;
+    }
+    op->before = op->compare;
+    (void)__atomic_compare_exchange_n(word, &op->before, op->operand, false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST);
+    return 0;
+}
+
+static int send_op(struct shm_connection *connection, const struct fabric_op *op)
+{
+    const struct fabric_message message = {.bytes = (uint32_t)op->bytes};
+    return send_message(connection, &message, op, op->iov_count); /* FABRIC_BYTES_MAX fits */
+}
+
+/* @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
+static int run(struct shm_connection *connection, struct fabric_op *op)
+{
+    uint8_t *address;
+    int error;
+    switch (op->kind) {
+    case FABRIC_READ:
+        error = shm_locate(&connection->peer, op, FABRIC_MAY_READ, &address);
+        if (error == 0)
+            copy_out(op, address);
+        return error;
+    case FABRIC_WRITE:
+        error = shm_locate(&connection->peer, op, FABRIC_MAY_WRITE, &address);
+        if (error == 0)
+            copy_in(address, op);
+        return error;
+    case FABRIC_WRITE_NOTIFY:
+        return write_and_notify(connection, op);
+    case FABRIC_CAS:
+    case FABRIC_FAA:
+        return swap(connection, op);
+    case FABRIC_SEND:
+        return send_op(connection, op);
+    default:
+        return -EINVAL;
+    }
+}
+
+static bool takes_credit(const struct fabric_op *op)
+{
+    return op->kind == FABRIC_SEND || op->kind == FABRIC_WRITE_NOTIFY;
+}
+
+/* Run what waits, as far as it goes. */
+static void progress(struct shm_connection *connection)
+{
+    struct base_list *link;
+    while ((link = base_list_first(&connection->pending)) != NULL && fabric_error(connection->owner) == 0) {
+        struct fabric_op *op = base_container_of(link, struct fabric_op, link);
+        int result = run(connection, op);
+        if (result == WAITS_FOR_CREDIT)
+            return;
+        base_list_remove(link);
+        fabric_op_finish(op, result);
+    }
+    if (fabric_error(connection->owner) != 0 && link != NULL)
+        shm_fail(connection);
+}
+
+void shm_post(void *state, struct fabric_op *op)
+{
+    struct shm_connection *connection = state;
+    progress(connection);
+    bool behind = !base_list_empty(&connection->pending) && (op->fence || takes_credit(op));
+    int result = behind ? WAITS_FOR_CREDIT : run(connection, op);
+    if (result == WAITS_FOR_CREDIT)
+        base_list_push_back(&connection->pending, &op->link);
+    else
+        fabric_op_finish(op, result);
+}
+
+/* Somebody who waits for an operation. */
+struct op_waiter {
+    struct shm_connection *connection;
+    const struct fabric_op *op;
+};
+
+static bool op_ready(void *arg)
+{
+    const struct op_waiter *waiter = arg;
+    return waiter->op->finished || fabric_error(waiter->connection->owner) != 0 ||
+           shm_ring_has_credit(&waiter->connection->out);
+}
+
+static void op_arm(void *arg)
+{
+    const struct op_waiter *waiter = arg;
+    shm_ring_arm_writer(&waiter->connection->out);
+}
+
+int shm_wait(void *state, struct fabric_op *op, uint64_t deadline_ns)
+{
+    struct op_waiter waiter = {.connection = state, .op = op};
+    const struct shm_condition condition = {.ready = op_ready, .arm = op_arm, .arg = &waiter};
+    for (;;) {
+        progress(waiter.connection);
+        if (op->finished)
+            return 0;
+        int error = shm_bell_wait(&waiter.connection->bell, &condition, deadline_ns);
+        if (error != 0)
+            return error;
+    }
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------- */
+
+static bool message_ready(void *arg)
+{
+    const struct shm_connection *connection = arg;
+    return shm_ring_has_message(&connection->in) || fabric_error(connection->owner) != 0;
+}
+
+static void message_arm(void *arg)
+{
+    struct shm_connection *connection = arg;
+    shm_ring_arm_reader(&connection->in);
+}
+
+/* @return 1; 0: there is none; negative errno */
+static int receive_try(struct shm_connection *connection, void *data, struct fabric_message *ret_message)
+{
+    int over = fabric_error(connection->owner); /* first: what came before the end is there then */
+    int taken = shm_ring_read_try(&connection->in, data, ret_message);
+    if (taken == 0)
+        return over;
+    if (taken < 0) {
+        (void)fabric_connection_fail(connection->owner, "receive", taken);
+        shm_fail(connection);
+        return fabric_error(connection->owner);
+    }
+    if (shm_ring_writer_sleeps(&connection->in))
+        shm_connection_ring_peer(connection);
+    return taken;
+}
+
+int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
+                struct fabric_message *ret_message)
+{
+    struct shm_connection *connection = state;
+    const struct shm_condition condition = {.ready = message_ready, .arm = message_arm, .arg = connection};
+    if (room < connection->in.payload_bytes)
+        return -EINVAL;
+    for (;;) {
+        progress(connection);
+        int taken = receive_try(connection, data, ret_message);
+        if (taken != 0)
+            return taken > 0 ? 0 : taken;
+        int error = shm_bell_wait(&connection->bell, &condition, deadline_ns);
+        if (error != 0)
+            return error;
+    }
+}

@@ -1,0 +1,367 @@
+/*
+ * Domains: two files, one that peers only read and one that they may write, and in the first a table of regions
+ * that peers look into at every operation.
+ */
+#include "fabric/shm/shm.h"
+#include <errno.h>
+#include <string.h>
+
+/*
+ * format: an entry of the table of regions, of one machine's byte order; peers have it to read only
+ *
+ * | offset | bytes | meaning                                                    |
+ * |--------|-------|------------------------------------------------------------|
+ * | 0      | 8     | key: its low 16 bits are the entry's number; 0: no region  |
+ * | 8      | 8     | where the region begins in its file                        |
+ * | 16     | 8     | its length                                                 |
+ * | 24     | 4     | rights                                                     |
+ * | 28     | 4     | the file: enum shm_place                                   |
+ */
+struct shm_table_format {
+    _Atomic uint64_t key;
+    _Atomic uint64_t offset;
+    _Atomic uint64_t bytes;
+    _Atomic uint32_t rights;
+    _Atomic uint32_t place;
+};
+
+_Static_assert(sizeof(struct shm_table_format) == 32, "an array in a file");
+
+#define KEY_SLOT_BITS 16
+#define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
+
+_Static_assert(FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
+
+#define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
+
+/* A part of a file: a region, or free. */
+struct shm_extent {
+    struct base_list link;
+    uint64_t offset;
+    uint64_t bytes;
+    bool used;
+    bool dirty;          /* was used before: not zero */
+    uint64_t quarantine; /* free, but connections with lower numbers might still write there; 0: none */
+};
+
+static struct shm_extent *extent_of(struct base_list *link)
+{
+    return base_container_of(link, struct shm_extent, link);
+}
+
+static struct base_account *account_of(const struct shm_domain *domain)
+{
+    return &domain->shm->node->memory;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------ */
+
+static uint64_t table_bytes(uint32_t slots)
+{
+    return base_align_up(slots * sizeof(struct shm_table_format), BASE_PAGE_BYTES);
+}
+
+/* All of a file that is for regions, as one free extent. */
+static int add_extent(struct shm_domain *domain, enum shm_place place, uint64_t offset, uint64_t bytes)
+{
+    if (bytes == 0)
+        return 0;
+    struct shm_extent *extent = base_alloc(account_of(domain), sizeof(*extent));
+    if (extent == NULL)
+        return -ENOMEM;
+    extent->offset = offset;
+    extent->bytes = bytes;
+    base_list_push_back(&domain->extents[place], &extent->link);
+    return 0;
+}
+
+static void drop_parts(struct shm_domain *domain)
+{
+    for (unsigned place = 0; place < SHM_PLACES; place++) {
+        struct base_list *link;
+        while ((link = base_list_pop_front(&domain->extents[place])) != NULL)
+            base_free(account_of(domain), extent_of(link), sizeof(struct shm_extent));
+        shm_file_drop(&domain->files[place]);
+    }
+    base_account_give(account_of(domain), domain->charged_bytes);
+    base_free(account_of(domain), domain, sizeof(*domain));
+}
+
+static int make_files(struct shm_domain *domain, uint64_t readable_bytes, uint64_t writable_bytes)
+{
+    uint64_t table = table_bytes(domain->table_slots);
+    uint64_t writable_file = base_max(writable_bytes, (uint64_t)BASE_PAGE_BYTES); /* no file has no bytes */
+    int error = base_account_take(account_of(domain), table + readable_bytes + writable_file);
+    if (error != 0)
+        return error;
+    domain->charged_bytes = table + readable_bytes + writable_file;
+    error = shm_file_make("tarn-readable", table + readable_bytes, true, &domain->files[SHM_READABLE]);
+    if (error == 0)
+        error = shm_file_make("tarn-writable", writable_file, false, &domain->files[SHM_WRITABLE]);
+    if (error == 0)
+        error = add_extent(domain, SHM_READABLE, table, readable_bytes);
+    if (error == 0)
+        error = add_extent(domain, SHM_WRITABLE, 0, writable_bytes);
+    return error;
+}
+
+int shm_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain)
+{
+    struct shm *shm = state;
+    if (options->readable_bytes > FILE_BYTES_MAX || options->writable_bytes > FILE_BYTES_MAX)
+        return -EINVAL;
+    struct shm_domain *domain = base_alloc(&shm->node->memory, sizeof(*domain));
+    if (domain == NULL)
+        return -ENOMEM;
+    domain->shm = shm;
+    domain->identity = task_rng(shm->node);
+    domain->keys = task_rng(shm->node) >> KEY_SLOT_BITS;
+    domain->table_slots = options->regions_max;
+    domain->connections_begun = 1;
+    task_mutex_init(&domain->lock);
+    base_list_init(&domain->connections);
+    for (unsigned place = 0; place < SHM_PLACES; place++) {
+        base_list_init(&domain->extents[place]);
+        domain->files[place].fd = -1;
+    }
+    int error = make_files(domain, base_align_up(options->readable_bytes, BASE_PAGE_BYTES),
+                           base_align_up(options->writable_bytes, BASE_PAGE_BYTES));
+    if (error != 0) {
+        drop_parts(domain);
+        return error;
+    }
+    domain->table = (struct shm_table_format *)domain->files[SHM_READABLE].memory;
+    *ret_domain = domain;
+    return 0;
+}
+
+void shm_domain_close(void *state)
+{
+    struct shm_domain *domain = state;
+    struct base_list *link;
+    shm_service_lock(&domain->shm->service);
+    while ((link = base_list_first(&domain->connections)) != NULL)
+        shm_ghost_end_locked(base_container_of(link, struct shm_connection, link));
+    shm_service_unlock(&domain->shm->service);
+    drop_parts(domain);
+}
+
+/* ---- extents ------------------------------------------------------------------------------------ */
+
+/* The number of the oldest connection whose peer might still write; of the next one, if there is none. */
+static uint64_t oldest_connection(struct shm_domain *domain)
+{
+    shm_service_lock(&domain->shm->service);
+    struct base_list *first = base_list_first(&domain->connections);
+    uint64_t number = first == NULL ? domain->connections_begun
+                                    : base_container_of(first, struct shm_connection, link)->number;
+    shm_service_unlock(&domain->shm->service);
+    return number;
+}
+
+static bool is_free(const struct shm_extent *extent)
+{
+    return !extent->used && extent->quarantine == 0;
+}
+
+/* End quarantines, and make one of free neighbours. */
+static void tidy(struct shm_domain *domain, enum shm_place place, uint64_t oldest)
+{
+    struct shm_extent *before = NULL;
+    base_list_for_each_safe(link, &domain->extents[place]) {
+        struct shm_extent *extent = extent_of(link);
+        if (extent->quarantine <= oldest)
+            extent->quarantine = 0;
+        if (before != NULL && is_free(before) && is_free(extent)) {
+            before->bytes += extent->bytes;
+            before->dirty |= extent->dirty;
+            base_list_remove(link);
+            base_free(account_of(domain), extent, sizeof(*extent));
+        } else {
+            before = extent;
+        }
+    }
+}
+
+/* Take so many bytes of the first free extent that has them. @return 0; -ENOSPC; -ENOMEM */
+static int take_extent(struct shm_domain *domain, enum shm_place place, uint64_t oldest, uint64_t bytes,
+                       struct shm_extent **ret_extent)
+{
+    tidy(domain, place, oldest);
+    base_list_for_each(link, &domain->extents[place]) {
+        struct shm_extent *extent = extent_of(link);
+        if (!is_free(extent) || extent->bytes < bytes)
+            continue;
+        if (extent->bytes > bytes) {
+            struct shm_extent *rest = base_alloc(account_of(domain), sizeof(*rest));
+            if (rest == NULL)
+                return -ENOMEM;
+            rest->offset = extent->offset + bytes;
+            rest->bytes = extent->bytes - bytes;
+            rest->dirty = extent->dirty;
+            base_list_insert_after(&extent->link, &rest->link);
+            extent->bytes = bytes;
+        }
+        extent->used = true;
+        *ret_extent = extent;
+        return 0;
+    }
+    return -ENOSPC;
+}
+
+/* Have its pages, all zero. @return 0 or -ENOMEM */
+static int touch(const struct shm_file *file, struct shm_extent *extent)
+{
+    int error = shm_file_touch(file, extent->offset, extent->bytes);
+    if (error != 0)
+        return error;
+    if (extent->dirty)
+        memset(file->memory + extent->offset, 0, extent->bytes);
+    extent->dirty = true;
+    return 0;
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+/* @return the number of an entry without a region, or table_slots */
+static uint32_t find_slot(const struct shm_domain *domain)
+{
+    uint32_t slot = 0;
+    while (slot < domain->table_slots &&
+           atomic_load_explicit(&domain->table[slot].key, memory_order_relaxed) != 0)
+        slot++;
+    return slot;
+}
+
+/* Let peers know. */
+static void publish(struct shm_domain *domain, uint32_t slot, struct fabric_region *region,
+                    enum shm_place place, const struct shm_extent *extent)
+{
+    /* In this order, with read_entry()'s: who sees a field of this region sees that the key of the one before is
+     * gone. */
+    struct shm_table_format *entry = &domain->table[slot];
+    uint64_t key = 0;
+    while (key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
+        key = ++domain->keys << KEY_SLOT_BITS | slot;
+    atomic_store_explicit(&entry->offset, extent->offset, memory_order_release);
+    atomic_store_explicit(&entry->bytes, extent->bytes, memory_order_release);
+    atomic_store_explicit(&entry->rights, region->handle.rights, memory_order_release);
+    atomic_store_explicit(&entry->place, (uint32_t)place, memory_order_release);
+    atomic_store(&entry->key, key);
+    region->handle.domain = domain->identity;
+    region->handle.key = key;
+}
+
+static int alloc_locked(struct shm_domain *domain, struct fabric_region *region, uint64_t oldest)
+{
+    enum shm_place place =
+        (region->handle.rights & (FABRIC_MAY_WRITE | FABRIC_MAY_SWAP)) != 0 ? SHM_WRITABLE : SHM_READABLE;
+    struct shm_extent *extent;
+    uint32_t slot = find_slot(domain);
+    if (slot == domain->table_slots)
+        return -ENOSPC;
+    int error = take_extent(domain, place, oldest, region->bytes, &extent);
+    if (error != 0)
+        return error;
+    error = touch(&domain->files[place], extent);
+    if (error != 0) {
+        extent->dirty = true; /* some of its pages may be there */
+        extent->used = false;
+        return error;
+    }
+    region->memory = domain->files[place].memory + extent->offset;
+    region->state = extent;
+    publish(domain, slot, region, place, extent);
+    return 0;
+}
+
+int shm_region_alloc(void *state, struct fabric_region *region)
+{
+    struct shm_domain *domain = state;
+    uint64_t oldest = oldest_connection(domain);
+    task_mutex_lock_firmly(&domain->lock);
+    int error = alloc_locked(domain, region, oldest);
+    task_mutex_unlock(&domain->lock);
+    return error;
+}
+
+void shm_region_free(void *state, struct fabric_region *region)
+{
+    struct shm_domain *domain = state;
+    struct shm_extent *extent = region->state;
+    task_mutex_lock_firmly(&domain->lock);
+    atomic_store(&domain->table[region->handle.key & KEY_SLOT_MASK].key, 0);
+    task_mutex_unlock(&domain->lock);
+    shm_service_lock(&domain->shm->service);
+    uint64_t next = domain->connections_begun; /* who comes later has found the key gone */
+    shm_service_unlock(&domain->shm->service);
+    task_mutex_lock_firmly(&domain->lock);
+    extent->quarantine = next;
+    extent->used = false;
+    task_mutex_unlock(&domain->lock);
+}
+
+/* ---- the peer's --------------------------------------------------------------------------------- */
+
+int shm_peer_domain_take(const struct shm_hello *hello, const int *fds, struct shm_peer_domain *ret_peer)
+{
+    struct shm_peer_domain peer = {.identity = hello->identity, .table_slots = hello->table_slots};
+    if (hello->table_slots == 0 || hello->table_slots > FABRIC_REGIONS_MAX ||
+        hello->bytes[SHM_READABLE] < table_bytes(hello->table_slots))
+        return -EPROTO;
+    int error =
+        shm_file_take(fds[SHM_READABLE], hello->bytes[SHM_READABLE], false, &peer.files[SHM_READABLE]);
+    if (error != 0)
+        return error;
+    error = shm_file_take(fds[SHM_WRITABLE], hello->bytes[SHM_WRITABLE], true, &peer.files[SHM_WRITABLE]);
+    if (error != 0) {
+        shm_file_drop(&peer.files[SHM_READABLE]);
+        return error;
+    }
+    *ret_peer = peer;
+    return 0;
+}
+
+void shm_peer_domain_drop(struct shm_peer_domain *peer)
+{
+    for (unsigned place = 0; place < SHM_PLACES; place++) {
+        if (peer->files[place].memory != NULL)
+            shm_file_drop(&peer->files[place]);
+    }
+}
+
+/* Copy an entry that its owner may change meanwhile. @return whether it was of that key all the time */
+static bool read_entry(const struct shm_table_format *entry, uint64_t key, uint64_t *ret_offset,
+                       uint64_t *ret_bytes, uint32_t *ret_rights, uint32_t *ret_place)
+{
+    if (atomic_load(&entry->key) != key)
+        return false;
+    *ret_offset = atomic_load_explicit(&entry->offset, memory_order_acquire);
+    *ret_bytes = atomic_load_explicit(&entry->bytes, memory_order_acquire);
+    *ret_rights = atomic_load_explicit(&entry->rights, memory_order_acquire);
+    *ret_place = atomic_load_explicit(&entry->place, memory_order_acquire);
+    return atomic_load(&entry->key) == key;
+}
+
+int shm_locate(const struct shm_peer_domain *peer, const struct fabric_op *op, uint32_t rights,
+               uint8_t **ret_address)
+{
+    const struct shm_table_format *table = (const struct shm_table_format *)peer->files[SHM_READABLE].memory;
+    const uint64_t slot = op->handle->key & KEY_SLOT_MASK;
+    uint64_t offset, bytes;
+    uint32_t granted, place;
+    if (op->handle->domain != peer->identity || op->handle->key >> KEY_SLOT_BITS == 0 ||
+        slot >= peer->table_slots ||
+        !read_entry(&table[slot], op->handle->key, &offset, &bytes, &granted, &place))
+        return -EACCES;
+    if ((granted & rights) != rights || op->offset > bytes || op->bytes > bytes - op->offset)
+        return -EACCES;
+    /* What follows is so unless the table is rubbish. */
+    if (place >= SHM_PLACES || (place == SHM_READABLE && (rights & ~(uint32_t)FABRIC_MAY_READ) != 0))
+        return -EACCES;
+    const struct shm_file *file = &peer->files[place];
+    if (offset > file->bytes || bytes > file->bytes - offset || !base_is_aligned(offset, BASE_PAGE_BYTES))
+        return -EACCES;
+    *ret_address = file->memory + offset + op->offset;
+    return 0;
+}

@@ -1,0 +1,85 @@
+/* Memory files: made, sealed, and checked before what somebody else has made is touched. */
+#include "fabric/shm/shm.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Without these a file could become shorter, and whoever touches what is gone dies of SIGBUS. */
+#define FIXED_LENGTH (F_SEAL_SHRINK | F_SEAL_GROW)
+
+#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+
+/* @return 0 or -ENOMEM and the like */
+static int map(struct shm_file *file, int fd, bool writable)
+{
+    const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *memory = mmap(NULL, file->bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (memory == MAP_FAILED)
+        return -errno;
+    /* a child of ours would go on holding what our end has to give back */
+    if (madvise(memory, file->bytes, MADV_DONTFORK) != 0) {
+        int error = -errno;
+        (void)munmap(memory, file->bytes);
+        return error;
+    }
+    if (file->bytes >= HUGE_PAGE_BYTES)
+        (void)madvise(memory, file->bytes, MADV_HUGEPAGE); /* where files of memory may have them */
+    file->memory = memory;
+    return 0;
+}
+
+int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_file *ret_file)
+{
+    struct shm_file file = {.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), .bytes = bytes};
+    if (file.fd < 0)
+        return -errno;
+    int error = fchmod(file.fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(file.fd, (off_t)bytes) != 0 ? -errno : 0;
+    if (error == 0)
+        error = map(&file, file.fd, true);
+    /* our mapping is there already: FUTURE_WRITE lets it be */
+    if (error == 0 &&
+        fcntl(file.fd, F_ADD_SEALS, FIXED_LENGTH | F_SEAL_SEAL | (readers ? F_SEAL_FUTURE_WRITE : 0)) != 0)
+        error = -errno;
+    if (error != 0) {
+        shm_file_drop(&file);
+        return error;
+    }
+    *ret_file = file;
+    return 0;
+}
+
+int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_file)
+{
+    struct stat status;
+    struct statfs system;
+    struct shm_file file = {.fd = -1, .bytes = bytes};
+    int seals = fcntl(fd, F_GET_SEALS);
+    /* tmpfs: pages of hugetlbfs are not there for certain when they are touched */
+    if (seals < 0 || (seals & FIXED_LENGTH) != FIXED_LENGTH || fstat(fd, &status) != 0 ||
+        !S_ISREG(status.st_mode) || bytes == 0 || (uint64_t)status.st_size != bytes ||
+        fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)
+        return -EPROTO;
+    int error = map(&file, fd, writable);
+    if (error != 0)
+        return error == -ENOMEM ? error : -EPROTO;
+    *ret_file = file;
+    return 0;
+}
+
+int shm_file_touch(const struct shm_file *file, uint64_t offset, uint64_t bytes)
+{
+    return madvise(file->memory + offset, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : -ENOMEM;
+}
+
+void shm_file_drop(struct shm_file *file)
+{
+    if (file->memory != NULL)
+        (void)munmap(file->memory, file->bytes);
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    *file = (struct shm_file){.fd = -1};
+}

@@ -1,0 +1,176 @@
+/*
+ * How two processes meet: a hello from each, with credentials that the kernel vouches for and three descriptors,
+ * over a Unix socket that keeps messages apart.
+ */
+#include "fabric/shm/shm.h"
+#include "task/net.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/*
+ * format: a hello, of one machine's byte order
+ *
+ * | offset | bytes | meaning                                                       |
+ * |--------|-------|---------------------------------------------------------------|
+ * | 0      | 4     | HELLO_MARK: what this is, version 1                           |
+ * | 4      | 4     | 0; 1: refused, and nothing else counts                        |
+ * | 8      | 8     | identity of the sender's domain                               |
+ * | 16     | 16    | length of its files: readable, writable                       |
+ * | 32     | 4     | entries of its table of regions                               |
+ * | 36     | 4     | slots of the ring in which the sender receives                |
+ * | 40     | 4     | payload of each                                               |
+ * | 44     | 4     | bytes of private data                                         |
+ * | 48     | 56    | private data, zeros after it                                  |
+ *
+ * With it come three descriptors: of the readable file, the writable file, and the ring.
+ */
+struct shm_hello_format {
+    uint32_t mark;
+    uint32_t refused;
+    uint64_t identity;
+    uint64_t bytes[SHM_PLACES];
+    uint32_t table_slots;
+    uint32_t ring_slots;
+    uint32_t ring_payload_bytes;
+    uint32_t data_bytes;
+    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+};
+
+_Static_assert(sizeof(struct shm_hello_format) == 104, "a message between processes");
+
+#define HELLO_MARK UINT32_C(0x016d6873)
+
+/* Room for what comes with a message. */
+union control {
+    struct cmsghdr header;
+    uint8_t room[CMSG_SPACE(SHM_HELLO_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+};
+
+/* ---- messages ----------------------------------------------------------------------------------- */
+
+int shm_socket(int *ret_socket)
+{
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int error = fd < 0 ? -errno : shm_socket_ask_who(fd);
+    if (error != 0) {
+        if (fd >= 0)
+            (void)close(fd);
+        return error;
+    }
+    *ret_socket = fd;
+    return 0;
+}
+
+int shm_socket_ask_who(int fd)
+{
+    const int on = 1;
+    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 ? 0 : -errno;
+}
+
+int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
+{
+    struct shm_hello_format format = {.mark = HELLO_MARK,
+                                      .identity = hello->identity,
+                                      .table_slots = hello->table_slots,
+                                      .ring_slots = hello->ring_slots,
+                                      .ring_payload_bytes = hello->ring_payload_bytes,
+                                      .data_bytes = hello->data_bytes};
+    memcpy(format.bytes, hello->bytes, sizeof(format.bytes));
+    memcpy(format.data, hello->data, hello->data_bytes);
+    struct iovec vector = {.iov_base = &format, .iov_len = sizeof(format)};
+    union control control = {0};
+    struct msghdr message = {.msg_iov = &vector,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = CMSG_SPACE(SHM_HELLO_FDS * sizeof(int))};
+    control.header = (struct cmsghdr){
+        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SHM_HELLO_FDS * sizeof(int))};
+    memcpy(CMSG_DATA(&control.header), fds, SHM_HELLO_FDS * sizeof(int));
+    return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(format) ? 0 : -ECONNRESET;
+}
+
+void shm_hello_refuse(int fd)
+{
+    const struct shm_hello_format format = {.mark = HELLO_MARK, .refused = 1};
+    (void)send(fd, &format, sizeof(format), MSG_DONTWAIT | MSG_NOSIGNAL); /* it may be gone */
+}
+
+void shm_greeting_drop(struct shm_greeting *greeting)
+{
+    for (unsigned i = 0; i < SHM_HELLO_FDS; i++) {
+        if (greeting->fds[i] >= 0)
+            (void)close(greeting->fds[i]);
+        greeting->fds[i] = -1;
+    }
+}
+
+/* Keep descriptors; more than three are closed. @return how many there were */
+static unsigned keep_descriptors(const struct cmsghdr *header, unsigned kept, struct shm_greeting *greeting)
+{
+    const uint8_t *data = CMSG_DATA(header);
+    unsigned count = (unsigned)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+    for (unsigned i = 0; i < count; i++, kept++) {
+        int fd;
+        memcpy(&fd, data + i * sizeof(fd), sizeof(fd));
+        if (kept < SHM_HELLO_FDS)
+            greeting->fds[kept] = fd;
+        else
+            (void)close(fd);
+    }
+    return kept;
+}
+
+/* Take what came with a message. @return 0; -EACCES; -EPROTO */
+static int take_control(struct msghdr *message, bool refused, struct shm_greeting *greeting)
+{
+    struct ucred who = {.uid = (uid_t)-1};
+    unsigned fds = 0;
+    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
+         header = CMSG_NXTHDR(message, header)) {
+        if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+            fds = keep_descriptors(header, fds, greeting);
+        else if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS)
+            memcpy(&who, CMSG_DATA(header), sizeof(who));
+    }
+    if (who.uid != getuid() || who.pid <= 0)
+        return -EACCES;
+    greeting->pid = who.pid;
+    return fds == (refused ? 0 : SHM_HELLO_FDS) ? 0 : -EPROTO;
+}
+
+int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
+{
+    struct shm_hello_format format = {0};
+    struct shm_greeting greeting = {.fds = {-1, -1, -1}};
+    struct iovec vector = {.iov_base = &format, .iov_len = sizeof(format)};
+    union control control;
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    ssize_t bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (bytes <= 0)
+        return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : -ECONNRESET;
+    bool refused = format.refused != 0;
+    int error = take_control(&message, refused, &greeting);
+    if (error == 0 &&
+        (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > 1 ||
+         (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || format.data_bytes > FABRIC_PRIVATE_BYTES_MAX))
+        error = -EPROTO;
+    if (error == 0 && refused)
+        error = -ECONNREFUSED;
+    if (error != 0) {
+        shm_greeting_drop(&greeting);
+        return error;
+    }
+    greeting.hello = (struct shm_hello){.identity = format.identity,
+                                        .table_slots = format.table_slots,
+                                        .ring_slots = format.ring_slots,
+                                        .ring_payload_bytes = format.ring_payload_bytes,
+                                        .data_bytes = format.data_bytes};
+    memcpy(greeting.hello.bytes, format.bytes, sizeof(format.bytes));
+    memcpy(greeting.hello.data, format.data, format.data_bytes);
+    *ret_greeting = greeting;
+    return 0;
+}

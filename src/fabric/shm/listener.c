@@ -1,0 +1,238 @@
+/* Listeners: who connects says hello within a queue of 64, and waits in another to be accepted. */
+#include "fabric/shm/shm.h"
+#include "task/net.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SILENT_MAX 64  /* who have not said hello yet; the oldest of more is dropped */
+#define READY_MAX  128 /* who have; more are refused */
+
+struct shm_listener {
+    struct shm *shm;
+    struct shm_source socket;
+    struct sockaddr_un address;
+    struct net_unix_file file;
+    struct base_list silent; /* of struct shm_incoming; these four under the service's lock */
+    struct base_list ready;
+    uint32_t silent_count;
+    uint32_t ready_count;
+    _Atomic bool has_ready;
+    struct shm_bell bell;
+};
+
+/* Somebody who wants to connect. */
+struct shm_incoming {
+    struct base_list link;
+    struct shm_listener *listener; /* while it is in one of its lists */
+    struct shm *shm;
+    struct shm_source socket;
+    struct shm_greeting greeting;
+};
+
+/* ---- those who come ----------------------------------------------------------------------------- */
+
+/* Refuse and free one that is in no list and not watched. */
+static void refuse(struct shm_incoming *incoming)
+{
+    shm_hello_refuse(incoming->socket.fd);
+    (void)close(incoming->socket.fd);
+    shm_greeting_drop(&incoming->greeting);
+    base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));
+}
+
+static void drop_silent(struct shm_incoming *incoming)
+{
+    base_list_remove(&incoming->link);
+    incoming->listener->silent_count--;
+    shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
+    refuse(incoming);
+}
+
+static void complain(struct shm *shm, int error)
+{
+    const char *reason = error == -EACCES   ? "it is another user's process, or in another pid namespace"
+                         : error == -EUSERS ? "too many wait to be accepted"
+                                            : "what it said is no hello of this version";
+    base_warn_limited(&shm->node->log, &shm->refusals, "peer refused", "fabric=shm reason=\"%s\"", reason);
+}
+
+/* One that was silent has said something. */
+static void incoming_event(struct shm_source *source)
+{
+    struct shm_incoming *incoming = base_container_of(source, struct shm_incoming, socket);
+    struct shm_listener *listener = incoming->listener;
+    int error = shm_hello_receive(source->fd, &incoming->greeting);
+    if (error == -EAGAIN)
+        return;
+    if (error == 0 && listener->ready_count == READY_MAX)
+        error = -EUSERS;
+    if (error != 0) {
+        if (error != -ECONNRESET) /* it has gone again */
+            complain(incoming->shm, error);
+        drop_silent(incoming);
+        return;
+    }
+    base_list_remove(&incoming->link);
+    listener->silent_count--;
+    shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
+    base_list_push_back(&listener->ready, &incoming->link);
+    listener->ready_count++;
+    atomic_store(&listener->has_ready, true);
+    shm_bell_ring(&listener->bell);
+}
+
+static void take_in(struct shm_listener *listener, int fd)
+{
+    struct shm *shm = listener->shm;
+    struct shm_incoming *incoming = base_alloc(&shm->node->memory, sizeof(*incoming));
+    if (incoming == NULL) {
+        shm_hello_refuse(fd);
+        (void)close(fd);
+        return;
+    }
+    *incoming = (struct shm_incoming){.listener = listener,
+                                      .shm = shm,
+                                      .socket = {.fd = fd, .event = incoming_event},
+                                      .greeting = {.fds = {-1, -1, -1}}};
+    if (shm_socket_ask_who(fd) != 0 || shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
+        refuse(incoming);
+        return;
+    }
+    base_list_push_back(&listener->silent, &incoming->link);
+    if (++listener->silent_count > SILENT_MAX)
+        drop_silent(base_container_of(listener->silent.next, struct shm_incoming, link));
+}
+
+static void listener_event(struct shm_source *source)
+{
+    struct shm_listener *listener = base_container_of(source, struct shm_listener, socket);
+    int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        take_in(listener, fd);
+    else if (errno == EMFILE || errno == ENFILE)
+        shm_service_refuse_locked(&listener->shm->service, source->fd);
+}
+
+/* ---- listening ---------------------------------------------------------------------------------- */
+
+static int open_socket(struct shm_listener *listener)
+{
+    int error = shm_socket(&listener->socket.fd);
+    if (error != 0)
+        return error;
+    error = net_unix_bind(listener->socket.fd, &listener->address, &listener->file);
+    if (error == 0) {
+        error = listen(listener->socket.fd, SOMAXCONN) == 0 ? 0 : -errno;
+        if (error == 0) {
+            shm_service_lock(&listener->shm->service);
+            error = shm_service_watch_locked(&listener->shm->service, &listener->socket);
+            shm_service_unlock(&listener->shm->service);
+        }
+        if (error != 0)
+            net_unix_remove(listener->address.sun_path, &listener->file);
+    }
+    if (error != 0)
+        (void)close(listener->socket.fd);
+    return error;
+}
+
+int shm_listen(void *state, const char *address, void **ret_listener)
+{
+    struct shm *shm = state;
+    struct sockaddr_un where;
+    int error = net_unix_address(address, &where);
+    if (error != 0)
+        return error;
+    struct shm_listener *listener = base_alloc(&shm->node->memory, sizeof(*listener));
+    if (listener == NULL)
+        return -ENOMEM;
+    listener->shm = shm;
+    listener->address = where;
+    listener->socket.event = listener_event;
+    base_list_init(&listener->silent);
+    base_list_init(&listener->ready);
+    shm_bell_init(&listener->bell);
+    error = open_socket(listener);
+    if (error != 0) {
+        base_free(&shm->node->memory, listener, sizeof(*listener));
+        return error;
+    }
+    *ret_listener = listener;
+    return 0;
+}
+
+/* @return NULL: none is ready */
+static struct shm_incoming *pop_ready_locked(struct shm_listener *listener)
+{
+    struct base_list *link = base_list_pop_front(&listener->ready);
+    atomic_store(&listener->has_ready, !base_list_empty(&listener->ready));
+    if (link == NULL)
+        return NULL;
+    listener->ready_count--;
+    return base_container_of(link, struct shm_incoming, link);
+}
+
+void shm_listener_close(void *state)
+{
+    struct shm_listener *listener = state;
+    struct shm *shm = listener->shm;
+    struct shm_incoming *incoming;
+    struct base_list *link;
+    shm_service_lock(&shm->service);
+    shm_service_forget_locked(&shm->service, &listener->socket);
+    while ((link = base_list_first(&listener->silent)) != NULL)
+        drop_silent(base_container_of(link, struct shm_incoming, link));
+    while ((incoming = pop_ready_locked(listener)) != NULL)
+        refuse(incoming);
+    shm_service_unlock(&shm->service);
+    net_unix_remove(listener->address.sun_path, &listener->file);
+    (void)close(listener->socket.fd);
+    base_free(&shm->node->memory, listener, sizeof(*listener));
+}
+
+static bool is_ready(void *arg)
+{
+    struct shm_listener *listener = arg;
+    return atomic_load(&listener->has_ready);
+}
+
+int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+{
+    struct shm_listener *listener = state;
+    const struct shm_condition condition = {.ready = is_ready, .arg = listener};
+    struct shm_incoming *incoming = NULL;
+    while (incoming == NULL) { /* another one may be quicker */
+        int error = shm_bell_wait(&listener->bell, &condition, deadline_ns);
+        if (error != 0)
+            return error;
+        shm_service_lock(&listener->shm->service);
+        incoming = pop_ready_locked(listener);
+        shm_service_unlock(&listener->shm->service);
+    }
+    *ret_incoming = incoming;
+    return 0;
+}
+
+uint32_t shm_incoming_data(const void *state, const void **ret_data)
+{
+    const struct shm_incoming *incoming = state;
+    *ret_data = incoming->greeting.hello.data;
+    return incoming->greeting.hello.data_bytes;
+}
+
+void shm_reject(void *state)
+{
+    refuse(state);
+}
+
+int shm_incoming_take(void *state, struct shm_greeting *ret_greeting)
+{
+    struct shm_incoming *incoming = state;
+    int fd = incoming->socket.fd;
+    *ret_greeting = incoming->greeting;
+    base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));
+    return fd;
+}

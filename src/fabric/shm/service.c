@@ -1,0 +1,150 @@
+/* The service: one thread for a fabric that watches descriptors, and no more than rings bells and tidies up. */
+#include "fabric/shm/shm.h"
+#include "task/thread.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define EVENTS_MAX  64
+#define SOURCES_MIN 64 /* of the table, which doubles */
+
+void shm_service_lock(struct shm_service *service)
+{
+    task_mutex_lock_firmly(&service->lock);
+}
+
+void shm_service_unlock(struct shm_service *service)
+{
+    task_mutex_unlock(&service->lock);
+}
+
+/*
+ * What an event tells: descriptor and number of the source. An event may be older than what has been done under the
+ * lock since: its source is gone then, and its descriptor perhaps another source's, which has another number.
+ */
+static uint64_t event_data(int fd, uint32_t number)
+{
+    return (uint64_t)number << 32 | (uint32_t)fd;
+}
+
+static void handle_locked(struct shm_service *service, uint64_t data)
+{
+    uint32_t fd = (uint32_t)data;
+    struct shm_source *source = fd < service->sources_count ? service->sources[fd] : NULL;
+    if (source != NULL && event_data(source->fd, source->number) == data)
+        source->event(source);
+}
+
+static void *run(void *arg)
+{
+    struct shm_service *service = arg;
+    struct epoll_event events[EVENTS_MAX];
+    for (bool going = true; going;) {
+        int count = epoll_wait(service->epoll, events, EVENTS_MAX, -1);
+        shm_service_lock(service);
+        for (int i = 0; i < count; i++) {
+            if (events[i].data.u64 == event_data(service->stop, 0))
+                going = false;
+            else
+                handle_locked(service, events[i].data.u64);
+        }
+        shm_service_unlock(service);
+    }
+    return NULL;
+}
+
+static int watch(const struct shm_service *service, int fd, uint32_t number)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = event_data(fd, number)};
+    return epoll_ctl(service->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+static int spare_descriptor(const struct shm_service *service)
+{
+    return fcntl(service->stop, F_DUPFD_CLOEXEC, 0);
+}
+
+static void close_descriptors(const struct shm_service *service)
+{
+    const int descriptors[] = {service->spare, service->stop, service->epoll};
+    for (unsigned i = 0; i < base_array_count(descriptors); i++) {
+        if (descriptors[i] >= 0)
+            (void)close(descriptors[i]);
+    }
+}
+
+int shm_service_open(struct shm_service *service, struct base_account *account)
+{
+    *service = (struct shm_service){.account = account, .epoll = -1, .stop = -1, .spare = -1};
+    task_mutex_init(&service->lock);
+    service->epoll = epoll_create1(EPOLL_CLOEXEC);
+    service->stop = service->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
+    service->spare = service->stop < 0 ? -1 : spare_descriptor(service);
+    int error = service->spare < 0 ? -errno : watch(service, service->stop, 0);
+    if (error == 0)
+        error = task_thread_start(&service->thread, "tarn-fabric", run, service);
+    if (error != 0)
+        close_descriptors(service);
+    return error;
+}
+
+void shm_service_close(struct shm_service *service)
+{
+    (void)eventfd_write(service->stop, 1);
+    (void)pthread_join(service->thread, NULL);
+    close_descriptors(service);
+    base_free(service->account, service->sources, service->sources_count * sizeof(*service->sources));
+}
+
+/* Make room for a descriptor. */
+static int grow(struct shm_service *service, uint32_t fd)
+{
+    uint32_t count = base_max(service->sources_count, (uint32_t)SOURCES_MIN);
+    while (count <= fd)
+        count *= 2;
+    if (count == service->sources_count)
+        return 0;
+    void *sources =
+        base_realloc(service->account, service->sources, service->sources_count * sizeof(*service->sources),
+                     count * sizeof(*service->sources));
+    if (sources == NULL)
+        return -ENOMEM;
+    service->sources = sources;
+    service->sources_count = count;
+    return 0;
+}
+
+int shm_service_watch_locked(struct shm_service *service, struct shm_source *source)
+{
+    int error = grow(service, (uint32_t)source->fd);
+    source->number = ++service->numbers;
+    if (error == 0)
+        error = watch(service, source->fd, source->number);
+    if (error == 0)
+        service->sources[source->fd] = source;
+    return error;
+}
+
+void shm_service_refuse_locked(struct shm_service *service, int listening)
+{
+    if (service->spare >= 0)
+        (void)close(service->spare);
+    int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) {
+        shm_hello_refuse(fd);
+        (void)close(fd);
+    }
+    service->spare = spare_descriptor(service);
+}
+
+void shm_service_forget_locked(struct shm_service *service, struct shm_source *source)
+{
+    if (source->fd < 0 || (uint32_t)source->fd >= service->sources_count ||
+        service->sources[source->fd] != source)
+        return;
+    service->sources[source->fd] = NULL;
+    (void)epoll_ctl(service->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+}

@@ -1,0 +1,69 @@
+/* The provider `shm`: opening, and its table of operations. */
+#include "fabric/shm/shm.h"
+#include <errno.h>
+
+#define REFUSAL_LINES       8
+#define REFUSAL_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
+
+static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct fabric_info *ret_info,
+                             void **ret_state)
+{
+    (void)provider_arg;
+    struct shm *shm = base_alloc(&node->memory, sizeof(*shm));
+    if (shm == NULL)
+        return -ENOMEM;
+    shm->node = node;
+    base_log_limit_init(&shm->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
+    int error = shm_service_open(&shm->service, &node->memory);
+    if (error != 0) {
+        base_free(&node->memory, shm, sizeof(*shm));
+        return error;
+    }
+    *ret_info =
+        (struct fabric_info){.provider = "shm", .whole_words = true, .atomics = FABRIC_ATOMICS_MEMORY};
+    *ret_state = shm;
+    return 0;
+}
+
+static void shm_close(void *state)
+{
+    struct shm *shm = state;
+    shm_service_close(&shm->service);
+    base_free(&shm->node->memory, shm, sizeof(*shm));
+}
+
+static uint32_t shm_peer_data(const void *state, const void **ret_data)
+{
+    const struct shm_connection *connection = state;
+    *ret_data = connection->data;
+    return connection->data_bytes;
+}
+
+static void shm_disconnect(void *state)
+{
+    shm_connection_end(state);
+}
+
+const struct fabric_provider fabric_provider_shm = {
+    .name = "shm",
+    .open = shm_open_provider,
+    .close = shm_close,
+    .domain_open = shm_domain_open,
+    .domain_close = shm_domain_close,
+    .region_alloc = shm_region_alloc,
+    .region_free = shm_region_free,
+    .listen = shm_listen,
+    .listener_close = shm_listener_close,
+    .listener_wait = shm_listener_wait,
+    .incoming_data = shm_incoming_data,
+    .accept = shm_accept,
+    .reject = shm_reject,
+    .connect = shm_connect,
+    .peer_data = shm_peer_data,
+    .post = shm_post,
+    .wait = shm_wait,
+    .receive = shm_receive,
+    .fail = shm_fail,
+    .fence = shm_fence,
+    .disconnect = shm_disconnect,
+};

@@ -1,0 +1,710 @@
+/*
+ * Peers of `shm` that do not keep to the rules: what they send, what their files are, what they write into memory
+ * that is shared. They hurt themselves alone: another client of the same server works on all the time.
+ */
+#include "fabric/shm/shm.h"
+#include "fabric/shm_testing.h"
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+/* ---- an attacker -------------------------------------------------------------------------------- */
+
+enum { SLOTS = 4, PAYLOAD = 100, TABLE_SLOTS = 8, FILE_BYTES = 8192 };
+
+/* A process's worth of what a peer has, each part to be made wrong. */
+struct attacker {
+    int socket;
+    struct shm_file files[SHM_HELLO_FDS]; /* by enum shm_place, then the ring */
+    int fds[SHM_HELLO_FDS];               /* what is sent */
+    struct shm_hello hello;
+    struct shm_greeting greeting; /* the server's */
+    struct shm_ring out;          /* to the server */
+};
+
+static void prepare(struct attacker *attacker)
+{
+    *attacker = (struct attacker){.socket = -1, .greeting = {.fds = {-1, -1, -1}}};
+    assert_int_equal(shm_file_make("attack", FILE_BYTES, true, &attacker->files[SHM_READABLE]), 0);
+    assert_int_equal(shm_file_make("attack", FILE_BYTES, false, &attacker->files[SHM_WRITABLE]), 0);
+    assert_int_equal(
+        shm_file_make("attack", shm_ring_bytes(SLOTS, PAYLOAD), false, &attacker->files[SHM_PLACES]), 0);
+    for (unsigned i = 0; i < SHM_HELLO_FDS; i++)
+        attacker->fds[i] = attacker->files[i].fd;
+    attacker->hello = (struct shm_hello){.identity = 42,
+                                         .bytes = {FILE_BYTES, FILE_BYTES},
+                                         .table_slots = TABLE_SLOTS,
+                                         .ring_slots = SLOTS,
+                                         .ring_payload_bytes = PAYLOAD};
+}
+
+static void reach(struct attacker *attacker, const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    assert_int_equal(shm_socket(&attacker->socket), 0);
+    assert_int_equal(connect(attacker->socket, (const struct sockaddr *)&address, sizeof(address)), 0);
+}
+
+/* What the server has answered. */
+static int answer(struct attacker *attacker)
+{
+    int error = -EAGAIN;
+    for (uint64_t until_ns = TESTING_SECONDS(60); error == -EAGAIN && task_now() < until_ns;) {
+        error = shm_hello_receive(attacker->socket, &attacker->greeting);
+        if (error == -EAGAIN)
+            (void)task_sleep(1000000);
+    }
+    return error;
+}
+
+static void dismiss(struct attacker *attacker)
+{
+    for (unsigned i = 0; i < SHM_HELLO_FDS; i++)
+        shm_file_drop(&attacker->files[i]);
+    if (attacker->out.file.memory != NULL)
+        shm_file_drop(&attacker->out.file);
+    shm_greeting_drop(&attacker->greeting);
+    if (attacker->socket >= 0)
+        assert_int_equal(close(attacker->socket), 0);
+}
+
+/* The other client of the server. */
+static void expect_alive(struct testing_pair *pair)
+{
+    struct fabric_message message;
+    uint8_t data[4096];
+    uint64_t before;
+    assert_int_equal(fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(fabric_send(pair->client, 0, "well", 4, TESTING_SECONDS(60)), 0);
+    assert_int_equal(fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+    assert_memory_equal(data, "well", 4);
+}
+
+/* ---- hellos ------------------------------------------------------------------------------------- */
+
+/* Send any bytes with any descriptors. */
+static ssize_t send_raw(int socket, const void *bytes, size_t count, const int *fds, unsigned fd_count)
+{
+    union {
+        struct cmsghdr header;
+        uint8_t room[CMSG_SPACE(8 * sizeof(int))];
+    } control = {0};
+    struct iovec vector = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (fd_count > 0) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+        control.header = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(fd_count * sizeof(int))};
+        memcpy(CMSG_DATA(&control.header), fds, fd_count * sizeof(int));
+    }
+    return sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+/* A hello as a good client's is: what shm_hello_send() makes of the attacker's. */
+static size_t good_hello(struct attacker *attacker, uint8_t *ret_bytes, size_t room)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    assert_int_equal(shm_hello_send(ends[0], &attacker->hello, attacker->fds), 0);
+    ssize_t bytes = recv(ends[1], ret_bytes, room, 0);
+    assert_true(bytes > 0);
+    assert_int_equal(close(ends[0]), 0);
+    assert_int_equal(close(ends[1]), 0);
+    return (size_t)bytes;
+}
+
+struct rubbish {
+    size_t bytes;  /* 0: all of it */
+    unsigned fds;  /* how many */
+    unsigned at;   /* of a word that is changed */
+    uint32_t word; /* to this; 0: it is not */
+};
+
+static void rubbish_is_no_hello(struct testing_fabric *testing)
+{
+    static const struct rubbish kinds[] = {
+        {.bytes = 1, .fds = 3},
+        {.bytes = 103, .fds = 3},
+        {.bytes = 105, .fds = 3},
+        {.bytes = 2000, .fds = 3},
+        {.fds = 0},
+        {.fds = 1},
+        {.fds = 2},
+        {.fds = 4},
+        {.fds = 8},
+        {.fds = 3, .at = 0, .word = 0x026d6873},
+        {.fds = 3, .at = 4, .word = 1},
+        {.fds = 0, .at = 4, .word = 1},
+        {.fds = 3, .at = 4, .word = 77},
+        {.fds = 3, .at = 44, .word = FABRIC_PRIVATE_BYTES_MAX + 1},
+        {.fds = 3, .at = 44, .word = UINT32_MAX},
+    };
+    struct testing_pair pair;
+    struct fabric_incoming *incoming;
+    testing_pair_open(testing, &pair, NULL);
+    unsigned descriptors = testing_descriptors();
+    for (unsigned i = 0; i < base_array_count(kinds); i++) {
+        struct attacker attacker;
+        uint8_t bytes[2000] = {0};
+        int fds[8];
+        prepare(&attacker);
+        reach(&attacker, testing->address);
+        size_t count = good_hello(&attacker, bytes, sizeof(bytes));
+        assert_int_equal(count, 104);
+        for (unsigned k = 0; k < base_array_count(fds); k++)
+            fds[k] = attacker.fds[k % SHM_HELLO_FDS];
+        if (kinds[i].word != 0)
+            memcpy(bytes + kinds[i].at, &kinds[i].word, sizeof(kinds[i].word));
+        size_t sent = kinds[i].bytes == 0 ? count : kinds[i].bytes;
+        assert_int_equal(send_raw(attacker.socket, bytes, sent, fds, kinds[i].fds), sent);
+        assert_int_equal(answer(&attacker), -ECONNREFUSED);
+        dismiss(&attacker);
+        expect_alive(&pair);
+    }
+    assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
+    assert_int_equal(testing_descriptors(), descriptors);
+    testing_pair_close(&pair);
+}
+
+/* Those who say nothing keep nobody out. */
+static void the_silent_are_dropped(struct testing_fabric *testing)
+{
+    enum { SILENT = 100 };
+    struct testing_pair pair;
+    struct attacker silent[SILENT];
+    testing_pair_open(testing, &pair, NULL);
+    unsigned descriptors = testing_descriptors();
+    for (unsigned i = 0; i < SILENT; i++) {
+        silent[i] = (struct attacker){.greeting = {.fds = {-1, -1, -1}}};
+        reach(&silent[i], testing->address);
+    }
+    testing_disconnect(&pair);
+    testing_connect(&pair);
+    expect_alive(&pair);
+    assert_int_equal(answer(&silent[0]), -ECONNREFUSED);
+    for (unsigned i = 0; i < SILENT; i++)
+        assert_int_equal(close(silent[i].socket), 0);
+    assert_int_equal(testing_descriptors(), descriptors);
+    testing_pair_close(&pair);
+}
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+/* Another descriptor in place of a file: closed by the caller. */
+static int memory_file(uint64_t bytes, int seals)
+{
+    int fd = memfd_create("attack", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    return fd;
+}
+
+static int disk_file(void)
+{
+    int fd = open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, FILE_BYTES), 0);
+    return fd;
+}
+
+static void put(struct attacker *attacker, unsigned place, int fd, int *ret_fd)
+{
+    attacker->fds[place] = fd;
+    *ret_fd = fd;
+}
+
+static void tell_unsealed(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_WRITABLE, memory_file(FILE_BYTES, 0), ret_fd);
+}
+
+static void tell_half_sealed(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_PLACES, memory_file(shm_ring_bytes(SLOTS, PAYLOAD), F_SEAL_GROW), ret_fd);
+}
+
+static void tell_readable_unsealed(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_READABLE, memory_file(FILE_BYTES, F_SEAL_FUTURE_WRITE), ret_fd);
+}
+
+static void tell_shorter(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_WRITABLE, memory_file(FILE_BYTES / 2, F_SEAL_SHRINK | F_SEAL_GROW), ret_fd);
+}
+
+static void tell_not_to_be_written(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_PLACES,
+        memory_file(shm_ring_bytes(SLOTS, PAYLOAD), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), ret_fd);
+}
+
+static void tell_disk(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_READABLE, disk_file(), ret_fd);
+}
+
+static void tell_device(struct attacker *attacker, int *ret_fd)
+{
+    put(attacker, SHM_WRITABLE, open("/dev/zero", O_RDWR | O_CLOEXEC), ret_fd);
+}
+
+static void tell_longer(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.bytes[SHM_READABLE] += 4096;
+}
+
+static void tell_nothing(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.bytes[SHM_WRITABLE] = 0;
+}
+
+static void tell_enormous(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.bytes[SHM_WRITABLE] = UINT64_MAX;
+}
+
+static void tell_no_table(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.table_slots = 0;
+}
+
+static void tell_long_table(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.table_slots = FILE_BYTES / 32 + 1;
+}
+
+static void tell_endless_table(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.table_slots = UINT32_MAX;
+}
+
+static void tell_no_slots(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.ring_slots = 0;
+}
+
+static void tell_many_slots(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.ring_slots = UINT32_MAX;
+}
+
+static void tell_long_slots(struct attacker *attacker, int *ret_fd)
+{
+    (void)ret_fd;
+    attacker->hello.ring_payload_bytes = UINT32_MAX - 15;
+}
+
+static void files_are_checked(struct testing_fabric *testing)
+{
+    static void (*const lies[])(struct attacker * attacker, int *ret_fd) = {
+        tell_unsealed,
+        tell_half_sealed,
+        tell_readable_unsealed,
+        tell_shorter,
+        tell_not_to_be_written,
+        tell_disk,
+        tell_device,
+        tell_longer,
+        tell_nothing,
+        tell_enormous,
+        tell_no_table,
+        tell_long_table,
+        tell_endless_table,
+        tell_no_slots,
+        tell_many_slots,
+        tell_long_slots,
+    };
+    struct testing_pair pair;
+    struct fabric_incoming *incoming;
+    struct fabric_connection *connection;
+    testing_pair_open(testing, &pair, NULL);
+    unsigned descriptors = testing_descriptors();
+    for (unsigned i = 0; i < base_array_count(lies); i++) {
+        struct attacker attacker;
+        int fd = -1;
+        prepare(&attacker);
+        reach(&attacker, testing->address);
+        lies[i](&attacker, &fd);
+        assert_int_equal(shm_hello_send(attacker.socket, &attacker.hello, attacker.fds), 0);
+        assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(fabric_accept(incoming, pair.server_domain, NULL, &connection), -EPROTO);
+        assert_int_equal(answer(&attacker), -ECONNREFUSED);
+        if (fd >= 0)
+            assert_int_equal(close(fd), 0);
+        dismiss(&attacker);
+        expect_alive(&pair);
+    }
+    assert_int_equal(testing_descriptors(), descriptors);
+    testing_pair_close(&pair);
+}
+
+/* ---- rights ------------------------------------------------------------------------------------- */
+
+/* Meet as a good client would, and hold what it is given. */
+static struct fabric_connection *get_in(struct testing_pair *pair, struct attacker *attacker)
+{
+    static const struct fabric_connect_options options = {.receive_count = SLOTS, .receive_bytes = PAYLOAD};
+    struct fabric_incoming *incoming;
+    struct fabric_connection *connection;
+    prepare(attacker);
+    reach(attacker, pair->testing->address);
+    assert_int_equal(shm_hello_send(attacker->socket, &attacker->hello, attacker->fds), 0);
+    assert_int_equal(fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(fabric_accept(incoming, pair->server_domain, &options, &connection), 0);
+    assert_int_equal(answer(attacker), 0);
+    assert_int_equal(shm_file_take(attacker->greeting.fds[SHM_PLACES], shm_ring_bytes(SLOTS, PAYLOAD), true,
+                                   &attacker->out.file),
+                     0);
+    shm_ring_begin(&attacker->out, SLOTS, PAYLOAD);
+    return connection;
+}
+
+static bool can_map_to_write(int fd, uint64_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return false;
+    assert_int_equal(munmap(memory, bytes), 0);
+    return true;
+}
+
+static bool can_turn_to_write(int fd, uint64_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    bool can = mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0;
+    assert_int_equal(munmap(memory, bytes), 0);
+    return can;
+}
+
+/* What a descriptor gives, tried in every way that there is; and that nobody can change its length or seals. */
+static void expect_rights(int fd, uint64_t bytes, bool writable)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(again >= 0); /* the same user's file: only seals help */
+    const int ways[] = {fd, again};
+    for (unsigned i = 0; i < base_array_count(ways); i++) {
+        assert_int_equal(can_map_to_write(ways[i], bytes), writable);
+        assert_int_equal(can_turn_to_write(ways[i], bytes), writable);
+        assert_int_equal(pwrite(ways[i], "", 1, (off_t)bytes - 1) == 1, writable);
+        assert_int_equal(
+            fallocate(ways[i], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)bytes - 4096, 4096) == 0,
+            writable);
+        assert_int_not_equal(ftruncate(ways[i], (off_t)bytes - 4096), 0);
+        assert_int_not_equal(ftruncate(ways[i], (off_t)bytes + 4096), 0);
+        assert_int_not_equal(fcntl(ways[i], F_ADD_SEALS, F_SEAL_WRITE), 0);
+    }
+    assert_int_equal(close(again), 0);
+}
+
+static void a_peer_gets_no_more_than_was_granted(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct attacker attacker;
+    struct stat status;
+    testing_pair_open(testing, &pair, NULL);
+    struct fabric_connection *connection = get_in(&pair, &attacker);
+    expect_rights(attacker.greeting.fds[SHM_READABLE], attacker.greeting.hello.bytes[SHM_READABLE], false);
+    expect_rights(attacker.greeting.fds[SHM_WRITABLE], attacker.greeting.hello.bytes[SHM_WRITABLE], true);
+    expect_rights(attacker.greeting.fds[SHM_PLACES], shm_ring_bytes(SLOTS, PAYLOAD), true);
+    for (unsigned i = 0; i < SHM_HELLO_FDS; i++) {
+        assert_int_equal(fstat(attacker.greeting.fds[i], &status), 0);
+        assert_int_equal(status.st_mode & 07777, 0600);
+    }
+    /* the owner still writes there, and what others of the domain hold is what they had */
+    fabric_mem_copy_in(pair.readable, 0, "new", 3);
+    char back[3];
+    assert_int_equal(fabric_read(pair.client, 0, &pair.readable->handle, 0, back, 3, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(back, "new", 3);
+    fabric_disconnect(connection);
+    dismiss(&attacker);
+    testing_pair_close(&pair);
+}
+
+/* ---- rings -------------------------------------------------------------------------------------- */
+
+/* Places in a ring, as ring.c has them. */
+enum {
+    AT_WRITTEN = 0,
+    AT_PRESENCE = 12,
+    AT_READ = 64,
+    AT_KIND = 128,
+    AT_BYTES = 136,
+};
+
+static void poke32(const struct shm_file *file, unsigned at, uint32_t value)
+{
+    __atomic_store_n((uint32_t *)(void *)(file->memory + at), value, __ATOMIC_SEQ_CST);
+}
+
+static void poke64(const struct shm_file *file, unsigned at, uint64_t value)
+{
+    __atomic_store_n((uint64_t *)(void *)(file->memory + at), value, __ATOMIC_SEQ_CST);
+}
+
+static void fake_message(struct attacker *attacker, uint32_t kind, uint32_t bytes, uint64_t written)
+{
+    poke32(&attacker->out.file, AT_KIND, kind);
+    poke32(&attacker->out.file, AT_BYTES, bytes);
+    poke64(&attacker->out.file, AT_WRITTEN, written);
+}
+
+static void rubbish_in_rings_ends_the_connection(struct testing_fabric *testing)
+{
+    static const struct {
+        uint32_t kind;
+        uint32_t bytes;
+        uint64_t written;
+    } messages[] = {{1, 0, SLOTS + 1},
+                    {1, 0, UINT64_MAX},
+                    {1, PAYLOAD + 1, 1},
+                    {1, UINT32_MAX, 1},
+                    {2, 1, 1},
+                    {0, 0, 1},
+                    {3, 0, 1},
+                    {UINT32_MAX, UINT32_MAX, 1},
+                    {1, 0, UINT64_MAX - 100}};
+    struct testing_pair pair;
+    struct fabric_message message;
+    uint8_t data[PAYLOAD];
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < base_array_count(messages); i++) {
+        struct attacker attacker;
+        struct fabric_connection *connection = get_in(&pair, &attacker);
+        fake_message(&attacker, messages[i].kind, messages[i].bytes, messages[i].written);
+        assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         -EPROTO);
+        assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         -EPROTO);
+        fabric_disconnect(connection);
+        dismiss(&attacker);
+        expect_alive(&pair);
+    }
+    static const uint64_t reads[] = {1, SLOTS, UINT64_MAX - SLOTS - 1, UINT64_C(1) << 63};
+    for (unsigned i = 0; i < base_array_count(reads); i++) {
+        struct attacker attacker;
+        struct fabric_connection *connection = get_in(&pair, &attacker);
+        poke64(&attacker.files[SHM_PLACES], AT_READ, reads[i]);
+        assert_int_equal(fabric_send(connection, 0, "x", 1, TESTING_SECONDS(60)), -EPROTO);
+        fabric_disconnect(connection);
+        dismiss(&attacker);
+        expect_alive(&pair);
+    }
+    testing_pair_close(&pair);
+}
+
+static void rubbish_on_the_socket_ends_nothing_else(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct attacker attacker;
+    struct fabric_message message;
+    uint8_t data[PAYLOAD];
+    testing_pair_open(testing, &pair, NULL);
+    struct fabric_connection *connection = get_in(&pair, &attacker);
+    for (unsigned i = 0; i < 3000; i++) { /* more than its buffer has room for, and with descriptors */
+        uint8_t rubbish[200] = {0};
+        if (i % 100 == 0)
+            (void)send_raw(attacker.socket, rubbish, 1, attacker.fds, SHM_HELLO_FDS);
+        else
+            (void)send(attacker.socket, rubbish, i % sizeof(rubbish) + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    expect_alive(&pair);
+    assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SOON, &message), -ETIMEDOUT);
+    assert_int_equal(fabric_error(connection), 0);
+    poke32(&attacker.out.file, AT_PRESENCE, 99);
+    assert_int_equal(send(attacker.socket, "", 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+                     -ECONNRESET);
+    fabric_disconnect(connection);
+    dismiss(&attacker);
+    expect_alive(&pair);
+    testing_pair_close(&pair);
+}
+
+/* Who closes its socket has not let go of memory by that. */
+static void a_closed_socket_frees_no_memory(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct attacker attacker;
+    struct fabric_message message;
+    struct fabric_region *again;
+    uint8_t data[PAYLOAD];
+    testing_pair_open(testing, &pair, NULL);
+    struct fabric_connection *connection = get_in(&pair, &attacker);
+    testing_disconnect(&pair); /* the good one goes */
+    assert_int_equal(close(attacker.socket), 0);
+    attacker.socket = -1;
+    assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+                     -ECONNRESET);
+    assert_int_equal(fabric_fence(connection, TESTING_SOON), -ETIMEDOUT);
+    fabric_disconnect(connection);
+    fabric_region_free(pair.all);
+    assert_int_equal(fabric_region_alloc(pair.server_domain, 4096, FABRIC_MAY_WRITE, &again), -ENOSPC);
+    fabric_region_free(pair.readable);
+    dismiss(&attacker);
+    fabric_listener_close(pair.listener);
+    fabric_domain_close(pair.client_domain);
+    fabric_domain_close(pair.server_domain); /* what it holds is its own now */
+}
+
+/* ---- tables ------------------------------------------------------------------------------------- */
+
+static void rubbish_in_tables_is_refused(struct testing_fabric *testing)
+{
+    static const struct {
+        uint64_t offset, bytes;
+        uint32_t rights, place;
+        enum fabric_op_kind kind;
+    } entries[] = {
+        {FILE_BYTES, 4096, 7, SHM_WRITABLE, FABRIC_READ},
+        {UINT64_MAX - 4095, 8192, 7, SHM_WRITABLE, FABRIC_READ},
+        {4096, UINT64_MAX, 7, SHM_WRITABLE, FABRIC_WRITE},
+        {0, FILE_BYTES + 8, 7, SHM_WRITABLE, FABRIC_WRITE},
+        {0, 4096, 7, SHM_PLACES, FABRIC_READ},
+        {0, 4096, 7, UINT32_MAX, FABRIC_READ},
+        {4096, 4096, 7, SHM_READABLE, FABRIC_WRITE}, /* mapped to read only: a fault if it were tried */
+        {4096, 4096, 7, SHM_READABLE, FABRIC_FAA},
+        {1, 4096, 7, SHM_WRITABLE, FABRIC_FAA}, /* not aligned */
+    };
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < base_array_count(entries); i++) {
+        struct attacker attacker;
+        struct fabric_connection *connection = get_in(&pair, &attacker);
+        const struct shm_file *table = &attacker.files[SHM_READABLE];
+        const struct fabric_handle handle = {.domain = 42, .key = 0x10003, .bytes = 4096, .rights = 7};
+        const unsigned entry = 3 * 32;
+        uint64_t word = 1;
+        const struct iovec vector = {.iov_base = &word, .iov_len = 8};
+        struct fabric_op op = {.kind = entries[i].kind, .handle = &handle, .operand = 1};
+        if (op.kind != FABRIC_FAA) {
+            op.iov = &vector;
+            op.iov_count = 1;
+        }
+        poke64(table, entry + 8, entries[i].offset);
+        poke64(table, entry + 16, entries[i].bytes);
+        poke32(table, entry + 24, entries[i].rights);
+        poke32(table, entry + 28, entries[i].place);
+        poke64(table, entry, handle.key);
+        fabric_post(connection, &op, 1);
+        assert_int_equal(fabric_wait(&op, 1, TESTING_SECONDS(60)), -EACCES);
+        fabric_disconnect(connection);
+        dismiss(&attacker);
+        expect_alive(&pair);
+    }
+    testing_pair_close(&pair);
+}
+
+/* ---- other users -------------------------------------------------------------------------------- */
+
+enum { NOBODY = 65534 };
+
+/* As another user: @return 0 if all is as it must be, else a line */
+static int try_as_nobody(const char *path, int ready, int tried)
+{
+    struct attacker attacker;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char byte;
+    (void)snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+    if (setuid(NOBODY) != 0 || read(ready, &byte, 1) != 1)
+        return __LINE__;
+    prepare(&attacker);
+    if (shm_socket(&attacker.socket) != 0)
+        return __LINE__;
+    const struct sockaddr *where = (const struct sockaddr *)&address;
+    if (connect(attacker.socket, where, sizeof(address)) == 0 || errno != EACCES)
+        return __LINE__; /* the socket's mode */
+    if (write(tried, "1", 1) != 1 || read(ready, &byte, 1) != 1 ||
+        connect(attacker.socket, where, sizeof(address)) != 0)
+        return __LINE__;
+    if (shm_hello_send(attacker.socket, &attacker.hello, attacker.fds) != 0)
+        return __LINE__;
+    return answer(&attacker) == -EACCES ? 0 : __LINE__; /* it trusts us as little */
+}
+
+static void other_users_are_refused(void **state)
+{
+    const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
+    struct testing_fabric testing = {.subject = *state};
+    struct testing_pair pair;
+    struct fabric_incoming *incoming;
+    int ready[2], tried[2], status;
+    char byte;
+    if (getuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    testing.subject->address(testing.address, sizeof(testing.address));
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(tried, O_CLOEXEC), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        _exit(try_as_nobody(testing.address, ready[0], tried[1]) == 0 ? 0 : 1);
+    assert_int_equal(close(tried[1]), 0);
+    assert_int_equal(task_node_open(&quiet, &testing.node), 0);
+    assert_int_equal(fabric_open(testing.node, "shm:", &testing.fabric), 0);
+    testing_pair_open(&testing, &pair, NULL);
+    assert_int_equal(write(ready[1], "1", 1), 1);
+    assert_int_equal(read(tried[0], &byte, 1), 1);
+    assert_int_equal(chmod(testing.address, 0777), 0);
+    assert_int_equal(write(ready[1], "2", 1), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
+    expect_alive(&pair);
+    testing_pair_close(&pair);
+    fabric_close(testing.fabric);
+    task_node_close(testing.node);
+    assert_int_equal(close(ready[0]), 0);
+    assert_int_equal(close(tried[0]), 0);
+    assert_int_equal(close(ready[1]), 0);
+}
+
+/* Attackers are plain threads' work: a task would be no other. */
+#define IN_THREADS(test)                                                                                     \
+    static void test##_here(void **state)                                                                    \
+    {                                                                                                        \
+        testing_run(state, test, false);                                                                     \
+    }
+
+IN_THREADS(rubbish_is_no_hello)
+IN_THREADS(the_silent_are_dropped)
+IN_THREADS(files_are_checked)
+IN_THREADS(a_peer_gets_no_more_than_was_granted)
+IN_THREADS(rubbish_in_rings_ends_the_connection)
+IN_THREADS(rubbish_on_the_socket_ends_nothing_else)
+IN_THREADS(a_closed_socket_frees_no_memory)
+IN_THREADS(rubbish_in_tables_is_refused)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_users_are_refused), /* it forks: before there are threads */
+        cmocka_unit_test(rubbish_is_no_hello_here),
+        cmocka_unit_test(the_silent_are_dropped_here),
+        cmocka_unit_test(files_are_checked_here),
+        cmocka_unit_test(a_peer_gets_no_more_than_was_granted_here),
+        cmocka_unit_test(rubbish_in_rings_ends_the_connection_here),
+        cmocka_unit_test(rubbish_on_the_socket_ends_nothing_else_here),
+        cmocka_unit_test(a_closed_socket_frees_no_memory_here),
+        cmocka_unit_test(rubbish_in_tables_is_refused_here),
+    };
+    return cmocka_run_group_tests(tests, shm_testing_setup, NULL);
+}

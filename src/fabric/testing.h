@@ -1,0 +1,293 @@
+/*
+ * For the tests of this layer: what is tested (a provider), in tasks and in plain threads, jobs beside the test,
+ * and two sides with a connection.
+ */
+#ifndef FABRIC_TESTING_H
+#define FABRIC_TESTING_H
+
+#include "fabric/fabric.h"
+#include "task/testing.h"
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TESTING_SECONDS(n) (task_now() + (n)*BASE_NS_PER_SECOND) /* a deadline that ends a test that hangs */
+#define TESTING_SOON       (task_now() + 20000000)               /* one that is meant to pass */
+#define TESTING_TAG        3
+
+/* A provider to be tested; the state of the group of tests. */
+struct testing_subject {
+    const char *url;
+    void (*address)(char *ret_address, size_t room); /* of a listener that is not there yet */
+};
+
+struct testing_child;
+
+/* One test of it. */
+struct testing_fabric {
+    const struct testing_subject *subject;
+    struct task_testing *tasks; /* NULL: plain threads */
+    struct tarn_node *node;
+    struct fabric *fabric;
+    char address[108];
+    void (*test)(struct testing_fabric *testing);
+    struct testing_child *children; /* of process_testing.h */
+};
+
+/* ---- running ------------------------------------------------------------------------------------ */
+
+static inline void testing_open(struct testing_fabric *testing)
+{
+    assert_int_equal(fabric_open(testing->node, testing->subject->url, &testing->fabric), 0);
+    testing->subject->address(testing->address, sizeof(testing->address));
+}
+
+static inline void testing_main(void *arg)
+{
+    struct task_testing *tasks = arg;
+    struct testing_fabric *testing = tasks->arg;
+    testing->tasks = tasks;
+    testing->node = tasks->node;
+    testing_open(testing);
+    testing->test(testing);
+    fabric_close(testing->fabric);
+}
+
+/** Run a test whose subject, function and children are set. */
+static inline void testing_run_prepared(struct testing_fabric *testing, bool in_tasks)
+{
+    if (in_tasks) {
+        task_testing_run(NULL, NULL, testing_main, testing);
+        return;
+    }
+    const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
+    assert_int_equal(task_node_open(&quiet, &testing->node), 0);
+    testing_open(testing);
+    testing->test(testing);
+    fabric_close(testing->fabric);
+    task_node_close(testing->node); /* asserts that all memory was given back */
+}
+
+static inline void testing_run(void **state, void (*test)(struct testing_fabric *testing), bool in_tasks)
+{
+    struct testing_fabric testing = {.subject = *state, .test = test};
+    testing_run_prepared(&testing, in_tasks);
+}
+
+/* A test for cmocka in tasks and in plain threads. */
+#define TESTING_BOTH(test)                                                                                   \
+    static void test##_in_tasks(void **state)                                                                \
+    {                                                                                                        \
+        testing_run(state, test, true);                                                                      \
+    }                                                                                                        \
+    static void test##_in_threads(void **state)                                                              \
+    {                                                                                                        \
+        testing_run(state, test, false);                                                                     \
+    }
+
+#define TESTING_UNITS(test) cmocka_unit_test(test##_in_tasks), cmocka_unit_test(test##_in_threads)
+
+/* Descriptors of this process now. */
+static inline unsigned testing_count_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    assert_int_equal(closedir(folder), 0);
+    return count;
+}
+
+/* The same when it has not changed for a while: what others close takes a moment. */
+static inline unsigned testing_descriptors(void)
+{
+    unsigned before, now = testing_count_descriptors();
+    do {
+        before = now;
+        for (unsigned i = 0; i < 20 && now == before; i++) {
+            (void)task_sleep(5000000);
+            now = testing_count_descriptors();
+        }
+    } while (now != before);
+    return now;
+}
+
+/* ---- jobs --------------------------------------------------------------------------------------- */
+
+/* Something that runs beside the test: a task, or a plain thread. */
+struct testing_job {
+    void (*function)(void *arg);
+    void *arg;
+    struct task_group group;
+    pthread_t thread;
+    bool in_task;
+};
+
+static inline void *testing_job_thread(void *arg)
+{
+    struct testing_job *job = arg;
+    job->function(job->arg);
+    return NULL;
+}
+
+/** @param place  which scheduler, of tasks: 0 is the test's own */
+static inline void testing_start(struct testing_fabric *testing, struct testing_job *job, unsigned place,
+                                 void (*function)(void *arg), void *arg)
+{
+    *job = (struct testing_job){.function = function, .arg = arg, .in_task = testing->tasks != NULL};
+    task_group_init(&job->group);
+    if (job->in_task)
+        assert_int_equal(task_spawn(testing->tasks->scheds[place % TASK_TESTING_SCHEDS], &job->group, "job",
+                                    function, arg),
+                         0);
+    else
+        assert_int_equal(pthread_create(&job->thread, NULL, testing_job_thread, job), 0);
+}
+
+static inline void testing_join(struct testing_job *job)
+{
+    if (job->in_task)
+        assert_int_equal(task_group_join(&job->group, TESTING_SECONDS(60)), 0);
+    else
+        assert_int_equal(pthread_join(job->thread, NULL), 0);
+}
+
+/* ---- two sides ---------------------------------------------------------------------------------- */
+
+#define TESTING_BYTES (UINT64_C(256) << 10) /* of the server's regions */
+
+/* A server with a region of every kind, and a client that is connected with it. */
+struct testing_pair {
+    struct testing_fabric *testing;
+    struct fabric_domain *server_domain, *client_domain;
+    struct fabric_region *all;      /* read, write, swap */
+    struct fabric_region *readable; /* read */
+    struct fabric_listener *listener;
+    struct fabric_connection *server, *client;
+    struct fabric_connect_options options; /* of both */
+};
+
+static inline struct fabric_domain *testing_domain(struct fabric *fabric, uint64_t readable,
+                                                   uint64_t writable)
+{
+    const struct fabric_domain_options options = {.readable_bytes = readable, .writable_bytes = writable};
+    struct fabric_domain *domain;
+    assert_int_equal(fabric_domain_open(fabric, &options, &domain), 0);
+    return domain;
+}
+
+static inline struct fabric_region *testing_region(struct fabric_domain *domain, uint64_t bytes,
+                                                   uint32_t rights)
+{
+    struct fabric_region *region;
+    assert_int_equal(fabric_region_alloc(domain, bytes, rights, &region), 0);
+    return region;
+}
+
+static inline void testing_accept(void *arg)
+{
+    struct testing_pair *pair = arg;
+    struct fabric_incoming *incoming;
+    assert_int_equal(fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(fabric_accept(incoming, pair->server_domain, &pair->options, &pair->server), 0);
+}
+
+/** Connect the two sides, for the first time or again. */
+static inline void testing_connect(struct testing_pair *pair)
+{
+    struct testing_job job;
+    testing_start(pair->testing, &job, 0, testing_accept, pair);
+    assert_int_equal(fabric_connect(pair->client_domain, pair->testing->address, &pair->options,
+                                    TESTING_SECONDS(60), &pair->client),
+                     0);
+    testing_join(&job);
+}
+
+static inline void testing_disconnect(struct testing_pair *pair)
+{
+    fabric_disconnect(pair->client);
+    fabric_disconnect(pair->server);
+    pair->client = pair->server = NULL;
+}
+
+static inline void testing_pair_open(struct testing_fabric *testing, struct testing_pair *pair,
+                                     const struct fabric_connect_options *options)
+{
+    *pair = (struct testing_pair){.testing = testing};
+    if (options != NULL)
+        pair->options = *options;
+    pair->server_domain = testing_domain(testing->fabric, TESTING_BYTES, TESTING_BYTES);
+    pair->client_domain = testing_domain(testing->fabric, 0, TESTING_BYTES);
+    pair->all = testing_region(pair->server_domain, TESTING_BYTES,
+                               FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP);
+    pair->readable = testing_region(pair->server_domain, TESTING_BYTES, FABRIC_MAY_READ);
+    assert_int_equal(fabric_listen(testing->fabric, testing->address, &pair->listener), 0);
+    testing_connect(pair);
+}
+
+static inline void testing_pair_close(struct testing_pair *pair)
+{
+    if (pair->client != NULL)
+        testing_disconnect(pair);
+    fabric_listener_close(pair->listener);
+    fabric_region_free(pair->readable);
+    fabric_region_free(pair->all);
+    fabric_domain_close(pair->client_domain);
+    fabric_domain_close(pair->server_domain);
+}
+
+/* A pattern that tells where it was written and when. */
+static inline void testing_fill(uint8_t *bytes, uint64_t count, uint64_t round)
+{
+    for (uint64_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)((i + 1) * 31 + round * 17 + i / 251);
+}
+
+/** What an owner's memory holds. */
+static inline void testing_expect(const struct fabric_region *region, uint64_t offset, const void *bytes,
+                                  uint64_t count)
+{
+    uint8_t *copy = malloc(count + 1);
+    assert_non_null(copy);
+    fabric_mem_copy_out(region, offset, copy, count);
+    assert_memory_equal(copy, bytes, count);
+    free(copy);
+}
+
+/*
+ * Post one operation that must fail with an error, and nothing else: the connection is dead of it afterwards, the
+ * peer is told, and the two connect again.
+ */
+static inline void testing_expect_failure(struct testing_pair *pair, struct fabric_op op, int error)
+{
+    struct fabric_counters before, after;
+    struct fabric_message message;
+    uint8_t room[FABRIC_RECEIVE_BYTES_MAX / 256];
+    op.tag = op.tag == 0 ? TESTING_TAG : op.tag;
+    fabric_count(pair->testing->fabric, TESTING_TAG, &before);
+    fabric_post(pair->client, &op, 1);
+    assert_int_equal(fabric_wait(&op, 1, TESTING_SECONDS(60)), error);
+    assert_int_equal(fabric_error(pair->client), error);
+    fabric_count(pair->testing->fabric, TESTING_TAG, &after);
+    if (op.tag == TESTING_TAG) {
+        assert_int_equal(after.failed - before.failed, 1);
+        assert_int_equal(after.refused - before.refused, error == -EACCES ? 1 : 0);
+    }
+    uint64_t word;
+    assert_int_equal(
+        fabric_read(pair->client, TESTING_TAG, &pair->all->handle, 0, &word, 8, TESTING_SECONDS(60)), error);
+    assert_int_equal(fabric_receive(pair->client, room, sizeof(room), TESTING_SECONDS(60), &message), error);
+    assert_int_equal(fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(60), &message),
+                     -ECONNRESET);
+    testing_disconnect(pair);
+    testing_connect(pair);
+}
+
+#endif
