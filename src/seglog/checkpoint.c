@@ -113,8 +113,8 @@ static void give_back(struct seglog_checkpoint *checkpoint, uint32_t from)
     seglog_space_freed(log);
 }
 
-/* Its segments are free with the next state. */
-static void drop(struct seglog *log, struct seglog_chain *chain)
+/* Its segments are free with the next state. @return whether there was one */
+static bool drop(struct seglog *log, struct seglog_chain *chain)
 {
     base_spin_lock(&log->lock);
     struct seglog_chain dropped = *chain;
@@ -123,16 +123,15 @@ static void drop(struct seglog *log, struct seglog_chain *chain)
         log->segments[dropped.segments[i]].state = SEGLOG_STATE_COLLECTED;
     base_spin_unlock(&log->lock);
     base_free(&log->node->memory, dropped.segments, dropped.count * sizeof(*dropped.segments));
+    return dropped.count > 0;
 }
 
 /* Of those that are kept, from one on. @return 0; -EIO; -EROFS */
 static int drop_from(struct seglog *log, uint32_t first, bool *ret_any)
 {
     *ret_any = false;
-    for (uint32_t i = first; i < SEGLOG_CHECKPOINTS_KEPT; i++) {
-        *ret_any = *ret_any || log->checkpoints.kept[i].count > 0;
-        drop(log, &log->checkpoints.kept[i]);
-    }
+    for (uint32_t i = first; i < SEGLOG_CHECKPOINTS_KEPT; i++)
+        *ret_any = drop(log, &log->checkpoints.kept[i]) || *ret_any;
     return *ret_any ? seglog_state_write(log, NULL) : 0;
 }
 
@@ -491,6 +490,15 @@ static uint64_t stamp_now(struct seglog *log)
     return stamp;
 }
 
+/* Segments of the newest checkpoint; it may have been given up meanwhile. */
+static uint32_t newest_count(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    uint32_t count = log->checkpoints.kept[0].count;
+    base_spin_unlock(&log->lock);
+    return count;
+}
+
 static bool is_due(struct seglog *log)
 {
     return atomic_load(&log->checkpoints.outdated) ||
@@ -529,8 +537,7 @@ static void run(void *arg)
                               memory_order_relaxed);
         if (error == 0)
             base_info(&log->node->log, "checkpoint written", "path=%s segments=%" PRIu32 " ms=%" PRIu64,
-                      drive_name(log->drive), checkpoints->kept[0].count,
-                      (task_now() - begin_ns) / BASE_NS_PER_MS);
+                      drive_name(log->drive), newest_count(log), (task_now() - begin_ns) / BASE_NS_PER_MS);
         else if (error != -ECANCELED && error != -ENOSPC)
             base_warn(&log->node->log, "a checkpoint could not be written: a start after a crash reads more",
                       "path=%s error=\"%s\"", drive_name(log->drive), strerrordesc_np(-error));
