@@ -22,6 +22,7 @@ from serving import Connection, Tarn, await_that, converse, expect
 SANITIZED = "-sanitized" in sys.argv  # its memory is the sanitizer's
 CONNECTIONS = 400
 MEMORY = 256 if SANITIZED else 64  # MiB; a sanitizer has larger stacks
+AMPLE_MEMORY = 256  # MiB: enough for all who are answered at a time
 AT_WORK = ((MEMORY // 4) + 16) << 10  # KiB over an idle server
 
 WORDS = [b"get ", b"set ", b"a ", b"0 ", b"1 ", b"noreply", b"\r\n", b"\n", b"\0", b"\xff", b" ", b"99999999999999999999 ", b"k" * 251, b"delete ",
@@ -130,20 +131,43 @@ def half_large_values(tarn):
             expect(SANITIZED or process.status_kilobytes("VmRSS") < 128 << 10, "its memory is not bounded")
 
 
+@contextlib.contextmanager
+def deaf(address, count):
+    """Connections with more answers to come than all buffers on the way hold, who read none of them."""
+    with connections(address, count) as clients:
+        for client in clients:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with contextlib.suppress(OSError):
+                client.send(b"get large\r\n" * 200)
+        yield
+
+
 def readers_that_never_read(tarn):
     """They are given up after a while, and hold a bounded buffer until then."""
-    with server(tarn, "--send-timeout=500ms") as (process, polite):
+    with server(tarn, "--send-timeout=500ms", f"--memory={AMPLE_MEMORY}M") as (process, polite):
         expect(polite.set(b"large", b"x" * 200000) == b"STORED", "it does not store")
         before = process.status_kilobytes("VmRSS")
-        with connections(process.address, 50) as clients:
-            for client in clients:
-                client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                with contextlib.suppress(OSError):
-                    client.send(b"get large\r\n" * 200)
+        with deaf(process.address, 50):
             for _ in range(20):
                 expect(polite.get(b"polite") == b"please", "they hold others up")
             expect_grown_at_most(process, before, AT_WORK)
             await_that_it_is_alone(polite, "they are never given up")
+
+
+def readers_who_hold_all_memory(tarn):
+    """Some of them are refused what others hold, and all are given up or through; then there is memory again."""
+    with server(tarn, "--send-timeout=500ms") as (process, polite):
+        value = b"x" * 200000
+        expect(polite.set(b"large", value) == b"STORED", "it does not store")
+        with deaf(process.address, 150):
+            expect(polite.get(b"polite") == b"please", "they hold others up")
+            await_that(lambda: count_at_work(polite) <= 1, "they are neither given up nor through", 0.05)
+            expect(polite.get(b"large") == value, "others are not served after them")
+
+
+def count_at_work(polite):
+    polite.send(b"stats conns\r\n")
+    return sum(line.endswith(b":state conn_parse_cmd") for line in iter(polite.line, b"END"))
 
 
 def count_connections(polite):
@@ -340,6 +364,6 @@ def many_that_come_and_go(tarn):
 if __name__ == "__main__":
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    serving.run([random_bytes, half_requests, more_at_work_than_may_be, half_large_values, readers_that_never_read, floods, too_many_connections,
+    serving.run([random_bytes, half_requests, more_at_work_than_may_be, half_large_values, readers_that_never_read, readers_who_hold_all_memory, floods, too_many_connections,
                  clients_that_vanish, slow_senders, lines_without_an_end, idle_connections, values_that_never_come, deaf_to_meta_commands,
                  resets_in_the_middle, many_that_come_and_go], sys.argv[1])
