@@ -46,6 +46,7 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "depot", "--depths=0");
     EXPECT_STATUS(2, "depot", "--writers=1025");
     EXPECT_STATUS(2, "depot", "--duration=1ms");
+    EXPECT_STATUS(2, "depot", "--two-cores", "--threads");
     EXPECT_STATUS(2, "index", "--threads=3");
     EXPECT_STATUS(2, "index", "--only=erase");
     EXPECT_STATUS(2, "index", "--keys=1");
@@ -396,6 +397,21 @@ static void test_depot_threads(void **state)
     free_run(&run);
 }
 
+static void test_depot_two_cores(void **state)
+{
+    const struct folder *folder = *state;
+    struct run run;
+    RUN(&run, "depot", "--json", "--duration=2ms", "--repeats=2", "--no-fio", "--size=32M", "--depths=1,3",
+        "--sizes=1K", "--fill=5", "--only=get,put", "--modes=device", "--two-cores", "--seed=7",
+        folder->option);
+    if (sysconf(_SC_NPROCESSORS_ONLN) > 1 || run.status == 0) {
+        assert_success(&run);
+        assert_int_equal(count_lines(&run, "\"name\":\"tarn-two-cores\",\"rate\":{"), 3 * 2);
+        assert_int_equal(count_lines(&run, "\"ratio\":{"), 3 * 2);
+    }
+    free_run(&run);
+}
+
 static void test_depot_beside_fio(void **state)
 {
     const struct folder *folder = *state;
@@ -588,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_drive_failure),
         cmocka_unit_test_setup_teardown(test_depot_results, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_depot_threads, make_memory_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_depot_two_cores, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_depot_beside_fio, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_depot_memory, make_memory_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_depot_spares_old_files, make_memory_folder, remove_folder),

@@ -33,6 +33,7 @@ struct options {
     unsigned direct;
     bool disk;
     bool threads;
+    bool two_cores;
     bool stages;
     bool fio;
     bool force;
@@ -115,6 +116,10 @@ static const struct base_setting table[] = {
      .type = BASE_SETTING_BOOL,
      .help = "Have plain threads put instead of tasks.",
      .offset = offsetof(struct options, threads)},
+    {.name = "two-cores",
+     .type = BASE_SETTING_BOOL,
+     .help = "Measure two schedulers, each on a core of its own with as many tasks, beside the one.",
+     .offset = offsetof(struct options, two_cores)},
     {.name = "records",
      .type = BASE_SETTING_UINT,
      .min = 1,
@@ -185,6 +190,8 @@ static int check(struct bench *bench, const void *verb_options)
         error = bench_check_depths(bench, "depths", &options->depths);
     if (error == 0)
         error = bench_check_depths(bench, "writers", &options->writers);
+    if (error == 0 && options->two_cores && options->threads)
+        error = bench_fail(bench, 0, "--two-cores is of tasks: give it without --threads");
     if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
         error =
             bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
@@ -202,9 +209,10 @@ struct place {
     uint64_t peer_bytes;
 };
 
-/* One case: Tarn's job and its peers. */
+/* One case: Tarn's job, the same on two cores if wanted, and its peers. */
 struct set {
     struct bench_depot_job job;
+    struct bench_depot_job on_two;
     struct bench_depot_peer peers[PEERS_MAX];
     char names[PEERS_MAX][NAME_ROOM];
     size_t peer_count;
@@ -277,6 +285,8 @@ static int run_rates(struct set *set)
     bench_case_value(self, gets ? "p50_ns" : "puts_per_write");
     bench_case_value(self, gets ? "reads_per_get" : "written_per_byte");
     bench_case_subject(self, "tarn", bench_depot_measure, &set->job);
+    if (set->on_two.store != NULL)
+        bench_case_subject(self, "tarn-two-cores", bench_depot_measure, &set->on_two);
     for (size_t i = 0; i < set->peer_count; i++)
         bench_case_subject(self, bench_depot_peer_name(&set->peers[i], set->names[i], sizeof(set->names[i])),
                            bench_depot_peer_measure, &set->peers[i]);
@@ -356,9 +366,15 @@ static int run_set(struct place *place, enum bench_depot_op op, enum tarn_mode m
     set->job = (struct bench_depot_job){.store = &place->store,
                                         .op = op,
                                         .mode = mode,
+                                        .scheds = 1,
                                         .threads = op != BENCH_DEPOT_GET && place->options->threads,
                                         .stages = place->options->stages};
     int error = bench_read_depth(depth, &set->job.depth);
+    if (place->options->two_cores) {
+        set->on_two = set->job;
+        set->on_two.scheds = BENCH_WORLD_SCHEDS_MAX;
+        set->on_two.stages = false;
+    }
     if (op == BENCH_DEPOT_GET)
         add_get_peers(place, set);
     else
@@ -455,6 +471,8 @@ static int run(struct bench *bench, const void *verb_options)
     bool loads = bench_is_wanted(&options->only, "get") || bench_is_wanted(&options->only, "put");
     size_t paths = options->disk ? options->paths.count : 1;
     int error = 0;
+    if (options->two_cores && !bench_has_two_cores(&bench->machine))
+        return bench_fail(bench, 0, "--two-cores: there is one core");
     for (size_t i = 0; i < paths && error == 0 && loads; i++)
         error = run_path(bench, options, &setup, options->paths.items[i]);
     if (error == 0 && bench_is_wanted(&options->only, "memory"))

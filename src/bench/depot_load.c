@@ -15,6 +15,7 @@ struct load {
     struct bench_depot_job *job;
     struct bench_sample *sample;
     struct tarn_depot *depot;
+    struct task_sched *const *scheds; /* of tasks */
     uint64_t end_ns;
     uint64_t generation; /* of what is written */
 };
@@ -30,6 +31,18 @@ struct worker {
     uint64_t number; /* inserts: of the next record */
     int error;       /* its first */
 };
+
+/* Tasks or threads. */
+static uint32_t worker_count(const struct bench_depot_job *job)
+{
+    return job->threads ? job->depth : job->depth * job->scheds;
+}
+
+/* Tasks of one scheduler share one, each thread has its own. */
+static uint32_t histogram_count(const struct bench_depot_job *job)
+{
+    return job->threads ? job->depth : job->scheds;
+}
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
@@ -72,7 +85,7 @@ static int overwrite_random(struct worker *worker)
 static int insert_next(struct worker *worker)
 {
     int error = put_number(worker, worker->number);
-    worker->number += worker->load->job->depth;
+    worker->number += worker_count(worker->load->job);
     return error;
 }
 
@@ -107,13 +120,14 @@ static void *work_thread(void *arg)
     return NULL;
 }
 
-static int run_tasks(struct worker *workers, uint32_t count)
+static int run_tasks(const struct load *load, struct worker *workers)
 {
+    const struct bench_depot_job *job = load->job;
     struct task_group group;
     task_group_init(&group);
     int error = 0;
-    for (uint32_t i = 0; i < count && error == 0; i++)
-        error = task_spawn(NULL, &group, "worker", work_task, &workers[i]);
+    for (uint32_t i = 0; i < worker_count(job) && error == 0; i++)
+        error = task_spawn(load->scheds[i / job->depth], &group, "worker", work_task, &workers[i]);
     int joined = task_group_join(&group, TASK_FOREVER);
     base_assert(joined == 0); /* nobody cancels */
     return error;
@@ -132,11 +146,11 @@ static int run_threads(struct worker *workers, uint32_t count)
     return error;
 }
 
-/* Tasks share one histogram; each thread has one of its own behind the workers. */
+/* Workers, their histograms, their values. */
 static size_t workers_bytes(const struct bench_depot_job *job)
 {
-    size_t each = sizeof(struct worker) + (job->threads ? sizeof(struct base_histogram) : 0);
-    return job->depth * (each + job->store->value_bytes);
+    return worker_count(job) * (sizeof(struct worker) + (size_t)job->store->value_bytes) +
+           histogram_count(job) * sizeof(struct base_histogram);
 }
 
 static struct worker *make_workers(struct load *load)
@@ -146,16 +160,17 @@ static struct worker *make_workers(struct load *load)
     struct worker *workers = base_alloc(store->bench->account, workers_bytes(job));
     if (workers == NULL)
         return NULL;
-    struct base_histogram *latencies = (struct base_histogram *)(workers + job->depth);
-    uint8_t *values = (uint8_t *)(latencies + (job->threads ? job->depth : 0));
-    base_histogram_reset(&job->one_latency);
-    for (uint32_t i = 0; i < job->depth; i++) {
+    const uint32_t histograms = histogram_count(job);
+    struct base_histogram *latencies = (struct base_histogram *)(workers + worker_count(job));
+    uint8_t *values = (uint8_t *)(latencies + histograms);
+    for (uint32_t i = 0; i < histograms; i++)
+        base_histogram_reset(&latencies[i]);
+    for (uint32_t i = 0; i < worker_count(job); i++) {
         struct worker *worker = &workers[i];
         *worker = (struct worker){.load = load,
-                                  .latency = job->threads ? &latencies[i] : &job->one_latency,
+                                  .latency = &latencies[job->threads ? i : i / job->depth],
                                   .value = values + (size_t)i * store->value_bytes,
                                   .number = job->op == BENCH_DEPOT_INSERT ? i : 0};
-        base_histogram_reset(worker->latency);
         base_random_init(&worker->random, store->bench->options.seed + (job->measured << 32) + i);
         bench_depot_value_init(store, worker->value);
     }
@@ -170,11 +185,12 @@ static int sum_up(struct load *load, const struct worker *workers, uint64_t *ret
     struct bench_depot_job *job = load->job;
     int error = 0;
     uint64_t number = UINT64_MAX;
-    for (uint32_t i = 0; i < job->depth; i++) {
+    base_histogram_reset(&job->one_latency);
+    for (uint32_t i = 0; i < worker_count(job); i++) {
         error = error == 0 ? workers[i].error : error;
         load->sample->operations += workers[i].operations;
         number = base_min(number, workers[i].number);
-        if (job->threads)
+        if (i == 0 || workers[i].latency != workers[i - 1].latency)
             base_histogram_merge(&job->one_latency, workers[i].latency);
     }
     *ret_number = number;
@@ -214,7 +230,7 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
 static uint64_t used_ns(const struct bench_depot_job *job)
 {
     struct bench_usage usage;
-    if (!job->threads)
+    if (!job->threads && job->scheds == 1)
         return bench_thread_ns();
     return bench_usage_read(&usage) == 0 ? usage.processor_ns : 0;
 }
@@ -228,7 +244,7 @@ static int run_workers(struct load *load, struct worker *workers)
     uint64_t before_ns = used_ns(job);
     uint64_t begin_ns = task_now();
     load->end_ns = begin_ns + job->store->bench->options.duration_ns;
-    int error = job->threads ? run_threads(workers, job->depth) : run_tasks(workers, job->depth);
+    int error = job->threads ? run_threads(workers, job->depth) : run_tasks(load, workers);
     load->sample->elapsed_ns = task_now() - begin_ns;
     uint64_t spent_ns = used_ns(job) - before_ns;
     tarn_depot_stats(load->depot, &after);
@@ -287,7 +303,9 @@ static int measure_on(struct tarn_node *node, struct load *load)
 static void load_main(void *arg)
 {
     struct bench_world *world = arg;
-    world->error = measure_on(world->node, world->arg);
+    struct load *load = world->arg;
+    load->scheds = world->scheds;
+    world->error = measure_on(world->node, load);
 }
 
 /* Threads, and what they start, on the core that tasks have too. */
@@ -312,6 +330,7 @@ int bench_depot_measure(void *arg, struct bench_sample *sample)
     struct load load = {.job = job, .sample = sample, .generation = job->measured + 1};
     const struct bench_world_options options = {
         .engine = store->setup->engine,
+        .sched_count = job->scheds,
         .sched = {.tasks_max = job->depth + SPARE_TASKS, .spin_ns = store->setup->spin_ns},
     };
     base_assert(job->measured < BENCH_REPEATS_MAX);

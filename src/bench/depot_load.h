@@ -1,5 +1,5 @@
 /*
- * Load on a store, and on a drive by fio beside it: so many tasks of one scheduler as the depth, or so many
+ * Load on a store, and on a drive by fio beside it: so many tasks of each scheduler as the depth, or so many
  * threads, each in a loop of one call.
  */
 #ifndef BENCH_DEPOT_LOAD_H
@@ -28,7 +28,8 @@ struct bench_depot_job {
     struct bench_depot_store *store;
     enum bench_depot_op op;
     enum tarn_mode mode; /* of puts */
-    uint32_t depth;      /* tasks or threads */
+    uint32_t depth;      /* tasks of each scheduler, or threads */
+    uint32_t scheds;     /* each on a core of its own; threads have none */
     bool threads;
     bool stages; /* measure them, and write them after the last repeat */
 

@@ -366,7 +366,8 @@ static int open_put(struct bench *bench, const struct options *options, const st
     put->job = (struct bench_depot_job){.store = &put->store,
                                         .op = states[state].op,
                                         .mode = (enum tarn_mode)options->mode,
-                                        .depth = (uint32_t)options->depth};
+                                        .depth = (uint32_t)options->depth,
+                                        .scheds = 1};
     return bench_depot_fill(&put->store, (uint32_t)options->value_bytes, states[state].fill_percent);
 }
 
