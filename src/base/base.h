@@ -17,6 +17,7 @@
 #include "base/base64.h"
 #include "base/buffer.h"
 #include "base/checksum.h"
+#include "base/counter.h"
 #include "base/define.h"
 #include "base/epoch.h"
 #include "base/hash.h"

@@ -17,7 +17,7 @@
 
 enum {
     CACHE_SHARE_MIN = 8, /* its cache has that part of the memory at least, */
-    CACHE_SHARE_MAX = 2, /* and that at most: it is killed with more */
+    CACHE_SHARE_MAX = 4, /* and that at most: it is killed with more */
     OTHER_MIB = 136,     /* what it takes beside: seen with two threads and one arena */
     LOG_SHARE = 8,       /* a file of its log */
     LOG_MIB_MAX = 100,   /* its default */

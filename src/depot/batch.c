@@ -294,7 +294,7 @@ static void tell_versions(const struct batch *batch)
         if (!member->writes)
             continue;
         member->item->version = remove ? member->write.old.header.version : batch->drafts[written].version;
-        depot_count(remove ? &depot->deletes : &depot->puts);
+        base_counter_add(remove ? &depot->deletes : &depot->puts, 1);
         written++;
     }
 }

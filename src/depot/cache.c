@@ -43,7 +43,7 @@ void depot_cache_renewed(void *owner, const struct seglog_entry_format *entry, u
         base_assert(depot_index_replace(&depot->index, entry->hash[0], grain, place->grain,
                                         depot_grains(depot, place->bytes)));
         depot_count_moved(depot, entry, place);
-        depot_count(&depot->reinsertions);
+        base_counter_add(&depot->reinsertions, 1);
     }
     unlock(depot, lock_of(entry));
 }
@@ -62,9 +62,9 @@ void depot_cache_evicted(void *owner, const struct seglog_entry_format *entry, u
     if (piece)
         atomic_fetch_sub_explicit(&depot->pieces, 1, memory_order_relaxed);
     else if (expiry_ns != 0 && task_wall(depot->node) >= expiry_ns)
-        depot_count(&depot->reclaimed);
+        base_counter_add(&depot->reclaimed, 1);
     else
-        depot_count(depot_index_is_hit(word) ? &depot->evictions_hit : &depot->evictions_unhit);
+        base_counter_add(depot_index_is_hit(word) ? &depot->evictions_hit : &depot->evictions_unhit, 1);
 }
 
 /* ---- places ---------------------------------------------------------------------------------------- */

@@ -385,8 +385,8 @@ int tarn_depot_close(struct tarn_depot *depot)
 void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_stats)
 {
     struct seglog_stats log;
-    uint64_t evictions_unhit = atomic_load_explicit(&depot->evictions_unhit, memory_order_relaxed);
-    uint64_t evictions_hit = atomic_load_explicit(&depot->evictions_hit, memory_order_relaxed);
+    uint64_t evictions_unhit = base_counter_sum(&depot->evictions_unhit);
+    uint64_t evictions_hit = base_counter_sum(&depot->evictions_hit);
     uint64_t entries = depot_index_count(&depot->index);
     uint64_t pieces = atomic_load_explicit(&depot->pieces, memory_order_relaxed);
     seglog_stats(depot->log, &log);
@@ -397,14 +397,14 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .capacity_bytes = depot_capacity(depot),
         .live_bytes = atomic_load_explicit(&depot->live_bytes, memory_order_relaxed),
         .tombstone_bytes = log.tombstone_bytes,
-        .gets = atomic_load_explicit(&depot->gets, memory_order_relaxed),
-        .gets_expired = atomic_load_explicit(&depot->gets_expired, memory_order_relaxed),
-        .gets_flushed = atomic_load_explicit(&depot->gets_flushed, memory_order_relaxed),
-        .get_hits = atomic_load_explicit(&depot->get_hits, memory_order_relaxed),
-        .puts = atomic_load_explicit(&depot->puts, memory_order_relaxed),
-        .deletes = atomic_load_explicit(&depot->deletes, memory_order_relaxed),
-        .touches = atomic_load_explicit(&depot->touches, memory_order_relaxed),
-        .reads = atomic_load_explicit(&depot->reads, memory_order_relaxed),
+        .gets = base_counter_sum(&depot->gets),
+        .gets_expired = base_counter_sum(&depot->gets_expired),
+        .gets_flushed = base_counter_sum(&depot->gets_flushed),
+        .get_hits = base_counter_sum(&depot->get_hits),
+        .puts = base_counter_sum(&depot->puts),
+        .deletes = base_counter_sum(&depot->deletes),
+        .touches = base_counter_sum(&depot->touches),
+        .reads = base_counter_sum(&depot->reads),
         .writes = log.writes,
         .flushes = log.flushes,
         .written_bytes = log.written_bytes,
@@ -418,8 +418,8 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .index_entries = depot_index_capacity(&depot->index),
         .evictions = evictions_unhit + evictions_hit,
         .evictions_unhit = evictions_unhit,
-        .reinsertions = atomic_load_explicit(&depot->reinsertions, memory_order_relaxed),
-        .reclaimed = atomic_load_explicit(&depot->reclaimed, memory_order_relaxed),
+        .reinsertions = base_counter_sum(&depot->reinsertions),
+        .reclaimed = base_counter_sum(&depot->reclaimed),
         .evicted_segments = log.evictions,
         .discarded_bytes = log.discarded_bytes,
         .horizon = log.horizon_sequence,

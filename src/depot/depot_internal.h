@@ -92,11 +92,11 @@ struct tarn_depot {
     _Atomic uint32_t flushing;
 
     uint16_t renewing[DEPOT_KEY_LOCKS]; /* cache: records on whose behalf the service holds a lock; its own */
-    _Atomic uint64_t evictions_unhit, evictions_hit, reinsertions, reclaimed;
+    struct base_counter evictions_unhit, evictions_hit, reinsertions, reclaimed;
 
     _Atomic uint64_t live_bytes; /* footprints of all values in the index */
-    _Atomic uint64_t gets_expired, gets_flushed;
-    _Atomic uint64_t gets, get_hits, puts, deletes, touches, reads;
+    struct base_counter gets_expired, gets_flushed;
+    struct base_counter gets, get_hits, puts, deletes, touches, reads;
 };
 
 /* What is known of a key while one works on it. */
@@ -138,12 +138,6 @@ static inline struct task_mutex *depot_key_lock(struct tarn_depot *depot, const 
 static inline uint64_t depot_grains(const struct tarn_depot *depot, uint64_t bytes)
 {
     return (bytes + ((UINT64_C(1) << depot->grain_shift) - 1)) >> depot->grain_shift;
-}
-
-/** Count one. */
-static inline void depot_count(_Atomic uint64_t *counter)
-{
-    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
 /* ---- depot.c -------------------------------------------------------------------------------------- */

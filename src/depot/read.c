@@ -45,7 +45,7 @@ bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t
     read->stamp =
         seglog_stamp_at(depot->log, grain); /* before the read: what is written later does not verify */
     read->record = (struct depot_record){.class = class, .buffer = buffer, .word = word, .grain = grain};
-    depot_count(&depot->reads);
+    base_counter_add(&depot->reads, 1);
     if (read_from_memory(depot, read)) {
         read->span_bytes = 0;
         return true;
@@ -297,13 +297,13 @@ int depot_show(struct tarn_depot *depot, const struct depot_key *key, const stru
     if (!depot_visible(depot, key->snapshot, record)) {
         bool flushed =
             record->header.sequence < atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
-        depot_count(flushed ? &depot->gets_flushed : &depot->gets_expired);
+        base_counter_add(flushed ? &depot->gets_flushed : &depot->gets_expired, 1);
         return -ENOENT;
     }
     if (depot->cache && !depot_is_head(record)) /* values in pieces are not written again */
         depot_index_hit(&depot->index, key->hash.low, record->word);
     if (!depot_is_head(record)) /* else when its value was read */
-        depot_count(&depot->get_hits);
+        base_counter_add(&depot->get_hits, 1);
     depot_tell(record, ret_info);
     return 0;
 }
@@ -314,7 +314,7 @@ int depot_get_begin(struct tarn_depot *depot, const void *key, size_t key_len, s
     if (!depot_key_is_valid(key_len))
         return -EINVAL;
     depot_flush_due(depot);
-    depot_count(&depot->gets);
+    base_counter_add(&depot->gets, 1);
     depot_trace_begin(&depot->stages, trace, 0);
     *ret_key = depot_key_of(depot, key, key_len);
     ret_key->trace = trace;
@@ -504,7 +504,7 @@ size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t co
         if (gets.posted == gets.shown || !show_first(&gets, visit, arg))
             break;
     }
-    atomic_fetch_add_explicit(&depot->gets, gets.shown, memory_order_relaxed);
+    base_counter_add(&depot->gets, gets.shown);
     return gets.shown;
 }
 

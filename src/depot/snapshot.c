@@ -130,7 +130,7 @@ int tarn_depot_snapshot_get(struct tarn_depot_snapshot *snapshot, const void *ke
         return -EINVAL;
     struct depot_key found_key = depot_key_of(snapshot->depot, key, key_len);
     found_key.snapshot = snapshot;
-    depot_count(&snapshot->depot->gets);
+    base_counter_add(&snapshot->depot->gets, 1);
     return depot_pieces_get(snapshot->depot, &found_key, value, value_room, ret_info);
 }
 
@@ -142,7 +142,7 @@ int tarn_depot_snapshot_read(struct tarn_depot_snapshot *snapshot, const void *k
         return -EINVAL;
     struct depot_key found_key = depot_key_of(snapshot->depot, key, key_len);
     found_key.snapshot = snapshot;
-    depot_count(&snapshot->depot->gets);
+    base_counter_add(&snapshot->depot->gets, 1);
     return depot_read_part(snapshot->depot, &found_key, 0, offset, data, data_room, ret_bytes, ret_info);
 }
 

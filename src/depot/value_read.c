@@ -100,7 +100,7 @@ static int read_once(struct tarn_depot *depot, struct part *part, bool locked,
     *ret_head = record.pieces;
     error = read_pieces(depot, ret_head, part);
     if (error == 0)
-        depot_count(&depot->get_hits);
+        base_counter_add(&depot->get_hits, 1);
     return error == -ESTALE ? -EAGAIN : error;
 }
 

@@ -320,7 +320,8 @@ int depot_piece_write(struct tarn_depot *depot, const struct depot_key *key,
     uint64_t promised = base_min(chain->promised_bytes, seglog_footprint(depot->log, bytes));
     atomic_fetch_sub_explicit(&depot->promised_bytes, promised, memory_order_relaxed);
     chain->promised_bytes -= promised;
-    depot_count(&depot->pieces); /* before a checkpoint can be about it */
+    atomic_fetch_add_explicit(&depot->pieces, 1,
+                              memory_order_relaxed); /* before a checkpoint can be about it */
     error = store(depot, &write, content, promised > 0 ? PROMISED : 0, NULL);
     if (error != 0)
         atomic_fetch_sub_explicit(&depot->pieces, 1, memory_order_relaxed);
@@ -351,7 +352,7 @@ int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
     if (error == 0)
         error = store_key(depot, &write, content, ret_version);
     if (error == 0)
-        depot_count(&depot->puts);
+        base_counter_add(&depot->puts, 1);
     return end(depot, &write, TARN_STAGE_PUT, error);
 }
 
@@ -402,7 +403,7 @@ int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
         return error;
     error = write.there ? remove_key(depot, &write) : -ENOENT;
     if (error == 0)
-        depot_count(&depot->deletes);
+        base_counter_add(&depot->deletes, 1);
     return end(depot, &write, TARN_STAGE_DELETE, error);
 }
 
@@ -444,7 +445,7 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
     if (error == 0)
         error = store_key(depot, &write, &content, NULL);
     if (error == 0)
-        depot_count(&depot->touches);
+        base_counter_add(&depot->touches, 1);
     return end(depot, &write, TARN_STAGE_TOUCH, error);
 }
 
@@ -457,7 +458,7 @@ static int apply_removal(struct tarn_depot *depot, struct depot_write *write)
     if (error == 0)
         error = remove_key(depot, write);
     if (error == 0)
-        depot_count(&depot->deletes);
+        base_counter_add(&depot->deletes, 1);
     return error;
 }
 
@@ -507,7 +508,7 @@ static int apply_update(struct tarn_depot *depot, struct depot_write *write, con
     if (error == 0)
         error = store_key(depot, write, &content, ret_version);
     if (error == 0)
-        depot_count(&depot->puts);
+        base_counter_add(&depot->puts, 1);
     else
         depot_chain_drop(depot, &chain);
     return error;

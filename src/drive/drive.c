@@ -189,7 +189,7 @@ uint64_t drive_failures(const struct drive *drive)
 uint64_t drive_moved_bytes(const struct drive *drive, enum drive_op op)
 {
     base_assert(op == DRIVE_READ || op == DRIVE_WRITE);
-    return atomic_load_explicit(&drive->moved_bytes[op], memory_order_relaxed);
+    return base_counter_sum(&drive->moved_bytes[op]);
 }
 
 uint64_t drive_zeroed_bytes(const struct drive *drive)
@@ -301,8 +301,7 @@ static void settle(struct drive_request *request, int32_t result)
     else if (promises && drive_failed(drive))
         result = -EROFS; /* it was in flight when another failed: what it says is not to be trusted */
     else if (request->op <= DRIVE_WRITE)
-        atomic_fetch_add_explicit(&drive->moved_bytes[request->op], request->expected_bytes,
-                                  memory_order_relaxed);
+        base_counter_add(&drive->moved_bytes[request->op], request->expected_bytes);
     request->result = result;
     if (request->op == DRIVE_FLUSH)
         drive_flush_finish(drive, result);
