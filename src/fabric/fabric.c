@@ -242,6 +242,12 @@ static int fill_options(const struct fabric_connect_options *given,
                : -EINVAL;
 }
 
+/* Who the caller is to a connection: a scheduler; NULL: plain threads, the simulator's too. */
+static struct task_sched *user_self(void)
+{
+    return task_is_thread() ? NULL : task_sched_self();
+}
+
 static struct fabric_connection *make_connection(struct fabric_domain *domain)
 {
     struct fabric_connection *connection = base_alloc(&domain->fabric->node->memory, sizeof(*connection));
@@ -249,7 +255,7 @@ static struct fabric_connection *make_connection(struct fabric_domain *domain)
         return NULL;
     connection->fabric = domain->fabric;
     connection->domain = domain;
-    connection->sched = task_sched_self();
+    connection->sched = user_self();
     return connection;
 }
 
@@ -348,7 +354,7 @@ bool fabric_connection_fail(struct fabric_connection *connection, const char *wh
 
 static void assert_user(const struct fabric_connection *connection)
 {
-    base_assert(connection->sched == task_sched_self());
+    base_assert(connection->sched == user_self());
 }
 
 int fabric_fence(struct fabric_connection *connection, uint64_t deadline_ns)

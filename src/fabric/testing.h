@@ -21,13 +21,20 @@
 #define TESTING_SOON       (task_now() + 20000000)               /* one that is meant to pass */
 #define TESTING_TAG        3
 
+struct testing_child;
+struct testing_fabric;
+struct testing_job;
+
 /* A provider to be tested; the state of the group of tests. */
 struct testing_subject {
     const char *url;
     void (*address)(char *ret_address, size_t room); /* of a listener that is not there yet */
-};
 
-struct testing_child;
+    /* Where tests and their plain threads run. NULL: in the real ones. */
+    void (*run)(struct testing_fabric *testing, bool in_tasks);
+    void (*start_thread)(struct testing_job *job); /* has it run testing_job_subject() */
+    const void *arg;
+};
 
 /* One test of it. */
 struct testing_fabric {
@@ -62,6 +69,10 @@ static inline void testing_main(void *arg)
 /** Run a test whose subject, function and children are set. */
 static inline void testing_run_prepared(struct testing_fabric *testing, bool in_tasks)
 {
+    if (testing->subject->run != NULL) {
+        testing->subject->run(testing, in_tasks);
+        return;
+    }
     if (in_tasks) {
         task_testing_run(NULL, NULL, testing_main, testing);
         return;
@@ -125,9 +136,10 @@ static inline unsigned testing_descriptors(void)
 struct testing_job {
     void (*function)(void *arg);
     void *arg;
+    struct testing_fabric *testing;
     struct task_group group;
     pthread_t thread;
-    bool in_task;
+    struct task_shared_future ended; /* of a thread that the subject runs */
 };
 
 static inline void *testing_job_thread(void *arg)
@@ -137,24 +149,36 @@ static inline void *testing_job_thread(void *arg)
     return NULL;
 }
 
+static inline void testing_job_subject(struct testing_job *job)
+{
+    job->function(job->arg);
+    task_shared_future_set(&job->ended, 0);
+}
+
 /** @param place  which scheduler, of tasks: 0 is the test's own */
 static inline void testing_start(struct testing_fabric *testing, struct testing_job *job, unsigned place,
                                  void (*function)(void *arg), void *arg)
 {
-    *job = (struct testing_job){.function = function, .arg = arg, .in_task = testing->tasks != NULL};
+    *job = (struct testing_job){.function = function, .arg = arg, .testing = testing};
     task_group_init(&job->group);
-    if (job->in_task)
+    task_shared_future_init(&job->ended);
+    if (testing->tasks != NULL)
         assert_int_equal(task_spawn(testing->tasks->scheds[place % TASK_TESTING_SCHEDS], &job->group, "job",
                                     function, arg),
                          0);
+    else if (testing->subject->start_thread != NULL)
+        testing->subject->start_thread(job);
     else
         assert_int_equal(pthread_create(&job->thread, NULL, testing_job_thread, job), 0);
 }
 
 static inline void testing_join(struct testing_job *job)
 {
-    if (job->in_task)
+    int value;
+    if (job->testing->tasks != NULL)
         assert_int_equal(task_group_join(&job->group, TESTING_SECONDS(60)), 0);
+    else if (job->testing->subject->start_thread != NULL)
+        assert_int_equal(task_shared_future_wait(&job->ended, TESTING_SECONDS(60), &value), 0);
     else
         assert_int_equal(pthread_join(job->thread, NULL), 0);
 }

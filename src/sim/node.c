@@ -120,6 +120,8 @@ static int open_tarn(struct sim_node *node, uint64_t memory_bytes)
         .engine_arg = node,
         .drives = &sim_drive_provider,
         .drives_arg = node,
+        .fabric = &sim_net_provider,
+        .fabric_arg = node,
         .memory_bytes = memory_bytes,
         .seed = base_random_u64(&world->order) | 1,
         .log_level = BASE_LOG_DEBUG,
@@ -249,6 +251,13 @@ uint32_t sim_node_running(const struct sim_node *node)
     return node->running;
 }
 
+void sim_node_pause(struct sim_node *node, uint64_t until_ns)
+{
+    sim_note(node->world, "paused", until_ns, 0);
+    base_list_for_each(link, &node->scheds)
+        base_container_of(link, struct sim_sched, link)->paused_until_ns = until_ns;
+}
+
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 static void forget_node(struct sim_node *node)
@@ -265,6 +274,7 @@ static void leave(struct sim_node *node, bool power_cut)
 {
     sim_note(node->world, power_cut ? "power cut" : "killed", node->running, 0);
     sim_drives_leave(node, power_cut);
+    sim_net_leave(node);
     struct base_list *first;
     while ((first = base_list_pop_front(&node->scheds)) != NULL) {
         struct sim_sched *sched = base_container_of(first, struct sim_sched, link);
@@ -312,6 +322,7 @@ int sim_node_close(struct sim_node *node)
         task_sched_close(sched->sched);
         base_free(&node->world->memory, sched, sizeof(*sched));
     }
+    sim_net_leave(node);
     sim_note(node->world, "closed", base_account_used(&sim_node_tarn(node)->memory), 0);
     task_node_close(node->tarn);
     forget_node(node);

@@ -144,6 +144,14 @@ base_must_check int sim_thread(struct sim_node *node, const char *name, task_fun
 uint32_t sim_node_running(const struct sim_node *node);
 
 /**
+ * Let none of the node's tasks run before a moment, as if its process was stopped; what its network card does
+ * for others goes on. Outside.
+ *
+ * @param until_ns  TASK_FOREVER: until this is called again with a moment
+ */
+void sim_node_pause(struct sim_node *node, uint64_t until_ns);
+
+/**
  * End the node in good order: stop its schedulers, let their tasks end, free everything. What the
  * system under test has not given back is a bug, and asserted. Outside.
  *

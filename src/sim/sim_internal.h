@@ -2,8 +2,11 @@
 #ifndef SIM_SIM_INTERNAL_H
 #define SIM_SIM_INTERNAL_H
 
+#include "fabric/fabric.h"
 #include "sim/sim.h"
 #include "task/engine.h"
+
+struct sim_net;
 
 #define SIM_FAILURE_BYTES 1024
 
@@ -20,6 +23,7 @@ struct sim_world {
     struct base_heap events;   /* of struct sim_event */
     struct base_list nodes;
     struct base_list drives;
+    struct sim_net *net;
     uint64_t hash;
     FILE *trace;
     char failure[SIM_FAILURE_BYTES]; /* empty: none */
@@ -66,5 +70,20 @@ void sim_drives_close(struct sim_world *world);
 
 /** What a power cut, or the end of a process, does to the drives that a node has open. */
 void sim_drives_leave(struct sim_node *node, bool power_cut);
+
+/** The simulated network, for task_node_options.fabric; its argument is the struct sim_node. */
+extern const struct fabric_provider sim_net_provider;
+
+/** Make the network of a world. @param seed  the world's. @return 0; -ENOMEM */
+base_must_check int sim_net_open(struct sim_world *world, uint64_t seed);
+
+/** Free it; all nodes are gone. */
+void sim_net_close(struct sim_world *world);
+
+/** A node is going: by its end, by a power cut, or in good order. */
+void sim_net_leave(struct sim_node *node);
+
+/** A node has run for a round: fail the world if it has stored to exported memory in a plain way. */
+void sim_net_check(const struct sim_node *node);
 
 #endif

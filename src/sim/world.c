@@ -16,6 +16,15 @@ static const uint32_t pause_one_in[] = {4, 32, 256, 1u << 20};
 
 #define WALL_BEGIN_NS 1767225600000000000u /* 2026-01-01 */
 
+static void free_world(struct sim_world *world)
+{
+    base_account_deinit(&world->memory);
+    struct base_account own;
+    base_account_init(&own, BASE_ACCOUNT_UNLIMITED);
+    base_assert(base_account_take(&own, sizeof(*world)) == 0);
+    base_free(&own, world, sizeof(*world));
+}
+
 int sim_world_open(const struct sim_world_options *options, struct sim_world **ret_world)
 {
     struct base_account own;
@@ -36,6 +45,11 @@ int sim_world_open(const struct sim_world_options *options, struct sim_world **r
     base_heap_init(&world->events);
     base_list_init(&world->nodes);
     base_list_init(&world->drives);
+    int error = sim_net_open(world, options->seed);
+    if (error != 0) {
+        free_world(world);
+        return error;
+    }
     sim_note(world, "seed", options->seed, 0);
     *ret_world = world;
     return 0;
@@ -47,11 +61,8 @@ void sim_world_close(struct sim_world *world)
     while ((first = base_list_first(&world->nodes)) != NULL)
         sim_node_cut(base_container_of(first, struct sim_node, link));
     sim_drives_close(world);
-    base_account_deinit(&world->memory);
-    struct base_account own;
-    base_account_init(&own, BASE_ACCOUNT_UNLIMITED);
-    base_assert(base_account_take(&own, sizeof(*world)) == 0);
-    base_free(&own, world, sizeof(*world));
+    sim_net_close(world);
+    free_world(world);
 }
 
 /* ---- clocks and generators ------------------------------------------------------------------- */
@@ -173,6 +184,8 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
 {
     sim_note(world, node->name, sched->number, 0);
     bool worked = task_sched_step(sched->sched);
+    if (worked)
+        sim_net_check(node);
     uint64_t took_ns = base_random_below(&world->order, world->step_ns_max + 1);
     sim_note(world, "took", took_ns, worked);
     world->now_ns += took_ns;

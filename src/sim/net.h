@@ -1,0 +1,57 @@
+/*
+ * net: what lies between the nodes of a world. Nodes open it as their fabric, whatever URL they say; drivers of
+ * worlds cut links and say which troubles the network may make. Peers die by sim_node_kill() and sim_node_cut(),
+ * and stand still by sim_node_pause().
+ *
+ * Threading: as sim.h. A world without fabrics draws nothing from here.
+ */
+#ifndef SIM_NET_H
+#define SIM_NET_H
+
+#include "sim/sim.h"
+
+/* What the network may do to operations, each on its own; a world begins with all of them. */
+enum sim_net_trouble {
+    SIM_NET_TORN_READ = 1,  /* of a READ each word is any that was there between posting and completion; else
+                                all are what was there at one moment */
+    SIM_NET_TORN_WRITE = 2, /* the words of a WRITE arrive at several moments, in any order; else at one */
+    SIM_NET_TORN_WORD = 4,  /* both, for the bytes of a word: fabric_info.whole_words is false */
+    SIM_NET_REORDER = 8,    /* operations take effect, and complete, in any order; else one by one */
+    SIM_NET_DELAY = 16,     /* now and then something takes up to a millisecond */
+    SIM_NET_SLIPPED_SWAP = 32, /* between the look and the store of a CAS or FAA others may store:
+                                  fabric_info.atomics is FABRIC_ATOMICS_DEVICE, else _MEMORY */
+    SIM_NET_LATE = 64,         /* what was posted on a connection that failed may take effect later */
+};
+
+#define SIM_NET_ALL_TROUBLES 127
+
+/* A dead or silent peer is noticed within three of these. */
+#define SIM_NET_HEARTBEAT_NS UINT64_C(10000000)
+
+/** Say which troubles there are, of enum sim_net_trouble. Before a fabric is opened. */
+void sim_net_set_troubles(struct sim_world *world, uint32_t troubles);
+
+/**
+ * Whether fabric_fence() cuts the peer off, as the end of a queue pair does; else it waits until the peer has left
+ * or ended, as with `shm`. Off at first.
+ */
+void sim_net_set_fence_cuts(struct sim_world *world, bool cuts);
+
+/** Cut one direction between two nodes: what `from` sends waits until it is healed. Outside. */
+void sim_net_cut(struct sim_node *from, struct sim_node *to);
+
+/** Heal it: what waits goes on. Outside. */
+void sim_net_heal(struct sim_node *from, struct sim_node *to);
+
+/* What there is now, of all nodes; all zero when everything was given back. */
+struct sim_net_stats {
+    uint64_t domains;
+    uint64_t regions; /* those in quarantine too */
+    uint64_t connections;
+    uint64_t operations; /* posted, or still on their way */
+};
+
+/** What there is. */
+void sim_net_stats(struct sim_world *world, struct sim_net_stats *ret_stats);
+
+#endif

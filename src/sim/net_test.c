@@ -1,0 +1,34 @@
+/* What every provider must do, done by the simulated network: without troubles, and with all of them. */
+#include "fabric/conformance_testing.h"
+#include "sim/net_testing.h"
+
+static const struct net_testing none = {.seed = 1};
+static const struct net_testing all = {.seed = 2, .troubles = SIM_NET_ALL_TROUBLES};
+
+static int setup(void **state, const struct net_testing *options)
+{
+    static struct testing_subject subject = {.url = "shm:",
+                                             .address = net_testing_address,
+                                             .run = net_testing_run,
+                                             .start_thread = net_testing_start_thread};
+    subject.arg = options;
+    *state = &subject;
+    return 0;
+}
+
+static int without_troubles(void **state)
+{
+    return setup(state, &none);
+}
+
+static int with_all_troubles(void **state)
+{
+    return setup(state, &all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {CONFORMANCE_UNITS};
+    int failed = cmocka_run_group_tests_name("without troubles", tests, without_troubles, NULL);
+    return failed + cmocka_run_group_tests_name("with all troubles", tests, with_all_troubles, NULL);
+}

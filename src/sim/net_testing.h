@@ -1,0 +1,98 @@
+/* For the tests of the simulated network: it as a subject of the conformance suite. */
+#ifndef SIM_NET_TESTING_H
+#define SIM_NET_TESTING_H
+
+#include "fabric/testing.h"
+#include "sim/net.h"
+#include "sim/testing.h"
+
+/* What a subject's `arg` is. */
+struct net_testing {
+    uint64_t seed;
+    uint32_t troubles;
+};
+
+/* Threads that are there from the beginning of a test, and run its jobs. */
+struct net_testing_threads {
+    struct task_channel jobs;
+    struct testing_fabric *testing;
+};
+
+enum { NET_TESTING_THREADS = 4 };
+
+static struct net_testing_threads net_testing_threads; /* of the test that is running */
+
+static inline void net_testing_address(char *ret_address, size_t room)
+{
+    static unsigned count;
+    assert_true(snprintf(ret_address, room, "listener %u", count++) < (int)room);
+}
+
+static inline void net_testing_thread(void *arg)
+{
+    struct net_testing_threads *threads = arg;
+    void *job;
+    while (task_channel_receive(&threads->jobs, TASK_FOREVER, &job) == 0)
+        testing_job_subject(job);
+}
+
+static inline void net_testing_start_thread(struct testing_job *job)
+{
+    assert_int_equal(task_channel_send(&net_testing_threads.jobs, job, TASK_FOREVER), 0);
+}
+
+/* As testing_main() is, in a thread of the world. */
+static inline void net_testing_main(void *arg)
+{
+    struct net_testing_threads *threads = arg;
+    testing_open(threads->testing);
+    threads->testing->test(threads->testing);
+    fabric_close(threads->testing->fabric);
+    task_channel_close(&threads->jobs);
+}
+
+static inline void net_testing_expect_nothing(struct sim_world *world)
+{
+    struct sim_net_stats stats;
+    sim_net_stats(world, &stats);
+    assert_int_equal(stats.domains + stats.regions + stats.connections + stats.operations, 0);
+}
+
+static inline void net_testing_spawn(struct sim_world *world, struct sim_node *node,
+                                     struct task_testing *tasks, bool in_tasks)
+{
+    if (in_tasks) {
+        assert_int_equal(sim_spawn(node, 0, "test", testing_main, tasks), 0);
+        return;
+    }
+    net_testing_threads.testing = tasks->arg;
+    assert_int_equal(
+        task_channel_init(&net_testing_threads.jobs, sim_world_memory(world), NET_TESTING_THREADS), 0);
+    assert_int_equal(sim_thread(node, "test", net_testing_main, &net_testing_threads), 0);
+    for (unsigned i = 0; i < NET_TESTING_THREADS; i++)
+        assert_int_equal(sim_thread(node, "thread", net_testing_thread, &net_testing_threads), 0);
+}
+
+static inline void net_testing_run(struct testing_fabric *testing, bool in_tasks)
+{
+    const struct net_testing *options = testing->subject->arg;
+    const struct sim_world_options world_options = {.seed = options->seed, .steps_max = UINT64_C(1) << 40};
+    struct sim_world *world;
+    struct task_testing tasks = {.arg = testing};
+    assert_int_equal(sim_world_open(&world_options, &world), 0);
+    sim_net_set_troubles(world, options->troubles);
+    struct sim_node *node = sim_test_node(world, TASK_TESTING_SCHEDS);
+    testing->node = tasks.node = sim_node_tarn(node);
+    for (uint32_t i = 0; i < TASK_TESTING_SCHEDS; i++)
+        tasks.scheds[i] = sim_node_sched(node, i);
+    net_testing_spawn(world, node, &tasks, in_tasks);
+    if (sim_world_run(world, TASK_FOREVER, NULL, NULL) != 0)
+        fail_msg("%s", sim_world_failure(world));
+    net_testing_expect_nothing(world);
+    if (!in_tasks)
+        task_channel_deinit(&net_testing_threads.jobs);
+    assert_int_equal(sim_node_close(node), 0);
+    sim_world_close(world);
+}
+
+#endif
