@@ -253,7 +253,8 @@ static int add(struct visit *visit)
 static int swap(struct visit *visit)
 {
     struct host *host = visit->host;
-    uint64_t expected = host->swaps_done, before = 0;
+    uint64_t expected = host->swaps_done, before;
+    bool swapped = false;
     for (unsigned i = 0; i < 3; i++) {
         if (host->swaps_begun == COUNTS_MAX)
             return 0;
@@ -262,7 +263,8 @@ static int swap(struct visit *visit)
                                deadline(visit), &before);
         if (error != 0)
             return error;
-        if (before == expected)
+        swapped = before == expected;
+        if (swapped)
             break;
         host->swaps_begun--;
         if (before < expected || before > host->swaps_begun) {
@@ -271,7 +273,7 @@ static int swap(struct visit *visit)
         }
         expected = before;
     }
-    if (before != expected)
+    if (!swapped)
         return 0;
     if (host->swapped[expected])
         sim_fail(host->arena->world, "two CAS have swapped %" PRIu64, expected);
