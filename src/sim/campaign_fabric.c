@@ -95,10 +95,13 @@ _Static_assert(sizeof(struct greeting) <= FABRIC_PRIVATE_BYTES_MAX, "it is priva
 
 /* ---- words -------------------------------------------------------------------------------------- */
 
-/* What a word of a slot or of what is published holds; 0 is what nobody wrote. */
+#define ROUND_BITS 20
+
+/* What a word of a slot or of what is published holds; 0 is what nobody wrote. It has the round twice, so that bytes
+ * of two rounds make none. */
 static uint64_t word_of(uint64_t who, uint64_t round, uint64_t place)
 {
-    return who << 40 | round << 8 | (place + 1);
+    return who << (2 * ROUND_BITS + 8) | round << (ROUND_BITS + 8) | round << 8 | (place + 1);
 }
 
 static uint64_t slot_offset(uint64_t slot)
@@ -119,7 +122,7 @@ static void check_words(const struct host *reader, const char *what, const uint6
                         uint64_t who, uint64_t oldest, uint64_t newest)
 {
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t round = words[i] >> 8 & UINT32_MAX;
+        uint64_t round = words[i] >> 8 & ((UINT64_C(1) << ROUND_BITS) - 1);
         if (oldest == newest ? words[i] == word_of(who, newest, i)
                              : !words_are_whole(reader) ||
                                    (words[i] == word_of(who, round, i) && round >= oldest && round <= newest))
