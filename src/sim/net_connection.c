@@ -431,7 +431,7 @@ bool sim_side_receive(struct sim_side *side, const struct fabric_message *messag
     struct sim_message *copy = sim_net_alloc(net, sizeof(*copy));
     copy->message = *message;
     copy->data = sim_net_alloc(net, message->bytes);
-    memcpy(copy->data, data, message->bytes);
+    sim_net_copy(copy->data, data, message->bytes);
     base_list_push_back(&side->messages, &copy->link);
     sim_net_wake(&side->waits);
     return true;
@@ -473,7 +473,7 @@ int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (first == NULL)
         return fabric_error(side->owner);
     struct sim_message *message = base_container_of(first, struct sim_message, link);
-    memcpy(data, message->data, message->message.bytes);
+    sim_net_copy(data, message->data, message->message.bytes);
     *ret_message = message->message;
     free_message(side->connection->net, message);
     side->credit_back++;

@@ -199,6 +199,13 @@ void *sim_net_alloc(struct sim_net *net, uint64_t bytes);
 /** Give it back. @param bytes  as it was allocated */
 void sim_net_free(struct sim_net *net, void *pointer, uint64_t bytes);
 
+/** Copy bytes; of none the memory may be NULL. */
+static inline void sim_net_copy(void *to, const void *from, uint64_t bytes)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
 /** Let something happen after the time that a way takes. */
 void sim_net_later(struct sim_net *net, struct sim_event *event);
 

@@ -93,7 +93,7 @@ static void mem_store64(struct fabric_region *region, uint64_t offset, uint64_t 
 static void mem_copy_out(const struct fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
 {
     const struct sim_region *state = region->state;
-    memcpy(to, state->truth + offset, bytes);
+    sim_net_copy(to, state->truth + offset, bytes);
 }
 
 static void mem_copy_in(struct fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
@@ -249,7 +249,7 @@ static void draw_values(const struct sim_op *op, const struct span *span, uint64
 
 static void load_values(const struct sim_op *op, const struct span *span, uint64_t *values)
 {
-    memcpy(values, op->region->truth + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
+    sim_net_copy(values, op->region->truth + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
     if (sim_net_has(op->region->domain->device->net, SIM_NET_TORN_READ | SIM_NET_TORN_WORD))
         draw_values(op, span, values);
 }
@@ -270,7 +270,7 @@ void sim_region_sample(const struct sim_op *op, uint8_t *to)
                 ((uint8_t *)values)[i] = ((uint8_t *)others)[i];
         }
     }
-    memcpy(to, (uint8_t *)values + op->offset % SIM_WORD_BYTES, op->bytes);
+    sim_net_copy(to, (uint8_t *)values + op->offset % SIM_WORD_BYTES, op->bytes);
     sim_net_free(net, values, 2 * room);
 }
 

@@ -97,7 +97,7 @@ static void check_source(const struct sim_op *op)
     const struct fabric_op *posted = op->posted;
     const uint8_t *data = op->data;
     for (uint32_t i = 0; data != NULL && i < posted->iov_count; i++) {
-        if (memcmp(data, posted->iov[i].iov_base, posted->iov[i].iov_len) != 0)
+        if (posted->iov[i].iov_len > 0 && memcmp(data, posted->iov[i].iov_base, posted->iov[i].iov_len) != 0)
             sim_fail(net_of(op)->world, "memory has changed that an operation in flight was writing from");
         data += posted->iov[i].iov_len;
     }
@@ -120,7 +120,7 @@ static void scatter(const struct sim_op *op)
     sim_region_sample(op, bytes);
     sim_note(net->world, "read", op->number, base_hash64(bytes, op->bytes, 0));
     for (uint32_t i = 0; i < op->posted->iov_count; i++) {
-        memcpy(op->posted->iov[i].iov_base, from, op->posted->iov[i].iov_len);
+        sim_net_copy(op->posted->iov[i].iov_base, from, op->posted->iov[i].iov_len);
         from += op->posted->iov[i].iov_len;
     }
     sim_net_free(net, bytes, op->bytes);
@@ -410,8 +410,8 @@ static void take_memory(struct sim_op *op)
     uint8_t *to = op->data;
     for (uint32_t i = 0; i < posted->iov_count; i++) {
         if (out)
-            memcpy(to, posted->iov[i].iov_base, posted->iov[i].iov_len);
-        else
+            sim_net_copy(to, posted->iov[i].iov_base, posted->iov[i].iov_len);
+        else if (posted->iov[i].iov_len > 0)
             memset(posted->iov[i].iov_base, SCRIBBLE, posted->iov[i].iov_len);
         to += out ? posted->iov[i].iov_len : 0;
     }
