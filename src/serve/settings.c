@@ -3,6 +3,7 @@
 #include "drive/drive.h"
 #include "memcache/memcache.h"
 #include "serve/serve.h"
+#include "task/net.h"
 #include <errno.h>
 #include <stdio.h>
 #include <tarn/depot.h>
@@ -211,12 +212,6 @@ const struct base_setting serve_settings[] = {
 
 const size_t serve_settings_count = base_array_count(serve_settings);
 
-/* Only this machine reaches it. What is no address at all is refused when it is bound. */
-static bool is_loopback(const char *address)
-{
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
-}
-
 int serve_check_options(const struct serve_options *options, char *error, size_t room)
 {
     if (options->data == NULL || options->data[0] == '\0') {
@@ -225,7 +220,7 @@ int serve_check_options(const struct serve_options *options, char *error, size_t
     }
     for (size_t i = 0; i < options->listen.count; i++) {
         const char *address = options->listen.items[i];
-        if (!options->insecure && !is_loopback(address)) {
+        if (!options->insecure && !net_is_loopback(address)) {
             (void)snprintf(
                 error, room,
                 "%s may be reached by other machines, and anybody who reaches it could read and change "

@@ -2,6 +2,7 @@
 #include "task/net.h"
 #include "task/net_internal.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -413,6 +414,22 @@ static int open_connected(const struct net_address *address, uint64_t deadline_n
     return error;
 }
 
+int net_adopt(int socket, const struct net_handler *handler, struct net_connection **ret_connection)
+{
+    struct net_sched *net = net_sched_get(task_sched_self());
+    struct net_connection *connection =
+        net == NULL ? NULL : base_alloc(account_of(net->sched), sizeof(*connection));
+    if (connection == NULL)
+        return -ENOMEM;
+    connection->socket = socket;
+    connection->handler = handler;
+    connection->served = true;
+    join(net, connection);
+    receive_more(connection);
+    *ret_connection = connection;
+    return 0;
+}
+
 int net_connect(const char *address, const struct net_handler *handler, uint64_t deadline_ns,
                 struct net_connection **ret_connection)
 {
@@ -420,23 +437,19 @@ int net_connect(const char *address, const struct net_handler *handler, uint64_t
     int error = net_address_parse(address, &parsed);
     if (error != 0)
         return error;
-    struct net_sched *net = net_sched_get(task_sched_self());
-    struct net_connection *connection =
-        net == NULL ? NULL : base_alloc(account_of(net->sched), sizeof(*connection));
-    if (connection == NULL)
-        return -ENOMEM;
-    connection->socket = open_connected(&parsed, deadline_ns);
-    if (connection->socket < 0) {
-        error = connection->socket;
-        base_free(account_of(net->sched), connection, sizeof(*connection));
-        return error;
-    }
-    connection->handler = handler;
-    connection->served = true;
-    join(net, connection);
-    receive_more(connection);
-    *ret_connection = connection;
-    return 0;
+    int fd = open_connected(&parsed, deadline_ns);
+    if (fd < 0)
+        return fd;
+    error = net_adopt(fd, handler, ret_connection);
+    if (error != 0)
+        (void)close(fd);
+    return error;
+}
+
+int net_duplicate(const struct net_connection *connection)
+{
+    int fd = fcntl(connection->socket, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? -errno : fd;
 }
 
 void net_release(struct net_connection *connection)
@@ -447,7 +460,23 @@ void net_release(struct net_connection *connection)
         notify(connection);
 }
 
-/* ---- all of a scheduler ------------------------------------------------------------------------- */
+/* ---- ending, whoever serves --------------------------------------------------------------------- */
+
+static void end_reading(struct net_connection *connection)
+{
+    base_buffer_list_clear(&connection->unread);
+    connection->unread_count = 0;
+    connection->ended = true;
+    notify(connection);
+}
+
+void net_shutdown(struct net_connection *connection)
+{
+    if (connection->closed)
+        return;
+    (void)shutdown(connection->socket, SHUT_RDWR);
+    end_reading(connection);
+}
 
 void net_shutdown_all(struct task_sched *sched)
 {
@@ -455,12 +484,8 @@ void net_shutdown_all(struct task_sched *sched)
         return;
     base_list_for_each(link, &sched->net->connections) {
         struct net_connection *connection = base_container_of(link, struct net_connection, link);
-        if (connection->listener == NULL || connection->closed)
-            continue;
-        base_buffer_list_clear(&connection->unread);
-        connection->unread_count = 0;
-        connection->ended = true;
-        notify(connection);
+        if (connection->listener != NULL && !connection->closed)
+            end_reading(connection);
     }
 }
 

@@ -94,6 +94,19 @@ base_must_check int net_connect(const char *address, const struct net_handler *h
                                 struct net_connection **ret_connection);
 
 /**
+ * Make a connection of a connected stream socket, and serve it in the calling task, as net_connect() does.
+ *
+ * @param socket  non-blocking; the connection's if 0 is returned, else the caller's
+ * @return 0; -ENOMEM. Tasks only.
+ */
+base_must_check int net_adopt(int socket, const struct net_handler *handler,
+                              struct net_connection **ret_connection);
+
+/** A further descriptor of its socket, to be adopted elsewhere when this connection is gone (struct net_handler,
+ * `closed`). @return descriptor or negative errno */
+int net_duplicate(const struct net_connection *connection);
+
+/**
  * Read at least one byte.
  *
  * @return bytes read, 0 at the end of the stream; -ETIMEDOUT; -ECANCELED; -ECONNRESET and the like
@@ -135,6 +148,12 @@ void net_release(struct net_connection *connection);
 void net_close(struct net_connection *connection);
 
 /**
+ * End a connection whoever serves it: what is unread is dropped, reads return 0, writes fail. It is still to be
+ * closed. Any task or callback of its scheduler.
+ */
+void net_shutdown(struct net_connection *connection);
+
+/**
  * End every connection of this scheduler that a listener accepted: what is unread is dropped, reads return 0.
  * Who is in the middle of a write ends with its deadline. Any task of the scheduler.
  */
@@ -154,6 +173,10 @@ uint32_t net_connection_count(const struct task_sched *sched);
 
 /** How many its listeners have refused: too many, or no memory for them. Any thread. */
 uint64_t net_refused_count(const struct task_sched *sched);
+
+/** Whether only this machine reaches an address, with or without a port. What is no address at all is refused when it
+ * is bound or connected with. Any thread. */
+bool net_is_loopback(const char *address);
 
 /* ---- paths of Unix sockets, for who serves them without a scheduler ------------------------------ */
 

@@ -106,3 +106,8 @@ int net_address_socket(const struct net_address *address)
     }
     return fd;
 }
+
+bool net_is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
+}

@@ -53,6 +53,18 @@ static void addresses_are_text(void **state)
     assert_int_equal(net_address_parse(path, &address), -EINVAL);
 }
 
+static void loopback_is_this_machine(void **state)
+{
+    (void)state;
+    static const char *const inside[] = {"127.0.0.1:1", "127.0.0.1", "127.9.9.9:0", "[::1]:1", "[::1]"};
+    static const char *const beyond[] = {"0.0.0.0:0", "[::]:1",      "128.0.0.1:1",
+                                         "[::1:1]:1", "localhost:1", ""};
+    for (size_t i = 0; i < base_array_count(inside); i++)
+        assert_true(net_is_loopback(inside[i]));
+    for (size_t i = 0; i < base_array_count(beyond); i++)
+        assert_false(net_is_loopback(beyond[i]));
+}
+
 /* ---- echo --------------------------------------------------------------------------------------- */
 
 static void talk(struct net_testing *server)
@@ -480,6 +492,99 @@ static void clients_can_be_idle(void **state)
     engine_testing_run(state, NULL, release_client, NULL);
 }
 
+/* ---- sockets that move, and that others end ------------------------------------------------------- */
+
+struct move {
+    struct net_testing server;
+    struct task_semaphore gone;
+    int fd;
+};
+
+static void move_ready(struct net_connection *connection)
+{
+    struct net_testing *server = net_user(connection);
+    char byte;
+    if (net_read_try(connection, &byte, 1) != 1)
+        return;
+    base_container_of(server, struct move, server)->fd = net_duplicate(connection);
+    net_close(connection);
+}
+
+static void move_closed(struct net_connection *connection)
+{
+    struct net_testing *server = net_user(connection);
+    task_semaphore_post(&base_container_of(server, struct move, server)->gone);
+}
+
+static const struct net_handler moving = {.ready = move_ready, .closed = move_closed};
+
+/* Accepted by one scheduler, used by another. */
+static void move_socket(void *arg)
+{
+    struct move move = {.server = {.testing = arg,
+                                   .handler = &moving,
+                                   .accepted = net_testing_accepted,
+                                   .address = NET_TESTING_TCP}};
+    struct net_connection *connection;
+    char data[8];
+    task_semaphore_init(&move.gone, 0);
+    net_testing_open(&move.server);
+    int client = net_testing_client(move.server.text);
+    assert_int_equal(write(client, "1", 1), 1);
+    assert_int_equal(task_semaphore_wait(&move.gone, TASK_FOREVER), 0);
+    assert_true(move.fd >= 0);
+    assert_int_equal(write(client, "more", 4), 4);
+    assert_int_equal(net_adopt(move.fd, NULL, &connection), 0);
+    assert_int_equal(net_read(connection, data, sizeof(data), TASK_FOREVER), 4);
+    assert_int_equal(net_write(connection, data, 4, TASK_FOREVER), 0);
+    assert_int_equal(net_testing_read(client, data, 4), 4);
+    assert_memory_equal(data, "more", 4);
+    net_close(connection);
+    assert_int_equal(net_testing_read(client, data, 1), 0); /* no other descriptor is left */
+    assert_int_equal(close(client), 0);
+    net_testing_close(&move.server);
+}
+
+static void sockets_move_to_other_schedulers(void **state)
+{
+    engine_testing_run(state, NULL, move_socket, NULL);
+}
+
+static void shut_later(void *arg)
+{
+    assert_int_equal(task_sleep(1000000), 0);
+    net_shutdown(arg);
+}
+
+/* Who reads is told of the end, a handler is called; to close is still for them. */
+static void shut_down(void *arg)
+{
+    struct net_testing server = {.testing = arg, .handler = &echo, .address = NET_TESTING_TCP};
+    struct net_connection *connection;
+    struct client client = {0};
+    char data[8];
+    net_testing_open(&server);
+    assert_int_equal(net_connect(server.text, NULL, TASK_FOREVER, &connection), 0);
+    assert_int_equal(task_spawn(NULL, NULL, "shut", shut_later, connection), 0);
+    assert_int_equal(net_read(connection, data, sizeof(data), TASK_FOREVER), 0);
+    assert_int_equal(net_write(connection, "x", 1, TASK_FOREVER), -EPIPE);
+    net_close(connection);
+
+    task_semaphore_init(&client.got, 0);
+    task_semaphore_init(&client.closed, 0);
+    assert_int_equal(net_connect(server.text, &client_handler, TASK_FOREVER, &connection), 0);
+    net_set_user(connection, &client);
+    net_release(connection);
+    net_shutdown(connection);
+    assert_int_equal(task_semaphore_wait(&client.closed, TASK_FOREVER), 0);
+    net_testing_close(&server);
+}
+
+static void others_end_a_connection(void **state)
+{
+    engine_testing_run(state, NULL, shut_down, NULL);
+}
+
 /* ---- listeners and schedulers that come and go ---------------------------------------------------- */
 
 static void close_listener(void *arg)
@@ -574,6 +679,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_text),
+        cmocka_unit_test(loopback_is_this_machine),
         ENGINE_TESTS(echo_over_every_kind),
         ENGINE_TESTS(a_half_closed_stream_is_answered),
         ENGINE_TESTS(only_stale_sockets_are_replaced),
@@ -584,6 +690,8 @@ int main(void)
         ENGINE_TESTS(handlers_are_called_again),
         ENGINE_TESTS(accepted_may_refuse),
         ENGINE_TESTS(clients_can_be_idle),
+        ENGINE_TESTS(sockets_move_to_other_schedulers),
+        ENGINE_TESTS(others_end_a_connection),
         ENGINE_TESTS(connections_outlive_their_listener),
         ENGINE_TESTS(nothing_is_left_behind),
     };
