@@ -215,7 +215,8 @@ static void the_peer_disconnects(struct testing_fabric *testing)
     struct fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     testing_pair_open(testing, &pair, &few);
-    assert_int_equal(fabric_fence(pair.server, TESTING_SOON), -ETIMEDOUT); /* the client could still write */
+    assert_int_equal(fabric_fence(pair.server, TESTING_SOON), /* the client could still write */
+                     testing->subject->is_served ? 0 : -ETIMEDOUT);
     assert_int_equal(fabric_error(pair.server), -ECONNABORTED);
     testing_disconnect(&pair);
     testing_connect(&pair);
@@ -237,6 +238,8 @@ static void freed_memory_waits_for_its_writers(struct testing_fabric *testing)
     struct testing_pair pair;
     struct fabric_region *again;
     const uint32_t rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE;
+    if (testing->subject->is_served)
+        return; /* nobody could */
     testing_pair_open(testing, &pair, NULL);
     fabric_mem_copy_in(pair.all, 1000, "left behind", 11);
     fabric_region_free(pair.all);
@@ -290,8 +293,8 @@ static void wait_until_cancelled(void *arg)
     assert_int_equal(fabric_error(pair->client), 0);
     for (unsigned i = 0; i < base_array_count(ops); i++)
         ops[i].kind = FABRIC_SEND;
-    fabric_post(pair->client, ops,
-                base_array_count(ops)); /* some may have completed by then, the last cannot */
+    /* some may have completed by then, the last cannot */
+    fabric_post(pair->client, ops, base_array_count(ops));
     assert_int_equal(fabric_wait(ops, base_array_count(ops), TASK_FOREVER), -ECANCELED);
     assert_int_equal(ops[CREDIT].result, -ECANCELED);
     assert_int_equal(fabric_error(pair->client), -ECANCELED);
@@ -349,7 +352,7 @@ static inline int prepare_alone(struct testing_fabric *testing)
 
 static void memory_that_is_not_there_is_an_error(struct testing_fabric *testing)
 {
-    uint64_t used = base_account_used(&testing->node->memory);
+    uint64_t used = testing_memory(testing);
     int error = -ENOMEM;
     for (uint64_t n = 1; error != 0; n++) {
         assert_true(n < 100);

@@ -272,6 +272,10 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     struct testing_child *child = &testing->children[0];
     uint8_t data[64];
     uint64_t word;
+    if (testing->subject->is_served) { /* it would have to */
+        assert_int_equal(testing_reap(child), 0);
+        return;
+    }
     open_host(testing, &host);
     testing_order(child, testing->address, 0);
     assert_int_equal(accept_child(&host, TESTING_SECONDS(60)), 0);

@@ -29,6 +29,7 @@ struct testing_job;
 struct testing_subject {
     const char *url;
     void (*address)(char *ret_address, size_t room); /* of a listener that is not there yet */
+    bool is_served; /* the owner's process serves: it must run for that, and fences a peer by itself */
 
     /* Where tests and their plain threads run. NULL: in the real ones. */
     void (*run)(struct testing_fabric *testing, bool in_tasks);
@@ -125,6 +126,20 @@ static inline unsigned testing_descriptors(void)
         for (unsigned i = 0; i < 20 && now == before; i++) {
             (void)task_sleep(5000000);
             now = testing_count_descriptors();
+        }
+    } while (now != before);
+    return now;
+}
+
+/** Memory of the node when it has not changed for a while: a scheduler's engine takes its own when it begins. */
+static inline uint64_t testing_memory(const struct testing_fabric *testing)
+{
+    uint64_t before, now = base_account_used(&testing->node->memory);
+    do {
+        before = now;
+        for (unsigned i = 0; i < 20 && now == before; i++) {
+            (void)task_sleep(5000000);
+            now = base_account_used(&testing->node->memory);
         }
     } while (now != before);
     return now;
