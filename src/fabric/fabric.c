@@ -19,21 +19,31 @@ static const char *error_text(int error)
 
 /* ---- providers ---------------------------------------------------------------------------------- */
 
-static const struct fabric_provider *choose_provider(const struct tarn_node *node, const char *url)
+/* @param ret_arg  what its open() is handed */
+static const struct fabric_provider *choose_provider(const struct tarn_node *node, const char *url,
+                                                     void **ret_arg)
 {
-    if (node->options.fabric != NULL)
+    static const char tcp[] = "tcp:";
+    if (node->options.fabric != NULL) {
+        *ret_arg = node->options.fabric_arg;
         return node->options.fabric;
+    }
+    if (strncmp(url, tcp, sizeof(tcp) - 1) == 0) {
+        *ret_arg = (void *)(uintptr_t)(url + sizeof(tcp) - 1);
+        return &fabric_provider_tcp;
+    }
     return strcmp(url, "shm:") == 0 ? &fabric_provider_shm : NULL;
 }
 
 int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fabric)
 {
-    const struct fabric_provider *provider = choose_provider(node, url);
+    void *provider_arg = NULL;
+    const struct fabric_provider *provider = choose_provider(node, url, &provider_arg);
     char quoted[BASE_LOG_ROOM_MIN];
     (void)base_log_quote(quoted, sizeof(quoted), url, strlen(url));
     if (provider == NULL) {
-        base_error(&node->log, "cannot open fabric", "url=%s reason=\"no such provider: there is shm:\"",
-                   quoted);
+        base_error(&node->log, "cannot open fabric",
+                   "url=%s reason=\"no such provider: there are shm: and tcp:\"", quoted);
         return -EINVAL;
     }
     struct fabric *fabric = base_alloc(&node->memory, sizeof(*fabric));
@@ -44,7 +54,7 @@ int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fab
     base_log_limit_init(&fabric->failures, FAILURE_LINES, FAILURE_INTERVAL_NS);
     task_mutex_init(&fabric->lock);
     base_list_init(&fabric->connections);
-    int error = provider->open(node, node->options.fabric_arg, &fabric->info, &fabric->state);
+    int error = provider->open(node, provider_arg, &fabric->info, &fabric->state);
     if (error != 0) {
         base_error(&node->log, "cannot open fabric", "url=%s error=\"%s\"", quoted, error_text(error));
         base_free(&node->memory, fabric, sizeof(*fabric));

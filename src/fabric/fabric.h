@@ -63,14 +63,15 @@ struct fabric_info {
 };
 
 /**
- * Open a provider: "shm:", the processes of this user on this host. Under the simulator's node it is the
- * simulator's, whatever the URL. What is used is logged.
+ * Open a provider: "shm:", the processes of this user on this host; "tcp:", any host, with options behind it
+ * (README, "tcp"). Under the simulator's node it is the simulator's, whatever the URL. What is used is logged.
  *
- * @return 0; -EINVAL (no such provider, logged with those that there are); -ENOMEM; errors of the kernel's
+ * @return 0; -EINVAL (no such provider or option, logged with those that there are); -EACCES (others may read the
+ *         secret); -ENOMEM; errors of the kernel's
  */
 base_must_check int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fabric);
 
-/** Close; its domains and listeners are closed. Yields. */
+/** Close; its domains and listeners are closed. Yields; tcp: blocks for as long as a thread takes to end. */
 void fabric_close(struct fabric *fabric);
 
 /** What it is. Valid until fabric_close(). */
@@ -213,8 +214,10 @@ struct fabric_connect_options {
 /**
  * Listen.
  *
- * @param address  shm: the path of a socket; the socket of a server that is gone is replaced
- * @return 0; -EINVAL; -ENOMEM; -EADDRINUSE, -EACCES and the like (logged)
+ * @param address  shm: the path of a socket; the socket of a server that is gone is replaced. tcp: an address and a
+ *                 port, "127.0.0.1:4711" or "[::1]:4711"
+ * @return 0; -EINVAL; -ENOMEM; -EPERM (tcp: beyond this machine only if the URL says so); -EADDRINUSE, -EACCES and
+ *         the like (logged). Yields.
  */
 base_must_check int fabric_listen(struct fabric *fabric, const char *address,
                                   struct fabric_listener **ret_listener);
@@ -253,8 +256,9 @@ void fabric_reject(struct fabric_incoming *incoming);
  *
  * @param domain   what the other side may get at
  * @param options  NULL: the defaults
- * @return 0; -ECONNREFUSED (nobody listens, or it was rejected); -ENOENT; -EACCES (another user's); -EINVAL;
- *         -ENOMEM; -EPROTO; -ETIMEDOUT; -ECANCELED. Yields.
+ * @return 0; -ECONNREFUSED (nobody listens, or it was rejected); -ENOENT; -EACCES (another user's; tcp: another
+ *         secret); -EPERM (as fabric_listen()); -EINVAL; -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED.
+ *         Yields.
  */
 base_must_check int fabric_connect(struct fabric_domain *domain, const char *address,
                                    const struct fabric_connect_options *options, uint64_t deadline_ns,
@@ -271,8 +275,8 @@ const char *fabric_peer_name(const struct fabric_connection *connection);
 int fabric_error(const struct fabric_connection *connection);
 
 /**
- * End the connection if it lives (-ECONNABORTED), and wait until the peer cannot write here any more: it has
- * disconnected too, or its process has ended.
+ * End the connection if it lives (-ECONNABORTED), and wait until the peer cannot write here any more. shm: it has
+ * disconnected too, or its process has ended. tcp: at once.
  *
  * @return 0; -ETIMEDOUT; -ECANCELED: it still could. Yields.
  */
@@ -399,6 +403,7 @@ void fabric_count(struct fabric *fabric, uint8_t tag, struct fabric_counters *re
 struct fabric_provider {
     const char *name;
 
+    /** @param provider_arg  the node's fabric_arg; of real ones what stands behind the colon, or NULL */
     int (*open)(struct tarn_node *node, void *provider_arg, struct fabric_info *ret_info, void **ret_state);
     void (*close)(void *state);
 

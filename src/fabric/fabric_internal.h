@@ -53,4 +53,7 @@ void fabric_lanes_store(void *shared, const void *from, uint64_t bytes);
 /** The processes of this user on this host. */
 extern const struct fabric_provider fabric_provider_shm;
 
+/** Any host that a stream socket reaches. */
+extern const struct fabric_provider fabric_provider_tcp;
+
 #endif

@@ -1,0 +1,153 @@
+/*
+ * Domains: a table of regions, looked into for every request. A region's memory is unmapped when nobody is in the
+ * middle of a copy: no peer has hold of it but through here.
+ */
+#include "fabric/tcp/tcp.h"
+#include <errno.h>
+#include <string.h>
+
+#define KEY_SLOT_BITS 16
+#define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
+
+_Static_assert(FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
+
+#define BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
+
+static struct base_account *account_of(const struct tcp_domain *domain)
+{
+    return &domain->tcp->node->memory;
+}
+
+int tcp_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain)
+{
+    struct tcp *tcp = state;
+    struct base_account *account = &tcp->node->memory;
+    if (options->readable_bytes > BYTES_MAX || options->writable_bytes > BYTES_MAX)
+        return -EINVAL;
+    struct tcp_domain *domain = base_alloc(account, sizeof(*domain));
+    if (domain == NULL)
+        return -ENOMEM;
+    domain->tcp = tcp;
+    domain->identity = task_rng(tcp->node);
+    domain->keys = task_rng(tcp->node) >> KEY_SLOT_BITS;
+    domain->bytes_max[TCP_READABLE] = base_align_up(options->readable_bytes, BASE_PAGE_BYTES);
+    domain->bytes_max[TCP_WRITABLE] = base_align_up(options->writable_bytes, BASE_PAGE_BYTES);
+    domain->charged_bytes = domain->bytes_max[TCP_READABLE] + domain->bytes_max[TCP_WRITABLE];
+    domain->table_slots = options->regions_max;
+    base_spin_init(&domain->lock);
+    domain->table = base_alloc(account, domain->table_slots * sizeof(struct tcp_region *));
+    if (domain->table == NULL || base_account_take(account, domain->charged_bytes) != 0) {
+        base_free(account, domain->table, domain->table_slots * sizeof(struct tcp_region *));
+        base_free(account, domain, sizeof(*domain));
+        return -ENOMEM;
+    }
+    *ret_domain = domain;
+    return 0;
+}
+
+void tcp_domain_close(void *state)
+{
+    struct tcp_domain *domain = state;
+    base_account_give(account_of(domain), domain->charged_bytes);
+    base_free(account_of(domain), domain->table, domain->table_slots * sizeof(struct tcp_region *));
+    base_free(account_of(domain), domain, sizeof(*domain));
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+/* Reserve bytes and an entry. @return 0; -ENOSPC */
+static int enter(struct tcp_domain *domain, struct tcp_region *region)
+{
+    base_spin_lock(&domain->lock);
+    uint32_t slot = 0;
+    while (slot < domain->table_slots && domain->table[slot] != NULL)
+        slot++;
+    bool fits = slot < domain->table_slots &&
+                region->bytes <= domain->bytes_max[region->place] - domain->bytes[region->place];
+    if (fits) {
+        while (region->key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
+            region->key = ++domain->keys << KEY_SLOT_BITS | slot;
+        domain->bytes[region->place] += region->bytes;
+        domain->table[slot] = region;
+    }
+    base_spin_unlock(&domain->lock);
+    return fits ? 0 : -ENOSPC;
+}
+
+/* Take it out: nobody finds it from now on, and the last who has found it is done. */
+static void leave(struct tcp_domain *domain, struct tcp_region *region)
+{
+    base_spin_lock(&domain->lock);
+    domain->table[region->key & KEY_SLOT_MASK] = NULL;
+    domain->bytes[region->place] -= region->bytes;
+    base_spin_unlock(&domain->lock);
+    while (atomic_load(&region->users) != 0) /* for as long as a frame's copy takes */
+        task_yield();
+}
+
+static void free_memory(struct base_account *account, struct tcp_region *region)
+{
+    base_unmap_part(account, region->memory, region->bytes, 0);
+    base_free(account, region, sizeof(*region));
+}
+
+int tcp_region_alloc(void *state, struct fabric_region *region)
+{
+    struct tcp_domain *domain = state;
+    struct base_account *account = account_of(domain);
+    const uint32_t changing = FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+    enum tcp_place place = (region->handle.rights & changing) != 0 ? TCP_WRITABLE : TCP_READABLE;
+    if (region->bytes > domain->bytes_max[place])
+        return -ENOSPC;
+    struct tcp_region *own = base_alloc(account, sizeof(*own));
+    if (own == NULL)
+        return -ENOMEM;
+    own->bytes = region->bytes;
+    own->rights = region->handle.rights;
+    own->place = place;
+    own->memory = base_map_part(account, BASE_PAGE_BYTES, own->bytes, 0); /* the domain is charged */
+    if (own->memory == NULL) {
+        base_free(account, own, sizeof(*own));
+        return -ENOMEM;
+    }
+    memset(own->memory, 0, own->bytes); /* to be there */
+    int error = enter(domain, own);
+    if (error != 0) {
+        free_memory(account, own);
+        return error;
+    }
+    region->memory = own->memory;
+    region->state = own;
+    region->handle.domain = domain->identity;
+    region->handle.key = own->key;
+    return 0;
+}
+
+void tcp_region_free(void *state, struct fabric_region *region)
+{
+    struct tcp_domain *domain = state;
+    leave(domain, region->state);
+    free_memory(account_of(domain), region->state);
+}
+
+struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, uint64_t key, uint32_t rights,
+                                  uint64_t offset, uint64_t bytes)
+{
+    const uint64_t slot = key & KEY_SLOT_MASK;
+    if (identity != domain->identity || slot >= domain->table_slots)
+        return NULL;
+    base_spin_lock(&domain->lock);
+    struct tcp_region *region = domain->table[slot];
+    if (region != NULL && (region->key != key || (region->rights & rights) != rights ||
+                           offset > region->bytes || bytes > region->bytes - offset))
+        region = NULL;
+    if (region != NULL)
+        atomic_fetch_add(&region->users, 1);
+    base_spin_unlock(&domain->lock);
+    return region;
+}
+
+void tcp_region_put(struct tcp_region *region)
+{
+    atomic_fetch_sub(&region->users, 1); /* pairs with leave(): the copy is over */
+}

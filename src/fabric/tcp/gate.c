@@ -1,0 +1,48 @@
+/* A spin lock with a list of those who sleep until what it guards has changed. */
+#include "fabric/tcp/tcp.h"
+
+void tcp_gate_init(struct tcp_gate *gate)
+{
+    base_spin_init(&gate->lock);
+    base_list_init(&gate->sleepers);
+}
+
+void tcp_gate_lock(struct tcp_gate *gate)
+{
+    base_spin_lock(&gate->lock);
+}
+
+void tcp_gate_unlock(struct tcp_gate *gate)
+{
+    base_spin_unlock(&gate->lock);
+}
+
+void tcp_gate_wake_locked(struct tcp_gate *gate)
+{
+    /* a sleeper takes itself out, with the lock */
+    base_list_for_each(link, &gate->sleepers)
+        (void)task_wait_wake(base_container_of(link, struct task_wait, link), 0);
+}
+
+int tcp_gate_sleep_locked(struct tcp_gate *gate, uint64_t deadline_ns)
+{
+    struct task_wait wait;
+    task_wait_init(&wait);
+    base_list_push_back(&gate->sleepers, &wait.link);
+    tcp_gate_unlock(gate);
+    int result = task_wait_park(&wait, deadline_ns);
+    tcp_gate_lock(gate);
+    base_list_remove(&wait.link);
+    return result;
+}
+
+void tcp_gate_sleep_firmly_locked(struct tcp_gate *gate)
+{
+    struct task_wait wait;
+    task_wait_init(&wait);
+    base_list_push_back(&gate->sleepers, &wait.link);
+    tcp_gate_unlock(gate);
+    (void)task_wait_park_firmly(&wait);
+    tcp_gate_lock(gate);
+    base_list_remove(&wait.link);
+}

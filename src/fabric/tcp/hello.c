@@ -1,0 +1,185 @@
+/* What two sides tell each other before there are frames, and how they show that they know a secret. */
+#include "fabric/tcp/tcp.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* format: README, "tcp", "Hellos" */
+enum {
+    AT_MARK = 0,
+    AT_VERSION = 4,
+    AT_KIND = 6,
+    AT_RECEIVE_COUNT = 8,
+    AT_RECEIVE_BYTES = 12,
+    AT_DATA_BYTES = 16,
+    AT_REFUSAL = 20,
+    AT_NONCE = 24,
+    AT_PROOF = 56,
+    AT_DATA = 88,
+    AT_CHECKSUM = 144,
+};
+
+_Static_assert(AT_DATA + FABRIC_PRIVATE_BYTES_MAX == AT_CHECKSUM, "the table has no gaps");
+_Static_assert(AT_CHECKSUM + 4 == TCP_HELLO_BYTES, "the table has no gaps");
+
+#define MARK    UINT32_C(0x6e726174) /* "tarn" */
+#define VERSION 1
+
+int tcp_hello_make(enum tcp_hello_kind kind, const struct fabric_connect_options *options,
+                   struct tcp_hello *ret_hello)
+{
+    struct tcp_hello hello = {.kind = kind};
+    if (options != NULL) {
+        hello.receive_count = options->receive_count;
+        hello.receive_bytes = options->receive_bytes;
+        hello.data_bytes = options->data_bytes;
+        if (options->data_bytes > 0)
+            memcpy(hello.data, options->data, options->data_bytes);
+    }
+    if (RAND_bytes(hello.nonce, sizeof(hello.nonce)) != 1)
+        return -EIO;
+    *ret_hello = hello;
+    return 0;
+}
+
+void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes)
+{
+    base_store_le32(bytes + AT_MARK, MARK);
+    base_store_le16(bytes + AT_VERSION, VERSION);
+    base_store_le16(bytes + AT_KIND, (uint16_t)hello->kind);
+    base_store_le32(bytes + AT_RECEIVE_COUNT, hello->receive_count);
+    base_store_le32(bytes + AT_RECEIVE_BYTES, hello->receive_bytes);
+    base_store_le32(bytes + AT_DATA_BYTES, hello->data_bytes);
+    base_store_le32(bytes + AT_REFUSAL, hello->refusal);
+    memcpy(bytes + AT_NONCE, hello->nonce, sizeof(hello->nonce));
+    memcpy(bytes + AT_PROOF, hello->proof, sizeof(hello->proof));
+    memcpy(bytes + AT_DATA, hello->data, sizeof(hello->data));
+    base_store_le32(bytes + AT_CHECKSUM, base_crc32c(0, bytes, AT_CHECKSUM));
+}
+
+static int refusal_error(uint32_t refusal)
+{
+    switch (refusal) {
+    case TCP_REJECTED:
+    case TCP_BUSY:
+        return -ECONNREFUSED;
+    case TCP_WRONG_SECRET:
+        return -EACCES;
+    default:
+        return -EPROTO;
+    }
+}
+
+int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_hello *ret_hello)
+{
+    struct tcp_hello hello = {.kind = (enum tcp_hello_kind)base_load_le16(bytes + AT_KIND),
+                              .receive_count = base_load_le32(bytes + AT_RECEIVE_COUNT),
+                              .receive_bytes = base_load_le32(bytes + AT_RECEIVE_BYTES),
+                              .data_bytes = base_load_le32(bytes + AT_DATA_BYTES),
+                              .refusal = base_load_le32(bytes + AT_REFUSAL)};
+    bool tells = kind == TCP_HELLO || kind == TCP_WELCOME;
+    if (base_load_le32(bytes + AT_CHECKSUM) != base_crc32c(0, bytes, AT_CHECKSUM) ||
+        base_load_le32(bytes + AT_MARK) != MARK || base_load_le16(bytes + AT_VERSION) != VERSION)
+        return -EPROTO;
+    if (hello.kind == TCP_REFUSAL)
+        return refusal_error(hello.refusal);
+    if (hello.kind != kind || hello.refusal != 0 || hello.data_bytes > FABRIC_PRIVATE_BYTES_MAX)
+        return -EPROTO;
+    if (tells && (hello.receive_count == 0 || hello.receive_count > FABRIC_RECEIVE_COUNT_MAX ||
+                  hello.receive_bytes == 0 || hello.receive_bytes > FABRIC_RECEIVE_BYTES_MAX))
+        return -EPROTO;
+    memcpy(hello.nonce, bytes + AT_NONCE, sizeof(hello.nonce));
+    memcpy(hello.proof, bytes + AT_PROOF, sizeof(hello.proof));
+    memcpy(hello.data, bytes + AT_DATA, sizeof(hello.data));
+    *ret_hello = hello;
+    return 0;
+}
+
+void tcp_hello_refuse(int fd, enum tcp_refusal why)
+{
+    const struct tcp_hello hello = {.kind = TCP_REFUSAL, .refusal = why};
+    uint8_t bytes[TCP_HELLO_BYTES];
+    tcp_hello_save(&hello, bytes);
+    (void)send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)close(fd);
+}
+
+/* ---- the secret --------------------------------------------------------------------------------- */
+
+static int complain(struct base_log *log, const char *path, const char *reason, int error)
+{
+    char quoted[BASE_LOG_ROOM_MIN];
+    base_error(log, "cannot use secret", "file=%s reason=\"%s\"",
+               base_log_quote(quoted, sizeof(quoted), path, strlen(path)), reason);
+    return error;
+}
+
+static int read_open(struct base_log *log, const char *path, int fd, struct tcp_secret *ret_secret)
+{
+    struct tcp_secret secret;
+    struct stat file;
+    if (fstat(fd, &file) != 0)
+        return complain(log, path, strerrordesc_np(errno), -errno);
+    if (!S_ISREG(file.st_mode) || (file.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        return complain(log, path, "others may get at it: chmod 600", -EACCES);
+    if (file.st_size < TCP_SECRET_BYTES_MIN || file.st_size > TCP_SECRET_BYTES_MAX)
+        return complain(log, path, "16 to 4,096 bytes make a secret", -EINVAL);
+    ssize_t bytes = read(fd, secret.text, sizeof(secret.text));
+    if (bytes < 0)
+        return complain(log, path, strerrordesc_np(errno), -errno);
+    while (bytes > 0 && (secret.text[bytes - 1] == '\n' || secret.text[bytes - 1] == '\r'))
+        bytes--; /* an editor's */
+    if (bytes < TCP_SECRET_BYTES_MIN)
+        return complain(log, path, "16 to 4,096 bytes make a secret", -EINVAL);
+    secret.bytes = (uint32_t)bytes;
+    *ret_secret = secret;
+    OPENSSL_cleanse(&secret, sizeof(secret));
+    return 0;
+}
+
+int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return complain(log, path, strerrordesc_np(errno), -errno);
+    int error = read_open(log, path, fd, ret_secret);
+    (void)close(fd);
+    return error;
+}
+
+int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
+                    const struct tcp_hello *welcome, uint8_t *ret_proof)
+{
+    uint8_t text[1 + 3 * TCP_HELLO_BYTES] = {
+        0}; /* who proves, the two hellos, the welcome without its proof */
+    unsigned bytes = 0;
+    memset(ret_proof, 0, TCP_NONCE_BYTES);
+    if (secret->bytes == 0)
+        return 0;
+    text[0] = welcome == NULL ? 'C' : 'S';
+    memcpy(text + 1, meeting->hello, TCP_HELLO_BYTES);
+    memcpy(text + 1 + TCP_HELLO_BYTES, meeting->challenge, TCP_HELLO_BYTES);
+    if (welcome != NULL) {
+        struct tcp_hello bare = *welcome;
+        memset(bare.proof, 0, sizeof(bare.proof));
+        tcp_hello_save(&bare, text + 1 + 2 * TCP_HELLO_BYTES);
+    }
+    bool proved =
+        HMAC(EVP_sha256(), secret->text, (int)secret->bytes, text, sizeof(text), ret_proof, &bytes) != NULL;
+    base_assert(!proved || bytes == TCP_NONCE_BYTES);
+    return proved ? 0 : -ENOMEM;
+}
+
+bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
+                        const struct tcp_hello *welcome, const uint8_t *proof)
+{
+    uint8_t expected[TCP_NONCE_BYTES];
+    return tcp_hello_prove(secret, meeting, welcome, expected) == 0 &&
+           CRYPTO_memcmp(expected, proof, sizeof(expected)) == 0;
+}

@@ -1,0 +1,283 @@
+/*
+ * Listeners, on the fabric's own scheduler: who connects says hello and proves himself within a queue of 64, and then
+ * waits in another, as a bare socket, to be accepted by whatever scheduler.
+ */
+#include "fabric/tcp/tcp.h"
+#include <errno.h>
+#include <unistd.h>
+
+#define SILENT_MAX      64    /* who have not proved themselves yet; the oldest of more is dropped */
+#define READY_MAX       128   /* who have; more are refused */
+#define CONNECTIONS_MAX 65536 /* at once, of a listener's sockets */
+
+struct tcp_listener {
+    struct tcp *tcp;
+    const char *address; /* while it is opened */
+    struct net_listener *net;
+    int error;               /* of opening it */
+    struct tcp_gate gate;    /* of what follows */
+    struct base_list silent; /* of struct tcp_incoming */
+    struct base_list ready;
+    uint32_t silent_count, ready_count;
+    uint32_t sockets; /* of net's; incomings that are not freed or ready */
+};
+
+/* Somebody who wants to connect. */
+struct tcp_incoming {
+    struct base_list link;
+    struct tcp *tcp;
+    struct tcp_listener *listener; /* until it is ready */
+    struct net_connection *net;    /* the same */
+    int fd;                        /* when it is ready; -1 before */
+    bool challenged;
+    uint32_t bytes; /* of `input` */
+    uint8_t input[TCP_HELLO_BYTES];
+    struct tcp_meeting meeting;
+    struct tcp_hello hello;
+};
+
+static struct tcp_incoming *incoming_of(struct base_list *link)
+{
+    return base_container_of(link, struct tcp_incoming, link);
+}
+
+static void free_incoming(struct tcp_incoming *incoming)
+{
+    base_free(&incoming->tcp->node->memory, incoming, sizeof(*incoming));
+}
+
+/* ---- those who come ----------------------------------------------------------------------------- */
+
+/* The oldest who said nothing yet. @return NULL, or the last who is too many */
+static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
+{
+    if (listener->silent_count <= SILENT_MAX)
+        return NULL;
+    listener->silent_count--;
+    return incoming_of(base_list_pop_front(&listener->silent))->net;
+}
+
+static int accepted(struct net_connection *net, void *arg)
+{
+    struct tcp_listener *listener = arg;
+    struct tcp_incoming *incoming = base_alloc(&listener->tcp->node->memory, sizeof(*incoming));
+    if (incoming == NULL)
+        return -ENOMEM;
+    incoming->tcp = listener->tcp;
+    incoming->listener = listener;
+    incoming->net = net;
+    incoming->fd = -1;
+    net_set_user(net, incoming);
+    tcp_gate_lock(&listener->gate);
+    base_list_push_back(&listener->silent, &incoming->link);
+    listener->silent_count++;
+    listener->sockets++;
+    struct net_connection *dropped = pop_silent_locked(listener);
+    tcp_gate_unlock(&listener->gate);
+    if (dropped != NULL)
+        net_shutdown(dropped);
+    return 0;
+}
+
+/* It will not be connected with. */
+static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
+{
+    const char *reason = why == TCP_WRONG_SECRET
+                             ? "it does not know the secret, or knows one that is not asked for"
+                         : why == TCP_BUSY ? "there are no descriptors for it"
+                                           : "what it said is no hello of this version";
+    char peer[NET_ADDRESS_TEXT_MAX];
+    net_peer(incoming->net, peer, sizeof(peer));
+    base_warn_limited(&incoming->tcp->node->log, &incoming->tcp->refusals, "peer refused",
+                      "fabric=tcp peer=%s reason=\"%s\"", peer, reason);
+    int fd = net_duplicate(incoming->net);
+    if (fd >= 0)
+        tcp_hello_refuse(fd, why);
+    net_close(incoming->net);
+}
+
+static bool challenge(struct tcp_incoming *incoming)
+{
+    struct tcp_hello hello;
+    if (tcp_hello_load(incoming->input, TCP_HELLO, &incoming->hello) != 0 ||
+        tcp_hello_make(TCP_CHALLENGE, NULL, &hello) != 0) {
+        turn_away(incoming, TCP_NO_HELLO);
+        return false;
+    }
+    memcpy(incoming->meeting.hello, incoming->input, TCP_HELLO_BYTES);
+    tcp_hello_save(&hello, incoming->meeting.challenge);
+    incoming->challenged = true;
+    if (net_write(incoming->net, incoming->meeting.challenge, TCP_HELLO_BYTES,
+                  task_now() + incoming->tcp->options.heartbeat_ns) == 0)
+        return true;
+    net_close(incoming->net);
+    return false;
+}
+
+/* It has proved itself, or not: in any case this socket is closed, and perhaps another descriptor of it is not. */
+static void admit(struct tcp_incoming *incoming)
+{
+    struct tcp_hello proof;
+    if (tcp_hello_load(incoming->input, TCP_PROOF, &proof) != 0) {
+        turn_away(incoming, TCP_NO_HELLO);
+        return;
+    }
+    if (!tcp_hello_is_proof(&incoming->tcp->secret, &incoming->meeting, NULL, proof.proof)) {
+        turn_away(incoming, TCP_WRONG_SECRET);
+        return;
+    }
+    incoming->fd = net_duplicate(incoming->net);
+    if (incoming->fd < 0)
+        turn_away(incoming, TCP_BUSY);
+    else
+        net_close(incoming->net);
+}
+
+static void incoming_ready(struct net_connection *net)
+{
+    struct tcp_incoming *incoming = net_user(net);
+    for (;;) {
+        ssize_t bytes =
+            net_read_try(net, incoming->input + incoming->bytes, sizeof(incoming->input) - incoming->bytes);
+        if (bytes <= 0)
+            return; /* nothing now, or for ever: then it is closed on return */
+        incoming->bytes += (uint32_t)bytes;
+        if (incoming->bytes < sizeof(incoming->input))
+            continue;
+        incoming->bytes = 0;
+        if (incoming->challenged) {
+            admit(incoming);
+            return;
+        }
+        if (!challenge(incoming))
+            return;
+    }
+}
+
+static void incoming_closed(struct net_connection *net)
+{
+    struct tcp_incoming *incoming = net_user(net);
+    struct tcp_listener *listener = incoming->listener;
+    tcp_gate_lock(&listener->gate);
+    if (base_list_is_linked(&incoming->link)) {
+        base_list_remove(&incoming->link);
+        listener->silent_count--;
+    }
+    incoming->net = NULL;
+    bool ready = incoming->fd >= 0 && listener->ready_count < READY_MAX;
+    if (ready) {
+        base_list_push_back(&listener->ready, &incoming->link);
+        listener->ready_count++;
+    }
+    listener->sockets--;
+    tcp_gate_wake_locked(&listener->gate);
+    tcp_gate_unlock(&listener->gate);
+    if (ready)
+        return; /* it may be gone by now */
+    if (incoming->fd >= 0)
+        tcp_hello_refuse(incoming->fd, TCP_BUSY);
+    free_incoming(incoming);
+}
+
+static const struct net_handler incoming_handler = {
+    .ready = incoming_ready, .closed = incoming_closed, .task_name = "fabric-hello"};
+
+/* ---- listening ---------------------------------------------------------------------------------- */
+
+static void open_task(void *arg)
+{
+    struct tcp_listener *listener = arg;
+    struct task_sched *sched = listener->tcp->sched;
+    listener->error = net_listen(sched, listener->address, &sched, 1, &incoming_handler, accepted, listener,
+                                 CONNECTIONS_MAX, &listener->net);
+}
+
+int tcp_listen(void *state, const char *address, void **ret_listener)
+{
+    struct tcp *tcp = state;
+    int error = tcp_check_address(tcp, address);
+    if (error != 0)
+        return error;
+    struct tcp_listener *listener = base_alloc(&tcp->node->memory, sizeof(*listener));
+    if (listener == NULL)
+        return -ENOMEM;
+    listener->tcp = tcp;
+    listener->address = address;
+    tcp_gate_init(&listener->gate);
+    base_list_init(&listener->silent);
+    base_list_init(&listener->ready);
+    error = tcp_run_on(tcp->sched, open_task, listener);
+    if (error == 0)
+        error = listener->error;
+    if (error != 0) {
+        base_free(&tcp->node->memory, listener, sizeof(*listener));
+        return error;
+    }
+    *ret_listener = listener;
+    return 0;
+}
+
+static void close_task(void *arg)
+{
+    struct tcp_listener *listener = arg;
+    net_listener_close(listener->net);
+    base_list_for_each(link, &listener->silent) /* which only this thread changes */
+        net_shutdown(incoming_of(link)->net);
+    tcp_gate_lock(&listener->gate);
+    while (listener->sockets > 0)
+        tcp_gate_sleep_firmly_locked(&listener->gate);
+    tcp_gate_unlock(&listener->gate);
+}
+
+void tcp_listener_close(void *state)
+{
+    struct tcp_listener *listener = state;
+    struct tcp *tcp = listener->tcp;
+    struct base_list *link;
+    while (tcp_run_on(tcp->sched, close_task, listener) != 0)
+        (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to say so */
+    while ((link = base_list_pop_front(&listener->ready)) != NULL)
+        tcp_reject(incoming_of(link));
+    base_free(&tcp->node->memory, listener, sizeof(*listener));
+}
+
+int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+{
+    struct tcp_listener *listener = state;
+    struct base_list *link;
+    int error = 0;
+    tcp_gate_lock(&listener->gate);
+    while ((link = base_list_pop_front(&listener->ready)) == NULL && error == 0)
+        error = tcp_gate_sleep_locked(&listener->gate, deadline_ns);
+    if (link != NULL)
+        listener->ready_count--;
+    tcp_gate_unlock(&listener->gate);
+    if (link == NULL)
+        return error;
+    *ret_incoming = incoming_of(link);
+    return 0;
+}
+
+uint32_t tcp_incoming_data(const void *state, const void **ret_data)
+{
+    const struct tcp_incoming *incoming = state;
+    *ret_data = incoming->hello.data;
+    return incoming->hello.data_bytes;
+}
+
+void tcp_reject(void *state)
+{
+    struct tcp_incoming *incoming = state;
+    tcp_hello_refuse(incoming->fd, TCP_REJECTED);
+    free_incoming(incoming);
+}
+
+int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello)
+{
+    struct tcp_incoming *incoming = state;
+    int fd = incoming->fd;
+    *ret_meeting = incoming->meeting;
+    *ret_hello = incoming->hello;
+    free_incoming(incoming);
+    return fd;
+}

@@ -1,0 +1,243 @@
+/*
+ * The target: what a network card does for its host. Every request is checked against the table of regions when it
+ * is taken, and a READ again for each frame of its answer.
+ */
+#include "fabric/tcp/tcp.h"
+#include <errno.h>
+#include <string.h>
+
+#define WORD_BYTES 8
+
+/* In front of a message that waits. */
+struct slot {
+    uint32_t bytes;
+    uint32_t value;
+    uint32_t notified;
+    uint32_t unused;
+    uint8_t payload[];
+};
+
+_Static_assert(TCP_MESSAGE_HEAD_BYTES == sizeof(struct slot), "slot_bytes has room for it");
+
+static void die(struct tcp_wire *wire)
+{
+    tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
+}
+
+static void refuse(struct tcp_wire *wire, uint64_t number)
+{
+    wire->refused = number;
+    tcp_wire_die(wire, -ECONNRESET, "refused request of the peer", TCP_REFUSES);
+}
+
+uint64_t tcp_target_done(const struct tcp_wire *wire)
+{
+    return wire->answers_count == 0 ? wire->requests : wire->answers[wire->answers_first].number - 1;
+}
+
+/* ---- messages ----------------------------------------------------------------------------------- */
+
+static struct slot *slot_at(const struct tcp_messages *messages, uint64_t number)
+{
+    return (struct slot *)(void *)(messages->memory + number % messages->count * messages->slot_bytes);
+}
+
+static bool has_room(const struct tcp_messages *messages)
+{
+    return messages->arrived - messages->received < messages->count;
+}
+
+/* The other side has used half of what it knows to be free. */
+bool tcp_target_owes_credit(const struct tcp_wire *wire)
+{
+    const struct tcp_messages *messages = &wire->messages;
+    return messages->received != messages->told &&
+           messages->count - (messages->arrived - messages->told) <= messages->count / 2;
+}
+
+static void take_send(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+{
+    struct tcp_messages *messages = &wire->messages;
+    uint64_t end = frame->offset + frame->bytes;
+    if (frame->length > messages->bytes || frame->offset != messages->part || end > frame->length ||
+        frame->last != (end == frame->length) || !has_room(messages)) {
+        die(wire);
+        return;
+    }
+    struct slot *slot = slot_at(messages, messages->arrived);
+    memcpy(slot->payload + frame->offset, payload, frame->bytes);
+    messages->part = end;
+    messages->parted = !frame->last;
+    if (!frame->last)
+        return;
+    *slot = (struct slot){.bytes = (uint32_t)end};
+    messages->part = 0;
+    messages->arrived++;
+    wire->requests++;
+}
+
+const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct fabric_message *ret_message)
+{
+    const struct tcp_messages *messages = &wire->messages;
+    if (messages->received == messages->arrived)
+        return NULL;
+    const struct slot *slot = slot_at(messages, messages->received);
+    *ret_message =
+        (struct fabric_message){.notified = slot->notified != 0, .value = slot->value, .bytes = slot->bytes};
+    return slot->payload;
+}
+
+void tcp_target_received(struct tcp_wire *wire)
+{
+    wire->messages.received++;
+}
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+static void add_answer(struct tcp_wire *wire, struct tcp_answer answer)
+{
+    base_assert(wire->answers_count < TCP_WINDOW);
+    answer.number = ++wire->requests;
+    wire->answers[(wire->answers_first + wire->answers_count++) % TCP_WINDOW] = answer;
+}
+
+static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
+{
+    if (!frame->last || frame->bytes != 0 || frame->length > FABRIC_BYTES_MAX) {
+        die(wire);
+        return;
+    }
+    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, FABRIC_MAY_READ,
+                                               frame->offset, frame->length);
+    if (region == NULL) {
+        refuse(wire, wire->requests + 1);
+        return;
+    }
+    tcp_region_put(region);
+    add_answer(wire, (struct tcp_answer){.key = frame->key, .offset = frame->offset, .left = frame->length});
+}
+
+/* Each frame of a WRITE says how much is to come from it on, so that nothing of one that does not fit is done. */
+static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+{
+    bool notifies = frame->kind == TCP_WRITE_NOTIFY && frame->last;
+    if (frame->length > FABRIC_BYTES_MAX || frame->bytes > frame->length ||
+        frame->last != (frame->bytes == frame->length) || (notifies && !has_room(&wire->messages))) {
+        die(wire);
+        return;
+    }
+    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, FABRIC_MAY_WRITE,
+                                               frame->offset, frame->length);
+    if (region == NULL) {
+        refuse(wire, wire->requests + 1);
+        return;
+    }
+    fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
+    fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
+    tcp_region_put(region);
+    if (notifies) {
+        *slot_at(&wire->messages, wire->messages.arrived) =
+            (struct slot){.value = frame->value, .notified = 1};
+        wire->messages.arrived++;
+    }
+    if (frame->last)
+        wire->requests++;
+}
+
+static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+{
+    bool add = frame->kind == TCP_FAA;
+    if (!frame->last || frame->bytes != (add ? WORD_BYTES : 2 * WORD_BYTES) ||
+        !base_is_aligned(frame->offset, WORD_BYTES)) {
+        die(wire);
+        return;
+    }
+    struct tcp_region *region =
+        tcp_region_get(wire->domain, frame->domain, frame->key, FABRIC_MAY_SWAP, frame->offset, WORD_BYTES);
+    if (region == NULL) {
+        refuse(wire, wire->requests + 1);
+        return;
+    }
+    uint64_t *word = (uint64_t *)(void *)(region->memory + frame->offset);
+    uint64_t before = base_load_le64(payload);
+    if (add)
+        before = __atomic_fetch_add(word, before, __ATOMIC_SEQ_CST);
+    else
+        (void)__atomic_compare_exchange_n(word, &before, base_load_le64(payload + WORD_BYTES), false,
+                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    tcp_region_put(region);
+    add_answer(wire, (struct tcp_answer){.is_word = true, .word = before});
+}
+
+void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
+{
+    if (wire->requests - wire->done_told >= TCP_WINDOW ||
+        (wire->messages.parted && frame->kind != TCP_SEND)) {
+        die(wire);
+        return;
+    }
+    switch (frame->kind) {
+    case TCP_READ:
+        take_read(wire, frame);
+        return;
+    case TCP_WRITE:
+    case TCP_WRITE_NOTIFY:
+        take_write(wire, frame, payload);
+        return;
+    case TCP_CAS:
+    case TCP_FAA:
+        take_swap(wire, frame, payload);
+        return;
+    case TCP_SEND:
+        take_send(wire, frame, payload);
+        return;
+    default:
+        die(wire);
+    }
+}
+
+/* ---- answers ------------------------------------------------------------------------------------ */
+
+static void pop_answer(struct tcp_wire *wire)
+{
+    wire->answers_first = (wire->answers_first + 1) % TCP_WINDOW;
+    wire->answers_count--;
+}
+
+/* The next part of what a READ asked for; a lane goes whole. @return false: the region has gone */
+static bool fill_data(struct tcp_wire *wire, struct tcp_answer *answer, struct tcp_frame *frame, uint8_t *to)
+{
+    uint64_t most = TCP_PAYLOAD_BYTES - answer->offset % WORD_BYTES;
+    struct tcp_region *region = tcp_region_get(wire->domain, wire->domain->identity, answer->key,
+                                               FABRIC_MAY_READ, answer->offset, answer->left);
+    if (region == NULL)
+        return false;
+    frame->bytes = (uint32_t)base_min(answer->left, most);
+    frame->last = frame->bytes == answer->left;
+    fabric_lanes_load(to + TCP_HEADER_BYTES, region->memory + answer->offset, frame->bytes);
+    tcp_region_put(region);
+    answer->offset += frame->bytes;
+    answer->left -= frame->bytes;
+    return true;
+}
+
+size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to)
+{
+    if (wire->answers_count == 0)
+        return 0;
+    struct tcp_answer *answer = &wire->answers[wire->answers_first];
+    struct tcp_frame frame = {.kind = answer->is_word ? TCP_WORD : TCP_DATA};
+    if (answer->is_word) {
+        frame.bytes = WORD_BYTES;
+        frame.last = true;
+        base_store_le64(to + TCP_HEADER_BYTES, answer->word);
+    } else if (!fill_data(wire, answer, &frame, to)) {
+        refuse(wire, answer->number);
+        return 0;
+    }
+    if (frame.last)
+        pop_answer(wire);
+    tcp_wire_head(wire, &frame);
+    tcp_frame_seal(&frame, to);
+    return TCP_HEADER_BYTES + frame.bytes;
+}

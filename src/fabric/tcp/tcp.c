@@ -1,0 +1,218 @@
+/* The provider `tcp`: its URL, its scheduler and clock, and its table of operations. */
+#include "fabric/tcp/tcp.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define REFUSAL_LINES       8
+#define REFUSAL_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
+
+#define HEARTBEAT_NS     BASE_NS_PER_SECOND
+#define HEARTBEAT_NS_MIN (20 * BASE_NS_PER_MS)
+#define HEARTBEAT_NS_MAX (3600 * BASE_NS_PER_SECOND)
+
+/* ---- the URL ------------------------------------------------------------------------------------ */
+
+static int complain(struct base_log *log, const char *what, const char *reason)
+{
+    char quoted[BASE_LOG_ROOM_MIN];
+    base_error(log, "cannot use fabric's URL", "option=%s reason=\"%s\"",
+               base_log_quote(quoted, sizeof(quoted), what, strlen(what)), reason);
+    return -EINVAL;
+}
+
+/* @param option  `name` or `name=value` */
+static int read_option(struct base_log *log, const char *option, struct tcp_options *options)
+{
+    static const char secret[] = "secret=", heartbeat[] = "heartbeat=";
+    if (strcmp(option, "insecure") == 0) {
+        options->insecure = true;
+        return 0;
+    }
+    if (strncmp(option, secret, sizeof(secret) - 1) == 0 && option[sizeof(secret) - 1] != '\0') {
+        (void)snprintf(options->secret_path, sizeof(options->secret_path), "%s", option + sizeof(secret) - 1);
+        return 0;
+    }
+    if (strncmp(option, heartbeat, sizeof(heartbeat) - 1) == 0) {
+        if (base_parse_duration(option + sizeof(heartbeat) - 1, &options->heartbeat_ns) != 0 ||
+            options->heartbeat_ns < HEARTBEAT_NS_MIN || options->heartbeat_ns > HEARTBEAT_NS_MAX)
+            return complain(log, option, "it takes a duration of 20ms to 1h");
+        return 0;
+    }
+    return complain(log, option,
+                    "there are secret=FILE, heartbeat=DURATION and insecure, with commas between");
+}
+
+int tcp_options_read(struct base_log *log, const char *text, struct tcp_options *ret_options)
+{
+    struct tcp_options options = {.heartbeat_ns = HEARTBEAT_NS};
+    while (*text != '\0') {
+        char option[sizeof(options.secret_path)];
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof(option))
+            return complain(log, text, "it is too long");
+        memcpy(option, text, len);
+        option[len] = '\0';
+        int error = read_option(log, option, &options);
+        if (error != 0)
+            return error;
+        text += len;
+        text += *text == ',' ? 1 : 0;
+    }
+    *ret_options = options;
+    return 0;
+}
+
+int tcp_check_address(struct tcp *tcp, const char *address)
+{
+    char quoted[BASE_LOG_ROOM_MIN];
+    if (strncmp(address, "unix:", 5) == 0)
+        return -EINVAL;
+    if (tcp->options.insecure || net_is_loopback(address))
+        return 0;
+    base_error(&tcp->node->log, "fabric stays on this machine",
+               "address=%s reason=\"whoever is on the way could read and change everything: "
+               "say tcp:insecure if that is meant\"",
+               base_log_quote(quoted, sizeof(quoted), address, strlen(address)));
+    return -EPERM;
+}
+
+/* ---- the fabric's scheduler --------------------------------------------------------------------- */
+
+/* A function that runs on some scheduler while its caller waits. */
+struct errand {
+    task_function *function;
+    void *arg;
+    struct task_shared_future over;
+};
+
+static void run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    errand->function(errand->arg);
+    task_shared_future_set(&errand->over, 0);
+}
+
+int tcp_run_on(struct task_sched *sched, task_function *function, void *arg)
+{
+    struct errand errand = {.function = function, .arg = arg};
+    int value = 0;
+    task_shared_future_init(&errand.over);
+    int error = task_spawn(sched, NULL, "fabric", run_errand, &errand);
+    if (error != 0)
+        return error;
+    while (task_shared_future_wait(&errand.over, TASK_FOREVER, &value) != 0)
+        continue; /* who is cancelled waits all the same: the other one uses this memory */
+    return 0;
+}
+
+int tcp_run(struct tcp *tcp, task_function *function, void *arg)
+{
+    if (task_sched_self() == NULL)
+        return tcp_run_on(tcp->sched, function, arg);
+    function(arg);
+    return 0;
+}
+
+/* The clock: a tick is a quarter of a heartbeat. */
+static void keep_time(void *arg)
+{
+    struct tcp *tcp = arg;
+    const uint64_t tick_ns = tcp->options.heartbeat_ns / TCP_BEATS_PROBE;
+    uint64_t next_ns = task_now() + tick_ns;
+    tcp_gate_lock(&tcp->gate);
+    while (!tcp->closing) {
+        bool idle = base_list_empty(&tcp->connections);
+        int woken = tcp_gate_sleep_locked(&tcp->gate, idle ? TASK_FOREVER : next_ns);
+        if (idle)
+            next_ns = task_now() + tick_ns;
+        if (woken == 0 && task_now() < next_ns)
+            continue;
+        next_ns = task_now() + tick_ns;
+        base_list_for_each(link, &tcp->connections)
+            tcp_connection_beat(base_container_of(link, struct tcp_connection, link));
+    }
+    tcp_gate_unlock(&tcp->gate);
+}
+
+static int start(struct tcp *tcp)
+{
+    const struct task_sched_options options = {
+        .name = "tarn-fabric", .spin_ns = 20000, .buffers_count = 128, .ring_entries = 256};
+    int error = task_sched_open(tcp->node, &options, &tcp->sched);
+    if (error != 0)
+        return error;
+    error = task_spawn(tcp->sched, NULL, "fabric-clock", keep_time, tcp);
+    if (error == 0) {
+        error = task_sched_start(tcp->sched);
+        if (error == 0)
+            return 0;
+    }
+    task_sched_close(tcp->sched);
+    return error;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------ */
+
+static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct fabric_info *ret_info,
+                             void **ret_state)
+{
+    struct tcp *tcp = base_alloc(&node->memory, sizeof(*tcp));
+    if (tcp == NULL)
+        return -ENOMEM;
+    tcp->node = node;
+    base_log_limit_init(&tcp->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
+    tcp_gate_init(&tcp->gate);
+    base_list_init(&tcp->connections);
+    int error = tcp_options_read(&node->log, provider_arg, &tcp->options);
+    if (error == 0 && tcp->options.secret_path[0] != '\0')
+        error = tcp_secret_read(&node->log, tcp->options.secret_path, &tcp->secret);
+    if (error == 0)
+        error = start(tcp);
+    if (error != 0) {
+        base_free(&node->memory, tcp, sizeof(*tcp));
+        return error;
+    }
+    *ret_info =
+        (struct fabric_info){.provider = "tcp", .whole_words = true, .atomics = FABRIC_ATOMICS_MEMORY};
+    *ret_state = tcp;
+    return 0;
+}
+
+static void tcp_close(void *state)
+{
+    struct tcp *tcp = state;
+    tcp_gate_lock(&tcp->gate);
+    tcp->closing = true;
+    tcp_gate_wake_locked(&tcp->gate);
+    tcp_gate_unlock(&tcp->gate);
+    task_sched_stop(tcp->sched);
+    task_sched_join(tcp->sched); /* blocks for as long as a task takes to end */
+    task_sched_close(tcp->sched);
+    explicit_bzero(&tcp->secret, sizeof(tcp->secret));
+    base_free(&tcp->node->memory, tcp, sizeof(*tcp));
+}
+
+const struct fabric_provider fabric_provider_tcp = {
+    .name = "tcp",
+    .open = tcp_open_provider,
+    .close = tcp_close,
+    .domain_open = tcp_domain_open,
+    .domain_close = tcp_domain_close,
+    .region_alloc = tcp_region_alloc,
+    .region_free = tcp_region_free,
+    .listen = tcp_listen,
+    .listener_close = tcp_listener_close,
+    .listener_wait = tcp_listener_wait,
+    .incoming_data = tcp_incoming_data,
+    .accept = tcp_accept,
+    .reject = tcp_reject,
+    .connect = tcp_connect,
+    .peer_data = tcp_peer_data,
+    .post = tcp_post,
+    .wait = tcp_wait,
+    .receive = tcp_receive,
+    .fail = tcp_fail,
+    .fence = tcp_fence,
+    .disconnect = tcp_disconnect,
+};

@@ -1,0 +1,623 @@
+/*
+ * Peers of `tcp` that keep to nothing: whatever they say, before they are let in and after, they touch no memory that
+ * is not theirs, harm nobody else, and their connection is over. In plain threads: here the peer's sockets block.
+ */
+#include "base/random.h"
+#include "fabric/tcp_testing.h"
+#include <sys/stat.h>
+
+/* ---- before there is a connection ---------------------------------------------------------------- */
+
+enum { STRANGERS = 300, SILENT = 70 };
+
+static void rubbish_is_no_hello(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct base_random random;
+    struct tcp_hello hello;
+    uint8_t bytes[2 * TCP_HELLO_BYTES], answer[TCP_HELLO_BYTES];
+    base_random_init(&random, 1);
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < STRANGERS; i++) {
+        int fd = tcp_testing_dial(testing->address);
+        base_random_fill(&random, bytes, sizeof(bytes));
+        size_t count = 1 + base_random_below(&random, sizeof(bytes));
+        if (i % 2 == 0) { /* nearly a hello */
+            const struct fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+            assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+            tcp_hello_save(&hello, bytes);
+            bytes[base_random_below(&random, TCP_HELLO_BYTES)] ^=
+                (uint8_t)(1 + base_random_below(&random, 255));
+            count = TCP_HELLO_BYTES;
+        }
+        tcp_testing_say(fd, bytes, count);
+        if (count >= TCP_HELLO_BYTES) { /* it is told that it is refused, and nothing else */
+            assert_true(tcp_testing_hear(fd, answer, sizeof(answer)));
+            assert_int_equal(tcp_hello_load(answer, TCP_CHALLENGE, &hello), -EPROTO);
+            assert_int_equal(recv(fd, answer, 1, 0) <= 0, 1);
+        }
+        assert_int_equal(close(fd), 0);
+    }
+    testing_disconnect(&pair);
+    testing_connect(&pair);
+    testing_pair_close(&pair);
+}
+
+/* Hellos that are none, but whose checksum is right. */
+static void hellos_have_bounds(struct testing_fabric *testing)
+{
+    (void)testing;
+    const struct fabric_connect_options good = {.receive_count = 1, .receive_bytes = 1};
+    struct tcp_hello hello, back;
+    uint8_t bytes[TCP_HELLO_BYTES];
+    assert_int_equal(tcp_hello_make(TCP_HELLO, &good, &hello), 0);
+    const struct tcp_hello wrong[] = {
+        {.kind = TCP_HELLO, .receive_count = 0, .receive_bytes = 1},
+        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 0},
+        {.kind = TCP_HELLO, .receive_count = FABRIC_RECEIVE_COUNT_MAX + 1, .receive_bytes = 1},
+        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = FABRIC_RECEIVE_BYTES_MAX + 1},
+        {.kind = TCP_HELLO,
+         .receive_count = 1,
+         .receive_bytes = 1,
+         .data_bytes = FABRIC_PRIVATE_BYTES_MAX + 1},
+        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 1, .refusal = 1},
+        {.kind = TCP_WELCOME, .receive_count = 1, .receive_bytes = 1},
+        {.kind = TCP_REFUSAL, .refusal = 77},
+    };
+    tcp_hello_save(&hello, bytes);
+    assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &back), 0);
+    assert_memory_equal(back.nonce, hello.nonce, sizeof(hello.nonce));
+    for (unsigned i = 0; i < base_array_count(wrong); i++) {
+        tcp_hello_save(&wrong[i], bytes);
+        assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &back), -EPROTO);
+    }
+}
+
+/* Those who say nothing take no place from those who do. */
+static void the_silent_make_room(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    int fds[SILENT];
+    uint8_t byte;
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    for (unsigned i = 0; i < SILENT; i++)
+        fds[i] = tcp_testing_dial(testing->address);
+    testing_connect(&pair);
+    assert_int_equal(recv(fds[0], &byte, 1, 0), 0); /* the oldest was dropped */
+    for (unsigned i = 0; i < SILENT; i++)
+        assert_int_equal(close(fds[i]), 0);
+    testing_pair_close(&pair);
+}
+
+/* ---- secrets ------------------------------------------------------------------------------------ */
+
+static void write_secret(const char *path, const char *text, mode_t mode)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static struct fabric *open_with(struct testing_fabric *testing, const char *path)
+{
+    char url[128];
+    struct fabric *fabric;
+    (void)snprintf(url, sizeof(url), "tcp:secret=%s", path);
+    return fabric_open(testing->node, url, &fabric) == 0 ? fabric : NULL;
+}
+
+/* Whether a client of one fabric gets into another's listener. */
+static int try_to_connect(struct testing_pair *pair, struct fabric *client)
+{
+    struct testing_job job;
+    struct fabric_domain *domain = testing_domain(client, 0, 4096);
+    struct fabric_connection *connection;
+    testing_start(pair->testing, &job, 0, testing_accept, pair);
+    int error = fabric_connect(domain, pair->testing->address, NULL, TESTING_SECONDS(20), &connection);
+    if (error == 0) {
+        uint64_t before;
+        assert_int_equal(fabric_faa(connection, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(20), &before),
+                         0);
+        fabric_disconnect(connection);
+    } else { /* the one who accepts waits for the next */
+        assert_int_equal(fabric_connect(pair->client_domain, pair->testing->address, NULL,
+                                        TESTING_SECONDS(20), &connection),
+                         0);
+        fabric_disconnect(connection);
+    }
+    testing_join(&job);
+    fabric_disconnect(pair->server);
+    pair->server = NULL;
+    fabric_domain_close(domain);
+    return error;
+}
+
+static void only_who_knows_the_secret_gets_in(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    char right[] = "/tmp/fabric-secret-XXXXXX", wrong[] = "/tmp/fabric-secret-XXXXXX";
+    assert_int_equal(close(mkstemp(right)), 0);
+    assert_int_equal(close(mkstemp(wrong)), 0);
+    write_secret(right, "the quick brown fox", 0600);
+    write_secret(wrong, "the quick brown dog", 0600);
+    struct fabric *without = testing->fabric, *knows = open_with(testing, right),
+                  *errs = open_with(testing, wrong);
+    assert_true(knows != NULL && errs != NULL);
+
+    testing->fabric = knows; /* the pair's listener and client */
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    assert_int_equal(try_to_connect(&pair, knows), 0);
+    assert_int_equal(try_to_connect(&pair, errs), -EACCES);
+    assert_int_equal(try_to_connect(&pair, without), -EACCES);
+    testing_pair_close(&pair);
+
+    testing->fabric = without; /* and who knows one does not talk to one that asks for none */
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    assert_int_equal(try_to_connect(&pair, knows), -EACCES);
+    testing_pair_close(&pair);
+
+    fabric_close(knows);
+    fabric_close(errs);
+    write_secret(right, "the quick brown fox", 0640);
+    assert_null(open_with(testing, right)); /* others may read it */
+    write_secret(right, "too short\n\n\n\n\n\n\n\n\n\n", 0600);
+    assert_null(open_with(testing, right));
+    assert_int_equal(unlink(right), 0);
+    assert_null(open_with(testing, right));
+    assert_int_equal(unlink(wrong), 0);
+}
+
+/* The server proves that it knows the secret, of this meeting. */
+static void servers_must_know_it_too(struct testing_fabric *testing)
+{
+    (void)testing;
+    struct tcp_secret secret = {.bytes = 20}, other = {.bytes = 20};
+    struct tcp_meeting meeting, later;
+    struct tcp_hello welcome = {.kind = TCP_WELCOME, .receive_count = 1, .receive_bytes = 1};
+    uint8_t proof[TCP_NONCE_BYTES], clients[TCP_NONCE_BYTES];
+    other.text[19] = 1;
+    testing_fill(meeting.hello, TCP_HELLO_BYTES, 1);
+    testing_fill(meeting.challenge, TCP_HELLO_BYTES, 2);
+    later = meeting;
+    later.challenge[TCP_HELLO_BYTES - 1] ^= 1;
+    assert_int_equal(tcp_hello_prove(&secret, &meeting, &welcome, proof), 0);
+    assert_int_equal(tcp_hello_prove(&secret, &meeting, NULL, clients), 0);
+    assert_true(tcp_hello_is_proof(&secret, &meeting, &welcome, proof));
+    assert_false(tcp_hello_is_proof(&other, &meeting, &welcome, proof));
+    assert_false(tcp_hello_is_proof(&secret, &later, &welcome, proof));
+    assert_false(tcp_hello_is_proof(&secret, &meeting, &welcome, clients)); /* sent back as it came */
+    welcome.receive_count = 2;
+    assert_false(tcp_hello_is_proof(&secret, &meeting, &welcome, proof));
+}
+
+/* ---- requests ------------------------------------------------------------------------------------ */
+
+/* The server's memory, with a region that is nobody's business: what must not change. */
+static void expect_untouched(struct testing_pair *pair)
+{
+    static uint8_t zeros[TESTING_BYTES];
+    testing_expect(pair->readable, 0, zeros, TESTING_BYTES);
+}
+
+/** Wait for the server's end of the connection. @return what it died of */
+static int death_of_server(struct testing_pair *pair)
+{
+    struct fabric_message message;
+    static uint8_t room[4096];
+    int error = 0;
+    while (error == 0)
+        error = fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(20), &message);
+    fabric_disconnect(pair->server);
+    pair->server = NULL;
+    return error;
+}
+
+static struct tcp_frame request(const struct testing_pair *pair, enum tcp_frame_kind kind, uint64_t offset,
+                                uint64_t length)
+{
+    const struct fabric_handle *handle = &pair->all->handle;
+    return (struct tcp_frame){.kind = kind,
+                              .last = true,
+                              .domain = handle->domain,
+                              .key = handle->key,
+                              .offset = offset,
+                              .length = length};
+}
+
+/* Part of it would be allowed: nothing of it is done, and its initiator learns which request it was. */
+static void nothing_is_done_of_what_is_refused(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tcp_frame frame;
+    static uint8_t data[TCP_PAYLOAD_BYTES];
+    const uint64_t two = 2;
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    int fd = tcp_testing_meet(&pair);
+    frame = request(&pair, TCP_FAA, 8, 0);
+    frame.bytes = 8;
+    tcp_testing_send(fd, frame, &two);
+    memset(data, 0xee, sizeof(data));
+    frame = request(&pair, TCP_WRITE, TESTING_BYTES - TCP_PAYLOAD_BYTES, TCP_PAYLOAD_BYTES + 1);
+    frame.bytes = TCP_PAYLOAD_BYTES;
+    frame.last = false;
+    tcp_testing_send(fd, frame, data);
+    assert_true(tcp_testing_receive(fd, &frame, data));
+    assert_int_equal(frame.kind, TCP_WORD);
+    assert_true(tcp_testing_receive(fd, &frame, data));
+    assert_int_equal(frame.kind, TCP_BYE);
+    assert_int_equal(frame.value, TCP_REFUSES);
+    assert_int_equal(frame.offset, 2);
+    assert_int_equal(death_of_server(&pair), -ECONNRESET);
+    assert_int_equal(fabric_mem_load64(pair.all, 8), 2);
+    assert_int_equal(fabric_mem_load64(pair.all, TESTING_BYTES - TCP_PAYLOAD_BYTES), 0);
+    assert_int_equal(fabric_mem_load64(pair.all, TESTING_BYTES - 8), 0);
+    assert_int_equal(close(fd), 0);
+    testing_pair_close(&pair);
+}
+
+/* Each of these is against the rules of frames: the server gives up. */
+static void broken_rules_end_the_connection(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    static uint8_t data[TCP_PAYLOAD_BYTES];
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    const struct tcp_frame wrong[] = {
+        {.kind = TCP_READ, .length = 8},                           /* not last */
+        {.kind = TCP_READ, .last = true, .bytes = 8, .length = 8}, /* with a payload */
+        {.kind = TCP_READ, .last = true, .length = FABRIC_BYTES_MAX + 1},
+        {.kind = TCP_WRITE, .last = true, .bytes = 8, .length = 9},
+        {.kind = TCP_WRITE, .bytes = 8, .length = 8},
+        {.kind = TCP_WRITE, .last = true, .bytes = 9, .length = 8},
+        {.kind = TCP_CAS, .last = true, .bytes = 8},
+        {.kind = TCP_CAS, .last = true, .bytes = 16, .offset = 4},
+        {.kind = TCP_FAA, .last = true, .bytes = 16},
+        {.kind = TCP_FAA, .bytes = 8},
+        {.kind = TCP_SEND, .last = true, .bytes = 8, .length = 9},
+        {.kind = TCP_SEND, .last = true, .bytes = 8, .offset = 8, .length = 16},
+        {.kind = TCP_SEND, .bytes = 8, .length = 5000}, /* longer than it may be */
+        {.kind = TCP_DATA, .last = true},               /* nobody has asked */
+        {.kind = TCP_WORD, .last = true, .bytes = 8},
+        {.kind = TCP_STATE, .done = 1}, /* nothing was sent */
+        {.kind = TCP_STATE, .received = 1},
+        {.kind = TCP_BYE, .value = 9},
+        {.kind = TCP_BYE, .value = TCP_REFUSES, .offset = 1},
+    };
+    for (unsigned i = 0; i < base_array_count(wrong); i++) {
+        struct tcp_frame frame = wrong[i];
+        frame.domain = pair.all->handle.domain;
+        frame.key = pair.all->handle.key;
+        int fd = tcp_testing_meet(&pair);
+        tcp_testing_send(fd, frame, data);
+        assert_int_equal(death_of_server(&pair), -EPROTO);
+        assert_int_equal(close(fd), 0);
+    }
+    assert_true(base_is_zero(pair.all->memory, TESTING_BYTES));
+    testing_pair_close(&pair);
+}
+
+static void the_window_is_kept(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    int fd = tcp_testing_meet(&pair);
+    for (unsigned i = 0; i < TCP_WINDOW + 100; i++) { /* more than sockets hold the answers of */
+        struct tcp_frame frame = request(&pair, TCP_READ, 0, TESTING_BYTES);
+        uint8_t bytes[TCP_HEADER_BYTES];
+        tcp_frame_seal(&frame, bytes);
+        (void)send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
+    }
+    assert_int_equal(death_of_server(&pair), -EPROTO);
+    assert_int_equal(close(fd), 0);
+    testing_pair_close(&pair);
+}
+
+static void credit_is_kept(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    const struct fabric_connect_options few = {.receive_count = 2, .receive_bytes = 64};
+    struct fabric_message message;
+    uint8_t room[64];
+    for (unsigned notify = 0; notify < 2; notify++) {
+        testing_pair_open(testing, &pair, &few);
+        testing_disconnect(&pair);
+        int fd = tcp_testing_meet(&pair);
+        for (unsigned i = 0; i < 3; i++)
+            tcp_testing_send(fd, request(&pair, notify == 0 ? TCP_SEND : TCP_WRITE_NOTIFY, 0, 0), NULL);
+        for (uint64_t until_ns = TESTING_SECONDS(20);
+             fabric_error(pair.server) == 0 && task_now() < until_ns;)
+            (void)task_sleep(1000000);
+        assert_int_equal(fabric_error(pair.server), -EPROTO);
+        for (unsigned i = 0; i < 2; i++) /* what there was room for is there */
+            assert_int_equal(fabric_receive(pair.server, room, sizeof(room), TESTING_SOON, &message), 0);
+        assert_int_equal(death_of_server(&pair), -EPROTO);
+        assert_int_equal(close(fd), 0);
+        testing_pair_close(&pair);
+    }
+}
+
+/* A frame that says anything, with a right checksum. */
+static struct tcp_frame any_frame(struct base_random *random, const struct testing_pair *pair,
+                                  uint8_t *payload)
+{
+    const struct fabric_region *region = base_random_below(random, 3) == 0 ? pair->readable : pair->all;
+    struct tcp_frame frame = {.kind = (enum tcp_frame_kind)(TCP_READ + base_random_below(random, TCP_BYE)),
+                              .last = base_random_below(random, 4) != 0,
+                              .probe = base_random_below(random, 4) == 0,
+                              .value = (uint32_t)base_random_below(random, 4),
+                              .done = base_random_below(random, 16) == 0 ? base_random_u64(random) : 0,
+                              .received = base_random_below(random, 16) == 0 ? base_random_u64(random) : 0,
+                              .domain = region->handle.domain,
+                              .key = region->handle.key,
+                              .offset = base_random_below(random, TESTING_BYTES + 64),
+                              .length = base_random_below(random, 200)};
+    frame.bytes =
+        base_random_below(random, 2) == 0 ? (uint32_t)frame.length : (uint32_t)base_random_below(random, 64);
+    if (base_random_below(random, 8) == 0)
+        frame.offset = base_random_u64(random);
+    if (base_random_below(random, 8) == 0)
+        frame.length = base_random_u64(random);
+    if (base_random_below(random, 8) == 0)
+        frame.key ^= UINT64_C(1) << base_random_below(random, 64);
+    memset(payload, 0xee, frame.bytes);
+    return frame;
+}
+
+static void whatever_is_asked_keeps_within_rights(struct testing_fabric *testing)
+{
+    enum { ROUNDS = 300 };
+    struct testing_pair pair;
+    struct base_random random;
+    static uint8_t bytes[TCP_FRAME_BYTES];
+    base_random_init(&random, 2);
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        int fd = tcp_testing_meet(&pair);
+        for (unsigned j = 0; j < 40; j++) {
+            struct tcp_frame frame = any_frame(&random, &pair, bytes + TCP_HEADER_BYTES);
+            tcp_frame_seal(&frame, bytes);
+            size_t count = TCP_HEADER_BYTES + frame.bytes;
+            if (base_random_below(&random, 32) == 0)
+                bytes[base_random_below(&random, count)] ^= 1;
+            if (send(fd, bytes, count, MSG_NOSIGNAL) < 0)
+                break;
+        }
+        assert_int_equal(shutdown(fd, SHUT_WR), 0);
+        int error = death_of_server(&pair);
+        assert_true(error == -EPROTO || error == -ECONNRESET || error == -EPIPE);
+        assert_int_equal(close(fd), 0);
+        expect_untouched(&pair);
+    }
+    testing_connect(&pair); /* and others are served as ever */
+    testing_pair_close(&pair);
+}
+
+/* ---- answers ------------------------------------------------------------------------------------- */
+
+struct false_answer {
+    enum tcp_frame_kind kind;
+    bool last;
+    uint32_t bytes;
+    uint64_t done;
+};
+
+static void false_answers_are_not_taken(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    uint8_t memory[3][64];
+    static uint8_t data[TCP_PAYLOAD_BYTES];
+    const struct false_answer answers[] = {
+        {.kind = TCP_DATA, .last = true, .bytes = 65, .done = 1}, /* too much */
+        {.kind = TCP_DATA, .last = true, .bytes = 63, .done = 1}, /* too little, and that is all */
+        {.kind = TCP_DATA, .last = false, .bytes = 64, .done = 1},
+        {.kind = TCP_DATA, .last = true, .bytes = 64, .done = 2},
+        {.kind = TCP_WORD, .last = true, .bytes = 8, .done = 1},
+        {.kind = TCP_STATE, .last = false, .bytes = 0, .done = 1}, /* done, but where is it? */
+    };
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    memset(data, 0xee, sizeof(data));
+    for (unsigned i = 0; i < base_array_count(answers); i++) {
+        struct tcp_frame frame;
+        const struct iovec vector = {.iov_base = memory[1], .iov_len = sizeof(memory[1])};
+        struct fabric_op op = {
+            .kind = FABRIC_READ, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
+        int fd = tcp_testing_meet(&pair);
+        memset(memory, 0, sizeof(memory));
+        fabric_post(pair.server, &op, 1);
+        assert_true(tcp_testing_receive(fd, &frame, NULL));
+        assert_int_equal(frame.kind, TCP_READ);
+        tcp_testing_send(fd,
+                         (struct tcp_frame){.kind = answers[i].kind,
+                                            .last = answers[i].last,
+                                            .bytes = answers[i].bytes,
+                                            .done = answers[i].done},
+                         data);
+        assert_int_equal(fabric_wait(&op, 1, TESTING_SECONDS(20)), -EPROTO);
+        assert_true(base_is_zero(memory[0], sizeof(memory[0])) && base_is_zero(memory[2], sizeof(memory[2])));
+        fabric_disconnect(pair.server);
+        pair.server = NULL;
+        assert_int_equal(close(fd), 0);
+    }
+    testing_pair_close(&pair);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------- */
+
+/* What was fenced writes no more, not even with a key that was its own. */
+static void after_a_fence_nothing_is_written(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    uint64_t word = UINT64_MAX;
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    int fd = tcp_testing_meet(&pair);
+    struct tcp_frame frame = request(&pair, TCP_WRITE, 0, 8);
+    frame.bytes = 8;
+    tcp_testing_send(fd, frame, &word);
+    for (uint64_t until_ns = TESTING_SECONDS(20);
+         fabric_mem_load64(pair.all, 0) == 0 && task_now() < until_ns;)
+        (void)task_sleep(1000000);
+    assert_int_equal(fabric_mem_load64(pair.all, 0), word);
+    assert_int_equal(fabric_fence(pair.server, TESTING_SOON), 0);
+    fabric_mem_store64(pair.all, 0, 0);
+    for (unsigned i = 0; i < 100; i++) {
+        tcp_testing_send(fd, frame, &word);
+        assert_int_equal(fabric_mem_load64(pair.all, 0), 0);
+    }
+    (void)task_sleep(20000000);
+    assert_int_equal(fabric_mem_load64(pair.all, 0), 0);
+    assert_int_equal(close(fd), 0);
+    fabric_disconnect(pair.server);
+    pair.server = NULL;
+    testing_pair_close(&pair);
+}
+
+/* Who takes nothing that is sent to it does not keep its peer from leaving. */
+static void who_reads_nothing_is_left(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct fabric *usual = testing->fabric;
+    assert_int_equal(fabric_open(testing->node, "tcp:heartbeat=100ms", &testing->fabric), 0);
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    int fd = tcp_testing_meet(&pair);
+    for (unsigned i = 0; i < 100; i++)
+        tcp_testing_send(fd, request(&pair, TCP_READ, 0, TESTING_BYTES), NULL);
+    (void)task_sleep(20000000);
+    uint64_t begin_ns = task_now();
+    fabric_disconnect(pair.server);
+    assert_true(task_now() - begin_ns < BASE_NS_PER_SECOND);
+    pair.server = NULL;
+    assert_int_equal(close(fd), 0);
+    testing_pair_close(&pair);
+    fabric_close(testing->fabric);
+    testing->fabric = usual;
+}
+
+/* ---- heartbeats ---------------------------------------------------------------------------------- */
+
+#define HEARTBEAT_NS (200 * BASE_NS_PER_MS)
+#define SLACK_NS     (100 * BASE_NS_PER_MS) /* of a machine that others use too */
+
+/* A peer that says nothing any more: its host is gone, or a cable. */
+static void the_silent_are_given_up(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct fabric *usual = testing->fabric;
+    uint8_t probe[TCP_HEADER_BYTES];
+    struct tcp_frame frame;
+    assert_int_equal(fabric_open(testing->node, "tcp:heartbeat=200ms", &testing->fabric), 0);
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    int fd = tcp_testing_meet(&pair);
+    uint64_t begin_ns = task_now();
+    assert_int_equal(death_of_server(&pair), -ECONNRESET);
+    uint64_t silence_ns = task_now() - begin_ns;
+    assert_true(silence_ns >= 2 * HEARTBEAT_NS && silence_ns <= 3 * HEARTBEAT_NS + SLACK_NS);
+    assert_true(tcp_testing_hear(fd, probe, sizeof(probe)));
+    assert_int_equal(tcp_frame_open(probe, &frame), 0);
+    assert_true(frame.kind == TCP_STATE && frame.probe);
+    assert_int_equal(close(fd), 0);
+
+    testing_connect(&pair); /* those who have nothing to say are no such */
+    (void)task_sleep(6 * HEARTBEAT_NS);
+    assert_int_equal(fabric_error(pair.client), 0);
+    assert_int_equal(fabric_error(pair.server), 0);
+    testing_pair_close(&pair);
+    fabric_close(testing->fabric);
+    testing->fabric = usual;
+}
+
+/* ---- URLs and addresses -------------------------------------------------------------------------- */
+
+static void it_stays_on_this_machine(struct testing_fabric *testing)
+{
+    static const char *const beyond[] = {"0.0.0.0:0", "[::]:0", "192.0.2.1:9", "localhost:0", ""};
+    struct fabric_listener *listener;
+    struct fabric_connection *connection;
+    struct fabric_domain *domain = testing_domain(testing->fabric, 0, 4096);
+    for (unsigned i = 0; i < base_array_count(beyond); i++) {
+        assert_int_equal(fabric_listen(testing->fabric, beyond[i], &listener), -EPERM);
+        assert_int_equal(fabric_connect(domain, beyond[i], NULL, TESTING_SOON, &connection), -EPERM);
+    }
+    assert_int_equal(fabric_listen(testing->fabric, "unix:/tmp/x", &listener), -EINVAL);
+    assert_int_equal(fabric_listen(testing->fabric, "127.0.0.1", &listener), -EINVAL);
+    assert_int_equal(fabric_listen(testing->fabric, "127.0.0.1:70000", &listener), -EINVAL);
+    fabric_domain_close(domain);
+    struct tcp told = {.node = testing->node};
+    assert_int_equal(tcp_options_read(&testing->node->log, "insecure", &told.options), 0);
+    for (unsigned i = 0; i < base_array_count(beyond); i++)
+        assert_int_equal(tcp_check_address(&told, beyond[i]), 0);
+}
+
+static void urls_are_checked(struct testing_fabric *testing)
+{
+    static const char *const wrong[] = {
+        "tcp:127.0.0.1",      "tcp:insecure=yes",  "tcp:secret=",   "tcp:heartbeat=", "tcp:heartbeat=5",
+        "tcp:heartbeat=19ms", "tcp:heartbeat=61m", "tcp:insecure;", "tcp: insecure"};
+    static const char *const right[] = {"tcp:", "tcp:heartbeat=20ms", "tcp:insecure,heartbeat=1h"};
+    struct fabric *fabric;
+    for (unsigned i = 0; i < base_array_count(wrong); i++)
+        assert_int_equal(fabric_open(testing->node, wrong[i], &fabric), -EINVAL);
+    for (unsigned i = 0; i < base_array_count(right); i++) {
+        assert_int_equal(fabric_open(testing->node, right[i], &fabric), 0);
+        fabric_close(fabric);
+    }
+}
+
+/* ---- in plain threads ---------------------------------------------------------------------------- */
+
+#define IN_THREADS(test)                                                                                     \
+    static void test##_in_threads(void **state)                                                              \
+    {                                                                                                        \
+        testing_run(state, test, false);                                                                     \
+    }
+
+IN_THREADS(rubbish_is_no_hello)
+IN_THREADS(hellos_have_bounds)
+IN_THREADS(the_silent_make_room)
+IN_THREADS(only_who_knows_the_secret_gets_in)
+IN_THREADS(servers_must_know_it_too)
+IN_THREADS(nothing_is_done_of_what_is_refused)
+IN_THREADS(broken_rules_end_the_connection)
+IN_THREADS(the_window_is_kept)
+IN_THREADS(credit_is_kept)
+IN_THREADS(whatever_is_asked_keeps_within_rights)
+IN_THREADS(false_answers_are_not_taken)
+IN_THREADS(after_a_fence_nothing_is_written)
+IN_THREADS(who_reads_nothing_is_left)
+IN_THREADS(the_silent_are_given_up)
+IN_THREADS(it_stays_on_this_machine)
+IN_THREADS(urls_are_checked)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rubbish_is_no_hello_in_threads),
+        cmocka_unit_test(hellos_have_bounds_in_threads),
+        cmocka_unit_test(the_silent_make_room_in_threads),
+        cmocka_unit_test(only_who_knows_the_secret_gets_in_in_threads),
+        cmocka_unit_test(servers_must_know_it_too_in_threads),
+        cmocka_unit_test(nothing_is_done_of_what_is_refused_in_threads),
+        cmocka_unit_test(broken_rules_end_the_connection_in_threads),
+        cmocka_unit_test(the_window_is_kept_in_threads),
+        cmocka_unit_test(credit_is_kept_in_threads),
+        cmocka_unit_test(whatever_is_asked_keeps_within_rights_in_threads),
+        cmocka_unit_test(false_answers_are_not_taken_in_threads),
+        cmocka_unit_test(after_a_fence_nothing_is_written_in_threads),
+        cmocka_unit_test(who_reads_nothing_is_left_in_threads),
+        cmocka_unit_test(the_silent_are_given_up_in_threads),
+        cmocka_unit_test(it_stays_on_this_machine_in_threads),
+        cmocka_unit_test(urls_are_checked_in_threads),
+    };
+    return cmocka_run_group_tests(tests, tcp_testing_setup, NULL);
+}

@@ -1,0 +1,131 @@
+/* For the tests of `tcp`: it as a subject, with a port of this machine for each listener; and peers made by hand. */
+#ifndef FABRIC_TCP_TESTING_H
+#define FABRIC_TCP_TESTING_H
+
+#include "fabric/tcp/tcp.h"
+#include "fabric/testing.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+/** An address of this machine. */
+static inline struct sockaddr_in tcp_testing_loopback(const char *text)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (text != NULL)
+        address.sin_port = htons((uint16_t)strtoul(strrchr(text, ':') + 1, NULL, 10));
+    return address;
+}
+
+/** A port that nobody listens on. */
+static inline void tcp_testing_address(char *ret_address, size_t room)
+{
+    struct sockaddr_in address = tcp_testing_loopback(NULL);
+    socklen_t bytes = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&address, bytes), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    assert_int_equal(close(fd), 0);
+    assert_true(snprintf(ret_address, room, "127.0.0.1:%u", ntohs(address.sin_port)) < (int)room);
+}
+
+static inline int tcp_testing_setup(void **state)
+{
+    static const struct testing_subject subject = {
+        .url = "tcp:", .address = tcp_testing_address, .is_served = true};
+    *state = (void *)(uintptr_t)&subject;
+    return 0;
+}
+
+/* ---- peers made by hand: blocking sockets, for tests in plain threads --------------------------- */
+
+/** Connect with a listener. @return the socket */
+static inline int tcp_testing_dial(const char *address)
+{
+    struct sockaddr_in where = tcp_testing_loopback(address);
+    const struct timeval patience = {.tv_sec = 20};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&where, sizeof(where)), 0);
+    return fd;
+}
+
+static inline void tcp_testing_say(int fd, const uint8_t *bytes, size_t count)
+{
+    assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), count);
+}
+
+/** @return whether all of it came before the end */
+static inline bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count)
+{
+    for (size_t at = 0; at < count;) {
+        ssize_t taken = recv(fd, bytes + at, count - at, 0);
+        if (taken <= 0)
+            return false;
+        at += (size_t)taken;
+    }
+    return true;
+}
+
+/** Say hello and prove to know a secret. @return what comes of it: 0 and the server's welcome, or as tcp_hello_load() */
+static inline int tcp_testing_greet(int fd, const struct tcp_secret *secret, struct tcp_hello *ret_welcome)
+{
+    const struct fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
+    struct tcp_meeting meeting;
+    struct tcp_hello hello, proof = {.kind = TCP_PROOF};
+    uint8_t bytes[TCP_HELLO_BYTES];
+    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+    tcp_hello_save(&hello, meeting.hello);
+    tcp_testing_say(fd, meeting.hello, TCP_HELLO_BYTES);
+    assert_true(tcp_testing_hear(fd, meeting.challenge, TCP_HELLO_BYTES));
+    assert_int_equal(tcp_hello_prove(secret, &meeting, NULL, proof.proof), 0);
+    tcp_hello_save(&proof, bytes);
+    tcp_testing_say(fd, bytes, sizeof(bytes));
+    return tcp_testing_hear(fd, bytes, sizeof(bytes)) ? tcp_hello_load(bytes, TCP_WELCOME, ret_welcome)
+                                                      : -ECONNRESET;
+}
+
+/** Be the client of a pair whose own is not connected. @return the socket */
+static inline int tcp_testing_meet(struct testing_pair *pair)
+{
+    static const struct tcp_secret none;
+    struct testing_job job;
+    struct tcp_hello welcome;
+    testing_start(pair->testing, &job, 0, testing_accept, pair);
+    int fd = tcp_testing_dial(pair->testing->address);
+    assert_int_equal(tcp_testing_greet(fd, &none, &welcome), 0);
+    testing_join(&job);
+    return fd;
+}
+
+/** Send a frame. @param payload  of frame.bytes */
+static inline void tcp_testing_send(int fd, struct tcp_frame frame, const void *payload)
+{
+    static uint8_t bytes[TCP_FRAME_BYTES];
+    if (frame.bytes > 0)
+        memcpy(bytes + TCP_HEADER_BYTES, payload, frame.bytes);
+    tcp_frame_seal(&frame, bytes);
+    tcp_testing_say(fd, bytes, TCP_HEADER_BYTES + frame.bytes);
+}
+
+/** Receive the next frame but STATE. @return false: there are no more */
+static inline bool tcp_testing_receive(int fd, struct tcp_frame *ret_frame, uint8_t *payload)
+{
+    uint8_t bytes[TCP_FRAME_BYTES];
+    do {
+        if (!tcp_testing_hear(fd, bytes, TCP_HEADER_BYTES))
+            return false;
+        uint32_t frame_bytes = tcp_frame_bytes(bytes);
+        assert_true(frame_bytes != 0);
+        assert_true(tcp_testing_hear(fd, bytes + TCP_HEADER_BYTES, frame_bytes - TCP_HEADER_BYTES));
+        assert_int_equal(tcp_frame_open(bytes, ret_frame), 0);
+    } while (ret_frame->kind == TCP_STATE);
+    if (payload != NULL)
+        memcpy(payload, bytes + TCP_HEADER_BYTES, ret_frame->bytes);
+    return true;
+}
+
+#endif

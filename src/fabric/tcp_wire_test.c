@@ -1,0 +1,381 @@
+/* Both sides' work of `tcp` without sockets: frames cut anywhere, every bit damaged, what waits for what. */
+#include "base/random.h"
+#include "fabric/tcp_testing.h"
+
+enum { REGION_BYTES = 1 << 18, PIPE_BYTES = 1 << 20, MESSAGE_BYTES = 20000, CREDIT = 3 };
+
+/* One of two that talk to each other. */
+struct side {
+    struct tcp_domain *domain;
+    struct fabric_region region;
+    struct tcp_wire wire;
+    uint8_t pipe[PIPE_BYTES]; /* what the other one has not taken yet */
+    size_t piped;
+};
+
+struct fixture {
+    struct tarn_node *node;
+    struct tcp tcp;
+    struct side a, b;
+};
+
+static void open_side(struct fixture *fixture, struct side *side)
+{
+    const struct fabric_domain_options options = {.writable_bytes = REGION_BYTES, .regions_max = 4};
+    struct tcp_messages *messages = &side->wire.messages;
+    void *domain;
+    assert_int_equal(tcp_domain_open(&fixture->tcp, &options, &domain), 0);
+    side->domain = domain;
+    side->region.bytes = REGION_BYTES;
+    side->region.handle.rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+    assert_int_equal(tcp_region_alloc(domain, &side->region), 0);
+    messages->count = CREDIT;
+    messages->bytes = MESSAGE_BYTES;
+    messages->slot_bytes = base_align_up(TCP_MESSAGE_HEAD_BYTES + MESSAGE_BYTES, 16);
+    messages->memory = calloc(CREDIT, messages->slot_bytes);
+    assert_non_null(messages->memory);
+    tcp_wire_begin(&side->wire, domain, CREDIT, MESSAGE_BYTES);
+}
+
+static void close_side(struct side *side)
+{
+    free(side->wire.messages.memory);
+    tcp_region_free(side->domain, &side->region);
+    tcp_domain_close(side->domain);
+}
+
+static int setup(void **state)
+{
+    const struct task_node_options options = {.log_level = BASE_LOG_ERROR};
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    assert_non_null(fixture);
+    assert_int_equal(task_node_open(&options, &fixture->node), 0);
+    fixture->tcp.node = fixture->node;
+    open_side(fixture, &fixture->a);
+    open_side(fixture, &fixture->b);
+    *state = fixture;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    close_side(&fixture->a);
+    close_side(&fixture->b);
+    task_node_close(fixture->node);
+    free(fixture);
+    return 0;
+}
+
+static void fill(struct side *side)
+{
+    if (side->piped + TCP_OUT_BYTES <= PIPE_BYTES && tcp_wire_has_output(&side->wire)) {
+        size_t bytes = tcp_wire_fill(&side->wire, side->pipe + side->piped);
+        assert_in_range(bytes, 1, TCP_OUT_BYTES);
+        side->piped += bytes;
+    }
+}
+
+/* Have one side take so many of the bytes that the other has sent. */
+static void deliver(struct side *from, struct side *to, size_t bytes)
+{
+    size_t taken = tcp_wire_take(&to->wire, from->pipe, bytes);
+    assert_true(taken <= bytes);
+    from->piped -= taken;
+    memmove(from->pipe, from->pipe + taken, from->piped);
+}
+
+/* Until nobody has anything to say. */
+static void settle(struct fixture *fixture)
+{
+    do {
+        fill(&fixture->a);
+        fill(&fixture->b);
+        deliver(&fixture->a, &fixture->b, fixture->a.piped);
+        deliver(&fixture->b, &fixture->a, fixture->b.piped);
+    } while (tcp_wire_has_output(&fixture->a.wire) || tcp_wire_has_output(&fixture->b.wire));
+}
+
+/* ---- everything arrives -------------------------------------------------------------------------- */
+
+enum { OPS = 300, OP_BYTES = 40000 };
+
+/* An operation of a chain, and what it must come to. */
+struct link_of_chain {
+    struct fabric_op op;
+    struct iovec vectors[3];
+    uint8_t *memory, *expected;
+    uint64_t bytes, before;
+};
+
+/* Each operation waits for the one before: so the peer's region goes through what `model` goes through. */
+static void plan(struct link_of_chain *link, struct base_random *random, const struct fabric_handle *handle,
+                 uint8_t *model, uint64_t *inout_round)
+{
+    enum fabric_op_kind kind = (enum fabric_op_kind)base_random_below(random, FABRIC_OP_KINDS);
+    uint64_t most = kind == FABRIC_SEND ? MESSAGE_BYTES : OP_BYTES;
+    link->bytes = base_random_below(random, 4) == 0 ? base_random_below(random, most + 1)
+                                                    : base_random_below(random, 30);
+    uint64_t offset = base_random_below(random, REGION_BYTES - OP_BYTES), word = 0;
+    link->memory = calloc(1, link->bytes + 1);
+    link->expected = calloc(1, link->bytes + 1);
+    assert_true(link->memory != NULL && link->expected != NULL);
+    uint64_t first = base_random_below(random, link->bytes + 1);
+    link->vectors[0] = (struct iovec){.iov_base = link->memory, .iov_len = first};
+    link->vectors[1] = (struct iovec){.iov_base = NULL, .iov_len = 0};
+    link->vectors[2] = (struct iovec){.iov_base = link->memory + first, .iov_len = link->bytes - first};
+    link->op = (struct fabric_op){.kind = kind,
+                                  .fence = true,
+                                  .handle = kind == FABRIC_SEND ? NULL : handle,
+                                  .offset = offset,
+                                  .iov = link->vectors,
+                                  .iov_count = 3,
+                                  .value = (uint32_t)*inout_round,
+                                  .bytes = link->bytes};
+    if (kind == FABRIC_CAS || kind == FABRIC_FAA) {
+        link->op.offset = offset &= ~UINT64_C(7);
+        link->op.bytes = 8;
+        memcpy(&word, model + offset, 8);
+        link->before = word;
+        link->op.compare = base_random_below(random, 2) == 0 ? word : word + 1;
+        link->op.operand = *inout_round;
+        if (kind == FABRIC_FAA)
+            word += *inout_round;
+        else if (link->op.compare == word)
+            word = *inout_round;
+        memcpy(model + offset, &word, 8);
+    } else if (kind == FABRIC_READ) {
+        memcpy(link->expected, model + offset, link->bytes);
+    } else {
+        testing_fill(link->memory, link->bytes, *inout_round);
+        memcpy(link->expected, link->memory, link->bytes);
+        if (kind != FABRIC_SEND)
+            memcpy(model + offset, link->memory, link->bytes);
+    }
+    (*inout_round)++;
+}
+
+/* Receive what has come. @param inout_at  of the chain that the other side runs */
+static void receive_all(struct side *side, const struct link_of_chain *chain, unsigned *inout_at)
+{
+    struct fabric_message message;
+    const uint8_t *payload;
+    while ((payload = tcp_target_message(&side->wire, &message)) != NULL) {
+        while (chain[*inout_at].op.kind != FABRIC_SEND && chain[*inout_at].op.kind != FABRIC_WRITE_NOTIFY)
+            (*inout_at)++;
+        const struct link_of_chain *link = &chain[*inout_at];
+        assert_int_equal(message.notified, link->op.kind == FABRIC_WRITE_NOTIFY);
+        assert_int_equal(message.value, message.notified ? link->op.value : 0);
+        assert_int_equal(message.bytes, message.notified ? 0 : link->bytes);
+        assert_memory_equal(payload, link->expected, message.bytes);
+        tcp_target_received(&side->wire);
+        (*inout_at)++;
+    }
+}
+
+static void check_chain(struct link_of_chain *chain, struct side *side, const struct side *other,
+                        const uint8_t *model)
+{
+    for (unsigned i = 0; i < OPS; i++) {
+        struct base_list *first = base_list_pop_front(&side->wire.done);
+        assert_ptr_equal(first, &chain[i].op.link); /* in order, each once */
+        if (chain[i].op.kind == FABRIC_CAS || chain[i].op.kind == FABRIC_FAA)
+            assert_int_equal(chain[i].op.before, chain[i].before);
+        else
+            assert_memory_equal(chain[i].memory, chain[i].expected, chain[i].bytes + 1);
+        free(chain[i].memory);
+        free(chain[i].expected);
+    }
+    assert_true(base_list_empty(&side->wire.done));
+    assert_memory_equal(other->region.memory, model, REGION_BYTES);
+}
+
+static void everything_arrives_however_it_is_cut(void **state)
+{
+    struct fixture *fixture = *state;
+    struct side *sides[2] = {&fixture->a, &fixture->b};
+    static struct link_of_chain chains[2][OPS + 1];
+    static uint8_t models[2][REGION_BYTES];
+    struct base_random random;
+    unsigned at[2] = {0};
+    uint64_t round = 1;
+    base_random_init(&random, 3);
+    for (unsigned s = 0; s < 2; s++) {
+        for (unsigned i = 0; i < OPS; i++) {
+            plan(&chains[s][i], &random, &sides[1 - s]->region.handle, models[s], &round);
+            assert_int_equal(tcp_initiator_post(&sides[s]->wire, &chains[s][i].op), 0);
+        }
+    }
+    for (unsigned turns = 0; sides[0]->wire.served < OPS || sides[1]->wire.served < OPS; turns++) {
+        assert_true(turns < 1000000);
+        unsigned s = (unsigned)base_random_below(&random, 2);
+        fill(sides[s]);
+        deliver(sides[s], sides[1 - s], base_random_below(&random, sides[s]->piped + 1));
+        if (base_random_below(&random, 3) == 0)
+            receive_all(sides[s], chains[1 - s], &at[s]);
+        assert_int_equal(sides[0]->wire.error | sides[1]->wire.error, 0);
+    }
+    for (unsigned s = 0; s < 2; s++)
+        check_chain(chains[s], sides[s], sides[1 - s], models[s]);
+}
+
+/* ---- frames ------------------------------------------------------------------------------------- */
+
+/* Whatever single bit changes on its way: the frame is not taken, and nothing of it is done. */
+static void every_damaged_bit_is_noticed(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t word = UINT64_MAX;
+    const struct iovec vector = {.iov_base = (void *)(uintptr_t)&word, .iov_len = 8};
+    struct fabric_op op = {.kind = FABRIC_WRITE,
+                           .handle = &fixture->b.region.handle,
+                           .iov = &vector,
+                           .iov_count = 1,
+                           .bytes = 8};
+    static struct tcp_wire whole;
+    assert_int_equal(tcp_initiator_post(&fixture->a.wire, &op), 0);
+    fill(&fixture->a);
+    assert_int_equal(fixture->a.piped, TCP_HEADER_BYTES + 8);
+    whole = fixture->b.wire;
+    for (unsigned bit = 0; bit < fixture->a.piped * 8; bit++) {
+        uint8_t bytes[TCP_HEADER_BYTES + 8];
+        memcpy(bytes, fixture->a.pipe, sizeof(bytes));
+        bytes[bit / 8] ^= (uint8_t)(1U << bit % 8);
+        fixture->b.wire = whole;
+        (void)tcp_wire_take(&fixture->b.wire, bytes, sizeof(bytes));
+        assert_int_equal(fixture->b.wire.requests, 0);
+        assert_true(fixture->b.wire.error == -EPROTO || /* or it waits for more of what seems to be longer */
+                    tcp_frame_bytes(bytes) > sizeof(bytes));
+        assert_true(base_is_zero(fixture->b.region.memory, REGION_BYTES));
+    }
+    fixture->b.wire = whole;
+    settle(fixture);
+    assert_ptr_equal(base_list_pop_front(&fixture->a.wire.done), &op.link);
+    assert_int_equal(*(uint64_t *)(void *)fixture->b.region.memory, word);
+}
+
+/* A lane of the region is in one frame, whichever way it goes. */
+static void lanes_are_not_cut(void **state)
+{
+    struct fixture *fixture = *state;
+    enum { BYTES = 100003, OFFSET = 3 };
+    static uint8_t data[BYTES];
+    const struct iovec vector = {.iov_base = data, .iov_len = BYTES};
+    struct fabric_op op = {.handle = &fixture->b.region.handle,
+                           .offset = OFFSET,
+                           .iov = &vector,
+                           .iov_count = 1,
+                           .bytes = BYTES};
+    for (unsigned reads = 0; reads < 2; reads++) {
+        struct side *from = reads == 0 ? &fixture->a : &fixture->b,
+                    *to = reads == 0 ? &fixture->b : &fixture->a;
+        op.kind = reads == 0 ? FABRIC_WRITE : FABRIC_READ;
+        assert_int_equal(tcp_initiator_post(&fixture->a.wire, &op), 0);
+        if (reads == 1) {
+            fill(&fixture->a);
+            deliver(&fixture->a, &fixture->b, fixture->a.piped);
+        }
+        uint64_t end = OFFSET;
+        while (end < OFFSET + BYTES) {
+            struct tcp_frame frame;
+            fill(from);
+            for (size_t at = 0; at < from->piped; at += TCP_HEADER_BYTES + frame.bytes) {
+                assert_int_equal(tcp_frame_open(from->pipe + at, &frame), 0);
+                assert_true(base_is_aligned(end, 8) || end == OFFSET);
+                end += frame.bytes;
+            }
+            deliver(from, to, from->piped);
+        }
+        assert_int_equal(end, OFFSET + BYTES);
+        settle(fixture);
+        assert_ptr_equal(base_list_pop_front(&fixture->a.wire.done), &op.link);
+    }
+}
+
+/* ---- what waits for what ------------------------------------------------------------------------- */
+
+/* An operation with a fence waits for those before it, not for those that came later and overtook it. */
+static void a_fence_does_not_wait_for_ever(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fabric_op ops[4] = {0};
+    for (unsigned i = 0; i < base_array_count(ops); i++)
+        ops[i] = (struct fabric_op){.kind = FABRIC_FAA,
+                                    .fence = i == 1,
+                                    .handle = &fixture->b.region.handle,
+                                    .bytes = 8,
+                                    .operand = 1};
+    assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[0]), 0);
+    assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[1]), 0);
+    fill(&fixture->a);
+    deliver(&fixture->a, &fixture->b, fixture->a.piped);
+    fill(&fixture->b);                                                  /* the first is answered, … */
+    assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[2]), 0); /* … and another one is on its way */
+    fill(&fixture->a);
+    assert_ptr_equal(base_list_first(&fixture->a.wire.waiting), &ops[1].link);
+    deliver(&fixture->b, &fixture->a, fixture->b.piped);
+    assert_true(base_list_empty(&fixture->a.wire.waiting));
+    settle(fixture);
+    assert_int_equal(ops[0].before, 0);
+    assert_int_equal(ops[2].before, 1);
+    assert_int_equal(ops[1].before, 2);
+}
+
+/* What is freed while it is read is not sent any more; that READ is named, not the WRITE that was served meanwhile. */
+static void a_region_goes_while_it_is_read(void **state)
+{
+    struct fixture *fixture = *state;
+    static uint8_t data[4 * TCP_PAYLOAD_BYTES];
+    const struct iovec vector = {.iov_base = data, .iov_len = sizeof(data)},
+                       none = {.iov_base = data, .iov_len = 0};
+    struct fabric_op ops[2] = {{.kind = FABRIC_READ,
+                                .handle = &fixture->b.region.handle,
+                                .iov = &vector,
+                                .iov_count = 1,
+                                .bytes = sizeof(data)},
+                               {.kind = FABRIC_SEND, .iov = &none, .iov_count = 1}};
+    assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[0]), 0);
+    assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[1]), 0);
+    fill(&fixture->a);
+    deliver(&fixture->a, &fixture->b, fixture->a.piped);
+    assert_int_equal(fixture->b.wire.requests, 2);
+    fill(&fixture->b);
+    tcp_region_free(fixture->b.domain, &fixture->b.region);
+    settle(fixture);
+    assert_int_equal(fixture->a.wire.error, -EACCES);
+    assert_ptr_equal(fixture->a.wire.culprit, &ops[0]);
+    assert_int_equal(fixture->b.wire.error, -ECONNRESET);
+    assert_ptr_equal(base_list_first(&fixture->a.wire.flight), &ops[1].link);
+    assert_int_equal(tcp_region_alloc(fixture->b.domain, &fixture->b.region), 0);
+}
+
+/* A side that has died says so once; what it says depends on what it died of. */
+static void the_last_word_is_said_once(void **state)
+{
+    struct fixture *fixture = *state;
+    tcp_wire_die(&fixture->a.wire, -ETIMEDOUT, "test", TCP_GIVES_UP);
+    tcp_wire_die(&fixture->a.wire, -ECONNABORTED, "test", TCP_LEAVES);
+    assert_int_equal(fixture->a.wire.error, -ETIMEDOUT);
+    settle(fixture);
+    assert_int_equal(fixture->b.wire.error, -ECONNRESET);
+    assert_false(tcp_wire_has_output(&fixture->b.wire)); /* it need not answer */
+    tcp_wire_die(&fixture->b.wire, -ECONNABORTED, "test", TCP_LEAVES);
+    assert_true(tcp_wire_has_output(&fixture->b.wire)); /* but may say that it has let go */
+    settle(fixture);
+    assert_false(tcp_wire_has_output(&fixture->a.wire));
+}
+
+#define UNIT(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        UNIT(everything_arrives_however_it_is_cut),
+        UNIT(every_damaged_bit_is_noticed),
+        UNIT(lanes_are_not_cut),
+        UNIT(a_fence_does_not_wait_for_ever),
+        UNIT(a_region_goes_while_it_is_read),
+        UNIT(the_last_word_is_said_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
