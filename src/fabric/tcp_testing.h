@@ -101,11 +101,11 @@ static inline int tcp_testing_meet(struct testing_pair *pair)
     return fd;
 }
 
-/** Send a frame. @param payload  of frame.bytes */
+/** Send a frame. @param payload  of frame.bytes; NULL: none */
 static inline void tcp_testing_send(int fd, struct tcp_frame frame, const void *payload)
 {
     static uint8_t bytes[TCP_FRAME_BYTES];
-    if (frame.bytes > 0)
+    if (payload != NULL)
         memcpy(bytes + TCP_HEADER_BYTES, payload, frame.bytes);
     tcp_frame_seal(&frame, bytes);
     tcp_testing_say(fd, bytes, TCP_HEADER_BYTES + frame.bytes);
