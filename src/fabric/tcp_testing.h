@@ -5,30 +5,39 @@
 #include "fabric/tcp/tcp.h"
 #include "fabric/testing.h"
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
-/** An address of this machine. */
-static inline struct sockaddr_in tcp_testing_loopback(const char *text)
+/** What an address says. */
+static inline struct sockaddr_in tcp_testing_read(const char *text)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (text != NULL)
-        address.sin_port = htons((uint16_t)strtoul(strrchr(text, ':') + 1, NULL, 10));
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    char host[INET_ADDRSTRLEN];
+    const char *colon = strrchr(text, ':');
+    assert_true(colon != NULL && colon - text < INET_ADDRSTRLEN);
+    memcpy(host, text, (size_t)(colon - text));
+    host[colon - text] = '\0';
+    assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
+    address.sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10));
     return address;
 }
 
-/** A port that nobody listens on. */
+/** A port that nobody listens on, of a loopback address that only this process uses: others run at the same time. */
 static inline void tcp_testing_address(char *ret_address, size_t room)
 {
-    struct sockaddr_in address = tcp_testing_loopback(NULL);
+    const uint32_t own = UINT32_C(0x7f000000) | ((uint32_t)getpid() & 0xffffff);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(own)};
+    char host[INET_ADDRSTRLEN];
     socklen_t bytes = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (const struct sockaddr *)&address, bytes), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
     assert_int_equal(close(fd), 0);
-    assert_true(snprintf(ret_address, room, "127.0.0.1:%u", ntohs(address.sin_port)) < (int)room);
+    assert_non_null(inet_ntop(AF_INET, &address.sin_addr, host, sizeof(host)));
+    assert_true(snprintf(ret_address, room, "%s:%u", host, ntohs(address.sin_port)) < (int)room);
 }
 
 static inline int tcp_testing_setup(void **state)
@@ -44,7 +53,7 @@ static inline int tcp_testing_setup(void **state)
 /** Connect with a listener. @return the socket */
 static inline int tcp_testing_dial(const char *address)
 {
-    struct sockaddr_in where = tcp_testing_loopback(address);
+    struct sockaddr_in where = tcp_testing_read(address);
     const struct timeval patience = {.tv_sec = 20};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
@@ -63,6 +72,8 @@ static inline bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count)
 {
     for (size_t at = 0; at < count;) {
         ssize_t taken = recv(fd, bytes + at, count - at, 0);
+        if (taken < 0 && errno == EINTR)
+            continue; /* with a deadline of its own the kernel does not begin it again */
         if (taken <= 0)
             return false;
         at += (size_t)taken;
