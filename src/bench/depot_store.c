@@ -193,6 +193,7 @@ static uint64_t mean_read_bytes(const struct bench_depot_store *store)
     uint64_t room = seglog_length_rounded(grains) * SEGLOG_GRAIN_BYTES;
     uint64_t sum = 0;
     uint64_t places = 0;
+    base_assert(store->block_bytes > 0);
     for (uint64_t place = 0; place < store->block_bytes; place += SEGLOG_GRAIN_BYTES, places++)
         sum += base_align_up(place + room, store->block_bytes);
     return sum / places;

@@ -372,6 +372,7 @@ static int stripe_open(struct tarn_node *node, void *provider_arg, const char *p
     struct drive_stripe *stripe = NULL;
     int error = open_all(opening, &stripe);
     if (error == 0) {
+        base_assert(stripe != NULL);
         log_stripe(opening, stripe);
         describe(stripe, ret_info);
         *ret_state = stripe;

@@ -225,10 +225,10 @@ void sim_domain_reap(struct sim_domain *domain);
 /* ---- net_memory.c ------------------------------------------------------------------------------- */
 
 /** Of struct fabric_provider. */
-int sim_region_alloc(void *domain, struct fabric_region *region);
+int sim_region_alloc(void *state, struct fabric_region *region);
 
 /** Of struct fabric_provider. */
-void sim_region_free(void *domain, struct fabric_region *region);
+void sim_region_free(void *state, struct fabric_region *region);
 
 /** Free its memory. */
 void sim_region_destroy(struct sim_region *region);
@@ -255,13 +255,13 @@ bool sim_region_land(struct sim_op *op);
 void sim_region_compare(struct sim_region *region);
 
 /** Of struct fabric_provider. */
-int sim_net_wait_any(void *device, const struct fabric_word *words, uint32_t count, uint64_t deadline_ns,
+int sim_net_wait_any(void *state, const struct fabric_word *words, uint32_t count, uint64_t deadline_ns,
                      uint32_t *ret_index);
 
 /* ---- net_op.c ----------------------------------------------------------------------------------- */
 
 /** Of struct fabric_provider. */
-void sim_op_post(void *side, struct fabric_op *posted);
+void sim_op_post(void *state, struct fabric_op *posted);
 
 /** Begin what may begin. */
 void sim_ops_progress(struct sim_side *side);
@@ -299,13 +299,13 @@ static inline bool sim_side_met(const struct sim_side *side)
 }
 
 /** Of struct fabric_provider. */
-int sim_listen(void *device, const char *address, void **ret_listener);
+int sim_listen(void *state, const char *address, void **ret_listener);
 
 /** Of struct fabric_provider. */
-void sim_listener_close(void *listener);
+void sim_listener_close(void *state);
 
 /** Of struct fabric_provider. */
-int sim_listener_wait(void *listener, uint64_t deadline_ns, void **ret_incoming);
+int sim_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 
 /** Of struct fabric_provider. */
 uint32_t sim_incoming_data(const void *incoming, const void **ret_data);
@@ -318,24 +318,24 @@ int sim_accept(void *incoming, void *domain, const struct fabric_connect_options
 void sim_reject(void *incoming);
 
 /** Of struct fabric_provider. */
-int sim_connect(void *domain, const char *address, const struct fabric_connect_options *options,
+int sim_connect(void *state, const char *address, const struct fabric_connect_options *options,
                 uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection);
 
 /** Of struct fabric_provider. */
-uint32_t sim_peer_data(const void *side, const void **ret_data);
+uint32_t sim_peer_data(const void *state, const void **ret_data);
 
 /** Of struct fabric_provider. */
-int sim_receive(void *side, void *data, uint32_t room, uint64_t deadline_ns,
+int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct fabric_message *ret_message);
 
 /** Of struct fabric_provider; also whenever a side has failed. */
-void sim_side_fail(void *side);
+void sim_side_fail(void *state);
 
 /** Of struct fabric_provider. */
-int sim_side_fence(void *side, uint64_t deadline_ns);
+int sim_side_fence(void *state, uint64_t deadline_ns);
 
 /** Of struct fabric_provider. */
-void sim_disconnect(void *side);
+void sim_disconnect(void *state);
 
 /** A message for a side's user. @return false: it can receive nothing any more */
 bool sim_side_receive(struct sim_side *side, const struct fabric_message *message, const uint8_t *data);
