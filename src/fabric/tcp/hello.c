@@ -168,7 +168,7 @@ int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *m
     if (welcome != NULL) {
         struct tcp_hello bare = *welcome;
         memset(bare.proof, 0, sizeof(bare.proof));
-        tcp_hello_save(&bare, text + 1 + 2 * TCP_HELLO_BYTES);
+        tcp_hello_save(&bare, text + 1 + (size_t)2 * TCP_HELLO_BYTES);
     }
     bool proved =
         HMAC(EVP_sha256(), secret->text, (int)secret->bytes, text, sizeof(text), ret_proof, &bytes) != NULL;
