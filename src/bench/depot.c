@@ -346,15 +346,19 @@ static void add_get_peers(const struct place *place, struct set *set)
         bench_depot_peer_read(&set->job, DRIVE_PROVIDER_SYNC, &set->peers[set->peer_count++]);
 }
 
-static void add_put_peer(const struct place *place, struct set *set)
+static void add_put_peers(const struct place *place, struct set *set)
 {
     if (place->peer_file.path == NULL)
         return;
     struct bench_depot_peer *peer = &set->peers[set->peer_count++];
-    if (set->job.mode == TARN_MODE_POWER)
+    if (set->job.mode == TARN_MODE_POWER) {
         bench_depot_peer_flush(&set->job, &place->peer_file, place->peer_bytes, peer);
-    else
-        bench_depot_peer_write(&set->job, &place->peer_file, place->peer_bytes, peer);
+        return;
+    }
+    bench_depot_peer_write(&set->job, &place->peer_file, place->peer_bytes, peer);
+    if (set->job.op == BENCH_DEPOT_INSERT)
+        bench_depot_peer_sequential(&set->job, &place->peer_file, place->peer_bytes,
+                                    &set->peers[set->peer_count++]);
 }
 
 static int run_set(struct place *place, enum bench_depot_op op, enum tarn_mode mode, const char *depth)
@@ -378,7 +382,7 @@ static int run_set(struct place *place, enum bench_depot_op op, enum tarn_mode m
     if (op == BENCH_DEPOT_GET)
         add_get_peers(place, set);
     else
-        add_put_peer(place, set);
+        add_put_peers(place, set);
     if (error == 0)
         error = run_rates(set);
     if (error == 0 && op == BENCH_DEPOT_GET && set->job.depth == 1 && set->peer_count > 0)

@@ -64,6 +64,11 @@ void bench_depot_peer_read(const struct bench_depot_job *job, enum drive_provide
 void bench_depot_peer_write(const struct bench_depot_job *job, const struct bench_drive_file *file,
                             uint64_t file_bytes, struct bench_depot_peer *ret_peer);
 
+/** fio that writes one block behind the other, as deep as the job, counted as so many puts as its bytes are keys and
+ * values of. @param file  to write to */
+void bench_depot_peer_sequential(const struct bench_depot_job *job, const struct bench_drive_file *file,
+                                 uint64_t file_bytes, struct bench_depot_peer *ret_peer);
+
 /** One writer of fio's that flushes after each block, counted as often as the job has writers. */
 void bench_depot_peer_flush(const struct bench_depot_job *job, const struct bench_drive_file *file,
                             uint64_t file_bytes, struct bench_depot_peer *ret_peer);

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-enum { FLUSH_BLOCK_BYTES = 4096 };
+enum { FLUSH_BLOCK_BYTES = 4096, SEQUENTIAL_BLOCK_BYTES = 256 << 10 };
 
 static struct bench_depot_peer make_peer(const struct bench_depot_job *job,
                                          const struct bench_drive_file *file, enum bench_drive_op op)
@@ -41,6 +41,18 @@ void bench_depot_peer_write(const struct bench_depot_job *job, const struct benc
     *ret_peer = peer;
 }
 
+void bench_depot_peer_sequential(const struct bench_depot_job *job, const struct bench_drive_file *file,
+                                 uint64_t file_bytes, struct bench_depot_peer *ret_peer)
+{
+    const uint32_t put_bytes = BENCH_DEPOT_KEY_BYTES + job->store->value_bytes;
+    struct bench_depot_peer peer = make_peer(job, file, BENCH_DRIVE_WRITE);
+    peer.drive.block_bytes = (uint32_t)base_max((uint64_t)SEQUENTIAL_BLOCK_BYTES,
+                                                base_align_up(put_bytes, job->store->block_bytes));
+    peer.drive.bytes = file_bytes;
+    peer.factor = peer.drive.block_bytes / put_bytes;
+    *ret_peer = peer;
+}
+
 void bench_depot_peer_flush(const struct bench_depot_job *job, const struct bench_drive_file *file,
                             uint64_t file_bytes, struct bench_depot_peer *ret_peer)
 {
@@ -58,6 +70,8 @@ const char *bench_depot_peer_name(const struct bench_depot_peer *peer, char *buf
 {
     if (peer->drive.flush_each)
         (void)snprintf(buffer, room, "fio-flush-x%" PRIu32, peer->factor);
+    else if (peer->drive.op == BENCH_DRIVE_WRITE)
+        (void)snprintf(buffer, room, "fio-sequential");
     else
         (void)snprintf(buffer, room, "fio-%s", bench_fio_engine(peer->drive.provider));
     return buffer;

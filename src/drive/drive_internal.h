@@ -23,8 +23,8 @@ struct drive {
     struct drive_info info;
     _Atomic uint64_t bytes; /* now; info's are those of the opening */
     bool read_only;
-    _Atomic bool failed;                           /* set once, by the first failed flush or durable write */
-    _Atomic uint64_t failures;                        /* requests that failed */
+    _Atomic bool failed;       /* set once, by the first failed flush or durable write */
+    _Atomic uint64_t failures; /* requests that failed */
     struct base_counter moved_bytes[DRIVE_WRITE + 1]; /* of those that did not, by operation */
     struct drive_flushes flushes;
     struct base_log_limit errors;    /* of lines about failed requests */
