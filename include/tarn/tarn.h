@@ -21,6 +21,12 @@ extern "C" {
 /* Marks what the shared library exports; everything else in it is hidden. */
 #define TARN_API __attribute__((visibility("default")))
 
+/* A call whose result must be looked at. */
+#define TARN_MUST_CHECK __attribute__((warn_unused_result))
+
+/** The deadline that never comes. */
+#define TARN_FOREVER UINT64_MAX
+
 /**
  * The version of the library that is linked, which may be newer than this header.
  *
@@ -29,6 +35,11 @@ extern "C" {
  * Any thread or task.
  */
 TARN_API const char *tarn_version(void);
+
+/**
+ * The clock of deadlines: nanoseconds, monotonic. Any thread or task.
+ */
+TARN_API uint64_t tarn_now_ns(void);
 
 /** What everything in Tarn hangs from. A process may have several, and they share nothing. */
 struct tarn_node;

@@ -8,7 +8,8 @@
 
 enum { CREDIT = 4, MESSAGE_BYTES = 100, MESSAGES = 2000 };
 
-static const struct fabric_connect_options few = {.receive_count = CREDIT, .receive_bytes = MESSAGE_BYTES};
+static const struct tarn_fabric_connect_options few = {.receive_count = CREDIT,
+                                                       .receive_bytes = MESSAGE_BYTES};
 
 static void send_many(void *arg)
 {
@@ -16,7 +17,8 @@ static void send_many(void *arg)
     uint8_t data[MESSAGE_BYTES];
     for (uint32_t i = 0; i < MESSAGES; i++) {
         testing_fill(data, i % (MESSAGE_BYTES + 1), i);
-        assert_int_equal(fabric_send(pair->client, 0, data, i % (MESSAGE_BYTES + 1), TESTING_SECONDS(60)), 0);
+        assert_int_equal(
+            tarn_fabric_send(pair->client, 0, data, i % (MESSAGE_BYTES + 1), TESTING_SECONDS(60)), 0);
     }
 }
 
@@ -28,8 +30,9 @@ static void messages_come_in_order(struct testing_fabric *testing)
     testing_pair_open(testing, &pair, &few);
     testing_start(testing, &job, 0, send_many, &pair);
     for (uint32_t i = 0; i < MESSAGES; i++) {
-        struct fabric_message message;
-        assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+        struct tarn_fabric_message message;
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
         assert_false(message.notified);
         assert_int_equal(message.bytes, i % (MESSAGE_BYTES + 1));
         testing_fill(expected, message.bytes, i);
@@ -38,24 +41,26 @@ static void messages_come_in_order(struct testing_fabric *testing)
             (void)task_sleep(1000000); /* let the other one run out of credit */
     }
     testing_join(&job);
-    struct fabric_counters counters;
-    fabric_count(testing->fabric, 0, &counters);
-    assert_int_equal(counters.operations[FABRIC_SEND], MESSAGES);
+    struct tarn_fabric_counters counters;
+    tarn_fabric_count(testing->fabric, 0, &counters);
+    assert_int_equal(counters.operations[TARN_FABRIC_SEND], MESSAGES);
     testing_pair_close(&pair);
 }
 
 static void long_messages_and_small_rooms_are_refused(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     static uint8_t data[MESSAGE_BYTES + 1];
     testing_pair_open(testing, &pair, &few);
-    assert_int_equal(fabric_receive(pair.server, data, MESSAGE_BYTES - 1, TESTING_SOON, &message), -EINVAL);
-    assert_int_equal(fabric_receive(pair.server, data, MESSAGE_BYTES, TESTING_SOON, &message), -ETIMEDOUT);
-    assert_int_equal(fabric_error(pair.server), 0); /* to have received nothing kills nobody */
+    assert_int_equal(tarn_fabric_receive(pair.server, data, MESSAGE_BYTES - 1, TESTING_SOON, &message),
+                     -EINVAL);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, MESSAGE_BYTES, TESTING_SOON, &message),
+                     -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_error(pair.server), 0); /* to have received nothing kills nobody */
     const struct iovec vector = {.iov_base = data, .iov_len = sizeof(data)};
-    testing_expect_failure(&pair, (struct fabric_op){.kind = FABRIC_SEND, .iov = &vector, .iov_count = 1},
-                           -EMSGSIZE);
+    testing_expect_failure(
+        &pair, (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND, .iov = &vector, .iov_count = 1}, -EMSGSIZE);
     testing_pair_close(&pair);
 }
 
@@ -67,21 +72,21 @@ static void write_and_tell(void *arg)
     for (uint64_t round = 1; round <= MESSAGES; round++) {
         for (unsigned i = 0; i < base_array_count(words); i++)
             words[i] = round;
-        struct fabric_message message;
+        struct tarn_fabric_message message;
         const struct iovec vector = {.iov_base = words, .iov_len = sizeof(words)};
         const struct iovec bytes = {.iov_base = &round, .iov_len = sizeof(round)};
-        struct fabric_op ops[] = {
-            {.kind = FABRIC_WRITE, .handle = &pair->all->handle, .iov = &vector, .iov_count = 1},
-            {.kind = FABRIC_SEND, .iov = &bytes, .iov_count = 1}};
+        struct tarn_fabric_op ops[] = {
+            {.kind = TARN_FABRIC_WRITE, .handle = &pair->all->handle, .iov = &vector, .iov_count = 1},
+            {.kind = TARN_FABRIC_SEND, .iov = &bytes, .iov_count = 1}};
         if (round % 2 == 0) {
-            ops[0].kind = FABRIC_WRITE_NOTIFY;
+            ops[0].kind = TARN_FABRIC_WRITE_NOTIFY;
             ops[0].value = (uint32_t)round;
         }
         uint32_t count = round % 2 == 0 ? 1 : 2;
-        fabric_post(pair->client, ops, count);
-        assert_int_equal(fabric_wait(ops, count, TESTING_SECONDS(60)), 0);
-        assert_int_equal(fabric_receive(pair->client, words, sizeof(words), TESTING_SECONDS(60), &message),
-                         0);
+        tarn_fabric_post(pair->client, ops, count);
+        assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(60)), 0);
+        assert_int_equal(
+            tarn_fabric_receive(pair->client, words, sizeof(words), TESTING_SECONDS(60), &message), 0);
     }
 }
 
@@ -92,15 +97,16 @@ static void writes_are_seen_before_the_message(struct testing_fabric *testing)
     testing_pair_open(testing, &pair, &few);
     testing_start(testing, &job, 0, write_and_tell, &pair);
     for (uint64_t round = 1; round <= MESSAGES; round++) {
-        struct fabric_message message;
+        struct tarn_fabric_message message;
         uint8_t data[MESSAGE_BYTES];
-        assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
         assert_int_equal(message.notified, round % 2 == 0);
         assert_int_equal(message.value, round % 2 == 0 ? round : 0);
         assert_int_equal(message.bytes, round % 2 == 0 ? 0 : 8);
         for (uint64_t offset = 0; offset < 256 * 8; offset += 8)
-            assert_int_equal(fabric_mem_load64(pair.all, offset), round);
-        assert_int_equal(fabric_send(pair.server, 0, NULL, 0, TESTING_SECONDS(60)), 0);
+            assert_int_equal(tarn_fabric_mem_load64(pair.all, offset), round);
+        assert_int_equal(tarn_fabric_send(pair.server, 0, NULL, 0, TESTING_SECONDS(60)), 0);
     }
     testing_join(&job);
     testing_pair_close(&pair);
@@ -111,40 +117,44 @@ static void writes_are_seen_before_the_message(struct testing_fabric *testing)
 static void answer(void *arg)
 {
     struct testing_pair *pair = arg;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     testing_accept(pair);
     for (uint32_t i = 0; i < MESSAGES; i++) {
-        assert_int_equal(fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+        assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
         if (i % 3 == 0)
             (void)task_sleep(i % 11 * 10000);
-        int error = fabric_send(pair->server, 0, data, message.bytes, TESTING_SECONDS(60));
+        int error = tarn_fabric_send(pair->server, 0, data, message.bytes, TESTING_SECONDS(60));
         /* of the last it may be known that its receiver has left before it is known that he has received it */
         assert_true(error == 0 || (error == -EPIPE && i == MESSAGES - 1));
     }
-    assert_int_equal(fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message), -EPIPE);
-    fabric_disconnect(pair->server);
+    assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                     -EPIPE);
+    tarn_fabric_disconnect(pair->server);
 }
 
 static void sleepers_are_woken(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     struct testing_job job;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     testing_pair_open(testing, &pair, &few);
     testing_disconnect(&pair);
     testing_start(testing, &job, 1, answer, &pair);
     assert_int_equal(
-        fabric_connect(pair.client_domain, testing->address, &few, TESTING_SECONDS(60), &pair.client), 0);
+        tarn_fabric_connect(pair.client_domain, testing->address, &few, TESTING_SECONDS(60), &pair.client),
+        0);
     for (uint32_t i = 0; i < MESSAGES; i++) {
         if (i % 5 == 0)
             (void)task_sleep(i % 7 * 10000);
-        assert_int_equal(fabric_send(pair.client, 0, &i, sizeof(i), TESTING_SECONDS(60)), 0);
-        assert_int_equal(fabric_receive(pair.client, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+        assert_int_equal(tarn_fabric_send(pair.client, 0, &i, sizeof(i), TESTING_SECONDS(60)), 0);
+        assert_int_equal(tarn_fabric_receive(pair.client, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
         assert_memory_equal(data, &i, sizeof(i));
     }
-    fabric_disconnect(pair.client);
+    tarn_fabric_disconnect(pair.client);
     testing_join(&job);
     pair.client = pair.server = NULL;
     testing_pair_close(&pair);
@@ -156,27 +166,31 @@ static void sleepers_are_woken(struct testing_fabric *testing)
 static void a_fence_waits_for_all_before_it(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_op ops[CREDIT + 3] = {0};
-    struct fabric_message message;
+    struct tarn_fabric_op ops[CREDIT + 3] = {0};
+    struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     const uint64_t one = 1;
     const struct iovec vector = {.iov_base = (void *)(uintptr_t)&one, .iov_len = 8};
     testing_pair_open(testing, &pair, &few);
     for (unsigned i = 0; i < CREDIT + 1; i++)
-        ops[i] = (struct fabric_op){.kind = FABRIC_SEND, .iov = &vector, .iov_count = 1};
-    ops[CREDIT + 1] = (struct fabric_op){
-        .kind = FABRIC_WRITE, .fence = true, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
-    ops[CREDIT + 2] =
-        (struct fabric_op){.kind = FABRIC_FAA, .fence = true, .handle = &pair.all->handle, .operand = 1};
-    fabric_post(pair.client, ops, base_array_count(ops));
+        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND, .iov = &vector, .iov_count = 1};
+    ops[CREDIT + 1] = (struct tarn_fabric_op){.kind = TARN_FABRIC_WRITE,
+                                              .fence = true,
+                                              .handle = &pair.all->handle,
+                                              .iov = &vector,
+                                              .iov_count = 1};
+    ops[CREDIT + 2] = (struct tarn_fabric_op){
+        .kind = TARN_FABRIC_FAA, .fence = true, .handle = &pair.all->handle, .operand = 1};
+    tarn_fabric_post(pair.client, ops, base_array_count(ops));
     (void)task_sleep(5000000);
-    assert_int_equal(fabric_mem_load64(pair.all, 0), 0);
-    assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
-    assert_int_equal(fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 0);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(60)), 0);
     assert_int_equal(ops[CREDIT + 2].before, 1); /* the chain: the WRITE was before */
-    assert_int_equal(fabric_mem_load64(pair.all, 0), 2);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 2);
     for (unsigned i = 0; i < CREDIT; i++)
-        assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
     testing_pair_close(&pair);
 }
 
@@ -186,25 +200,26 @@ static void a_fence_waits_for_all_before_it(struct testing_fabric *testing)
 static void a_deadline_ends_the_connection(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_op ops[CREDIT + 3] = {0};
-    struct fabric_message message;
+    struct tarn_fabric_op ops[CREDIT + 3] = {0};
+    struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     testing_pair_open(testing, &pair, &few);
     for (unsigned i = 0; i < base_array_count(ops); i++)
-        ops[i] = (struct fabric_op){.kind = FABRIC_SEND, .tag = TESTING_TAG};
-    fabric_post(pair.client, ops, base_array_count(ops));
-    assert_int_equal(fabric_wait(ops, base_array_count(ops), TESTING_SOON), -ETIMEDOUT);
+        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND, .tag = TESTING_TAG};
+    tarn_fabric_post(pair.client, ops, base_array_count(ops));
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SOON), -ETIMEDOUT);
     for (unsigned i = 0; i < base_array_count(ops); i++) {
         assert_true(ops[i].finished);
         assert_int_equal(ops[i].result, i < CREDIT ? 0 : -ETIMEDOUT);
     }
-    struct fabric_counters counters;
-    fabric_count(testing->fabric, TESTING_TAG, &counters);
-    assert_int_equal(counters.operations[FABRIC_SEND], CREDIT);
+    struct tarn_fabric_counters counters;
+    tarn_fabric_count(testing->fabric, TESTING_TAG, &counters);
+    assert_int_equal(counters.operations[TARN_FABRIC_SEND], CREDIT);
     assert_int_equal(counters.failed, 3); /* each once */
     for (unsigned i = 0; i < CREDIT; i++) /* what was sent is received */
-        assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
-    assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
                      -ECONNRESET);
     testing_pair_close(&pair);
 }
@@ -212,22 +227,23 @@ static void a_deadline_ends_the_connection(struct testing_fabric *testing)
 static void the_peer_disconnects(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
     testing_pair_open(testing, &pair, &few);
-    assert_int_equal(fabric_fence(pair.server, TESTING_SOON), /* the client could still write */
+    assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SOON), /* the client could still write */
                      testing->subject->is_served ? 0 : -ETIMEDOUT);
-    assert_int_equal(fabric_error(pair.server), -ECONNABORTED);
+    assert_int_equal(tarn_fabric_error(pair.server), -ECONNABORTED);
     testing_disconnect(&pair);
     testing_connect(&pair);
-    assert_int_equal(fabric_send(pair.client, 0, "last words", 10, TESTING_SECONDS(60)), 0);
-    fabric_disconnect(pair.client);
-    assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+    assert_int_equal(tarn_fabric_send(pair.client, 0, "last words", 10, TESTING_SECONDS(60)), 0);
+    tarn_fabric_disconnect(pair.client);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
     assert_int_equal(message.bytes, 10);
-    assert_int_equal(fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message), -EPIPE);
-    assert_int_equal(fabric_send(pair.server, 0, "anybody?", 8, TESTING_SECONDS(60)), -EPIPE);
-    assert_int_equal(fabric_fence(pair.server, TESTING_SECONDS(60)), 0);
-    fabric_disconnect(pair.server);
+    assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                     -EPIPE);
+    assert_int_equal(tarn_fabric_send(pair.server, 0, "anybody?", 8, TESTING_SECONDS(60)), -EPIPE);
+    assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SECONDS(60)), 0);
+    tarn_fabric_disconnect(pair.server);
     pair.client = pair.server = NULL;
     testing_pair_close(&pair);
 }
@@ -236,22 +252,22 @@ static void the_peer_disconnects(struct testing_fabric *testing)
 static void freed_memory_waits_for_its_writers(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_region *again;
-    const uint32_t rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE;
+    struct tarn_fabric_region *again;
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE;
     if (testing->subject->is_served)
         return; /* nobody could */
     testing_pair_open(testing, &pair, NULL);
-    fabric_mem_copy_in(pair.all, 1000, "left behind", 11);
-    fabric_region_free(pair.all);
-    assert_int_equal(fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
-    fabric_disconnect(pair.server); /* this side alone does not matter */
-    assert_int_equal(fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
-    fabric_disconnect(pair.client);
+    tarn_fabric_mem_copy_in(pair.all, 1000, "left behind", 11);
+    tarn_fabric_region_free(pair.all);
+    assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
+    tarn_fabric_disconnect(pair.server); /* this side alone does not matter */
+    assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
+    tarn_fabric_disconnect(pair.client);
     pair.client = pair.server = NULL;
     int error = -ENOSPC;
     for (uint64_t until_ns = TESTING_SECONDS(10); error == -ENOSPC && task_now() < until_ns;
          (void)task_sleep(1000000))
-        error = fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &again);
+        error = tarn_fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &again);
     assert_int_equal(error, 0);
     pair.all = again;
     uint8_t zeros[11] = {0};
@@ -269,8 +285,8 @@ static void connections_come_and_go(struct testing_fabric *testing)
     for (unsigned i = 0; i < ROUNDS; i++) {
         testing_connect(&pair);
         uint64_t before;
-        assert_int_equal(fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before),
-                         0);
+        assert_int_equal(
+            tarn_fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
         assert_int_equal(before, i);
         testing_disconnect(&pair);
         if (i == 0)
@@ -286,18 +302,19 @@ static void connections_come_and_go(struct testing_fabric *testing)
 static void wait_until_cancelled(void *arg)
 {
     struct testing_pair *pair = arg;
-    struct fabric_message message;
-    struct fabric_op ops[CREDIT + 1] = {0};
+    struct tarn_fabric_message message;
+    struct tarn_fabric_op ops[CREDIT + 1] = {0};
     uint8_t data[MESSAGE_BYTES];
-    assert_int_equal(fabric_receive(pair->client, data, sizeof(data), TASK_FOREVER, &message), -ECANCELED);
-    assert_int_equal(fabric_error(pair->client), 0);
+    assert_int_equal(tarn_fabric_receive(pair->client, data, sizeof(data), TASK_FOREVER, &message),
+                     -ECANCELED);
+    assert_int_equal(tarn_fabric_error(pair->client), 0);
     for (unsigned i = 0; i < base_array_count(ops); i++)
-        ops[i].kind = FABRIC_SEND;
+        ops[i].kind = TARN_FABRIC_SEND;
     /* some may have completed by then, the last cannot */
-    fabric_post(pair->client, ops, base_array_count(ops));
-    assert_int_equal(fabric_wait(ops, base_array_count(ops), TASK_FOREVER), -ECANCELED);
+    tarn_fabric_post(pair->client, ops, base_array_count(ops));
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TASK_FOREVER), -ECANCELED);
     assert_int_equal(ops[CREDIT].result, -ECANCELED);
-    assert_int_equal(fabric_error(pair->client), -ECANCELED);
+    assert_int_equal(tarn_fabric_error(pair->client), -ECANCELED);
 }
 
 static void a_cancelled_task_ends_its_connection(struct testing_fabric *testing)
@@ -322,31 +339,31 @@ static void a_cancelled_task_ends_its_connection_in_tasks(void **state)
 /* All that one side alone does. @return 0 or -ENOMEM, with nothing left behind */
 static inline int prepare_alone(struct testing_fabric *testing)
 {
-    const struct fabric_domain_options options = {.readable_bytes = 4096, .writable_bytes = 65536};
-    struct fabric_domain *domain;
-    struct fabric_region *region = NULL, *second;
-    struct fabric_listener *listener;
-    struct fabric *fabric;
-    int error = fabric_open(testing->node, testing->subject->url, &fabric);
+    const struct tarn_fabric_domain_options options = {.readable_bytes = 4096, .writable_bytes = 65536};
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *region = NULL, *second;
+    struct tarn_fabric_listener *listener;
+    struct tarn_fabric *fabric;
+    int error = tarn_fabric_open(testing->node, testing->subject->url, &fabric);
     if (error != 0)
         return error;
-    error = fabric_domain_open(fabric, &options, &domain);
+    error = tarn_fabric_domain_open(fabric, &options, &domain);
     if (error == 0) {
-        error = fabric_region_alloc(domain, 4096, FABRIC_MAY_WRITE, &region);
+        error = tarn_fabric_region_alloc(domain, 4096, TARN_FABRIC_MAY_WRITE, &region);
         if (error == 0) {
-            error = fabric_region_alloc(domain, 4096, FABRIC_MAY_WRITE, &second);
+            error = tarn_fabric_region_alloc(domain, 4096, TARN_FABRIC_MAY_WRITE, &second);
             if (error == 0)
-                fabric_region_free(second);
-            fabric_region_free(region);
+                tarn_fabric_region_free(second);
+            tarn_fabric_region_free(region);
         }
         if (error == 0) {
-            error = fabric_listen(fabric, testing->address, &listener);
+            error = tarn_fabric_listen(fabric, testing->address, &listener);
             if (error == 0)
-                fabric_listener_close(listener);
+                tarn_fabric_listener_close(listener);
         }
-        fabric_domain_close(domain);
+        tarn_fabric_domain_close(domain);
     }
-    fabric_close(fabric);
+    tarn_fabric_close(fabric);
     return error;
 }
 
@@ -367,10 +384,10 @@ static void memory_that_is_not_there_is_an_error(struct testing_fabric *testing)
 static void connect_somehow(void *arg)
 {
     struct testing_pair *pair = arg;
-    struct fabric_incoming *incoming;
+    struct tarn_fabric_incoming *incoming;
     pair->server = NULL;
-    if (fabric_listener_wait(pair->listener, task_now() + 200000000, &incoming) == 0 &&
-        fabric_accept(incoming, pair->server_domain, NULL, &pair->server) != 0)
+    if (tarn_fabric_listener_wait(pair->listener, task_now() + 200000000, &incoming) == 0 &&
+        tarn_fabric_accept(incoming, pair->server_domain, NULL, &pair->server) != 0)
         pair->server = NULL;
 }
 
@@ -383,22 +400,22 @@ static void no_memory_to_connect(struct testing_fabric *testing)
     testing_disconnect(&pair);
     unsigned descriptors = testing_descriptors();
     for (uint64_t n = 1; n <= 12; n++) {
-        struct fabric_connection *client = NULL;
+        struct tarn_fabric_connection *client = NULL;
         base_account_fail_at(&testing->node->memory, n);
         testing_start(testing, &job, 0, connect_somehow, &pair);
         int error =
-            fabric_connect(pair.client_domain, testing->address, NULL, task_now() + 300000000, &client);
+            tarn_fabric_connect(pair.client_domain, testing->address, NULL, task_now() + 300000000, &client);
         testing_join(&job);
         base_account_fail_at(&testing->node->memory, 0);
         assert_true(error == 0 || error == -ENOMEM || error == -ECONNREFUSED || error == -ECONNRESET ||
                     error == -ETIMEDOUT);
         if (error == 0)
-            fabric_disconnect(client);
+            tarn_fabric_disconnect(client);
         if (pair.server != NULL)
-            fabric_disconnect(pair.server);
-        struct fabric_incoming *late; /* nobody had memory to wait for it */
-        while (fabric_listener_wait(pair.listener, TESTING_SOON, &late) == 0)
-            fabric_reject(late);
+            tarn_fabric_disconnect(pair.server);
+        struct tarn_fabric_incoming *late; /* nobody had memory to wait for it */
+        while (tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &late) == 0)
+            tarn_fabric_reject(late);
     }
     testing_connect(&pair);
     testing_disconnect(&pair);
@@ -411,78 +428,80 @@ static void no_memory_to_connect(struct testing_fabric *testing)
 static void accept_or_reject(void *arg)
 {
     struct testing_pair *pair = arg;
-    struct fabric_incoming *incoming;
+    struct tarn_fabric_incoming *incoming;
     const void *data;
-    assert_int_equal(fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
-    assert_int_equal(fabric_incoming_data(incoming, &data), 5);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(tarn_fabric_incoming_data(incoming, &data), 5);
     assert_memory_equal(data, "enemy", 5);
-    fabric_reject(incoming);
-    assert_int_equal(fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
-    assert_int_equal(fabric_incoming_data(incoming, &data), FABRIC_PRIVATE_BYTES_MAX);
-    const struct fabric_connect_options options = {.data = "welcome", .data_bytes = 7};
-    assert_int_equal(fabric_accept(incoming, pair->server_domain, &options, &pair->server), 0);
+    tarn_fabric_reject(incoming);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(tarn_fabric_incoming_data(incoming, &data), TARN_FABRIC_PRIVATE_BYTES_MAX);
+    const struct tarn_fabric_connect_options options = {.data = "welcome", .data_bytes = 7};
+    assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &options, &pair->server), 0);
 }
 
 static void private_data_is_exchanged(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     struct testing_job job;
-    uint8_t most[FABRIC_PRIVATE_BYTES_MAX + 1];
+    uint8_t most[TARN_FABRIC_PRIVATE_BYTES_MAX + 1];
     const void *data;
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     testing_fill(most, sizeof(most), 1);
     testing_start(testing, &job, 0, accept_or_reject, &pair);
-    struct fabric_connect_options options = {.data = "enemy", .data_bytes = 5};
-    assert_int_equal(
-        fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60), &pair.client),
-        -ECONNREFUSED);
-    options = (struct fabric_connect_options){.data = most, .data_bytes = sizeof(most)};
-    assert_int_equal(
-        fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60), &pair.client),
-        -EINVAL);
+    struct tarn_fabric_connect_options options = {.data = "enemy", .data_bytes = 5};
+    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60),
+                                         &pair.client),
+                     -ECONNREFUSED);
+    options = (struct tarn_fabric_connect_options){.data = most, .data_bytes = sizeof(most)};
+    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60),
+                                         &pair.client),
+                     -EINVAL);
     options.data_bytes--;
-    assert_int_equal(
-        fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60), &pair.client), 0);
+    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60),
+                                         &pair.client),
+                     0);
     testing_join(&job);
-    assert_int_equal(fabric_peer_data(pair.server, &data), FABRIC_PRIVATE_BYTES_MAX);
-    assert_memory_equal(data, most, FABRIC_PRIVATE_BYTES_MAX);
-    assert_int_equal(fabric_peer_data(pair.client, &data), 7);
+    assert_int_equal(tarn_fabric_peer_data(pair.server, &data), TARN_FABRIC_PRIVATE_BYTES_MAX);
+    assert_memory_equal(data, most, TARN_FABRIC_PRIVATE_BYTES_MAX);
+    assert_int_equal(tarn_fabric_peer_data(pair.client, &data), 7);
     assert_memory_equal(data, "welcome", 7);
-    assert_true(strlen(fabric_peer_name(pair.client)) > 0);
+    assert_true(strlen(tarn_fabric_peer_name(pair.client)) > 0);
     testing_pair_close(&pair);
 }
 
 static void nobody_accepts(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_incoming *incoming;
-    struct fabric_connection *connection;
+    struct tarn_fabric_incoming *incoming;
+    struct tarn_fabric_connection *connection;
     testing_pair_open(testing, &pair, NULL);
     unsigned descriptors = testing_descriptors();
-    assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
-    assert_int_equal(fabric_connect(pair.client_domain, testing->address, NULL, TESTING_SOON, &connection),
-                     -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
+    assert_int_equal(
+        tarn_fabric_connect(pair.client_domain, testing->address, NULL, TESTING_SOON, &connection),
+        -ETIMEDOUT);
     /* it was given up, and so cannot be had */
-    assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
-    struct fabric_connection *late = NULL;
-    int error = fabric_accept(incoming, pair.server_domain, NULL, &late);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+    struct tarn_fabric_connection *late = NULL;
+    int error = tarn_fabric_accept(incoming, pair.server_domain, NULL, &late);
     if (error == 0) { /* not told before it is used */
         uint8_t data[4096];
-        struct fabric_message message;
-        assert_int_equal(fabric_receive(late, data, sizeof(data), TESTING_SECONDS(60), &message),
+        struct tarn_fabric_message message;
+        assert_int_equal(tarn_fabric_receive(late, data, sizeof(data), TESTING_SECONDS(60), &message),
                          -ECONNRESET);
-        fabric_disconnect(late);
+        tarn_fabric_disconnect(late);
     } else {
         assert_int_equal(error, -ECONNRESET);
     }
     assert_int_equal(testing_descriptors(), descriptors);
-    struct fabric_listener *second;
-    assert_int_equal(fabric_listen(testing->fabric, testing->address, &second), -EADDRINUSE);
-    fabric_listener_close(pair.listener);
-    assert_true(fabric_connect(pair.client_domain, testing->address, NULL, TESTING_SECONDS(60), &connection) <
-                0);
-    assert_int_equal(fabric_listen(testing->fabric, testing->address, &pair.listener), 0);
+    struct tarn_fabric_listener *second;
+    assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &second), -EADDRINUSE);
+    tarn_fabric_listener_close(pair.listener);
+    assert_true(tarn_fabric_connect(pair.client_domain, testing->address, NULL, TESTING_SECONDS(60),
+                                    &connection) < 0);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &pair.listener), 0);
     testing_disconnect(&pair);
     testing_connect(&pair);
     testing_pair_close(&pair);

@@ -35,7 +35,7 @@ static const struct fabric_provider *choose_provider(const struct tarn_node *nod
     return strcmp(url, "shm:") == 0 ? &fabric_provider_shm : NULL;
 }
 
-int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fabric)
+int tarn_fabric_open(struct tarn_node *node, const char *url, struct tarn_fabric **ret_fabric)
 {
     void *provider_arg = NULL;
     const struct fabric_provider *provider = choose_provider(node, url, &provider_arg);
@@ -46,7 +46,7 @@ int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fab
                    "url=%s reason=\"no such provider: there are shm: and tcp:\"", quoted);
         return -EINVAL;
     }
-    struct fabric *fabric = base_alloc(&node->memory, sizeof(*fabric));
+    struct tarn_fabric *fabric = base_alloc(&node->memory, sizeof(*fabric));
     if (fabric == NULL)
         return -ENOMEM;
     fabric->node = node;
@@ -62,21 +62,21 @@ int fabric_open(struct tarn_node *node, const char *url, struct fabric **ret_fab
     }
     base_info(&node->log, "fabric open", "url=%s provider=%s whole_words=%s atomics=%s", quoted,
               fabric->info.provider, fabric->info.whole_words ? "yes" : "no",
-              fabric->info.atomics == FABRIC_ATOMICS_MEMORY   ? "memory"
-              : fabric->info.atomics == FABRIC_ATOMICS_DEVICE ? "device"
-                                                              : "none");
+              fabric->info.atomics == TARN_FABRIC_ATOMICS_MEMORY   ? "memory"
+              : fabric->info.atomics == TARN_FABRIC_ATOMICS_DEVICE ? "device"
+                                                                   : "none");
     *ret_fabric = fabric;
     return 0;
 }
 
-void fabric_close(struct fabric *fabric)
+void tarn_fabric_close(struct tarn_fabric *fabric)
 {
     base_assert(base_list_empty(&fabric->connections));
     fabric->provider->close(fabric->state);
     base_free(&fabric->node->memory, fabric, sizeof(*fabric));
 }
 
-const struct fabric_info *fabric_info(const struct fabric *fabric)
+const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric)
 {
     return &fabric->info;
 }
@@ -85,17 +85,17 @@ const struct fabric_info *fabric_info(const struct fabric *fabric)
 
 #define DOMAIN_REGIONS 64 /* where nobody says how many */
 
-int fabric_domain_open(struct fabric *fabric, const struct fabric_domain_options *options,
-                       struct fabric_domain **ret_domain)
+int tarn_fabric_domain_open(struct tarn_fabric *fabric, const struct tarn_fabric_domain_options *options,
+                            struct tarn_fabric_domain **ret_domain)
 {
-    struct fabric_domain_options filled = {0};
+    struct tarn_fabric_domain_options filled = {0};
     if (options != NULL)
         filled = *options;
     if (filled.regions_max == 0)
         filled.regions_max = DOMAIN_REGIONS;
-    if (filled.regions_max > FABRIC_REGIONS_MAX)
+    if (filled.regions_max > TARN_FABRIC_REGIONS_MAX)
         return -EINVAL;
-    struct fabric_domain *domain = base_alloc(&fabric->node->memory, sizeof(*domain));
+    struct tarn_fabric_domain *domain = base_alloc(&fabric->node->memory, sizeof(*domain));
     if (domain == NULL)
         return -ENOMEM;
     domain->fabric = fabric;
@@ -108,22 +108,22 @@ int fabric_domain_open(struct fabric *fabric, const struct fabric_domain_options
     return 0;
 }
 
-void fabric_domain_close(struct fabric_domain *domain)
+void tarn_fabric_domain_close(struct tarn_fabric_domain *domain)
 {
-    struct fabric *fabric = domain->fabric;
+    struct tarn_fabric *fabric = domain->fabric;
     base_assert(atomic_load(&domain->users) == 0);
     fabric->provider->domain_close(domain->state);
     base_free(&fabric->node->memory, domain, sizeof(*domain));
 }
 
-int fabric_region_alloc(struct fabric_domain *domain, uint64_t bytes, uint32_t rights,
-                        struct fabric_region **ret_region)
+int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
+                             struct tarn_fabric_region **ret_region)
 {
-    const uint32_t known = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+    const uint32_t known = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
     struct base_account *account = &domain->fabric->node->memory;
     if (bytes == 0 || bytes > INT64_MAX || rights == 0 || (rights & ~known) != 0)
         return -EINVAL;
-    struct fabric_region *region = base_alloc(account, sizeof(*region));
+    struct tarn_fabric_region *region = base_alloc(account, sizeof(*region));
     if (region == NULL)
         return -ENOMEM;
     region->domain = domain;
@@ -140,9 +140,9 @@ int fabric_region_alloc(struct fabric_domain *domain, uint64_t bytes, uint32_t r
     return 0;
 }
 
-void fabric_region_free(struct fabric_region *region)
+void tarn_fabric_region_free(struct tarn_fabric_region *region)
 {
-    struct fabric_domain *domain = region->domain;
+    struct tarn_fabric_domain *domain = region->domain;
     domain->fabric->provider->region_free(domain->state, region);
     base_free(&domain->fabric->node->memory, region, sizeof(*region));
     atomic_fetch_sub(&domain->users, 1);
@@ -161,7 +161,7 @@ void fabric_region_free(struct fabric_region *region)
  */
 #define HANDLE_MARK UINT32_C(0x01646668)
 
-void fabric_handle_save(const struct fabric_handle *handle, void *bytes)
+void tarn_fabric_handle_save(const struct tarn_fabric_handle *handle, void *bytes)
 {
     uint8_t *to = bytes;
     base_store_le64(to, handle->domain);
@@ -171,23 +171,24 @@ void fabric_handle_save(const struct fabric_handle *handle, void *bytes)
     base_store_le32(to + 28, HANDLE_MARK);
 }
 
-int fabric_handle_load(const void *bytes, struct fabric_handle *ret_handle)
+int tarn_fabric_handle_load(const void *bytes, struct tarn_fabric_handle *ret_handle)
 {
     const uint8_t *from = bytes;
     if (base_load_le32(from + 28) != HANDLE_MARK)
         return -EINVAL;
-    *ret_handle = (struct fabric_handle){.domain = base_load_le64(from),
-                                         .key = base_load_le64(from + 8),
-                                         .bytes = base_load_le64(from + 16),
-                                         .rights = base_load_le32(from + 24)};
+    *ret_handle = (struct tarn_fabric_handle){.domain = base_load_le64(from),
+                                              .key = base_load_le64(from + 8),
+                                              .bytes = base_load_le64(from + 16),
+                                              .rights = base_load_le32(from + 24)};
     return 0;
 }
 
 /* ---- connections -------------------------------------------------------------------------------- */
 
-int fabric_listen(struct fabric *fabric, const char *address, struct fabric_listener **ret_listener)
+int tarn_fabric_listen(struct tarn_fabric *fabric, const char *address,
+                       struct tarn_fabric_listener **ret_listener)
 {
-    struct fabric_listener *listener = base_alloc(&fabric->node->memory, sizeof(*listener));
+    struct tarn_fabric_listener *listener = base_alloc(&fabric->node->memory, sizeof(*listener));
     if (listener == NULL)
         return -ENOMEM;
     listener->fabric = fabric;
@@ -204,18 +205,18 @@ int fabric_listen(struct fabric *fabric, const char *address, struct fabric_list
     return 0;
 }
 
-void fabric_listener_close(struct fabric_listener *listener)
+void tarn_fabric_listener_close(struct tarn_fabric_listener *listener)
 {
-    struct fabric *fabric = listener->fabric;
+    struct tarn_fabric *fabric = listener->fabric;
     fabric->provider->listener_close(listener->state);
     base_free(&fabric->node->memory, listener, sizeof(*listener));
 }
 
-int fabric_listener_wait(struct fabric_listener *listener, uint64_t deadline_ns,
-                         struct fabric_incoming **ret_incoming)
+int tarn_fabric_listener_wait(struct tarn_fabric_listener *listener, uint64_t deadline_ns,
+                              struct tarn_fabric_incoming **ret_incoming)
 {
-    struct fabric *fabric = listener->fabric;
-    struct fabric_incoming *incoming = base_alloc(&fabric->node->memory, sizeof(*incoming));
+    struct tarn_fabric *fabric = listener->fabric;
+    struct tarn_fabric_incoming *incoming = base_alloc(&fabric->node->memory, sizeof(*incoming));
     if (incoming == NULL)
         return -ENOMEM;
     incoming->fabric = fabric;
@@ -228,7 +229,7 @@ int fabric_listener_wait(struct fabric_listener *listener, uint64_t deadline_ns,
     return 0;
 }
 
-uint32_t fabric_incoming_data(const struct fabric_incoming *incoming, const void **ret_data)
+uint32_t tarn_fabric_incoming_data(const struct tarn_fabric_incoming *incoming, const void **ret_data)
 {
     return incoming->fabric->provider->incoming_data(incoming->state, ret_data);
 }
@@ -237,17 +238,17 @@ uint32_t fabric_incoming_data(const struct fabric_incoming *incoming, const void
 #define RECEIVE_BYTES 4096
 
 /* @return 0 or -EINVAL */
-static int fill_options(const struct fabric_connect_options *given,
-                        struct fabric_connect_options *ret_options)
+static int fill_options(const struct tarn_fabric_connect_options *given,
+                        struct tarn_fabric_connect_options *ret_options)
 {
-    *ret_options = given == NULL ? (struct fabric_connect_options){0} : *given;
+    *ret_options = given == NULL ? (struct tarn_fabric_connect_options){0} : *given;
     if (ret_options->receive_count == 0)
         ret_options->receive_count = RECEIVE_COUNT;
     if (ret_options->receive_bytes == 0)
         ret_options->receive_bytes = RECEIVE_BYTES;
-    return ret_options->data_bytes <= FABRIC_PRIVATE_BYTES_MAX &&
-                   ret_options->receive_count <= FABRIC_RECEIVE_COUNT_MAX &&
-                   ret_options->receive_bytes <= FABRIC_RECEIVE_BYTES_MAX
+    return ret_options->data_bytes <= TARN_FABRIC_PRIVATE_BYTES_MAX &&
+                   ret_options->receive_count <= TARN_FABRIC_RECEIVE_COUNT_MAX &&
+                   ret_options->receive_bytes <= TARN_FABRIC_RECEIVE_BYTES_MAX
                ? 0
                : -EINVAL;
 }
@@ -258,9 +259,10 @@ static struct task_sched *user_self(void)
     return task_is_thread() ? NULL : task_sched_self();
 }
 
-static struct fabric_connection *make_connection(struct fabric_domain *domain)
+static struct tarn_fabric_connection *make_connection(struct tarn_fabric_domain *domain)
 {
-    struct fabric_connection *connection = base_alloc(&domain->fabric->node->memory, sizeof(*connection));
+    struct tarn_fabric_connection *connection =
+        base_alloc(&domain->fabric->node->memory, sizeof(*connection));
     if (connection == NULL)
         return NULL;
     connection->fabric = domain->fabric;
@@ -270,10 +272,10 @@ static struct fabric_connection *make_connection(struct fabric_domain *domain)
 }
 
 /* What accept() or connect() came to. */
-static int begin_connection(struct fabric_connection *connection, int error,
-                            struct fabric_connection **ret_connection)
+static int begin_connection(struct tarn_fabric_connection *connection, int error,
+                            struct tarn_fabric_connection **ret_connection)
 {
-    struct fabric *fabric = connection->fabric;
+    struct tarn_fabric *fabric = connection->fabric;
     if (error != 0) {
         base_free(&fabric->node->memory, connection, sizeof(*connection));
         return error;
@@ -286,17 +288,18 @@ static int begin_connection(struct fabric_connection *connection, int error,
     return 0;
 }
 
-int fabric_accept(struct fabric_incoming *incoming, struct fabric_domain *domain,
-                  const struct fabric_connect_options *options, struct fabric_connection **ret_connection)
+int tarn_fabric_accept(struct tarn_fabric_incoming *incoming, struct tarn_fabric_domain *domain,
+                       const struct tarn_fabric_connect_options *options,
+                       struct tarn_fabric_connection **ret_connection)
 {
-    struct fabric *fabric = incoming->fabric;
-    struct fabric_connect_options filled;
-    struct fabric_connection *connection = NULL;
+    struct tarn_fabric *fabric = incoming->fabric;
+    struct tarn_fabric_connect_options filled;
+    struct tarn_fabric_connection *connection = NULL;
     int error = fill_options(options, &filled);
     if (error == 0 && (connection = make_connection(domain)) == NULL)
         error = -ENOMEM;
     if (error != 0) {
-        fabric_reject(incoming);
+        tarn_fabric_reject(incoming);
         return error;
     }
     void *state = incoming->state;
@@ -305,22 +308,22 @@ int fabric_accept(struct fabric_incoming *incoming, struct fabric_domain *domain
     return begin_connection(connection, error, ret_connection);
 }
 
-void fabric_reject(struct fabric_incoming *incoming)
+void tarn_fabric_reject(struct tarn_fabric_incoming *incoming)
 {
-    struct fabric *fabric = incoming->fabric;
+    struct tarn_fabric *fabric = incoming->fabric;
     fabric->provider->reject(incoming->state);
     base_free(&fabric->node->memory, incoming, sizeof(*incoming));
 }
 
-int fabric_connect(struct fabric_domain *domain, const char *address,
-                   const struct fabric_connect_options *options, uint64_t deadline_ns,
-                   struct fabric_connection **ret_connection)
+int tarn_fabric_connect(struct tarn_fabric_domain *domain, const char *address,
+                        const struct tarn_fabric_connect_options *options, uint64_t deadline_ns,
+                        struct tarn_fabric_connection **ret_connection)
 {
-    struct fabric_connect_options filled;
+    struct tarn_fabric_connect_options filled;
     int error = fill_options(options, &filled);
     if (error != 0)
         return error;
-    struct fabric_connection *connection = make_connection(domain);
+    struct tarn_fabric_connection *connection = make_connection(domain);
     if (connection == NULL)
         return -ENOMEM;
     error = domain->fabric->provider->connect(domain->state, address, &filled, deadline_ns, connection,
@@ -328,32 +331,32 @@ int fabric_connect(struct fabric_domain *domain, const char *address,
     return begin_connection(connection, error, ret_connection);
 }
 
-uint32_t fabric_peer_data(const struct fabric_connection *connection, const void **ret_data)
+uint32_t tarn_fabric_peer_data(const struct tarn_fabric_connection *connection, const void **ret_data)
 {
     return connection->fabric->provider->peer_data(connection->state, ret_data);
 }
 
-const char *fabric_peer_name(const struct fabric_connection *connection)
+const char *tarn_fabric_peer_name(const struct tarn_fabric_connection *connection)
 {
     return connection->name;
 }
 
-void fabric_connection_name(struct fabric_connection *connection, const char *name)
+void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name)
 {
     (void)snprintf(connection->name, sizeof(connection->name), "%s", name);
 }
 
-int fabric_error(const struct fabric_connection *connection)
+int tarn_fabric_error(const struct tarn_fabric_connection *connection)
 {
     return atomic_load_explicit(&connection->error, memory_order_acquire);
 }
 
-bool fabric_connection_fail(struct fabric_connection *connection, const char *what, int error)
+bool fabric_connection_fail(struct tarn_fabric_connection *connection, const char *what, int error)
 {
     int alive = 0;
     if (!atomic_compare_exchange_strong(&connection->error, &alive, error))
         return false;
-    struct fabric *fabric = connection->fabric;
+    struct tarn_fabric *fabric = connection->fabric;
     bool wanted = error == -EPIPE || error == -ECONNABORTED; /* by one of the two */
     BASE_LOG_LIMITED_AT(&fabric->node->log, &fabric->failures, wanted ? BASE_LOG_DEBUG : BASE_LOG_WARN,
                         wanted ? "connection over" : "connection failed",
@@ -362,12 +365,12 @@ bool fabric_connection_fail(struct fabric_connection *connection, const char *wh
     return true;
 }
 
-static void assert_user(const struct fabric_connection *connection)
+static void assert_user(const struct tarn_fabric_connection *connection)
 {
     base_assert(connection->sched == user_self());
 }
 
-int fabric_fence(struct fabric_connection *connection, uint64_t deadline_ns)
+int tarn_fabric_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns)
 {
     assert_user(connection);
     (void)fabric_connection_fail(connection, "fence", -ECONNABORTED);
@@ -375,9 +378,9 @@ int fabric_fence(struct fabric_connection *connection, uint64_t deadline_ns)
     return connection->fabric->provider->fence(connection->state, deadline_ns);
 }
 
-static void add_counters(struct fabric_counters *sum, const struct fabric_counters *counters)
+static void add_counters(struct tarn_fabric_counters *sum, const struct tarn_fabric_counters *counters)
 {
-    for (unsigned i = 0; i < FABRIC_OP_KINDS; i++) {
+    for (unsigned i = 0; i < TARN_FABRIC_OP_KINDS; i++) {
         sum->operations[i] += __atomic_load_n(&counters->operations[i], __ATOMIC_RELAXED);
         sum->bytes[i] += __atomic_load_n(&counters->bytes[i], __ATOMIC_RELAXED);
     }
@@ -386,27 +389,28 @@ static void add_counters(struct fabric_counters *sum, const struct fabric_counte
     sum->waits += __atomic_load_n(&counters->waits, __ATOMIC_RELAXED);
 }
 
-void fabric_disconnect(struct fabric_connection *connection)
+void tarn_fabric_disconnect(struct tarn_fabric_connection *connection)
 {
-    struct fabric *fabric = connection->fabric;
+    struct tarn_fabric *fabric = connection->fabric;
     assert_user(connection);
     fabric->provider->disconnect(connection->state);
     task_mutex_lock_firmly(&fabric->lock);
     base_list_remove(&connection->link);
-    for (unsigned tag = 0; tag < FABRIC_TAGS_MAX; tag++)
+    for (unsigned tag = 0; tag < TARN_FABRIC_TAGS_MAX; tag++)
         add_counters(&fabric->past[tag], &connection->counters[tag]);
     task_mutex_unlock(&fabric->lock);
     atomic_fetch_sub(&connection->domain->users, 1);
     base_free(&fabric->node->memory, connection, sizeof(*connection));
 }
 
-void fabric_count(struct fabric *fabric, uint8_t tag, struct fabric_counters *ret_counters)
+void tarn_fabric_count(struct tarn_fabric *fabric, uint8_t tag, struct tarn_fabric_counters *ret_counters)
 {
-    base_assert(tag < FABRIC_TAGS_MAX);
+    base_assert(tag < TARN_FABRIC_TAGS_MAX);
     task_mutex_lock_firmly(&fabric->lock);
-    struct fabric_counters sum = fabric->past[tag];
+    struct tarn_fabric_counters sum = fabric->past[tag];
     base_list_for_each(link, &fabric->connections) {
-        struct fabric_connection *connection = base_container_of(link, struct fabric_connection, link);
+        struct tarn_fabric_connection *connection =
+            base_container_of(link, struct tarn_fabric_connection, link);
         add_counters(&sum, &connection->counters[tag]);
     }
     task_mutex_unlock(&fabric->lock);
@@ -415,11 +419,11 @@ void fabric_count(struct fabric *fabric, uint8_t tag, struct fabric_counters *re
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-static const char *op_name(enum fabric_op_kind kind)
+static const char *op_name(enum tarn_fabric_op_kind kind)
 {
-    static const char *const names[FABRIC_OP_KINDS] = {"READ", "WRITE", "notified WRITE",
-                                                       "CAS",  "FAA",   "SEND"};
-    return (unsigned)kind < FABRIC_OP_KINDS ? names[kind] : "unknown";
+    static const char *const names[TARN_FABRIC_OP_KINDS] = {"READ", "WRITE", "notified WRITE",
+                                                            "CAS",  "FAA",   "SEND"};
+    return (unsigned)kind < TARN_FABRIC_OP_KINDS ? names[kind] : "unknown";
 }
 
 /* A counter has one writer, and is read by anyone. */
@@ -429,33 +433,34 @@ static void count(uint64_t *counter, uint64_t more)
 }
 
 /* Whether an operation can be honoured. Lengths may come from a wire: nothing is asserted. */
-static int check(const struct fabric *fabric, struct fabric_op *op)
+static int check(const struct tarn_fabric *fabric, struct tarn_fabric_op *op)
 {
-    bool atomic = op->kind == FABRIC_CAS || op->kind == FABRIC_FAA;
-    if ((unsigned)op->kind >= FABRIC_OP_KINDS || op->tag >= FABRIC_TAGS_MAX ||
-        (op->handle == NULL) != (op->kind == FABRIC_SEND))
+    bool atomic = op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
+    if ((unsigned)op->kind >= TARN_FABRIC_OP_KINDS || op->tag >= TARN_FABRIC_TAGS_MAX ||
+        (op->handle == NULL) != (op->kind == TARN_FABRIC_SEND))
         return -EINVAL;
     if (atomic) {
         op->bytes = WORD_BYTES;
         if (op->iov_count != 0 || !base_is_aligned(op->offset, WORD_BYTES))
             return -EINVAL;
-        return fabric->info.atomics == FABRIC_ATOMICS_NONE ? -EOPNOTSUPP : 0;
+        return fabric->info.atomics == TARN_FABRIC_ATOMICS_NONE ? -EOPNOTSUPP : 0;
     }
-    if (op->iov_count > FABRIC_IOV_MAX)
+    if (op->iov_count > TARN_FABRIC_IOV_MAX)
         return -EINVAL;
     op->bytes = 0;
     for (uint32_t i = 0; i < op->iov_count; i++) {
-        if (op->iov[i].iov_len > FABRIC_BYTES_MAX - op->bytes)
+        if (op->iov[i].iov_len > TARN_FABRIC_BYTES_MAX - op->bytes)
             return -EINVAL;
         op->bytes += op->iov[i].iov_len;
     }
     return 0;
 }
 
-void fabric_op_finish(struct fabric_op *op, int32_t result)
+void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
 {
-    struct fabric_connection *connection = op->connection;
-    struct fabric_counters *counters = &connection->counters[op->tag < FABRIC_TAGS_MAX ? op->tag : 0];
+    struct tarn_fabric_connection *connection = op->connection;
+    struct tarn_fabric_counters *counters =
+        &connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0];
     base_assert(!op->finished);
     op->finished = true;
     op->result = result;
@@ -470,14 +475,14 @@ void fabric_op_finish(struct fabric_op *op, int32_t result)
     (void)fabric_connection_fail(connection, op_name(op->kind), result);
 }
 
-void fabric_post(struct fabric_connection *connection, struct fabric_op *ops, uint32_t count)
+void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
     assert_user(connection);
     for (uint32_t i = 0; i < count; i++) {
-        struct fabric_op *op = &ops[i];
+        struct tarn_fabric_op *op = &ops[i];
         op->connection = connection;
         op->finished = false;
-        int error = fabric_error(connection);
+        int error = tarn_fabric_error(connection);
         if (error == 0)
             error = check(connection->fabric, op);
         if (base_unlikely(error != 0))
@@ -485,14 +490,14 @@ void fabric_post(struct fabric_connection *connection, struct fabric_op *ops, ui
         else
             connection->fabric->provider->post(connection->state, op);
     }
-    if (base_unlikely(fabric_error(connection) != 0))
+    if (base_unlikely(tarn_fabric_error(connection) != 0))
         connection->fabric->provider->fail(connection->state);
 }
 
 /* Wait for one; if that is cut short, its connection is given up. */
-static void wait_for(struct fabric_op *op, uint64_t deadline_ns)
+static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
-    struct fabric_connection *connection = op->connection;
+    struct tarn_fabric_connection *connection = op->connection;
     const struct fabric_provider *provider = connection->fabric->provider;
     assert_user(connection);
     int error = provider->wait(connection->state, op, deadline_ns);
@@ -502,11 +507,11 @@ static void wait_for(struct fabric_op *op, uint64_t deadline_ns)
     provider->fail(connection->state);
 }
 
-int fabric_wait(struct fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
+int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
 {
     int result = 0;
     if (count_of_ops > 0)
-        count(&ops[0].connection->counters[ops[0].tag < FABRIC_TAGS_MAX ? ops[0].tag : 0].waits, 1);
+        count(&ops[0].connection->counters[ops[0].tag < TARN_FABRIC_TAGS_MAX ? ops[0].tag : 0].waits, 1);
     for (uint32_t i = 0; i < count_of_ops; i++) {
         if (!ops[i].finished)
             wait_for(&ops[i], deadline_ns);
@@ -517,8 +522,8 @@ int fabric_wait(struct fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_
     return result;
 }
 
-int fabric_receive(struct fabric_connection *connection, void *data, uint32_t room, uint64_t deadline_ns,
-                   struct fabric_message *ret_message)
+int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
+                        uint64_t deadline_ns, struct tarn_fabric_message *ret_message)
 {
     assert_user(connection);
     return connection->fabric->provider->receive(connection->state, data, room, deadline_ns, ret_message);
@@ -526,32 +531,43 @@ int fabric_receive(struct fabric_connection *connection, void *data, uint32_t ro
 
 /* ---- in one call -------------------------------------------------------------------------------- */
 
-static int post_and_wait(struct fabric_connection *connection, struct fabric_op *op, uint64_t deadline_ns)
+static int post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                         uint64_t deadline_ns)
 {
-    fabric_post(connection, op, 1);
-    return fabric_wait(op, 1, deadline_ns);
+    tarn_fabric_post(connection, op, 1);
+    return tarn_fabric_wait(op, 1, deadline_ns);
 }
 
-int fabric_read(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
-                uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,
+                     const struct tarn_fabric_handle *handle, uint64_t offset, void *data, uint64_t bytes,
+                     uint64_t deadline_ns)
 {
     const struct iovec vector = {.iov_base = data, .iov_len = bytes};
-    struct fabric_op op = {
-        .kind = FABRIC_READ, .tag = tag, .handle = handle, .offset = offset, .iov = &vector, .iov_count = 1};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ,
+                                .tag = tag,
+                                .handle = handle,
+                                .offset = offset,
+                                .iov = &vector,
+                                .iov_count = 1};
     return post_and_wait(connection, &op, deadline_ns);
 }
 
-int fabric_write(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
-                 uint64_t offset, const void *data, uint64_t bytes, uint64_t deadline_ns)
+int tarn_fabric_write(struct tarn_fabric_connection *connection, uint8_t tag,
+                      const struct tarn_fabric_handle *handle, uint64_t offset, const void *data,
+                      uint64_t bytes, uint64_t deadline_ns)
 {
     const struct iovec vector = {.iov_base = (void *)(uintptr_t)data,
                                  .iov_len = bytes}; /* an iovec has no const */
-    struct fabric_op op = {
-        .kind = FABRIC_WRITE, .tag = tag, .handle = handle, .offset = offset, .iov = &vector, .iov_count = 1};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_WRITE,
+                                .tag = tag,
+                                .handle = handle,
+                                .offset = offset,
+                                .iov = &vector,
+                                .iov_count = 1};
     return post_and_wait(connection, &op, deadline_ns);
 }
 
-static int swap(struct fabric_connection *connection, struct fabric_op *op, uint64_t deadline_ns,
+static int swap(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op, uint64_t deadline_ns,
                 uint64_t *ret_before)
 {
     int error = post_and_wait(connection, op, deadline_ns);
@@ -560,31 +576,32 @@ static int swap(struct fabric_connection *connection, struct fabric_op *op, uint
     return error;
 }
 
-int fabric_cas(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
-               uint64_t offset, uint64_t compare, uint64_t operand, uint64_t deadline_ns,
-               uint64_t *ret_before)
+int tarn_fabric_cas(struct tarn_fabric_connection *connection, uint8_t tag,
+                    const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t compare,
+                    uint64_t operand, uint64_t deadline_ns, uint64_t *ret_before)
 {
-    struct fabric_op op = {.kind = FABRIC_CAS,
-                           .tag = tag,
-                           .handle = handle,
-                           .offset = offset,
-                           .compare = compare,
-                           .operand = operand};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_CAS,
+                                .tag = tag,
+                                .handle = handle,
+                                .offset = offset,
+                                .compare = compare,
+                                .operand = operand};
     return swap(connection, &op, deadline_ns, ret_before);
 }
 
-int fabric_faa(struct fabric_connection *connection, uint8_t tag, const struct fabric_handle *handle,
-               uint64_t offset, uint64_t add, uint64_t deadline_ns, uint64_t *ret_before)
+int tarn_fabric_faa(struct tarn_fabric_connection *connection, uint8_t tag,
+                    const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t add,
+                    uint64_t deadline_ns, uint64_t *ret_before)
 {
-    struct fabric_op op = {
-        .kind = FABRIC_FAA, .tag = tag, .handle = handle, .offset = offset, .operand = add};
+    struct tarn_fabric_op op = {
+        .kind = TARN_FABRIC_FAA, .tag = tag, .handle = handle, .offset = offset, .operand = add};
     return swap(connection, &op, deadline_ns, ret_before);
 }
 
-int fabric_send(struct fabric_connection *connection, uint8_t tag, const void *data, uint32_t bytes,
-                uint64_t deadline_ns)
+int tarn_fabric_send(struct tarn_fabric_connection *connection, uint8_t tag, const void *data, uint32_t bytes,
+                     uint64_t deadline_ns)
 {
     const struct iovec vector = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
-    struct fabric_op op = {.kind = FABRIC_SEND, .tag = tag, .iov = &vector, .iov_count = 1};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_SEND, .tag = tag, .iov = &vector, .iov_count = 1};
     return post_and_wait(connection, &op, deadline_ns);
 }

@@ -6,42 +6,42 @@
 
 #define FABRIC_NAME_BYTES 64 /* of a peer in the log */
 
-struct fabric {
+struct tarn_fabric {
     struct tarn_node *node;
     const struct fabric_provider *provider;
     void *state; /* the provider's, like all that are called so */
-    struct fabric_info info;
-    struct base_log_limit failures;               /* of lines about connections */
-    struct task_mutex lock;                       /* of what follows */
-    struct base_list connections;                 /* of struct fabric_connection */
-    struct fabric_counters past[FABRIC_TAGS_MAX]; /* of connections that are over */
+    struct tarn_fabric_info info;
+    struct base_log_limit failures;                         /* of lines about connections */
+    struct task_mutex lock;                                 /* of what follows */
+    struct base_list connections;                           /* of struct tarn_fabric_connection */
+    struct tarn_fabric_counters past[TARN_FABRIC_TAGS_MAX]; /* of connections that are over */
 };
 
-struct fabric_domain {
-    struct fabric *fabric;
+struct tarn_fabric_domain {
+    struct tarn_fabric *fabric;
     void *state;
     _Atomic uint32_t users; /* regions and connections */
 };
 
-struct fabric_listener {
-    struct fabric *fabric;
+struct tarn_fabric_listener {
+    struct tarn_fabric *fabric;
     void *state;
 };
 
-struct fabric_incoming {
-    struct fabric *fabric;
+struct tarn_fabric_incoming {
+    struct tarn_fabric *fabric;
     void *state;
 };
 
-struct fabric_connection {
+struct tarn_fabric_connection {
     struct base_list link; /* fabric.connections */
-    struct fabric *fabric;
-    struct fabric_domain *domain;
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_domain *domain;
     void *state;
     struct task_sched *sched; /* whose tasks use it; NULL: plain threads */
     _Atomic int error;        /* what it died of; set once */
     char name[FABRIC_NAME_BYTES];
-    struct fabric_counters counters[FABRIC_TAGS_MAX]; /* written by its user */
+    struct tarn_fabric_counters counters[TARN_FABRIC_TAGS_MAX]; /* written by its user */
 };
 
 /** Copy from memory that others change: aligned words whole, each once. `shared` as it lies, `to` anywhere. */

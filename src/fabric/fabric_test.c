@@ -9,13 +9,13 @@ struct fake {
     uint64_t word;
 };
 
-static int fake_open(struct tarn_node *node, void *provider_arg, struct fabric_info *ret_info,
+static int fake_open(struct tarn_node *node, void *provider_arg, struct tarn_fabric_info *ret_info,
                      void **ret_state)
 {
     (void)node;
     struct fake *fake = provider_arg;
     fake->open++;
-    *ret_info = (struct fabric_info){.provider = "fake", .atomics = FABRIC_ATOMICS_DEVICE};
+    *ret_info = (struct tarn_fabric_info){.provider = "fake", .atomics = TARN_FABRIC_ATOMICS_DEVICE};
     *ret_state = fake;
     return 0;
 }
@@ -26,7 +26,7 @@ static void fake_close(void *state)
     fake->open--;
 }
 
-static int fake_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain)
+static int fake_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct fake *fake = state;
     if (options->writable_bytes == 13)
@@ -42,32 +42,32 @@ static void fake_domain_close(void *domain)
     fake->domains--;
 }
 
-static struct fake *fake_of(const struct fabric_region *region)
+static struct fake *fake_of(const struct tarn_fabric_region *region)
 {
     return region->state;
 }
 
-static uint64_t fake_load64(const struct fabric_region *region, uint64_t offset)
+static uint64_t fake_load64(const struct tarn_fabric_region *region, uint64_t offset)
 {
     fake_of(region)->loads++;
     return fake_of(region)->word + offset;
 }
 
-static void fake_store64(struct fabric_region *region, uint64_t offset, uint64_t value)
+static void fake_store64(struct tarn_fabric_region *region, uint64_t offset, uint64_t value)
 {
     (void)offset;
     fake_of(region)->stores++;
     fake_of(region)->word = value;
 }
 
-static void fake_copy_out(const struct fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
+static void fake_copy_out(const struct tarn_fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
 {
     (void)offset;
     fake_of(region)->copies_out++;
     memset(to, 0x5a, bytes);
 }
 
-static void fake_copy_in(struct fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
+static void fake_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
 {
     (void)offset;
     (void)bytes;
@@ -75,10 +75,10 @@ static void fake_copy_in(struct fabric_region *region, uint64_t offset, const vo
     memcpy(&fake_of(region)->word, from, sizeof(uint64_t));
 }
 
-static const struct fabric_mem_operations fake_mem = {
+static const struct tarn_fabric_mem_operations fake_mem = {
     .load64 = fake_load64, .store64 = fake_store64, .copy_out = fake_copy_out, .copy_in = fake_copy_in};
 
-static int fake_region_alloc(void *domain, struct fabric_region *region)
+static int fake_region_alloc(void *domain, struct tarn_fabric_region *region)
 {
     struct fake *fake = domain;
     fake->regions++;
@@ -87,15 +87,15 @@ static int fake_region_alloc(void *domain, struct fabric_region *region)
     return 0;
 }
 
-static void fake_region_free(void *domain, struct fabric_region *region)
+static void fake_region_free(void *domain, struct tarn_fabric_region *region)
 {
     (void)region;
     struct fake *fake = domain;
     fake->regions--;
 }
 
-static int fake_wait_any(void *state, const struct fabric_word *words, uint32_t count, uint64_t deadline_ns,
-                         uint32_t *ret_index)
+static int fake_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t count,
+                         uint64_t deadline_ns, uint32_t *ret_index)
 {
     (void)words;
     struct fake *fake = state;
@@ -125,38 +125,38 @@ static void the_nodes_provider_is_used(void **state)
     struct fake fake = {0};
     const struct task_node_options options = {
         .log_level = BASE_LOG_ERROR, .fabric = &fake_provider, .fabric_arg = &fake};
-    const struct fabric_domain_options refused = {.writable_bytes = 13};
+    const struct tarn_fabric_domain_options refused = {.writable_bytes = 13};
     struct tarn_node *node;
-    struct fabric *fabric;
-    struct fabric_domain *domain;
-    struct fabric_region *region;
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *region;
     uint8_t bytes[8];
     uint32_t index = 0;
     assert_int_equal(task_node_open(&options, &node), 0);
-    assert_int_equal(fabric_open(node, "shm:", &fabric), 0);
-    assert_string_equal(fabric_info(fabric)->provider, "fake");
-    assert_int_equal(fabric_domain_open(fabric, &refused, &domain), -ENOSPC);
-    assert_int_equal(fabric_domain_open(fabric, NULL, &domain), 0);
-    assert_int_equal(fabric_region_alloc(domain, 1, FABRIC_MAY_READ, &region), 0);
+    assert_int_equal(tarn_fabric_open(node, "shm:", &fabric), 0);
+    assert_string_equal(tarn_fabric_info(fabric)->provider, "fake");
+    assert_int_equal(tarn_fabric_domain_open(fabric, &refused, &domain), -ENOSPC);
+    assert_int_equal(tarn_fabric_domain_open(fabric, NULL, &domain), 0);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, TARN_FABRIC_MAY_READ, &region), 0);
     assert_int_equal(region->bytes, BASE_PAGE_BYTES);
 
-    fabric_mem_store64(region, 8, 100);
-    assert_int_equal(fabric_mem_load64(region, 8), 108);
-    fabric_mem_copy_out(region, 0, bytes, sizeof(bytes));
+    tarn_fabric_mem_store64(region, 8, 100);
+    assert_int_equal(tarn_fabric_mem_load64(region, 8), 108);
+    tarn_fabric_mem_copy_out(region, 0, bytes, sizeof(bytes));
     assert_int_equal(bytes[7], 0x5a);
-    fabric_mem_copy_in(region, 0, bytes, sizeof(bytes));
+    tarn_fabric_mem_copy_in(region, 0, bytes, sizeof(bytes));
     assert_int_equal(fake.word, UINT64_C(0x5a5a5a5a5a5a5a5a));
     assert_int_equal(fake.loads + fake.stores + fake.copies_out + fake.copies_in, 4);
 
-    const struct fabric_word words[3] = {{.region = region}, {.region = region}, {.region = region}};
-    assert_int_equal(fabric_wait_any(words, 3, TASK_FOREVER, &index), 0);
+    const struct tarn_fabric_word words[3] = {{.region = region}, {.region = region}, {.region = region}};
+    assert_int_equal(tarn_fabric_wait_any(words, 3, TASK_FOREVER, &index), 0);
     assert_int_equal(index, 2);
-    assert_int_equal(fabric_wait_any(words, 3, 7, &index), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_wait_any(words, 3, 7, &index), -ETIMEDOUT);
     assert_int_equal(fake.waits, 2);
 
-    fabric_region_free(region);
-    fabric_domain_close(domain);
-    fabric_close(fabric);
+    tarn_fabric_region_free(region);
+    tarn_fabric_domain_close(domain);
+    tarn_fabric_close(fabric);
     assert_int_equal(fake.open + fake.domains + fake.regions, 0);
     task_node_close(node);
 }
@@ -176,10 +176,10 @@ static void unknown_providers_are_refused(void **state)
     const struct task_node_options options = {
         .log_level = BASE_LOG_ERROR, .log_sink = count_line, .log_arg = &lines};
     struct tarn_node *node;
-    struct fabric *fabric;
+    struct tarn_fabric *fabric;
     assert_int_equal(task_node_open(&options, &node), 0);
     for (unsigned i = 0; i < base_array_count(urls); i++)
-        assert_int_equal(fabric_open(node, urls[i], &fabric), -EINVAL);
+        assert_int_equal(tarn_fabric_open(node, urls[i], &fabric), -EINVAL);
     assert_int_equal(lines, base_array_count(urls)); /* each told which there are */
     task_node_close(node);
 }

@@ -148,17 +148,17 @@ void fabric_lanes_store(void *shared, const void *from, uint64_t bytes)
 
 /* ---- the owner's side --------------------------------------------------------------------------- */
 
-static bool lies_within(const struct fabric_region *region, uint64_t offset, uint64_t bytes)
+static bool lies_within(const struct tarn_fabric_region *region, uint64_t offset, uint64_t bytes)
 {
     return offset <= region->bytes && bytes <= region->bytes - offset;
 }
 
-static void check_word(const struct fabric_region *region, uint64_t offset)
+static void check_word(const struct tarn_fabric_region *region, uint64_t offset)
 {
     base_assert(base_is_aligned(offset, WORD_BYTES) && lies_within(region, offset, WORD_BYTES));
 }
 
-uint64_t fabric_mem_load64(const struct fabric_region *region, uint64_t offset)
+uint64_t tarn_fabric_mem_load64(const struct tarn_fabric_region *region, uint64_t offset)
 {
     check_word(region, offset);
     if (base_unlikely(region->mem != NULL))
@@ -166,7 +166,7 @@ uint64_t fabric_mem_load64(const struct fabric_region *region, uint64_t offset)
     return __atomic_load_n((const shared_word *)(region->memory + offset), __ATOMIC_RELAXED);
 }
 
-void fabric_mem_store64(struct fabric_region *region, uint64_t offset, uint64_t value)
+void tarn_fabric_mem_store64(struct tarn_fabric_region *region, uint64_t offset, uint64_t value)
 {
     check_word(region, offset);
     if (base_unlikely(region->mem != NULL))
@@ -175,7 +175,8 @@ void fabric_mem_store64(struct fabric_region *region, uint64_t offset, uint64_t 
         __atomic_store_n((shared_word *)(region->memory + offset), value, __ATOMIC_RELAXED);
 }
 
-void fabric_mem_copy_out(const struct fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
+void tarn_fabric_mem_copy_out(const struct tarn_fabric_region *region, uint64_t offset, void *to,
+                              uint64_t bytes)
 {
     base_assert(lies_within(region, offset, bytes));
     if (base_unlikely(region->mem != NULL))
@@ -184,7 +185,8 @@ void fabric_mem_copy_out(const struct fabric_region *region, uint64_t offset, vo
         fabric_lanes_load(to, region->memory + offset, bytes);
 }
 
-void fabric_mem_copy_in(struct fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
+void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from,
+                             uint64_t bytes)
 {
     base_assert(lies_within(region, offset, bytes));
     if (base_unlikely(region->mem != NULL))
@@ -200,10 +202,10 @@ void fabric_mem_copy_in(struct fabric_region *region, uint64_t offset, const voi
 #define PAUSE_NS_MAX        UINT64_C(1000000)
 
 /* @return the first word that has changed; `count`: none has */
-static uint32_t changed(const struct fabric_word *words, uint32_t count)
+static uint32_t changed(const struct tarn_fabric_word *words, uint32_t count)
 {
     uint32_t i = 0;
-    while (i < count && fabric_mem_load64(words[i].region, words[i].offset) == words[i].old)
+    while (i < count && tarn_fabric_mem_load64(words[i].region, words[i].offset) == words[i].old)
         i++;
     return i;
 }
@@ -225,19 +227,19 @@ static int pause_before_look(uint32_t look, uint64_t *inout_pause_ns, uint64_t d
     return task_sleep_until(now_ns + base_min(pause_ns, deadline_ns - now_ns));
 }
 
-int fabric_wait_any(const struct fabric_word *words, uint32_t count, uint64_t deadline_ns,
-                    uint32_t *ret_index)
+int tarn_fabric_wait_any(const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
+                         uint32_t *ret_index)
 {
     if (count == 0)
         return -EINVAL;
-    struct fabric *fabric = words[0].region->domain->fabric;
+    struct tarn_fabric *fabric = words[0].region->domain->fabric;
     if (fabric->provider->wait_any != NULL)
         return fabric->provider->wait_any(fabric->state, words, count, deadline_ns, ret_index);
     uint64_t pause_ns = PAUSE_NS_MIN;
     for (uint32_t look = 0;; look++) {
         uint32_t index = changed(words, count);
         if (index < count) {
-            fabric_mem_fence(); /* what was written before the word is seen after it */
+            tarn_fabric_mem_fence(); /* what was written before the word is seen after it */
             *ret_index = index;
             return 0;
         }

@@ -14,17 +14,17 @@ static inline void write_and_read(struct testing_pair *pair, uint64_t offset, ui
     assert_true(bytes + 2 * AROUND <= sizeof(before));
     testing_fill(before, bytes + 2 * AROUND, round);
     testing_fill(written, bytes, round + 1);
-    fabric_mem_copy_in(pair->all, offset - AROUND, before, bytes + 2 * AROUND);
-    assert_int_equal(fabric_write(pair->client, TESTING_TAG, &pair->all->handle, offset, written, bytes,
-                                  TESTING_SECONDS(60)),
+    tarn_fabric_mem_copy_in(pair->all, offset - AROUND, before, bytes + 2 * AROUND);
+    assert_int_equal(tarn_fabric_write(pair->client, TESTING_TAG, &pair->all->handle, offset, written, bytes,
+                                       TESTING_SECONDS(60)),
                      0);
     memcpy(before + AROUND, written, bytes);
     testing_expect(pair->all, offset - AROUND, before, bytes + 2 * AROUND);
     memset(back, 0, bytes + 1);
     back[bytes] = 0xa5;
-    assert_int_equal(
-        fabric_read(pair->client, TESTING_TAG, &pair->all->handle, offset, back, bytes, TESTING_SECONDS(60)),
-        0);
+    assert_int_equal(tarn_fabric_read(pair->client, TESTING_TAG, &pair->all->handle, offset, back, bytes,
+                                      TESTING_SECONDS(60)),
+                     0);
     assert_memory_equal(back, written, bytes);
     assert_int_equal(back[bytes], 0xa5);
 }
@@ -49,13 +49,13 @@ static void a_whole_region_moves(struct testing_fabric *testing)
     assert_true(data != NULL && back != NULL);
     testing_fill(data, TESTING_BYTES, 7);
     assert_int_equal(
-        fabric_write(pair.client, 0, &pair.all->handle, 0, data, TESTING_BYTES, TESTING_SECONDS(60)), 0);
+        tarn_fabric_write(pair.client, 0, &pair.all->handle, 0, data, TESTING_BYTES, TESTING_SECONDS(60)), 0);
     assert_int_equal(
-        fabric_read(pair.client, 0, &pair.all->handle, 0, back, TESTING_BYTES, TESTING_SECONDS(60)), 0);
+        tarn_fabric_read(pair.client, 0, &pair.all->handle, 0, back, TESTING_BYTES, TESTING_SECONDS(60)), 0);
     assert_memory_equal(data, back, TESTING_BYTES);
     /* at the very end nothing is left, and that is all right */
     assert_int_equal(
-        fabric_read(pair.client, 0, &pair.all->handle, TESTING_BYTES, back, 0, TESTING_SECONDS(60)), 0);
+        tarn_fabric_read(pair.client, 0, &pair.all->handle, TESTING_BYTES, back, 0, TESTING_SECONDS(60)), 0);
     free(data);
     free(back);
     testing_pair_close(&pair);
@@ -65,31 +65,31 @@ static void vectors_are_gathered_and_scattered(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     uint8_t data[1000], back[1000];
-    struct iovec out[FABRIC_IOV_MAX], in[3];
+    struct iovec out[TARN_FABRIC_IOV_MAX], in[3];
     uint64_t at = 0;
     testing_pair_open(testing, &pair, NULL);
     testing_fill(data, sizeof(data), 5);
-    for (unsigned i = 0; i < FABRIC_IOV_MAX; i++) { /* 0, 7, 14 … and the rest */
-        uint64_t bytes = i + 1 < FABRIC_IOV_MAX ? i * 7 : sizeof(data) - at;
+    for (unsigned i = 0; i < TARN_FABRIC_IOV_MAX; i++) { /* 0, 7, 14 … and the rest */
+        uint64_t bytes = i + 1 < TARN_FABRIC_IOV_MAX ? i * 7 : sizeof(data) - at;
         out[i] = (struct iovec){.iov_base = data + at, .iov_len = bytes};
         at += bytes;
     }
     in[0] = (struct iovec){.iov_base = back, .iov_len = 1};
     in[1] = (struct iovec){.iov_base = back + 1, .iov_len = 500};
     in[2] = (struct iovec){.iov_base = back + 501, .iov_len = sizeof(back) - 501};
-    struct fabric_op ops[] = {{.kind = FABRIC_WRITE,
-                               .handle = &pair.all->handle,
-                               .offset = 3,
-                               .iov = out,
-                               .iov_count = FABRIC_IOV_MAX},
-                              {.kind = FABRIC_READ,
-                               .fence = true,
-                               .handle = &pair.all->handle,
-                               .offset = 3,
-                               .iov = in,
-                               .iov_count = 3}};
-    fabric_post(pair.client, ops, 2);
-    assert_int_equal(fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+    struct tarn_fabric_op ops[] = {{.kind = TARN_FABRIC_WRITE,
+                                    .handle = &pair.all->handle,
+                                    .offset = 3,
+                                    .iov = out,
+                                    .iov_count = TARN_FABRIC_IOV_MAX},
+                                   {.kind = TARN_FABRIC_READ,
+                                    .fence = true,
+                                    .handle = &pair.all->handle,
+                                    .offset = 3,
+                                    .iov = in,
+                                    .iov_count = 3}};
+    tarn_fabric_post(pair.client, ops, 2);
+    assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
     testing_expect(pair.all, 3, data, sizeof(data));
     assert_memory_equal(back, data, sizeof(data));
     testing_pair_close(&pair);
@@ -99,53 +99,55 @@ static void both_sides_reach_the_other(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
-    struct fabric_region *clients =
-        testing_region(pair.client_domain, 8192, FABRIC_MAY_READ | FABRIC_MAY_WRITE);
+    struct tarn_fabric_region *clients =
+        testing_region(pair.client_domain, 8192, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE);
     assert_int_equal(
-        fabric_write(pair.server, 0, &clients->handle, 8, "from the server", 15, TESTING_SECONDS(60)), 0);
+        tarn_fabric_write(pair.server, 0, &clients->handle, 8, "from the server", 15, TESTING_SECONDS(60)),
+        0);
     testing_expect(clients, 8, "from the server", 15);
-    fabric_mem_copy_in(pair.readable, 100, "only to read", 12);
+    tarn_fabric_mem_copy_in(pair.readable, 100, "only to read", 12);
     char back[12];
-    assert_int_equal(fabric_read(pair.client, 0, &pair.readable->handle, 100, back, 12, TESTING_SECONDS(60)),
-                     0);
+    assert_int_equal(
+        tarn_fabric_read(pair.client, 0, &pair.readable->handle, 100, back, 12, TESTING_SECONDS(60)), 0);
     assert_memory_equal(back, "only to read", 12);
-    fabric_region_free(clients);
+    tarn_fabric_region_free(clients);
     testing_pair_close(&pair);
 }
 
 /* ---- what is refused ---------------------------------------------------------------------------- */
 
-static inline void expect_refused(struct testing_pair *pair, enum fabric_op_kind kind,
-                                  const struct fabric_handle *handle, uint64_t offset, uint64_t bytes)
+static inline void expect_refused(struct testing_pair *pair, enum tarn_fabric_op_kind kind,
+                                  const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t bytes)
 {
     static uint8_t memory[1 << 12];
     const struct iovec vector = {.iov_base = memory, .iov_len = bytes};
-    bool atomic = kind == FABRIC_CAS || kind == FABRIC_FAA;
+    bool atomic = kind == TARN_FABRIC_CAS || kind == TARN_FABRIC_FAA;
     testing_expect_failure(pair,
-                           (struct fabric_op){.kind = kind,
-                                              .handle = handle,
-                                              .offset = offset,
-                                              .operand = 1,
-                                              .iov = &vector,
-                                              .iov_count = atomic ? 0 : 1},
+                           (struct tarn_fabric_op){.kind = kind,
+                                                   .handle = handle,
+                                                   .offset = offset,
+                                                   .operand = 1,
+                                                   .iov = &vector,
+                                                   .iov_count = atomic ? 0 : 1},
                            -EACCES);
 }
 
 static void bounds_are_kept(struct testing_fabric *testing)
 {
-    static const enum fabric_op_kind kinds[] = {FABRIC_READ, FABRIC_WRITE, FABRIC_WRITE_NOTIFY};
+    static const enum tarn_fabric_op_kind kinds[] = {TARN_FABRIC_READ, TARN_FABRIC_WRITE,
+                                                     TARN_FABRIC_WRITE_NOTIFY};
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
     for (unsigned i = 0; i < base_array_count(kinds); i++) {
         expect_refused(&pair, kinds[i], &pair.all->handle, TESTING_BYTES - 7, 8);
         expect_refused(&pair, kinds[i], &pair.all->handle, TESTING_BYTES + 1, 0);
         expect_refused(&pair, kinds[i], &pair.all->handle, UINT64_MAX - 3, 8);
-        struct fabric_handle longer = pair.all->handle; /* what a handle says of itself does not count */
+        struct tarn_fabric_handle longer = pair.all->handle; /* what a handle says of itself does not count */
         longer.bytes *= 2;
         expect_refused(&pair, kinds[i], &longer, TESTING_BYTES, 8);
     }
-    expect_refused(&pair, FABRIC_CAS, &pair.all->handle, TESTING_BYTES, 0);
-    expect_refused(&pair, FABRIC_FAA, &pair.all->handle, UINT64_MAX - 7, 0);
+    expect_refused(&pair, TARN_FABRIC_CAS, &pair.all->handle, TESTING_BYTES, 0);
+    expect_refused(&pair, TARN_FABRIC_FAA, &pair.all->handle, UINT64_MAX - 7, 0);
     testing_pair_close(&pair);
 }
 
@@ -153,28 +155,28 @@ static void rights_are_kept(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
-    fabric_region_free(pair.all); /* its memory is taken by others, when the connection is over */
+    tarn_fabric_region_free(pair.all); /* its memory is taken by others, when the connection is over */
     testing_disconnect(&pair);
-    struct fabric_region *written = testing_region(pair.server_domain, 4096, FABRIC_MAY_WRITE);
-    struct fabric_region *swapped = testing_region(pair.server_domain, 4096, FABRIC_MAY_SWAP);
-    pair.all = testing_region(pair.server_domain, 4096, FABRIC_MAY_READ | FABRIC_MAY_WRITE);
+    struct tarn_fabric_region *written = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_WRITE);
+    struct tarn_fabric_region *swapped = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_SWAP);
+    pair.all = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE);
     testing_connect(&pair);
-    struct fabric_handle claimed = pair.readable->handle;
-    claimed.rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
-    expect_refused(&pair, FABRIC_WRITE, &pair.readable->handle, 0, 8);
-    expect_refused(&pair, FABRIC_WRITE, &claimed, 0, 8);
-    expect_refused(&pair, FABRIC_WRITE_NOTIFY, &pair.readable->handle, 0, 0);
-    expect_refused(&pair, FABRIC_CAS, &claimed, 0, 0);
-    expect_refused(&pair, FABRIC_READ, &written->handle, 0, 8);
-    expect_refused(&pair, FABRIC_FAA, &written->handle, 0, 0);
-    expect_refused(&pair, FABRIC_READ, &swapped->handle, 0, 8);
-    expect_refused(&pair, FABRIC_WRITE, &swapped->handle, 0, 8);
-    expect_refused(&pair, FABRIC_FAA, &pair.all->handle, 0, 0);
+    struct tarn_fabric_handle claimed = pair.readable->handle;
+    claimed.rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    expect_refused(&pair, TARN_FABRIC_WRITE, &pair.readable->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &claimed, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE_NOTIFY, &pair.readable->handle, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_CAS, &claimed, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_READ, &written->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_FAA, &written->handle, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_READ, &swapped->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &swapped->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_FAA, &pair.all->handle, 0, 0);
     uint64_t zero = 0;
     testing_expect(pair.readable, 0, &zero, 8);
     testing_expect(swapped, 0, &zero, 8);
-    fabric_region_free(written);
-    fabric_region_free(swapped);
+    tarn_fabric_region_free(written);
+    tarn_fabric_region_free(swapped);
     testing_pair_close(&pair);
 }
 
@@ -182,30 +184,31 @@ static void foreign_and_stale_handles_are_refused(struct testing_fabric *testing
 {
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
-    struct fabric_domain *other = testing_domain(testing->fabric, 0, 4096);
-    struct fabric_region *others = testing_region(other, 4096, FABRIC_MAY_READ | FABRIC_MAY_WRITE);
-    expect_refused(&pair, FABRIC_READ, &others->handle, 0, 8);
-    expect_refused(&pair, FABRIC_WRITE, &others->handle, 0, 8);
-    struct fabric_handle forged = others->handle; /* another domain's key under this one's name */
+    struct tarn_fabric_domain *other = testing_domain(testing->fabric, 0, 4096);
+    struct tarn_fabric_region *others =
+        testing_region(other, 4096, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE);
+    expect_refused(&pair, TARN_FABRIC_READ, &others->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &others->handle, 0, 8);
+    struct tarn_fabric_handle forged = others->handle; /* another domain's key under this one's name */
     forged.domain = pair.all->handle.domain;
-    expect_refused(&pair, FABRIC_READ, &forged, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 8);
     forged = pair.all->handle;
     forged.domain ^= 1;
-    expect_refused(&pair, FABRIC_READ, &forged, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 8);
     forged = pair.all->handle;
     forged.key ^= UINT64_C(1) << 40;
-    expect_refused(&pair, FABRIC_READ, &forged, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 8);
     forged.key = 0;
-    expect_refused(&pair, FABRIC_READ, &forged, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 0);
     forged.key = UINT64_MAX;
-    expect_refused(&pair, FABRIC_READ, &forged, 0, 0);
-    struct fabric_handle stale = pair.readable->handle;
-    fabric_region_free(pair.readable);
-    expect_refused(&pair, FABRIC_READ, &stale, 0, 8);
-    pair.readable = testing_region(pair.server_domain, 4096, FABRIC_MAY_READ);
-    expect_refused(&pair, FABRIC_READ, &stale, 0, 8);
-    fabric_region_free(others);
-    fabric_domain_close(other);
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 0);
+    struct tarn_fabric_handle stale = pair.readable->handle;
+    tarn_fabric_region_free(pair.readable);
+    expect_refused(&pair, TARN_FABRIC_READ, &stale, 0, 8);
+    pair.readable = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_READ);
+    expect_refused(&pair, TARN_FABRIC_READ, &stale, 0, 8);
+    tarn_fabric_region_free(others);
+    tarn_fabric_domain_close(other);
     testing_pair_close(&pair);
 }
 
@@ -213,22 +216,22 @@ static void wrong_operations_are_refused(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     static uint8_t byte;
-    struct iovec vectors[FABRIC_IOV_MAX + 1];
+    struct iovec vectors[TARN_FABRIC_IOV_MAX + 1];
     testing_pair_open(testing, &pair, NULL);
-    const struct fabric_handle *all = &pair.all->handle;
-    for (unsigned i = 0; i <= FABRIC_IOV_MAX; i++)
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    for (unsigned i = 0; i <= TARN_FABRIC_IOV_MAX; i++)
         vectors[i] = (struct iovec){.iov_base = &byte, .iov_len = 1};
-    const struct iovec huge[] = {{.iov_base = &byte, .iov_len = FABRIC_BYTES_MAX}, {&byte, 1}};
-    const struct fabric_op wrong[] = {
-        {.kind = FABRIC_CAS, .handle = all, .offset = 4},
-        {.kind = FABRIC_FAA, .handle = all, .offset = 1},
-        {.kind = FABRIC_FAA, .handle = all, .iov = vectors, .iov_count = 1},
-        {.kind = FABRIC_READ, .handle = all, .iov = vectors, .iov_count = FABRIC_IOV_MAX + 1},
-        {.kind = FABRIC_READ, .handle = all, .iov = huge, .iov_count = 2},
-        {.kind = FABRIC_READ, .iov = vectors, .iov_count = 1},
-        {.kind = FABRIC_SEND, .handle = all, .iov = vectors, .iov_count = 1},
-        {.kind = FABRIC_OP_KINDS, .handle = all},
-        {.kind = FABRIC_READ, .handle = all, .tag = FABRIC_TAGS_MAX},
+    const struct iovec huge[] = {{.iov_base = &byte, .iov_len = TARN_FABRIC_BYTES_MAX}, {&byte, 1}};
+    const struct tarn_fabric_op wrong[] = {
+        {.kind = TARN_FABRIC_CAS, .handle = all, .offset = 4},
+        {.kind = TARN_FABRIC_FAA, .handle = all, .offset = 1},
+        {.kind = TARN_FABRIC_FAA, .handle = all, .iov = vectors, .iov_count = 1},
+        {.kind = TARN_FABRIC_READ, .handle = all, .iov = vectors, .iov_count = TARN_FABRIC_IOV_MAX + 1},
+        {.kind = TARN_FABRIC_READ, .handle = all, .iov = huge, .iov_count = 2},
+        {.kind = TARN_FABRIC_READ, .iov = vectors, .iov_count = 1},
+        {.kind = TARN_FABRIC_SEND, .handle = all, .iov = vectors, .iov_count = 1},
+        {.kind = TARN_FABRIC_OP_KINDS, .handle = all},
+        {.kind = TARN_FABRIC_READ, .handle = all, .tag = TARN_FABRIC_TAGS_MAX},
     };
     for (unsigned i = 0; i < base_array_count(wrong); i++)
         testing_expect_failure(&pair, wrong[i], -EINVAL);
@@ -242,22 +245,23 @@ static void swaps_and_adds(struct testing_fabric *testing)
     struct testing_pair pair;
     uint64_t before = 99;
     testing_pair_open(testing, &pair, NULL);
-    const struct fabric_handle *all = &pair.all->handle;
-    fabric_mem_store64(pair.all, 16, 5);
-    assert_int_equal(fabric_cas(pair.client, 1, all, 16, 5, 6, TESTING_SECONDS(60), &before), 0);
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    tarn_fabric_mem_store64(pair.all, 16, 5);
+    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 6, TESTING_SECONDS(60), &before), 0);
     assert_int_equal(before, 5);
-    assert_int_equal(fabric_cas(pair.client, 1, all, 16, 5, 7, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 7, TESTING_SECONDS(60), &before), 0);
     assert_int_equal(before, 6);
-    assert_int_equal(fabric_mem_load64(pair.all, 16), 6);
-    assert_int_equal(fabric_faa(pair.client, 1, all, 16, UINT64_MAX, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 16), 6);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, UINT64_MAX, TESTING_SECONDS(60), &before), 0);
     assert_int_equal(before, 6);
-    assert_int_equal(fabric_faa(pair.client, 1, all, 16, 0, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, 0, TESTING_SECONDS(60), &before), 0);
     assert_int_equal(before, 5);
-    assert_int_equal(fabric_faa(pair.client, 1, all, TESTING_BYTES - 8, 3, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, TESTING_BYTES - 8, 3, TESTING_SECONDS(60), &before),
+                     0);
     assert_int_equal(before, 0);
-    assert_int_equal(fabric_mem_load64(pair.all, TESTING_BYTES - 8), 3);
-    assert_int_equal(fabric_mem_load64(pair.all, 8), 0);
-    assert_int_equal(fabric_mem_load64(pair.all, 24), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - 8), 3);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 8), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 24), 0);
     testing_pair_close(&pair);
 }
 
@@ -273,28 +277,28 @@ static void contend(void *arg)
 {
     const struct contender *contender = arg;
     struct testing_pair *pair = contender->pair;
-    struct fabric_connection *connection;
+    struct tarn_fabric_connection *connection;
     uint64_t before, seen = 0;
-    assert_int_equal(
-        fabric_connect(pair->client_domain, pair->testing->address, NULL, TESTING_SECONDS(60), &connection),
-        0);
+    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
+                                         TESTING_SECONDS(60), &connection),
+                     0);
     for (unsigned i = 0; i < TIMES; i++) {
         do {
             uint64_t expected = seen;
-            assert_int_equal(fabric_cas(connection, 2, &pair->all->handle, 0, expected, expected + 1,
-                                        TESTING_SECONDS(60), &before),
+            assert_int_equal(tarn_fabric_cas(connection, 2, &pair->all->handle, 0, expected, expected + 1,
+                                             TESTING_SECONDS(60), &before),
                              0);
             seen = before == expected ? expected + 1 : before;
             if (before == expected)
                 break;
         } while (true);
-        assert_int_equal(fabric_faa(connection, 2, &pair->all->handle, 64, 2, TESTING_SECONDS(60), &before),
-                         0);
+        assert_int_equal(
+            tarn_fabric_faa(connection, 2, &pair->all->handle, 64, 2, TESTING_SECONDS(60), &before), 0);
         assert_int_equal(before % 2, 0);
         if (i % 64 == 0)
             task_yield();
     }
-    fabric_disconnect(connection);
+    tarn_fabric_disconnect(connection);
 }
 
 static void atomics_hold_under_contention(struct testing_fabric *testing)
@@ -302,23 +306,23 @@ static void atomics_hold_under_contention(struct testing_fabric *testing)
     struct testing_pair pair;
     struct testing_job jobs[CLIENTS];
     struct contender contenders[CLIENTS];
-    struct fabric_connection *servers[CLIENTS];
+    struct tarn_fabric_connection *servers[CLIENTS];
     testing_pair_open(testing, &pair, NULL);
     for (unsigned i = 0; i < CLIENTS; i++) {
         contenders[i] = (struct contender){.pair = &pair, .number = i};
         testing_start(testing, &jobs[i], i, contend, &contenders[i]);
     }
     for (unsigned i = 0; i < CLIENTS; i++) {
-        struct fabric_incoming *incoming;
-        assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
-        assert_int_equal(fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
+        struct tarn_fabric_incoming *incoming;
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
     }
     for (unsigned i = 0; i < CLIENTS; i++)
         testing_join(&jobs[i]);
-    assert_int_equal(fabric_mem_load64(pair.all, 0), CLIENTS * TIMES);
-    assert_int_equal(fabric_mem_load64(pair.all, 64), 2 * CLIENTS * TIMES);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), CLIENTS * TIMES);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 64), 2 * CLIENTS * TIMES);
     for (unsigned i = 0; i < CLIENTS; i++)
-        fabric_disconnect(servers[i]);
+        tarn_fabric_disconnect(servers[i]);
     testing_pair_close(&pair);
 }
 
@@ -338,7 +342,7 @@ static void change_words(void *arg)
     struct writer *writer = arg;
     for (uint64_t round = 0; !atomic_load(&writer->stop); round++) {
         for (uint64_t offset = 0; offset < 4096; offset += 8)
-            fabric_mem_store64(writer->pair->all, offset, round % 2 == 0 ? PATTERN_A : PATTERN_B);
+            tarn_fabric_mem_store64(writer->pair->all, offset, round % 2 == 0 ? PATTERN_A : PATTERN_B);
         task_yield();
     }
 }
@@ -349,15 +353,16 @@ static void words_are_whole(struct testing_fabric *testing)
     struct testing_job job;
     struct writer writer = {.pair = &pair};
     uint64_t words[512];
-    if (!fabric_info(testing->fabric)->whole_words)
+    if (!tarn_fabric_info(testing->fabric)->whole_words)
         return; /* nothing is promised */
     testing_pair_open(testing, &pair, NULL);
     memset(words, 0x11, sizeof(words));
-    fabric_mem_copy_in(pair.all, 0, words, sizeof(words));
+    tarn_fabric_mem_copy_in(pair.all, 0, words, sizeof(words));
     testing_start(testing, &job, 1, change_words, &writer);
     for (unsigned round = 0; round < 2000; round++) {
         assert_int_equal(
-            fabric_read(pair.client, 0, &pair.all->handle, 0, words, sizeof(words), TESTING_SECONDS(60)), 0);
+            tarn_fabric_read(pair.client, 0, &pair.all->handle, 0, words, sizeof(words), TESTING_SECONDS(60)),
+            0);
         for (unsigned i = 0; i < base_array_count(words); i++)
             assert_true(words[i] == PATTERN_A || words[i] == PATTERN_B);
         if (round % 16 == 0)
@@ -387,11 +392,11 @@ static void write_mine_read_yours(void *arg)
     const struct litmus *litmus = arg;
     struct testing_pair *pair = litmus->pair;
     const unsigned other = 1 - litmus->side;
-    struct fabric_connection *connection;
+    struct tarn_fabric_connection *connection;
     const uint64_t one = 1;
-    assert_int_equal(
-        fabric_connect(pair->client_domain, pair->testing->address, NULL, TESTING_SECONDS(60), &connection),
-        0);
+    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
+                                         TESTING_SECONDS(60), &connection),
+                     0);
     for (unsigned round = 0; round < litmus->rounds; round++) {
         const uint64_t mine = round * 16 + litmus->side * 8, yours = round * 16 + other * 8;
         atomic_store(&litmus->at[litmus->side], round + 1);
@@ -401,18 +406,21 @@ static void write_mine_read_yours(void *arg)
         }
         const struct iovec out = {.iov_base = (void *)(uintptr_t)&one, .iov_len = 8};
         const struct iovec in = {.iov_base = &litmus->seen[round], .iov_len = 8};
-        struct fabric_op ops[] = {
-            {.kind = FABRIC_WRITE, .handle = &pair->all->handle, .offset = mine, .iov = &out, .iov_count = 1},
-            {.kind = FABRIC_READ,
-             .fence = true,
-             .handle = &pair->all->handle,
-             .offset = yours,
-             .iov = &in,
-             .iov_count = 1}};
-        fabric_post(connection, ops, 2);
-        assert_int_equal(fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+        struct tarn_fabric_op ops[] = {{.kind = TARN_FABRIC_WRITE,
+                                        .handle = &pair->all->handle,
+                                        .offset = mine,
+                                        .iov = &out,
+                                        .iov_count = 1},
+                                       {.kind = TARN_FABRIC_READ,
+                                        .fence = true,
+                                        .handle = &pair->all->handle,
+                                        .offset = yours,
+                                        .iov = &in,
+                                        .iov_count = 1}};
+        tarn_fabric_post(connection, ops, 2);
+        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
     }
-    fabric_disconnect(connection);
+    tarn_fabric_disconnect(connection);
 }
 
 /* A WRITE that has completed is seen by a READ that begins later: of two, at least one sees the other's. */
@@ -421,7 +429,7 @@ static void what_has_completed_comes_first(struct testing_fabric *testing)
     struct testing_pair pair;
     struct testing_job jobs[2];
     struct litmus litmus[2];
-    struct fabric_connection *servers[2];
+    struct tarn_fabric_connection *servers[2];
     _Atomic unsigned at[2] = {0};
     static uint64_t seen[2][LITMUS_ROUNDS];
     const bool simulated = testing->subject->run != NULL; /* one thread, and each yield is work */
@@ -437,16 +445,16 @@ static void what_has_completed_comes_first(struct testing_fabric *testing)
         testing_start(testing, &jobs[i], 1 + i, write_mine_read_yours, &litmus[i]);
     }
     for (unsigned i = 0; i < 2; i++) {
-        struct fabric_incoming *incoming;
-        assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
-        assert_int_equal(fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
+        struct tarn_fabric_incoming *incoming;
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
     }
     for (unsigned i = 0; i < 2; i++)
         testing_join(&jobs[i]);
     for (unsigned round = 0; round < rounds; round++)
         assert_true(seen[0][round] == 1 || seen[1][round] == 1);
     for (unsigned i = 0; i < 2; i++)
-        fabric_disconnect(servers[i]);
+        tarn_fabric_disconnect(servers[i]);
     testing_pair_close(&pair);
 }
 
@@ -454,47 +462,47 @@ static void what_has_completed_comes_first(struct testing_fabric *testing)
 
 static void domains_have_limits(struct testing_fabric *testing)
 {
-    const struct fabric_domain_options options = {.writable_bytes = 16384, .regions_max = 2};
-    const struct fabric_domain_options too_many = {.regions_max = FABRIC_REGIONS_MAX + 1};
-    struct fabric_domain *domain;
-    struct fabric_region *a, *b, *c;
-    assert_int_equal(fabric_domain_open(testing->fabric, &too_many, &domain), -EINVAL);
-    assert_int_equal(fabric_domain_open(testing->fabric, &options, &domain), 0);
-    assert_int_equal(fabric_region_alloc(domain, 0, FABRIC_MAY_WRITE, &a), -EINVAL);
-    assert_int_equal(fabric_region_alloc(domain, 1, 0, &a), -EINVAL);
-    assert_int_equal(fabric_region_alloc(domain, 1, 8, &a), -EINVAL);
-    assert_int_equal(fabric_region_alloc(domain, 1, FABRIC_MAY_READ, &a), -ENOSPC);
-    assert_int_equal(fabric_region_alloc(domain, UINT64_MAX, FABRIC_MAY_WRITE, &a), -EINVAL);
-    assert_int_equal(fabric_region_alloc(domain, 16385, FABRIC_MAY_WRITE, &a), -ENOSPC);
-    a = testing_region(domain, 1, FABRIC_MAY_WRITE);
+    const struct tarn_fabric_domain_options options = {.writable_bytes = 16384, .regions_max = 2};
+    const struct tarn_fabric_domain_options too_many = {.regions_max = TARN_FABRIC_REGIONS_MAX + 1};
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *a, *b, *c;
+    assert_int_equal(tarn_fabric_domain_open(testing->fabric, &too_many, &domain), -EINVAL);
+    assert_int_equal(tarn_fabric_domain_open(testing->fabric, &options, &domain), 0);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 0, TARN_FABRIC_MAY_WRITE, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, 0, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, 8, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, TARN_FABRIC_MAY_READ, &a), -ENOSPC);
+    assert_int_equal(tarn_fabric_region_alloc(domain, UINT64_MAX, TARN_FABRIC_MAY_WRITE, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 16385, TARN_FABRIC_MAY_WRITE, &a), -ENOSPC);
+    a = testing_region(domain, 1, TARN_FABRIC_MAY_WRITE);
     assert_int_equal(a->bytes, 4096);
-    b = testing_region(domain, 12288, FABRIC_MAY_SWAP);
-    assert_int_equal(fabric_region_alloc(domain, 1, FABRIC_MAY_WRITE, &c), -ENOSPC);
-    fabric_region_free(a);
-    c = testing_region(domain, 4096, FABRIC_MAY_WRITE);
-    fabric_region_free(b);
-    fabric_region_free(c);
-    a = testing_region(domain, 16384, FABRIC_MAY_WRITE); /* one again */
+    b = testing_region(domain, 12288, TARN_FABRIC_MAY_SWAP);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, TARN_FABRIC_MAY_WRITE, &c), -ENOSPC);
+    tarn_fabric_region_free(a);
+    c = testing_region(domain, 4096, TARN_FABRIC_MAY_WRITE);
+    tarn_fabric_region_free(b);
+    tarn_fabric_region_free(c);
+    a = testing_region(domain, 16384, TARN_FABRIC_MAY_WRITE); /* one again */
     assert_true(base_is_aligned((uintptr_t)a->memory, 4096) && base_is_zero(a->memory, a->bytes));
-    fabric_region_free(a);
-    fabric_domain_close(domain);
+    tarn_fabric_region_free(a);
+    tarn_fabric_domain_close(domain);
 }
 
 static void handles_can_be_sent(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_handle handle;
-    uint8_t bytes[FABRIC_HANDLE_BYTES], back[4];
+    struct tarn_fabric_handle handle;
+    uint8_t bytes[TARN_FABRIC_HANDLE_BYTES], back[4];
     testing_pair_open(testing, &pair, NULL);
-    fabric_mem_copy_in(pair.readable, 0, "here", 4);
-    fabric_handle_save(&pair.readable->handle, bytes);
-    assert_int_equal(fabric_handle_load(bytes, &handle), 0);
+    tarn_fabric_mem_copy_in(pair.readable, 0, "here", 4);
+    tarn_fabric_handle_save(&pair.readable->handle, bytes);
+    assert_int_equal(tarn_fabric_handle_load(bytes, &handle), 0);
     assert_int_equal(handle.bytes, TESTING_BYTES);
-    assert_int_equal(handle.rights, FABRIC_MAY_READ);
-    assert_int_equal(fabric_read(pair.client, 0, &handle, 0, back, 4, TESTING_SECONDS(60)), 0);
+    assert_int_equal(handle.rights, TARN_FABRIC_MAY_READ);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, &handle, 0, back, 4, TESTING_SECONDS(60)), 0);
     assert_memory_equal(back, "here", 4);
     bytes[31] ^= 1;
-    assert_int_equal(fabric_handle_load(bytes, &handle), -EINVAL);
+    assert_int_equal(tarn_fabric_handle_load(bytes, &handle), -EINVAL);
     testing_pair_close(&pair);
 }
 
@@ -503,8 +511,9 @@ static void write_a_word_later(void *arg)
     struct testing_pair *pair = arg;
     const uint64_t words[2] = {7, 8};
     (void)task_sleep(5000000);
-    assert_int_equal(
-        fabric_write(pair->client, 0, &pair->all->handle, 800, words, sizeof(words), TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_write(pair->client, 0, &pair->all->handle, 800, words, sizeof(words),
+                                       TESTING_SECONDS(60)),
+                     0);
 }
 
 static void a_word_is_waited_for(struct testing_fabric *testing)
@@ -513,16 +522,16 @@ static void a_word_is_waited_for(struct testing_fabric *testing)
     struct testing_job job;
     uint32_t index = 9;
     testing_pair_open(testing, &pair, NULL);
-    const struct fabric_word words[] = {{.region = pair.readable, .offset = 0},
-                                        {.region = pair.all, .offset = 808},
-                                        {.region = pair.all, .offset = 0}};
-    assert_int_equal(fabric_wait_any(words, 3, TESTING_SOON, &index), -ETIMEDOUT);
-    assert_int_equal(fabric_wait_any(words, 0, TESTING_SOON, &index), -EINVAL);
+    const struct tarn_fabric_word words[] = {{.region = pair.readable, .offset = 0},
+                                             {.region = pair.all, .offset = 808},
+                                             {.region = pair.all, .offset = 0}};
+    assert_int_equal(tarn_fabric_wait_any(words, 3, TESTING_SOON, &index), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_wait_any(words, 0, TESTING_SOON, &index), -EINVAL);
     assert_int_equal(index, 9);
     testing_start(testing, &job, 0, write_a_word_later, &pair);
-    assert_int_equal(fabric_wait_any(words, 3, TESTING_SECONDS(60), &index), 0);
+    assert_int_equal(tarn_fabric_wait_any(words, 3, TESTING_SECONDS(60), &index), 0);
     assert_int_equal(index, 1);
-    assert_int_equal(fabric_mem_load64(pair.all, 808), 8);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 808), 8);
     testing_join(&job);
     testing_pair_close(&pair);
 }
@@ -530,28 +539,30 @@ static void a_word_is_waited_for(struct testing_fabric *testing)
 static void operations_are_counted(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric_counters counters;
+    struct tarn_fabric_counters counters;
     uint8_t data[300];
     uint64_t before;
     testing_pair_open(testing, &pair, NULL);
     const struct iovec vector = {.iov_base = data, .iov_len = sizeof(data)};
-    struct fabric_op ops[3];
+    struct tarn_fabric_op ops[3];
     for (unsigned i = 0; i < 3; i++)
-        ops[i] = (struct fabric_op){
-            .kind = FABRIC_READ, .tag = 4, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
-    fabric_post(pair.client, ops, 3);
-    assert_int_equal(fabric_wait(ops, 3, TESTING_SECONDS(60)), 0);
-    assert_int_equal(fabric_faa(pair.client, 4, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
-    assert_int_equal(fabric_write(pair.client, 5, &pair.all->handle, 0, data, 20, TESTING_SECONDS(60)), 0);
+        ops[i] = (struct tarn_fabric_op){
+            .kind = TARN_FABRIC_READ, .tag = 4, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
+    tarn_fabric_post(pair.client, ops, 3);
+    assert_int_equal(tarn_fabric_wait(ops, 3, TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 4, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before),
+                     0);
+    assert_int_equal(tarn_fabric_write(pair.client, 5, &pair.all->handle, 0, data, 20, TESTING_SECONDS(60)),
+                     0);
     for (unsigned i = 0; i < 2; i++) { /* the same when the connection is over */
-        fabric_count(testing->fabric, 4, &counters);
-        assert_int_equal(counters.operations[FABRIC_READ], 3);
-        assert_int_equal(counters.bytes[FABRIC_READ], 900);
-        assert_int_equal(counters.operations[FABRIC_FAA], 1);
-        assert_int_equal(counters.operations[FABRIC_WRITE], 0);
+        tarn_fabric_count(testing->fabric, 4, &counters);
+        assert_int_equal(counters.operations[TARN_FABRIC_READ], 3);
+        assert_int_equal(counters.bytes[TARN_FABRIC_READ], 900);
+        assert_int_equal(counters.operations[TARN_FABRIC_FAA], 1);
+        assert_int_equal(counters.operations[TARN_FABRIC_WRITE], 0);
         assert_int_equal(counters.waits, 2);
-        fabric_count(testing->fabric, 5, &counters);
-        assert_int_equal(counters.bytes[FABRIC_WRITE], 20);
+        tarn_fabric_count(testing->fabric, 5, &counters);
+        assert_int_equal(counters.bytes[TARN_FABRIC_WRITE], 20);
         assert_int_equal(counters.failed, 0);
         if (i == 0)
             testing_disconnect(&pair);

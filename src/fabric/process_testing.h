@@ -104,87 +104,88 @@ static inline void testing_run_with(void **state, void (*test)(struct testing_fa
 
 /* ---- meeting a child ---------------------------------------------------------------------------- */
 
-static const struct fabric_connect_options process_options = {.receive_count = 4, .receive_bytes = 64};
+static const struct tarn_fabric_connect_options process_options = {.receive_count = 4, .receive_bytes = 64};
 
 /* Both tell the handle of their region as private data. */
-static inline struct fabric_connect_options with_handle(const struct fabric_region *region, uint8_t *room)
+static inline struct tarn_fabric_connect_options with_handle(const struct tarn_fabric_region *region,
+                                                             uint8_t *room)
 {
-    struct fabric_connect_options options = process_options;
-    fabric_handle_save(&region->handle, room);
+    struct tarn_fabric_connect_options options = process_options;
+    tarn_fabric_handle_save(&region->handle, room);
     options.data = room;
-    options.data_bytes = FABRIC_HANDLE_BYTES;
+    options.data_bytes = TARN_FABRIC_HANDLE_BYTES;
     return options;
 }
 
-static const uint32_t all_rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+static const uint32_t all_rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
 
 /* A child's side. */
 struct testing_visit {
-    struct fabric_domain *domain;
-    struct fabric_region *region;
-    struct fabric_connection *connection;
-    struct fabric_handle theirs;
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *region;
+    struct tarn_fabric_connection *connection;
+    struct tarn_fabric_handle theirs;
 };
 
 static inline void begin_visit(struct testing_fabric *testing, const char *address,
                                struct testing_visit *visit)
 {
-    const struct fabric_domain_options domain_options = {.writable_bytes = 65536};
-    uint8_t handle[FABRIC_HANDLE_BYTES];
+    const struct tarn_fabric_domain_options domain_options = {.writable_bytes = 65536};
+    uint8_t handle[TARN_FABRIC_HANDLE_BYTES];
     const void *data;
-    CHILD_CHECK(fabric_domain_open(testing->fabric, &domain_options, &visit->domain) == 0);
-    CHILD_CHECK(fabric_region_alloc(visit->domain, 65536, all_rights, &visit->region) == 0);
-    struct fabric_connect_options options = with_handle(visit->region, handle);
-    CHILD_CHECK(fabric_connect(visit->domain, address, &options, TESTING_SECONDS(60), &visit->connection) ==
-                0);
-    CHILD_CHECK(fabric_peer_data(visit->connection, &data) == FABRIC_HANDLE_BYTES);
-    CHILD_CHECK(fabric_handle_load(data, &visit->theirs) == 0);
+    CHILD_CHECK(tarn_fabric_domain_open(testing->fabric, &domain_options, &visit->domain) == 0);
+    CHILD_CHECK(tarn_fabric_region_alloc(visit->domain, 65536, all_rights, &visit->region) == 0);
+    struct tarn_fabric_connect_options options = with_handle(visit->region, handle);
+    CHILD_CHECK(
+        tarn_fabric_connect(visit->domain, address, &options, TESTING_SECONDS(60), &visit->connection) == 0);
+    CHILD_CHECK(tarn_fabric_peer_data(visit->connection, &data) == TARN_FABRIC_HANDLE_BYTES);
+    CHILD_CHECK(tarn_fabric_handle_load(data, &visit->theirs) == 0);
 }
 
 static inline void end_visit(struct testing_visit *visit)
 {
-    fabric_disconnect(visit->connection);
-    fabric_region_free(visit->region);
-    fabric_domain_close(visit->domain);
+    tarn_fabric_disconnect(visit->connection);
+    tarn_fabric_region_free(visit->region);
+    tarn_fabric_domain_close(visit->domain);
 }
 
 /* The parent's side. */
 struct testing_host {
-    struct fabric_domain *domain;
-    struct fabric_region *region;
-    struct fabric_listener *listener;
-    struct fabric_connection *connection;
-    struct fabric_handle theirs;
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *region;
+    struct tarn_fabric_listener *listener;
+    struct tarn_fabric_connection *connection;
+    struct tarn_fabric_handle theirs;
 };
 
 static inline void open_host(struct testing_fabric *testing, struct testing_host *host)
 {
     host->domain = testing_domain(testing->fabric, 0, 65536);
     host->region = testing_region(host->domain, 65536, all_rights);
-    assert_int_equal(fabric_listen(testing->fabric, testing->address, &host->listener), 0);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &host->listener), 0);
 }
 
 static inline void close_host(struct testing_host *host)
 {
-    fabric_listener_close(host->listener);
-    fabric_region_free(host->region);
-    fabric_domain_close(host->domain);
+    tarn_fabric_listener_close(host->listener);
+    tarn_fabric_region_free(host->region);
+    tarn_fabric_domain_close(host->domain);
 }
 
 /** @return 0, or why there is no connection after all */
 static inline int accept_child(struct testing_host *host, uint64_t deadline_ns)
 {
-    struct fabric_incoming *incoming;
-    uint8_t handle[FABRIC_HANDLE_BYTES];
+    struct tarn_fabric_incoming *incoming;
+    uint8_t handle[TARN_FABRIC_HANDLE_BYTES];
     const void *data;
-    int error = fabric_listener_wait(host->listener, deadline_ns, &incoming);
+    int error = tarn_fabric_listener_wait(host->listener, deadline_ns, &incoming);
     if (error != 0)
         return error;
-    struct fabric_connect_options options = with_handle(host->region, handle);
-    error = fabric_accept(incoming, host->domain, &options, &host->connection);
+    struct tarn_fabric_connect_options options = with_handle(host->region, handle);
+    error = tarn_fabric_accept(incoming, host->domain, &options, &host->connection);
     if (error == 0) {
-        assert_int_equal(fabric_peer_data(host->connection, &data), FABRIC_HANDLE_BYTES);
-        assert_int_equal(fabric_handle_load(data, &host->theirs), 0);
+        assert_int_equal(tarn_fabric_peer_data(host->connection, &data), TARN_FABRIC_HANDLE_BYTES);
+        assert_int_equal(tarn_fabric_handle_load(data, &host->theirs), 0);
     }
     return error;
 }
@@ -196,26 +197,28 @@ enum { PROCESS_ROUNDS = 1500 };
 static inline void work(struct testing_fabric *testing, const struct testing_orders *orders)
 {
     struct testing_visit visit;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint64_t words[64], before, room[8];
     begin_visit(testing, orders->address, &visit);
     for (uint64_t round = 1; round <= PROCESS_ROUNDS; round++) {
         for (unsigned i = 0; i < base_array_count(words); i++)
             words[i] = round * (i + 1);
         const struct iovec vector = {.iov_base = words, .iov_len = sizeof(words)};
-        struct fabric_op op = {.kind = FABRIC_WRITE_NOTIFY,
-                               .handle = &visit.theirs,
-                               .offset = 4096,
-                               .iov = &vector,
-                               .iov_count = 1,
-                               .value = (uint32_t)round};
-        CHILD_CHECK(fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_SECONDS(60), &before) == 0);
-        fabric_mem_store64(visit.region, 8, round);
-        fabric_post(visit.connection, &op, 1);
-        CHILD_CHECK(fabric_wait(&op, 1, TESTING_SECONDS(60)) == 0);
-        CHILD_CHECK(fabric_receive(visit.connection, room, sizeof(room), TESTING_SECONDS(60), &message) == 0);
+        struct tarn_fabric_op op = {.kind = TARN_FABRIC_WRITE_NOTIFY,
+                                    .handle = &visit.theirs,
+                                    .offset = 4096,
+                                    .iov = &vector,
+                                    .iov_count = 1,
+                                    .value = (uint32_t)round};
+        CHILD_CHECK(tarn_fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_SECONDS(60), &before) ==
+                    0);
+        tarn_fabric_mem_store64(visit.region, 8, round);
+        tarn_fabric_post(visit.connection, &op, 1);
+        CHILD_CHECK(tarn_fabric_wait(&op, 1, TESTING_SECONDS(60)) == 0);
+        CHILD_CHECK(
+            tarn_fabric_receive(visit.connection, room, sizeof(room), TESTING_SECONDS(60), &message) == 0);
         CHILD_CHECK(message.bytes == 8 && room[0] == round);
-        CHILD_CHECK(fabric_mem_load64(visit.region, 0) == round);
+        CHILD_CHECK(tarn_fabric_mem_load64(visit.region, 0) == round);
         if (round % 100 == 0)
             (void)task_sleep(round % 7 * 300000);
     }
@@ -225,30 +228,32 @@ static inline void work(struct testing_fabric *testing, const struct testing_ord
 static void two_processes_work_together(struct testing_fabric *testing)
 {
     struct testing_host host;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[64];
     uint64_t word;
     open_host(testing, &host);
     testing_order(&testing->children[0], testing->address, 0);
     assert_int_equal(accept_child(&host, TESTING_SECONDS(60)), 0);
     for (uint64_t round = 1; round <= PROCESS_ROUNDS; round++) {
-        assert_int_equal(fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message),
-                         0);
+        assert_int_equal(
+            tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
         assert_true(message.notified && message.value == round);
         for (unsigned i = 0; i < 64; i++)
-            assert_int_equal(fabric_mem_load64(host.region, 4096 + i * 8), round * (i + 1));
-        assert_int_equal(fabric_mem_load64(host.region, 0), round);
-        assert_int_equal(fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_SECONDS(60)), 0);
+            assert_int_equal(tarn_fabric_mem_load64(host.region, 4096 + i * 8), round * (i + 1));
+        assert_int_equal(tarn_fabric_mem_load64(host.region, 0), round);
+        assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_SECONDS(60)),
+                         0);
         assert_int_equal(word, round);
-        assert_int_equal(fabric_faa(host.connection, 0, &host.theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
+        assert_int_equal(tarn_fabric_faa(host.connection, 0, &host.theirs, 0, 1, TESTING_SECONDS(60), &word),
+                         0);
         if (round % 130 == 0)
             (void)task_sleep(round % 5 * 300000);
-        assert_int_equal(fabric_send(host.connection, 0, &round, sizeof(round), TESTING_SECONDS(60)), 0);
+        assert_int_equal(tarn_fabric_send(host.connection, 0, &round, sizeof(round), TESTING_SECONDS(60)), 0);
     }
-    assert_int_equal(fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message),
                      -EPIPE);
     assert_int_equal(testing_reap(&testing->children[0]), 0);
-    fabric_disconnect(host.connection);
+    tarn_fabric_disconnect(host.connection);
     close_host(&host);
 }
 
@@ -258,8 +263,8 @@ static inline void be_stopped(struct testing_fabric *testing, const struct testi
 {
     struct testing_visit visit;
     begin_visit(testing, orders->address, &visit);
-    fabric_mem_store64(visit.region, 0, 4711);
-    CHILD_CHECK(fabric_send(visit.connection, 0, NULL, 0, TESTING_SECONDS(60)) == 0);
+    tarn_fabric_mem_store64(visit.region, 0, 4711);
+    CHILD_CHECK(tarn_fabric_send(visit.connection, 0, NULL, 0, TESTING_SECONDS(60)) == 0);
     (void)task_sleep(60 * BASE_NS_PER_SECOND); /* until it is killed */
 }
 
@@ -267,8 +272,8 @@ static inline void be_stopped(struct testing_fabric *testing, const struct testi
 static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
 {
     struct testing_host host;
-    struct fabric_message message;
-    struct fabric_region *again;
+    struct tarn_fabric_message message;
+    struct tarn_fabric_region *again;
     struct testing_child *child = &testing->children[0];
     uint8_t data[64];
     uint64_t word;
@@ -279,23 +284,25 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     open_host(testing, &host);
     testing_order(child, testing->address, 0);
     assert_int_equal(accept_child(&host, TESTING_SECONDS(60)), 0);
-    assert_int_equal(fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+    assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+                     0);
     assert_int_equal(kill(child->pid, SIGSTOP), 0);
     assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
-    assert_int_equal(fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_SECONDS(60)), 0);
     assert_int_equal(word, 4711);
-    assert_int_equal(fabric_cas(host.connection, 0, &host.theirs, 0, 4711, 1, TESTING_SECONDS(60), &word), 0);
+    assert_int_equal(
+        tarn_fabric_cas(host.connection, 0, &host.theirs, 0, 4711, 1, TESTING_SECONDS(60), &word), 0);
     assert_int_equal(word, 4711);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(fabric_send(host.connection, 0, NULL, 0, TESTING_SECONDS(60)), 0);
-    assert_int_equal(fabric_send(host.connection, 0, NULL, 0, TESTING_SOON), -ETIMEDOUT);
-    assert_int_equal(fabric_fence(host.connection, TESTING_SOON), -ETIMEDOUT);
-    fabric_region_free(host.region);
-    assert_int_equal(fabric_region_alloc(host.domain, 4096, all_rights, &again), -ENOSPC);
+        assert_int_equal(tarn_fabric_send(host.connection, 0, NULL, 0, TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_send(host.connection, 0, NULL, 0, TESTING_SOON), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SOON), -ETIMEDOUT);
+    tarn_fabric_region_free(host.region);
+    assert_int_equal(tarn_fabric_region_alloc(host.domain, 4096, all_rights, &again), -ENOSPC);
     assert_int_equal(kill(child->pid, SIGKILL), 0);
-    assert_int_equal(fabric_fence(host.connection, TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SECONDS(60)), 0);
     assert_true(WIFSIGNALED(testing_reap(child)));
-    fabric_disconnect(host.connection);
+    tarn_fabric_disconnect(host.connection);
     host.region = testing_region(host.domain, 65536, all_rights);
     close_host(&host);
 }
@@ -316,19 +323,28 @@ static inline void storm(struct testing_fabric *testing, const struct testing_or
     for (;;) {
         uint64_t offset = base_random_below(&random, 4096) * 8;
         const struct iovec vector = {.iov_base = data, .iov_len = base_random_below(&random, sizeof(data))};
-        struct fabric_op ops[] = {
-            {.kind = FABRIC_WRITE, .handle = &visit.theirs, .offset = offset, .iov = &vector, .iov_count = 1},
-            {.kind = FABRIC_READ, .handle = &visit.theirs, .offset = offset, .iov = &vector, .iov_count = 1},
-            {.kind = FABRIC_WRITE_NOTIFY,
+        struct tarn_fabric_op ops[] = {
+            {.kind = TARN_FABRIC_WRITE,
              .handle = &visit.theirs,
              .offset = offset,
              .iov = &vector,
              .iov_count = 1},
-            {.kind = FABRIC_SEND},
+            {.kind = TARN_FABRIC_READ,
+             .handle = &visit.theirs,
+             .offset = offset,
+             .iov = &vector,
+             .iov_count = 1},
+            {.kind = TARN_FABRIC_WRITE_NOTIFY,
+             .handle = &visit.theirs,
+             .offset = offset,
+             .iov = &vector,
+             .iov_count = 1},
+            {.kind = TARN_FABRIC_SEND},
         };
-        fabric_post(visit.connection, ops, base_array_count(ops));
-        CHILD_CHECK(fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(60)) == 0);
-        CHILD_CHECK(fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_SECONDS(60), &before) == 0);
+        tarn_fabric_post(visit.connection, ops, base_array_count(ops));
+        CHILD_CHECK(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(60)) == 0);
+        CHILD_CHECK(tarn_fabric_faa(visit.connection, 0, &visit.theirs, 0, 1, TESTING_SECONDS(60), &before) ==
+                    0);
     }
 }
 
@@ -339,16 +355,17 @@ static inline void storm(struct testing_fabric *testing, const struct testing_or
 static inline bool host_victim(struct testing_host *host, struct testing_child *child, uint64_t life_ns,
                                bool met)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[64];
     uint64_t until_ns = task_now() + life_ns, word;
     int error = accept_child(host, met ? TESTING_SECONDS(60) : until_ns);
     if (met)
         until_ns = task_now() + life_ns;
     while (error == 0 && task_now() < until_ns) {
-        error = fabric_receive(host->connection, data, sizeof(data), until_ns, &message);
+        error = tarn_fabric_receive(host->connection, data, sizeof(data), until_ns, &message);
         assert_true(error == 0 || error == -ETIMEDOUT);
-        assert_int_equal(fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
+        assert_int_equal(
+            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
     }
     assert_int_equal(kill(child->pid, SIGKILL), 0);
     assert_true(WIFSIGNALED(testing_reap(child)));
@@ -359,10 +376,10 @@ static inline bool host_victim(struct testing_host *host, struct testing_child *
         return false;
     }
     do
-        error = fabric_receive(host->connection, data, sizeof(data), TESTING_SECONDS(60), &message);
+        error = tarn_fabric_receive(host->connection, data, sizeof(data), TESTING_SECONDS(60), &message);
     while (error == 0);
     assert_int_equal(error, -ECONNRESET);
-    assert_int_equal(fabric_read(host->connection, 0, &host->theirs, 0, &word, 8, TESTING_SECONDS(60)),
+    assert_int_equal(tarn_fabric_read(host->connection, 0, &host->theirs, 0, &word, 8, TESTING_SECONDS(60)),
                      -ECONNRESET);
     return true;
 }
@@ -380,9 +397,9 @@ static void peers_are_killed_at_any_point(struct testing_fabric *testing)
         uint64_t life_ns = base_random_below(&random, 10000000);
         if (host_victim(&host, &testing->children[i], life_ns, i % 2 == 0)) {
             met++;
-            fabric_region_free(host.region); /* it could write there, and cannot any more */
-            assert_int_equal(fabric_fence(host.connection, TESTING_SECONDS(60)), 0);
-            fabric_disconnect(host.connection);
+            tarn_fabric_region_free(host.region); /* it could write there, and cannot any more */
+            assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SECONDS(60)), 0);
+            tarn_fabric_disconnect(host.connection);
             host.region = testing_region(host.domain, 65536, all_rights);
             assert_true(base_is_zero(host.region->memory, 65536));
         }

@@ -74,12 +74,13 @@ static void dismiss(struct attacker *attacker)
 /* The other client of the server. */
 static void expect_alive(struct testing_pair *pair)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[4096];
     uint64_t before;
-    assert_int_equal(fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
-    assert_int_equal(fabric_send(pair->client, 0, "well", 4, TESTING_SECONDS(60)), 0);
-    assert_int_equal(fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+    assert_int_equal(tarn_fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(60), &before),
+                     0);
+    assert_int_equal(tarn_fabric_send(pair->client, 0, "well", 4, TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
     assert_memory_equal(data, "well", 4);
 }
 
@@ -140,11 +141,11 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         {.fds = 3, .at = 4, .word = 1},
         {.fds = 0, .at = 4, .word = 1},
         {.fds = 3, .at = 4, .word = 77},
-        {.fds = 3, .at = 44, .word = FABRIC_PRIVATE_BYTES_MAX + 1},
+        {.fds = 3, .at = 44, .word = TARN_FABRIC_PRIVATE_BYTES_MAX + 1},
         {.fds = 3, .at = 44, .word = UINT32_MAX},
     };
     struct testing_pair pair;
-    struct fabric_incoming *incoming;
+    struct tarn_fabric_incoming *incoming;
     testing_pair_open(testing, &pair, NULL);
     unsigned descriptors = testing_descriptors();
     for (unsigned i = 0; i < base_array_count(kinds); i++) {
@@ -165,7 +166,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         dismiss(&attacker);
         expect_alive(&pair);
     }
-    assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
     assert_int_equal(testing_descriptors(), descriptors);
     testing_pair_close(&pair);
 }
@@ -329,8 +330,8 @@ static void files_are_checked(struct testing_fabric *testing)
         tell_long_slots,
     };
     struct testing_pair pair;
-    struct fabric_incoming *incoming;
-    struct fabric_connection *connection;
+    struct tarn_fabric_incoming *incoming;
+    struct tarn_fabric_connection *connection;
     testing_pair_open(testing, &pair, NULL);
     unsigned descriptors = testing_descriptors();
     for (unsigned i = 0; i < base_array_count(lies); i++) {
@@ -340,8 +341,8 @@ static void files_are_checked(struct testing_fabric *testing)
         reach(&attacker, testing->address);
         lies[i](&attacker, &fd);
         assert_int_equal(shm_hello_send(attacker.socket, &attacker.hello, attacker.fds), 0);
-        assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
-        assert_int_equal(fabric_accept(incoming, pair.server_domain, NULL, &connection), -EPROTO);
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &connection), -EPROTO);
         assert_int_equal(answer(&attacker), -ECONNREFUSED);
         if (fd >= 0)
             assert_int_equal(close(fd), 0);
@@ -355,16 +356,17 @@ static void files_are_checked(struct testing_fabric *testing)
 /* ---- rights ------------------------------------------------------------------------------------- */
 
 /* Meet as a good client would, and hold what it is given. */
-static struct fabric_connection *get_in(struct testing_pair *pair, struct attacker *attacker)
+static struct tarn_fabric_connection *get_in(struct testing_pair *pair, struct attacker *attacker)
 {
-    static const struct fabric_connect_options options = {.receive_count = SLOTS, .receive_bytes = PAYLOAD};
-    struct fabric_incoming *incoming;
-    struct fabric_connection *connection;
+    static const struct tarn_fabric_connect_options options = {.receive_count = SLOTS,
+                                                               .receive_bytes = PAYLOAD};
+    struct tarn_fabric_incoming *incoming;
+    struct tarn_fabric_connection *connection;
     prepare(attacker);
     reach(attacker, pair->testing->address);
     assert_int_equal(shm_hello_send(attacker->socket, &attacker->hello, attacker->fds), 0);
-    assert_int_equal(fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
-    assert_int_equal(fabric_accept(incoming, pair->server_domain, &options, &connection), 0);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &options, &connection), 0);
     assert_int_equal(answer(attacker), 0);
     assert_int_equal(shm_file_take(attacker->greeting.fds[SHM_PLACES], shm_ring_bytes(SLOTS, PAYLOAD), true,
                                    &attacker->out.file),
@@ -419,7 +421,7 @@ static void a_peer_gets_no_more_than_was_granted(struct testing_fabric *testing)
     struct attacker attacker;
     struct stat status;
     testing_pair_open(testing, &pair, NULL);
-    struct fabric_connection *connection = get_in(&pair, &attacker);
+    struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
     expect_rights(attacker.greeting.fds[SHM_READABLE], attacker.greeting.hello.bytes[SHM_READABLE], false);
     expect_rights(attacker.greeting.fds[SHM_WRITABLE], attacker.greeting.hello.bytes[SHM_WRITABLE], true);
     expect_rights(attacker.greeting.fds[SHM_PLACES], shm_ring_bytes(SLOTS, PAYLOAD), true);
@@ -428,11 +430,12 @@ static void a_peer_gets_no_more_than_was_granted(struct testing_fabric *testing)
         assert_int_equal(status.st_mode & 07777, 0600);
     }
     /* the owner still writes there, and what others of the domain hold is what they had */
-    fabric_mem_copy_in(pair.readable, 0, "new", 3);
+    tarn_fabric_mem_copy_in(pair.readable, 0, "new", 3);
     char back[3];
-    assert_int_equal(fabric_read(pair.client, 0, &pair.readable->handle, 0, back, 3, TESTING_SECONDS(60)), 0);
+    assert_int_equal(
+        tarn_fabric_read(pair.client, 0, &pair.readable->handle, 0, back, 3, TESTING_SECONDS(60)), 0);
     assert_memory_equal(back, "new", 3);
-    fabric_disconnect(connection);
+    tarn_fabric_disconnect(connection);
     dismiss(&attacker);
     testing_pair_close(&pair);
 }
@@ -481,28 +484,28 @@ static void rubbish_in_rings_ends_the_connection(struct testing_fabric *testing)
                     {UINT32_MAX, UINT32_MAX, 1},
                     {1, 0, UINT64_MAX - 100}};
     struct testing_pair pair;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[PAYLOAD];
     testing_pair_open(testing, &pair, NULL);
     for (unsigned i = 0; i < base_array_count(messages); i++) {
         struct attacker attacker;
-        struct fabric_connection *connection = get_in(&pair, &attacker);
+        struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
         fake_message(&attacker, messages[i].kind, messages[i].bytes, messages[i].written);
-        assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
                          -EPROTO);
-        assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+        assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
                          -EPROTO);
-        fabric_disconnect(connection);
+        tarn_fabric_disconnect(connection);
         dismiss(&attacker);
         expect_alive(&pair);
     }
     static const uint64_t reads[] = {1, SLOTS, UINT64_MAX - SLOTS - 1, UINT64_C(1) << 63};
     for (unsigned i = 0; i < base_array_count(reads); i++) {
         struct attacker attacker;
-        struct fabric_connection *connection = get_in(&pair, &attacker);
+        struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
         poke64(&attacker.files[SHM_PLACES], AT_READ, reads[i]);
-        assert_int_equal(fabric_send(connection, 0, "x", 1, TESTING_SECONDS(60)), -EPROTO);
-        fabric_disconnect(connection);
+        assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_SECONDS(60)), -EPROTO);
+        tarn_fabric_disconnect(connection);
         dismiss(&attacker);
         expect_alive(&pair);
     }
@@ -513,10 +516,10 @@ static void rubbish_on_the_socket_ends_nothing_else(struct testing_fabric *testi
 {
     struct testing_pair pair;
     struct attacker attacker;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t data[PAYLOAD];
     testing_pair_open(testing, &pair, NULL);
-    struct fabric_connection *connection = get_in(&pair, &attacker);
+    struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
     for (unsigned i = 0; i < 3000; i++) { /* more than its buffer has room for, and with descriptors */
         uint8_t rubbish[200] = {0};
         if (i % 100 == 0)
@@ -525,13 +528,13 @@ static void rubbish_on_the_socket_ends_nothing_else(struct testing_fabric *testi
             (void)send(attacker.socket, rubbish, i % sizeof(rubbish) + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     expect_alive(&pair);
-    assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SOON, &message), -ETIMEDOUT);
-    assert_int_equal(fabric_error(connection), 0);
+    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SOON, &message), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_error(connection), 0);
     poke32(&attacker.out.file, AT_PRESENCE, 99);
     assert_int_equal(send(attacker.socket, "", 1, MSG_NOSIGNAL), 1);
-    assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
                      -ECONNRESET);
-    fabric_disconnect(connection);
+    tarn_fabric_disconnect(connection);
     dismiss(&attacker);
     expect_alive(&pair);
     testing_pair_close(&pair);
@@ -542,25 +545,26 @@ static void a_closed_socket_frees_no_memory(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     struct attacker attacker;
-    struct fabric_message message;
-    struct fabric_region *again;
+    struct tarn_fabric_message message;
+    struct tarn_fabric_region *again;
     uint8_t data[PAYLOAD];
     testing_pair_open(testing, &pair, NULL);
-    struct fabric_connection *connection = get_in(&pair, &attacker);
+    struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
     testing_disconnect(&pair); /* the good one goes */
     assert_int_equal(close(attacker.socket), 0);
     attacker.socket = -1;
-    assert_int_equal(fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
+    assert_int_equal(tarn_fabric_receive(connection, data, sizeof(data), TESTING_SECONDS(60), &message),
                      -ECONNRESET);
-    assert_int_equal(fabric_fence(connection, TESTING_SOON), -ETIMEDOUT);
-    fabric_disconnect(connection);
-    fabric_region_free(pair.all);
-    assert_int_equal(fabric_region_alloc(pair.server_domain, 4096, FABRIC_MAY_WRITE, &again), -ENOSPC);
-    fabric_region_free(pair.readable);
+    assert_int_equal(tarn_fabric_fence(connection, TESTING_SOON), -ETIMEDOUT);
+    tarn_fabric_disconnect(connection);
+    tarn_fabric_region_free(pair.all);
+    assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, TARN_FABRIC_MAY_WRITE, &again),
+                     -ENOSPC);
+    tarn_fabric_region_free(pair.readable);
     dismiss(&attacker);
-    fabric_listener_close(pair.listener);
-    fabric_domain_close(pair.client_domain);
-    fabric_domain_close(pair.server_domain); /* what it holds is its own now */
+    tarn_fabric_listener_close(pair.listener);
+    tarn_fabric_domain_close(pair.client_domain);
+    tarn_fabric_domain_close(pair.server_domain); /* what it holds is its own now */
 }
 
 /* ---- tables ------------------------------------------------------------------------------------- */
@@ -570,30 +574,30 @@ static void rubbish_in_tables_is_refused(struct testing_fabric *testing)
     static const struct {
         uint64_t offset, bytes;
         uint32_t rights, place;
-        enum fabric_op_kind kind;
+        enum tarn_fabric_op_kind kind;
     } entries[] = {
-        {FILE_BYTES, 4096, 7, SHM_WRITABLE, FABRIC_READ},
-        {UINT64_MAX - 4095, 8192, 7, SHM_WRITABLE, FABRIC_READ},
-        {4096, UINT64_MAX, 7, SHM_WRITABLE, FABRIC_WRITE},
-        {0, FILE_BYTES + 8, 7, SHM_WRITABLE, FABRIC_WRITE},
-        {0, 4096, 7, SHM_PLACES, FABRIC_READ},
-        {0, 4096, 7, UINT32_MAX, FABRIC_READ},
-        {4096, 4096, 7, SHM_READABLE, FABRIC_WRITE}, /* mapped to read only: a fault if it were tried */
-        {4096, 4096, 7, SHM_READABLE, FABRIC_FAA},
-        {1, 4096, 7, SHM_WRITABLE, FABRIC_FAA}, /* not aligned */
+        {FILE_BYTES, 4096, 7, SHM_WRITABLE, TARN_FABRIC_READ},
+        {UINT64_MAX - 4095, 8192, 7, SHM_WRITABLE, TARN_FABRIC_READ},
+        {4096, UINT64_MAX, 7, SHM_WRITABLE, TARN_FABRIC_WRITE},
+        {0, FILE_BYTES + 8, 7, SHM_WRITABLE, TARN_FABRIC_WRITE},
+        {0, 4096, 7, SHM_PLACES, TARN_FABRIC_READ},
+        {0, 4096, 7, UINT32_MAX, TARN_FABRIC_READ},
+        {4096, 4096, 7, SHM_READABLE, TARN_FABRIC_WRITE}, /* mapped to read only: a fault if it were tried */
+        {4096, 4096, 7, SHM_READABLE, TARN_FABRIC_FAA},
+        {1, 4096, 7, SHM_WRITABLE, TARN_FABRIC_FAA}, /* not aligned */
     };
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
     for (unsigned i = 0; i < base_array_count(entries); i++) {
         struct attacker attacker;
-        struct fabric_connection *connection = get_in(&pair, &attacker);
+        struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
         const struct shm_file *table = &attacker.files[SHM_READABLE];
-        const struct fabric_handle handle = {.domain = 42, .key = 0x10003, .bytes = 4096, .rights = 7};
+        const struct tarn_fabric_handle handle = {.domain = 42, .key = 0x10003, .bytes = 4096, .rights = 7};
         const unsigned entry = 3 * 32;
         uint64_t word = 1;
         const struct iovec vector = {.iov_base = &word, .iov_len = 8};
-        struct fabric_op op = {.kind = entries[i].kind, .handle = &handle, .operand = 1};
-        if (op.kind != FABRIC_FAA) {
+        struct tarn_fabric_op op = {.kind = entries[i].kind, .handle = &handle, .operand = 1};
+        if (op.kind != TARN_FABRIC_FAA) {
             op.iov = &vector;
             op.iov_count = 1;
         }
@@ -602,9 +606,9 @@ static void rubbish_in_tables_is_refused(struct testing_fabric *testing)
         poke32(table, entry + 24, entries[i].rights);
         poke32(table, entry + 28, entries[i].place);
         poke64(table, entry, handle.key);
-        fabric_post(connection, &op, 1);
-        assert_int_equal(fabric_wait(&op, 1, TESTING_SECONDS(60)), -EACCES);
-        fabric_disconnect(connection);
+        tarn_fabric_post(connection, &op, 1);
+        assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(60)), -EACCES);
+        tarn_fabric_disconnect(connection);
         dismiss(&attacker);
         expect_alive(&pair);
     }
@@ -643,7 +647,7 @@ static void other_users_are_refused(void **state)
     const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
     struct testing_fabric testing = {.subject = *state};
     struct testing_pair pair;
-    struct fabric_incoming *incoming;
+    struct tarn_fabric_incoming *incoming;
     int ready[2], tried[2], status;
     char byte;
     if (getuid() != 0) {
@@ -659,7 +663,7 @@ static void other_users_are_refused(void **state)
         _exit(try_as_nobody(testing.address, ready[0], tried[1]) == 0 ? 0 : 1);
     assert_int_equal(close(tried[1]), 0);
     assert_int_equal(task_node_open(&quiet, &testing.node), 0);
-    assert_int_equal(fabric_open(testing.node, "shm:", &testing.fabric), 0);
+    assert_int_equal(tarn_fabric_open(testing.node, "shm:", &testing.fabric), 0);
     testing_pair_open(&testing, &pair, NULL);
     assert_int_equal(write(ready[1], "1", 1), 1);
     assert_int_equal(read(tried[0], &byte, 1), 1);
@@ -667,10 +671,10 @@ static void other_users_are_refused(void **state)
     assert_int_equal(write(ready[1], "2", 1), 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    assert_int_equal(fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
     expect_alive(&pair);
     testing_pair_close(&pair);
-    fabric_close(testing.fabric);
+    tarn_fabric_close(testing.fabric);
     task_node_close(testing.node);
     assert_int_equal(close(ready[0]), 0);
     assert_int_equal(close(tried[0]), 0);

@@ -23,7 +23,7 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
         base_random_fill(&random, bytes, sizeof(bytes));
         size_t count = 1 + base_random_below(&random, sizeof(bytes));
         if (i % 2 == 0) { /* nearly a hello */
-            const struct fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+            const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
             assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
             tcp_hello_save(&hello, bytes);
             bytes[base_random_below(&random, TCP_HELLO_BYTES)] ^=
@@ -47,19 +47,19 @@ static void rubbish_is_no_hello(struct testing_fabric *testing)
 static void hellos_have_bounds(struct testing_fabric *testing)
 {
     (void)testing;
-    const struct fabric_connect_options good = {.receive_count = 1, .receive_bytes = 1};
+    const struct tarn_fabric_connect_options good = {.receive_count = 1, .receive_bytes = 1};
     struct tcp_hello hello, back;
     uint8_t bytes[TCP_HELLO_BYTES];
     assert_int_equal(tcp_hello_make(TCP_HELLO, &good, &hello), 0);
     const struct tcp_hello wrong[] = {
         {.kind = TCP_HELLO, .receive_count = 0, .receive_bytes = 1},
         {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 0},
-        {.kind = TCP_HELLO, .receive_count = FABRIC_RECEIVE_COUNT_MAX + 1, .receive_bytes = 1},
-        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = FABRIC_RECEIVE_BYTES_MAX + 1},
+        {.kind = TCP_HELLO, .receive_count = TARN_FABRIC_RECEIVE_COUNT_MAX + 1, .receive_bytes = 1},
+        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = TARN_FABRIC_RECEIVE_BYTES_MAX + 1},
         {.kind = TCP_HELLO,
          .receive_count = 1,
          .receive_bytes = 1,
-         .data_bytes = FABRIC_PRIVATE_BYTES_MAX + 1},
+         .data_bytes = TARN_FABRIC_PRIVATE_BYTES_MAX + 1},
         {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 1, .refusal = 1},
         {.kind = TCP_WELCOME, .receive_count = 1, .receive_bytes = 1},
         {.kind = TCP_REFUSAL, .refusal = 77},
@@ -101,37 +101,37 @@ static void write_secret(const char *path, const char *text, mode_t mode)
     assert_int_equal(chmod(path, mode), 0);
 }
 
-static struct fabric *open_with(struct testing_fabric *testing, const char *path)
+static struct tarn_fabric *open_with(struct testing_fabric *testing, const char *path)
 {
     char url[128];
-    struct fabric *fabric;
+    struct tarn_fabric *fabric;
     (void)snprintf(url, sizeof(url), "tcp:secret=%s", path);
-    return fabric_open(testing->node, url, &fabric) == 0 ? fabric : NULL;
+    return tarn_fabric_open(testing->node, url, &fabric) == 0 ? fabric : NULL;
 }
 
 /* Whether a client of one fabric gets into another's listener. */
-static int try_to_connect(struct testing_pair *pair, struct fabric *client)
+static int try_to_connect(struct testing_pair *pair, struct tarn_fabric *client)
 {
     struct testing_job job;
-    struct fabric_domain *domain = testing_domain(client, 0, 4096);
-    struct fabric_connection *connection;
+    struct tarn_fabric_domain *domain = testing_domain(client, 0, 4096);
+    struct tarn_fabric_connection *connection;
     testing_start(pair->testing, &job, 0, testing_accept, pair);
-    int error = fabric_connect(domain, pair->testing->address, NULL, TESTING_SECONDS(20), &connection);
+    int error = tarn_fabric_connect(domain, pair->testing->address, NULL, TESTING_SECONDS(20), &connection);
     if (error == 0) {
         uint64_t before;
-        assert_int_equal(fabric_faa(connection, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(20), &before),
-                         0);
-        fabric_disconnect(connection);
+        assert_int_equal(
+            tarn_fabric_faa(connection, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(20), &before), 0);
+        tarn_fabric_disconnect(connection);
     } else { /* the one who accepts waits for the next */
-        assert_int_equal(fabric_connect(pair->client_domain, pair->testing->address, NULL,
-                                        TESTING_SECONDS(20), &connection),
+        assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
+                                             TESTING_SECONDS(20), &connection),
                          0);
-        fabric_disconnect(connection);
+        tarn_fabric_disconnect(connection);
     }
     testing_join(&job);
-    fabric_disconnect(pair->server);
+    tarn_fabric_disconnect(pair->server);
     pair->server = NULL;
-    fabric_domain_close(domain);
+    tarn_fabric_domain_close(domain);
     return error;
 }
 
@@ -143,8 +143,8 @@ static void only_who_knows_the_secret_gets_in(struct testing_fabric *testing)
     assert_int_equal(close(mkstemp(wrong)), 0);
     write_secret(right, "the quick brown fox", 0600);
     write_secret(wrong, "the quick brown dog", 0600);
-    struct fabric *without = testing->fabric, *knows = open_with(testing, right),
-                  *errs = open_with(testing, wrong);
+    struct tarn_fabric *without = testing->fabric, *knows = open_with(testing, right),
+                       *errs = open_with(testing, wrong);
     assert_true(knows != NULL && errs != NULL);
 
     testing->fabric = knows; /* the pair's listener and client */
@@ -161,8 +161,8 @@ static void only_who_knows_the_secret_gets_in(struct testing_fabric *testing)
     assert_int_equal(try_to_connect(&pair, knows), -EACCES);
     testing_pair_close(&pair);
 
-    fabric_close(knows);
-    fabric_close(errs);
+    tarn_fabric_close(knows);
+    tarn_fabric_close(errs);
     write_secret(right, "the quick brown fox", 0640);
     assert_null(open_with(testing, right)); /* others may read it */
     write_secret(right, "too short\n\n\n\n\n\n\n\n\n\n", 0600);
@@ -207,12 +207,12 @@ static void expect_untouched(struct testing_pair *pair)
 /** Wait for the server's end of the connection. @return what it died of */
 static int death_of_server(struct testing_pair *pair)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     static uint8_t room[4096];
     int error = 0;
     while (error == 0)
-        error = fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(20), &message);
-    fabric_disconnect(pair->server);
+        error = tarn_fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(20), &message);
+    tarn_fabric_disconnect(pair->server);
     pair->server = NULL;
     return error;
 }
@@ -220,7 +220,7 @@ static int death_of_server(struct testing_pair *pair)
 static struct tcp_frame request(const struct testing_pair *pair, enum tcp_frame_kind kind, uint64_t offset,
                                 uint64_t length)
 {
-    const struct fabric_handle *handle = &pair->all->handle;
+    const struct tarn_fabric_handle *handle = &pair->all->handle;
     return (struct tcp_frame){.kind = kind,
                               .last = true,
                               .domain = handle->domain,
@@ -254,9 +254,9 @@ static void nothing_is_done_of_what_is_refused(struct testing_fabric *testing)
     assert_int_equal(frame.value, TCP_REFUSES);
     assert_int_equal(frame.offset, 2);
     assert_int_equal(death_of_server(&pair), -ECONNRESET);
-    assert_int_equal(fabric_mem_load64(pair.all, 8), 2);
-    assert_int_equal(fabric_mem_load64(pair.all, TESTING_BYTES - TCP_PAYLOAD_BYTES), 0);
-    assert_int_equal(fabric_mem_load64(pair.all, TESTING_BYTES - 8), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 8), 2);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - TCP_PAYLOAD_BYTES), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - 8), 0);
     assert_int_equal(close(fd), 0);
     testing_pair_close(&pair);
 }
@@ -271,7 +271,7 @@ static void broken_rules_end_the_connection(struct testing_fabric *testing)
     const struct tcp_frame wrong[] = {
         {.kind = TCP_READ, .length = 8},                           /* not last */
         {.kind = TCP_READ, .last = true, .bytes = 8, .length = 8}, /* with a payload */
-        {.kind = TCP_READ, .last = true, .length = FABRIC_BYTES_MAX + 1},
+        {.kind = TCP_READ, .last = true, .length = TARN_FABRIC_BYTES_MAX + 1},
         {.kind = TCP_WRITE, .last = true, .bytes = 8, .length = 9},
         {.kind = TCP_WRITE, .bytes = 8, .length = 8},
         {.kind = TCP_WRITE, .last = true, .bytes = 9, .length = 8},
@@ -322,8 +322,8 @@ static void the_window_is_kept(struct testing_fabric *testing)
 static void credit_is_kept(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    const struct fabric_connect_options few = {.receive_count = 2, .receive_bytes = 64};
-    struct fabric_message message;
+    const struct tarn_fabric_connect_options few = {.receive_count = 2, .receive_bytes = 64};
+    struct tarn_fabric_message message;
     uint8_t room[64];
     for (unsigned notify = 0; notify < 2; notify++) {
         testing_pair_open(testing, &pair, &few);
@@ -332,11 +332,11 @@ static void credit_is_kept(struct testing_fabric *testing)
         for (unsigned i = 0; i < 3; i++)
             tcp_testing_send(fd, request(&pair, notify == 0 ? TCP_SEND : TCP_WRITE_NOTIFY, 0, 0), NULL);
         for (uint64_t until_ns = TESTING_SECONDS(20);
-             fabric_error(pair.server) == 0 && task_now() < until_ns;)
+             tarn_fabric_error(pair.server) == 0 && task_now() < until_ns;)
             (void)task_sleep(1000000);
-        assert_int_equal(fabric_error(pair.server), -EPROTO);
+        assert_int_equal(tarn_fabric_error(pair.server), -EPROTO);
         for (unsigned i = 0; i < 2; i++) /* what there was room for is there */
-            assert_int_equal(fabric_receive(pair.server, room, sizeof(room), TESTING_SOON, &message), 0);
+            assert_int_equal(tarn_fabric_receive(pair.server, room, sizeof(room), TESTING_SOON, &message), 0);
         assert_int_equal(death_of_server(&pair), -EPROTO);
         assert_int_equal(close(fd), 0);
         testing_pair_close(&pair);
@@ -347,7 +347,7 @@ static void credit_is_kept(struct testing_fabric *testing)
 static struct tcp_frame any_frame(struct base_random *random, const struct testing_pair *pair,
                                   uint8_t *payload)
 {
-    const struct fabric_region *region = base_random_below(random, 3) == 0 ? pair->readable : pair->all;
+    const struct tarn_fabric_region *region = base_random_below(random, 3) == 0 ? pair->readable : pair->all;
     struct tcp_frame frame = {.kind = (enum tcp_frame_kind)(TCP_READ + base_random_below(random, TCP_BYE)),
                               .last = base_random_below(random, 4) != 0,
                               .probe = base_random_below(random, 4) == 0,
@@ -428,11 +428,11 @@ static void false_answers_are_not_taken(struct testing_fabric *testing)
     for (unsigned i = 0; i < base_array_count(answers); i++) {
         struct tcp_frame frame;
         const struct iovec vector = {.iov_base = memory[1], .iov_len = sizeof(memory[1])};
-        struct fabric_op op = {
-            .kind = FABRIC_READ, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
+        struct tarn_fabric_op op = {
+            .kind = TARN_FABRIC_READ, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
         int fd = tcp_testing_meet(&pair);
         memset(memory, 0, sizeof(memory));
-        fabric_post(pair.server, &op, 1);
+        tarn_fabric_post(pair.server, &op, 1);
         assert_true(tcp_testing_receive(fd, &frame, NULL));
         assert_int_equal(frame.kind, TCP_READ);
         tcp_testing_send(fd,
@@ -441,9 +441,9 @@ static void false_answers_are_not_taken(struct testing_fabric *testing)
                                             .bytes = answers[i].bytes,
                                             .done = answers[i].done},
                          data);
-        assert_int_equal(fabric_wait(&op, 1, TESTING_SECONDS(20)), -EPROTO);
+        assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(20)), -EPROTO);
         assert_true(base_is_zero(memory[0], sizeof(memory[0])) && base_is_zero(memory[2], sizeof(memory[2])));
-        fabric_disconnect(pair.server);
+        tarn_fabric_disconnect(pair.server);
         pair.server = NULL;
         assert_int_equal(close(fd), 0);
     }
@@ -464,19 +464,19 @@ static void after_a_fence_nothing_is_written(struct testing_fabric *testing)
     frame.bytes = 8;
     tcp_testing_send(fd, frame, &word);
     for (uint64_t until_ns = TESTING_SECONDS(20);
-         fabric_mem_load64(pair.all, 0) == 0 && task_now() < until_ns;)
+         tarn_fabric_mem_load64(pair.all, 0) == 0 && task_now() < until_ns;)
         (void)task_sleep(1000000);
-    assert_int_equal(fabric_mem_load64(pair.all, 0), word);
-    assert_int_equal(fabric_fence(pair.server, TESTING_SOON), 0);
-    fabric_mem_store64(pair.all, 0, 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), word);
+    assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SOON), 0);
+    tarn_fabric_mem_store64(pair.all, 0, 0);
     for (unsigned i = 0; i < 100; i++) {
         tcp_testing_send(fd, frame, &word);
-        assert_int_equal(fabric_mem_load64(pair.all, 0), 0);
+        assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 0);
     }
     (void)task_sleep(20000000);
-    assert_int_equal(fabric_mem_load64(pair.all, 0), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 0);
     assert_int_equal(close(fd), 0);
-    fabric_disconnect(pair.server);
+    tarn_fabric_disconnect(pair.server);
     pair.server = NULL;
     testing_pair_close(&pair);
 }
@@ -485,8 +485,8 @@ static void after_a_fence_nothing_is_written(struct testing_fabric *testing)
 static void who_reads_nothing_is_left(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric *usual = testing->fabric;
-    assert_int_equal(fabric_open(testing->node, "tcp:heartbeat=100ms", &testing->fabric), 0);
+    struct tarn_fabric *usual = testing->fabric;
+    assert_int_equal(tarn_fabric_open(testing->node, "tcp:heartbeat=100ms", &testing->fabric), 0);
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     int fd = tcp_testing_meet(&pair);
@@ -494,12 +494,12 @@ static void who_reads_nothing_is_left(struct testing_fabric *testing)
         tcp_testing_send(fd, request(&pair, TCP_READ, 0, TESTING_BYTES), NULL);
     (void)task_sleep(20000000);
     uint64_t begin_ns = task_now();
-    fabric_disconnect(pair.server);
+    tarn_fabric_disconnect(pair.server);
     assert_true(task_now() - begin_ns < BASE_NS_PER_SECOND);
     pair.server = NULL;
     assert_int_equal(close(fd), 0);
     testing_pair_close(&pair);
-    fabric_close(testing->fabric);
+    tarn_fabric_close(testing->fabric);
     testing->fabric = usual;
 }
 
@@ -512,10 +512,10 @@ static void who_reads_nothing_is_left(struct testing_fabric *testing)
 static void the_silent_are_given_up(struct testing_fabric *testing)
 {
     struct testing_pair pair;
-    struct fabric *usual = testing->fabric;
+    struct tarn_fabric *usual = testing->fabric;
     uint8_t probe[TCP_HEADER_BYTES];
     struct tcp_frame frame;
-    assert_int_equal(fabric_open(testing->node, "tcp:heartbeat=200ms", &testing->fabric), 0);
+    assert_int_equal(tarn_fabric_open(testing->node, "tcp:heartbeat=200ms", &testing->fabric), 0);
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     int fd = tcp_testing_meet(&pair);
@@ -530,10 +530,10 @@ static void the_silent_are_given_up(struct testing_fabric *testing)
 
     testing_connect(&pair); /* those who have nothing to say are no such */
     (void)task_sleep(6 * HEARTBEAT_NS);
-    assert_int_equal(fabric_error(pair.client), 0);
-    assert_int_equal(fabric_error(pair.server), 0);
+    assert_int_equal(tarn_fabric_error(pair.client), 0);
+    assert_int_equal(tarn_fabric_error(pair.server), 0);
     testing_pair_close(&pair);
-    fabric_close(testing->fabric);
+    tarn_fabric_close(testing->fabric);
     testing->fabric = usual;
 }
 
@@ -542,17 +542,17 @@ static void the_silent_are_given_up(struct testing_fabric *testing)
 static void it_stays_on_this_machine(struct testing_fabric *testing)
 {
     static const char *const beyond[] = {"0.0.0.0:0", "[::]:0", "192.0.2.1:9", "localhost:0", ""};
-    struct fabric_listener *listener;
-    struct fabric_connection *connection;
-    struct fabric_domain *domain = testing_domain(testing->fabric, 0, 4096);
+    struct tarn_fabric_listener *listener;
+    struct tarn_fabric_connection *connection;
+    struct tarn_fabric_domain *domain = testing_domain(testing->fabric, 0, 4096);
     for (unsigned i = 0; i < base_array_count(beyond); i++) {
-        assert_int_equal(fabric_listen(testing->fabric, beyond[i], &listener), -EPERM);
-        assert_int_equal(fabric_connect(domain, beyond[i], NULL, TESTING_SOON, &connection), -EPERM);
+        assert_int_equal(tarn_fabric_listen(testing->fabric, beyond[i], &listener), -EPERM);
+        assert_int_equal(tarn_fabric_connect(domain, beyond[i], NULL, TESTING_SOON, &connection), -EPERM);
     }
-    assert_int_equal(fabric_listen(testing->fabric, "unix:/tmp/x", &listener), -EINVAL);
-    assert_int_equal(fabric_listen(testing->fabric, "127.0.0.1", &listener), -EINVAL);
-    assert_int_equal(fabric_listen(testing->fabric, "127.0.0.1:70000", &listener), -EINVAL);
-    fabric_domain_close(domain);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, "unix:/tmp/x", &listener), -EINVAL);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, "127.0.0.1", &listener), -EINVAL);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, "127.0.0.1:70000", &listener), -EINVAL);
+    tarn_fabric_domain_close(domain);
     struct tcp told = {.node = testing->node};
     assert_int_equal(tcp_options_read(&testing->node->log, "insecure", &told.options), 0);
     for (unsigned i = 0; i < base_array_count(beyond); i++)
@@ -565,12 +565,12 @@ static void urls_are_checked(struct testing_fabric *testing)
         "tcp:127.0.0.1",      "tcp:insecure=yes",  "tcp:secret=",   "tcp:heartbeat=", "tcp:heartbeat=5",
         "tcp:heartbeat=19ms", "tcp:heartbeat=61m", "tcp:insecure;", "tcp: insecure"};
     static const char *const right[] = {"tcp:", "tcp:heartbeat=20ms", "tcp:insecure,heartbeat=1h"};
-    struct fabric *fabric;
+    struct tarn_fabric *fabric;
     for (unsigned i = 0; i < base_array_count(wrong); i++)
-        assert_int_equal(fabric_open(testing->node, wrong[i], &fabric), -EINVAL);
+        assert_int_equal(tarn_fabric_open(testing->node, wrong[i], &fabric), -EINVAL);
     for (unsigned i = 0; i < base_array_count(right); i++) {
-        assert_int_equal(fabric_open(testing->node, right[i], &fabric), 0);
-        fabric_close(fabric);
+        assert_int_equal(tarn_fabric_open(testing->node, right[i], &fabric), 0);
+        tarn_fabric_close(fabric);
     }
 }
 

@@ -84,7 +84,7 @@ static inline bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count)
 /** Say hello and prove to know a secret. @return what comes of it: 0 and the server's welcome, or as tcp_hello_load() */
 static inline int tcp_testing_greet(int fd, const struct tcp_secret *secret, struct tcp_hello *ret_welcome)
 {
-    const struct fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
+    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
     struct tcp_meeting meeting;
     struct tcp_hello hello, proof = {.kind = TCP_PROOF};
     uint8_t bytes[TCP_HELLO_BYTES];

@@ -7,7 +7,7 @@ enum { REGION_BYTES = 1 << 18, PIPE_BYTES = 1 << 20, MESSAGE_BYTES = 20000, CRED
 /* One of two that talk to each other. */
 struct side {
     struct tcp_domain *domain;
-    struct fabric_region region;
+    struct tarn_fabric_region region;
     struct tcp_wire wire;
     uint8_t pipe[PIPE_BYTES]; /* what the other one has not taken yet */
     size_t piped;
@@ -21,13 +21,13 @@ struct fixture {
 
 static void open_side(struct fixture *fixture, struct side *side)
 {
-    const struct fabric_domain_options options = {.writable_bytes = REGION_BYTES, .regions_max = 4};
+    const struct tarn_fabric_domain_options options = {.writable_bytes = REGION_BYTES, .regions_max = 4};
     struct tcp_messages *messages = &side->wire.messages;
     void *domain;
     assert_int_equal(tcp_domain_open(&fixture->tcp, &options, &domain), 0);
     side->domain = domain;
     side->region.bytes = REGION_BYTES;
-    side->region.handle.rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+    side->region.handle.rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
     assert_int_equal(tcp_region_alloc(domain, &side->region), 0);
     messages->count = CREDIT;
     messages->bytes = MESSAGE_BYTES;
@@ -102,18 +102,18 @@ enum { OPS = 300, OP_BYTES = 40000 };
 
 /* An operation of a chain, and what it must come to. */
 struct link_of_chain {
-    struct fabric_op op;
+    struct tarn_fabric_op op;
     struct iovec vectors[3];
     uint8_t *memory, *expected;
     uint64_t bytes, before;
 };
 
 /* Each operation waits for the one before: so the peer's region goes through what `model` goes through. */
-static void plan(struct link_of_chain *link, struct base_random *random, const struct fabric_handle *handle,
-                 uint8_t *model, uint64_t *inout_round)
+static void plan(struct link_of_chain *link, struct base_random *random,
+                 const struct tarn_fabric_handle *handle, uint8_t *model, uint64_t *inout_round)
 {
-    enum fabric_op_kind kind = (enum fabric_op_kind)base_random_below(random, FABRIC_OP_KINDS);
-    uint64_t most = kind == FABRIC_SEND ? MESSAGE_BYTES : OP_BYTES;
+    enum tarn_fabric_op_kind kind = (enum tarn_fabric_op_kind)base_random_below(random, TARN_FABRIC_OP_KINDS);
+    uint64_t most = kind == TARN_FABRIC_SEND ? MESSAGE_BYTES : OP_BYTES;
     link->bytes = base_random_below(random, 4) == 0 ? base_random_below(random, most + 1)
                                                     : base_random_below(random, 30);
     uint64_t offset = base_random_below(random, REGION_BYTES - OP_BYTES), word = 0;
@@ -124,32 +124,32 @@ static void plan(struct link_of_chain *link, struct base_random *random, const s
     link->vectors[0] = (struct iovec){.iov_base = link->memory, .iov_len = first};
     link->vectors[1] = (struct iovec){.iov_base = NULL, .iov_len = 0};
     link->vectors[2] = (struct iovec){.iov_base = link->memory + first, .iov_len = link->bytes - first};
-    link->op = (struct fabric_op){.kind = kind,
-                                  .fence = true,
-                                  .handle = kind == FABRIC_SEND ? NULL : handle,
-                                  .offset = offset,
-                                  .iov = link->vectors,
-                                  .iov_count = 3,
-                                  .value = (uint32_t)*inout_round,
-                                  .bytes = link->bytes};
-    if (kind == FABRIC_CAS || kind == FABRIC_FAA) {
+    link->op = (struct tarn_fabric_op){.kind = kind,
+                                       .fence = true,
+                                       .handle = kind == TARN_FABRIC_SEND ? NULL : handle,
+                                       .offset = offset,
+                                       .iov = link->vectors,
+                                       .iov_count = 3,
+                                       .value = (uint32_t)*inout_round,
+                                       .bytes = link->bytes};
+    if (kind == TARN_FABRIC_CAS || kind == TARN_FABRIC_FAA) {
         link->op.offset = offset &= ~UINT64_C(7);
         link->op.bytes = 8;
         memcpy(&word, model + offset, 8);
         link->before = word;
         link->op.compare = base_random_below(random, 2) == 0 ? word : word + 1;
         link->op.operand = *inout_round;
-        if (kind == FABRIC_FAA)
+        if (kind == TARN_FABRIC_FAA)
             word += *inout_round;
         else if (link->op.compare == word)
             word = *inout_round;
         memcpy(model + offset, &word, 8);
-    } else if (kind == FABRIC_READ) {
+    } else if (kind == TARN_FABRIC_READ) {
         memcpy(link->expected, model + offset, link->bytes);
     } else {
         testing_fill(link->memory, link->bytes, *inout_round);
         memcpy(link->expected, link->memory, link->bytes);
-        if (kind != FABRIC_SEND)
+        if (kind != TARN_FABRIC_SEND)
             memcpy(model + offset, link->memory, link->bytes);
     }
     (*inout_round)++;
@@ -158,13 +158,14 @@ static void plan(struct link_of_chain *link, struct base_random *random, const s
 /* Receive what has come. @param inout_at  of the chain that the other side runs */
 static void receive_all(struct side *side, const struct link_of_chain *chain, unsigned *inout_at)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     const uint8_t *payload;
     while ((payload = tcp_target_message(&side->wire, &message)) != NULL) {
-        while (chain[*inout_at].op.kind != FABRIC_SEND && chain[*inout_at].op.kind != FABRIC_WRITE_NOTIFY)
+        while (chain[*inout_at].op.kind != TARN_FABRIC_SEND &&
+               chain[*inout_at].op.kind != TARN_FABRIC_WRITE_NOTIFY)
             (*inout_at)++;
         const struct link_of_chain *link = &chain[*inout_at];
-        assert_int_equal(message.notified, link->op.kind == FABRIC_WRITE_NOTIFY);
+        assert_int_equal(message.notified, link->op.kind == TARN_FABRIC_WRITE_NOTIFY);
         assert_int_equal(message.value, message.notified ? link->op.value : 0);
         assert_int_equal(message.bytes, message.notified ? 0 : link->bytes);
         assert_memory_equal(payload, link->expected, message.bytes);
@@ -177,16 +178,16 @@ static void check_chain(struct link_of_chain *chain, struct side *side, const st
                         const uint8_t *model)
 {
     for (unsigned i = 0; i < OPS; i++) {
-        struct base_list *first = base_list_pop_front(&side->wire.done);
-        assert_ptr_equal(first, &chain[i].op.link); /* in order, each once */
-        if (chain[i].op.kind == FABRIC_CAS || chain[i].op.kind == FABRIC_FAA)
+        struct tarn_fabric_op *first = fabric_queue_pop(&side->wire.done);
+        assert_ptr_equal(first, &chain[i].op); /* in order, each once */
+        if (chain[i].op.kind == TARN_FABRIC_CAS || chain[i].op.kind == TARN_FABRIC_FAA)
             assert_int_equal(chain[i].op.before, chain[i].before);
         else
             assert_memory_equal(chain[i].memory, chain[i].expected, chain[i].bytes + 1);
         free(chain[i].memory);
         free(chain[i].expected);
     }
-    assert_true(base_list_empty(&side->wire.done));
+    assert_true(side->wire.done.first == NULL);
     assert_memory_equal(other->region.memory, model, REGION_BYTES);
 }
 
@@ -227,11 +228,11 @@ static void every_damaged_bit_is_noticed(void **state)
     struct fixture *fixture = *state;
     const uint64_t word = UINT64_MAX;
     const struct iovec vector = {.iov_base = (void *)(uintptr_t)&word, .iov_len = 8};
-    struct fabric_op op = {.kind = FABRIC_WRITE,
-                           .handle = &fixture->b.region.handle,
-                           .iov = &vector,
-                           .iov_count = 1,
-                           .bytes = 8};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_WRITE,
+                                .handle = &fixture->b.region.handle,
+                                .iov = &vector,
+                                .iov_count = 1,
+                                .bytes = 8};
     static struct tcp_wire whole;
     assert_int_equal(tcp_initiator_post(&fixture->a.wire, &op), 0);
     fill(&fixture->a);
@@ -250,7 +251,7 @@ static void every_damaged_bit_is_noticed(void **state)
     }
     fixture->b.wire = whole;
     settle(fixture);
-    assert_ptr_equal(base_list_pop_front(&fixture->a.wire.done), &op.link);
+    assert_ptr_equal(fabric_queue_pop(&fixture->a.wire.done), &op);
     assert_int_equal(*(uint64_t *)(void *)fixture->b.region.memory, word);
 }
 
@@ -261,15 +262,15 @@ static void lanes_are_not_cut(void **state)
     enum { BYTES = 100003, OFFSET = 3 };
     static uint8_t data[BYTES];
     const struct iovec vector = {.iov_base = data, .iov_len = BYTES};
-    struct fabric_op op = {.handle = &fixture->b.region.handle,
-                           .offset = OFFSET,
-                           .iov = &vector,
-                           .iov_count = 1,
-                           .bytes = BYTES};
+    struct tarn_fabric_op op = {.handle = &fixture->b.region.handle,
+                                .offset = OFFSET,
+                                .iov = &vector,
+                                .iov_count = 1,
+                                .bytes = BYTES};
     for (unsigned reads = 0; reads < 2; reads++) {
         struct side *from = reads == 0 ? &fixture->a : &fixture->b,
                     *to = reads == 0 ? &fixture->b : &fixture->a;
-        op.kind = reads == 0 ? FABRIC_WRITE : FABRIC_READ;
+        op.kind = reads == 0 ? TARN_FABRIC_WRITE : TARN_FABRIC_READ;
         assert_int_equal(tcp_initiator_post(&fixture->a.wire, &op), 0);
         if (reads == 1) {
             fill(&fixture->a);
@@ -288,7 +289,7 @@ static void lanes_are_not_cut(void **state)
         }
         assert_int_equal(end, OFFSET + BYTES);
         settle(fixture);
-        assert_ptr_equal(base_list_pop_front(&fixture->a.wire.done), &op.link);
+        assert_ptr_equal(fabric_queue_pop(&fixture->a.wire.done), &op);
     }
 }
 
@@ -298,13 +299,13 @@ static void lanes_are_not_cut(void **state)
 static void a_fence_does_not_wait_for_ever(void **state)
 {
     struct fixture *fixture = *state;
-    struct fabric_op ops[4] = {0};
+    struct tarn_fabric_op ops[4] = {0};
     for (unsigned i = 0; i < base_array_count(ops); i++)
-        ops[i] = (struct fabric_op){.kind = FABRIC_FAA,
-                                    .fence = i == 1,
-                                    .handle = &fixture->b.region.handle,
-                                    .bytes = 8,
-                                    .operand = 1};
+        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_FAA,
+                                         .fence = i == 1,
+                                         .handle = &fixture->b.region.handle,
+                                         .bytes = 8,
+                                         .operand = 1};
     assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[0]), 0);
     assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[1]), 0);
     fill(&fixture->a);
@@ -312,9 +313,9 @@ static void a_fence_does_not_wait_for_ever(void **state)
     fill(&fixture->b);                                                  /* the first is answered, … */
     assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[2]), 0); /* … and another one is on its way */
     fill(&fixture->a);
-    assert_ptr_equal(base_list_first(&fixture->a.wire.waiting), &ops[1].link);
+    assert_ptr_equal(fixture->a.wire.waiting.first, &ops[1]);
     deliver(&fixture->b, &fixture->a, fixture->b.piped);
-    assert_true(base_list_empty(&fixture->a.wire.waiting));
+    assert_true(fixture->a.wire.waiting.first == NULL);
     settle(fixture);
     assert_int_equal(ops[0].before, 0);
     assert_int_equal(ops[2].before, 1);
@@ -328,12 +329,12 @@ static void a_region_goes_while_it_is_read(void **state)
     static uint8_t data[4 * TCP_PAYLOAD_BYTES];
     const struct iovec vector = {.iov_base = data, .iov_len = sizeof(data)},
                        none = {.iov_base = data, .iov_len = 0};
-    struct fabric_op ops[2] = {{.kind = FABRIC_READ,
-                                .handle = &fixture->b.region.handle,
-                                .iov = &vector,
-                                .iov_count = 1,
-                                .bytes = sizeof(data)},
-                               {.kind = FABRIC_SEND, .iov = &none, .iov_count = 1}};
+    struct tarn_fabric_op ops[2] = {{.kind = TARN_FABRIC_READ,
+                                     .handle = &fixture->b.region.handle,
+                                     .iov = &vector,
+                                     .iov_count = 1,
+                                     .bytes = sizeof(data)},
+                                    {.kind = TARN_FABRIC_SEND, .iov = &none, .iov_count = 1}};
     assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[0]), 0);
     assert_int_equal(tcp_initiator_post(&fixture->a.wire, &ops[1]), 0);
     fill(&fixture->a);
@@ -345,7 +346,7 @@ static void a_region_goes_while_it_is_read(void **state)
     assert_int_equal(fixture->a.wire.error, -EACCES);
     assert_ptr_equal(fixture->a.wire.culprit, &ops[0]);
     assert_int_equal(fixture->b.wire.error, -ECONNRESET);
-    assert_ptr_equal(base_list_first(&fixture->a.wire.flight), &ops[1].link);
+    assert_ptr_equal(fixture->a.wire.flight.first, &ops[1]);
     assert_int_equal(tcp_region_alloc(fixture->b.domain, &fixture->b.region), 0);
 }
 

@@ -42,7 +42,7 @@ struct testing_fabric {
     const struct testing_subject *subject;
     struct task_testing *tasks; /* NULL: plain threads */
     struct tarn_node *node;
-    struct fabric *fabric;
+    struct tarn_fabric *fabric;
     char address[108];
     void (*test)(struct testing_fabric *testing);
     struct testing_child *children; /* of process_testing.h */
@@ -52,7 +52,7 @@ struct testing_fabric {
 
 static inline void testing_open(struct testing_fabric *testing)
 {
-    assert_int_equal(fabric_open(testing->node, testing->subject->url, &testing->fabric), 0);
+    assert_int_equal(tarn_fabric_open(testing->node, testing->subject->url, &testing->fabric), 0);
     testing->subject->address(testing->address, sizeof(testing->address));
 }
 
@@ -64,7 +64,7 @@ static inline void testing_main(void *arg)
     testing->node = tasks->node;
     testing_open(testing);
     testing->test(testing);
-    fabric_close(testing->fabric);
+    tarn_fabric_close(testing->fabric);
 }
 
 /** Run a test whose subject, function and children are set. */
@@ -82,7 +82,7 @@ static inline void testing_run_prepared(struct testing_fabric *testing, bool in_
     assert_int_equal(task_node_open(&quiet, &testing->node), 0);
     testing_open(testing);
     testing->test(testing);
-    fabric_close(testing->fabric);
+    tarn_fabric_close(testing->fabric);
     task_node_close(testing->node); /* asserts that all memory was given back */
 }
 
@@ -205,37 +205,38 @@ static inline void testing_join(struct testing_job *job)
 /* A server with a region of every kind, and a client that is connected with it. */
 struct testing_pair {
     struct testing_fabric *testing;
-    struct fabric_domain *server_domain, *client_domain;
-    struct fabric_region *all;      /* read, write, swap */
-    struct fabric_region *readable; /* read */
-    struct fabric_listener *listener;
-    struct fabric_connection *server, *client;
-    struct fabric_connect_options options; /* of both */
+    struct tarn_fabric_domain *server_domain, *client_domain;
+    struct tarn_fabric_region *all;      /* read, write, swap */
+    struct tarn_fabric_region *readable; /* read */
+    struct tarn_fabric_listener *listener;
+    struct tarn_fabric_connection *server, *client;
+    struct tarn_fabric_connect_options options; /* of both */
 };
 
-static inline struct fabric_domain *testing_domain(struct fabric *fabric, uint64_t readable,
-                                                   uint64_t writable)
+static inline struct tarn_fabric_domain *testing_domain(struct tarn_fabric *fabric, uint64_t readable,
+                                                        uint64_t writable)
 {
-    const struct fabric_domain_options options = {.readable_bytes = readable, .writable_bytes = writable};
-    struct fabric_domain *domain;
-    assert_int_equal(fabric_domain_open(fabric, &options, &domain), 0);
+    const struct tarn_fabric_domain_options options = {.readable_bytes = readable,
+                                                       .writable_bytes = writable};
+    struct tarn_fabric_domain *domain;
+    assert_int_equal(tarn_fabric_domain_open(fabric, &options, &domain), 0);
     return domain;
 }
 
-static inline struct fabric_region *testing_region(struct fabric_domain *domain, uint64_t bytes,
-                                                   uint32_t rights)
+static inline struct tarn_fabric_region *testing_region(struct tarn_fabric_domain *domain, uint64_t bytes,
+                                                        uint32_t rights)
 {
-    struct fabric_region *region;
-    assert_int_equal(fabric_region_alloc(domain, bytes, rights, &region), 0);
+    struct tarn_fabric_region *region;
+    assert_int_equal(tarn_fabric_region_alloc(domain, bytes, rights, &region), 0);
     return region;
 }
 
 static inline void testing_accept(void *arg)
 {
     struct testing_pair *pair = arg;
-    struct fabric_incoming *incoming;
-    assert_int_equal(fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
-    assert_int_equal(fabric_accept(incoming, pair->server_domain, &pair->options, &pair->server), 0);
+    struct tarn_fabric_incoming *incoming;
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    assert_int_equal(tarn_fabric_accept(incoming, pair->server_domain, &pair->options, &pair->server), 0);
 }
 
 /** Connect the two sides, for the first time or again. */
@@ -243,21 +244,21 @@ static inline void testing_connect(struct testing_pair *pair)
 {
     struct testing_job job;
     testing_start(pair->testing, &job, 0, testing_accept, pair);
-    assert_int_equal(fabric_connect(pair->client_domain, pair->testing->address, &pair->options,
-                                    TESTING_SECONDS(60), &pair->client),
+    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, &pair->options,
+                                         TESTING_SECONDS(60), &pair->client),
                      0);
     testing_join(&job);
 }
 
 static inline void testing_disconnect(struct testing_pair *pair)
 {
-    fabric_disconnect(pair->client);
-    fabric_disconnect(pair->server);
+    tarn_fabric_disconnect(pair->client);
+    tarn_fabric_disconnect(pair->server);
     pair->client = pair->server = NULL;
 }
 
 static inline void testing_pair_open(struct testing_fabric *testing, struct testing_pair *pair,
-                                     const struct fabric_connect_options *options)
+                                     const struct tarn_fabric_connect_options *options)
 {
     *pair = (struct testing_pair){.testing = testing};
     if (options != NULL)
@@ -265,9 +266,9 @@ static inline void testing_pair_open(struct testing_fabric *testing, struct test
     pair->server_domain = testing_domain(testing->fabric, TESTING_BYTES, TESTING_BYTES);
     pair->client_domain = testing_domain(testing->fabric, 0, TESTING_BYTES);
     pair->all = testing_region(pair->server_domain, TESTING_BYTES,
-                               FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP);
-    pair->readable = testing_region(pair->server_domain, TESTING_BYTES, FABRIC_MAY_READ);
-    assert_int_equal(fabric_listen(testing->fabric, testing->address, &pair->listener), 0);
+                               TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP);
+    pair->readable = testing_region(pair->server_domain, TESTING_BYTES, TARN_FABRIC_MAY_READ);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &pair->listener), 0);
     testing_connect(pair);
 }
 
@@ -275,11 +276,11 @@ static inline void testing_pair_close(struct testing_pair *pair)
 {
     if (pair->client != NULL)
         testing_disconnect(pair);
-    fabric_listener_close(pair->listener);
-    fabric_region_free(pair->readable);
-    fabric_region_free(pair->all);
-    fabric_domain_close(pair->client_domain);
-    fabric_domain_close(pair->server_domain);
+    tarn_fabric_listener_close(pair->listener);
+    tarn_fabric_region_free(pair->readable);
+    tarn_fabric_region_free(pair->all);
+    tarn_fabric_domain_close(pair->client_domain);
+    tarn_fabric_domain_close(pair->server_domain);
 }
 
 /* A pattern that tells where it was written and when. */
@@ -290,12 +291,12 @@ static inline void testing_fill(uint8_t *bytes, uint64_t count, uint64_t round)
 }
 
 /** What an owner's memory holds. */
-static inline void testing_expect(const struct fabric_region *region, uint64_t offset, const void *bytes,
+static inline void testing_expect(const struct tarn_fabric_region *region, uint64_t offset, const void *bytes,
                                   uint64_t count)
 {
     uint8_t *copy = malloc(count + 1);
     assert_non_null(copy);
-    fabric_mem_copy_out(region, offset, copy, count);
+    tarn_fabric_mem_copy_out(region, offset, copy, count);
     assert_memory_equal(copy, bytes, count);
     free(copy);
 }
@@ -304,26 +305,28 @@ static inline void testing_expect(const struct fabric_region *region, uint64_t o
  * Post one operation that must fail with an error, and nothing else: the connection is dead of it afterwards, the
  * peer is told, and the two connect again.
  */
-static inline void testing_expect_failure(struct testing_pair *pair, struct fabric_op op, int error)
+static inline void testing_expect_failure(struct testing_pair *pair, struct tarn_fabric_op op, int error)
 {
-    struct fabric_counters before, after;
-    struct fabric_message message;
-    uint8_t room[FABRIC_RECEIVE_BYTES_MAX / 256];
+    struct tarn_fabric_counters before, after;
+    struct tarn_fabric_message message;
+    uint8_t room[TARN_FABRIC_RECEIVE_BYTES_MAX / 256];
     op.tag = op.tag == 0 ? TESTING_TAG : op.tag;
-    fabric_count(pair->testing->fabric, TESTING_TAG, &before);
-    fabric_post(pair->client, &op, 1);
-    assert_int_equal(fabric_wait(&op, 1, TESTING_SECONDS(60)), error);
-    assert_int_equal(fabric_error(pair->client), error);
-    fabric_count(pair->testing->fabric, TESTING_TAG, &after);
+    tarn_fabric_count(pair->testing->fabric, TESTING_TAG, &before);
+    tarn_fabric_post(pair->client, &op, 1);
+    assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(60)), error);
+    assert_int_equal(tarn_fabric_error(pair->client), error);
+    tarn_fabric_count(pair->testing->fabric, TESTING_TAG, &after);
     if (op.tag == TESTING_TAG) {
         assert_int_equal(after.failed - before.failed, 1);
         assert_int_equal(after.refused - before.refused, error == -EACCES ? 1 : 0);
     }
     uint64_t word;
     assert_int_equal(
-        fabric_read(pair->client, TESTING_TAG, &pair->all->handle, 0, &word, 8, TESTING_SECONDS(60)), error);
-    assert_int_equal(fabric_receive(pair->client, room, sizeof(room), TESTING_SECONDS(60), &message), error);
-    assert_int_equal(fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(60), &message),
+        tarn_fabric_read(pair->client, TESTING_TAG, &pair->all->handle, 0, &word, 8, TESTING_SECONDS(60)),
+        error);
+    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_SECONDS(60), &message),
+                     error);
+    assert_int_equal(tarn_fabric_receive(pair->server, room, sizeof(room), TESTING_SECONDS(60), &message),
                      -ECONNRESET);
     testing_disconnect(pair);
     testing_connect(pair);

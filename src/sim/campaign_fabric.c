@@ -42,10 +42,10 @@ struct host {
     uint32_t number;       /* of the node */
     uint32_t scheds;
     struct base_random random;
-    struct fabric *fabric;
-    struct fabric_domain *domain;
-    struct fabric_region *region;
-    struct fabric_listener *listener;
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *region;
+    struct tarn_fabric_listener *listener;
     uint64_t version; /* of what it publishes */
     uint32_t visits;  /* that it serves */
     bool slots_used[SLOTS];
@@ -64,8 +64,8 @@ struct visit {
     uint64_t begun, done; /* the latest round of its slot that was posted, and that has completed */
     uint64_t told;        /* messages that were sent */
     uint32_t slot;
-    struct fabric_handle handle;
-    struct fabric_connection *connection;
+    struct tarn_fabric_handle handle;
+    struct tarn_fabric_connection *connection;
     struct base_random random;
 };
 
@@ -88,10 +88,10 @@ struct arena {
 struct greeting {
     uint64_t visit;
     uint64_t slot;
-    uint8_t handle[FABRIC_HANDLE_BYTES];
+    uint8_t handle[TARN_FABRIC_HANDLE_BYTES];
 };
 
-_Static_assert(sizeof(struct greeting) <= FABRIC_PRIVATE_BYTES_MAX, "it is private data");
+_Static_assert(sizeof(struct greeting) <= TARN_FABRIC_PRIVATE_BYTES_MAX, "it is private data");
 
 /* ---- words -------------------------------------------------------------------------------------- */
 
@@ -111,7 +111,7 @@ static uint64_t slot_offset(uint64_t slot)
 
 static bool words_are_whole(const struct host *host)
 {
-    return fabric_info(host->fabric)->whole_words;
+    return tarn_fabric_info(host->fabric)->whole_words;
 }
 
 /*
@@ -155,20 +155,21 @@ static void fill_slot(struct visit *visit, uint64_t *words)
         words[i] = word_of(visit->number, visit->begun, i);
 }
 
-static struct fabric_op slot_op(const struct visit *visit, enum fabric_op_kind kind, const struct iovec *iov)
+static struct tarn_fabric_op slot_op(const struct visit *visit, enum tarn_fabric_op_kind kind,
+                                     const struct iovec *iov)
 {
-    return (struct fabric_op){.kind = kind,
-                              .tag = TAG,
-                              .handle = &visit->handle,
-                              .offset = slot_offset(visit->slot),
-                              .iov = iov,
-                              .iov_count = 1};
+    return (struct tarn_fabric_op){.kind = kind,
+                                   .tag = TAG,
+                                   .handle = &visit->handle,
+                                   .offset = slot_offset(visit->slot),
+                                   .iov = iov,
+                                   .iov_count = 1};
 }
 
-static int post_and_wait(struct visit *visit, struct fabric_op *ops, uint32_t count)
+static int post_and_wait(struct visit *visit, struct tarn_fabric_op *ops, uint32_t count)
 {
-    fabric_post(visit->connection, ops, count);
-    return fabric_wait(ops, count, deadline(visit));
+    tarn_fabric_post(visit->connection, ops, count);
+    return tarn_fabric_wait(ops, count, deadline(visit));
 }
 
 /* What a message says: the round whose WRITE came before it, and which message it is. */
@@ -183,11 +184,11 @@ static int write_and_tell(struct visit *visit)
     uint64_t words[SLOT_WORDS];
     uint32_t told[RECEIVE_COUNT + 1];
     struct iovec iov[RECEIVE_COUNT + 2] = {{.iov_base = words, .iov_len = sizeof(words)}};
-    struct fabric_op ops[RECEIVE_COUNT + 2];
+    struct tarn_fabric_op ops[RECEIVE_COUNT + 2];
     uint32_t messages = draw(visit, 4) == 0 ? RECEIVE_COUNT + 1 : 1;
     bool notify = draw(visit, 2) == 0; /* by the WRITE itself */
     fill_slot(visit, words);
-    ops[0] = slot_op(visit, notify ? FABRIC_WRITE_NOTIFY : FABRIC_WRITE, &iov[0]);
+    ops[0] = slot_op(visit, notify ? TARN_FABRIC_WRITE_NOTIFY : TARN_FABRIC_WRITE, &iov[0]);
     if (notify) {
         ops[0].value = tell(visit);
         messages--;
@@ -195,7 +196,8 @@ static int write_and_tell(struct visit *visit)
     for (uint32_t i = 0; i < messages; i++) {
         told[i] = tell(visit);
         iov[i + 1] = (struct iovec){.iov_base = &told[i], .iov_len = sizeof(told[i])};
-        ops[i + 1] = (struct fabric_op){.kind = FABRIC_SEND, .tag = TAG, .iov = &iov[i + 1], .iov_count = 1};
+        ops[i + 1] =
+            (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND, .tag = TAG, .iov = &iov[i + 1], .iov_count = 1};
     }
     int error = post_and_wait(visit, ops, messages + 1);
     if (error == 0)
@@ -206,8 +208,8 @@ static int write_and_tell(struct visit *visit)
 static int read_back(struct visit *visit)
 {
     uint64_t words[SLOT_WORDS];
-    int error = fabric_read(visit->connection, TAG, &visit->handle, slot_offset(visit->slot), words,
-                            sizeof(words), deadline(visit));
+    int error = tarn_fabric_read(visit->connection, TAG, &visit->handle, slot_offset(visit->slot), words,
+                                 sizeof(words), deadline(visit));
     if (error == 0 && visit->done > 0)
         check_words(visit->guest, "what was written", words, SLOT_WORDS, visit->number, visit->done,
                     visit->begun);
@@ -221,7 +223,8 @@ static int chain(struct visit *visit)
     const struct iovec out = {.iov_base = words, .iov_len = sizeof(words)};
     const struct iovec in = {.iov_base = back, .iov_len = sizeof(back)};
     fill_slot(visit, words);
-    struct fabric_op ops[2] = {slot_op(visit, FABRIC_WRITE, &out), slot_op(visit, FABRIC_READ, &in)};
+    struct tarn_fabric_op ops[2] = {slot_op(visit, TARN_FABRIC_WRITE, &out),
+                                    slot_op(visit, TARN_FABRIC_READ, &in)};
     ops[1].fence = true;
     int error = post_and_wait(visit, ops, 2);
     if (error != 0)
@@ -239,7 +242,8 @@ static int add(struct visit *visit)
     if (host->adds_begun == COUNTS_MAX)
         return 0;
     host->adds_begun++;
-    int error = fabric_faa(visit->connection, TAG, &visit->handle, ADDS * 8, 1, deadline(visit), &before);
+    int error =
+        tarn_fabric_faa(visit->connection, TAG, &visit->handle, ADDS * 8, 1, deadline(visit), &before);
     if (error != 0)
         return error;
     if (before < least || before >= host->adds_begun || host->added[before])
@@ -262,8 +266,8 @@ static int swap(struct visit *visit)
         if (host->swaps_begun == COUNTS_MAX)
             return 0;
         host->swaps_begun++;
-        int error = fabric_cas(visit->connection, TAG, &visit->handle, SWAPS * 8, expected, expected + 1,
-                               deadline(visit), &before);
+        int error = tarn_fabric_cas(visit->connection, TAG, &visit->handle, SWAPS * 8, expected, expected + 1,
+                                    deadline(visit), &before);
         if (error != 0)
             return error;
         swapped = before == expected;
@@ -288,8 +292,8 @@ static int swap(struct visit *visit)
 static int read_published(struct visit *visit)
 {
     uint64_t words[PUBLISHED_WORDS], oldest = visit->host->version;
-    int error = fabric_read(visit->connection, TAG, &visit->handle, PUBLISHED * 8, words, sizeof(words),
-                            deadline(visit));
+    int error = tarn_fabric_read(visit->connection, TAG, &visit->handle, PUBLISHED * 8, words, sizeof(words),
+                                 deadline(visit));
     if (error == 0)
         check_words(visit->guest, "what a host publishes", words, PUBLISHED_WORDS, visit->host->number,
                     oldest, visit->host->version);
@@ -300,8 +304,8 @@ static int read_published(struct visit *visit)
 static int overreach(struct visit *visit)
 {
     uint64_t words[2] = {UINT64_MAX, UINT64_MAX};
-    int error = fabric_write(visit->connection, TAG, &visit->handle, visit->handle.bytes - 8, words,
-                             sizeof(words), deadline(visit));
+    int error = tarn_fabric_write(visit->connection, TAG, &visit->handle, visit->handle.bytes - 8, words,
+                                  sizeof(words), deadline(visit));
     if (error == 0)
         sim_fail(visit->guest->arena->world, "a WRITE beyond the end of a region was not refused");
     return error == -EACCES ? -ECONNABORTED : error;
@@ -339,16 +343,16 @@ static void check_error(const struct visit *visit, int error)
 static int call_host(struct visit *visit, const char *address)
 {
     const struct greeting greeting = {.visit = visit->number};
-    const struct fabric_connect_options options = {.data = &greeting, .data_bytes = sizeof(greeting)};
+    const struct tarn_fabric_connect_options options = {.data = &greeting, .data_bytes = sizeof(greeting)};
     struct greeting answer;
     const void *data;
-    int error = fabric_connect(visit->guest->domain, address, &options, task_now() + BASE_NS_PER_SECOND,
-                               &visit->connection);
+    int error = tarn_fabric_connect(visit->guest->domain, address, &options, task_now() + BASE_NS_PER_SECOND,
+                                    &visit->connection);
     if (error != 0)
         return error;
-    base_assert(fabric_peer_data(visit->connection, &data) == sizeof(answer));
+    base_assert(tarn_fabric_peer_data(visit->connection, &data) == sizeof(answer));
     memcpy(&answer, data, sizeof(answer));
-    base_assert(fabric_handle_load(answer.handle, &visit->handle) == 0);
+    base_assert(tarn_fabric_handle_load(answer.handle, &visit->handle) == 0);
     visit->slot = (uint32_t)answer.slot;
     return 0;
 }
@@ -374,7 +378,7 @@ static void make_visit(struct host *guest, struct base_random *random)
         error = take_round(visit);
     if (error != 0)
         check_error(visit, error);
-    fabric_disconnect(visit->connection);
+    tarn_fabric_disconnect(visit->connection);
 }
 
 static void be_visitor(void *arg)
@@ -394,13 +398,13 @@ static void publish(struct host *host)
 {
     host->version++;
     for (uint32_t i = 0; i < PUBLISHED_WORDS; i++)
-        fabric_mem_store64(host->region, (PUBLISHED + i) * 8, word_of(host->number, host->version, i));
+        tarn_fabric_mem_store64(host->region, (PUBLISHED + i) * 8, word_of(host->number, host->version, i));
 }
 
 static void check_slot_is_zero(const struct host *host, uint64_t slot)
 {
     uint64_t words[SLOT_WORDS];
-    fabric_mem_copy_out(host->region, slot_offset(slot), words, sizeof(words));
+    tarn_fabric_mem_copy_out(host->region, slot_offset(slot), words, sizeof(words));
     if (!base_is_zero(words, sizeof(words)))
         sim_fail(host->arena->world, "somebody has written to a slot behind a fence");
 }
@@ -409,7 +413,7 @@ static void check_slot_is_zero(const struct host *host, uint64_t slot)
 struct service {
     struct host *host;
     struct visit *visit;
-    struct fabric_connection *connection;
+    struct tarn_fabric_connection *connection;
 };
 
 /* @return 0; what the connection died of */
@@ -417,16 +421,16 @@ static int serve_message(const struct service *service, uint32_t *inout_received
 {
     const struct host *host = service->host;
     const struct visit *visit = service->visit;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint64_t words[SLOT_WORDS];
     uint32_t told;
-    int error = fabric_receive(service->connection, words, sizeof(words), TASK_FOREVER, &message);
+    int error = tarn_fabric_receive(service->connection, words, sizeof(words), TASK_FOREVER, &message);
     if (error != 0)
         return error;
     memcpy(&told, words, sizeof(told));
     if (message.notified)
         told = message.value;
-    fabric_mem_copy_out(host->region, slot_offset(visit->slot), words, sizeof(words));
+    tarn_fabric_mem_copy_out(host->region, slot_offset(visit->slot), words, sizeof(words));
     check_words(host, "what came before a message", words, SLOT_WORDS, visit->number, told & UINT16_MAX,
                 visit->begun);
     if (told >> 16 != ++*inout_received)
@@ -446,11 +450,11 @@ static void serve(void *arg)
         if (base_random_below(&host->random, 8) == 0)
             (void)task_sleep(base_random_below(&host->random, 100000));
     }
-    base_assert(fabric_fence(service->connection, TASK_FOREVER) == 0);
-    fabric_mem_copy_in(host->region, slot_offset(slot), zeros, sizeof(zeros));
+    base_assert(tarn_fabric_fence(service->connection, TASK_FOREVER) == 0);
+    tarn_fabric_mem_copy_in(host->region, slot_offset(slot), zeros, sizeof(zeros));
     (void)task_sleep(base_random_below(&host->random, 4000000));
     check_slot_is_zero(host, slot);
-    fabric_disconnect(service->connection);
+    tarn_fabric_disconnect(service->connection);
     base_free(&sim_node_tarn(host->node)->memory, service, sizeof(*service));
     host->slots_used[slot] = false;
     host->visits--;
@@ -464,17 +468,17 @@ static struct visit *find_visit(const struct arena *arena, uint64_t number)
     return visit;
 }
 
-static void receive_guest(struct host *host, struct fabric_incoming *incoming)
+static void receive_guest(struct host *host, struct tarn_fabric_incoming *incoming)
 {
     struct greeting greeting;
     const void *data;
     uint32_t slot = 0;
-    base_assert(fabric_incoming_data(incoming, &data) == sizeof(greeting));
+    base_assert(tarn_fabric_incoming_data(incoming, &data) == sizeof(greeting));
     memcpy(&greeting, data, sizeof(greeting));
     while (slot < SLOTS && host->slots_used[slot])
         slot++;
     if (slot == SLOTS) {
-        fabric_reject(incoming);
+        tarn_fabric_reject(incoming);
         return;
     }
     check_slot_is_zero(host, slot);
@@ -484,12 +488,12 @@ static void receive_guest(struct host *host, struct fabric_incoming *incoming)
     service->visit->host = host;
     service->visit->slot = slot;
     greeting.slot = slot;
-    fabric_handle_save(&host->region->handle, greeting.handle);
-    const struct fabric_connect_options options = {.data = &greeting,
-                                                   .data_bytes = sizeof(greeting),
-                                                   .receive_count = RECEIVE_COUNT,
-                                                   .receive_bytes = SLOT_WORDS * 8};
-    if (fabric_accept(incoming, host->domain, &options, &service->connection) != 0) {
+    tarn_fabric_handle_save(&host->region->handle, greeting.handle);
+    const struct tarn_fabric_connect_options options = {.data = &greeting,
+                                                        .data_bytes = sizeof(greeting),
+                                                        .receive_count = RECEIVE_COUNT,
+                                                        .receive_bytes = SLOT_WORDS * 8};
+    if (tarn_fabric_accept(incoming, host->domain, &options, &service->connection) != 0) {
         base_free(&sim_node_tarn(host->node)->memory, service, sizeof(*service));
         return;
     }
@@ -500,8 +504,8 @@ static void receive_guest(struct host *host, struct fabric_incoming *incoming)
 
 static void check_counts(const struct host *host)
 {
-    uint64_t adds = fabric_mem_load64(host->region, ADDS * 8);
-    uint64_t swaps = fabric_mem_load64(host->region, SWAPS * 8);
+    uint64_t adds = tarn_fabric_mem_load64(host->region, ADDS * 8);
+    uint64_t swaps = tarn_fabric_mem_load64(host->region, SWAPS * 8);
     if (adds < host->adds_done || adds > host->adds_begun)
         sim_fail(host->arena->world, "%" PRIu64 " was added, %" PRIu64 " to %" PRIu64 " could be", adds,
                  host->adds_done, host->adds_begun);
@@ -512,30 +516,30 @@ static void check_counts(const struct host *host)
 
 static void open_host(struct host *host)
 {
-    const struct fabric_domain_options options = {.writable_bytes =
-                                                      base_align_up(REGION_BYTES, BASE_PAGE_BYTES)};
-    const uint32_t rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
-    base_assert(fabric_open(sim_node_tarn(host->node), "shm:", &host->fabric) == 0);
-    base_assert(fabric_domain_open(host->fabric, &options, &host->domain) == 0);
-    base_assert(fabric_region_alloc(host->domain, REGION_BYTES, rights, &host->region) == 0);
-    base_assert(fabric_listen(host->fabric, host->arena->names[host->number], &host->listener) == 0);
+    const struct tarn_fabric_domain_options options = {.writable_bytes =
+                                                           base_align_up(REGION_BYTES, BASE_PAGE_BYTES)};
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    base_assert(tarn_fabric_open(sim_node_tarn(host->node), "shm:", &host->fabric) == 0);
+    base_assert(tarn_fabric_domain_open(host->fabric, &options, &host->domain) == 0);
+    base_assert(tarn_fabric_region_alloc(host->domain, REGION_BYTES, rights, &host->region) == 0);
+    base_assert(tarn_fabric_listen(host->fabric, host->arena->names[host->number], &host->listener) == 0);
     publish(host);
 }
 
 static void close_host(struct host *host)
 {
     check_counts(host);
-    fabric_listener_close(host->listener);
-    fabric_region_free(host->region);
-    fabric_domain_close(host->domain);
-    fabric_close(host->fabric);
+    tarn_fabric_listener_close(host->listener);
+    tarn_fabric_region_free(host->region);
+    tarn_fabric_domain_close(host->domain);
+    tarn_fabric_close(host->fabric);
 }
 
 static void be_host(void *arg)
 {
     struct host *host = arg;
     struct arena *arena = host->arena;
-    struct fabric_incoming *incoming;
+    struct tarn_fabric_incoming *incoming;
     open_host(host);
     for (uint32_t i = 0; i < arena->visitors; i++) {
         arena->guests++;
@@ -543,7 +547,7 @@ static void be_host(void *arg)
     }
     while (!arena->stop || arena->guests > 0 || host->visits > 0) {
         uint64_t until_ns = task_now() + base_random_below(&host->random, 1000000);
-        if (fabric_listener_wait(host->listener, until_ns, &incoming) == 0)
+        if (tarn_fabric_listener_wait(host->listener, until_ns, &incoming) == 0)
             receive_guest(host, incoming);
         if (base_random_below(&host->random, 4) == 0)
             publish(host);

@@ -176,7 +176,7 @@ int sim_net_wait(struct base_list *waits, bool (*is_ready)(const void *arg), con
 
 /* ---- cards -------------------------------------------------------------------------------------- */
 
-static int open_device(struct tarn_node *tarn, void *arg, struct fabric_info *ret_info, void **ret_state)
+static int open_device(struct tarn_node *tarn, void *arg, struct tarn_fabric_info *ret_info, void **ret_state)
 {
     (void)tarn;
     struct sim_node *node = arg;
@@ -187,10 +187,11 @@ static int open_device(struct tarn_node *tarn, void *arg, struct fabric_info *re
     base_list_init(&device->domains);
     base_list_init(&device->swaps);
     base_list_push_back(&net->devices, &device->link);
-    *ret_info = (struct fabric_info){
+    *ret_info = (struct tarn_fabric_info){
         .provider = "sim",
         .whole_words = !sim_net_has(net, SIM_NET_TORN_WORD),
-        .atomics = sim_net_has(net, SIM_NET_SLIPPED_SWAP) ? FABRIC_ATOMICS_DEVICE : FABRIC_ATOMICS_MEMORY,
+        .atomics =
+            sim_net_has(net, SIM_NET_SLIPPED_SWAP) ? TARN_FABRIC_ATOMICS_DEVICE : TARN_FABRIC_ATOMICS_MEMORY,
     };
     *ret_state = device;
     return 0;
@@ -219,7 +220,7 @@ static struct base_account *account_of(const struct sim_domain *domain)
     return &sim_node_tarn(domain->device->node)->memory;
 }
 
-static int open_domain(void *state, const struct fabric_domain_options *options, void **ret_domain)
+static int open_domain(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct sim_device *device = state;
     if (options->readable_bytes > INT64_MAX || options->writable_bytes > INT64_MAX)
@@ -344,10 +345,10 @@ void sim_net_check(const struct sim_node *node)
 
 static bool op_is_finished(const void *arg)
 {
-    return ((const struct fabric_op *)arg)->finished;
+    return ((const struct tarn_fabric_op *)arg)->finished;
 }
 
-static int wait_for(void *state, struct fabric_op *op, uint64_t deadline_ns)
+static int wait_for(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct sim_side *side = state;
     return sim_net_wait(&side->waits, op_is_finished, op, deadline_ns);

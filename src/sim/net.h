@@ -15,11 +15,11 @@ enum sim_net_trouble {
     SIM_NET_TORN_READ = 1,  /* of a READ each word is any that was there between posting and completion; else
                                 all are what was there at one moment */
     SIM_NET_TORN_WRITE = 2, /* the words of a WRITE arrive at several moments, in any order; else at one */
-    SIM_NET_TORN_WORD = 4,  /* both, for the bytes of a word: fabric_info.whole_words is false */
+    SIM_NET_TORN_WORD = 4,  /* both, for the bytes of a word: tarn_fabric_info.whole_words is false */
     SIM_NET_REORDER = 8,    /* operations take effect, and complete, in any order; else one by one */
     SIM_NET_DELAY = 16,     /* now and then something takes up to a millisecond */
     SIM_NET_SLIPPED_SWAP = 32, /* between the look and the store of a CAS or FAA others may store:
-                                  fabric_info.atomics is FABRIC_ATOMICS_DEVICE, else _MEMORY */
+                                  tarn_fabric_info.atomics is TARN_FABRIC_ATOMICS_DEVICE, else _MEMORY */
     SIM_NET_LATE = 64,         /* what was posted on a connection that failed may take effect later */
 };
 
@@ -32,7 +32,7 @@ enum sim_net_trouble {
 void sim_net_set_troubles(struct sim_world *world, uint32_t troubles);
 
 /**
- * Whether fabric_fence() cuts the peer off, as the end of a queue pair does; else it waits until the peer has left
+ * Whether tarn_fabric_fence() cuts the peer off, as the end of a queue pair does; else it waits until the peer has left
  * or ended, as with `shm`. Off at first.
  */
 void sim_net_set_fence_cuts(struct sim_world *world, bool cuts);

@@ -34,10 +34,10 @@ struct stage {
     struct sim_world *world;
     struct base_random random;
     struct sim_node *nodes[2];
-    struct fabric_region *region;
-    struct fabric_connection *owner;
-    struct fabric_connection *peer;
-    struct fabric_op ops[OPS];
+    struct tarn_fabric_region *region;
+    struct tarn_fabric_connection *owner;
+    struct tarn_fabric_connection *peer;
+    struct tarn_fabric_op ops[OPS];
     struct iovec iov[OPS];
     uint64_t data[OPS][WORDS];
     struct sim_event event;
@@ -70,35 +70,36 @@ static void wait_until_told(struct stage *stage)
 }
 
 /* An operation on words of the region; its data is stage->data[i]. */
-static void prepare(struct stage *stage, unsigned i, enum fabric_op_kind kind, uint64_t offset,
+static void prepare(struct stage *stage, unsigned i, enum tarn_fabric_op_kind kind, uint64_t offset,
                     uint64_t words)
 {
     stage->iov[i] = (struct iovec){.iov_base = stage->data[i], .iov_len = words * 8};
-    stage->ops[i] = (struct fabric_op){.kind = kind,
-                                       .handle = kind == FABRIC_SEND ? NULL : &stage->region->handle,
-                                       .offset = offset,
-                                       .iov = &stage->iov[i],
-                                       .iov_count = words > 0 ? 1 : 0};
+    stage->ops[i] =
+        (struct tarn_fabric_op){.kind = kind,
+                                .handle = kind == TARN_FABRIC_SEND ? NULL : &stage->region->handle,
+                                .offset = offset,
+                                .iov = &stage->iov[i],
+                                .iov_count = words > 0 ? 1 : 0};
 }
 
 static void prepare_write(struct stage *stage, unsigned i, uint64_t offset, uint64_t words, uint64_t value)
 {
     for (unsigned word = 0; word < WORDS; word++)
         stage->data[i][word] = value;
-    prepare(stage, i, FABRIC_WRITE, offset, words);
+    prepare(stage, i, TARN_FABRIC_WRITE, offset, words);
 }
 
 static void store_all(struct stage *stage, uint64_t value)
 {
     for (unsigned i = 0; i < WORDS; i++)
-        fabric_mem_store64(stage->region, i * 8, value);
+        tarn_fabric_mem_store64(stage->region, i * 8, value);
 }
 
 /* The owner's words of now, as one number that tells whether they have changed. */
 static uint64_t load_all(const struct stage *stage)
 {
     uint64_t words[WORDS];
-    fabric_mem_copy_out(stage->region, 0, words, sizeof(words));
+    tarn_fabric_mem_copy_out(stage->region, 0, words, sizeof(words));
     return base_hash64(words, sizeof(words), 0);
 }
 
@@ -119,7 +120,7 @@ static void see_mixture(struct stage *stage, const uint64_t *words)
 /* Fence the peer, which has ended or will; from then on nothing changes. */
 static void fence_and_watch(struct stage *stage)
 {
-    base_assert(fabric_fence(stage->owner, TASK_FOREVER) == 0);
+    base_assert(tarn_fabric_fence(stage->owner, TASK_FOREVER) == 0);
     uint64_t before = load_all(stage);
     for (unsigned i = 0; i < 20; i++) {
         (void)task_sleep(LONG_NS / 10);
@@ -140,9 +141,9 @@ static void store_meanwhile(struct stage *stage)
 static void read_words(struct stage *stage)
 {
     wait_until_told(stage);
-    prepare(stage, 0, FABRIC_READ, 0, WORDS);
-    fabric_post(stage->peer, stage->ops, 1);
-    base_assert(fabric_wait(stage->ops, 1, A_SECOND) == 0);
+    prepare(stage, 0, TARN_FABRIC_READ, 0, WORDS);
+    tarn_fabric_post(stage->peer, stage->ops, 1);
+    base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
     see_mixture(stage, stage->data[0]);
 }
 
@@ -153,7 +154,7 @@ static void look_at_words(struct stage *stage)
     stage->told = true;
     do {
         bool over = stage->peer_ended;
-        fabric_mem_copy_out(stage->region, 0, words, sizeof(words));
+        tarn_fabric_mem_copy_out(stage->region, 0, words, sizeof(words));
         see_mixture(stage, words);
         base_assert(!over || words[0] + words[1] + words[2] + words[3] == WORDS * NEW);
         nap(stage, 300);
@@ -164,10 +165,10 @@ static void write_words(struct stage *stage)
 {
     wait_until_told(stage);
     prepare_write(stage, 0, 0, WORDS, NEW);
-    fabric_post(stage->peer, stage->ops, 1);
-    base_assert(fabric_wait(stage->ops, 1, A_SECOND) == 0);
+    tarn_fabric_post(stage->peer, stage->ops, 1);
+    base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
     for (unsigned i = 0; i < WORDS; i++) /* it has completed */
-        base_assert(fabric_mem_load64(stage->region, i * 8) == NEW);
+        base_assert(tarn_fabric_mem_load64(stage->region, i * 8) == NEW);
 }
 
 #define PATTERN_A UINT64_C(0x1111111111111111)
@@ -189,7 +190,7 @@ static void store_patterns(struct stage *stage)
     nap(stage, 4000);
     store_all(stage, PATTERN_B);
     while (!stage->peer_ended) {
-        if (is_torn(fabric_mem_load64(stage->region, 0)))
+        if (is_torn(tarn_fabric_mem_load64(stage->region, 0)))
             see(stage, 1);
         nap(stage, 300);
     }
@@ -198,24 +199,24 @@ static void store_patterns(struct stage *stage)
 static void move_patterns(struct stage *stage)
 {
     wait_until_told(stage);
-    prepare(stage, 0, FABRIC_READ, 0, WORDS);
-    fabric_post(stage->peer, stage->ops, 1);
-    base_assert(fabric_wait(stage->ops, 1, A_SECOND) == 0);
+    prepare(stage, 0, TARN_FABRIC_READ, 0, WORDS);
+    tarn_fabric_post(stage->peer, stage->ops, 1);
+    base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
     for (unsigned i = 0; i < WORDS; i++) {
         if (is_torn(stage->data[0][i]))
             see(stage, 0);
     }
     (void)task_sleep(10000);
     prepare_write(stage, 1, 0, WORDS, PATTERN_A);
-    fabric_post(stage->peer, &stage->ops[1], 1);
-    base_assert(fabric_wait(&stage->ops[1], 1, A_SECOND) == 0);
+    tarn_fabric_post(stage->peer, &stage->ops[1], 1);
+    base_assert(tarn_fabric_wait(&stage->ops[1], 1, A_SECOND) == 0);
 }
 
 /* ---- order -------------------------------------------------------------------------------------- */
 
 static bool is_there(const struct stage *stage, uint64_t offset)
 {
-    return fabric_mem_load64(stage->region, offset) == NEW;
+    return tarn_fabric_mem_load64(stage->region, offset) == NEW;
 }
 
 /* Two operations at once, the second with a fence or without. */
@@ -226,17 +227,17 @@ static void do_two(struct stage *stage)
     prepare_write(stage, 0, 0, 1, NEW);
     prepare_write(stage, 1, first_reads || second_reads ? 0 : 64, 1, NEW);
     if (first_reads)
-        prepare(stage, 0, FABRIC_READ, 0, 1);
+        prepare(stage, 0, TARN_FABRIC_READ, 0, 1);
     if (second_reads)
-        prepare(stage, 1, FABRIC_READ, 0, 1);
+        prepare(stage, 1, TARN_FABRIC_READ, 0, 1);
     stage->ops[1].fence = fence;
-    fabric_post(stage->peer, stage->ops, 2);
+    tarn_fabric_post(stage->peer, stage->ops, 2);
     while (!stage->ops[0].finished || !stage->ops[1].finished) {
         other_order |= stage->ops[1].finished && !stage->ops[0].finished;
         later_there |= !first_reads && !second_reads && is_there(stage, 64) && !is_there(stage, 0);
         nap(stage, 200);
     }
-    base_assert(fabric_wait(stage->ops, 2, A_SECOND) == 0);
+    base_assert(tarn_fabric_wait(stage->ops, 2, A_SECOND) == 0);
     bool earlier_missed = second_reads && stage->data[1][0] != NEW;
     bool later_read = first_reads && stage->data[0][0] == NEW;
     const bool outcomes[OUTCOMES_MAX] = {later_there, earlier_missed, later_read, other_order};
@@ -254,9 +255,9 @@ static void do_nothing(struct stage *stage)
 
 static void receive_and_look(struct stage *stage)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t room[4096];
-    base_assert(fabric_receive(stage->owner, room, sizeof(room), A_SECOND, &message) == 0);
+    base_assert(tarn_fabric_receive(stage->owner, room, sizeof(room), A_SECOND, &message) == 0);
     for (unsigned i = 0; i < WORDS; i++) /* the one promise of order */
         base_assert(is_there(stage, i * 8));
     base_assert(!message.notified || is_there(stage, 64));
@@ -266,19 +267,19 @@ static void receive_and_look(struct stage *stage)
 
 static void write_and_send(struct stage *stage)
 {
-    prepare(stage, 0, FABRIC_READ, 128, WORDS);
+    prepare(stage, 0, TARN_FABRIC_READ, 128, WORDS);
     prepare_write(stage, 1, 0, WORDS, NEW);
     prepare_write(stage, 2, 64, 1, NEW);
-    stage->ops[2].kind = FABRIC_WRITE_NOTIFY;
+    stage->ops[2].kind = TARN_FABRIC_WRITE_NOTIFY;
     if (draw(stage, 2) == 0)
-        prepare(stage, 2, FABRIC_SEND, 0, 1);
-    fabric_post(stage->peer, stage->ops, OPS);
+        prepare(stage, 2, TARN_FABRIC_SEND, 0, 1);
+    tarn_fabric_post(stage->peer, stage->ops, OPS);
     while (!stage->ops[2].finished || !stage->ops[1].finished) {
         if (stage->ops[2].finished && !stage->ops[1].finished)
             see(stage, 1);
         nap(stage, 200);
     }
-    base_assert(fabric_wait(stage->ops, OPS, A_SECOND) == 0);
+    base_assert(tarn_fabric_wait(stage->ops, OPS, A_SECOND) == 0);
 }
 
 /* ---- swaps -------------------------------------------------------------------------------------- */
@@ -287,21 +288,21 @@ static void store_between(struct stage *stage)
 {
     wait_until_told(stage);
     nap(stage, 4000);
-    fabric_mem_store64(stage->region, 0, 7);
+    tarn_fabric_mem_store64(stage->region, 0, 7);
     stage->scene = 1;
 }
 
 static void swap_once(struct stage *stage)
 {
     bool add = draw(stage, 2) == 0;
-    prepare(stage, 0, add ? FABRIC_FAA : FABRIC_CAS, 0, 0);
+    prepare(stage, 0, add ? TARN_FABRIC_FAA : TARN_FABRIC_CAS, 0, 0);
     stage->ops[0].operand = 9;
     stage->told = true;
-    fabric_post(stage->peer, stage->ops, 1);
-    base_assert(fabric_wait(stage->ops, 1, A_SECOND) == 0);
+    tarn_fabric_post(stage->peer, stage->ops, 1);
+    base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
     while (stage->scene == 0)
         nap(stage, 300);
-    uint64_t before = stage->ops[0].before, after = fabric_mem_load64(stage->region, 0);
+    uint64_t before = stage->ops[0].before, after = tarn_fabric_mem_load64(stage->region, 0);
     base_assert(before == 0 || before == 7);
     base_assert(after == 7 || after == 9 || (add && before == 7 && after == 16));
     base_assert(before == 0 || after == (add ? 16 : 7));
@@ -315,12 +316,12 @@ static void swap_thrice(struct stage *stage)
     bool add = draw(stage, 2) == 0;
     uint64_t sum = 0;
     for (unsigned i = 0; i < OPS; i++) {
-        prepare(stage, i, add ? FABRIC_FAA : FABRIC_CAS, 0, 0);
+        prepare(stage, i, add ? TARN_FABRIC_FAA : TARN_FABRIC_CAS, 0, 0);
         stage->ops[i].operand = i + 1;
     }
-    fabric_post(stage->peer, stage->ops, OPS);
-    base_assert(fabric_wait(stage->ops, OPS, A_SECOND) == 0);
-    uint64_t after = fabric_mem_load64(stage->region, 0);
+    tarn_fabric_post(stage->peer, stage->ops, OPS);
+    base_assert(tarn_fabric_wait(stage->ops, OPS, A_SECOND) == 0);
+    uint64_t after = tarn_fabric_mem_load64(stage->region, 0);
     unsigned winners = 0, winner = 0;
     for (unsigned i = 0; i < OPS; i++) {
         sum += i + 1;
@@ -342,7 +343,7 @@ static void see_what_is_late(struct stage *stage)
     uint64_t before = load_all(stage);
     while (!stage->peer_ended) {
         if (load_all(stage) != before)
-            see(stage, stage->ops[0].kind == FABRIC_WRITE ? 0 : 1);
+            see(stage, stage->ops[0].kind == TARN_FABRIC_WRITE ? 0 : 1);
         nap(stage, 2000000);
     }
     fence_and_watch(stage);
@@ -352,10 +353,10 @@ static void give_up(struct stage *stage)
 {
     prepare_write(stage, 0, 0, WORDS, NEW);
     if (draw(stage, 2) == 0)
-        prepare(stage, 0, FABRIC_FAA, 0, 0);
+        prepare(stage, 0, TARN_FABRIC_FAA, 0, 0);
     stage->ops[0].operand = 1;
-    fabric_post(stage->peer, stage->ops, 1);
-    int error = fabric_wait(stage->ops, 1, task_now() + draw(stage, 3000));
+    tarn_fabric_post(stage->peer, stage->ops, 1);
+    int error = tarn_fabric_wait(stage->ops, 1, task_now() + draw(stage, 3000));
     base_assert(error == 0 || error == -ETIMEDOUT);
     stage->told = true;
     (void)task_sleep(LONG_NS);
@@ -367,8 +368,8 @@ static void write_for_ever(struct stage *stage)
     int error = 0;
     for (uint64_t round = 1; error == 0; round++) {
         prepare_write(stage, 0, 0, WORDS, round);
-        fabric_post(stage->peer, stage->ops, 1);
-        error = fabric_wait(stage->ops, 1, TASK_FOREVER);
+        tarn_fabric_post(stage->peer, stage->ops, 1);
+        error = tarn_fabric_wait(stage->ops, 1, TASK_FOREVER);
         nap(stage, 3000);
     }
     base_assert(error == -ECONNRESET);
@@ -384,17 +385,17 @@ static void kill_peer(struct sim_event *event)
 
 static void see_what_the_dead_do(struct stage *stage)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t room[4096];
     wait_until_told(stage);
     uint64_t before = load_all(stage), noticed_ns = task_now() + 3 * SIM_NET_HEARTBEAT_NS;
-    while (fabric_error(stage->owner) == 0) {
+    while (tarn_fabric_error(stage->owner) == 0) {
         base_assert(task_now() < noticed_ns + BASE_NS_PER_SECOND / 1000);
         (void)task_sleep(10000);
     }
     if (load_all(stage) != before)
         see(stage, 0);
-    base_assert(fabric_receive(stage->owner, room, sizeof(room), A_SECOND, &message) == -ECONNRESET);
+    base_assert(tarn_fabric_receive(stage->owner, room, sizeof(room), A_SECOND, &message) == -ECONNRESET);
     fence_and_watch(stage);
 }
 
@@ -417,7 +418,7 @@ static void fence_a_sleeper(struct stage *stage)
 {
     wait_until_told(stage);
     (void)task_sleep(3000000); /* what is on its way is there */
-    int error = fabric_fence(stage->owner, task_now() + 1000000);
+    int error = tarn_fabric_fence(stage->owner, task_now() + 1000000);
     base_assert(error == (stage->play->fence_cuts ? 0 : -ETIMEDOUT));
     uint64_t before = load_all(stage);
     while (!stage->peer_ended) {
@@ -449,16 +450,16 @@ static void write_into_the_dark(struct stage *stage)
     stage->told = draw(stage, 2) == 0;
     for (uint64_t round = 1; error == 0; round++) {
         prepare_write(stage, 0, 0, 1, round);
-        fabric_post(stage->peer, stage->ops, 1);
-        error = fabric_wait(stage->ops, 1, TASK_FOREVER);
+        tarn_fabric_post(stage->peer, stage->ops, 1);
+        error = tarn_fabric_wait(stage->ops, 1, TASK_FOREVER);
         if (error == 0) {
-            base_assert(fabric_mem_load64(stage->region, 0) == round);
+            base_assert(tarn_fabric_mem_load64(stage->region, 0) == round);
             nap(stage, 500);
         }
     }
     base_assert(error == -ECONNRESET && stage->scene > 0);
     (void)task_sleep(10 * SIM_NET_HEARTBEAT_NS);
-    see(stage, fabric_mem_load64(stage->region, 0) == stage->data[0][0] ? 0 : 1);
+    see(stage, tarn_fabric_mem_load64(stage->region, 0) == stage->data[0][0] ? 0 : 1);
 }
 
 static void flap(struct sim_event *event)
@@ -479,8 +480,8 @@ static void write_while_it_flaps(struct stage *stage)
     while (task_now() < until_ns) {
         uint64_t begun_ns = task_now();
         prepare_write(stage, 0, 0, WORDS, begun_ns);
-        fabric_post(stage->peer, stage->ops, 1);
-        base_assert(fabric_wait(stage->ops, 1, TASK_FOREVER) == 0);
+        tarn_fabric_post(stage->peer, stage->ops, 1);
+        base_assert(tarn_fabric_wait(stage->ops, 1, TASK_FOREVER) == 0);
         if (task_now() - begun_ns > SIM_NET_HEARTBEAT_NS / 4)
             see(stage, 0);
         nap(stage, 1000000);
@@ -506,8 +507,8 @@ static void write_again(struct stage *stage)
         nap(stage, 30000);
         prepare_write(stage, 0, 0, 1, NEW);
         stage->begun_ns = task_now();
-        fabric_post(stage->peer, stage->ops, 1);
-        base_assert(fabric_wait(stage->ops, 1, A_SECOND) == 0);
+        tarn_fabric_post(stage->peer, stage->ops, 1);
+        base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
     }
 }
 
@@ -595,45 +596,45 @@ static void be_owner(void *arg)
 {
     struct stage *stage = arg;
     struct tarn_node *tarn = sim_node_tarn(stage->nodes[OWNER]);
-    const struct fabric_domain_options options = {.writable_bytes = BASE_PAGE_BYTES};
-    const uint32_t rights = FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
-    struct fabric *fabric;
-    struct fabric_domain *domain;
-    struct fabric_listener *listener;
-    struct fabric_incoming *incoming;
-    base_assert(fabric_open(tarn, "shm:", &fabric) == 0);
-    base_assert(fabric_domain_open(fabric, &options, &domain) == 0);
-    base_assert(fabric_region_alloc(domain, 1, rights, &stage->region) == 0);
-    base_assert(fabric_listen(fabric, "owner", &listener) == 0);
-    base_assert(fabric_listener_wait(listener, TASK_FOREVER, &incoming) == 0);
-    base_assert(fabric_accept(incoming, domain, NULL, &stage->owner) == 0);
+    const struct tarn_fabric_domain_options options = {.writable_bytes = BASE_PAGE_BYTES};
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_listener *listener;
+    struct tarn_fabric_incoming *incoming;
+    base_assert(tarn_fabric_open(tarn, "shm:", &fabric) == 0);
+    base_assert(tarn_fabric_domain_open(fabric, &options, &domain) == 0);
+    base_assert(tarn_fabric_region_alloc(domain, 1, rights, &stage->region) == 0);
+    base_assert(tarn_fabric_listen(fabric, "owner", &listener) == 0);
+    base_assert(tarn_fabric_listener_wait(listener, TASK_FOREVER, &incoming) == 0);
+    base_assert(tarn_fabric_accept(incoming, domain, NULL, &stage->owner) == 0);
     stage->play->owner(stage);
     while (!stage->peer_ended)
         nap(stage, 3000);
-    fabric_disconnect(stage->owner);
-    fabric_region_free(stage->region);
-    fabric_listener_close(listener);
-    fabric_domain_close(domain);
-    fabric_close(fabric);
+    tarn_fabric_disconnect(stage->owner);
+    tarn_fabric_region_free(stage->region);
+    tarn_fabric_listener_close(listener);
+    tarn_fabric_domain_close(domain);
+    tarn_fabric_close(fabric);
 }
 
 static void be_peer(void *arg)
 {
     struct stage *stage = arg;
-    struct fabric *fabric;
-    struct fabric_domain *domain;
-    base_assert(fabric_open(sim_node_tarn(stage->nodes[PEER]), "shm:", &fabric) == 0);
-    base_assert(fabric_domain_open(fabric, NULL, &domain) == 0);
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_domain *domain;
+    base_assert(tarn_fabric_open(sim_node_tarn(stage->nodes[PEER]), "shm:", &fabric) == 0);
+    base_assert(tarn_fabric_domain_open(fabric, NULL, &domain) == 0);
     int error;
-    while ((error = fabric_connect(domain, "owner", NULL, TASK_FOREVER, &stage->peer)) == -ECONNREFUSED)
+    while ((error = tarn_fabric_connect(domain, "owner", NULL, TASK_FOREVER, &stage->peer)) == -ECONNREFUSED)
         (void)task_sleep(1000);
     base_assert(error == 0);
     if (stage->play->driver != NULL)
         sim_event_at(stage->world, &stage->event, task_now() + 1000 + draw(stage, 30000));
     stage->play->peer(stage);
-    fabric_disconnect(stage->peer);
-    fabric_domain_close(domain);
-    fabric_close(fabric);
+    tarn_fabric_disconnect(stage->peer);
+    tarn_fabric_domain_close(domain);
+    tarn_fabric_close(fabric);
     stage->peer_ended = true;
 }
 
@@ -735,9 +736,9 @@ static void store_past_the_fabric(struct stage *stage)
 static void change_in_flight(struct stage *stage)
 {
     prepare_write(stage, 0, 0, WORDS, NEW);
-    fabric_post(stage->peer, stage->ops, 1);
+    tarn_fabric_post(stage->peer, stage->ops, 1);
     stage->data[0][1] = OLD;
-    base_assert(fabric_wait(stage->ops, 1, A_SECOND) == 0);
+    base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
 }
 
 static void expect_failure(const struct play *play, const char *words)

@@ -33,7 +33,7 @@ static uint64_t room_of(const struct sim_side *side)
 
 /* @return 0; -ENOMEM */
 static int init_side(struct sim_side *side, struct sim_domain *domain,
-                     const struct fabric_connect_options *options, struct fabric_connection *owner)
+                     const struct tarn_fabric_connect_options *options, struct tarn_fabric_connection *owner)
 {
     side->domain = domain;
     side->receive_count = options->receive_count;
@@ -309,8 +309,8 @@ void sim_reject(void *incoming)
     refuse(incoming);
 }
 
-int sim_accept(void *incoming, void *domain, const struct fabric_connect_options *options,
-               struct fabric_connection *owner, void **ret_connection)
+int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
+               struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct sim_connection *connection = incoming;
     struct sim_side *caller = &connection->sides[0], *side = &connection->sides[1];
@@ -388,8 +388,8 @@ static void hang_up(struct sim_connection *connection)
         free_connection(connection);
 }
 
-int sim_connect(void *state, const char *address, const struct fabric_connect_options *options,
-                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection)
+int sim_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
+                uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct sim_domain *domain = state;
     struct sim_net *net = domain->device->net;
@@ -423,7 +423,7 @@ uint32_t sim_peer_data(const void *state, const void **ret_data)
 
 /* ---- messages ----------------------------------------------------------------------------------- */
 
-bool sim_side_receive(struct sim_side *side, const struct fabric_message *message, const uint8_t *data)
+bool sim_side_receive(struct sim_side *side, const struct tarn_fabric_message *message, const uint8_t *data)
 {
     struct sim_net *net = side->connection->net;
     if (side->owner == NULL || side->failed)
@@ -457,11 +457,11 @@ static void return_credit(struct sim_side *side)
 static bool has_news(const void *arg)
 {
     const struct sim_side *side = arg;
-    return !base_list_empty(&side->messages) || fabric_error(side->owner) != 0;
+    return !base_list_empty(&side->messages) || tarn_fabric_error(side->owner) != 0;
 }
 
 int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
-                struct fabric_message *ret_message)
+                struct tarn_fabric_message *ret_message)
 {
     struct sim_side *side = state;
     if (room < side->receive_bytes)
@@ -471,7 +471,7 @@ int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
         return error;
     struct base_list *first = base_list_first(&side->messages);
     if (first == NULL)
-        return fabric_error(side->owner);
+        return tarn_fabric_error(side->owner);
     struct sim_message *message = base_container_of(first, struct sim_message, link);
     sim_net_copy(data, message->data, message->message.bytes);
     *ret_message = message->message;

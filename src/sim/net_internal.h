@@ -29,7 +29,7 @@ struct sim_device {
     struct base_list link;
     struct sim_net *net;
     struct sim_node *node;    /* NULL: it has ended */
-    bool closed;              /* by fabric_close(), or with the node */
+    bool closed;              /* by tarn_fabric_close(), or with the node */
     struct base_list domains; /* of struct sim_domain */
     struct base_list swaps;   /* of struct sim_op that have arrived: the first is being done */
 };
@@ -38,7 +38,7 @@ struct sim_domain {
     struct base_list link;
     struct sim_device *device;
     uint64_t name;
-    struct fabric_domain_options options;
+    struct tarn_fabric_domain_options options;
     uint64_t used_bytes[2]; /* of readable and of writable memory, quarantine included */
     uint32_t regions_count;
     struct base_list regions; /* of struct sim_region */
@@ -83,25 +83,25 @@ struct sim_listener {
 /* A message that was received and not fetched. */
 struct sim_message {
     struct base_list link;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     uint8_t *data;
 };
 
-/* One end of a connection: the provider's state of a fabric_connection. */
+/* One end of a connection: the provider's state of a tarn_fabric_connection. */
 struct sim_side {
     struct sim_connection *connection;
     struct base_list link; /* domain->sides */
     struct sim_domain *domain;
-    uint64_t number;                 /* in the domain */
-    struct fabric_connection *owner; /* NULL: not there yet, or gone */
-    bool gone;                       /* it posts nothing more: it has left, given up, or its node has ended */
-    bool failed;                     /* its connection is dead, of an error */
-    bool peer_gone;                  /* it knows that the other one is gone */
-    bool fenced;                     /* nothing of the other one comes in any more */
-    bool dropped; /* a WRITE or message of its will never be there, and so no later message */
+    uint64_t number;                      /* in the domain */
+    struct tarn_fabric_connection *owner; /* NULL: not there yet, or gone */
+    bool gone;      /* it posts nothing more: it has left, given up, or its node has ended */
+    bool failed;    /* its connection is dead, of an error */
+    bool peer_gone; /* it knows that the other one is gone */
+    bool fenced;    /* nothing of the other one comes in any more */
+    bool dropped;   /* a WRITE or message of its will never be there, and so no later message */
     uint32_t receive_count;
     uint32_t receive_bytes;
-    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
     uint32_t data_bytes;
     uint32_t credit;
     uint32_t credit_back;      /* that it has for the other one */
@@ -146,13 +146,14 @@ struct sim_op {
     struct base_list swap;   /* device->swaps */
     struct sim_event event;
     struct sim_side *side;
-    struct fabric_op *posted; /* NULL: its poster was told of an error, or has ended; it goes on by itself */
-    enum fabric_op_kind kind;
+    struct tarn_fabric_op
+        *posted; /* NULL: its poster was told of an error, or has ended; it goes on by itself */
+    enum tarn_fabric_op_kind kind;
     enum sim_op_state state;
     bool fence;
     bool landed; /* a WRITE: all of it is there */
     uint64_t number;
-    struct fabric_handle handle;
+    struct tarn_fabric_handle handle;
     uint64_t offset;
     uint64_t bytes;
     uint64_t compare;
@@ -175,7 +176,7 @@ struct sim_watcher {
     struct base_list link; /* net->watchers */
     struct sim_device *device;
     struct task_wait wait;
-    const struct fabric_word *words;
+    const struct tarn_fabric_word *words;
     uint32_t count;
 };
 
@@ -225,10 +226,10 @@ void sim_domain_reap(struct sim_domain *domain);
 /* ---- net_memory.c ------------------------------------------------------------------------------- */
 
 /** Of struct fabric_provider. */
-int sim_region_alloc(void *state, struct fabric_region *region);
+int sim_region_alloc(void *state, struct tarn_fabric_region *region);
 
 /** Of struct fabric_provider. */
-void sim_region_free(void *state, struct fabric_region *region);
+void sim_region_free(void *state, struct tarn_fabric_region *region);
 
 /** Free its memory. */
 void sim_region_destroy(struct sim_region *region);
@@ -255,13 +256,13 @@ bool sim_region_land(struct sim_op *op);
 void sim_region_compare(struct sim_region *region);
 
 /** Of struct fabric_provider. */
-int sim_net_wait_any(void *state, const struct fabric_word *words, uint32_t count, uint64_t deadline_ns,
+int sim_net_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
                      uint32_t *ret_index);
 
 /* ---- net_op.c ----------------------------------------------------------------------------------- */
 
 /** Of struct fabric_provider. */
-void sim_op_post(void *state, struct fabric_op *posted);
+void sim_op_post(void *state, struct tarn_fabric_op *posted);
 
 /** Begin what may begin. */
 void sim_ops_progress(struct sim_side *side);
@@ -311,22 +312,22 @@ int sim_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t sim_incoming_data(const void *incoming, const void **ret_data);
 
 /** Of struct fabric_provider. */
-int sim_accept(void *incoming, void *domain, const struct fabric_connect_options *options,
-               struct fabric_connection *owner, void **ret_connection);
+int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
+               struct tarn_fabric_connection *owner, void **ret_connection);
 
 /** Of struct fabric_provider. */
 void sim_reject(void *incoming);
 
 /** Of struct fabric_provider. */
-int sim_connect(void *state, const char *address, const struct fabric_connect_options *options,
-                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection);
+int sim_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
+                uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 
 /** Of struct fabric_provider. */
 uint32_t sim_peer_data(const void *state, const void **ret_data);
 
 /** Of struct fabric_provider. */
 int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
-                struct fabric_message *ret_message);
+                struct tarn_fabric_message *ret_message);
 
 /** Of struct fabric_provider; also whenever a side has failed. */
 void sim_side_fail(void *state);
@@ -338,7 +339,7 @@ int sim_side_fence(void *state, uint64_t deadline_ns);
 void sim_disconnect(void *state);
 
 /** A message for a side's user. @return false: it can receive nothing any more */
-bool sim_side_receive(struct sim_side *side, const struct fabric_message *message, const uint8_t *data);
+bool sim_side_receive(struct sim_side *side, const struct tarn_fabric_message *message, const uint8_t *data);
 
 /** The node of a card has ended: what becomes of listeners and connections. */
 void sim_connections_leave(struct sim_device *device);

@@ -28,7 +28,7 @@ uint64_t sim_region_load(const struct sim_region *region, uint64_t word)
 static bool watches(const struct sim_watcher *watcher, const struct sim_region *region, uint64_t word)
 {
     for (uint32_t i = 0; i < watcher->count; i++) {
-        const struct fabric_word *watched = &watcher->words[i];
+        const struct tarn_fabric_word *watched = &watcher->words[i];
         if (watched->region->state == region && watched->offset == word * SIM_WORD_BYTES)
             return true;
     }
@@ -80,28 +80,28 @@ static void change_bytes(struct sim_region *region, uint64_t offset, const uint8
 
 /* ---- the owner's side --------------------------------------------------------------------------- */
 
-static uint64_t mem_load64(const struct fabric_region *region, uint64_t offset)
+static uint64_t mem_load64(const struct tarn_fabric_region *region, uint64_t offset)
 {
     return sim_region_load(region->state, offset / SIM_WORD_BYTES);
 }
 
-static void mem_store64(struct fabric_region *region, uint64_t offset, uint64_t value)
+static void mem_store64(struct tarn_fabric_region *region, uint64_t offset, uint64_t value)
 {
     sim_region_change(region->state, offset / SIM_WORD_BYTES, value);
 }
 
-static void mem_copy_out(const struct fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
+static void mem_copy_out(const struct tarn_fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
 {
     const struct sim_region *state = region->state;
     sim_net_copy(to, state->truth + offset, bytes);
 }
 
-static void mem_copy_in(struct fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
+static void mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
 {
     change_bytes(region->state, offset, from, bytes);
 }
 
-static const struct fabric_mem_operations mem_operations = {
+static const struct tarn_fabric_mem_operations mem_operations = {
     .load64 = mem_load64, .store64 = mem_store64, .copy_out = mem_copy_out, .copy_in = mem_copy_in};
 
 static void compare(const struct sim_region *region, uint64_t from, uint64_t bytes)
@@ -113,8 +113,8 @@ static void compare(const struct sim_region *region, uint64_t from, uint64_t byt
     const struct sim_device *device = region->domain->device;
     sim_fail(device->net->world,
              "node %s has stored to byte %" PRIu64 " of a region of %" PRIu64
-             " bytes past the fabric: exported memory is written by fabric_mem_store64() and "
-             "fabric_mem_copy_in() alone",
+             " bytes past the fabric: exported memory is written by tarn_fabric_mem_store64() and "
+             "tarn_fabric_mem_copy_in() alone",
              device->node->name, from, region->bytes);
 }
 
@@ -131,10 +131,10 @@ void sim_region_compare(struct sim_region *region)
 /* Which memory of the domain it lies in. */
 static unsigned kind_of(uint32_t rights)
 {
-    return (rights & (FABRIC_MAY_WRITE | FABRIC_MAY_SWAP)) != 0 ? 1 : 0;
+    return (rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0 ? 1 : 0;
 }
 
-int sim_region_alloc(void *state, struct fabric_region *region)
+int sim_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct sim_domain *domain = state;
     struct sim_net *net = domain->device->net;
@@ -164,7 +164,7 @@ int sim_region_alloc(void *state, struct fabric_region *region)
     return 0;
 }
 
-void sim_region_free(void *state, struct fabric_region *region)
+void sim_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct sim_domain *domain = state;
     struct sim_region *own = region->state;
@@ -319,13 +319,13 @@ bool sim_region_land(struct sim_op *op)
 
 /* ---- waiting for a word ------------------------------------------------------------------------- */
 
-int sim_net_wait_any(void *state, const struct fabric_word *words, uint32_t count, uint64_t deadline_ns,
+int sim_net_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
                      uint32_t *ret_index)
 {
     struct sim_device *device = state;
     for (;;) {
         for (uint32_t i = 0; i < count; i++) {
-            if (fabric_mem_load64(words[i].region, words[i].offset) != words[i].old) {
+            if (tarn_fabric_mem_load64(words[i].region, words[i].offset) != words[i].old) {
                 *ret_index = i;
                 return 0;
             }

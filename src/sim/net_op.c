@@ -31,17 +31,17 @@ static struct sim_op *op_at(struct base_list *link)
 
 static bool writes(const struct sim_op *op)
 {
-    return op->kind == FABRIC_WRITE || op->kind == FABRIC_WRITE_NOTIFY;
+    return op->kind == TARN_FABRIC_WRITE || op->kind == TARN_FABRIC_WRITE_NOTIFY;
 }
 
 static bool sends(const struct sim_op *op)
 {
-    return op->kind == FABRIC_SEND || op->kind == FABRIC_WRITE_NOTIFY;
+    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
 }
 
 static bool swaps(const struct sim_op *op)
 {
-    return op->kind == FABRIC_CAS || op->kind == FABRIC_FAA;
+    return op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
 }
 
 /* ---- the end of one ----------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ void sim_op_drop(struct sim_op *op)
 /* What it writes is the caller's to keep as it is until it has completed. */
 static void check_source(const struct sim_op *op)
 {
-    const struct fabric_op *posted = op->posted;
+    const struct tarn_fabric_op *posted = op->posted;
     const uint8_t *data = op->data;
     for (uint32_t i = 0; data != NULL && i < posted->iov_count; i++) {
         if (posted->iov[i].iov_len > 0 && memcmp(data, posted->iov[i].iov_base, posted->iov[i].iov_len) != 0)
@@ -106,7 +106,7 @@ static void check_source(const struct sim_op *op)
 /* Tell the poster, who then may reuse its memory. */
 static void tell(struct sim_op *op, int32_t result)
 {
-    struct fabric_op *posted = op->posted;
+    struct tarn_fabric_op *posted = op->posted;
     check_source(op);
     op->posted = NULL;
     sim_note(net_of(op)->world, "completed", op->number, (uint64_t)(-result));
@@ -131,7 +131,7 @@ static void complete(struct sim_op *op)
     struct sim_side *side = op->side;
     int32_t result = op->result;
     if (op->posted != NULL) {
-        if (result == 0 && op->kind == FABRIC_READ)
+        if (result == 0 && op->kind == TARN_FABRIC_READ)
             scatter(op);
         op->posted->before = op->before;
         tell(op, result);
@@ -149,7 +149,7 @@ static void respond(struct sim_op *op, int32_t result)
 {
     op->result = result;
     op->state = SIM_OP_COMING;
-    if (op->kind != FABRIC_READ)
+    if (op->kind != TARN_FABRIC_READ)
         leave_region(op);
     sim_net_later(net_of(op), &op->event);
 }
@@ -166,7 +166,9 @@ static void lose(struct sim_op *op)
 
 static uint32_t right_for(const struct sim_op *op)
 {
-    return op->kind == FABRIC_READ ? FABRIC_MAY_READ : writes(op) ? FABRIC_MAY_WRITE : FABRIC_MAY_SWAP;
+    return op->kind == TARN_FABRIC_READ ? TARN_FABRIC_MAY_READ
+           : writes(op)                 ? TARN_FABRIC_MAY_WRITE
+                                        : TARN_FABRIC_MAY_SWAP;
 }
 
 /* What the owner's side says to it. */
@@ -174,7 +176,7 @@ static int check(const struct sim_op *op)
 {
     const struct sim_side *peer = sim_side_other(op->side);
     const struct sim_region *region = op->region;
-    if (op->kind == FABRIC_SEND)
+    if (op->kind == TARN_FABRIC_SEND)
         return op->bytes <= peer->receive_bytes ? 0 : -EMSGSIZE;
     if (region == NULL || (region->rights & right_for(op)) == 0 || op->offset > region->bytes ||
         op->bytes > region->bytes - op->offset)
@@ -206,7 +208,7 @@ static bool land_before(const struct sim_op *message)
         struct sim_op *op = op_at(link);
         if (op == message)
             return true;
-        if (op->kind != FABRIC_WRITE || op->landed)
+        if (op->kind != TARN_FABRIC_WRITE || op->landed)
             continue;
         if (op->state == SIM_OP_GOING) {
             int error = check(op);
@@ -231,9 +233,10 @@ static void deliver(struct sim_side *side)
             continue;
         if (op->state != SIM_OP_QUEUED || side->dropped || !land_before(op))
             return;
-        const struct fabric_message message = {.notified = op->kind == FABRIC_WRITE_NOTIFY,
-                                               .value = op->value,
-                                               .bytes = op->kind == FABRIC_SEND ? (uint32_t)op->bytes : 0};
+        const struct tarn_fabric_message message = {
+            .notified = op->kind == TARN_FABRIC_WRITE_NOTIFY,
+            .value = op->value,
+            .bytes = op->kind == TARN_FABRIC_SEND ? (uint32_t)op->bytes : 0};
         if (!sim_side_receive(sim_side_other(side), &message, op->data)) {
             lose(op);
             return;
@@ -254,7 +257,7 @@ static void start_write(struct sim_op *op)
 static void end_swap(struct sim_op *op)
 {
     const uint64_t word = op->offset / SIM_WORD_BYTES;
-    if (op->kind == FABRIC_FAA)
+    if (op->kind == TARN_FABRIC_FAA)
         sim_region_change(op->region, word, op->before + op->operand);
     else if (op->before == op->compare)
         sim_region_change(op->region, word, op->operand);
@@ -289,7 +292,7 @@ static void arrive(struct sim_op *op)
     int error = check(op);
     if (error != 0) {
         respond(op, error);
-    } else if (op->kind == FABRIC_SEND) {
+    } else if (op->kind == TARN_FABRIC_SEND) {
         op->state = SIM_OP_QUEUED;
         deliver(op->side);
     } else if (swaps(op)) {
@@ -309,13 +312,13 @@ static void work(struct sim_op *op)
 {
     if (swaps(op)) {
         end_swap(op);
-    } else if (op->kind == FABRIC_READ) {
+    } else if (op->kind == TARN_FABRIC_READ) {
         respond(op, 0);
     } else if (!sim_region_land(op)) {
         wait_a_pulse(op);
     } else {
         struct sim_side *side = op->side;
-        if (op->kind == FABRIC_WRITE)
+        if (op->kind == TARN_FABRIC_WRITE)
             respond(op, 0);
         else
             op->state = SIM_OP_QUEUED;
@@ -349,7 +352,8 @@ void sim_ops_resume(struct sim_side *side)
 
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
-static struct sim_region *find_region(const struct sim_domain *domain, const struct fabric_handle *handle)
+static struct sim_region *find_region(const struct sim_domain *domain,
+                                      const struct tarn_fabric_handle *handle)
 {
     if (handle->domain != domain->name)
         return NULL;
@@ -365,11 +369,11 @@ static void begin(struct sim_op *op)
 {
     struct sim_net *net = net_of(op);
     op->begun = ++net->tick;
-    if (op->kind != FABRIC_SEND)
+    if (op->kind != TARN_FABRIC_SEND)
         op->region = find_region(sim_side_other(op->side)->domain, &op->handle);
     if (op->region != NULL) {
         op->region->users++;
-        if (op->kind == FABRIC_READ)
+        if (op->kind == TARN_FABRIC_READ)
             sim_region_read_begin(op);
     }
     op->side->credit -= sends(op);
@@ -403,7 +407,7 @@ void sim_ops_progress(struct sim_side *side)
 /* Take what it writes; scribble over what it will read. */
 static void take_memory(struct sim_op *op)
 {
-    const struct fabric_op *posted = op->posted;
+    const struct tarn_fabric_op *posted = op->posted;
     bool out = writes(op) || sends(op);
     if (out)
         op->data = sim_net_alloc(net_of(op), op->bytes);
@@ -417,7 +421,7 @@ static void take_memory(struct sim_op *op)
     }
 }
 
-void sim_op_post(void *state, struct fabric_op *posted)
+void sim_op_post(void *state, struct tarn_fabric_op *posted)
 {
     struct sim_side *side = state;
     struct sim_net *net = side->connection->net;
@@ -429,7 +433,7 @@ void sim_op_post(void *state, struct fabric_op *posted)
     op->kind = posted->kind;
     op->fence = posted->fence;
     op->number = ++net->operations;
-    op->handle = posted->handle == NULL ? (struct fabric_handle){0} : *posted->handle;
+    op->handle = posted->handle == NULL ? (struct tarn_fabric_handle){0} : *posted->handle;
     op->offset = posted->offset;
     op->bytes = posted->bytes;
     op->compare = posted->compare;
@@ -449,7 +453,7 @@ void sim_op_post(void *state, struct fabric_op *posted)
 /* Whether something that is on its way comes in after the poster was told of an error. */
 static bool comes_late(const struct sim_op *op)
 {
-    if (!sim_net_has(net_of(op), SIM_NET_LATE) || op->kind == FABRIC_READ)
+    if (!sim_net_has(net_of(op), SIM_NET_LATE) || op->kind == TARN_FABRIC_READ)
         return false;
     return (op->state == SIM_OP_GOING || op->state == SIM_OP_WORKING || op->state == SIM_OP_QUEUED) &&
            sim_net_draw(net_of(op), LATE_LOST_ONE_IN) != 0;
@@ -463,7 +467,7 @@ void sim_ops_flush(struct sim_side *side)
         if (op->posted == NULL && side->owner != NULL)
             continue; /* was before */
         if (op->posted != NULL && side->owner != NULL)
-            tell(op, fabric_error(side->owner));
+            tell(op, tarn_fabric_error(side->owner));
         op->posted = NULL;
         if (!comes_late(op)) {
             sim_op_drop(op);

@@ -47,7 +47,7 @@ static inline void net_testing_main(void *arg)
     struct net_testing_threads *threads = arg;
     testing_open(threads->testing);
     threads->testing->test(threads->testing);
-    fabric_close(threads->testing->fabric);
+    tarn_fabric_close(threads->testing->fabric);
     task_channel_close(&threads->jobs);
 }
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/random.h>
+#include <tarn/tarn.h>
 #include <time.h>
 
 static uint64_t read_clock(clockid_t clock)
@@ -86,6 +87,11 @@ uint64_t task_now(void)
     if (sched == NULL)
         return machine_monotonic(NULL);
     return sched->node->clock.monotonic(sched->node->clock.arg);
+}
+
+uint64_t tarn_now_ns(void)
+{
+    return task_now();
 }
 
 void task_wall_raise(struct tarn_node *node, uint64_t wall_ns)

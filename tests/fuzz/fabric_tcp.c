@@ -15,14 +15,14 @@ enum { REGION_BYTES = 8192, CREDIT = 2, MESSAGE_BYTES = 100, OPS = 3 };
 struct side {
     struct tcp tcp;
     struct tcp_domain *domain;
-    struct fabric_region all, readable, written;
+    struct tarn_fabric_region all, readable, written;
     struct tcp_wire wire;
-    struct fabric_op ops[OPS]; /* its own, under way */
+    struct tarn_fabric_op ops[OPS]; /* its own, under way */
     struct iovec vector;
     uint8_t *memory; /* of its own */
 };
 
-static void add_region(struct side *side, struct fabric_region *region, uint32_t rights, uint8_t fill)
+static void add_region(struct side *side, struct tarn_fabric_region *region, uint32_t rights, uint8_t fill)
 {
     region->bytes = REGION_BYTES;
     region->handle.rights = rights;
@@ -32,7 +32,7 @@ static void add_region(struct side *side, struct fabric_region *region, uint32_t
 
 static void open_side(struct side *side, struct tarn_node *node)
 {
-    const struct fabric_domain_options options = {
+    const struct tarn_fabric_domain_options options = {
         .readable_bytes = REGION_BYTES, .writable_bytes = 2 * REGION_BYTES, .regions_max = 4};
     struct tcp_messages *messages = &side->wire.messages;
     void *domain;
@@ -41,9 +41,9 @@ static void open_side(struct side *side, struct tarn_node *node)
     side->domain = domain;
     side->domain->identity = 1; /* a peer knows these */
     side->domain->keys = 0;
-    add_region(side, &side->all, FABRIC_MAY_READ | FABRIC_MAY_WRITE | FABRIC_MAY_SWAP, 0);
-    add_region(side, &side->readable, FABRIC_MAY_READ, 0x11);
-    add_region(side, &side->written, FABRIC_MAY_WRITE, 0x22);
+    add_region(side, &side->all, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP, 0);
+    add_region(side, &side->readable, TARN_FABRIC_MAY_READ, 0x11);
+    add_region(side, &side->written, TARN_FABRIC_MAY_WRITE, 0x22);
     messages->count = CREDIT;
     messages->bytes = MESSAGE_BYTES;
     messages->slot_bytes = base_align_up(TCP_MESSAGE_HEAD_BYTES + MESSAGE_BYTES, 16);
@@ -52,12 +52,13 @@ static void open_side(struct side *side, struct tarn_node *node)
     tcp_wire_begin(&side->wire, side->domain, CREDIT, MESSAGE_BYTES);
     side->vector = (struct iovec){.iov_base = side->memory, .iov_len = REGION_BYTES};
     for (unsigned i = 0; i < OPS; i++) {
-        static const enum fabric_op_kind kinds[OPS] = {FABRIC_READ, FABRIC_FAA, FABRIC_WRITE_NOTIFY};
-        side->ops[i] = (struct fabric_op){.kind = kinds[i],
-                                          .handle = &side->all.handle,
-                                          .iov = &side->vector,
-                                          .iov_count = 1,
-                                          .bytes = kinds[i] == FABRIC_FAA ? 8 : REGION_BYTES};
+        static const enum tarn_fabric_op_kind kinds[OPS] = {TARN_FABRIC_READ, TARN_FABRIC_FAA,
+                                                            TARN_FABRIC_WRITE_NOTIFY};
+        side->ops[i] = (struct tarn_fabric_op){.kind = kinds[i],
+                                               .handle = &side->all.handle,
+                                               .iov = &side->vector,
+                                               .iov_count = 1,
+                                               .bytes = kinds[i] == TARN_FABRIC_FAA ? 8 : REGION_BYTES};
         base_assert(tcp_initiator_post(&side->wire, &side->ops[i]) == 0);
     }
 }
@@ -87,7 +88,7 @@ static void send_all(struct side *side)
 
 static void receive_all(struct side *side)
 {
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     const uint8_t *payload;
     while ((payload = tcp_target_message(&side->wire, &message)) != NULL) {
         static uint8_t copy[MESSAGE_BYTES];
@@ -119,7 +120,7 @@ static void check_hello(const uint8_t *data, size_t size)
     for (int kind = TCP_HELLO; kind <= TCP_WELCOME; kind++) {
         if (tcp_hello_load(bytes, (enum tcp_hello_kind)kind, &hello) != 0)
             continue;
-        base_assert(hello.data_bytes <= FABRIC_PRIVATE_BYTES_MAX);
+        base_assert(hello.data_bytes <= TARN_FABRIC_PRIVATE_BYTES_MAX);
         tcp_hello_save(&hello, again);
         base_assert(memcmp(bytes, again, sizeof(bytes)) == 0);
     }

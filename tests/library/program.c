@@ -1,8 +1,10 @@
 /*
- * program: a user's program in its smallest form; tests/library/installed compiles it.
+ * program: a user's program in its smallest form, with all headers; tests/library/installed compiles it.
  */
 #include <stdio.h>
 #include <string.h>
+#include <tarn/depot.h>
+#include <tarn/fabric.h>
 #include <tarn/tarn.h>
 
 int main(void)

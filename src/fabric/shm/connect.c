@@ -22,8 +22,8 @@ static int make_ring(uint64_t bytes, struct shm_file *ret_file)
 }
 
 /* A connection with its own ring; nothing is told to anybody. */
-static int make(struct shm_domain *domain, const struct fabric_connect_options *options,
-                struct fabric_connection *owner, struct shm_connection **ret_connection)
+static int make(struct shm_domain *domain, const struct tarn_fabric_connect_options *options,
+                struct tarn_fabric_connection *owner, struct shm_connection **ret_connection)
 {
     struct base_account *account = &domain->shm->node->memory;
     uint64_t ring_bytes = shm_ring_bytes(options->receive_count, options->receive_bytes);
@@ -36,7 +36,6 @@ static int make(struct shm_domain *domain, const struct fabric_connect_options *
     connection->socket.fd = connection->process.fd = -1;
     connection->process.event = shm_process_event;
     shm_bell_init(&connection->bell);
-    base_list_init(&connection->pending);
     int error = base_account_take(account, ring_bytes);
     if (error == 0) {
         error = make_ring(ring_bytes, &connection->in.file);
@@ -52,7 +51,7 @@ static int make(struct shm_domain *domain, const struct fabric_connect_options *
     return 0;
 }
 
-static int say_hello(struct shm_connection *connection, const struct fabric_connect_options *options)
+static int say_hello(struct shm_connection *connection, const struct tarn_fabric_connect_options *options)
 {
     const struct shm_domain *domain = connection->domain;
     struct shm_hello hello = {.identity = domain->identity,
@@ -75,8 +74,8 @@ static int say_hello(struct shm_connection *connection, const struct fabric_conn
 static int adopt(struct shm_connection *connection, const struct shm_greeting *greeting)
 {
     const struct shm_hello *hello = &greeting->hello;
-    if (hello->ring_slots == 0 || hello->ring_slots > FABRIC_RECEIVE_COUNT_MAX ||
-        hello->ring_payload_bytes == 0 || hello->ring_payload_bytes > FABRIC_RECEIVE_BYTES_MAX)
+    if (hello->ring_slots == 0 || hello->ring_slots > TARN_FABRIC_RECEIVE_COUNT_MAX ||
+        hello->ring_payload_bytes == 0 || hello->ring_payload_bytes > TARN_FABRIC_RECEIVE_BYTES_MAX)
         return -EPROTO;
     int error =
         shm_file_take(greeting->fds[SHM_PLACES], shm_ring_bytes(hello->ring_slots, hello->ring_payload_bytes),
@@ -123,7 +122,7 @@ static int begin(struct shm_connection *connection, void (*event)(struct shm_sou
 /* ---- accepting ---------------------------------------------------------------------------------- */
 
 static int accept_greeting(struct shm_connection *connection, const struct shm_greeting *greeting,
-                           const struct fabric_connect_options *options)
+                           const struct tarn_fabric_connect_options *options)
 {
     int error = hold_process(connection, greeting->pid);
     if (error == 0)
@@ -138,8 +137,8 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
     return 0;
 }
 
-int shm_accept(void *incoming, void *state, const struct fabric_connect_options *options,
-               struct fabric_connection *owner, void **ret_connection)
+int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
+               struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct shm_connection *connection;
     struct shm_greeting greeting;
@@ -225,7 +224,7 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
 }
 
 static int attempt(struct shm_connection *connection, const char *path,
-                   const struct fabric_connect_options *options, uint64_t deadline_ns)
+                   const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
 {
     struct shm_service *service = &connection->shm->service;
     pid_t pid = 0;
@@ -251,8 +250,8 @@ static int attempt(struct shm_connection *connection, const char *path,
     return error;
 }
 
-int shm_connect(void *state, const char *address, const struct fabric_connect_options *options,
-                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection)
+int shm_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
+                uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct shm_connection *connection;
     int error = make(state, options, owner, &connection);

@@ -65,7 +65,7 @@ void shm_connection_end(struct shm_connection *connection)
 {
     struct shm_service *service = &connection->shm->service;
     bool met = connection->out.file.memory != NULL;
-    base_assert(base_list_empty(&connection->pending));
+    base_assert(connection->pending.first == NULL);
     shm_peer_domain_drop(&connection->peer);
     if (met) {
         shm_ring_tell(&connection->out, SHM_LEFT); /* of two that leave at once, one sees the other's */
@@ -125,9 +125,9 @@ void shm_process_event(struct shm_source *source)
 /* Finish what was posted with what the connection died of. */
 static void flush(struct shm_connection *connection)
 {
-    struct base_list *link;
-    while ((link = base_list_pop_front(&connection->pending)) != NULL)
-        fabric_op_finish(base_container_of(link, struct fabric_op, link), fabric_error(connection->owner));
+    struct tarn_fabric_op *op;
+    while ((op = fabric_queue_pop(&connection->pending)) != NULL)
+        fabric_op_finish(op, tarn_fabric_error(connection->owner));
 }
 
 void shm_fail(void *state)
@@ -152,16 +152,16 @@ int shm_fence(void *state, uint64_t deadline_ns)
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-static void copy_in(uint8_t *to, const struct fabric_op *op)
+static void copy_in(uint8_t *to, const struct tarn_fabric_op *op)
 {
     for (uint32_t i = 0; i < op->iov_count; i++) {
         fabric_lanes_store(to, op->iov[i].iov_base, op->iov[i].iov_len);
         to += op->iov[i].iov_len;
     }
-    fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
+    tarn_fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
 }
 
-static void copy_out(const struct fabric_op *op, const uint8_t *from)
+static void copy_out(const struct tarn_fabric_op *op, const uint8_t *from)
 {
     for (uint32_t i = 0; i < op->iov_count; i++) {
         fabric_lanes_load(op->iov[i].iov_base, from, op->iov[i].iov_len);
@@ -173,8 +173,8 @@ static void copy_out(const struct fabric_op *op, const uint8_t *from)
 #define WAITS_FOR_CREDIT 1
 
 /* @return 0; WAITS_FOR_CREDIT; negative errno */
-static int send_message(struct shm_connection *connection, const struct fabric_message *message,
-                        const struct fabric_op *op, uint32_t iov_count)
+static int send_message(struct shm_connection *connection, const struct tarn_fabric_message *message,
+                        const struct tarn_fabric_op *op, uint32_t iov_count)
 {
     int written = shm_ring_write_try(&connection->out, message, op->iov, iov_count);
     if (written <= 0)
@@ -184,11 +184,11 @@ static int send_message(struct shm_connection *connection, const struct fabric_m
     return 0;
 }
 
-static int write_and_notify(struct shm_connection *connection, const struct fabric_op *op)
+static int write_and_notify(struct shm_connection *connection, const struct tarn_fabric_op *op)
 {
-    const struct fabric_message message = {.notified = true, .value = op->value};
+    const struct tarn_fabric_message message = {.notified = true, .value = op->value};
     uint8_t *address;
-    int error = shm_locate(&connection->peer, op, FABRIC_MAY_WRITE, &address);
+    int error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE, &address);
     if (error != 0)
         return error;
     if (!shm_ring_has_credit(&connection->out))
@@ -197,14 +197,14 @@ static int write_and_notify(struct shm_connection *connection, const struct fabr
     return send_message(connection, &message, op, 0);
 }
 
-static int swap(struct shm_connection *connection, struct fabric_op *op)
+static int swap(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     uint8_t *address;
-    int error = shm_locate(&connection->peer, op, FABRIC_MAY_SWAP, &address);
+    int error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_SWAP, &address);
     if (error != 0)
         return error;
     uint64_t *word = (uint64_t *)(void *)address;
-    if (op->kind == FABRIC_FAA) {
+    if (op->kind == TARN_FABRIC_FAA) {
         op->before = __atomic_fetch_add(word, op->operand, __ATOMIC_SEQ_CST);
         return 0;
     }
@@ -214,69 +214,68 @@ static int swap(struct shm_connection *connection, struct fabric_op *op)
     return 0;
 }
 
-static int send_op(struct shm_connection *connection, const struct fabric_op *op)
+static int send_op(struct shm_connection *connection, const struct tarn_fabric_op *op)
 {
-    const struct fabric_message message = {.bytes = (uint32_t)op->bytes};
-    return send_message(connection, &message, op, op->iov_count); /* FABRIC_BYTES_MAX fits */
+    const struct tarn_fabric_message message = {.bytes = (uint32_t)op->bytes};
+    return send_message(connection, &message, op, op->iov_count); /* TARN_FABRIC_BYTES_MAX fits */
 }
 
 /* @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
-static int run(struct shm_connection *connection, struct fabric_op *op)
+static int run(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     uint8_t *address;
     int error;
     switch (op->kind) {
-    case FABRIC_READ:
-        error = shm_locate(&connection->peer, op, FABRIC_MAY_READ, &address);
+    case TARN_FABRIC_READ:
+        error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_READ, &address);
         if (error == 0)
             copy_out(op, address);
         return error;
-    case FABRIC_WRITE:
-        error = shm_locate(&connection->peer, op, FABRIC_MAY_WRITE, &address);
+    case TARN_FABRIC_WRITE:
+        error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE, &address);
         if (error == 0)
             copy_in(address, op);
         return error;
-    case FABRIC_WRITE_NOTIFY:
+    case TARN_FABRIC_WRITE_NOTIFY:
         return write_and_notify(connection, op);
-    case FABRIC_CAS:
-    case FABRIC_FAA:
+    case TARN_FABRIC_CAS:
+    case TARN_FABRIC_FAA:
         return swap(connection, op);
-    case FABRIC_SEND:
+    case TARN_FABRIC_SEND:
         return send_op(connection, op);
     default:
         return -EINVAL;
     }
 }
 
-static bool takes_credit(const struct fabric_op *op)
+static bool takes_credit(const struct tarn_fabric_op *op)
 {
-    return op->kind == FABRIC_SEND || op->kind == FABRIC_WRITE_NOTIFY;
+    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
 }
 
 /* Run what waits, as far as it goes. */
 static void progress(struct shm_connection *connection)
 {
-    struct base_list *link;
-    while ((link = base_list_first(&connection->pending)) != NULL && fabric_error(connection->owner) == 0) {
-        struct fabric_op *op = base_container_of(link, struct fabric_op, link);
+    struct tarn_fabric_op *op;
+    while ((op = connection->pending.first) != NULL && tarn_fabric_error(connection->owner) == 0) {
         int result = run(connection, op);
         if (result == WAITS_FOR_CREDIT)
             return;
-        base_list_remove(link);
+        (void)fabric_queue_pop(&connection->pending);
         fabric_op_finish(op, result);
     }
-    if (fabric_error(connection->owner) != 0 && link != NULL)
+    if (tarn_fabric_error(connection->owner) != 0 && op != NULL)
         shm_fail(connection);
 }
 
-void shm_post(void *state, struct fabric_op *op)
+void shm_post(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
     progress(connection);
-    bool behind = !base_list_empty(&connection->pending) && (op->fence || takes_credit(op));
+    bool behind = connection->pending.first != NULL && (op->fence || takes_credit(op));
     int result = behind ? WAITS_FOR_CREDIT : run(connection, op);
     if (result == WAITS_FOR_CREDIT)
-        base_list_push_back(&connection->pending, &op->link);
+        fabric_queue_push(&connection->pending, op);
     else
         fabric_op_finish(op, result);
 }
@@ -284,13 +283,13 @@ void shm_post(void *state, struct fabric_op *op)
 /* Somebody who waits for an operation. */
 struct op_waiter {
     struct shm_connection *connection;
-    const struct fabric_op *op;
+    const struct tarn_fabric_op *op;
 };
 
 static bool op_ready(void *arg)
 {
     const struct op_waiter *waiter = arg;
-    return waiter->op->finished || fabric_error(waiter->connection->owner) != 0 ||
+    return waiter->op->finished || tarn_fabric_error(waiter->connection->owner) != 0 ||
            shm_ring_has_credit(&waiter->connection->out);
 }
 
@@ -300,7 +299,7 @@ static void op_arm(void *arg)
     shm_ring_arm_writer(&waiter->connection->out);
 }
 
-int shm_wait(void *state, struct fabric_op *op, uint64_t deadline_ns)
+int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct op_waiter waiter = {.connection = state, .op = op};
     const struct shm_condition condition = {.ready = op_ready, .arm = op_arm, .arg = &waiter};
@@ -319,7 +318,7 @@ int shm_wait(void *state, struct fabric_op *op, uint64_t deadline_ns)
 static bool message_ready(void *arg)
 {
     const struct shm_connection *connection = arg;
-    return shm_ring_has_message(&connection->in) || fabric_error(connection->owner) != 0;
+    return shm_ring_has_message(&connection->in) || tarn_fabric_error(connection->owner) != 0;
 }
 
 static void message_arm(void *arg)
@@ -329,16 +328,16 @@ static void message_arm(void *arg)
 }
 
 /* @return 1; 0: there is none; negative errno */
-static int receive_try(struct shm_connection *connection, void *data, struct fabric_message *ret_message)
+static int receive_try(struct shm_connection *connection, void *data, struct tarn_fabric_message *ret_message)
 {
-    int over = fabric_error(connection->owner); /* first: what came before the end is there then */
+    int over = tarn_fabric_error(connection->owner); /* first: what came before the end is there then */
     int taken = shm_ring_read_try(&connection->in, data, ret_message);
     if (taken == 0)
         return over;
     if (taken < 0) {
         (void)fabric_connection_fail(connection->owner, "receive", taken);
         shm_fail(connection);
-        return fabric_error(connection->owner);
+        return tarn_fabric_error(connection->owner);
     }
     if (shm_ring_writer_sleeps(&connection->in))
         shm_connection_ring_peer(connection);
@@ -346,7 +345,7 @@ static int receive_try(struct shm_connection *connection, void *data, struct fab
 }
 
 int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
-                struct fabric_message *ret_message)
+                struct tarn_fabric_message *ret_message)
 {
     struct shm_connection *connection = state;
     const struct shm_condition condition = {.ready = message_ready, .arm = message_arm, .arg = connection};

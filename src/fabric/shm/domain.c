@@ -30,7 +30,7 @@ _Static_assert(sizeof(struct shm_table_format) == 32, "an array in a file");
 #define KEY_SLOT_BITS 16
 #define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
 
-_Static_assert(FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
+_Static_assert(TARN_FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
 
 #define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
 
@@ -105,7 +105,7 @@ static int make_files(struct shm_domain *domain, uint64_t readable_bytes, uint64
     return error;
 }
 
-int shm_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain)
+int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct shm *shm = state;
     if (options->readable_bytes > FILE_BYTES_MAX || options->writable_bytes > FILE_BYTES_MAX)
@@ -234,7 +234,7 @@ static uint32_t find_slot(const struct shm_domain *domain)
 }
 
 /* Let peers know. */
-static void publish(struct shm_domain *domain, uint32_t slot, struct fabric_region *region,
+static void publish(struct shm_domain *domain, uint32_t slot, struct tarn_fabric_region *region,
                     enum shm_place place, const struct shm_extent *extent)
 {
     /* In this order, with read_entry()'s: who sees a field of this region sees that the key of the one before is
@@ -252,10 +252,11 @@ static void publish(struct shm_domain *domain, uint32_t slot, struct fabric_regi
     region->handle.key = key;
 }
 
-static int alloc_locked(struct shm_domain *domain, struct fabric_region *region, uint64_t oldest)
+static int alloc_locked(struct shm_domain *domain, struct tarn_fabric_region *region, uint64_t oldest)
 {
-    enum shm_place place =
-        (region->handle.rights & (FABRIC_MAY_WRITE | FABRIC_MAY_SWAP)) != 0 ? SHM_WRITABLE : SHM_READABLE;
+    enum shm_place place = (region->handle.rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0
+                               ? SHM_WRITABLE
+                               : SHM_READABLE;
     struct shm_extent *extent;
     uint32_t slot = find_slot(domain);
     if (slot == domain->table_slots)
@@ -275,7 +276,7 @@ static int alloc_locked(struct shm_domain *domain, struct fabric_region *region,
     return 0;
 }
 
-int shm_region_alloc(void *state, struct fabric_region *region)
+int shm_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
     uint64_t oldest = oldest_connection(domain);
@@ -285,7 +286,7 @@ int shm_region_alloc(void *state, struct fabric_region *region)
     return error;
 }
 
-void shm_region_free(void *state, struct fabric_region *region)
+void shm_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
     struct shm_extent *extent = region->state;
@@ -306,7 +307,7 @@ void shm_region_free(void *state, struct fabric_region *region)
 int shm_peer_domain_take(const struct shm_hello *hello, const int *fds, struct shm_peer_domain *ret_peer)
 {
     struct shm_peer_domain peer = {.identity = hello->identity, .table_slots = hello->table_slots};
-    if (hello->table_slots == 0 || hello->table_slots > FABRIC_REGIONS_MAX ||
+    if (hello->table_slots == 0 || hello->table_slots > TARN_FABRIC_REGIONS_MAX ||
         hello->bytes[SHM_READABLE] < table_bytes(hello->table_slots))
         return -EPROTO;
     int error =
@@ -343,7 +344,7 @@ static bool read_entry(const struct shm_table_format *entry, uint64_t key, uint6
     return atomic_load(&entry->key) == key;
 }
 
-int shm_locate(const struct shm_peer_domain *peer, const struct fabric_op *op, uint32_t rights,
+int shm_locate(const struct shm_peer_domain *peer, const struct tarn_fabric_op *op, uint32_t rights,
                uint8_t **ret_address)
 {
     const struct shm_table_format *table = (const struct shm_table_format *)peer->files[SHM_READABLE].memory;
@@ -357,7 +358,7 @@ int shm_locate(const struct shm_peer_domain *peer, const struct fabric_op *op, u
     if ((granted & rights) != rights || op->offset > bytes || op->bytes > bytes - op->offset)
         return -EACCES;
     /* What follows is so unless the table is rubbish. */
-    if (place >= SHM_PLACES || (place == SHM_READABLE && (rights & ~(uint32_t)FABRIC_MAY_READ) != 0))
+    if (place >= SHM_PLACES || (place == SHM_READABLE && (rights & ~(uint32_t)TARN_FABRIC_MAY_READ) != 0))
         return -EACCES;
     const struct shm_file *file = &peer->files[place];
     if (offset > file->bytes || bytes > file->bytes - offset || !base_is_aligned(offset, BASE_PAGE_BYTES))

@@ -36,7 +36,7 @@ struct shm_hello_format {
     uint32_t ring_slots;
     uint32_t ring_payload_bytes;
     uint32_t data_bytes;
-    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
 _Static_assert(sizeof(struct shm_hello_format) == 104, "a message between processes");
@@ -154,9 +154,9 @@ int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
         return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : -ECONNRESET;
     bool refused = format.refused != 0;
     int error = take_control(&message, refused, &greeting);
-    if (error == 0 &&
-        (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > 1 ||
-         (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || format.data_bytes > FABRIC_PRIVATE_BYTES_MAX))
+    if (error == 0 && (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > 1 ||
+                       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+                       format.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
         error = -EPROTO;
     if (error == 0 && refused)
         error = -ECONNREFUSED;

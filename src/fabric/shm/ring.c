@@ -90,8 +90,8 @@ bool shm_ring_has_credit(const struct shm_ring *ring)
     return unread(ring) != ring->slots;
 }
 
-int shm_ring_write_try(struct shm_ring *ring, const struct fabric_message *message, const struct iovec *iov,
-                       uint32_t iov_count)
+int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *message,
+                       const struct iovec *iov, uint32_t iov_count)
 {
     if (message->bytes > ring->payload_bytes)
         return -EMSGSIZE;
@@ -140,14 +140,14 @@ bool shm_ring_has_message(const struct shm_ring *ring)
     return atomic_load(&ring->shared->written) != ring->position;
 }
 
-int shm_ring_read_try(struct shm_ring *ring, void *data, struct fabric_message *ret_message)
+int shm_ring_read_try(struct shm_ring *ring, void *data, struct tarn_fabric_message *ret_message)
 {
     uint64_t ready = atomic_load(&ring->shared->written) - ring->position;
     if (ready == 0)
         return 0;
     struct shm_slot_format *slot = slot_at(ring);
     uint32_t kind = atomic_load_explicit(&slot->kind, memory_order_relaxed);
-    struct fabric_message message = {
+    struct tarn_fabric_message message = {
         .notified = kind == KIND_NOTIFIED,
         .value = kind == KIND_NOTIFIED ? atomic_load_explicit(&slot->value, memory_order_relaxed) : 0,
         .bytes = atomic_load_explicit(&slot->bytes, memory_order_relaxed),

@@ -5,7 +5,7 @@
 #define REFUSAL_LINES       8
 #define REFUSAL_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
 
-static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct fabric_info *ret_info,
+static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct tarn_fabric_info *ret_info,
                              void **ret_state)
 {
     (void)provider_arg;
@@ -19,8 +19,8 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
         base_free(&node->memory, shm, sizeof(*shm));
         return error;
     }
-    *ret_info =
-        (struct fabric_info){.provider = "shm", .whole_words = true, .atomics = FABRIC_ATOMICS_MEMORY};
+    *ret_info = (struct tarn_fabric_info){
+        .provider = "shm", .whole_words = true, .atomics = TARN_FABRIC_ATOMICS_MEMORY};
     *ret_state = shm;
     return 0;
 }

@@ -129,11 +129,12 @@ uint64_t shm_ring_bytes(uint32_t slots, uint32_t payload_bytes);
 void shm_ring_begin(struct shm_ring *ring, uint32_t slots, uint32_t payload_bytes);
 
 /** Write a message if there is credit. @return 1; 0: there is none; -EPROTO; -EMSGSIZE */
-base_must_check int shm_ring_write_try(struct shm_ring *ring, const struct fabric_message *message,
+base_must_check int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *message,
                                        const struct iovec *iov, uint32_t iov_count);
 
 /** Read a message if there is one. @param data  room for payload_bytes @return 1; 0: there is none; -EPROTO */
-base_must_check int shm_ring_read_try(struct shm_ring *ring, void *data, struct fabric_message *ret_message);
+base_must_check int shm_ring_read_try(struct shm_ring *ring, void *data,
+                                      struct tarn_fabric_message *ret_message);
 
 /** Whether shm_ring_write_try() would return something else than 0. */
 bool shm_ring_has_credit(const struct shm_ring *ring);
@@ -195,16 +196,16 @@ struct shm_peer_domain {
 };
 
 /** Of struct fabric_provider. */
-int shm_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain);
+int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
 
 /** Of struct fabric_provider. */
 void shm_domain_close(void *state);
 
 /** Of struct fabric_provider. */
-int shm_region_alloc(void *state, struct fabric_region *region);
+int shm_region_alloc(void *state, struct tarn_fabric_region *region);
 
 /** Of struct fabric_provider. */
-void shm_region_free(void *state, struct fabric_region *region);
+void shm_region_free(void *state, struct tarn_fabric_region *region);
 
 struct shm_hello;
 
@@ -219,10 +220,10 @@ void shm_peer_domain_drop(struct shm_peer_domain *peer);
  * Find what an operation names in a peer's domain, as the peer's table has it now.
  *
  * @param rights       that it takes
- * @param ret_address  of op->bytes in our mapping, aligned to the word if it takes FABRIC_MAY_SWAP
+ * @param ret_address  of op->bytes in our mapping, aligned to the word if it takes TARN_FABRIC_MAY_SWAP
  * @return 0; -EACCES
  */
-base_must_check int shm_locate(const struct shm_peer_domain *peer, const struct fabric_op *op,
+base_must_check int shm_locate(const struct shm_peer_domain *peer, const struct tarn_fabric_op *op,
                                uint32_t rights, uint8_t **ret_address);
 
 /* ---- hello.c, listener.c: how two processes meet ------------------------------------------------------------ */
@@ -235,7 +236,7 @@ struct shm_hello {
     uint32_t ring_slots;
     uint32_t ring_payload_bytes;
     uint32_t data_bytes;
-    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
 #define SHM_HELLO_FDS (SHM_PLACES + 1) /* by enum shm_place, then the ring's */
@@ -298,7 +299,7 @@ struct shm_connection {
     struct shm *shm;
     struct shm_domain *domain;
     uint64_t number;
-    struct fabric_connection *owner; /* NULL: a ghost; changed under the service's lock */
+    struct tarn_fabric_connection *owner; /* NULL: a ghost; changed under the service's lock */
     struct shm_source socket;
     struct shm_source process; /* a pidfd */
     bool exposed;              /* the peer may have our memory */
@@ -307,9 +308,9 @@ struct shm_connection {
     struct shm_ring in, out;
     struct shm_peer_domain peer;
     struct shm_bell bell;
-    struct base_list pending; /* of struct fabric_op, in the order of posting */
-    uint32_t data_bytes;      /* the peer's */
-    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+    struct fabric_queue pending; /* in the order of posting */
+    uint32_t data_bytes;         /* the peer's */
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
 /** Have the peer's service look. */
@@ -328,22 +329,22 @@ void shm_socket_event(struct shm_source *source);
 void shm_process_event(struct shm_source *source);
 
 /** Of struct fabric_provider. */
-int shm_accept(void *incoming, void *state, const struct fabric_connect_options *options,
-               struct fabric_connection *owner, void **ret_connection);
+int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
+               struct tarn_fabric_connection *owner, void **ret_connection);
 
 /** Of struct fabric_provider. */
-int shm_connect(void *state, const char *address, const struct fabric_connect_options *options,
-                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection);
+int shm_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
+                uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 
 /** Of struct fabric_provider. */
-void shm_post(void *state, struct fabric_op *op);
+void shm_post(void *state, struct tarn_fabric_op *op);
 
 /** Of struct fabric_provider. */
-int shm_wait(void *state, struct fabric_op *op, uint64_t deadline_ns);
+int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
 /** Of struct fabric_provider. */
 int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
-                struct fabric_message *ret_message);
+                struct tarn_fabric_message *ret_message);
 
 /** Of struct fabric_provider. */
 void shm_fail(void *state);

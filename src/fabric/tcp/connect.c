@@ -12,8 +12,8 @@ static uint64_t slot_bytes(uint32_t receive_bytes)
 /* How a connection comes about. */
 struct attempt {
     struct tcp_domain *domain;
-    struct fabric_connection *owner;
-    const struct fabric_connect_options *options;
+    struct tarn_fabric_connection *owner;
+    const struct tarn_fabric_connect_options *options;
     uint64_t deadline_ns;
     const char *address; /* to connect with; NULL: to accept */
     int fd;              /* to accept: the socket, and what was said */
@@ -138,8 +138,8 @@ static void accept_task(void *arg)
         abandon(connection);
 }
 
-int tcp_accept(void *incoming, void *state, const struct fabric_connect_options *options,
-               struct fabric_connection *owner, void **ret_connection)
+int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
+               struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct tcp_domain *domain = state;
     struct attempt attempt = {.domain = domain,
@@ -228,8 +228,8 @@ static void connect_task(void *arg)
         abandon(connection);
 }
 
-int tcp_connect(void *state, const char *address, const struct fabric_connect_options *options,
-                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection)
+int tcp_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
+                uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct tcp_domain *domain = state;
     struct attempt attempt = {.domain = domain,

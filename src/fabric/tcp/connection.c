@@ -204,30 +204,28 @@ const struct net_handler tcp_connection_handler = {
 
 /* ---- the user ----------------------------------------------------------------------------------- */
 
-static void finish_all(struct base_list *ops, int32_t result)
+static void finish_all(struct fabric_queue *ops, int32_t result)
 {
-    struct base_list *link;
-    while ((link = base_list_pop_front(ops)) != NULL)
-        fabric_op_finish(base_container_of(link, struct fabric_op, link), result);
+    struct tarn_fabric_op *op;
+    while ((op = fabric_queue_pop(ops)) != NULL)
+        fabric_op_finish(op, result);
 }
 
 /* Finish what has come to an end; of a dead connection that is all. */
 static void drain(struct tcp_connection *connection)
 {
     struct tcp_wire *wire = &connection->wire;
-    struct base_list done, flushed;
-    struct fabric_op *culprit = NULL;
-    base_list_init(&done);
-    base_list_init(&flushed);
+    struct fabric_queue done = {0}, flushed = {0};
+    struct tarn_fabric_op *culprit = NULL;
     tcp_gate_lock(&connection->gate);
-    base_list_move_all(&done, &wire->done);
+    fabric_queue_move_all(&done, &wire->done);
     int error = wire->error;
     if (error != 0) {
         culprit = wire->culprit;
         wire->culprit = NULL;
-        base_list_move_all(&flushed, &wire->flight);
-        base_list_move_all(&flushed, &wire->posted);
-        base_list_move_all(&flushed, &wire->waiting);
+        fabric_queue_move_all(&flushed, &wire->flight);
+        fabric_queue_move_all(&flushed, &wire->posted);
+        fabric_queue_move_all(&flushed, &wire->waiting);
     }
     tcp_gate_unlock(&connection->gate);
     finish_all(&done, 0);
@@ -236,10 +234,10 @@ static void drain(struct tcp_connection *connection)
     if (error == 0)
         return;
     (void)fabric_connection_fail(connection->owner, wire->doing, error);
-    finish_all(&flushed, fabric_error(connection->owner));
+    finish_all(&flushed, tarn_fabric_error(connection->owner));
 }
 
-void tcp_post(void *state, struct fabric_op *op)
+void tcp_post(void *state, struct tarn_fabric_op *op)
 {
     struct tcp_connection *connection = state;
     tcp_gate_lock(&connection->gate);
@@ -251,10 +249,10 @@ void tcp_post(void *state, struct fabric_op *op)
         return;
     }
     drain(connection);
-    fabric_op_finish(op, dead != 0 ? fabric_error(connection->owner) : error);
+    fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
 }
 
-int tcp_wait(void *state, struct fabric_op *op, uint64_t deadline_ns)
+int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct tcp_connection *connection = state;
     int error = 0;
@@ -265,7 +263,7 @@ int tcp_wait(void *state, struct fabric_op *op, uint64_t deadline_ns)
         if (error != 0)
             return error;
         tcp_gate_lock(&connection->gate);
-        if (base_list_empty(&connection->wire.done) && connection->wire.error == 0)
+        if (connection->wire.done.first == NULL && connection->wire.error == 0)
             error = tcp_gate_sleep_locked(&connection->gate, deadline_ns);
         tcp_gate_unlock(&connection->gate);
     }
@@ -273,7 +271,7 @@ int tcp_wait(void *state, struct fabric_op *op, uint64_t deadline_ns)
 
 /* Wait for a message. @return its bytes, which stay; NULL with *ret_error set */
 static const uint8_t *next_message(struct tcp_connection *connection, uint64_t deadline_ns,
-                                   struct fabric_message *ret_message, int *ret_error)
+                                   struct tarn_fabric_message *ret_message, int *ret_error)
 {
     const uint8_t *payload;
     int error = 0;
@@ -291,17 +289,17 @@ static const uint8_t *next_message(struct tcp_connection *connection, uint64_t d
 }
 
 int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
-                struct fabric_message *ret_message)
+                struct tarn_fabric_message *ret_message)
 {
     struct tcp_connection *connection = state;
-    struct fabric_message message;
+    struct tarn_fabric_message message;
     int error = 0;
     if (room < connection->wire.messages.bytes)
         return -EINVAL;
     const uint8_t *payload = next_message(connection, deadline_ns, &message, &error);
     drain(connection);
     if (payload == NULL)
-        return fabric_error(connection->owner) != 0 ? fabric_error(connection->owner) : error;
+        return tarn_fabric_error(connection->owner) != 0 ? tarn_fabric_error(connection->owner) : error;
     if (message.bytes > 0)
         memcpy(data, payload, message.bytes);
     tcp_gate_lock(&connection->gate);
@@ -316,7 +314,7 @@ void tcp_fail(void *state)
 {
     struct tcp_connection *connection = state;
     tcp_gate_lock(&connection->gate);
-    tcp_wire_die(&connection->wire, fabric_error(connection->owner), "fail", TCP_GIVES_UP);
+    tcp_wire_die(&connection->wire, tarn_fabric_error(connection->owner), "fail", TCP_GIVES_UP);
     tcp_gate_wake_locked(&connection->gate); /* other tasks wait here too, for what ends now */
     tcp_gate_unlock(&connection->gate);
     drain(connection);
@@ -338,8 +336,8 @@ void tcp_disconnect(void *state)
 {
     struct tcp_connection *connection = state;
     tcp_gate_lock(&connection->gate);
-    base_assert(base_list_empty(&connection->wire.posted) && base_list_empty(&connection->wire.flight) &&
-                base_list_empty(&connection->wire.waiting));
+    base_assert(connection->wire.posted.first == NULL && connection->wire.flight.first == NULL &&
+                connection->wire.waiting.first == NULL);
     tcp_wire_die(&connection->wire, -ECONNABORTED, "disconnect", TCP_LEAVES);
     connection->leaving = true;
     connection->silent_beats = base_max(connection->silent_beats, (uint32_t)TCP_BEATS_PROBE);

@@ -9,7 +9,7 @@
 #define KEY_SLOT_BITS 16
 #define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
 
-_Static_assert(FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
+_Static_assert(TARN_FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
 
 #define BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
 
@@ -18,7 +18,7 @@ static struct base_account *account_of(const struct tcp_domain *domain)
     return &domain->tcp->node->memory;
 }
 
-int tcp_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain)
+int tcp_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain)
 {
     struct tcp *tcp = state;
     struct base_account *account = &tcp->node->memory;
@@ -91,11 +91,11 @@ static void free_memory(struct base_account *account, struct tcp_region *region)
     base_free(account, region, sizeof(*region));
 }
 
-int tcp_region_alloc(void *state, struct fabric_region *region)
+int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct tcp_domain *domain = state;
     struct base_account *account = account_of(domain);
-    const uint32_t changing = FABRIC_MAY_WRITE | FABRIC_MAY_SWAP;
+    const uint32_t changing = TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
     enum tcp_place place = (region->handle.rights & changing) != 0 ? TCP_WRITABLE : TCP_READABLE;
     if (region->bytes > domain->bytes_max[place])
         return -ENOSPC;
@@ -123,7 +123,7 @@ int tcp_region_alloc(void *state, struct fabric_region *region)
     return 0;
 }
 
-void tcp_region_free(void *state, struct fabric_region *region)
+void tcp_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct tcp_domain *domain = state;
     leave(domain, region->state);

@@ -25,13 +25,13 @@ enum {
     AT_CHECKSUM = 144,
 };
 
-_Static_assert(AT_DATA + FABRIC_PRIVATE_BYTES_MAX == AT_CHECKSUM, "the table has no gaps");
+_Static_assert(AT_DATA + TARN_FABRIC_PRIVATE_BYTES_MAX == AT_CHECKSUM, "the table has no gaps");
 _Static_assert(AT_CHECKSUM + 4 == TCP_HELLO_BYTES, "the table has no gaps");
 
 #define MARK    UINT32_C(0x6e726174) /* "tarn" */
 #define VERSION 1
 
-int tcp_hello_make(enum tcp_hello_kind kind, const struct fabric_connect_options *options,
+int tcp_hello_make(enum tcp_hello_kind kind, const struct tarn_fabric_connect_options *options,
                    struct tcp_hello *ret_hello)
 {
     struct tcp_hello hello = {.kind = kind};
@@ -89,10 +89,10 @@ int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_he
         return -EPROTO;
     if (hello.kind == TCP_REFUSAL)
         return refusal_error(hello.refusal);
-    if (hello.kind != kind || hello.refusal != 0 || hello.data_bytes > FABRIC_PRIVATE_BYTES_MAX)
+    if (hello.kind != kind || hello.refusal != 0 || hello.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX)
         return -EPROTO;
-    if (tells && (hello.receive_count == 0 || hello.receive_count > FABRIC_RECEIVE_COUNT_MAX ||
-                  hello.receive_bytes == 0 || hello.receive_bytes > FABRIC_RECEIVE_BYTES_MAX))
+    if (tells && (hello.receive_count == 0 || hello.receive_count > TARN_FABRIC_RECEIVE_COUNT_MAX ||
+                  hello.receive_bytes == 0 || hello.receive_bytes > TARN_FABRIC_RECEIVE_BYTES_MAX))
         return -EPROTO;
     memcpy(hello.nonce, bytes + AT_NONCE, sizeof(hello.nonce));
     memcpy(hello.proof, bytes + AT_PROOF, sizeof(hello.proof));

@@ -76,14 +76,14 @@ static void take_send(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     wire->requests++;
 }
 
-const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct fabric_message *ret_message)
+const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct tarn_fabric_message *ret_message)
 {
     const struct tcp_messages *messages = &wire->messages;
     if (messages->received == messages->arrived)
         return NULL;
     const struct slot *slot = slot_at(messages, messages->received);
-    *ret_message =
-        (struct fabric_message){.notified = slot->notified != 0, .value = slot->value, .bytes = slot->bytes};
+    *ret_message = (struct tarn_fabric_message){
+        .notified = slot->notified != 0, .value = slot->value, .bytes = slot->bytes};
     return slot->payload;
 }
 
@@ -103,11 +103,11 @@ static void add_answer(struct tcp_wire *wire, struct tcp_answer answer)
 
 static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
 {
-    if (!frame->last || frame->bytes != 0 || frame->length > FABRIC_BYTES_MAX) {
+    if (!frame->last || frame->bytes != 0 || frame->length > TARN_FABRIC_BYTES_MAX) {
         die(wire);
         return;
     }
-    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, FABRIC_MAY_READ,
+    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_READ,
                                                frame->offset, frame->length);
     if (region == NULL) {
         refuse(wire, wire->requests + 1);
@@ -121,19 +121,19 @@ static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
 static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
 {
     bool notifies = frame->kind == TCP_WRITE_NOTIFY && frame->last;
-    if (frame->length > FABRIC_BYTES_MAX || frame->bytes > frame->length ||
+    if (frame->length > TARN_FABRIC_BYTES_MAX || frame->bytes > frame->length ||
         frame->last != (frame->bytes == frame->length) || (notifies && !has_room(&wire->messages))) {
         die(wire);
         return;
     }
-    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, FABRIC_MAY_WRITE,
+    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_WRITE,
                                                frame->offset, frame->length);
     if (region == NULL) {
         refuse(wire, wire->requests + 1);
         return;
     }
     fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
-    fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
+    tarn_fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
     tcp_region_put(region);
     if (notifies) {
         *slot_at(&wire->messages, wire->messages.arrived) =
@@ -152,8 +152,8 @@ static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, cons
         die(wire);
         return;
     }
-    struct tcp_region *region =
-        tcp_region_get(wire->domain, frame->domain, frame->key, FABRIC_MAY_SWAP, frame->offset, WORD_BYTES);
+    struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_SWAP,
+                                               frame->offset, WORD_BYTES);
     if (region == NULL) {
         refuse(wire, wire->requests + 1);
         return;
@@ -209,7 +209,7 @@ static bool fill_data(struct tcp_wire *wire, struct tcp_answer *answer, struct t
 {
     uint64_t most = TCP_PAYLOAD_BYTES - answer->offset % WORD_BYTES;
     struct tcp_region *region = tcp_region_get(wire->domain, wire->domain->identity, answer->key,
-                                               FABRIC_MAY_READ, answer->offset, answer->left);
+                                               TARN_FABRIC_MAY_READ, answer->offset, answer->left);
     if (region == NULL)
         return false;
     frame->bytes = (uint32_t)base_min(answer->left, most);

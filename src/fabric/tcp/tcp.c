@@ -154,7 +154,7 @@ static int start(struct tcp *tcp)
 
 /* ---- opening and closing ------------------------------------------------------------------------ */
 
-static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct fabric_info *ret_info,
+static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct tarn_fabric_info *ret_info,
                              void **ret_state)
 {
     struct tcp *tcp = base_alloc(&node->memory, sizeof(*tcp));
@@ -173,8 +173,8 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
         base_free(&node->memory, tcp, sizeof(*tcp));
         return error;
     }
-    *ret_info =
-        (struct fabric_info){.provider = "tcp", .whole_words = true, .atomics = FABRIC_ATOMICS_MEMORY};
+    *ret_info = (struct tarn_fabric_info){
+        .provider = "tcp", .whole_words = true, .atomics = TARN_FABRIC_ATOMICS_MEMORY};
     *ret_state = tcp;
     return 0;
 }

@@ -60,16 +60,16 @@ struct tcp_domain {
 };
 
 /** Of struct fabric_provider. */
-int tcp_domain_open(void *state, const struct fabric_domain_options *options, void **ret_domain);
+int tcp_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
 
 /** Of struct fabric_provider. */
 void tcp_domain_close(void *state);
 
 /** Of struct fabric_provider. */
-int tcp_region_alloc(void *state, struct fabric_region *region);
+int tcp_region_alloc(void *state, struct tarn_fabric_region *region);
 
 /** Of struct fabric_provider. */
-void tcp_region_free(void *state, struct fabric_region *region);
+void tcp_region_free(void *state, struct tarn_fabric_region *region);
 
 /**
  * Find a region that grants something; its memory stays until tcp_region_put(), which must come without a yield.
@@ -180,12 +180,12 @@ struct tcp_wire {
     bool probe_due, reply_due;
 
     /* the initiator: our own */
-    struct base_list waiting;  /* of struct fabric_op: for credit, or for those before */
-    struct base_list posted;   /* to be sent; of the first a part may have been */
-    struct base_list flight;   /* sent */
-    struct base_list done;     /* for their user to finish */
-    struct fabric_op *culprit; /* was refused */
-    uint64_t begun;            /* that have left `waiting` */
+    struct fabric_queue waiting;    /* for credit, or for those before */
+    struct fabric_queue posted;     /* to be sent; of the first a part may have been */
+    struct fabric_queue flight;     /* sent */
+    struct fabric_queue done;       /* for their user to finish */
+    struct tarn_fabric_op *culprit; /* was refused */
+    uint64_t begun;                 /* that have left `waiting` */
     uint64_t sent;
     uint64_t served;    /* of those */
     uint64_t out_bytes; /* of the first posted, sent */
@@ -229,7 +229,7 @@ size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to);
 uint64_t tcp_target_done(const struct tcp_wire *wire);
 
 /** The next message. @return NULL: there is none; its bytes stay until tcp_target_received() */
-const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct fabric_message *ret_message);
+const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct tarn_fabric_message *ret_message);
 
 /** It was received. */
 void tcp_target_received(struct tcp_wire *wire);
@@ -238,7 +238,7 @@ void tcp_target_received(struct tcp_wire *wire);
 bool tcp_target_owes_credit(const struct tcp_wire *wire);
 
 /** Begin an operation. @return 0; -EMSGSIZE */
-base_must_check int tcp_initiator_post(struct tcp_wire *wire, struct fabric_op *op);
+base_must_check int tcp_initiator_post(struct tcp_wire *wire, struct tarn_fabric_op *op);
 
 /** What the other side has served and received. */
 void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload);
@@ -274,7 +274,7 @@ struct tcp_hello {
     uint32_t refusal;
     uint8_t nonce[TCP_NONCE_BYTES];
     uint8_t proof[TCP_NONCE_BYTES];
-    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
 /* Both sides' hellos as they were sent: what proofs are of. */
@@ -294,7 +294,8 @@ base_must_check int tcp_secret_read(struct base_log *log, const char *path, stru
 
 /** A hello of a kind with these options, and a nonce that nobody guesses. @param options  NULL: of neither
  * @return 0; -EIO: there is no chance to be had */
-base_must_check int tcp_hello_make(enum tcp_hello_kind kind, const struct fabric_connect_options *options,
+base_must_check int tcp_hello_make(enum tcp_hello_kind kind,
+                                   const struct tarn_fabric_connect_options *options,
                                    struct tcp_hello *ret_hello);
 
 /** Write one: TCP_HELLO_BYTES. */
@@ -345,7 +346,7 @@ int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_h
 struct tcp_connection {
     struct base_list link; /* tcp.connections */
     struct tcp *tcp;
-    struct fabric_connection *owner;
+    struct tarn_fabric_connection *owner;
     struct task_sched *sched;
     struct tcp_gate gate; /* of what follows */
     struct tcp_wire wire;
@@ -360,7 +361,7 @@ struct tcp_connection {
     bool ending;                /* it is, and about to be closed */
     uint32_t silent_beats;      /* since something came, or of one who leaves since he does */
     uint32_t data_bytes;        /* the peer's */
-    uint8_t data[FABRIC_PRIVATE_BYTES_MAX];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
     uint32_t in_bytes; /* that are no whole frame yet; this and both buffers are the scheduler's alone */
     uint8_t in[2 * TCP_FRAME_BYTES];
     uint8_t out[TCP_OUT_BYTES];
@@ -379,12 +380,12 @@ void tcp_connection_poke(struct tcp_connection *connection);
 void tcp_connection_beat(struct tcp_connection *connection);
 
 /** Of struct fabric_provider. */
-int tcp_accept(void *incoming, void *state, const struct fabric_connect_options *options,
-               struct fabric_connection *owner, void **ret_connection);
+int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
+               struct tarn_fabric_connection *owner, void **ret_connection);
 
 /** Of struct fabric_provider. */
-int tcp_connect(void *state, const char *address, const struct fabric_connect_options *options,
-                uint64_t deadline_ns, struct fabric_connection *owner, void **ret_connection);
+int tcp_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
+                uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 
 /** Free one whose socket is closed. Yields. */
 void tcp_connection_free(struct tcp_connection *connection);
@@ -393,14 +394,14 @@ void tcp_connection_free(struct tcp_connection *connection);
 uint32_t tcp_peer_data(const void *state, const void **ret_data);
 
 /** Of struct fabric_provider. */
-void tcp_post(void *state, struct fabric_op *op);
+void tcp_post(void *state, struct tarn_fabric_op *op);
 
 /** Of struct fabric_provider. */
-int tcp_wait(void *state, struct fabric_op *op, uint64_t deadline_ns);
+int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
 /** Of struct fabric_provider. */
 int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
-                struct fabric_message *ret_message);
+                struct tarn_fabric_message *ret_message);
 
 /** Of struct fabric_provider. */
 void tcp_fail(void *state);

@@ -8,10 +8,6 @@ void tcp_wire_begin(struct tcp_wire *wire, struct tcp_domain *domain, uint32_t p
     wire->domain = domain;
     wire->peer_messages = peer_messages;
     wire->peer_message_bytes = peer_message_bytes;
-    base_list_init(&wire->waiting);
-    base_list_init(&wire->posted);
-    base_list_init(&wire->flight);
-    base_list_init(&wire->done);
 }
 
 void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_farewell farewell)
