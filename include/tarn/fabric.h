@@ -13,7 +13,8 @@
  *  - A dead peer is not gone: memory that it could write is reused only after tarn_fabric_fence().
  *
  * Threading: fabrics, domains, regions and listeners are for any thread, and for tasks of the node's schedulers. A
- * connection belongs to the scheduler whose task made it, or to plain threads, one at a time.
+ * connection belongs to the scheduler whose task made it, or to plain threads, one at a time. Plain threads may
+ * use that of a scheduler too, any number at once: a task of that scheduler makes the call, and the thread waits for it.
  * *Yields* means: blocks the calling thread, or lets other tasks run. Deadlines are moments of tarn_now_ns(),
  * TARN_FOREVER for none.
  * Errors: negative errno; output arguments stay untouched on failure. What kills a connection is logged with
@@ -143,9 +144,24 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_alloc(struct tarn_fabric_domain 
                                                       struct tarn_fabric_region **ret_region);
 
 /**
- * Take a region back: from now on its handle is refused. Operations that began before may still end in its
- * memory, so that becomes part of another region only when the connections that the domain had are over.
+ * Make a region of the caller's memory, which stays his, and is there until tarn_fabric_region_free(). It is not
+ * charged, and takes nothing of the domain's bytes.
+ *
+ * @param memory, bytes  multiples of 8
+ * @param rights         of enum tarn_fabric_rights
+ * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (a provider that exports only its
+ *         own memory: shm, where it must lie in a file that others map, and the simulator's)
+ *
  * Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
+                                                         uint64_t bytes, uint32_t rights,
+                                                         struct tarn_fabric_region **ret_region);
+
+/**
+ * Take a region back: from now on its handle is refused. Operations that began before may still end in its
+ * memory, so that becomes part of another region only when the connections that the domain had are over;
+ * memory of the caller's is free of them on return. Yields.
  */
 TARN_API void tarn_fabric_region_free(struct tarn_fabric_region *region);
 

@@ -15,6 +15,7 @@ TESTING_BOTH(both_sides_reach_the_other)
 TESTING_BOTH(bounds_are_kept)
 TESTING_BOTH(rights_are_kept)
 TESTING_BOTH(foreign_and_stale_handles_are_refused)
+TESTING_BOTH(memory_of_the_callers_is_exported)
 TESTING_BOTH(wrong_operations_are_refused)
 TESTING_BOTH(swaps_and_adds)
 TESTING_BOTH(atomics_hold_under_contention)
@@ -42,7 +43,8 @@ TESTING_BOTH(no_memory_to_connect)
     TESTING_UNITS(bytes_arrive_at_all_offsets_and_lengths), TESTING_UNITS(a_whole_region_moves),             \
         TESTING_UNITS(vectors_are_gathered_and_scattered), TESTING_UNITS(both_sides_reach_the_other),        \
         TESTING_UNITS(bounds_are_kept), TESTING_UNITS(rights_are_kept),                                      \
-        TESTING_UNITS(foreign_and_stale_handles_are_refused), TESTING_UNITS(wrong_operations_are_refused),   \
+        TESTING_UNITS(foreign_and_stale_handles_are_refused),                                                \
+        TESTING_UNITS(memory_of_the_callers_is_exported), TESTING_UNITS(wrong_operations_are_refused),       \
         TESTING_UNITS(swaps_and_adds), TESTING_UNITS(atomics_hold_under_contention),                         \
         TESTING_UNITS(words_are_whole), TESTING_UNITS(what_has_completed_comes_first),                       \
         TESTING_UNITS(messages_come_in_order), TESTING_UNITS(long_messages_and_small_rooms_are_refused),     \
@@ -54,6 +56,7 @@ TESTING_BOTH(no_memory_to_connect)
         TESTING_UNITS(handles_can_be_sent), TESTING_UNITS(a_word_is_waited_for),                             \
         TESTING_UNITS(operations_are_counted),                                                               \
         cmocka_unit_test(a_cancelled_task_ends_its_connection_in_tasks),                                     \
+        cmocka_unit_test(threads_use_a_connection_of_tasks_in_tasks),                                        \
         TESTING_UNITS(memory_that_is_not_there_is_an_error), TESTING_UNITS(no_memory_to_connect)
 
 #endif

@@ -334,6 +334,107 @@ static void a_cancelled_task_ends_its_connection_in_tasks(void **state)
     testing_run(state, a_cancelled_task_ends_its_connection, true);
 }
 
+/* ---- plain threads with a scheduler's connection ------------------------------------------------ */
+
+#define USERS    3
+#define EACH     50
+#define AT_WORD  0
+#define AT_OTHER 8
+
+struct thread_user {
+    struct testing_pair *pair;
+    uint64_t number;
+};
+
+static inline void use_from_a_thread(void *arg)
+{
+    struct thread_user *user = arg;
+    struct tarn_fabric_connection *client = user->pair->client;
+    const struct tarn_fabric_handle *handle = &user->pair->all->handle;
+    const uint64_t own = 4096 * (user->number + 1);
+    for (uint64_t i = 0; i < EACH; i++) {
+        uint64_t written = user->number << 32 | i, back = 0, before;
+        struct iovec out = {.iov_base = &written, .iov_len = 8}, in = {.iov_base = &back, .iov_len = 8};
+        struct tarn_fabric_op ops[] = {
+            {.kind = TARN_FABRIC_WRITE, .handle = handle, .offset = own, .iov = &out, .iov_count = 1},
+            {.kind = TARN_FABRIC_READ,
+             .fence = true,
+             .handle = handle,
+             .offset = own,
+             .iov = &in,
+             .iov_count = 1}};
+        tarn_fabric_post(client, ops, 2);
+        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+        assert_int_equal(back, written);
+        assert_int_equal(
+            tarn_fabric_faa(client, TESTING_TAG, handle, AT_WORD, 1, TESTING_SECONDS(60), &before), 0);
+    }
+}
+
+/* The last things that are done with a connection. */
+static inline void end_from_a_thread(void *arg)
+{
+    struct thread_user *user = arg;
+    struct testing_pair *pair = user->pair;
+    struct tarn_fabric_message message;
+    uint8_t room[4096];
+    uint64_t before;
+    struct tarn_fabric_op ops[] = {
+        {.kind = TARN_FABRIC_FAA, .handle = &pair->all->handle, .offset = AT_OTHER},
+        {.kind = TARN_FABRIC_FAA, .handle = &pair->all->handle, .offset = AT_OTHER}};
+    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_SECONDS(60), &message), 0);
+    assert_int_equal(message.bytes, 5);
+    assert_memory_equal(room, "hello", 5);
+    assert_int_equal(tarn_fabric_receive(pair->client, room, sizeof(room), TESTING_SOON, &message),
+                     -ETIMEDOUT);
+    tarn_fabric_post(pair->client, &ops[0], 1); /* of two connections, and waited for in one call */
+    tarn_fabric_post(pair->server, &ops[1], 1);
+    assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), -EACCES);
+    assert_int_equal(ops[0].result, 0);
+    assert_int_equal(ops[1].result, -EACCES); /* the handle is of its own domain */
+    assert_int_equal(tarn_fabric_error(pair->server), -EACCES);
+    int error = tarn_fabric_fence(pair->client, TESTING_SOON);
+    assert_true(error == 0 || error == -ETIMEDOUT); /* the peer may be there still */
+    assert_int_not_equal(
+        tarn_fabric_faa(pair->client, 0, &pair->all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
+    tarn_fabric_disconnect(pair->client);
+    tarn_fabric_disconnect(pair->server);
+}
+
+static inline void run_threads(struct testing_pair *pair, unsigned count, void (*function)(void *arg))
+{
+    struct thread_user users[USERS];
+    struct testing_job jobs[USERS];
+    for (unsigned i = 0; i < count; i++) {
+        users[i] = (struct thread_user){.pair = pair, .number = i};
+        testing_start_thread(pair->testing, &jobs[i], function, &users[i]);
+    }
+    for (unsigned i = 0; i < count; i++)
+        testing_join(&jobs[i]);
+}
+
+/* Several at once, while a task uses it too. */
+static void threads_use_a_connection_of_tasks(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_counters counters;
+    testing_pair_open(testing, &pair, NULL);
+    run_threads(&pair, USERS, use_from_a_thread);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, AT_WORD), USERS * EACH);
+    tarn_fabric_count(testing->fabric, TESTING_TAG, &counters);
+    assert_int_equal(counters.operations[TARN_FABRIC_FAA], USERS * EACH);
+    assert_int_equal(counters.waits, USERS * EACH);
+    assert_int_equal(tarn_fabric_send(pair.server, 0, "hello", 5, TESTING_SECONDS(60)), 0);
+    run_threads(&pair, 1, end_from_a_thread);
+    pair.client = pair.server = NULL;
+    testing_pair_close(&pair);
+}
+
+static void threads_use_a_connection_of_tasks_in_tasks(void **state)
+{
+    testing_run(state, threads_use_a_connection_of_tasks, true);
+}
+
 /* ---- memory that cannot be had ------------------------------------------------------------------ */
 
 /* All that one side alone does. @return 0 or -ENOMEM, with nothing left behind */

@@ -116,10 +116,12 @@ void tarn_fabric_domain_close(struct tarn_fabric_domain *domain)
     base_free(&fabric->node->memory, domain, sizeof(*domain));
 }
 
-int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
-                             struct tarn_fabric_region **ret_region)
+/* @param memory  the caller's; NULL: it is to be made */
+static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
+                       struct tarn_fabric_region **ret_region)
 {
     const uint32_t known = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    const struct fabric_provider *provider = domain->fabric->provider;
     struct base_account *account = &domain->fabric->node->memory;
     if (bytes == 0 || bytes > INT64_MAX || rights == 0 || (rights & ~known) != 0)
         return -EINVAL;
@@ -127,10 +129,12 @@ int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, 
     if (region == NULL)
         return -ENOMEM;
     region->domain = domain;
-    region->bytes = base_align_up(bytes, BASE_PAGE_BYTES);
+    region->memory = memory;
+    region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
     region->handle.bytes = region->bytes;
     region->handle.rights = rights;
-    int error = domain->fabric->provider->region_alloc(domain->state, region);
+    int error = memory == NULL ? provider->region_alloc(domain->state, region)
+                               : provider->region_register(domain->state, region);
     if (error != 0) {
         base_free(account, region, sizeof(*region));
         return error;
@@ -138,6 +142,23 @@ int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, 
     atomic_fetch_add(&domain->users, 1);
     *ret_region = region;
     return 0;
+}
+
+int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
+                             struct tarn_fabric_region **ret_region)
+{
+    return make_region(domain, NULL, bytes, rights, ret_region);
+}
+
+int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes,
+                                uint32_t rights, struct tarn_fabric_region **ret_region)
+{
+    if (memory == NULL || !base_is_aligned((uintptr_t)memory, WORD_BYTES) ||
+        !base_is_aligned(bytes, WORD_BYTES))
+        return -EINVAL;
+    if (domain->fabric->provider->region_register == NULL)
+        return -EOPNOTSUPP;
+    return make_region(domain, memory, bytes, rights, ret_region);
 }
 
 void tarn_fabric_region_free(struct tarn_fabric_region *region)
@@ -372,6 +393,8 @@ static void assert_user(const struct tarn_fabric_connection *connection)
 
 int tarn_fabric_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns)
 {
+    if (fabric_needs_proxy(connection))
+        return fabric_proxy_fence(connection, deadline_ns);
     assert_user(connection);
     (void)fabric_connection_fail(connection, "fence", -ECONNABORTED);
     connection->fabric->provider->fail(connection->state);
@@ -392,6 +415,10 @@ static void add_counters(struct tarn_fabric_counters *sum, const struct tarn_fab
 void tarn_fabric_disconnect(struct tarn_fabric_connection *connection)
 {
     struct tarn_fabric *fabric = connection->fabric;
+    if (fabric_needs_proxy(connection)) {
+        fabric_proxy_disconnect(connection);
+        return;
+    }
     assert_user(connection);
     fabric->provider->disconnect(connection->state);
     task_mutex_lock_firmly(&fabric->lock);
@@ -477,6 +504,10 @@ void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
 
 void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
+    if (fabric_needs_proxy(connection)) {
+        fabric_proxy_post(connection, ops, count);
+        return;
+    }
     assert_user(connection);
     for (uint32_t i = 0; i < count; i++) {
         struct tarn_fabric_op *op = &ops[i];
@@ -507,17 +538,37 @@ static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
     provider->fail(connection->state);
 }
 
+/* Have those at the front waited for that a scheduler's tasks must wait for. @return how many there are */
+static uint32_t wait_by_proxy(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns,
+                              int *ret_result)
+{
+    uint32_t n = 0;
+    while (n < count_of_ops && fabric_needs_proxy(ops[n].connection) &&
+           ops[n].connection->sched == ops[0].connection->sched)
+        n++;
+    if (n > 0)
+        *ret_result = fabric_proxy_wait(ops, n, deadline_ns);
+    return n;
+}
+
 int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
 {
     int result = 0;
-    if (count_of_ops > 0)
+    if (count_of_ops > 0 && !fabric_needs_proxy(ops[0].connection))
         count(&ops[0].connection->counters[ops[0].tag < TARN_FABRIC_TAGS_MAX ? ops[0].tag : 0].waits, 1);
-    for (uint32_t i = 0; i < count_of_ops; i++) {
-        if (!ops[i].finished)
-            wait_for(&ops[i], deadline_ns);
-        base_assert(ops[i].finished);
+    for (uint32_t i = 0; i < count_of_ops;) {
+        int error = 0;
+        uint32_t n = wait_by_proxy(&ops[i], count_of_ops - i, deadline_ns, &error);
+        if (n == 0) {
+            if (!ops[i].finished)
+                wait_for(&ops[i], deadline_ns);
+            base_assert(ops[i].finished);
+            error = ops[i].result;
+            n = 1;
+        }
         if (result == 0)
-            result = ops[i].result;
+            result = error;
+        i += n;
     }
     return result;
 }
@@ -525,6 +576,8 @@ int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t
 int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
                         uint64_t deadline_ns, struct tarn_fabric_message *ret_message)
 {
+    if (fabric_needs_proxy(connection))
+        return fabric_proxy_receive(connection, data, room, deadline_ns, ret_message);
     assert_user(connection);
     return connection->fabric->provider->receive(connection->state, data, room, deadline_ns, ret_message);
 }
@@ -534,6 +587,8 @@ int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, u
 static int post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                          uint64_t deadline_ns)
 {
+    if (fabric_needs_proxy(connection))
+        return fabric_proxy_post_and_wait(connection, op, deadline_ns);
     tarn_fabric_post(connection, op, 1);
     return tarn_fabric_wait(op, 1, deadline_ns);
 }

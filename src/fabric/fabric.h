@@ -84,6 +84,11 @@ struct fabric_provider {
 
     /** Fill memory, bytes, handle, mem and state. @param region  bytes and rights are checked */
     int (*region_alloc)(void *domain, struct tarn_fabric_region *region);
+
+    /** The same with `memory`, which is the caller's. NULL: there is no such thing */
+    int (*region_register)(void *domain, struct tarn_fabric_region *region);
+
+    /** When it returns, registered memory is the caller's alone. */
     void (*region_free)(void *domain, struct tarn_fabric_region *region);
 
     int (*listen)(void *state, const char *address, void **ret_listener);

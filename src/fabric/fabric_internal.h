@@ -44,6 +44,29 @@ struct tarn_fabric_connection {
     struct tarn_fabric_counters counters[TARN_FABRIC_TAGS_MAX]; /* written by its user */
 };
 
+/** Whether the caller is a plain thread, and the connection a scheduler's: then one of these makes the call. */
+bool fabric_needs_proxy(const struct tarn_fabric_connection *connection);
+
+/** tarn_fabric_post(), by a task of the connection's scheduler. */
+void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count);
+
+/** tarn_fabric_wait() for operations whose connections are of one scheduler. */
+int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
+
+/** Both, of one operation, in one go. */
+int fabric_proxy_post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                               uint64_t deadline_ns);
+
+/** tarn_fabric_receive(). */
+int fabric_proxy_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
+                         uint64_t deadline_ns, struct tarn_fabric_message *ret_message);
+
+/** tarn_fabric_fence(). */
+int fabric_proxy_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns);
+
+/** tarn_fabric_disconnect(). */
+void fabric_proxy_disconnect(struct tarn_fabric_connection *connection);
+
 /** Copy from memory that others change: aligned words whole, each once. `shared` as it lies, `to` anywhere. */
 void fabric_lanes_load(void *to, const void *shared, uint64_t bytes);
 

@@ -212,6 +212,56 @@ static void foreign_and_stale_handles_are_refused(struct testing_fabric *testing
     testing_pair_close(&pair);
 }
 
+static void memory_of_the_callers_is_exported(struct testing_fabric *testing)
+{
+    enum { REGISTERED = 1000, AT = 24 };
+    struct testing_pair pair;
+    struct tarn_fabric_region *region, *second;
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    uint64_t before, *words = malloc(AT + REGISTERED + AT);
+    uint8_t *memory = (uint8_t *)words + AT, back[REGISTERED];
+    assert_non_null(words);
+    memset(words, 0x5a, AT + REGISTERED + AT);
+    testing_pair_open(testing, &pair, NULL);
+    int error = tarn_fabric_region_register(pair.server_domain, memory, REGISTERED, rights, &region);
+    if (!testing->subject->registers) {
+        assert_int_equal(error, -EOPNOTSUPP);
+        testing_pair_close(&pair);
+        free(words);
+        return;
+    }
+    assert_int_equal(error, 0);
+    assert_ptr_equal(region->memory, memory);
+    assert_int_equal(region->bytes, REGISTERED);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory + 1, REGISTERED, rights, &second),
+                     -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, 9, rights, &second), -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, NULL, 8, rights, &second), -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, 8, 0, &second), -EINVAL);
+
+    const struct tarn_fabric_handle handle = region->handle;
+    assert_int_equal(tarn_fabric_write(pair.client, 0, &handle, 8, "of the caller", 13, TESTING_SECONDS(60)),
+                     0);
+    assert_memory_equal(memory + 8, "of the caller", 13);
+    memory[REGISTERED - 1] = 77;
+    assert_int_equal(tarn_fabric_read(pair.client, 0, &handle, 0, back, REGISTERED, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(back, memory, REGISTERED);
+    tarn_fabric_mem_store64(region, 64, 5);
+    assert_int_equal(tarn_fabric_faa(pair.client, 0, &handle, 64, 2, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(before, 5);
+    assert_int_equal(tarn_fabric_mem_load64(region, 64), 7);
+    expect_refused(&pair, TARN_FABRIC_READ, &handle, REGISTERED - 8, 16);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &handle, REGISTERED, 1);
+
+    tarn_fabric_region_free(region);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &handle, 0, 8);
+    for (unsigned i = 0; i < AT;
+         i++) /* what lies around it is nobody's to touch, nor is what was said to be freed */
+        assert_true(memory[-1 - (int)i] == 0x5a && memory[REGISTERED + i] == 0x5a);
+    free(words);
+    testing_pair_close(&pair);
+}
+
 static void wrong_operations_are_refused(struct testing_fabric *testing)
 {
     struct testing_pair pair;

@@ -43,7 +43,7 @@ static inline void tcp_testing_address(char *ret_address, size_t room)
 static inline int tcp_testing_setup(void **state)
 {
     static const struct testing_subject subject = {
-        .url = "tcp:", .address = tcp_testing_address, .is_served = true};
+        .url = "tcp:", .address = tcp_testing_address, .registers = true, .is_served = true};
     *state = (void *)(uintptr_t)&subject;
     return 0;
 }

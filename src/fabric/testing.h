@@ -29,6 +29,7 @@ struct testing_job;
 struct testing_subject {
     const char *url;
     void (*address)(char *ret_address, size_t room); /* of a listener that is not there yet */
+    bool registers;                                  /* it exports memory of the caller's too */
     bool is_served; /* the owner's process serves: it must run for that, and fences a peer by itself */
 
     /* Where tests and their plain threads run. NULL: in the real ones. */
@@ -152,17 +153,11 @@ struct testing_job {
     void (*function)(void *arg);
     void *arg;
     struct testing_fabric *testing;
-    struct task_group group;
+    bool is_task;
+    struct task_group group; /* of a task */
     pthread_t thread;
-    struct task_shared_future ended; /* of a thread that the subject runs */
+    struct task_shared_future ended; /* of a thread */
 };
-
-static inline void *testing_job_thread(void *arg)
-{
-    struct testing_job *job = arg;
-    job->function(job->arg);
-    return NULL;
-}
 
 static inline void testing_job_subject(struct testing_job *job)
 {
@@ -170,31 +165,48 @@ static inline void testing_job_subject(struct testing_job *job)
     task_shared_future_set(&job->ended, 0);
 }
 
-/** @param place  which scheduler, of tasks: 0 is the test's own */
-static inline void testing_start(struct testing_fabric *testing, struct testing_job *job, unsigned place,
-                                 void (*function)(void *arg), void *arg)
+static inline void *testing_job_thread(void *arg)
+{
+    testing_job_subject(arg);
+    return NULL;
+}
+
+/** Start a plain thread, from a task too. */
+static inline void testing_start_thread(struct testing_fabric *testing, struct testing_job *job,
+                                        void (*function)(void *arg), void *arg)
 {
     *job = (struct testing_job){.function = function, .arg = arg, .testing = testing};
-    task_group_init(&job->group);
     task_shared_future_init(&job->ended);
-    if (testing->tasks != NULL)
-        assert_int_equal(task_spawn(testing->tasks->scheds[place % TASK_TESTING_SCHEDS], &job->group, "job",
-                                    function, arg),
-                         0);
-    else if (testing->subject->start_thread != NULL)
+    if (testing->subject->start_thread != NULL)
         testing->subject->start_thread(job);
     else
         assert_int_equal(pthread_create(&job->thread, NULL, testing_job_thread, job), 0);
 }
 
+/** @param place  which scheduler, of tasks: 0 is the test's own */
+static inline void testing_start(struct testing_fabric *testing, struct testing_job *job, unsigned place,
+                                 void (*function)(void *arg), void *arg)
+{
+    if (testing->tasks == NULL) {
+        testing_start_thread(testing, job, function, arg);
+        return;
+    }
+    *job = (struct testing_job){.function = function, .arg = arg, .testing = testing, .is_task = true};
+    task_group_init(&job->group);
+    assert_int_equal(
+        task_spawn(testing->tasks->scheds[place % TASK_TESTING_SCHEDS], &job->group, "job", function, arg),
+        0);
+}
+
 static inline void testing_join(struct testing_job *job)
 {
     int value;
-    if (job->testing->tasks != NULL)
+    if (job->is_task) {
         assert_int_equal(task_group_join(&job->group, TESTING_SECONDS(60)), 0);
-    else if (job->testing->subject->start_thread != NULL)
-        assert_int_equal(task_shared_future_wait(&job->ended, TESTING_SECONDS(60), &value), 0);
-    else
+        return;
+    }
+    assert_int_equal(task_shared_future_wait(&job->ended, TESTING_SECONDS(60), &value), 0);
+    if (job->testing->subject->start_thread == NULL)
         assert_int_equal(pthread_join(job->thread, NULL), 0);
 }
 

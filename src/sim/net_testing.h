@@ -51,6 +51,12 @@ static inline void net_testing_main(void *arg)
     task_channel_close(&threads->jobs);
 }
 
+static inline void net_testing_main_task(void *arg)
+{
+    testing_main(arg);
+    task_channel_close(&net_testing_threads.jobs);
+}
+
 static inline void net_testing_expect_nothing(struct sim_world *world)
 {
     struct sim_net_stats stats;
@@ -61,14 +67,13 @@ static inline void net_testing_expect_nothing(struct sim_world *world)
 static inline void net_testing_spawn(struct sim_world *world, struct sim_node *node,
                                      struct task_testing *tasks, bool in_tasks)
 {
-    if (in_tasks) {
-        assert_int_equal(sim_spawn(node, 0, "test", testing_main, tasks), 0);
-        return;
-    }
     net_testing_threads.testing = tasks->arg;
     assert_int_equal(
         task_channel_init(&net_testing_threads.jobs, sim_world_memory(world), NET_TESTING_THREADS), 0);
-    assert_int_equal(sim_thread(node, "test", net_testing_main, &net_testing_threads), 0);
+    if (in_tasks)
+        assert_int_equal(sim_spawn(node, 0, "test", net_testing_main_task, tasks), 0);
+    else
+        assert_int_equal(sim_thread(node, "test", net_testing_main, &net_testing_threads), 0);
     for (unsigned i = 0; i < NET_TESTING_THREADS; i++)
         assert_int_equal(sim_thread(node, "thread", net_testing_thread, &net_testing_threads), 0);
 }
@@ -89,8 +94,7 @@ static inline void net_testing_run(struct testing_fabric *testing, bool in_tasks
     if (sim_world_run(world, TASK_FOREVER, NULL, NULL) != 0)
         fail_msg("%s", sim_world_failure(world));
     net_testing_expect_nothing(world);
-    if (!in_tasks)
-        task_channel_deinit(&net_testing_threads.jobs);
+    task_channel_deinit(&net_testing_threads.jobs);
     assert_int_equal(sim_node_close(node), 0);
     sim_world_close(world);
 }

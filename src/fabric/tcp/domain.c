@@ -55,6 +55,12 @@ void tcp_domain_close(void *state)
 
 /* ---- regions ------------------------------------------------------------------------------------ */
 
+/* What it takes of the domain's bytes. */
+static uint64_t charged(const struct tcp_region *region)
+{
+    return region->borrowed ? 0 : region->bytes;
+}
+
 /* Reserve bytes and an entry. @return 0; -ENOSPC */
 static int enter(struct tcp_domain *domain, struct tcp_region *region)
 {
@@ -63,11 +69,11 @@ static int enter(struct tcp_domain *domain, struct tcp_region *region)
     while (slot < domain->table_slots && domain->table[slot] != NULL)
         slot++;
     bool fits = slot < domain->table_slots &&
-                region->bytes <= domain->bytes_max[region->place] - domain->bytes[region->place];
+                charged(region) <= domain->bytes_max[region->place] - domain->bytes[region->place];
     if (fits) {
         while (region->key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
             region->key = ++domain->keys << KEY_SLOT_BITS | slot;
-        domain->bytes[region->place] += region->bytes;
+        domain->bytes[region->place] += charged(region);
         domain->table[slot] = region;
     }
     base_spin_unlock(&domain->lock);
@@ -79,15 +85,16 @@ static void leave(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
     domain->table[region->key & KEY_SLOT_MASK] = NULL;
-    domain->bytes[region->place] -= region->bytes;
+    domain->bytes[region->place] -= charged(region);
     base_spin_unlock(&domain->lock);
     while (atomic_load(&region->users) != 0) /* for as long as a frame's copy takes */
         task_yield();
 }
 
-static void free_memory(struct base_account *account, struct tcp_region *region)
+static void free_region(struct base_account *account, struct tcp_region *region)
 {
-    base_unmap_part(account, region->memory, region->bytes, 0);
+    if (!region->borrowed && region->memory != NULL)
+        base_unmap_part(account, region->memory, region->bytes, 0);
     base_free(account, region, sizeof(*region));
 }
 
@@ -97,7 +104,8 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     struct base_account *account = account_of(domain);
     const uint32_t changing = TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
     enum tcp_place place = (region->handle.rights & changing) != 0 ? TCP_WRITABLE : TCP_READABLE;
-    if (region->bytes > domain->bytes_max[place])
+    bool borrowed = region->memory != NULL;
+    if (!borrowed && region->bytes > domain->bytes_max[place])
         return -ENOSPC;
     struct tcp_region *own = base_alloc(account, sizeof(*own));
     if (own == NULL)
@@ -105,15 +113,17 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     own->bytes = region->bytes;
     own->rights = region->handle.rights;
     own->place = place;
-    own->memory = base_map_part(account, BASE_PAGE_BYTES, own->bytes, 0); /* the domain is charged */
-    if (own->memory == NULL) {
-        base_free(account, own, sizeof(*own));
-        return -ENOMEM;
-    }
-    memset(own->memory, 0, own->bytes); /* to be there */
-    int error = enter(domain, own);
+    own->borrowed = borrowed;
+    own->memory = borrowed
+                      ? region->memory
+                      : base_map_part(account, BASE_PAGE_BYTES, own->bytes, 0); /* the domain is charged */
+    int error = own->memory == NULL ? -ENOMEM : 0;
+    if (error == 0 && !borrowed)
+        memset(own->memory, 0, own->bytes); /* to be there */
+    if (error == 0)
+        error = enter(domain, own);
     if (error != 0) {
-        free_memory(account, own);
+        free_region(account, own);
         return error;
     }
     region->memory = own->memory;
@@ -127,7 +137,7 @@ void tcp_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct tcp_domain *domain = state;
     leave(domain, region->state);
-    free_memory(account_of(domain), region->state);
+    free_region(account_of(domain), region->state);
 }
 
 struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, uint64_t key, uint32_t rights,

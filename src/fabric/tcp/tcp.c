@@ -200,6 +200,7 @@ const struct fabric_provider fabric_provider_tcp = {
     .domain_open = tcp_domain_open,
     .domain_close = tcp_domain_close,
     .region_alloc = tcp_region_alloc,
+    .region_register = tcp_region_alloc,
     .region_free = tcp_region_free,
     .listen = tcp_listen,
     .listener_close = tcp_listener_close,

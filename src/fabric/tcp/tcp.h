@@ -44,6 +44,7 @@ struct tcp_region {
     uint64_t bytes;
     uint32_t rights;
     enum tcp_place place;
+    bool borrowed;          /* the memory is the caller's */
     _Atomic uint32_t users; /* who are in the middle of a copy */
 };
 
@@ -65,7 +66,7 @@ int tcp_domain_open(void *state, const struct tarn_fabric_domain_options *option
 /** Of struct fabric_provider. */
 void tcp_domain_close(void *state);
 
-/** Of struct fabric_provider. */
+/** Of struct fabric_provider: region_alloc(), and region_register() if there is memory. */
 int tcp_region_alloc(void *state, struct tarn_fabric_region *region);
 
 /** Of struct fabric_provider. */
