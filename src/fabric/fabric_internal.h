@@ -3,6 +3,7 @@
 #define FABRIC_FABRIC_INTERNAL_H
 
 #include "fabric/fabric.h"
+#include "fabric/lanes.h"
 
 #define FABRIC_NAME_BYTES 64 /* of a peer in the log */
 
@@ -66,12 +67,6 @@ int fabric_proxy_fence(struct tarn_fabric_connection *connection, uint64_t deadl
 
 /** tarn_fabric_disconnect(). */
 void fabric_proxy_disconnect(struct tarn_fabric_connection *connection);
-
-/** Copy from memory that others change: aligned words whole, each once. `shared` as it lies, `to` anywhere. */
-void fabric_lanes_load(void *to, const void *shared, uint64_t bytes);
-
-/** Copy into memory that others look at: aligned words whole, each once. */
-void fabric_lanes_store(void *shared, const void *from, uint64_t bytes);
 
 /** The processes of this user on this host. */
 extern const struct fabric_provider fabric_provider_shm;
