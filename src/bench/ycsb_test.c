@@ -334,8 +334,10 @@ static size_t count_of(const char *text, const char *what)
     return found;
 }
 
-static void check_line(const char *line, size_t len, size_t subjects)
+/* @return subjects that have a rate: on a busy machine one may do nothing in so short a time */
+static size_t check_line(const char *line, size_t len, size_t subjects)
 {
+    size_t rates = 0;
     struct base_json_value all;
     struct base_json_value list;
     struct base_json_value subject;
@@ -347,13 +349,15 @@ static void check_line(const char *line, size_t len, size_t subjects)
         assert_int_equal(base_json_element(list, i, &subject), 0);
         if (base_json_member(subject, "skipped", &member) == 0)
             continue;
-        assert_int_equal(base_json_member(subject, "rate", &member), 0);
-        assert_true(number_of(member, "max") >
-                    0); /* inserts may have come to their end in the first repeat */
+        if (base_json_member(subject, "rate", &member) == 0) {
+            assert_true(number_of(member, "max") > 0); /* inserts may come to their end in the first repeat */
+            rates++;
+        }
         assert_int_equal(base_json_member(subject, "values", &member), 0);
         assert_int_equal(base_json_member(member, "memory_bytes", &member), 0);
         assert_true(number_of(member, "min") > 0);
     }
+    return rates;
 }
 
 static void test_results(void **state)
@@ -364,10 +368,11 @@ static void test_results(void **state)
         "--repeats=2", "--seed=7", "--no-direct");
     assert_success(&run);
     assert_non_null(strstr(run.err, "no --memory-group")); /* never without a word */
-    size_t lines = 0;
+    size_t lines = 0, rates = 0;
     for (const char *line = run.out; *line != '\0'; line += strcspn(line, "\n") + 1, lines++)
-        check_line(line, strcspn(line, "\n"), count_of(ENGINES, ",") + 1);
+        rates += check_line(line, strcspn(line, "\n"), count_of(ENGINES, ",") + 1);
     assert_int_equal(lines, 6 * 2 * 2); /* load and workloads, threads, sync */
+    assert_true(rates > lines / 2);
     assert_int_equal(count_of(run.out, "\"memory_limit\":\"options\""), lines);
     assert_int_equal(count_of(run.out, "\"name\":\"load\""), 4);
     assert_int_equal(count_of(run.out, "\"sync\":\"yes\",\"threads\":2"), 6);
