@@ -56,6 +56,14 @@ enum tarn_fabric_atomics {
     TARN_FABRIC_ATOMICS_MEMORY, /**< with tarn_fabric_mem_load64() and store64(), and with WRITEs of whole words */
 };
 
+/**
+ * The names of the providers that this build has, for URLs.
+ *
+ * @param place  from 0 on
+ * @return static; NULL: there are no more. Any thread or task.
+ */
+TARN_API const char *tarn_fabric_provider_name(uint32_t place);
+
 /** What a provider reports. */
 struct tarn_fabric_info {
     const char *provider;

@@ -102,6 +102,12 @@ int cli_bench(int argc, char **argv);
 /** The verbs of bench. */
 void cli_bench_help(FILE *file);
 
+/** Look at the fabric of this machine. */
+int cli_fabric(int argc, char **argv);
+
+/** The verbs of fabric. */
+void cli_fabric_help(FILE *file);
+
 /** Run the simulator. */
 int cli_sim(int argc, char **argv);
 

@@ -21,6 +21,8 @@ static const struct cli_verb verbs[] = {
     {"del", "file:PATH KEY", "remove a key", cli_del, cli_del_help},
     {"top", "[ADDRESS] [OPTION...]", "watch a running server", cli_top, cli_top_help},
     {"bench", "VERB [OPTION...]", "measure, beside what one would use instead", cli_bench, cli_bench_help},
+    {"fabric", "VERB [ARGUMENT...]", "look at one-sided memory: what there is, a peer, this machine",
+     cli_fabric, cli_fabric_help},
     {"sim", "[OPTION...]", "try the release code in a simulated world", cli_sim, cli_sim_help},
 };
 

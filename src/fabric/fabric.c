@@ -19,20 +19,38 @@ static const char *error_text(int error)
 
 /* ---- providers ---------------------------------------------------------------------------------- */
 
+static const struct fabric_provider *const providers[] = {&fabric_provider_shm, &fabric_provider_tcp};
+
+const char *tarn_fabric_provider_name(uint32_t place)
+{
+    return place < base_array_count(providers) ? providers[place]->name : NULL;
+}
+
 /* @param ret_arg  what its open() is handed */
 static const struct fabric_provider *choose_provider(const struct tarn_node *node, const char *url,
                                                      void **ret_arg)
 {
-    static const char tcp[] = "tcp:";
     if (node->options.fabric != NULL) {
         *ret_arg = node->options.fabric_arg;
         return node->options.fabric;
     }
-    if (strncmp(url, tcp, sizeof(tcp) - 1) == 0) {
-        *ret_arg = (void *)(uintptr_t)(url + sizeof(tcp) - 1);
-        return &fabric_provider_tcp;
+    for (size_t i = 0; i < base_array_count(providers); i++) {
+        size_t len = strlen(providers[i]->name);
+        if (strncmp(url, providers[i]->name, len) == 0 && url[len] == ':') {
+            *ret_arg = (void *)(uintptr_t)(url + len + 1);
+            return providers[i];
+        }
     }
-    return strcmp(url, "shm:") == 0 ? &fabric_provider_shm : NULL;
+    return NULL;
+}
+
+static void complain_of_url(struct tarn_node *node, const char *quoted_url)
+{
+    char names[128] = "";
+    for (size_t i = 0, used = 0; i < base_array_count(providers) && used < sizeof(names); i++)
+        used += (size_t)snprintf(names + used, sizeof(names) - used, " %s:", providers[i]->name);
+    base_error(&node->log, "cannot open fabric", "url=%s reason=\"no such provider; there are%s\"",
+               quoted_url, names);
 }
 
 int tarn_fabric_open(struct tarn_node *node, const char *url, struct tarn_fabric **ret_fabric)
@@ -42,8 +60,7 @@ int tarn_fabric_open(struct tarn_node *node, const char *url, struct tarn_fabric
     char quoted[BASE_LOG_ROOM_MIN];
     (void)base_log_quote(quoted, sizeof(quoted), url, strlen(url));
     if (provider == NULL) {
-        base_error(&node->log, "cannot open fabric",
-                   "url=%s reason=\"no such provider: there are shm: and tcp:\"", quoted);
+        complain_of_url(node, quoted);
         return -EINVAL;
     }
     struct tarn_fabric *fabric = base_alloc(&node->memory, sizeof(*fabric));

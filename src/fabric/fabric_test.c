@@ -168,6 +168,30 @@ static void count_line(void *arg, enum base_log_level level, const char *line, s
     *lines += level == BASE_LOG_ERROR && strstr(line, "shm:") != NULL;
 }
 
+static void each_provider_is_opened_by_its_name(void **state)
+{
+    (void)state;
+    const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
+    struct tarn_node *node;
+    struct tarn_fabric *fabric;
+    const char *name;
+    uint32_t place = 0;
+    assert_int_equal(task_node_open(&quiet, &node), 0);
+    for (; (name = tarn_fabric_provider_name(place)) != NULL; place++) {
+        char url[32];
+        for (uint32_t other = 0; other < place; other++)
+            assert_string_not_equal(name, tarn_fabric_provider_name(other));
+        (void)snprintf(url, sizeof(url), "%s:", name);
+        if (strcmp(name, "shm") != 0 && strcmp(name, "tcp") != 0)
+            continue; /* it needs a device */
+        assert_int_equal(tarn_fabric_open(node, url, &fabric), 0);
+        assert_string_equal(tarn_fabric_info(fabric)->provider, name);
+        tarn_fabric_close(fabric);
+    }
+    assert_true(place >= 2);
+    task_node_close(node);
+}
+
 static void unknown_providers_are_refused(void **state)
 {
     (void)state;
@@ -188,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nodes_provider_is_used),
+        cmocka_unit_test(each_provider_is_opened_by_its_name),
         cmocka_unit_test(unknown_providers_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

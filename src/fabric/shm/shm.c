@@ -8,7 +8,11 @@
 static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct tarn_fabric_info *ret_info,
                              void **ret_state)
 {
-    (void)provider_arg;
+    const char *options = provider_arg;
+    if (*options != '\0') {
+        base_error(&node->log, "cannot use fabric's URL", "provider=shm reason=\"it takes no options\"");
+        return -EINVAL;
+    }
     struct shm *shm = base_alloc(&node->memory, sizeof(*shm));
     if (shm == NULL)
         return -ENOMEM;
