@@ -51,6 +51,7 @@ extern const struct bench_verb bench_verb_amplification;
 extern const struct bench_verb bench_verb_growth;
 extern const struct bench_verb bench_verb_restart;
 extern const struct bench_verb bench_verb_ycsb;
+extern const struct bench_verb bench_verb_fabric;
 
 extern const char *const bench_directs[]; /* as enum drive_direct */
 

@@ -3,6 +3,7 @@
 #define BENCH_COMMAND_H
 
 #include "base/base.h"
+#include <sys/types.h>
 
 enum {
     BENCH_COMMAND_ARGUMENTS_MAX = 40,
@@ -16,10 +17,27 @@ struct bench_command {
     size_t count;
     char text[BENCH_COMMAND_TEXT_ROOM];
     size_t used;
-    bool full; /* an argument had no room, and was left out with all after it: not to be run */
+    bool quiet; /* what it says on standard error is dropped */
+    bool full;  /* an argument had no room, and was left out with all after it: not to be run */
 };
 
 /** Add an argument, as a printf format; the first is the program. */
 void bench_command_add(struct bench_command *command, const char *format, ...) base_printf_like(2, 3);
+
+/**
+ * Run it to its end, where this thread may run, and collect what it prints.
+ *
+ * @param until_ns  when it is killed
+ * @return 0; -ENOENT (there is no such program); -ECHILD (it ended otherwise than with status 0); -ETIMEDOUT;
+ *         -EFBIG (more than `room`); negative errno
+ */
+base_must_check int bench_command_run(struct bench_command *command, uint64_t until_ns, char *text,
+                                      size_t room, size_t *ret_len);
+
+/** Start it; what it prints is dropped. @return 0; as bench_command_run() */
+base_must_check int bench_command_start(struct bench_command *command, pid_t *ret_pid);
+
+/** Wait for the end of one that was started; it is killed at `until_ns`. */
+void bench_command_end(pid_t pid, uint64_t until_ns);
 
 #endif

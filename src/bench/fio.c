@@ -2,14 +2,7 @@
 
 #include "bench/command.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { OUTPUT_BYTES = 4 << 20 };
 
@@ -82,78 +75,6 @@ static int build_command(struct bench_command *command, const struct bench_drive
     if (job->flush_each)
         bench_command_add(command, "--fdatasync=1");
     return command->full ? -ENAMETOOLONG : 0;
-}
-
-/* ---- running it ---------------------------------------------------------------------------------- */
-
-/* Start it with its standard output there. @return 0 or negative errno */
-static int spawn(struct bench_command *command, int output, pid_t *ret_pid)
-{
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0)
-        return -error;
-    error = posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (error == 0)
-        error = posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    if (error == 0)
-        error = posix_spawnp(ret_pid, "fio", &actions, NULL, command->arguments, environ);
-    (void)posix_spawn_file_actions_destroy(&actions);
-    return -error;
-}
-
-/* Read to the end. @return 0; -ETIMEDOUT; -EFBIG; negative errno */
-static int read_output(int output, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
-{
-    size_t len = 0;
-    for (;;) {
-        uint64_t now_ns = task_now();
-        if (now_ns >= until_ns)
-            return -ETIMEDOUT;
-        struct pollfd poll_one = {.fd = output, .events = POLLIN};
-        (void)poll(&poll_one, 1, (int)((until_ns - now_ns) / BASE_NS_PER_MS) + 1);
-        if (poll_one.revents == 0)
-            continue;
-        ssize_t got = read(output, text + len, room - len);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0)
-            break;
-        len += (size_t)got;
-        if (len == room)
-            return -EFBIG;
-    }
-    *ret_len = len;
-    return 0;
-}
-
-static int run_fio(struct bench_command *command, uint64_t until_ns, char *text, size_t room, size_t *ret_len)
-{
-    int ends[2];
-    pid_t pid = -1;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -errno;
-    int error = spawn(command, ends[1], &pid);
-    (void)close(ends[1]);
-    if (error != 0) {
-        (void)close(ends[0]);
-        return error;
-    }
-    base_assert(pid > 0);
-    error = read_output(ends[0], until_ns, text, room, ret_len);
-    (void)close(ends[0]);
-    if (error != 0)
-        (void)kill(pid, SIGKILL);
-    int status = 0;
-    pid_t ended;
-    do
-        ended = waitpid(pid, &status, 0);
-    while (ended < 0 && errno == EINTR);
-    if (error == 0 && (ended < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0))
-        error = -ECHILD;
-    return error;
 }
 
 /* ---- its outcome --------------------------------------------------------------------------------- */
@@ -230,8 +151,8 @@ int bench_fio_measure(void *arg, struct bench_sample *sample)
         return -ENOMEM;
     size_t len = 0;
     bench_pin(&bench->machine, 0); /* what it starts inherits the core */
-    error =
-        run_fio(&command, task_now() + bench->options.duration_ns + PATIENCE_NS, text, OUTPUT_BYTES, &len);
+    error = bench_command_run(&command, task_now() + bench->options.duration_ns + PATIENCE_NS, text,
+                              OUTPUT_BYTES, &len);
     bench_unpin(&bench->machine);
     if (error == -ENOENT) {
         sample->skipped = "fio is not installed";

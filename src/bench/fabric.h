@@ -1,0 +1,112 @@
+/* `tarn bench fabric`: what its subjects share. */
+#ifndef BENCH_FABRIC_H
+#define BENCH_FABRIC_H
+
+#include "bench/case.h"
+#include "bench/child.h"
+
+enum bench_fabric_op {
+    BENCH_FABRIC_READ,
+    BENCH_FABRIC_WRITE,
+    BENCH_FABRIC_CAS,
+    BENCH_FABRIC_MESSAGE, /* a message there, and one back */
+};
+
+/** A word of 8 bytes at least, 1 MiB at most. */
+#define BENCH_FABRIC_BYTES_MIN 8
+#define BENCH_FABRIC_BYTES_MAX (1U << 20)
+
+#define BENCH_FABRIC_DEPTH_MAX 128
+
+/* The process that owns the memory: it accepts, and sends messages back. */
+struct bench_fabric_owner {
+    const struct bench *bench;
+    const char *url;
+    uint64_t region_bytes;
+    char address[108];
+    struct bench_child child;
+};
+
+/* What is measured: the argument of all subjects of a case. */
+struct bench_fabric_job {
+    struct bench *bench;
+    struct bench_fabric_owner *owner;
+    enum bench_fabric_op op;
+    uint32_t bytes;
+    uint32_t depth; /* in flight at once */
+    bool cold;      /* anywhere in the region; else the same bytes again and again */
+};
+
+/* Where operation after operation goes; the same for all who are compared. */
+struct bench_fabric_places {
+    uint64_t state;
+    uint64_t count; /* of places; 1: always the first */
+    uint64_t stride_bytes;
+};
+
+static inline void bench_fabric_places_init(struct bench_fabric_places *places,
+                                            const struct bench_fabric_job *job)
+{
+    places->state = job->bench->options.seed;
+    places->stride_bytes = base_align_up((uint64_t)job->bytes, (uint64_t)BASE_CACHE_LINE_BYTES);
+    places->count = job->cold ? job->owner->region_bytes / places->stride_bytes : 1;
+}
+
+static inline uint64_t bench_fabric_places_next(struct bench_fabric_places *places)
+{
+    places->state = places->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return ((places->state >> 32) * places->count >> 32) * places->stride_bytes;
+}
+
+/** Operations between two looks at the clock. */
+static inline uint32_t bench_fabric_batch(const struct bench_fabric_job *job)
+{
+    return job->bytes < 65536 ? 64 : 1;
+}
+
+/** Start the owner of a provider's memory. @return 0; negative errno: said in bench->err */
+base_must_check int bench_fabric_owner_start(struct bench_fabric_owner *owner, struct bench *bench,
+                                             const char *url, uint64_t region_bytes);
+
+/** End it. @return 0; -ECHILD */
+int bench_fabric_owner_stop(struct bench_fabric_owner *owner);
+
+/** A port that nobody listens on now. @return 0; negative errno */
+base_must_check int bench_fabric_port(uint16_t *ret_port);
+
+/* Each measures once, as bench_subject.measure; `arg` is a struct bench_fabric_job. */
+
+/** Tarn: from this process, on the first core. */
+int bench_fabric_tarn(void *arg, struct bench_sample *sample);
+
+/** memcpy(), or for CAS the processor's, called by the owner on the same memory, on the first core. */
+int bench_fabric_memory(void *arg, struct bench_sample *sample);
+
+/** Two threads, each on its core, and one cache line between them. */
+int bench_fabric_line(void *arg, struct bench_sample *sample);
+
+/** Two processes and a TCP socket that both look at again and again. */
+int bench_fabric_socket(void *arg, struct bench_sample *sample);
+
+/** ucx_perftest. */
+int bench_fabric_ucx(void *arg, struct bench_sample *sample);
+
+/** fi_pingpong, of libfabric. */
+int bench_fabric_libfabric(void *arg, struct bench_sample *sample);
+
+/** iperf3. */
+int bench_fabric_iperf3(void *arg, struct bench_sample *sample);
+
+/* What the programs print; ends with a zero byte. */
+
+/** @return operations a second that `ucx_perftest -f -v` tells; 0: it tells none */
+double bench_fabric_read_ucx(const char *text);
+
+/** @return microseconds of half a round trip that fi_pingpong tells; 0: it tells none */
+double bench_fabric_read_libfabric(const char *text);
+
+/** Of `iperf3 -J`. @return 0; -EBADMSG */
+base_must_check int bench_fabric_read_iperf3(const char *text, size_t len, double *ret_bytes,
+                                             double *ret_seconds);
+
+#endif
