@@ -145,8 +145,12 @@ static int measure(struct bench_fabric_job *job, const char *program, measure_co
     base_free(bench->account, pair, sizeof(*pair));
     if (error == -ENOENT)
         sample->skipped = "it is not installed";
-    else if (error == -ECHILD || error == -ETIMEDOUT || error == -EBADMSG)
-        sample->skipped = "it has failed here, or does not end";
+    else if (error == -ECHILD)
+        sample->skipped = "it fails here";
+    else if (error == -ETIMEDOUT)
+        sample->skipped = "it does not end here";
+    else if (error == -EBADMSG)
+        sample->skipped = "it tells no rate";
     else if (error != 0)
         return bench_fail(bench, error, "run %s", program);
     if (error != 0)
