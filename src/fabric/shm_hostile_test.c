@@ -499,10 +499,13 @@ static void rubbish_in_rings_ends_the_connection(struct testing_fabric *testing)
         dismiss(&attacker);
         expect_alive(&pair);
     }
-    static const uint64_t reads[] = {1, SLOTS, UINT64_MAX - SLOTS - 1, UINT64_C(1) << 63};
+    /* what was read is looked at when no slot is left that is known to be free */
+    static const uint64_t reads[] = {SLOTS + 1, 2 * SLOTS, UINT64_MAX - SLOTS - 1, UINT64_C(1) << 63};
     for (unsigned i = 0; i < base_array_count(reads); i++) {
         struct attacker attacker;
         struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
+        for (unsigned sent = 0; sent < SLOTS; sent++)
+            assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_SECONDS(60)), 0);
         poke64(&attacker.files[SHM_PLACES], AT_READ, reads[i]);
         assert_int_equal(tarn_fabric_send(connection, 0, "x", 1, TESTING_SECONDS(60)), -EPROTO);
         tarn_fabric_disconnect(connection);

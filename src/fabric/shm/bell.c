@@ -1,12 +1,14 @@
 /*
- * Sleeping until a condition holds. A task's scheduler looks at the condition once a round; only before it
- * sleeps in the kernel are others asked to ring. A plain thread spins for a moment and then sleeps.
+ * Sleeping until a condition holds. A task looks for a moment, unless others could run; then its scheduler looks at
+ * the condition once a round, and only before it sleeps in the kernel are others asked to ring. A plain thread spins
+ * for a while and then sleeps.
  */
 #include "fabric/shm/shm.h"
 #include <errno.h>
 
 #define SPIN_NS              UINT64_C(20000) /* of a plain thread: longer than a short answer takes */
 #define LOOKS_BETWEEN_CLOCKS 64
+#define LOOKS_OF_TASK        400 /* with nothing else to run: an answer takes less time than to change tasks */
 
 struct waiter {
     struct base_list link; /* shm_bell.waiters */
@@ -74,6 +76,16 @@ static bool spin(const struct shm_condition *condition, uint64_t deadline_ns)
     return false;
 }
 
+/* A task looks for less than a microsecond, if its scheduler has nothing else to run. */
+static bool look(struct task_sched *sched, const struct shm_condition *condition)
+{
+    for (unsigned i = 0; i < LOOKS_OF_TASK && !task_sched_runnable(sched); i++) {
+        if (is_ready(condition))
+            return true;
+    }
+    return false;
+}
+
 /* One sleep: until somebody rings, or the condition holds. @return 0; -ETIMEDOUT; -ECANCELED */
 static int sleep_once(struct shm_bell *bell, const struct shm_condition *condition, uint64_t deadline_ns)
 {
@@ -99,13 +111,12 @@ static int sleep_once(struct shm_bell *bell, const struct shm_condition *conditi
 
 int shm_bell_wait(struct shm_bell *bell, const struct shm_condition *condition, uint64_t deadline_ns)
 {
-    bool spun = task_sched_self() != NULL;
+    struct task_sched *sched = task_sched_self();
+    if (is_ready(condition))
+        return 0;
+    if (sched != NULL ? look(sched, condition) : spin(condition, deadline_ns))
+        return 0;
     while (!is_ready(condition)) {
-        if (!spun) {
-            spun = true;
-            if (spin(condition, deadline_ns))
-                break;
-        }
         int error = sleep_once(bell, condition, deadline_ns);
         if (error != 0)
             return is_ready(condition) ? 0 : error;

@@ -67,6 +67,7 @@ void shm_ring_begin(struct shm_ring *ring, uint32_t slots, uint32_t payload_byte
     ring->slots = slots;
     ring->payload_bytes = payload_bytes;
     ring->position = 0;
+    ring->read_seen = 0;
 }
 
 static struct shm_slot_format *slot_at(const struct shm_ring *ring)
@@ -95,11 +96,14 @@ int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *
 {
     if (message->bytes > ring->payload_bytes)
         return -EMSGSIZE;
-    uint64_t waiting = unread(ring);
-    if (waiting > ring->slots)
-        return -EPROTO;
-    if (waiting == ring->slots)
-        return 0;
+    if (ring->position - ring->read_seen == ring->slots) { /* else the reader's cache line is left alone */
+        uint64_t waiting = unread(ring);
+        if (waiting > ring->slots)
+            return -EPROTO;
+        if (waiting == ring->slots)
+            return 0;
+        ring->read_seen = ring->position - waiting;
+    }
     struct shm_slot_format *slot = slot_at(ring);
     atomic_store_explicit(&slot->kind, message->notified ? KIND_NOTIFIED : KIND_SENT, memory_order_relaxed);
     atomic_store_explicit(&slot->value, message->value, memory_order_relaxed);

@@ -120,6 +120,7 @@ struct shm_ring {
     uint32_t slots;
     uint32_t payload_bytes; /* of a slot */
     uint64_t position;      /* our own count of messages: written or read */
+    uint64_t read_seen;     /* the writer's: what the reader had read when we last had to look */
 };
 
 /** What a ring of such slots takes. */
