@@ -45,20 +45,29 @@ def verbs_are_those_of_the_command(tarn, folder):
 
 
 def calls_are_those_of_the_header(_, folder):
-    text = page(folder, "tarn-depot.3")
-    header = page(folder, "../../include/tarn/depot.h")
-    calls = re.findall(r"^TARN_API .*?\b(tarn_depot_\w+)\(", header, re.MULTILINE)
-    expect(len(calls) >= 13, f"calls: {calls}")
-    for call in calls:
-        expect(re.search(rf"^\\fB\w+ {call}\(", text, re.MULTILINE), f"tarn-depot.3 has no synopsis of {call}()")
-        expect(f".TP\n\\fB{call}\\fR()\n" in text, f"tarn-depot.3 does not tell about {call}()")
-    example = page(folder, "../examples/hello.c").replace("\\", "\\e").replace("-", "\\-")
-    expect(f".nf\n{example}.fi\n" in text, "the example of tarn-depot.3 is not docs/examples/hello.c")
+    for name, example in (("depot", "hello.c"), ("fabric", "ring.c")):
+        text = page(folder, f"tarn-{name}.3")
+        header = page(folder, f"../../include/tarn/{name}.h")
+        calls = re.findall(rf"^TARN_API [^(]*?\b(tarn_{name}_\w+)\(", header, re.MULTILINE)
+        expect(len(calls) >= 13, f"calls: {calls}")
+        for call in calls:
+            expect(re.search(rf"^\\fB[\w *]+\b{call}\(", text, re.MULTILINE), f"tarn-{name}.3 has no synopsis of {call}()")
+            expect(f".TP\n\\fB{call}\\fR()\n" in text, f"tarn-{name}.3 does not tell about {call}()")
+        source = page(folder, f"../examples/{example}").replace("\\", "\\e").replace("-", "\\-")
+        expect(f".nf\n{source}.fi\n" in text, f"the example of tarn-{name}.3 is not docs/examples/{example}")
+
+
+def options_of_ping_are_told(tarn, folder):
+    text = page(folder, "tarn-fabric.1")
+    names = re.findall(r"^  (?:-\w, |    )--(\S+?)(?:=|\s|$)", output(tarn, "fabric", "ping", "--help"), re.MULTILINE)
+    expect(len(names) >= 7, f"options: {names}")
+    for name in names + re.findall(r"^  (\w+)  ", output(tarn, "fabric", "--help"), re.MULTILINE):
+        expect(name.replace("[no-]", "") in text, f"tarn-fabric.1 does not know {name}")
 
 
 def versions_agree(tarn, folder):
     version = output(tarn, "--version").split()[1]
-    for name in ("tarn.1", "tarn-serve.1", "tarn-depot.3"):
+    for name in ("tarn.1", "tarn-serve.1", "tarn-depot.3", "tarn-fabric.1", "tarn-fabric.3"):
         expect(f'"tarn {version}"' in page(folder, name), f"{name} is not of version {version}")
 
 
@@ -69,7 +78,7 @@ def main():
         with open(f"{folder}/tarn-serve.1", "w", encoding="utf-8") as file:
             file.write(text)
     serving.run([options_are_those_of_the_table, verbs_are_those_of_the_command, calls_are_those_of_the_header,
-                 versions_agree], tarn, folder)
+                 options_of_ping_are_told, versions_agree], tarn, folder)
 
 
 if __name__ == "__main__":
