@@ -2,6 +2,7 @@
 #include "bench/testing.h"
 
 #include "bench/amplification.h"
+#include "bench/machine.h"
 #include <fcntl.h>
 #include <math.h>
 #include <sys/resource.h>
@@ -61,6 +62,11 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "amplification", "--sizes=32");
     EXPECT_STATUS(2, "amplification", "--blocks=1000");
     EXPECT_STATUS(2, "amplification", "--grain=48");
+    EXPECT_STATUS(2, "fabric", "--only=memories");
+    EXPECT_STATUS(2, "fabric", "--providers=pigeon");
+    EXPECT_STATUS(2, "fabric", "--sizes=12");
+    EXPECT_STATUS(2, "fabric", "--sizes=2M");
+    EXPECT_STATUS(2, "fabric", "--depths=129");
     EXPECT_STATUS(0, "--help");
     EXPECT_STATUS(0, "task", "--help");
     EXPECT_STATUS(0, "drive", "--help");
@@ -588,6 +594,109 @@ static void test_amplification_results(void **state)
     free_run(&run);
 }
 
+static bool has_two_cores(void)
+{
+    struct bench_machine machine;
+    bench_machine_read(&machine);
+    return bench_has_two_cores(&machine);
+}
+
+static void test_fabric_results(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "fabric", "--json", "--duration=1ms", "--repeats=2", "--sizes=8,64K", "--depths=1,4",
+        "--region=1M", "--no-peers", "--seed=7");
+    assert_success(&run);
+    assert_int_equal(check_lines(&run, "fabric", "memory"),
+                     10); /* two sizes, hot and cold; and CAS of the first */
+    assert_int_equal(count_lines(&run, "\"op\":\"cas\",\"bytes\":8,"), 2);
+    bool two = has_two_cores();
+    assert_int_equal(check_lines(&run, "fabric", "message"), two ? 2 : 0);
+    assert_int_equal(check_lines(&run, "fabric", "operation"), two ? 8 : 0);
+    assert_int_equal(count_lines(&run, "skipped"), 0);
+    free_run(&run);
+}
+
+/*
+ * In place of the programs that are measured beside it, as they print: 2 million one-way messages a second,
+ * 8.80 us a way, 3,000,000,000 bytes in 1.5 s.
+ */
+static const char fake_peer[] =
+    "#!/usr/bin/python3\n"
+    "import re, socket, sys\n"
+    "port = int(re.search(r' -[pBP](\\d+)', ' '.join(sys.argv)).group(1))\n"
+    "if '127.0.0.1' not in ' '.join(sys.argv):\n"
+    "    socket.create_server(('127.0.0.1', port)).accept()\n"
+    "    sys.exit()\n"
+    "socket.create_connection(('127.0.0.1', port))\n"
+    "if 'ucx' in sys.argv[0]:\n"
+    "    print('a,b,c,d,e,f,g,h\\n9,1,1,1,1,1,1,2000000')\n"
+    "elif 'fi_' in sys.argv[0]:\n"
+    "    print('bytes #sent\\n8 1k =1k 1m 1.76s 0.91 8.80 0.11')\n"
+    "else:\n"
+    "    print('{\"end\":{\"sum_received\":{\"bytes\":3000000000,\"seconds\":1.5}}}')\n";
+
+/* Of a subject of the first case whose line has that text. */
+static double median_of(const struct run *run, const char *text, const char *subject)
+{
+    struct base_json_value all, subjects, one, rate, name;
+    const char *line = run->out;
+    while (*line != '\0' && memmem(line, strcspn(line, "\n"), text, strlen(text)) == NULL)
+        line += strcspn(line, "\n") + 1;
+    assert_int_equal(base_json_parse(line, strcspn(line, "\n"), &all), 0);
+    assert_int_equal(base_json_member(all, "subjects", &subjects), 0);
+    for (size_t i = 0; base_json_element(subjects, i, &one) == 0; i++) {
+        assert_int_equal(base_json_member(one, "name", &name), 0);
+        if (strncmp(name.begin + 1, subject, strlen(subject)) != 0)
+            continue;
+        assert_int_equal(base_json_member(one, "rate", &rate), 0);
+        return number_of(rate, "median");
+    }
+    fail_msg("no %s", subject);
+    return 0;
+}
+
+static void test_fabric_beside_peers(void **state)
+{
+    const struct folder *folder = *state;
+    static const char *const names[] = {"ucx_perftest", "fi_pingpong", "iperf3"};
+    char path[128], old[4096];
+    struct run run;
+    if (!has_two_cores())
+        skip();
+    (void)snprintf(old, sizeof(old), "%s", getenv("PATH"));
+    for (unsigned there = 0; there < 2; there++) {
+        for (size_t i = 0; i < base_array_count(names) && there == 1; i++) {
+            (void)snprintf(path, sizeof(path), "%s/%s", folder->path, names[i]);
+            int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0700);
+            assert_int_equal(write(fd, fake_peer, sizeof(fake_peer) - 1), sizeof(fake_peer) - 1);
+            assert_int_equal(close(fd), 0);
+        }
+        assert_int_equal(setenv("PATH", folder->path, 1), 0);
+        RUN(&run, "fabric", "--json", "--duration=1ms", "--repeats=1", "--sizes=64K,8", "--depths=1",
+            "--region=1M", "--only=message,operation", "--providers=tcp", "--seed=7");
+        assert_int_equal(setenv("PATH", old, 1), 0);
+        assert_success(&run);
+        if (there == 0) {
+            assert_int_equal(count_lines(&run, "\"ucx\",\"skipped\":\"it is not installed\""), 5);
+            assert_int_equal(count_lines(&run, "\"iperf3\",\"skipped\":\"it is not installed\""), 2);
+        } else {
+            static const char large[] = "\"op\":\"read\",\"bytes\":65536,";
+            assert_in_range(median_of(&run, "\"op\":\"message\"", "ucx"), 999000, 1001000);
+            assert_in_range(median_of(&run, "\"op\":\"message\"", "libfabric"), 56000, 57000);
+            assert_in_range(median_of(&run, large, "ucx"), 1998000, 2002000);
+            assert_in_range(median_of(&run, large, "iperf3"), 29900, 31100);
+            assert_int_equal(count_lines(&run, "ping-pong alone"), 2);
+        }
+        free_run(&run);
+    }
+    for (size_t i = 0; i < base_array_count(names); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder->path, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -615,6 +724,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_growth_spares_old_files, make_memory_folder, remove_folder),
         cmocka_unit_test(test_greedy_bound),
         cmocka_unit_test(test_amplification_results),
+        cmocka_unit_test(test_fabric_results),
+        cmocka_unit_test_setup_teardown(test_fabric_beside_peers, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

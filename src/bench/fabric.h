@@ -44,6 +44,7 @@ struct bench_fabric_places {
     uint64_t stride_bytes;
 };
 
+/** Begin with the first place, which the seed draws. */
 static inline void bench_fabric_places_init(struct bench_fabric_places *places,
                                             const struct bench_fabric_job *job)
 {
@@ -52,6 +53,7 @@ static inline void bench_fabric_places_init(struct bench_fabric_places *places,
     places->count = job->cold ? job->owner->region_bytes / places->stride_bytes : 1;
 }
 
+/** The next place. @return its offset in the region */
 static inline uint64_t bench_fabric_places_next(struct bench_fabric_places *places)
 {
     places->state = places->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
