@@ -217,7 +217,7 @@ int bench_fabric_owner_start(struct bench_fabric_owner *owner, struct bench *ben
                              uint64_t region_bytes)
 {
     struct answer hello;
-    uint16_t port;
+    uint16_t port = 0;
     *owner = (struct bench_fabric_owner){.bench = bench, .url = url, .region_bytes = region_bytes};
     int error = bench_fabric_port(&port); /* of shm a number for the name */
     if (error == 0) {
