@@ -623,7 +623,7 @@ static void test_fabric_results(void **state)
  * 8.80 us a way, 3,000,000,000 bytes in 1.5 s.
  */
 static const char fake_peer[] =
-    "#!/usr/bin/python3\n"
+    "#!/usr/bin/python3 -IS\n"
     "import re, socket, sys\n"
     "port = int(re.search(r' -[pBP](\\d+)', ' '.join(sys.argv)).group(1))\n"
     "if '127.0.0.1' not in ' '.join(sys.argv):\n"

@@ -46,7 +46,7 @@ int bench_fabric_line(void *arg, struct bench_sample *sample)
     bench_pin(&job->bench->machine, 0);
     uint64_t begin_ns = task_now(), until_ns = begin_ns + job->bench->options.duration_ns, word = 0, now_ns;
     do {
-        for (uint32_t i = 0; i < 64; i++) {
+        for (uint32_t i = 0; i < bench_fabric_batch(job); i++) {
             atomic_store_explicit(&line.word, ++word, memory_order_release);
             while (atomic_load_explicit(&line.word, memory_order_acquire) != word + 1) {
             }
