@@ -28,13 +28,14 @@ static double number_at(const char *line, const char *between, unsigned n)
     return end == line || !(number > 0) ? 0 : number;
 }
 
-/* The last line that begins with a digit. @return NULL: there is none */
+/* The last line that begins with a number, perhaps behind blanks. @return NULL: there is none */
 static const char *last_line(const char *text)
 {
     const char *last = NULL;
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n' ? 1 : 0) {
-        if (*line >= '0' && *line <= '9')
-            last = line;
+        const char *begin = line + strspn(line, " ");
+        if (*begin >= '0' && *begin <= '9')
+            last = begin;
     }
     return last;
 }

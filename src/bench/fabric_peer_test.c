@@ -23,6 +23,7 @@ static void test_reads_ucx(void **state)
     assert_true(is_near(bench_fabric_read_ucx("1,2,3,4,5,6,7,-3\n") + 1, 1)); /* no rate */
     assert_true(is_near(bench_fabric_read_ucx("1,2,3,4,5,6,7,x\n") + 1, 1));
     assert_true(is_near(bench_fabric_read_ucx("1,2,3,4,5,6,7,8"), 8));
+    assert_true(is_near(bench_fabric_read_ucx(" 100,4.110,26.939,26.939,0.28,0.28,37121,37121\n"), 37121));
 }
 
 static void test_reads_libfabric(void **state)
