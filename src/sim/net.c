@@ -184,6 +184,7 @@ static int open_device(struct tarn_node *tarn, void *arg, struct tarn_fabric_inf
     struct sim_device *device = sim_net_alloc(net, sizeof(*device));
     device->net = net;
     device->node = node;
+    sim_speed_open(device);
     base_list_init(&device->domains);
     base_list_init(&device->swaps);
     base_list_push_back(&net->devices, &device->link);
@@ -202,6 +203,7 @@ static void reap_device(struct sim_device *device)
     if (!device->closed || !base_list_empty(&device->domains))
         return;
     base_list_remove(&device->link);
+    sim_speed_close(device);
     sim_net_free(device->net, device, sizeof(*device));
 }
 

@@ -2,6 +2,7 @@
 #ifndef SIM_NET_INTERNAL_H
 #define SIM_NET_INTERNAL_H
 
+#include "sim/cards.h"
 #include "sim/net.h"
 #include "sim/sim_internal.h"
 
@@ -24,10 +25,33 @@ struct sim_net {
     struct base_list watchers;    /* of struct sim_watcher */
 };
 
+/* A time that something takes, whose parts of a nanosecond are not lost. */
+struct sim_meter {
+    uint64_t rest_ps;
+};
+
+/* What serves operations, or their bytes, one part at a time; connections in turn. */
+struct sim_station {
+    struct base_heap queue;  /* of struct sim_op, by its turn */
+    struct sim_op *serving;  /* NULL: nobody, or who has gone meanwhile */
+    struct sim_event event;  /* the end of a part; linked while there is one being served */
+    uint64_t turn;           /* of who was served last */
+    uint64_t per_second;     /* kops of operations, mbps of bytes; 0: without limit */
+    bool serves_bytes;
+    struct sim_meter meter;
+};
+
 /* What a node has opened: its card. */
 struct sim_device {
     struct base_list link;
     struct sim_net *net;
+    const struct sim_card *card; /* NULL: no speed model */
+    struct sim_station issue;    /* out-bound: operations of its own host */
+    struct sim_station sending;  /* its link out: their bytes, and what others READ */
+    uint64_t receiving_ns;       /* its link in: when it is free */
+    uint64_t serving_ns;         /* in-bound: when it is free for the next operation */
+    struct sim_meter receiving_meter;
+    struct sim_meter serving_meter;
     struct sim_node *node;    /* NULL: it has ended */
     bool closed;              /* by tarn_fabric_close(), or with the node */
     struct base_list domains; /* of struct sim_domain */
@@ -105,6 +129,7 @@ struct sim_side {
     uint32_t data_bytes;
     uint32_t credit;
     uint32_t credit_back;      /* that it has for the other one */
+    uint64_t turns[3];         /* its next at each station of enum sim_turn */
     struct base_list ops;      /* of struct sim_op that were posted here, oldest first */
     struct base_list messages; /* of struct sim_message, for its user */
     struct base_list waits;    /* of struct task_wait: its users */
@@ -137,6 +162,17 @@ enum sim_op_state {
     SIM_OP_LOST,    /* the peer cannot do it: nothing will come of it but the end of the connection */
 };
 
+/* Which stations of the speed model the operations of a side wait at. */
+enum sim_turn { SIM_TURN_ISSUE, SIM_TURN_REQUEST, SIM_TURN_ANSWER };
+
+/* Where one is on its way, where there is a speed model. */
+enum sim_stage {
+    SIM_STAGE_NONE,   /* nowhere: its event is what its state says */
+    SIM_STAGE_POSTED, /* its event: the processor has come to it */
+    SIM_STAGE_QUEUED, /* it waits in `station`, or is served there */
+    SIM_STAGE_FLYING, /* its event: its last byte has come to the other card */
+};
+
 /* How the words of a WRITE arrive, and which a READ takes. */
 enum sim_pattern { SIM_FORWARD, SIM_BACKWARD, SIM_MIXED, SIM_PATTERNS };
 
@@ -150,6 +186,10 @@ struct sim_op {
         *posted; /* NULL: its poster was told of an error, or has ended; it goes on by itself */
     enum tarn_fabric_op_kind kind;
     enum sim_op_state state;
+    enum sim_stage stage;
+    struct sim_station *station; /* SIM_STAGE_QUEUED */
+    struct base_heap_node turn;
+    uint64_t left; /* to be served there */
     bool fence;
     bool landed; /* a WRITE: all of it is there */
     uint64_t number;
@@ -278,6 +318,26 @@ void sim_op_drop(struct sim_op *op);
 
 /** What a cut was in the way of goes on, or meets the next one. */
 void sim_ops_resume(struct sim_side *side);
+
+/* ---- net_speed.c --------------------------------------------------------------------------------- */
+
+/** Give a device the card of its node. */
+void sim_speed_open(struct sim_device *device);
+
+/** Take it back: nothing of it happens any more. */
+void sim_speed_close(struct sim_device *device);
+
+/** Whether the speed model says how long the ways of a side's operations take: both nodes have cards. */
+bool sim_speed_rules(const struct sim_side *side);
+
+/** Send one on its way, there (SIM_OP_GOING) or back (SIM_OP_COMING): its event comes when it has arrived. */
+void sim_speed_send(struct sim_op *op);
+
+/** The event of one has come. @return whether it goes on being on its way */
+bool sim_speed_continue(struct sim_op *op);
+
+/** It is on its way no more. */
+void sim_speed_leave(struct sim_op *op);
 
 /* ---- net_connection.c ------------------------------------------------------------------------- */
 

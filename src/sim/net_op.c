@@ -81,6 +81,7 @@ void sim_op_drop(struct sim_op *op)
 {
     struct sim_net *net = net_of(op);
     sim_event_cancel(net->world, &op->event);
+    sim_speed_leave(op);
     if ((writes(op) && !op->landed) || (sends(op) && !was_handed_over(op)))
         op->side->dropped = true;
     base_list_remove(&op->link);
@@ -151,12 +152,13 @@ static void respond(struct sim_op *op, int32_t result)
     op->state = SIM_OP_COMING;
     if (op->kind != TARN_FABRIC_READ)
         leave_region(op);
-    sim_net_later(net_of(op), &op->event);
+    sim_speed_send(op);
 }
 
 static void lose(struct sim_op *op)
 {
     sim_event_cancel(net_of(op)->world, &op->event);
+    sim_speed_leave(op);
     op->state = SIM_OP_LOST;
     leave_swaps(op);
     leave_region(op);
@@ -195,7 +197,8 @@ static bool is_shut(const struct sim_side *side)
 static void wait_a_pulse(struct sim_op *op)
 {
     struct sim_world *world = net_of(op)->world;
-    sim_event_at(world, &op->event, world->now_ns + sim_net_draw(net_of(op), PULSE_NS_MAX + 1));
+    uint64_t most_ns = sim_speed_rules(op->side) ? 0 : PULSE_NS_MAX; /* what the card takes is over */
+    sim_event_at(world, &op->event, world->now_ns + sim_net_draw(net_of(op), most_ns + 1));
 }
 
 /*
@@ -332,6 +335,8 @@ static void run_op(struct sim_event *event)
     const struct sim_device *here = sim_side_device(op->side),
                             *there = sim_side_device(sim_side_other(op->side));
     sim_note(net_of(op)->world, "op", op->number, (uint64_t)op->state);
+    if (sim_speed_continue(op))
+        return;
     if (op->state == SIM_OP_GOING && !sim_net_is_cut(here, there))
         arrive(op);
     else if (op->state == SIM_OP_WORKING)
@@ -345,7 +350,7 @@ void sim_ops_resume(struct sim_side *side)
     base_list_for_each(link, &side->ops) {
         struct sim_op *op = op_at(link);
         if ((op->state == SIM_OP_GOING || op->state == SIM_OP_COMING) &&
-            !base_heap_is_linked(&op->event.node))
+            op->stage == SIM_STAGE_NONE && !base_heap_is_linked(&op->event.node))
             sim_net_later(net_of(op), &op->event);
     }
 }
@@ -378,12 +383,12 @@ static void begin(struct sim_op *op)
     }
     op->side->credit -= sends(op);
     op->state = SIM_OP_GOING;
-    sim_net_later(net, &op->event);
+    sim_speed_send(op);
 }
 
 void sim_ops_progress(struct sim_side *side)
 {
-    const bool one_by_one = !sim_net_has(side->connection->net, SIM_NET_REORDER);
+    const bool one_by_one = !sim_net_has(side->connection->net, SIM_NET_REORDER) && !sim_speed_rules(side);
     bool without_credit = false; /* a message waits for it */
     bool others = false;         /* have not completed, such messages apart */
     if (side->failed)

@@ -93,9 +93,17 @@ const struct task_engine_ops sim_engine = {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+/* Of a task that was charged: later than the world's, which goes on when its round is over. */
 static uint64_t clock_monotonic(void *arg)
 {
-    return sim_world_now(arg);
+    const struct sim_world *world = arg;
+    return world->now_ns + world->charged_ns;
+}
+
+static void clock_charge(void *arg, uint64_t ns)
+{
+    struct sim_world *world = arg;
+    world->charged_ns += ns;
 }
 
 static uint64_t clock_wall(void *arg)
@@ -113,7 +121,8 @@ static void log_line(void *arg, enum base_log_level level, const char *line, siz
 static int open_tarn(struct sim_node *node, uint64_t memory_bytes)
 {
     struct sim_world *world = node->world;
-    node->clock = (struct task_clock){.monotonic = clock_monotonic, .wall = clock_wall, .arg = world};
+    node->clock = (struct task_clock){
+        .monotonic = clock_monotonic, .wall = clock_wall, .charge = clock_charge, .arg = world};
     const struct task_node_options options = {
         .clock = &node->clock,
         .engine = &sim_engine,
@@ -162,6 +171,7 @@ int sim_node_open(struct sim_world *world, const struct sim_node_options *option
         return -ENOMEM;
     node->world = world;
     node->name = options->name;
+    node->card = options->card;
     node->thread_stack_bytes = options->stack_bytes;
     base_list_init(&node->scheds);
     base_list_init(&node->tasks);

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct sim_card;
 struct sim_world;
 struct sim_node;
 struct sim_drive;
@@ -32,6 +33,8 @@ struct sim_world_options {
     uint64_t seed;
     FILE *trace;          /* every decision as a line of text; NULL: only their hash */
     uint64_t step_ns_max; /* a round of a scheduler takes up to so long, drawn; 0: 1,000 */
+    bool timed;           /* a round takes what task_charge() says and nothing else, and no scheduler loses its
+                             processor: for what is measured with cards (README, "The speed model") */
     uint64_t steps_max;   /* more are a failure: no end is in sight; 0: 10 million */
 };
 
@@ -113,6 +116,7 @@ struct sim_node_options {
     uint32_t scheds;       /* 1 or more */
     uint64_t memory_bytes; /* cap of its accountant; 0: none */
     uint32_t stack_bytes;  /* of each task; 0: the scheduler's default */
+    const struct sim_card *card; /* how fast its network is; NULL: as the network likes */
 };
 
 /** Make a node with its schedulers. Outside. @return 0; -ENOMEM */

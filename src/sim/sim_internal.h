@@ -15,6 +15,8 @@ struct sim_world {
     uint64_t now_ns;
     uint64_t wall_begin_ns; /* civil time when now_ns is 0 */
     uint64_t step_ns_max;
+    bool timed;
+    uint64_t charged_ns;   /* to the tasks of the round that is running */
     uint32_t pause_one_in; /* rounds after which a scheduler loses its processor for a while */
     uint64_t steps_left;
     struct base_random order; /* which scheduler is next, how long it takes */
@@ -50,6 +52,7 @@ struct sim_node {
     struct base_list link;
     struct sim_world *world;
     const char *name;
+    const struct sim_card *card;
     struct tarn_node *tarn;
     struct task_clock clock;
     struct base_list scheds; /* of struct sim_sched: the node's, then its threads' */

@@ -40,6 +40,7 @@ int sim_world_open(const struct sim_world_options *options, struct sim_world **r
     world->now_ns = 1000000000 + base_random_below(&world->order, 1000000000);
     world->wall_begin_ns = WALL_BEGIN_NS;
     world->step_ns_max = options->step_ns_max == 0 ? STEP_NS_MAX : options->step_ns_max;
+    world->timed = options->timed;
     world->steps_left = options->steps_max == 0 ? STEPS_MAX : options->steps_max;
     world->trace = options->trace;
     base_heap_init(&world->events);
@@ -186,13 +187,19 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
     bool worked = task_sched_step(sched->sched);
     if (worked)
         sim_net_check(node);
-    uint64_t took_ns = base_random_below(&world->order, world->step_ns_max + 1);
+    uint64_t took_ns = world->timed ? 0 : base_random_below(&world->order, world->step_ns_max + 1);
     sim_note(world, "took", took_ns, worked);
     world->now_ns += took_ns;
     sched->paused_until_ns = 0;
-    if (base_random_below(&world->order, world->pause_one_in) == 0) {
+    if (world->charged_ns > 0) {
+        sim_note(world, "charged", world->charged_ns, 0);
+        sched->paused_until_ns = world->now_ns + world->charged_ns;
+        world->charged_ns = 0;
+    }
+    if (!world->timed && base_random_below(&world->order, world->pause_one_in) == 0) {
         uint64_t bits = base_random_below(&world->order, PAUSE_NS_BITS_MAX + 1);
-        sched->paused_until_ns = world->now_ns + (UINT64_C(1) << bits);
+        sched->paused_until_ns =
+            base_max(world->now_ns, sched->paused_until_ns) + (UINT64_C(1) << bits);
     }
 }
 

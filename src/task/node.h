@@ -23,6 +23,7 @@ struct tarn_node;
 struct task_clock {
     uint64_t (*monotonic)(void *arg);
     uint64_t (*wall)(void *arg); /* since 1970-01-01 UTC; may jump */
+    void (*charge)(void *arg, uint64_t ns); /* task_charge(); NULL: time passes by itself */
     void *arg;
 };
 

@@ -284,6 +284,13 @@ int task_spawn(struct task_sched *sched, struct task_group *group, const char *n
     return error;
 }
 
+void task_charge(uint64_t ns)
+{
+    const struct task_sched *own = task_thread_sched();
+    if (own != NULL && own->node->clock.charge != NULL)
+        own->node->clock.charge(own->node->clock.arg, ns);
+}
+
 void task_yield(void)
 {
     struct task *self = task_self();

@@ -40,6 +40,15 @@ typedef void task_function(void *arg);
 uint64_t task_now(void);
 
 /**
+ * Charge the running task with processor time, where time is virtual: its scheduler is that much later from here on,
+ * while others go on. What it does next happens then; who waits for it sees that. Elsewhere the processor takes its
+ * own time, and this does nothing. Any thread or task; a plain thread is charged nothing.
+ *
+ * @param ns  from a constant with a source, at a point that has a name: see src/sim/README.md, "The speed model"
+ */
+void task_charge(uint64_t ns);
+
+/**
  * The running task, or NULL in a plain thread. A task of the plain-thread personality (the
  * simulator's stand-in for a thread) is a task here: its code runs on a scheduler.
  */

@@ -1,0 +1,89 @@
+/*
+ * The constants of the speed model, each with its source. They are frozen: figures are drawn from what follows from
+ * them, so none may be changed to make a figure come out. They come from microbenchmarks that somebody has printed;
+ * where a card's own were not, another card's stand in, and that is said.
+ *
+ *   RFP      "RFP: A Remote Fetching Paradigm", 2015: §III-B, Figure 1, Tables I and II
+ *   Cell     "Balancing CPU and Network in the Cell Distributed B-Tree Store", ATC'16: §3 and §4, "Raw InfiniBand
+ *            operations"
+ *   Nessie   "Nessie: A Decoupled, Client-Driven, Key-Value Store using RDMA": §6, the first paragraph
+ *   RStore   "RStore: A Direct-Access DRAM-based Data Store", CCGrid'15: §IV, Table II and "Bandwidth"
+ *   CX6      NVIDIA, ConnectX-6 user manual, "Introduction" (docs.nvidia.com/networking/display/ConnectX6EN)
+ */
+#include "sim/cards.h"
+#include <stddef.h>
+#include <string.h>
+
+enum {
+    /* RFP §III-B: the peaks for 32 bytes, 11.26 M READs in-bound and 2.11 M WRITEs out-bound. */
+    RFP_IN_KOPS = 11260,
+    RFP_OUT_KOPS = 2110,
+    /* RFP Table I: one thread that posts one WRITE after the other does 0.62 M a second: 1 / 0.62 M. */
+    RFP_ROUND_TRIP_NS = 1613,
+    /* RFP §III-B: above 1.5 KB in-bound and out-bound are the same, for the link is full: 2.11 M * 1,536 * 8. */
+    RFP_LINK_MBPS = 25928,
+
+    /* Cell §4: 1.04 M READs of 1 KB a second of an area of 1 GB, limited by operations. */
+    CELL_IN_KOPS = 1040,
+    /* Cell §3 and §4: at 1 KB the link begins to be what limits; of an area of 64 MB that is 1.44 M * 1,024 * 8. */
+    CELL_LINK_MBPS = 11796,
+
+    /* Nessie §6: one port of 10 GbE. */
+    NESSIE_LINK_MBPS = 10000,
+
+    /* RStore §IV: 59.1 Gb/s of six ports of 10 GbE; here is one of them. */
+    RSTORE_LINK_MBPS = 9850,
+    /* RStore Table II: READ of 8 bytes, 9.6 us. */
+    RSTORE_ROUND_TRIP_NS = 9600,
+
+    /* CX6: 200 Gb/s, 215 million messages a second, less than 600 ns of latency, which is one way. */
+    CX6_KOPS = 215000,
+    CX6_LINK_MBPS = 200000,
+    CX6_ROUND_TRIP_NS = 1200,
+};
+
+const struct sim_card sim_cards[] = {
+    {.name = "connectx3-40g",
+     .source = "RFP III-B, Tables I and II",
+     .in_kops = RFP_IN_KOPS,
+     .out_kops = RFP_OUT_KOPS,
+     .link_mbps = RFP_LINK_MBPS,
+     .round_trip_ns = RFP_ROUND_TRIP_NS},
+    /* Cell prints no out-bound rate and no round trip of its card. RFP's second footnote: a card of 20 Gb/s "has the
+     * same results" as that of 40. */
+    {.name = "connectx-20g",
+     .source = "Cell 3 and 4; out-bound and round trip: RFP, footnote 2",
+     .in_kops = CELL_IN_KOPS,
+     .out_kops = RFP_OUT_KOPS,
+     .link_mbps = CELL_LINK_MBPS,
+     .round_trip_ns = RFP_ROUND_TRIP_NS},
+    /* Nessie prints the link alone. Its card is of the maker and the years of RFP's. */
+    {.name = "roce-10g",
+     .source = "link: Nessie 6; the rest as connectx3-40g",
+     .in_kops = RFP_IN_KOPS,
+     .out_kops = RFP_OUT_KOPS,
+     .link_mbps = NESSIE_LINK_MBPS,
+     .round_trip_ns = RFP_ROUND_TRIP_NS},
+    /* RStore prints no rates of operations: there is no limit to them. */
+    {.name = "iwarp-10g",
+     .source = "RStore IV, Table II",
+     .link_mbps = RSTORE_LINK_MBPS,
+     .round_trip_ns = RSTORE_ROUND_TRIP_NS},
+    /* What its maker says, which is the most that it can do. */
+    {.name = "connectx6-200g",
+     .source = "NVIDIA, ConnectX-6 user manual",
+     .in_kops = CX6_KOPS,
+     .out_kops = CX6_KOPS,
+     .link_mbps = CX6_LINK_MBPS,
+     .round_trip_ns = CX6_ROUND_TRIP_NS},
+    {.name = NULL},
+};
+
+const struct sim_card *sim_card_find(const char *name)
+{
+    for (const struct sim_card *card = sim_cards; card->name != NULL; card++) {
+        if (strcmp(card->name, name) == 0)
+            return card;
+    }
+    return NULL;
+}
