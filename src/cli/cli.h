@@ -114,6 +114,12 @@ int cli_sim(int argc, char **argv);
 /** The settings of sim. */
 void cli_sim_help(FILE *file);
 
+/** What the cards of the speed model come to. @param name  of one, or "all". @return exit status */
+int cli_sim_speed(const char *name, bool json);
+
+/** The cards, for the help. */
+void cli_sim_speed_help(FILE *file);
+
 /** A progress bar on standard error, if that is a terminal. @param label, unit, total  as base_progress_init() */
 void cli_progress_begin(struct base_progress *progress, const char *label, const char *unit, uint64_t total);
 
