@@ -8,6 +8,7 @@
 #include "base/base.h"
 #include "fabric/fabric.h"
 #include "sim/campaign_internal.h"
+#include "sim/cards.h"
 #include "sim/net.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -78,6 +79,7 @@ struct arena {
     uint32_t nodes;
     uint32_t visitors;
     uint32_t events; /* that may happen */
+    const struct sim_card *card; /* of all nodes; NULL: none, the network takes its own time */
     struct visit *visits;
     uint64_t visits_made;
     bool stop;       /* no visit begins any more, and no round */
@@ -568,7 +570,8 @@ static void begin_life(struct arena *arena, uint32_t number)
                           .random = base_random_fork(arena->random)};
     arena->hosts = host;
     arena->current[number] = host;
-    const struct sim_node_options options = {.name = arena->names[number], .scheds = host->scheds};
+    const struct sim_node_options options = {
+        .name = arena->names[number], .scheds = host->scheds, .card = arena->card};
     base_assert(sim_node_open(arena->world, &options, &host->node) == 0);
     base_assert(sim_spawn(host->node, 0, "host", be_host, host) == 0);
 }
@@ -650,6 +653,10 @@ static int happen(struct arena *arena)
 static void init(struct arena *arena, struct sim_world *world)
 {
     *arena = (struct arena){.world = world, .random = sim_world_random(world)};
+    struct base_random own; /* so that seeds without a card are what they were before there were any */
+    base_random_init(&own, sim_world_hash(world));
+    if (base_random_below(&own, 4) == 0)
+        arena->card = &sim_cards[base_random_below(&own, SIM_CARDS)];
     arena->nodes = 2 + (uint32_t)base_random_below(arena->random, NODES_MAX - 1);
     arena->visitors = 1 + (uint32_t)base_random_below(arena->random, VISITORS_MAX);
     /* half of the runs have none, one alone, or all */

@@ -42,7 +42,7 @@ enum {
     CX6_ROUND_TRIP_NS = 1200,
 };
 
-const struct sim_card sim_cards[] = {
+const struct sim_card sim_cards[SIM_CARDS + 1] = {
     {.name = "connectx3-40g",
      .source = "RFP III-B, Tables I and II",
      .in_kops = RFP_IN_KOPS,

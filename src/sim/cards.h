@@ -19,8 +19,10 @@ struct sim_card {
     uint64_t round_trip_ns; /* of a small operation when nothing else is under way */
 };
 
+#define SIM_CARDS 5
+
 /** All cards; ends with one whose name is NULL. */
-extern const struct sim_card sim_cards[];
+extern const struct sim_card sim_cards[SIM_CARDS + 1];
 
 /** A card by its name. @return NULL: there is none */
 const struct sim_card *sim_card_find(const char *name);

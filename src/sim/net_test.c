@@ -1,8 +1,9 @@
-/* What every provider must do, done by the simulated network: without troubles, and with all of them. */
+/* What every provider must do, done by the simulated network: without troubles, with all of them, and with cards. */
 #include "fabric/conformance_testing.h"
 #include "sim/net_testing.h"
 
 static const struct net_testing none = {.seed = 1};
+static const struct net_testing card = {.seed = 3, .troubles = SIM_NET_ALL_TROUBLES, .card = "connectx3-40g"};
 static const struct net_testing all = {.seed = 2, .troubles = SIM_NET_ALL_TROUBLES};
 
 static int setup(void **state, const struct net_testing *options)
@@ -26,9 +27,15 @@ static int with_all_troubles(void **state)
     return setup(state, &all);
 }
 
+static int with_a_card(void **state)
+{
+    return setup(state, &card);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {CONFORMANCE_UNITS};
     int failed = cmocka_run_group_tests_name("without troubles", tests, without_troubles, NULL);
-    return failed + cmocka_run_group_tests_name("with all troubles", tests, with_all_troubles, NULL);
+    failed += cmocka_run_group_tests_name("with all troubles", tests, with_all_troubles, NULL);
+    return failed + cmocka_run_group_tests_name("with a card", tests, with_a_card, NULL);
 }

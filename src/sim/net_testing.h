@@ -3,6 +3,7 @@
 #define SIM_NET_TESTING_H
 
 #include "fabric/testing.h"
+#include "sim/cards.h"
 #include "sim/net.h"
 #include "sim/testing.h"
 
@@ -10,6 +11,7 @@
 struct net_testing {
     uint64_t seed;
     uint32_t troubles;
+    const char *card; /* of all nodes; NULL: none */
 };
 
 /* Threads that are there from the beginning of a test, and run its jobs. */
@@ -86,7 +88,12 @@ static inline void net_testing_run(struct testing_fabric *testing, bool in_tasks
     struct task_testing tasks = {.arg = testing};
     assert_int_equal(sim_world_open(&world_options, &world), 0);
     sim_net_set_troubles(world, options->troubles);
-    struct sim_node *node = sim_test_node(world, TASK_TESTING_SCHEDS);
+    const struct sim_node_options node_options = {
+        .name = "node",
+        .scheds = TASK_TESTING_SCHEDS,
+        .card = options->card == NULL ? NULL : sim_card_find(options->card)};
+    struct sim_node *node;
+    assert_int_equal(sim_node_open(world, &node_options, &node), 0);
     testing->node = tasks.node = sim_node_tarn(node);
     for (uint32_t i = 0; i < TASK_TESTING_SCHEDS; i++)
         tasks.scheds[i] = sim_node_sched(node, i);
