@@ -154,6 +154,8 @@ static void print_json(const struct column *column)
         base_json_bool(&json, "allowed", is_allowed(column, i));
         base_json_u64(&json, "tries", column->counts[i].tries);
         base_json_u64(&json, "seen", column->counts[i].seen);
+        if (column->shows_all)
+            base_json_u64(&json, "seeds_needed", column->counts[i].seeds);
         base_json_bool(&json, "wrong", is_wrong(column, i));
         base_json_object_end(&json);
         base_assert(base_json_finish(&json, NULL) == 0);

@@ -78,6 +78,7 @@ extern const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS];
 struct litmus_count {
     uint64_t tries;
     uint64_t seen;
+    uint64_t seeds; /* of the simulator: after how many it was seen first */
 };
 
 struct litmus_stage;

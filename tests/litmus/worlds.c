@@ -103,6 +103,8 @@ void litmus_run_worlds(uint64_t seeds, uint64_t tries, struct tarn_fabric_info *
         for (unsigned i = 0; i < LITMUS_SIGHTS; i++) {
             counts[i].tries += theatre.stage.counts[i].tries;
             counts[i].seen += theatre.stage.counts[i].seen;
+            if (counts[i].seeds == 0 && counts[i].seen > 0)
+                counts[i].seeds = seed;
         }
     }
 }
