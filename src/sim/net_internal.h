@@ -170,7 +170,7 @@ enum sim_stage {
     SIM_STAGE_NONE,   /* nowhere: its event is what its state says */
     SIM_STAGE_POSTED, /* its event: the processor has come to it */
     SIM_STAGE_QUEUED, /* it waits in `station`, or is served there */
-    SIM_STAGE_FLYING, /* its event: its last byte has come to the other card */
+    SIM_STAGE_FLYING, /* its event: all of it has come to the other card */
 };
 
 /* How the words of a WRITE arrive, and which a READ takes. */

@@ -9,8 +9,8 @@
  *
  * The two that send serve connections in turn: each part of an operation has a turn (what its connection has been
  * served so far, but not less than who is being served now), and the lowest is next. The two that receive take things
- * as they come. What is received is counted again there only if more comes than one link can carry: bytes arrive while
- * they are being sent.
+ * as they come. Bytes arrive while they are being sent: that they take the link in, too, is felt only if more comes
+ * than it can carry.
  */
 #include "base/base.h"
 #include "sim/net_internal.h"
@@ -77,10 +77,22 @@ static uint64_t way_ns(const struct sim_op *op)
 
 /* ---- what is sent ------------------------------------------------------------------------------- */
 
-static void fly(struct sim_op *op)
+static void fly(struct sim_op *op, uint64_t arrives_ns)
 {
     op->stage = SIM_STAGE_FLYING;
-    sim_event_at(world_of(op), &op->event, world_of(op)->now_ns + way_ns(op));
+    sim_event_at(world_of(op), &op->event, arrives_ns);
+}
+
+/*
+ * A part was sent: when it is received. Ways are of one length, so parts arrive as they were sent; where more comes
+ * than the link in can carry, they wait.
+ */
+static uint64_t receive(struct sim_op *op, uint64_t part)
+{
+    struct sim_device *device = op->state == SIM_OP_GOING ? target_of(op) : initiator_of(op);
+    device->receiving_ns += spend(&device->receiving_meter, ps_of_bytes(device->card->link_mbps, part));
+    device->receiving_ns = base_max(device->receiving_ns, world_of(op)->now_ns + way_ns(op));
+    return device->receiving_ns;
 }
 
 static uint64_t ps_of(const struct sim_station *station, uint64_t amount)
@@ -114,18 +126,23 @@ static void enter(struct sim_op *op, struct sim_station *station, uint64_t amoun
         serve_next(station, world_of(op));
 }
 
-/* It was served at a station: where it goes next. */
-static void pass(struct sim_op *op)
+/* A part of it was served: it goes on to the next part, or the next station. */
+static void pass(struct sim_op *op, uint64_t part)
 {
-    const struct sim_station *station = op->station;
+    struct sim_station *station = op->station;
+    uint64_t arrives_ns = station->serves_bytes ? receive(op, part) : 0;
+    op->left -= part;
+    if (op->left > 0) {
+        base_heap_insert(&station->queue, &op->turn, op->turn.key + ps_of(station, part));
+        return;
+    }
     op->station = NULL;
-    if (!station->serves_bytes)
-        enter(op, &initiator_of(op)->sending, op->kind == TARN_FABRIC_READ ? 0 : op->bytes, SIM_TURN_REQUEST);
+    if (station->serves_bytes)
+        fly(op, arrives_ns);
     else
-        fly(op);
+        enter(op, &initiator_of(op)->sending, op->kind == TARN_FABRIC_READ ? 0 : op->bytes, SIM_TURN_REQUEST);
 }
 
-/* A part was served. */
 static void run_station(struct sim_event *event)
 {
     struct sim_station *station = base_container_of(event, struct sim_station, event);
@@ -134,37 +151,21 @@ static void run_station(struct sim_event *event)
                                     ? base_container_of(station, struct sim_device, sending)
                                     : base_container_of(station, struct sim_device, issue);
     station->serving = NULL;
-    if (op != NULL) {
-        uint64_t part = base_min(op->left, (uint64_t)PART_BYTES);
-        op->left -= part;
-        if (op->left > 0)
-            base_heap_insert(&station->queue, &op->turn, op->turn.key + ps_of(station, part));
-        else
-            pass(op);
-    }
+    if (op != NULL)
+        pass(op, base_min(op->left, (uint64_t)PART_BYTES));
     serve_next(station, device->net->world);
 }
 
-/* ---- what is received --------------------------------------------------------------------------- */
+/* ---- ways --------------------------------------------------------------------------------------- */
 
-/* Its last byte is here: when the link has taken all that came before, and the card is through with it. */
-static uint64_t received_ns(struct sim_op *op)
+/* It is there: when the card is through with all that came before, and with it. */
+static uint64_t serve(const struct sim_op *op)
 {
-    const bool request = op->state == SIM_OP_GOING;
-    const bool carries = (op->kind == TARN_FABRIC_READ) != request;
-    struct sim_device *device = request ? target_of(op) : initiator_of(op);
-    uint64_t now_ns = world_of(op)->now_ns;
-    if (carries)
-        device->receiving_ns += spend(&device->receiving_meter, ps_of_bytes(device->card->link_mbps, op->bytes));
-    device->receiving_ns = base_max(device->receiving_ns, now_ns);
-    if (!request)
-        return device->receiving_ns;
-    device->serving_ns = base_max(device->serving_ns, device->receiving_ns) +
+    struct sim_device *device = target_of(op);
+    device->serving_ns = base_max(device->serving_ns, world_of(op)->now_ns) +
                          spend(&device->serving_meter, ps_of_operation(device->card->in_kops));
     return device->serving_ns;
 }
-
-/* ---- ways --------------------------------------------------------------------------------------- */
 
 void sim_speed_send(struct sim_op *op)
 {
@@ -181,7 +182,7 @@ void sim_speed_send(struct sim_op *op)
     } else if (op->kind == TARN_FABRIC_READ && op->result == 0 && op->bytes > 0) {
         enter(op, &target_of(op)->sending, op->bytes, SIM_TURN_ANSWER);
     } else {
-        fly(op);
+        fly(op, world->now_ns + way_ns(op)); /* takes no room */
     }
 }
 
@@ -194,12 +195,10 @@ bool sim_speed_continue(struct sim_op *op)
     }
     if (op->stage != SIM_STAGE_FLYING)
         return false;
-    uint64_t when_ns = received_ns(op);
     op->stage = SIM_STAGE_NONE;
-    if (when_ns <= world->now_ns)
-        return false;
-    sim_event_at(world, &op->event, when_ns);
-    return true;
+    if (op->state == SIM_OP_GOING)
+        sim_event_at(world, &op->event, serve(op));
+    return op->state == SIM_OP_GOING;
 }
 
 void sim_speed_leave(struct sim_op *op)

@@ -176,7 +176,8 @@ static bool is_valid(const struct sim_speed_options *options)
 {
     return options->card != NULL && options->clients > 0 && options->clients < SIM_SPEED_MACHINES_MAX &&
            options->threads > 0 && options->depth > 0 && options->depth <= SIM_SPEED_DEPTH_MAX &&
-           options->bytes > 0 && options->bytes <= TARN_FABRIC_BYTES_MAX && options->run_ns > 0;
+           options->bytes > 0 && options->bytes <= TARN_FABRIC_BYTES_MAX && options->run_ns > 0 &&
+           options->first_bytes <= options->bytes;
 }
 
 static uint32_t issuers(const struct sim_speed_options *options)
@@ -198,11 +199,11 @@ static int start_machine(struct speed *speed, uint32_t number)
         error = sim_spawn(machine->node, 0, machine->name, run_machine, machine);
     for (uint32_t i = 0; error == 0 && issues && i < options->threads; i++) {
         struct thread *thread = &speed->threads[speed->thread_count++];
-        bool alone = options->first_alone && speed->thread_count == 1;
+        bool alone = options->first_bytes > 0 && speed->thread_count == 1;
         thread->machine = machine;
         thread->depth = alone ? 1 : options->depth;
         thread->random = base_random_fork(sim_world_random(speed->world));
-        thread->iov.iov_len = options->bytes;
+        thread->iov.iov_len = alone ? options->first_bytes : options->bytes;
         thread->iov.iov_base = base_alloc(sim_world_memory(speed->world), options->bytes);
         error = thread->iov.iov_base == NULL ? -ENOMEM
                                              : sim_spawn(machine->node, 0, "thread", run_thread, thread);

@@ -27,7 +27,7 @@ struct sim_speed_options {
     uint64_t bytes;   /* of each operation: 1 or more */
     uint64_t run_ns;  /* for how long, of virtual time */
     uint64_t post_ns; /* of processor time that each operation is charged */
-    bool first_alone; /* the first thread keeps only one under way */
+    uint64_t first_bytes; /* not 0: the first thread keeps one operation under way, of so many bytes */
 };
 
 /* What came out. */

@@ -4,7 +4,8 @@
  *
  *     litmus [--json] [--tries=N] [--seeds=N] PROVIDER...
  *
- * PROVIDER is `shm:`, `tcp:` (on loopback), `sim:`, or OWNER_URL=PEER_URL=ADDRESS of any other.
+ * PROVIDER is `shm:`, `tcp:` (on loopback), `sim:`, or OWNER_URL=PEER_URL=ADDRESS of any other. Exits with 1 if something
+ * was seen that is forbidden, or was not tried; with 77 if this build has no such provider.
  */
 #include "litmus.h"
 #include <arpa/inet.h>
@@ -17,8 +18,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/json.h"
+#include "task/node.h"
 
-enum { PROVIDERS_MAX = 8, NAME_BYTES = 24, TEXT_BYTES = 256 };
+enum { PROVIDERS_MAX = 8, NAME_BYTES = 24, TEXT_BYTES = 256, NO_PROVIDER = 77, SIM_TRIES = 12 };
 
 /* What was seen on one. */
 struct column {
@@ -179,6 +181,32 @@ static void free_port(char *address, size_t room)
     (void)snprintf(address, room, "%s:%u", host, ntohs(name.sin_port));
 }
 
+/* @return an error: this build has no such provider, or it cannot be had here */
+static int probe(const char *url)
+{
+    const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
+    struct tarn_node *node;
+    struct tarn_fabric *fabric;
+    base_assert(task_node_open(&quiet, &node) == 0);
+    int error = tarn_fabric_open(node, url, &fabric);
+    if (error == 0)
+        tarn_fabric_close(fabric);
+    task_node_close(node);
+    return error;
+}
+
+/* One that is not known here. Does not return if there is none. */
+static void play_other(const char *url, const char *peer_url, const char *address, const struct options *options,
+                       struct column *column)
+{
+    int error = probe(url);
+    if (error != 0) {
+        (void)fprintf(stderr, "litmus: %s cannot be opened: %s\n", url, strerrordesc_np(-error));
+        exit(error == -EINVAL ? NO_PROVIDER : 1);
+    }
+    litmus_run_threads(url, peer_url, address, options->tries, &column->info, column->counts);
+}
+
 /* @return false: that is none */
 static bool play(char *provider, const struct options *options, struct column *column)
 {
@@ -186,10 +214,10 @@ static bool play(char *provider, const struct options *options, struct column *c
     char *peer = strchr(provider, '='), *where = peer == NULL ? NULL : strchr(peer + 1, '=');
     column->shows_all = strcmp(provider, "sim:") == 0;
     if (column->shows_all) {
-        litmus_run_worlds(options->seeds, 12, &column->info, column->counts);
+        litmus_run_worlds(options->seeds, SIM_TRIES, &column->info, column->counts);
     } else if (where != NULL) {
         *peer++ = *where++ = '\0';
-        litmus_run_threads(provider, peer, where, options->tries, &column->info, column->counts);
+        play_other(provider, peer, where, options, column);
     } else if (strcmp(provider, "shm:") == 0) {
         (void)snprintf(address, sizeof(address), "/tmp/litmus-%d.socket", (int)getpid());
         litmus_run_threads(provider, provider, address, options->tries, &column->info, column->counts);

@@ -105,8 +105,10 @@ struct litmus_stage {
     struct tarn_fabric_op ops[LITMUS_OPS]; /* PEER's */
     struct iovec iov[LITMUS_OPS];
     uint64_t data[LITMUS_OPS][LITMUS_LONG];
-    _Atomic bool over;      /* whoever counts has done so */
-    _Atomic uint64_t added; /* by SECOND, in a play of swaps */
+    _Atomic bool over;      /* PEER has done what he does */
+    _Atomic uint64_t added;  /* by SECOND, in a play of swaps */
+    _Atomic uint64_t rounds; /* of whom PEER plays with */
+    bool alone;              /* he plays with nobody */
     struct litmus_count counts[LITMUS_SIGHTS];
 };
 

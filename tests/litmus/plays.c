@@ -9,6 +9,8 @@
 #define A_MINUTE  (task_now() + 60 * BASE_NS_PER_SECOND)
 #define THE_END   UINT32_MAX
 
+enum { ROUNDS_MIN = 200 };
+
 const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS] = {
     [LITMUS_READ_TORN] = {"READ: a word of two stores", LITMUS_IF_TORN},
     [LITMUS_READ_TORN_BY_CAS] = {"READ: a word of two CAS", LITMUS_IF_TORN},
@@ -80,10 +82,20 @@ static void relax(struct litmus_stage *stage, enum litmus_actor actor)
     stage->place->relax(stage, &stage->random[actor]);
 }
 
+/* Of OWNER and SECOND, once a round. */
 static bool is_over(struct litmus_stage *stage, enum litmus_actor actor)
 {
     relax(stage, actor);
+    atomic_fetch_add_explicit(&stage->rounds, 1, memory_order_relaxed);
     return atomic_load(&stage->over);
+}
+
+/* Of PEER, once a round: so much he does, and goes on until the other one has done something, too. */
+static bool goes_on(struct litmus_stage *stage, uint64_t round)
+{
+    const uint64_t least = base_min(stage->tries, (uint64_t)ROUNDS_MIN);
+    return round < stage->tries ||
+           (!stage->alone && atomic_load_explicit(&stage->rounds, memory_order_relaxed) < least);
 }
 
 /* ---- operations of PEER --------------------------------------------------------------------------- */
@@ -149,7 +161,7 @@ static void store_patterns(struct litmus_stage *stage)
 
 static void read_patterns(struct litmus_stage *stage)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    for (uint64_t i = 0; goes_on(stage, i); i++) {
         bool torn = false;
         prepare(stage, 0, TARN_FABRIC_READ, 0, LITMUS_WORDS);
         run(stage, 1);
@@ -159,20 +171,21 @@ static void read_patterns(struct litmus_stage *stage)
     }
 }
 
-/* SECOND alone changes the word: it knows what is there. */
+/* SECOND alone changes the word: it knows what is there, unless a swap was lost in an FAA of 0. */
 static void swap_patterns(struct litmus_stage *stage)
 {
     uint64_t now = PATTERN_A;
     while (!is_over(stage, LITMUS_SECOND)) {
         uint64_t next = now == PATTERN_A ? PATTERN_B : PATTERN_A;
-        base_assert(swap(stage, LITMUS_SECOND, TARN_FABRIC_CAS, now, next) == now);
-        now = next;
+        uint64_t before = swap(stage, LITMUS_SECOND, TARN_FABRIC_CAS, now, next);
+        tried(stage, LITMUS_SWAP_LOST, before != now);
+        now = before == now ? next : before;
     }
 }
 
 static void read_what_is_swapped(struct litmus_stage *stage)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    for (uint64_t i = 0; goes_on(stage, i); i++) {
         prepare(stage, 0, TARN_FABRIC_READ, LITMUS_X, 1);
         run(stage, 1);
         tried(stage, LITMUS_READ_TORN_BY_CAS, is_torn(stage->data[0][0]));
@@ -219,7 +232,7 @@ static unsigned read_rounds(struct litmus_stage *stage)
 /* So where a low one is older, it was read before. */
 static void read_stored_upward(struct litmus_stage *stage)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    for (uint64_t i = 0; goes_on(stage, i); i++) {
         unsigned seen = read_rounds(stage);
         tried(stage, LITMUS_READ_MIXED, seen != 0);
         tried(stage, LITMUS_READ_UPWARD, (seen & 1) != 0);
@@ -228,7 +241,7 @@ static void read_stored_upward(struct litmus_stage *stage)
 
 static void read_stored_downward(struct litmus_stage *stage)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    for (uint64_t i = 0; goes_on(stage, i); i++) {
         unsigned seen = read_rounds(stage);
         tried(stage, LITMUS_READ_MIXED, seen != 0);
         tried(stage, LITMUS_READ_DOWNWARD, (seen & 2) != 0);
@@ -239,7 +252,7 @@ static void read_stored_downward(struct litmus_stage *stage)
 
 static void write_patterns(struct litmus_stage *stage)
 {
-    for (uint64_t round = 0; !is_over(stage, LITMUS_PEER); round++) {
+    for (uint64_t round = 0; goes_on(stage, round); round++) {
         prepare_write(stage, 0, 0, LITMUS_WORDS, round % 2 == 0 ? PATTERN_B : PATTERN_A);
         run(stage, 1);
     }
@@ -247,9 +260,8 @@ static void write_patterns(struct litmus_stage *stage)
 
 static void load_patterns(struct litmus_stage *stage)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    while (!is_over(stage, LITMUS_OWNER)) {
         bool torn = false;
-        relax(stage, LITMUS_OWNER);
         for (unsigned word = 0; word < LITMUS_WORDS; word++)
             torn |= is_torn(load(stage, word * 8));
         tried(stage, LITMUS_WRITE_TORN, torn);
@@ -258,7 +270,7 @@ static void load_patterns(struct litmus_stage *stage)
 
 static void write_rounds(struct litmus_stage *stage)
 {
-    for (uint64_t round = 1; !is_over(stage, LITMUS_PEER); round++) {
+    for (uint64_t round = 1; goes_on(stage, round); round++) {
         prepare_write(stage, 0, 0, LITMUS_WORDS, encode(round));
         run(stage, 1);
     }
@@ -278,10 +290,9 @@ static bool second_is_older(struct litmus_stage *stage, uint64_t first, uint64_t
 /* A word that is older though it was looked at later was written later. */
 static void load_rounds(struct litmus_stage *stage)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    while (!is_over(stage, LITMUS_OWNER)) {
         uint64_t low = base_random_below(&stage->random[LITMUS_OWNER], LITMUS_WORDS / 2) * 8;
         uint64_t high = LITMUS_WORDS * 4 + low;
-        relax(stage, LITMUS_OWNER);
         tried(stage, LITMUS_WRITE_UPWARD, second_is_older(stage, low, high));
         relax(stage, LITMUS_OWNER);
         tried(stage, LITMUS_WRITE_DOWNWARD, second_is_older(stage, high, low));
@@ -292,7 +303,7 @@ static void load_rounds(struct litmus_stage *stage)
 
 static void write_two(struct litmus_stage *stage, bool fence, bool completed)
 {
-    for (uint64_t round = 1; !is_over(stage, LITMUS_PEER); round++) {
+    for (uint64_t round = 1; goes_on(stage, round); round++) {
         prepare_write(stage, 0, LITMUS_X, 1, encode(round));
         prepare_write(stage, 1, LITMUS_Y, 1, encode(round));
         stage->ops[1].fence = fence;
@@ -322,10 +333,8 @@ static void write_two_one_by_one(struct litmus_stage *stage)
 
 static void look_at_two(struct litmus_stage *stage, enum litmus_sight sight)
 {
-    for (uint64_t i = 0; i < stage->tries; i++) {
-        relax(stage, LITMUS_OWNER);
+    while (!is_over(stage, LITMUS_OWNER))
         tried(stage, sight, second_is_older(stage, LITMUS_Y, LITMUS_X));
-    }
 }
 
 static void look_at_two_free(struct litmus_stage *stage)
@@ -378,7 +387,7 @@ static void read_and_write(struct litmus_stage *stage)
 static void read_twice(struct litmus_stage *stage)
 {
     uint64_t rounds[2];
-    for (uint64_t i = 0; i < stage->tries; i++) {
+    for (uint64_t i = 0; goes_on(stage, i); i++) {
         prepare(stage, 0, TARN_FABRIC_READ, 0, 1);
         prepare(stage, 1, TARN_FABRIC_READ, 0, 1);
         run(stage, 2);
@@ -405,32 +414,32 @@ static void complete_two(struct litmus_stage *stage)
 
 #define HALF (UINT64_C(1) << 32)
 
-/* Swaps keep the low half of the word, whatever it is. */
-static void swap_the_high_half(struct litmus_stage *stage, enum litmus_actor actor)
+/* Swaps keep the low half of the word, whatever it is. @param known  the word, as far as the actor knows */
+static uint64_t swap_the_high_half(struct litmus_stage *stage, enum litmus_actor actor, uint64_t known)
 {
-    uint64_t now = swap(stage, actor, TARN_FABRIC_FAA, 0, 0);
-    while (!is_over(stage, actor)) {
-        if (base_random_below(&stage->random[actor], 2) == 0)
-            now = swap(stage, actor, TARN_FABRIC_FAA, 0, HALF) + HALF;
-        else
-            now = swap(stage, actor, TARN_FABRIC_CAS, now, now + HALF);
-    }
+    if (base_random_below(&stage->random[actor], 2) == 0)
+        return swap(stage, actor, TARN_FABRIC_FAA, 0, HALF) + HALF;
+    return swap(stage, actor, TARN_FABRIC_CAS, known, known + HALF);
 }
 
 static void peer_swaps(struct litmus_stage *stage)
 {
-    swap_the_high_half(stage, LITMUS_PEER);
+    uint64_t known = 0;
+    for (uint64_t i = 0; goes_on(stage, i); i++)
+        known = swap_the_high_half(stage, LITMUS_PEER, known);
 }
 
 static void second_swaps(struct litmus_stage *stage)
 {
-    swap_the_high_half(stage, LITMUS_SECOND);
+    uint64_t known = 0;
+    while (!is_over(stage, LITMUS_SECOND))
+        known = swap_the_high_half(stage, LITMUS_SECOND, known);
 }
 
 /* What the owner stored last is in the low half, unless it was lost. */
 static void store_the_word(struct litmus_stage *stage)
 {
-    for (uint64_t i = 1; i <= stage->tries; i++) {
+    for (uint64_t i = 1; !is_over(stage, LITMUS_OWNER); i++) {
         store(stage, LITMUS_X, i);
         for (unsigned wait = 0; wait < 4; wait++)
             relax(stage, LITMUS_OWNER);
@@ -440,7 +449,7 @@ static void store_the_word(struct litmus_stage *stage)
 
 static void write_the_word(struct litmus_stage *stage)
 {
-    for (uint64_t i = 1; i <= stage->tries; i++) {
+    for (uint64_t i = 1; goes_on(stage, i); i++) {
         prepare_write(stage, 0, LITMUS_X, 1, i);
         run(stage, 1);
         uint64_t word = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 0);
@@ -461,7 +470,7 @@ static void peer_counts(struct litmus_stage *stage)
 {
     uint64_t now = 0, begun = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 0), swapped = 0;
     (void)begun;
-    while (swapped < stage->tries) {
+    while (goes_on(stage, swapped)) {
         uint64_t before = swap(stage, LITMUS_PEER, TARN_FABRIC_CAS, now, now + 1);
         swapped += before == now;
         now = before == now ? now + 1 : before;
@@ -556,32 +565,31 @@ static void store_when_told(struct litmus_stage *stage)
 
 enum { ROUNDS, PATTERNS, ZEROS };
 
-/* Who is in `until` counts, and the others go on until he has. */
+/* PEER does so much, and the others go on until he has: his operations take longest. */
 struct play {
     void (*actors[LITMUS_ACTORS])(struct litmus_stage *stage);
-    enum litmus_actor counts;
     unsigned begins_with;
 };
 
 static const struct play plays[] = {
-    {{store_patterns, read_patterns, NULL}, LITMUS_PEER, PATTERNS},
-    {{NULL, read_what_is_swapped, swap_patterns}, LITMUS_PEER, PATTERNS},
-    {{store_upward, read_stored_upward, NULL}, LITMUS_PEER, ROUNDS},
-    {{store_downward, read_stored_downward, NULL}, LITMUS_PEER, ROUNDS},
-    {{load_patterns, write_patterns, NULL}, LITMUS_OWNER, PATTERNS},
-    {{load_rounds, write_rounds, NULL}, LITMUS_OWNER, ROUNDS},
-    {{look_at_two_free, write_two_freely, NULL}, LITMUS_OWNER, ROUNDS},
-    {{look_at_two_fenced, write_two_fenced, NULL}, LITMUS_OWNER, ROUNDS},
-    {{look_at_two_one_by_one, write_two_one_by_one, NULL}, LITMUS_OWNER, ROUNDS},
-    {{NULL, write_and_read, NULL}, LITMUS_PEER, ROUNDS},
-    {{NULL, read_and_write, NULL}, LITMUS_PEER, ROUNDS},
-    {{store_upward, read_twice, NULL}, LITMUS_PEER, ROUNDS},
-    {{NULL, complete_two, NULL}, LITMUS_PEER, ROUNDS},
-    {{store_the_word, peer_swaps, NULL}, LITMUS_OWNER, ZEROS},
-    {{NULL, write_the_word, second_swaps}, LITMUS_PEER, ZEROS},
-    {{NULL, peer_counts, second_counts}, LITMUS_PEER, ZEROS},
-    {{look_when_told, write_and_tell, NULL}, LITMUS_OWNER, ROUNDS},
-    {{store_when_told, read_and_tell, NULL}, LITMUS_PEER, ROUNDS},
+    {{store_patterns, read_patterns, NULL}, PATTERNS},
+    {{NULL, read_what_is_swapped, swap_patterns}, PATTERNS},
+    {{store_upward, read_stored_upward, NULL}, ROUNDS},
+    {{store_downward, read_stored_downward, NULL}, ROUNDS},
+    {{load_patterns, write_patterns, NULL}, PATTERNS},
+    {{load_rounds, write_rounds, NULL}, ROUNDS},
+    {{look_at_two_free, write_two_freely, NULL}, ROUNDS},
+    {{look_at_two_fenced, write_two_fenced, NULL}, ROUNDS},
+    {{look_at_two_one_by_one, write_two_one_by_one, NULL}, ROUNDS},
+    {{NULL, write_and_read, NULL}, ROUNDS},
+    {{NULL, read_and_write, NULL}, ROUNDS},
+    {{store_upward, read_twice, NULL}, ROUNDS},
+    {{NULL, complete_two, NULL}, ROUNDS},
+    {{store_the_word, peer_swaps, NULL}, ZEROS},
+    {{NULL, write_the_word, second_swaps}, ZEROS},
+    {{NULL, peer_counts, second_counts}, ZEROS},
+    {{look_when_told, write_and_tell, NULL}, ROUNDS},
+    {{store_when_told, read_and_tell, NULL}, ROUNDS},
 };
 
 static void reset(struct litmus_stage *stage, unsigned what)
@@ -591,17 +599,20 @@ static void reset(struct litmus_stage *stage, unsigned what)
         store(stage, offset, word);
     atomic_store(&stage->over, false);
     atomic_store(&stage->added, 0);
+    atomic_store(&stage->rounds, 0);
 }
 
 void litmus_act(struct litmus_stage *stage, enum litmus_actor actor)
 {
     for (unsigned i = 0; i < base_array_count(plays); i++) {
-        if (actor == LITMUS_OWNER)
+        if (actor == LITMUS_OWNER) {
             reset(stage, plays[i].begins_with);
+            stage->alone = plays[i].actors[LITMUS_OWNER] == NULL && plays[i].actors[LITMUS_SECOND] == NULL;
+        }
         stage->place->meet(stage);
         if (plays[i].actors[actor] != NULL)
             plays[i].actors[actor](stage);
-        if (plays[i].counts == actor)
+        if (actor == LITMUS_PEER)
             atomic_store(&stage->over, true);
         stage->place->meet(stage);
     }
