@@ -100,8 +100,9 @@ static void print_machines(struct report *report)
 static void print_sizes(struct report *report)
 {
     static const uint64_t sizes[] = {8, 32, 256, 1024, 1536, 4096, 65536, 1048576};
-    say(report, "  the same by size, 7 machines, 4 threads, 16 operations under way in each\n"
-                "    bytes                        8       32      256     1024     1536     4096    65536  1048576");
+    say(report,
+        "  the same by size, 7 machines, 4 threads, 16 operations under way in each\n"
+        "    bytes                        8       32      256     1024     1536     4096    65536  1048576");
     for (unsigned out = 0; out < 2; out++) {
         say(report, out != 0 ? "\n    out-bound WRITE          " : "\n    in-bound READ            ");
         for (unsigned i = 0; i < base_array_count(sizes); i++)

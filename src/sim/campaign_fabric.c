@@ -78,7 +78,7 @@ struct arena {
     char names[NODES_MAX][16];
     uint32_t nodes;
     uint32_t visitors;
-    uint32_t events; /* that may happen */
+    uint32_t events;             /* that may happen */
     const struct sim_card *card; /* of all nodes; NULL: none, the network takes its own time */
     struct visit *visits;
     uint64_t visits_made;

@@ -32,11 +32,11 @@ struct sim_meter {
 
 /* What serves operations, or their bytes, one part at a time; connections in turn. */
 struct sim_station {
-    struct base_heap queue;  /* of struct sim_op, by its turn */
-    struct sim_op *serving;  /* NULL: nobody, or who has gone meanwhile */
-    struct sim_event event;  /* the end of a part; linked while there is one being served */
-    uint64_t turn;           /* of who was served last */
-    uint64_t per_second;     /* kops of operations, mbps of bytes; 0: without limit */
+    struct base_heap queue; /* of struct sim_op, by its turn */
+    struct sim_op *serving; /* NULL: nobody, or who has gone meanwhile */
+    struct sim_event event; /* the end of a part; linked while there is one being served */
+    uint64_t turn;          /* of who was served last */
+    uint64_t per_second;    /* kops of operations, mbps of bytes; 0: without limit */
     bool serves_bytes;
     struct sim_meter meter;
 };

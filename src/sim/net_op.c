@@ -349,8 +349,8 @@ void sim_ops_resume(struct sim_side *side)
 {
     base_list_for_each(link, &side->ops) {
         struct sim_op *op = op_at(link);
-        if ((op->state == SIM_OP_GOING || op->state == SIM_OP_COMING) &&
-            op->stage == SIM_STAGE_NONE && !base_heap_is_linked(&op->event.node))
+        if ((op->state == SIM_OP_GOING || op->state == SIM_OP_COMING) && op->stage == SIM_STAGE_NONE &&
+            !base_heap_is_linked(&op->event.node))
             sim_net_later(net_of(op), &op->event);
     }
 }

@@ -147,9 +147,8 @@ static void run_station(struct sim_event *event)
 {
     struct sim_station *station = base_container_of(event, struct sim_station, event);
     struct sim_op *op = station->serving;
-    struct sim_device *device = station->serves_bytes
-                                    ? base_container_of(station, struct sim_device, sending)
-                                    : base_container_of(station, struct sim_device, issue);
+    struct sim_device *device = station->serves_bytes ? base_container_of(station, struct sim_device, sending)
+                                                      : base_container_of(station, struct sim_device, issue);
     station->serving = NULL;
     if (op != NULL)
         pass(op, base_min(op->left, (uint64_t)PART_BYTES));

@@ -33,9 +33,9 @@ struct sim_world_options {
     uint64_t seed;
     FILE *trace;          /* every decision as a line of text; NULL: only their hash */
     uint64_t step_ns_max; /* a round of a scheduler takes up to so long, drawn; 0: 1,000 */
-    bool timed;           /* a round takes what task_charge() says and nothing else, and no scheduler loses its
+    bool timed;         /* a round takes what task_charge() says and nothing else, and no scheduler loses its
                              processor: for what is measured with cards (README, "The speed model") */
-    uint64_t steps_max;   /* more are a failure: no end is in sight; 0: 10 million */
+    uint64_t steps_max; /* more are a failure: no end is in sight; 0: 10 million */
 };
 
 /** Make a world without nodes and drives. @return 0; -ENOMEM */
@@ -112,10 +112,10 @@ base_must_check int sim_world_run(struct sim_world *world, uint64_t until_ns, si
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
 struct sim_node_options {
-    const char *name;      /* borrowed until the node is gone */
-    uint32_t scheds;       /* 1 or more */
-    uint64_t memory_bytes; /* cap of its accountant; 0: none */
-    uint32_t stack_bytes;  /* of each task; 0: the scheduler's default */
+    const char *name;            /* borrowed until the node is gone */
+    uint32_t scheds;             /* 1 or more */
+    uint64_t memory_bytes;       /* cap of its accountant; 0: none */
+    uint32_t stack_bytes;        /* of each task; 0: the scheduler's default */
     const struct sim_card *card; /* how fast its network is; NULL: as the network likes */
 };
 

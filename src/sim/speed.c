@@ -66,7 +66,8 @@ static void open_machine(struct machine *machine)
     base_assert(tarn_fabric_open(sim_node_tarn(machine->node), "sim:", &machine->fabric) == 0);
     base_assert(tarn_fabric_domain_open(machine->fabric, &options, &machine->domain) == 0);
     if (is_target(machine))
-        base_assert(tarn_fabric_region_alloc(machine->domain, bytes, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE,
+        base_assert(tarn_fabric_region_alloc(machine->domain, bytes,
+                                             TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE,
                                              &machine->region) == 0);
     machine->ready = true;
 }
@@ -116,7 +117,8 @@ static void connect_thread(struct thread *thread)
         const struct machine *other = &speed->machines[i];
         int error = is_target(other) ? -ECONNREFUSED : 0;
         while (error == -ECONNREFUSED) { /* it does not listen yet */
-            error = tarn_fabric_connect(machine->domain, other->name, NULL, TASK_FOREVER, &thread->connections[i]);
+            error = tarn_fabric_connect(machine->domain, other->name, NULL, TASK_FOREVER,
+                                        &thread->connections[i]);
             (void)task_sleep(LOOK_NS);
         }
         base_assert(error == 0);

@@ -19,14 +19,15 @@
 struct sim_speed_options {
     const struct sim_card *card; /* of every machine */
     uint64_t seed;
-    bool out_bound;   /* the server issues, to a client drawn each time; else each client issues to the server */
-    bool writes;      /* WRITE, else READ */
-    uint32_t clients; /* machines besides the server: 1 to SIM_SPEED_MACHINES_MAX - 1 */
-    uint32_t threads; /* of each machine that issues: 1 or more */
-    uint32_t depth;   /* operations that each keeps under way: 1 to SIM_SPEED_DEPTH_MAX */
-    uint64_t bytes;   /* of each operation: 1 or more */
-    uint64_t run_ns;  /* for how long, of virtual time */
-    uint64_t post_ns; /* of processor time that each operation is charged */
+    bool
+        out_bound; /* the server issues, to a client drawn each time; else each client issues to the server */
+    bool writes;   /* WRITE, else READ */
+    uint32_t clients;     /* machines besides the server: 1 to SIM_SPEED_MACHINES_MAX - 1 */
+    uint32_t threads;     /* of each machine that issues: 1 or more */
+    uint32_t depth;       /* operations that each keeps under way: 1 to SIM_SPEED_DEPTH_MAX */
+    uint64_t bytes;       /* of each operation: 1 or more */
+    uint64_t run_ns;      /* for how long, of virtual time */
+    uint64_t post_ns;     /* of processor time that each operation is charged */
     uint64_t first_bytes; /* not 0: the first thread keeps one operation under way, of so many bytes */
 };
 

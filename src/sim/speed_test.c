@@ -1,9 +1,9 @@
 /*
  * The speed model against what follows from its constants: rates, latencies, bandwidth and turns, of every card.
  */
-#include "sim/speed.h"
 #include "fabric/fabric.h"
 #include "sim/net.h"
+#include "sim/speed.h"
 #include "sim/testing.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -72,7 +72,8 @@ static void every_card_reaches_its_rates(void)
     for (const struct sim_card *card = sim_cards; card->name != NULL; card++) {
         if (card->in_kops == 0)
             continue;
-        struct sim_speed_options options = {.card = card, .clients = 7, .threads = 4, .depth = 64, .bytes = 8};
+        struct sim_speed_options options = {
+            .card = card, .clients = 7, .threads = 4, .depth = 64, .bytes = 8};
         options.run_ns = 2000000000 / card->in_kops;
         expect(card->name, measure(options).kops, base_min(7 * card->out_kops, card->in_kops), 10);
         options.out_bound = true;
@@ -194,7 +195,8 @@ static void charges_limit_what_is_posted(void)
     expect("with four threads", measure(options).kops, 1000, 20);
     options.clients = 3;
     expect("with three machines", measure(options).kops, 3000, 20);
-    options = (struct sim_speed_options){.clients = 1, .threads = 1, .depth = 1, .bytes = SMALL, .post_ns = 5000};
+    options =
+        (struct sim_speed_options){.clients = 1, .threads = 1, .depth = 1, .bytes = SMALL, .post_ns = 5000};
     expect("alone", measure(options).kops, 1000000 / (5000 + sim_card_find(CARD)->round_trip_ns), 10);
 }
 
@@ -246,8 +248,13 @@ static void a_charge_delays_its_scheduler_alone(void)
 
 static void equal_seeds_give_equal_runs(void)
 {
-    struct sim_speed_options options = {
-        .out_bound = true, .clients = 5, .threads = 2, .depth = 3, .bytes = 5000, .run_ns = 100000, .seed = 9};
+    struct sim_speed_options options = {.out_bound = true,
+                                        .clients = 5,
+                                        .threads = 2,
+                                        .depth = 3,
+                                        .bytes = 5000,
+                                        .run_ns = 100000,
+                                        .seed = 9};
     const struct sim_speed_result first = measure(options);
     void *shift_the_heap = malloc(5000);
     base_assert(shift_the_heap != NULL);
@@ -261,8 +268,10 @@ static void equal_seeds_give_equal_runs(void)
 static void constants_are_frozen(void)
 {
     static const struct sim_card printed[SIM_CARDS] = {
-        {"connectx3-40g", NULL, 11260, 2110, 25928, 1613}, {"connectx-20g", NULL, 1040, 2110, 11796, 1613},
-        {"roce-10g", NULL, 11260, 2110, 10000, 1613},      {"iwarp-10g", NULL, 0, 0, 9850, 9600},
+        {"connectx3-40g", NULL, 11260, 2110, 25928, 1613},
+        {"connectx-20g", NULL, 1040, 2110, 11796, 1613},
+        {"roce-10g", NULL, 11260, 2110, 10000, 1613},
+        {"iwarp-10g", NULL, 0, 0, 9850, 9600},
         {"connectx6-200g", NULL, 215000, 215000, 200000, 1200},
     };
     for (unsigned i = 0; i < SIM_CARDS; i++) {
@@ -293,12 +302,18 @@ static void cards_have_names_and_sources(void)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SIM_TEST(clients_reach_the_in_bound_rate), SIM_TEST(one_card_issues_at_the_out_bound_rate),
-        SIM_TEST(every_card_reaches_its_rates),    SIM_TEST(an_idle_network_takes_the_round_trip),
-        SIM_TEST(a_queue_takes_its_length),        SIM_TEST(large_operations_fill_the_link),
-        SIM_TEST(the_link_limits_from_a_size_on),  SIM_TEST(queues_are_served_in_turn),
-        SIM_TEST(charges_limit_what_is_posted),    SIM_TEST(a_charge_delays_its_scheduler_alone),
-        SIM_TEST(equal_seeds_give_equal_runs),     SIM_TEST(cards_have_names_and_sources),
+        SIM_TEST(clients_reach_the_in_bound_rate),
+        SIM_TEST(one_card_issues_at_the_out_bound_rate),
+        SIM_TEST(every_card_reaches_its_rates),
+        SIM_TEST(an_idle_network_takes_the_round_trip),
+        SIM_TEST(a_queue_takes_its_length),
+        SIM_TEST(large_operations_fill_the_link),
+        SIM_TEST(the_link_limits_from_a_size_on),
+        SIM_TEST(queues_are_served_in_turn),
+        SIM_TEST(charges_limit_what_is_posted),
+        SIM_TEST(a_charge_delays_its_scheduler_alone),
+        SIM_TEST(equal_seeds_give_equal_runs),
+        SIM_TEST(cards_have_names_and_sources),
         SIM_TEST(constants_are_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

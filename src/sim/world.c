@@ -198,8 +198,7 @@ static void step_sched(struct sim_world *world, const struct sim_node *node, str
     }
     if (!world->timed && base_random_below(&world->order, world->pause_one_in) == 0) {
         uint64_t bits = base_random_below(&world->order, PAUSE_NS_BITS_MAX + 1);
-        sched->paused_until_ns =
-            base_max(world->now_ns, sched->paused_until_ns) + (UINT64_C(1) << bits);
+        sched->paused_until_ns = base_max(world->now_ns, sched->paused_until_ns) + (UINT64_C(1) << bits);
     }
 }
 

@@ -22,7 +22,7 @@ struct tarn_node;
 /* Where time comes from. Both clocks are in nanoseconds. */
 struct task_clock {
     uint64_t (*monotonic)(void *arg);
-    uint64_t (*wall)(void *arg); /* since 1970-01-01 UTC; may jump */
+    uint64_t (*wall)(void *arg);            /* since 1970-01-01 UTC; may jump */
     void (*charge)(void *arg, uint64_t ns); /* task_charge(); NULL: time passes by itself */
     void *arg;
 };

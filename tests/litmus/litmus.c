@@ -8,6 +8,8 @@
  * was seen that is forbidden, or was not tried; with 77 if this build has no such provider.
  */
 #include "litmus.h"
+#include "base/json.h"
+#include "task/node.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -17,8 +19,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include "base/json.h"
-#include "task/node.h"
 
 enum { PROVIDERS_MAX = 8, NAME_BYTES = 24, TEXT_BYTES = 256, NO_PROVIDER = 77, SIM_TRIES = 12 };
 
@@ -196,8 +196,8 @@ static int probe(const char *url)
 }
 
 /* One that is not known here. Does not return if there is none. */
-static void play_other(const char *url, const char *peer_url, const char *address, const struct options *options,
-                       struct column *column)
+static void play_other(const char *url, const char *peer_url, const char *address,
+                       const struct options *options, struct column *column)
 {
     int error = probe(url);
     if (error != 0) {

@@ -18,12 +18,12 @@
 struct tarn_node;
 
 enum {
-    LITMUS_WORDS = 256,     /* that are read and written at once */
-    LITMUS_LONG = 2048,     /* words of what shall take long */
-    LITMUS_X = 4096,        /* words of their own, in lines of their own: offsets */
+    LITMUS_WORDS = 256, /* that are read and written at once */
+    LITMUS_LONG = 2048, /* words of what shall take long */
+    LITMUS_X = 4096,    /* words of their own, in lines of their own: offsets */
     LITMUS_Y = 8192,
-    LITMUS_BYTES = 65536,   /* of the region */
-    LITMUS_OPS = 6,         /* under way at once */
+    LITMUS_BYTES = 65536, /* of the region */
+    LITMUS_OPS = 6,       /* under way at once */
     LITMUS_SEED = 1,
 };
 
@@ -85,7 +85,7 @@ struct litmus_stage;
 
 /* Where the actors are: threads, or tasks of the simulator. */
 struct litmus_place {
-    void (*meet)(struct litmus_stage *stage);                            /* wait for the two others */
+    void (*meet)(struct litmus_stage *stage);                              /* wait for the two others */
     void (*relax)(struct litmus_stage *stage, struct base_random *random); /* let others go on */
 };
 
@@ -105,7 +105,7 @@ struct litmus_stage {
     struct tarn_fabric_op ops[LITMUS_OPS]; /* PEER's */
     struct iovec iov[LITMUS_OPS];
     uint64_t data[LITMUS_OPS][LITMUS_LONG];
-    _Atomic bool over;      /* PEER has done what he does */
+    _Atomic bool over;       /* PEER has done what he does */
     _Atomic uint64_t added;  /* by SECOND, in a play of swaps */
     _Atomic uint64_t rounds; /* of whom PEER plays with */
     bool alone;              /* he plays with nobody */

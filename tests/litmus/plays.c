@@ -1,8 +1,8 @@
 /* The plays: who does what, and what is seen of it. */
 #include "litmus.h"
+#include "task/task.h"
 #include <string.h>
 #include <tarn/fabric.h>
-#include "task/task.h"
 
 #define PATTERN_A UINT64_C(0x1111111111111111)
 #define PATTERN_B UINT64_C(0xeeeeeeeeeeeeeeee)
@@ -112,7 +112,8 @@ static void prepare(struct litmus_stage *stage, unsigned i, enum tarn_fabric_op_
                                 .iov_count = words > 0 ? 1 : 0};
 }
 
-static void prepare_write(struct litmus_stage *stage, unsigned i, uint64_t offset, uint64_t words, uint64_t word)
+static void prepare_write(struct litmus_stage *stage, unsigned i, uint64_t offset, uint64_t words,
+                          uint64_t word)
 {
     prepare(stage, i, TARN_FABRIC_WRITE, offset, words);
     for (uint64_t at = 0; at < words; at++)
@@ -270,7 +271,7 @@ static void load_patterns(struct litmus_stage *stage)
 
 static void write_rounds(struct litmus_stage *stage)
 {
-    for (uint64_t round = 1; goes_on(stage, round); round++) {
+    for (uint64_t round = 1; goes_on(stage, round - 1); round++) {
         prepare_write(stage, 0, 0, LITMUS_WORDS, encode(round));
         run(stage, 1);
     }
@@ -303,7 +304,7 @@ static void load_rounds(struct litmus_stage *stage)
 
 static void write_two(struct litmus_stage *stage, bool fence, bool completed)
 {
-    for (uint64_t round = 1; goes_on(stage, round); round++) {
+    for (uint64_t round = 1; goes_on(stage, round - 1); round++) {
         prepare_write(stage, 0, LITMUS_X, 1, encode(round));
         prepare_write(stage, 1, LITMUS_Y, 1, encode(round));
         stage->ops[1].fence = fence;
@@ -449,7 +450,7 @@ static void store_the_word(struct litmus_stage *stage)
 
 static void write_the_word(struct litmus_stage *stage)
 {
-    for (uint64_t i = 1; goes_on(stage, i); i++) {
+    for (uint64_t i = 1; goes_on(stage, i - 1); i++) {
         prepare_write(stage, 0, LITMUS_X, 1, i);
         run(stage, 1);
         uint64_t word = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 0);
@@ -468,8 +469,7 @@ static void second_counts(struct litmus_stage *stage)
 
 static void peer_counts(struct litmus_stage *stage)
 {
-    uint64_t now = 0, begun = swap(stage, LITMUS_PEER, TARN_FABRIC_FAA, 0, 0), swapped = 0;
-    (void)begun;
+    uint64_t now = 0, swapped = 0;
     while (goes_on(stage, swapped)) {
         uint64_t before = swap(stage, LITMUS_PEER, TARN_FABRIC_CAS, now, now + 1);
         swapped += before == now;
@@ -538,7 +538,8 @@ static void look_when_told(struct litmus_stage *stage)
     uint32_t round;
     bool notified;
     while ((round = receive(stage, &notified)) != THE_END)
-        tried(stage, notified ? LITMUS_NOTIFIED_BEFORE_WRITE : LITMUS_SENT_BEFORE_WRITE, !are_there(stage, round));
+        tried(stage, notified ? LITMUS_NOTIFIED_BEFORE_WRITE : LITMUS_SENT_BEFORE_WRITE,
+              !are_there(stage, round));
 }
 
 /* What is stored when the message has come is read by what was posted before it. */

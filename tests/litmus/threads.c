@@ -1,9 +1,9 @@
 /* On a provider of this machine: three threads, and a node and a provider for each side, as two processes have. */
 #include "litmus.h"
+#include "task/node.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
-#include "task/node.h"
 
 enum { RELAX_ONE_IN = 64 };
 

@@ -1,11 +1,11 @@
 /* In the simulator, whose network does all that the contract allows: a world for each seed. */
 #include "litmus.h"
+#include "sim/net.h"
+#include "sim/sim.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "sim/net.h"
-#include "sim/sim.h"
 
 enum {
     RELAX_NS = 200,
