@@ -277,7 +277,7 @@ static void freed_memory_waits_for_its_writers(struct testing_fabric *testing)
 
 static void connections_come_and_go(struct testing_fabric *testing)
 {
-    enum { ROUNDS = 500 };
+    enum { ROUNDS = 1000 };
     struct testing_pair pair;
     unsigned descriptors = 0;
     testing_pair_open(testing, &pair, NULL);

@@ -151,6 +151,7 @@ static inline void end_visit(struct testing_visit *visit)
 
 /* The parent's side. */
 struct testing_host {
+    struct testing_fabric *testing;
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_listener *listener;
@@ -160,6 +161,7 @@ struct testing_host {
 
 static inline void open_host(struct testing_fabric *testing, struct testing_host *host)
 {
+    host->testing = testing;
     host->domain = testing_domain(testing->fabric, 0, 65536);
     host->region = testing_region(host->domain, 65536, all_rights);
     assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &host->listener), 0);
@@ -307,7 +309,7 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     close_host(&host);
 }
 
-/* ---- they are killed ---------------------------------------------------------------------------- */
+/* ---- they are stopped and killed ---------------------------------------------------------------------------- */
 
 enum { VICTIMS = 40 };
 
@@ -348,12 +350,37 @@ static inline void storm(struct testing_fabric *testing, const struct testing_or
     }
 }
 
+/* A peer stands still, wherever it was, and goes on unless it shall never know: nothing is lost by that. */
+static inline void stop_victim(const struct testing_host *host, const struct testing_child *child, bool wakes)
+{
+    enum { MESSAGES = 12 }; /* more than it has credit for */
+    struct tarn_fabric_message message;
+    uint8_t data[64];
+    uint64_t word;
+    assert_int_equal(kill(child->pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
+    (void)task_sleep(1000000);
+    if (host->connection != NULL && !host->testing->subject->is_served)
+        assert_int_equal(
+            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
+    if (!wakes)
+        return;
+    assert_int_equal(kill(child->pid, SIGCONT), 0);
+    for (unsigned i = 0; i < MESSAGES && host->connection != NULL; i++)
+        assert_int_equal(
+            tarn_fabric_receive(host->connection, data, sizeof(data), TESTING_SECONDS(60), &message), 0);
+    if (host->connection != NULL)
+        assert_int_equal(
+            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
+}
+
 /*
  * @param met  whether its life counts from when there is a connection
+ * @param end  0: it is killed; 1: stopped, and then killed; 2: stopped, woken, and then killed
  * @return whether there was one: else the end came before
  */
 static inline bool host_victim(struct testing_host *host, struct testing_child *child, uint64_t life_ns,
-                               bool met)
+                               bool met, unsigned end)
 {
     struct tarn_fabric_message message;
     uint8_t data[64];
@@ -367,6 +394,8 @@ static inline bool host_victim(struct testing_host *host, struct testing_child *
         assert_int_equal(
             tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
     }
+    if (end > 0)
+        stop_victim(host, child, end == 2);
     assert_int_equal(kill(child->pid, SIGKILL), 0);
     assert_true(WIFSIGNALED(testing_reap(child)));
     if (error == -ETIMEDOUT && host->connection == NULL)
@@ -384,7 +413,7 @@ static inline bool host_victim(struct testing_host *host, struct testing_child *
     return true;
 }
 
-static void peers_are_killed_at_any_point(struct testing_fabric *testing)
+static void peers_are_stopped_and_killed_at_any_point(struct testing_fabric *testing)
 {
     struct testing_host host = {0};
     struct base_random random;
@@ -395,7 +424,7 @@ static void peers_are_killed_at_any_point(struct testing_fabric *testing)
         testing_order(&testing->children[i], testing->address, i);
         host.connection = NULL;
         uint64_t life_ns = base_random_below(&random, 10000000);
-        if (host_victim(&host, &testing->children[i], life_ns, i % 2 == 0)) {
+        if (host_victim(&host, &testing->children[i], life_ns, i % 2 == 0, i / 2 % 3)) {
             met++;
             tarn_fabric_region_free(host.region); /* it could write there, and cannot any more */
             assert_int_equal(tarn_fabric_fence(host.connection, TESTING_SECONDS(60)), 0);
@@ -413,10 +442,10 @@ static void peers_are_killed_at_any_point(struct testing_fabric *testing)
 
 TESTING_WITH_CHILDREN(two_processes_work_together, work, 1)
 TESTING_WITH_CHILDREN(a_stopped_peer_does_no_work, be_stopped, 1)
-TESTING_WITH_CHILDREN(peers_are_killed_at_any_point, storm, VICTIMS)
+TESTING_WITH_CHILDREN(peers_are_stopped_and_killed_at_any_point, storm, VICTIMS)
 
 #define PROCESS_UNITS                                                                                        \
     TESTING_UNITS(two_processes_work_together), TESTING_UNITS(a_stopped_peer_does_no_work),                  \
-        TESTING_UNITS(peers_are_killed_at_any_point)
+        TESTING_UNITS(peers_are_stopped_and_killed_at_any_point)
 
 #endif

@@ -9,8 +9,6 @@
 #define A_MINUTE  (task_now() + 60 * BASE_NS_PER_SECOND)
 #define THE_END   UINT32_MAX
 
-enum { ROUNDS_MIN = 200 };
-
 const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS] = {
     [LITMUS_READ_TORN] = {"READ: a word of two stores", LITMUS_IF_TORN},
     [LITMUS_READ_TORN_BY_CAS] = {"READ: a word of two CAS", LITMUS_IF_TORN},
@@ -90,12 +88,11 @@ static bool is_over(struct litmus_stage *stage, enum litmus_actor actor)
     return atomic_load(&stage->over);
 }
 
-/* Of PEER, once a round: so much he does, and goes on until the other one has done something, too. */
+/* Of PEER, once a round: so much he does, and goes on until the other one has done as much. */
 static bool goes_on(struct litmus_stage *stage, uint64_t round)
 {
-    const uint64_t least = base_min(stage->tries, (uint64_t)ROUNDS_MIN);
     return round < stage->tries ||
-           (!stage->alone && atomic_load_explicit(&stage->rounds, memory_order_relaxed) < least);
+           (!stage->alone && atomic_load_explicit(&stage->rounds, memory_order_relaxed) < stage->tries);
 }
 
 /* ---- operations of PEER --------------------------------------------------------------------------- */
