@@ -152,7 +152,7 @@ static void store_patterns(struct litmus_stage *stage)
 {
     while (!is_over(stage, LITMUS_OWNER)) {
         uint64_t pattern = base_random_below(&stage->random[LITMUS_OWNER], 2) == 0 ? PATTERN_A : PATTERN_B;
-        for (unsigned i = 0; i < LITMUS_WORDS; i++)
+        for (uint64_t i = 0; i < LITMUS_WORDS; i++)
             store(stage, i * 8, pattern);
     }
 }
@@ -163,7 +163,7 @@ static void read_patterns(struct litmus_stage *stage)
         bool torn = false;
         prepare(stage, 0, TARN_FABRIC_READ, 0, LITMUS_WORDS);
         run(stage, 1);
-        for (unsigned word = 0; word < LITMUS_WORDS; word++)
+        for (uint64_t word = 0; word < LITMUS_WORDS; word++)
             torn |= is_torn(stage->data[0][word]);
         tried(stage, LITMUS_READ_TORN, torn);
     }
@@ -195,7 +195,7 @@ static void read_what_is_swapped(struct litmus_stage *stage)
 static void store_upward(struct litmus_stage *stage)
 {
     for (uint64_t round = 1; !is_over(stage, LITMUS_OWNER); round++) {
-        for (unsigned i = 0; i < LITMUS_WORDS; i++)
+        for (uint64_t i = 0; i < LITMUS_WORDS; i++)
             store(stage, i * 8, encode(round));
     }
 }
@@ -203,7 +203,7 @@ static void store_upward(struct litmus_stage *stage)
 static void store_downward(struct litmus_stage *stage)
 {
     for (uint64_t round = 1; !is_over(stage, LITMUS_OWNER); round++) {
-        for (unsigned i = LITMUS_WORDS; i > 0; i--)
+        for (uint64_t i = LITMUS_WORDS; i > 0; i--)
             store(stage, (i - 1) * 8, encode(round));
     }
 }
@@ -216,7 +216,7 @@ static unsigned read_rounds(struct litmus_stage *stage)
     bool known = false;
     prepare(stage, 0, TARN_FABRIC_READ, 0, LITMUS_WORDS);
     run(stage, 1);
-    for (unsigned i = 0; i < LITMUS_WORDS; i++) {
+    for (uint64_t i = 0; i < LITMUS_WORDS; i++) {
         if (!decode(stage->data[0][i], &round))
             continue;
         if (known && round != before)
@@ -260,7 +260,7 @@ static void load_patterns(struct litmus_stage *stage)
 {
     while (!is_over(stage, LITMUS_OWNER)) {
         bool torn = false;
-        for (unsigned word = 0; word < LITMUS_WORDS; word++)
+        for (uint64_t word = 0; word < LITMUS_WORDS; word++)
             torn |= is_torn(load(stage, word * 8));
         tried(stage, LITMUS_WRITE_TORN, torn);
     }
@@ -290,7 +290,7 @@ static void load_rounds(struct litmus_stage *stage)
 {
     while (!is_over(stage, LITMUS_OWNER)) {
         uint64_t low = base_random_below(&stage->random[LITMUS_OWNER], LITMUS_WORDS / 2) * 8;
-        uint64_t high = LITMUS_WORDS * 4 + low;
+        uint64_t high = UINT64_C(4) * LITMUS_WORDS + low;
         tried(stage, LITMUS_WRITE_UPWARD, second_is_older(stage, low, high));
         relax(stage, LITMUS_OWNER);
         tried(stage, LITMUS_WRITE_DOWNWARD, second_is_older(stage, high, low));
@@ -486,7 +486,7 @@ static void peer_counts(struct litmus_stage *stage)
 static bool are_there(struct litmus_stage *stage, uint64_t round)
 {
     uint64_t at;
-    for (unsigned i = 0; i < LITMUS_WORDS; i++) {
+    for (uint64_t i = 0; i < LITMUS_WORDS; i++) {
         if (decode(load(stage, i * 8), &at) && at < round)
             return false;
     }
