@@ -8,7 +8,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define SEEDS   (TESTING_SLOW ? 100u : 250u)
+#define SEEDS (TESTING_SLOW ? 100u : 250u)
+enum { SWAPS = 12, MESSAGES = 8 };
+
 #define LONG_NS (3 * SIM_NET_HEARTBEAT_NS) /* nothing is on its way any more */
 
 static void store_all(struct stage *stage, uint64_t value)
@@ -205,7 +207,7 @@ static void do_two_with_a_swap(struct stage *stage, uint64_t at)
 
 static void do_some_with_swaps(struct stage *stage)
 {
-    for (uint64_t round = 0; round < 3; round++)
+    for (uint64_t round = 0; round < SWAPS; round++)
         do_two_with_a_swap(stage, round * 128);
 }
 
@@ -254,23 +256,27 @@ static void receive_and_look_at_others(struct stage *stage)
 {
     struct tarn_fabric_message message;
     uint8_t room[4096];
-    bool later_there = false;
-    while (tarn_fabric_receive(stage->owner, room, sizeof(room), task_now() + 100, &message) != 0)
-        later_there |= is_there(stage, 192);
-    if (!is_there(stage, 128))
-        see(stage, 0);
-    if (later_there)
-        see(stage, 1);
+    for (uint64_t at = 0; at < MESSAGES * 128; at += 128) {
+        bool later_there = false;
+        while (tarn_fabric_receive(stage->owner, room, sizeof(room), task_now() + 100, &message) != 0)
+            later_there |= is_there(stage, at + 64);
+        if (!is_there(stage, at))
+            see(stage, 0);
+        if (later_there)
+            see(stage, 1);
+    }
 }
 
 static void send_among_others(struct stage *stage)
 {
-    prepare(stage, 0, TARN_FABRIC_FAA, 128, 0);
-    stage->ops[0].operand = NEW;
-    prepare(stage, 1, TARN_FABRIC_SEND, 0, 1);
-    prepare_write(stage, 2, 192, 1, NEW);
-    tarn_fabric_post(stage->peer, stage->ops, OPS);
-    base_assert(tarn_fabric_wait(stage->ops, OPS, A_SECOND) == 0);
+    for (uint64_t at = 0; at < MESSAGES * 128; at += 128) {
+        prepare(stage, 0, TARN_FABRIC_FAA, at, 0);
+        stage->ops[0].operand = NEW;
+        prepare(stage, 1, TARN_FABRIC_SEND, 0, 1);
+        prepare_write(stage, 2, at + 64, 1, NEW);
+        tarn_fabric_post(stage->peer, stage->ops, OPS);
+        base_assert(tarn_fabric_wait(stage->ops, OPS, A_SECOND) == 0);
+    }
 }
 
 /* ---- swaps -------------------------------------------------------------------------------------- */
