@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "fabric/testing.h"
 #include <fcntl.h>
+#include <sys/prctl.h>
 
 /* What a child is told. */
 struct testing_orders {
@@ -55,6 +56,8 @@ static inline struct testing_child testing_fork(void **state, testing_child_func
         struct testing_errand errand = {.testing = {.subject = *state, .test = run_errand},
                                         .function = function};
         (void)close(ends[1]);
+        (void)prctl(PR_SET_PDEATHSIG,
+                    SIGKILL); /* one that is stopped would hold what a failed test has open */
         if (read(ends[0], &errand.orders, sizeof(errand.orders)) == (ssize_t)sizeof(errand.orders))
             testing_run_prepared(&errand.testing, in_tasks);
         _exit(0);
@@ -309,7 +312,7 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     close_host(&host);
 }
 
-/* ---- they are stopped and killed ---------------------------------------------------------------------------- */
+/* ---- they are stopped and killed ---------------------------------------------------------------- */
 
 enum { VICTIMS = 40 };
 
