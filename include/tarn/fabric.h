@@ -76,7 +76,7 @@ struct tarn_fabric_info {
  * (README, "tcp"). Under the simulator's node it is the simulator's, whatever the URL. What is used is logged.
  *
  * @return 0; -EINVAL (no such provider or option, logged with those that there are); -EACCES (others may read the
- *         secret); -ENOMEM; errors of the kernel's
+ *         secret, or the key of the certificate); -ENOMEM; errors of the kernel's
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_open(struct tarn_node *node, const char *url,
                                               struct tarn_fabric **ret_fabric);
@@ -240,7 +240,7 @@ struct tarn_fabric_connect_options {
  *
  * @param address  shm: the path of a socket; the socket of a server that is gone is replaced. tcp: an address and a
  *                 port, "127.0.0.1:4711" or "[::1]:4711"
- * @return 0; -EINVAL; -ENOMEM; -EPERM (tcp: beyond this machine only if the URL says so); -EADDRINUSE, -EACCES and
+ * @return 0; -EINVAL; -ENOMEM; -EPERM (tcp: beyond this machine only with tls, or insecure); -EADDRINUSE, -EACCES and
  *         the like (logged). Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_listen(struct tarn_fabric *fabric, const char *address,
@@ -284,8 +284,8 @@ TARN_API void tarn_fabric_reject(struct tarn_fabric_incoming *incoming);
  * @param domain   what the other side may get at
  * @param options  NULL: the defaults
  * @return 0; -ECONNREFUSED (nobody listens, or it was rejected); -ENOENT; -EACCES (another user's; tcp: another
- *         secret); -EPERM (as tarn_fabric_listen()); -EINVAL; -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED.
- *         Yields.
+ *         secret, or a certificate that is not accepted; logged); -EPERM (as tarn_fabric_listen()); -EINVAL;
+ *         -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_connect(struct tarn_fabric_domain *domain, const char *address,
                                                  const struct tarn_fabric_connect_options *options,

@@ -288,17 +288,27 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
     return connection->error;
 }
 
+int net_await(struct net_connection *connection, uint64_t deadline_ns)
+{
+    while (!has_input(connection)) {
+        struct task_wait wait;
+        task_wait_init(&wait);
+        connection->reader = &wait;
+        int error = task_wait_park(&wait, deadline_ns);
+        connection->reader = NULL;
+        if (error != 0)
+            return error;
+    }
+    return 0;
+}
+
 ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, uint64_t deadline_ns)
 {
     for (;;) {
         ssize_t bytes = net_read_try(connection, buffer, room);
         if (bytes != -EAGAIN)
             return bytes;
-        struct task_wait wait;
-        task_wait_init(&wait);
-        connection->reader = &wait;
-        int error = task_wait_park(&wait, deadline_ns);
-        connection->reader = NULL;
+        int error = net_await(connection, deadline_ns);
         if (error != 0)
             return error;
     }

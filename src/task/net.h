@@ -118,6 +118,10 @@ ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, u
 /** Read what has arrived. @return as net_read(); -EAGAIN: nothing has. Never waits. */
 ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room);
 
+/** Wait until net_read_try() has something to return, be it the end. @return 0; -ETIMEDOUT; -ECANCELED. Yields. The task
+ * that serves the connection. */
+base_must_check int net_await(struct net_connection *connection, uint64_t deadline_ns);
+
 /** When what the last read has returned had come, or the first part of it. The task that serves the
  * connection. */
 uint64_t net_arrived_ns(const struct net_connection *connection);

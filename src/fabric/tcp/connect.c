@@ -16,7 +16,8 @@ struct attempt {
     const struct tarn_fabric_connect_options *options;
     uint64_t deadline_ns;
     const char *address; /* to connect with; NULL: to accept */
-    int fd;              /* to accept: the socket, and what was said */
+    int fd;              /* to accept: the socket, its TLS, and what was said */
+    struct tcp_tls *tls;
     struct tcp_meeting meeting;
     struct tcp_hello hello; /* the other side's */
     int error;
@@ -53,6 +54,7 @@ static void free_parts(struct tcp_connection *connection)
     struct base_account *account = &connection->tcp->node->memory;
     const struct tcp_messages *messages = &connection->wire.messages;
     base_unmap(account, messages->memory, messages->count * messages->slot_bytes);
+    tcp_tls_close(connection->tls);
     base_free(account, connection, sizeof(*connection));
 }
 
@@ -113,7 +115,7 @@ static int welcome(const struct attempt *attempt, struct tcp_connection *connect
     if (error != 0)
         return error;
     tcp_hello_save(&hello, bytes);
-    error = net_write(connection->net, bytes, sizeof(bytes), attempt->deadline_ns);
+    error = tcp_write(connection->net, connection->tls, bytes, sizeof(bytes), attempt->deadline_ns);
     return error == 0 ? 0 : -ECONNRESET;
 }
 
@@ -127,10 +129,12 @@ static void accept_task(void *arg)
     if (attempt->error != 0) {
         if (connection != NULL)
             free_parts(connection);
-        tcp_hello_refuse(attempt->fd, TCP_REJECTED);
+        tcp_hello_refuse(attempt->fd, attempt->tls, TCP_REJECTED);
         return;
     }
     net_set_user(connection->net, connection);
+    connection->tls = attempt->tls;
+    tcp_tls_attach(connection->tls, connection->net);
     attempt->error = welcome(attempt, connection);
     if (attempt->error == 0)
         begin(attempt, connection);
@@ -146,10 +150,10 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
                               .owner = owner,
                               .options = options,
                               .deadline_ns = task_now() + domain->tcp->options.heartbeat_ns};
-    attempt.fd = tcp_incoming_take(incoming, &attempt.meeting, &attempt.hello);
+    attempt.fd = tcp_incoming_take(incoming, &attempt.meeting, &attempt.hello, &attempt.tls);
     int error = tcp_run(domain->tcp, accept_task, &attempt);
     if (error != 0) {
-        tcp_hello_refuse(attempt.fd, TCP_REJECTED);
+        tcp_hello_refuse(attempt.fd, attempt.tls, TCP_REJECTED);
         return error;
     }
     if (attempt.error == 0)
@@ -160,11 +164,12 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 /* ---- connecting --------------------------------------------------------------------------------- */
 
 /* Read a hello of a kind. @param ret_bytes  it as it came */
-static int read_hello(struct net_connection *net, enum tcp_hello_kind kind, uint64_t deadline_ns,
+static int read_hello(const struct tcp_connection *connection, enum tcp_hello_kind kind, uint64_t deadline_ns,
                       uint8_t *ret_bytes, struct tcp_hello *ret_hello)
 {
     for (size_t at = 0; at < TCP_HELLO_BYTES;) {
-        ssize_t bytes = net_read(net, ret_bytes + at, TCP_HELLO_BYTES - at, deadline_ns);
+        ssize_t bytes =
+            tcp_read(connection->net, connection->tls, ret_bytes + at, TCP_HELLO_BYTES - at, deadline_ns);
         if (bytes <= 0)
             return bytes == 0 ? -ECONNRESET : (int)bytes;
         at += (size_t)bytes;
@@ -173,15 +178,14 @@ static int read_hello(struct net_connection *net, enum tcp_hello_kind kind, uint
 }
 
 /* @return 0; -ETIMEDOUT; -ECANCELED. Where a write fails otherwise, reading tells why. */
-static int say(struct net_connection *net, const uint8_t *bytes, uint64_t deadline_ns)
+static int say(const struct tcp_connection *connection, const uint8_t *bytes, uint64_t deadline_ns)
 {
-    int error = net_write(net, bytes, TCP_HELLO_BYTES, deadline_ns);
+    int error = tcp_write(connection->net, connection->tls, bytes, TCP_HELLO_BYTES, deadline_ns);
     return error == -ETIMEDOUT || error == -ECANCELED ? error : 0;
 }
 
 static int greet(struct attempt *attempt, struct tcp_connection *connection)
 {
-    struct net_connection *net = connection->net;
     const struct tcp_secret *secret = &connection->tcp->secret;
     struct tcp_hello hello, challenge;
     uint8_t bytes[TCP_HELLO_BYTES];
@@ -189,9 +193,10 @@ static int greet(struct attempt *attempt, struct tcp_connection *connection)
     if (error != 0)
         return error;
     tcp_hello_save(&hello, attempt->meeting.hello);
-    error = say(net, attempt->meeting.hello, attempt->deadline_ns);
+    error = say(connection, attempt->meeting.hello, attempt->deadline_ns);
     if (error == 0)
-        error = read_hello(net, TCP_CHALLENGE, attempt->deadline_ns, attempt->meeting.challenge, &challenge);
+        error = read_hello(connection, TCP_CHALLENGE, attempt->deadline_ns, attempt->meeting.challenge,
+                           &challenge);
     if (error != 0)
         return error;
     struct tcp_hello proof = {.kind = TCP_PROOF};
@@ -199,12 +204,36 @@ static int greet(struct attempt *attempt, struct tcp_connection *connection)
     if (error != 0)
         return error;
     tcp_hello_save(&proof, bytes);
-    error = say(net, bytes, attempt->deadline_ns);
+    error = say(connection, bytes, attempt->deadline_ns);
     if (error == 0)
-        error = read_hello(net, TCP_WELCOME, attempt->deadline_ns, bytes, &attempt->hello);
+        error = read_hello(connection, TCP_WELCOME, attempt->deadline_ns, bytes, &attempt->hello);
     if (error != 0)
         return error;
     return tcp_hello_is_proof(secret, &attempt->meeting, &attempt->hello, attempt->hello.proof) ? 0 : -EACCES;
+}
+
+/* The handshake of TLS, if there is to be any, and hellos. */
+static int meet(struct attempt *attempt, struct tcp_connection *connection)
+{
+    struct tcp *tcp = connection->tcp;
+    int error = 0;
+    if (tcp->tls.library != NULL) {
+        error = tcp_tls_open(tcp, false, &connection->tls);
+        tcp_tls_attach(connection->tls, connection->net);
+        if (error == 0)
+            error = tcp_shake(connection->net, connection->tls, attempt->deadline_ns);
+    }
+    if (error == 0)
+        error = greet(attempt, connection);
+    if (error == -EACCES || error == -EPROTO) {
+        const char *reason = tcp_tls_reason(connection->tls);
+        if (reason == NULL)
+            reason = error == -EACCES ? "one of both does not know the secret of the other"
+                                      : "it speaks another version, or asks for tls";
+        base_warn_limited(&tcp->node->log, &tcp->refusals, "cannot connect",
+                          "fabric=tcp peer=%s reason=\"%s\"", attempt->address, reason);
+    }
+    return error;
 }
 
 static void connect_task(void *arg)
@@ -221,7 +250,7 @@ static void connect_task(void *arg)
         return;
     }
     net_set_user(connection->net, connection);
-    attempt->error = greet(attempt, connection);
+    attempt->error = meet(attempt, connection);
     if (attempt->error == 0)
         begin(attempt, connection);
     else

@@ -31,7 +31,7 @@ static void sender(void *arg)
             tell_and_unlock(connection);
         else
             tcp_gate_unlock(&connection->gate);
-        if (net_write(connection->net, connection->out, bytes, TASK_FOREVER) != 0) {
+        if (tcp_write(connection->net, connection->tls, connection->out, bytes, TASK_FOREVER) != 0) {
             tcp_gate_lock(&connection->gate);
             connection->deaf = true; /* what it died of, reading tells: its last words may be there */
             tcp_gate_unlock(&connection->gate);
@@ -151,12 +151,12 @@ void tcp_connection_beat(struct tcp_connection *connection)
     post_poke(connection, true);
 }
 
-/* The socket has come to its end: close it when nobody sends any more. */
-static void end(struct tcp_connection *connection, struct net_connection *net)
+/* The socket has come to its end, or to what is no TLS: close it when nobody sends any more. */
+static void end(struct tcp_connection *connection, struct net_connection *net, int error)
 {
     tcp_gate_lock(&connection->gate);
     connection->ending = true;
-    tcp_wire_die(&connection->wire, -ECONNRESET, "peer", TCP_STAYS);
+    tcp_wire_die(&connection->wire, error, error == -EPROTO ? "tls" : "peer", TCP_STAYS);
     tell_and_unlock(connection);
     net_shutdown(net);
     tcp_gate_lock(&connection->gate);
@@ -171,12 +171,13 @@ static void ready(struct net_connection *net)
 {
     struct tcp_connection *connection = net_user(net);
     for (;;) {
-        ssize_t bytes = net_read_try(net, connection->in + connection->in_bytes,
+        ssize_t bytes = tcp_read_try(net, connection->tls, connection->in + connection->in_bytes,
                                      sizeof(connection->in) - connection->in_bytes);
         if (bytes == -EAGAIN)
             break;
         if (bytes <= 0) {
-            end(connection, net);
+            /* -EACCES would be its complaint of what it got: it has given up */
+            end(connection, net, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
             return;
         }
         connection->in_bytes += (uint32_t)bytes;

@@ -6,7 +6,6 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,12 +100,13 @@ int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_he
     return 0;
 }
 
-void tcp_hello_refuse(int fd, enum tcp_refusal why)
+void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why)
 {
     const struct tcp_hello hello = {.kind = TCP_REFUSAL, .refusal = why};
     uint8_t bytes[TCP_HELLO_BYTES];
     tcp_hello_save(&hello, bytes);
-    (void)send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
+    tcp_write_last(fd, tls, bytes, sizeof(bytes));
+    tcp_tls_close(tls);
     (void)close(fd);
 }
 
@@ -115,24 +115,38 @@ void tcp_hello_refuse(int fd, enum tcp_refusal why)
 static int complain(struct base_log *log, const char *path, const char *reason, int error)
 {
     char quoted[BASE_LOG_ROOM_MIN];
-    base_error(log, "cannot use secret", "file=%s reason=\"%s\"",
+    base_error(log, "cannot use file of secrets", "file=%s reason=\"%s\"",
                base_log_quote(quoted, sizeof(quoted), path, strlen(path)), reason);
     return error;
 }
 
-static int read_open(struct base_log *log, const char *path, int fd, struct tcp_secret *ret_secret)
+int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_file)
 {
-    struct tcp_secret secret;
+    int error = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return complain(log, path, strerrordesc_np(errno), -errno);
+    if (fstat(fd, ret_file) != 0)
+        error = complain(log, path, strerrordesc_np(errno), -errno);
+    else if (!S_ISREG(ret_file->st_mode) || (ret_file->st_mode & (S_IRWXG | S_IRWXO)) != 0)
+        error = complain(log, path, "others may get at it: chmod 600", -EACCES);
+    if (error == 0)
+        return fd;
+    (void)close(fd);
+    return error;
+}
+
+int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret)
+{
+    struct tcp_secret secret = {0};
     struct stat file;
-    if (fstat(fd, &file) != 0)
-        return complain(log, path, strerrordesc_np(errno), -errno);
-    if (!S_ISREG(file.st_mode) || (file.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        return complain(log, path, "others may get at it: chmod 600", -EACCES);
-    if (file.st_size < TCP_SECRET_BYTES_MIN || file.st_size > TCP_SECRET_BYTES_MAX)
-        return complain(log, path, "16 to 4,096 bytes make a secret", -EINVAL);
-    ssize_t bytes = read(fd, secret.text, sizeof(secret.text));
+    int fd = tcp_private_open(log, path, &file);
+    if (fd < 0)
+        return fd;
+    ssize_t bytes = file.st_size > TCP_SECRET_BYTES_MAX ? 0 : read(fd, secret.text, sizeof(secret.text));
+    int error = errno;
+    (void)close(fd);
     if (bytes < 0)
-        return complain(log, path, strerrordesc_np(errno), -errno);
+        return complain(log, path, strerrordesc_np(error), -error);
     while (bytes > 0 && (secret.text[bytes - 1] == '\n' || secret.text[bytes - 1] == '\r'))
         bytes--; /* an editor's */
     if (bytes < TCP_SECRET_BYTES_MIN)
@@ -141,16 +155,6 @@ static int read_open(struct base_log *log, const char *path, int fd, struct tcp_
     *ret_secret = secret;
     OPENSSL_cleanse(&secret, sizeof(secret));
     return 0;
-}
-
-int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return complain(log, path, strerrordesc_np(errno), -errno);
-    int error = read_open(log, path, fd, ret_secret);
-    (void)close(fd);
-    return error;
 }
 
 int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *meeting,

@@ -28,7 +28,9 @@ struct tcp_incoming {
     struct tcp *tcp;
     struct tcp_listener *listener; /* until it is ready */
     struct net_connection *net;    /* the same */
+    struct tcp_tls *tls;           /* NULL: not yet, or in the clear */
     int fd;                        /* when it is ready; -1 before */
+    bool shaken;                   /* of TLS, if there is any */
     bool challenged;
     uint32_t bytes; /* of `input` */
     uint8_t input[TCP_HELLO_BYTES];
@@ -43,6 +45,7 @@ static struct tcp_incoming *incoming_of(struct base_list *link)
 
 static void free_incoming(struct tcp_incoming *incoming)
 {
+    tcp_tls_close(incoming->tls);
     base_free(&incoming->tcp->node->memory, incoming, sizeof(*incoming));
 }
 
@@ -79,20 +82,30 @@ static int accepted(struct net_connection *net, void *arg)
     return 0;
 }
 
+/* Take out the TLS of one. */
+static struct tcp_tls *take_tls(struct tcp_incoming *incoming)
+{
+    struct tcp_tls *tls = incoming->tls;
+    incoming->tls = NULL;
+    return tls;
+}
+
 /* It will not be connected with. */
 static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
 {
-    const char *reason = why == TCP_WRONG_SECRET
+    const char *reason = tcp_tls_reason(incoming->tls) != NULL ? tcp_tls_reason(incoming->tls)
+                         : why == TCP_WRONG_SECRET
                              ? "it does not know the secret, or knows one that is not asked for"
-                         : why == TCP_BUSY ? "there are no descriptors for it"
+                         : why == TCP_BUSY ? "there is no descriptor or no memory for it"
                                            : "what it said is no hello of this version";
     char peer[NET_ADDRESS_TEXT_MAX];
     net_peer(incoming->net, peer, sizeof(peer));
     base_warn_limited(&incoming->tcp->node->log, &incoming->tcp->refusals, "peer refused",
                       "fabric=tcp peer=%s reason=\"%s\"", peer, reason);
-    int fd = net_duplicate(incoming->net);
+    bool mute = incoming->tls == NULL && incoming->tcp->tls.library != NULL; /* there was no memory to speak */
+    int fd = mute ? -1 : net_duplicate(incoming->net);
     if (fd >= 0)
-        tcp_hello_refuse(fd, why);
+        tcp_hello_refuse(fd, take_tls(incoming), why);
     net_close(incoming->net);
 }
 
@@ -107,7 +120,7 @@ static bool challenge(struct tcp_incoming *incoming)
     memcpy(incoming->meeting.hello, incoming->input, TCP_HELLO_BYTES);
     tcp_hello_save(&hello, incoming->meeting.challenge);
     incoming->challenged = true;
-    if (net_write(incoming->net, incoming->meeting.challenge, TCP_HELLO_BYTES,
+    if (tcp_write(incoming->net, incoming->tls, incoming->meeting.challenge, TCP_HELLO_BYTES,
                   task_now() + incoming->tcp->options.heartbeat_ns) == 0)
         return true;
     net_close(incoming->net);
@@ -133,12 +146,40 @@ static void admit(struct tcp_incoming *incoming)
         net_close(incoming->net);
 }
 
+/* Before the first hello. @return whether there may be hellos */
+static bool shake(struct tcp_incoming *incoming)
+{
+    struct tcp *tcp = incoming->tcp;
+    if (incoming->shaken || tcp->tls.library == NULL)
+        return true;
+    if (incoming->tls == NULL && tcp_tls_open(tcp, true, &incoming->tls) != 0) {
+        turn_away(incoming, TCP_BUSY);
+        return false;
+    }
+    tcp_tls_attach(incoming->tls, incoming->net);
+    int error = tcp_shake_try(incoming->net, incoming->tls, task_now() + tcp->options.heartbeat_ns);
+    incoming->shaken = error == 0;
+    if (error == 0)
+        return true;
+    if (tcp_tls_reason(incoming->tls) != NULL)
+        turn_away(incoming, TCP_NO_HELLO);
+    else if (error != -EAGAIN)
+        net_close(incoming->net);
+    return false;
+}
+
 static void incoming_ready(struct net_connection *net)
 {
     struct tcp_incoming *incoming = net_user(net);
+    if (!shake(incoming))
+        return;
     for (;;) {
-        ssize_t bytes =
-            net_read_try(net, incoming->input + incoming->bytes, sizeof(incoming->input) - incoming->bytes);
+        ssize_t bytes = tcp_read_try(net, incoming->tls, incoming->input + incoming->bytes,
+                                     sizeof(incoming->input) - incoming->bytes);
+        if (tcp_tls_reason(incoming->tls) != NULL) {
+            turn_away(incoming, TCP_NO_HELLO);
+            return;
+        }
         if (bytes <= 0)
             return; /* nothing now, or for ever: then it is closed on return */
         incoming->bytes += (uint32_t)bytes;
@@ -175,7 +216,7 @@ static void incoming_closed(struct net_connection *net)
     if (ready)
         return; /* it may be gone by now */
     if (incoming->fd >= 0)
-        tcp_hello_refuse(incoming->fd, TCP_BUSY);
+        tcp_hello_refuse(incoming->fd, take_tls(incoming), TCP_BUSY);
     free_incoming(incoming);
 }
 
@@ -268,13 +309,15 @@ uint32_t tcp_incoming_data(const void *state, const void **ret_data)
 void tcp_reject(void *state)
 {
     struct tcp_incoming *incoming = state;
-    tcp_hello_refuse(incoming->fd, TCP_REJECTED);
+    tcp_hello_refuse(incoming->fd, take_tls(incoming), TCP_REJECTED);
     free_incoming(incoming);
 }
 
-int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello)
+int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello,
+                      struct tcp_tls **ret_tls)
 {
     struct tcp_incoming *incoming = state;
+    *ret_tls = take_tls(incoming);
     int fd = incoming->fd;
     *ret_meeting = incoming->meeting;
     *ret_hello = incoming->hello;

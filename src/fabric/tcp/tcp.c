@@ -24,14 +24,25 @@ static int complain(struct base_log *log, const char *what, const char *reason)
 /* @param option  `name` or `name=value` */
 static int read_option(struct base_log *log, const char *option, struct tcp_options *options)
 {
-    static const char secret[] = "secret=", heartbeat[] = "heartbeat=";
-    if (strcmp(option, "insecure") == 0) {
-        options->insecure = true;
+    struct {
+        const char *name;
+        char *path;
+    } files[] = {{"secret=", options->secret_path},
+                 {"cert=", options->cert_path},
+                 {"key=", options->key_path},
+                 {"ca=", options->ca_path}};
+    static const char heartbeat[] = "heartbeat=";
+    if (strcmp(option, "insecure") == 0 || strcmp(option, "tls") == 0) {
+        options->insecure |= option[0] == 'i';
+        options->tls |= option[0] == 't';
         return 0;
     }
-    if (strncmp(option, secret, sizeof(secret) - 1) == 0 && option[sizeof(secret) - 1] != '\0') {
-        (void)snprintf(options->secret_path, sizeof(options->secret_path), "%s", option + sizeof(secret) - 1);
-        return 0;
+    for (unsigned i = 0; i < base_array_count(files); i++) {
+        size_t len = strlen(files[i].name);
+        if (strncmp(option, files[i].name, len) == 0 && option[len] != '\0') {
+            (void)snprintf(files[i].path, TCP_PATH_BYTES, "%s", option + len);
+            return 0;
+        }
     }
     if (strncmp(option, heartbeat, sizeof(heartbeat) - 1) == 0) {
         if (base_parse_duration(option + sizeof(heartbeat) - 1, &options->heartbeat_ns) != 0 ||
@@ -39,15 +50,31 @@ static int read_option(struct base_log *log, const char *option, struct tcp_opti
             return complain(log, option, "it takes a duration of 20ms to 1h");
         return 0;
     }
-    return complain(log, option,
-                    "there are secret=FILE, heartbeat=DURATION and insecure, with commas between");
+    return complain(
+        log, option,
+        "there are secret=FILE, tls, cert=FILE, key=FILE, ca=FILE, heartbeat=DURATION and insecure, "
+        "with commas between");
+}
+
+/* Whether what it says of TLS makes sense. */
+static int check_tls(struct base_log *log, const struct tcp_options *options)
+{
+    int files =
+        (options->cert_path[0] != '\0') + (options->key_path[0] != '\0') + (options->ca_path[0] != '\0');
+    if (files != 0 && !options->tls)
+        return complain(log, "tls", "certificates are of no use without it");
+    if (files != 0 && files != 3)
+        return complain(log, "tls", "cert=FILE, key=FILE and ca=FILE belong together");
+    if (options->tls && files == 0 && options->secret_path[0] == '\0')
+        return complain(log, "tls", "it takes cert=FILE, key=FILE and ca=FILE, or secret=FILE");
+    return 0;
 }
 
 int tcp_options_read(struct base_log *log, const char *text, struct tcp_options *ret_options)
 {
     struct tcp_options options = {.heartbeat_ns = HEARTBEAT_NS};
     while (*text != '\0') {
-        char option[sizeof(options.secret_path)];
+        char option[TCP_PATH_BYTES];
         size_t len = strcspn(text, ",");
         if (len >= sizeof(option))
             return complain(log, text, "it is too long");
@@ -59,8 +86,10 @@ int tcp_options_read(struct base_log *log, const char *text, struct tcp_options 
         text += len;
         text += *text == ',' ? 1 : 0;
     }
-    *ret_options = options;
-    return 0;
+    int error = check_tls(log, &options);
+    if (error == 0)
+        *ret_options = options;
+    return error;
 }
 
 int tcp_check_address(struct tcp *tcp, const char *address)
@@ -68,11 +97,11 @@ int tcp_check_address(struct tcp *tcp, const char *address)
     char quoted[BASE_LOG_ROOM_MIN];
     if (strncmp(address, "unix:", 5) == 0)
         return -EINVAL;
-    if (tcp->options.insecure || net_is_loopback(address))
+    if (tcp->options.insecure || tcp->options.tls || net_is_loopback(address))
         return 0;
     base_error(&tcp->node->log, "fabric stays on this machine",
                "address=%s reason=\"whoever is on the way could read and change everything: "
-               "say tcp:insecure if that is meant\"",
+               "say tcp:tls and who may come in, or tcp:insecure if that is meant\"",
                base_log_quote(quoted, sizeof(quoted), address, strlen(address)));
     return -EPERM;
 }
@@ -167,9 +196,13 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     int error = tcp_options_read(&node->log, provider_arg, &tcp->options);
     if (error == 0 && tcp->options.secret_path[0] != '\0')
         error = tcp_secret_read(&node->log, tcp->options.secret_path, &tcp->secret);
+    if (error == 0 && tcp->options.tls)
+        error = tcp_tls_context_open(&node->log, &tcp->options, &tcp->secret, &tcp->tls);
     if (error == 0)
         error = start(tcp);
     if (error != 0) {
+        tcp_tls_context_close(&tcp->tls);
+        explicit_bzero(&tcp->secret, sizeof(tcp->secret));
         base_free(&node->memory, tcp, sizeof(*tcp));
         return error;
     }
@@ -189,6 +222,7 @@ static void tcp_close(void *state)
     task_sched_stop(tcp->sched);
     task_sched_join(tcp->sched); /* blocks for as long as a task takes to end */
     task_sched_close(tcp->sched);
+    tcp_tls_context_close(&tcp->tls);
     explicit_bzero(&tcp->secret, sizeof(tcp->secret));
     base_free(&tcp->node->memory, tcp, sizeof(*tcp));
 }

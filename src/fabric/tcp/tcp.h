@@ -7,6 +7,9 @@
 
 struct tcp;
 struct tcp_connection;
+struct tcp_options;
+struct tcp_tls;
+struct stat;
 
 /* ---- gate.c: a lock, and sleeping until what it guards has changed -------------------------------- */
 
@@ -293,6 +296,9 @@ struct tcp_secret {
 /** Read one from a file that only its owner may read. @return 0; -EACCES, -EINVAL, -ENOENT and the like (logged) */
 base_must_check int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret);
 
+/** Open a file that only its owner may read. @return descriptor; -EACCES, -ENOENT and the like (logged) */
+base_must_check int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_file);
+
 /** A hello of a kind with these options, and a nonce that nobody guesses. @param options  NULL: of neither
  * @return 0; -EIO: there is no chance to be had */
 base_must_check int tcp_hello_make(enum tcp_hello_kind kind,
@@ -315,8 +321,72 @@ base_must_check int tcp_hello_prove(const struct tcp_secret *secret, const struc
 bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
                         const struct tcp_hello *welcome, const uint8_t *proof);
 
-/** Say that there will be no connection, as far as the socket takes it at once, and close it. */
-void tcp_hello_refuse(int fd, enum tcp_refusal why);
+/** Say that there will be no connection, as far as the socket takes it at once, and close it and its TLS. */
+void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why);
+
+/* ---- tls_context.c, tls.c: TLS under hellos and frames -------------------------------------------- */
+
+/* What all connections of a fabric share: `struct ssl_ctx_st` and `bio_method_st` are the library's. */
+struct tcp_tls_context {
+    struct ssl_ctx_st *library; /* NULL: connections are in the clear */
+    struct bio_method_st *method;
+};
+
+/**
+ * Make what the options say, with certificates or with the secret.
+ *
+ * @param secret  borrowed for as long as the context lives
+ * @return 0; -ENOMEM; -EINVAL, -EACCES and the like (logged)
+ */
+base_must_check int tcp_tls_context_open(struct base_log *log, const struct tcp_options *options,
+                                         const struct tcp_secret *secret,
+                                         struct tcp_tls_context *ret_context);
+
+/** No connection of it is left. Nothing, if it was never made. */
+void tcp_tls_context_close(struct tcp_tls_context *context);
+
+/** How the library reads and writes. @return NULL: no memory */
+struct bio_method_st *tcp_tls_method(void);
+
+/** One side of a connection, without a handshake yet. @return 0; -ENOMEM */
+base_must_check int tcp_tls_open(struct tcp *tcp, bool is_server, struct tcp_tls **ret_tls);
+
+/** Free it; NULL: nothing. */
+void tcp_tls_close(struct tcp_tls *tls);
+
+/** From now on it reads from this connection. NULL: nothing. */
+void tcp_tls_attach(struct tcp_tls *tls, struct net_connection *net);
+
+/** The next write takes a new key. */
+void tcp_tls_change_key(struct tcp_tls *tls);
+
+/** Why the other side is not who it should be, for the log. @return NULL: nothing is known; so of `tls` NULL */
+const char *tcp_tls_reason(const struct tcp_tls *tls);
+
+/* Of the next ones the task that serves the connection calls one that reads and one that writes at a time; `tls` NULL
+ * means in the clear. */
+
+/** As net_read_try(); -EPROTO: what came is no TLS; -EACCES: the other side says that this one is not let in. */
+ssize_t tcp_read_try(struct net_connection *net, struct tcp_tls *tls, void *buffer, size_t room);
+
+/** As net_read(), and tcp_read_try(). Yields. */
+ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, size_t room,
+                 uint64_t deadline_ns);
+
+/** As net_write(). @param bytes  TCP_OUT_BYTES at most. Yields. */
+base_must_check int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data, size_t bytes,
+                              uint64_t deadline_ns);
+
+/** Send the last that is said on a socket, as far as it takes it at once. Where TLS has failed that is its alert, or the
+ * same in the clear if the other side spoke in the clear. */
+void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes);
+
+/** Go on with the handshake. @return 0: done; -EAGAIN: when more has come; -EACCES, -EPROTO (tcp_tls_reason());
+ * -ECONNRESET and the like; -ETIMEDOUT; -ECANCELED. Yields. */
+base_must_check int tcp_shake_try(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns);
+
+/** Go through with it. @return the same but -EAGAIN. Yields. */
+base_must_check int tcp_shake(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns);
 
 /* ---- listener.c ---------------------------------------------------------------------------------- */
 
@@ -335,8 +405,9 @@ uint32_t tcp_incoming_data(const void *state, const void **ret_data);
 /** Of struct fabric_provider. */
 void tcp_reject(void *state);
 
-/** Free one; @return its socket, the caller's. */
-int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello);
+/** Free one; @return its socket, the caller's, as is its TLS. */
+int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello,
+                      struct tcp_tls **ret_tls);
 
 /* ---- connection.c, connect.c --------------------------------------------------------------------- */
 
@@ -352,6 +423,7 @@ struct tcp_connection {
     struct tcp_gate gate; /* of what follows */
     struct tcp_wire wire;
     struct net_connection *net; /* NULL: not yet, or gone */
+    struct tcp_tls *tls;        /* the scheduler's alone; NULL: in the clear */
     struct task_message poke;   /* has the scheduler look at what is below */
     bool poked;                 /* it is on its way */
     bool beat;                  /* the worker's clock has ticked */
@@ -415,11 +487,15 @@ void tcp_disconnect(void *state);
 
 /* ---- tcp.c --------------------------------------------------------------------------------------- */
 
+#define TCP_PATH_BYTES 256
+
 /* What the URL says. */
 struct tcp_options {
     bool insecure; /* reach beyond this machine */
+    bool tls;
     uint64_t heartbeat_ns;
-    char secret_path[256]; /* "": none */
+    char secret_path[TCP_PATH_BYTES]; /* "": none, of all four */
+    char cert_path[TCP_PATH_BYTES], key_path[TCP_PATH_BYTES], ca_path[TCP_PATH_BYTES];
 };
 
 #define TCP_BEATS_PROBE 4  /* ticks of silence after which the peer is probed: a heartbeat */
@@ -429,6 +505,7 @@ struct tcp {
     struct tarn_node *node;
     struct tcp_options options;
     struct tcp_secret secret;
+    struct tcp_tls_context tls;
     struct task_sched *sched; /* of its own: listeners, the connections of plain threads, the clock */
     struct base_log_limit refusals;
     struct tcp_gate gate;         /* of what follows */

@@ -1,0 +1,310 @@
+/*
+ * TLS under hellos and frames. A connection's state is one for both directions: whoever serves the socket touches it,
+ * on its scheduler, and nobody across a yield. The library has no socket: it takes what has come out of the
+ * connection, and what it wants to send lies in `out` until somebody writes it.
+ */
+#include "fabric/tcp/tcp.h"
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define LIBRARY_BYTES  (UINT64_C(64) << 10) /* that the library takes for a connection, about */
+#define WRITES_PER_KEY (1 << 21) /* of 3 records at most; AES-GCM bears 2^24 with one key (RFC 8446, 5.5) */
+
+struct tcp_tls {
+    struct base_account *account;
+    SSL *ssl;
+    struct net_connection *net; /* where it reads */
+    bool ended;                 /* that has come to its end */
+    int end_error;              /* 0, or of what kind that was */
+    uint32_t writes_left;       /* with this key */
+    uint32_t out_bytes;
+    char reason[160]; /* why the other side is not who it should be */
+    uint8_t out[TCP_OUT_BYTES + 8192];
+};
+
+/* ---- what the library reads and writes ---------------------------------------------------------- */
+
+static int take_in(BIO *bio, char *bytes, int room)
+{
+    struct tcp_tls *tls = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    ssize_t taken = tls->ended ? 0 : net_read_try(tls->net, bytes, (size_t)room);
+    if (taken > 0)
+        return (int)taken;
+    if (taken == -EAGAIN) {
+        BIO_set_retry_read(bio);
+        return -1;
+    }
+    tls->ended = true;
+    tls->end_error = tls->end_error != 0 ? tls->end_error : (int)taken;
+    return 0;
+}
+
+static int put_out(BIO *bio, const char *bytes, int count)
+{
+    struct tcp_tls *tls = BIO_get_data(bio);
+    BIO_clear_retry_flags(bio);
+    if ((size_t)count > sizeof(tls->out) - tls->out_bytes) {
+        BIO_set_retry_write(bio);
+        return -1;
+    }
+    memcpy(tls->out + tls->out_bytes, bytes, (size_t)count);
+    tls->out_bytes += (uint32_t)count;
+    return count;
+}
+
+static long control(BIO *bio, int command, long number, void *arg)
+{
+    (void)bio, (void)number, (void)arg;
+    return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+BIO_METHOD *tcp_tls_method(void)
+{
+    BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tarn");
+    if (method != NULL && BIO_meth_set_read(method, take_in) == 1 &&
+        BIO_meth_set_write(method, put_out) == 1 && BIO_meth_set_ctrl(method, control) == 1)
+        return method;
+    BIO_meth_free(method);
+    return NULL;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------ */
+
+int tcp_tls_open(struct tcp *tcp, bool is_server, struct tcp_tls **ret_tls)
+{
+    struct base_account *account = &tcp->node->memory;
+    if (base_account_take(account, LIBRARY_BYTES) != 0)
+        return -ENOMEM;
+    struct tcp_tls *tls = base_alloc(account, sizeof(*tls));
+    BIO *bio = tls == NULL ? NULL : BIO_new(tcp->tls.method);
+    SSL *ssl = bio == NULL ? NULL : SSL_new(tcp->tls.library);
+    if (ssl == NULL) {
+        (void)BIO_free(bio);
+        base_free(account, tls, sizeof(*tls));
+        base_account_give(account, LIBRARY_BYTES);
+        return -ENOMEM;
+    }
+    tls->account = account;
+    tls->ssl = ssl;
+    tls->writes_left = WRITES_PER_KEY;
+    BIO_set_data(bio, tls);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(ssl, bio, bio);
+    if (is_server)
+        SSL_set_accept_state(ssl);
+    else
+        SSL_set_connect_state(ssl);
+    *ret_tls = tls;
+    return 0;
+}
+
+void tcp_tls_close(struct tcp_tls *tls)
+{
+    if (tls == NULL)
+        return;
+    struct base_account *account = tls->account;
+    SSL_free(tls->ssl);
+    base_free(account, tls, sizeof(*tls));
+    base_account_give(account, LIBRARY_BYTES);
+}
+
+void tcp_tls_attach(struct tcp_tls *tls, struct net_connection *net)
+{
+    if (tls != NULL)
+        tls->net = net;
+}
+
+void tcp_tls_change_key(struct tcp_tls *tls)
+{
+    tls->writes_left = 1;
+}
+
+/* ---- what went wrong ---------------------------------------------------------------------------- */
+
+struct cause {
+    int reason;
+    int error;
+    const char *sentence;
+};
+
+static const struct cause causes[] = {
+    {SSL_R_WRONG_VERSION_NUMBER, -EPROTO, "it speaks no TLS: both sides say tls in their URLs, or neither"},
+    {SSL_R_UNSUPPORTED_PROTOCOL, -EPROTO, "it knows no TLS 1.3"},
+    {SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, -EACCES, "it shows no certificate"},
+    {SSL_R_BINDER_DOES_NOT_VERIFY, -EACCES, "it has another secret"},
+    {SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, -EACCES, "it wants to see a certificate, and here is a secret"},
+};
+
+/* The library's error of this side's kind; there may be others before it. */
+static unsigned long next_error(void)
+{
+    unsigned long first = ERR_peek_error(), error;
+    while ((error = ERR_get_error()) != 0 && ERR_GET_LIB(error) != ERR_LIB_SSL)
+        continue;
+    return error != 0 ? error : first;
+}
+
+/* Say why there is no more to come. @return negative errno */
+static int explain(struct tcp_tls *tls)
+{
+    unsigned long error = next_error();
+    int reason = ERR_GET_REASON(error);
+    const char *text = ERR_reason_error_string(error);
+    ERR_clear_error();
+    for (unsigned i = 0; i < base_array_count(causes); i++) {
+        if (causes[i].reason == reason) {
+            (void)snprintf(tls->reason, sizeof(tls->reason), "%s", causes[i].sentence);
+            return causes[i].error;
+        }
+    }
+    if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+        (void)snprintf(tls->reason, sizeof(tls->reason), "its certificate is not accepted: %s",
+                       X509_verify_cert_error_string(SSL_get_verify_result(tls->ssl)));
+        return -EACCES;
+    }
+    bool told = reason > SSL_AD_REASON_OFFSET; /* by the other side */
+    (void)snprintf(tls->reason, sizeof(tls->reason), "%s: %s",
+                   told ? "it does not accept this side's certificate or secret" : "what it sends is no TLS",
+                   text == NULL ? "no memory" : text);
+    return told ? -EACCES : -EPROTO;
+}
+
+const char *tcp_tls_reason(const struct tcp_tls *tls)
+{
+    return tls == NULL || tls->reason[0] == '\0' ? NULL : tls->reason;
+}
+
+/* What a call of the library came to that was not done. @return as net_read_try() */
+static ssize_t outcome(struct tcp_tls *tls, int result)
+{
+    switch (SSL_get_error(tls->ssl, result)) {
+    case SSL_ERROR_WANT_READ:
+        return -EAGAIN;
+    case SSL_ERROR_ZERO_RETURN:
+        return 0; /* it need not say so: BYE tells an end from a cut */
+    case SSL_ERROR_WANT_WRITE:
+        (void)snprintf(tls->reason, sizeof(tls->reason), "it asks for keys again and again and takes none");
+        return -EPROTO;
+    default:
+        if (tls->ended)
+            return tls->end_error;
+        return explain(tls);
+    }
+}
+
+/* ---- reading and writing ------------------------------------------------------------------------ */
+
+ssize_t tcp_read_try(struct net_connection *net, struct tcp_tls *tls, void *buffer, size_t room)
+{
+    size_t bytes;
+    if (tls == NULL)
+        return net_read_try(net, buffer, room);
+    ERR_clear_error();
+    if (SSL_read_ex(tls->ssl, buffer, room, &bytes) == 1)
+        return (ssize_t)bytes;
+    return outcome(tls, 0);
+}
+
+ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, size_t room,
+                 uint64_t deadline_ns)
+{
+    for (;;) {
+        ssize_t bytes = tcp_read_try(net, tls, buffer, room);
+        if (bytes != -EAGAIN)
+            return bytes;
+        int error = net_await(net, deadline_ns);
+        if (error != 0)
+            return error;
+    }
+}
+
+/* Have the connection send what the library has left. */
+static int flush(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
+{
+    int error = 0;
+    while (error == 0 && tls->out_bytes > 0) {
+        uint32_t bytes = tls->out_bytes; /* an answer to what was read meanwhile comes behind */
+        error = net_write(net, tls->out, bytes, deadline_ns);
+        tls->out_bytes -= bytes;
+        memmove(tls->out, tls->out + bytes, tls->out_bytes);
+    }
+    return error;
+}
+
+/* Leave bytes to be sent; there is room if nothing else is. @return 0; -EPIPE */
+static int encrypt(struct tcp_tls *tls, const void *data, size_t bytes)
+{
+    size_t written;
+    ERR_clear_error();
+    if (--tls->writes_left == 0) {
+        tls->writes_left = WRITES_PER_KEY;
+        if (SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) != 1)
+            return -EPIPE;
+    }
+    return SSL_write_ex(tls->ssl, data, bytes, &written) == 1 ? 0 : -EPIPE;
+}
+
+int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data, size_t bytes,
+              uint64_t deadline_ns)
+{
+    if (tls == NULL)
+        return net_write(net, data, bytes, deadline_ns);
+    int error = flush(net, tls, deadline_ns);
+    if (error == 0)
+        error = encrypt(tls, data, bytes);
+    if (error == 0)
+        error = flush(net, tls, deadline_ns);
+    return error;
+}
+
+void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
+{
+    if (tls != NULL && SSL_is_init_finished(tls->ssl))
+        (void)encrypt(tls, data, bytes);
+    if (tls != NULL && tls->out_bytes > 0) { /* without a handshake it is why there is none */
+        data = tls->out;
+        bytes = tls->out_bytes;
+    }
+    (void)send(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* ---- the handshake ------------------------------------------------------------------------------ */
+
+/* The library has checked it; that it was asked to is checked here. */
+static bool is_known(const struct tcp_tls *tls)
+{
+    return SSL_session_reused(tls->ssl) == 1 ||
+           (SSL_get0_peer_certificate(tls->ssl) != NULL && SSL_get_verify_result(tls->ssl) == X509_V_OK);
+}
+
+int tcp_shake_try(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
+{
+    ERR_clear_error();
+    int result = SSL_do_handshake(tls->ssl);
+    int error = result == 1 ? 0 : (int)outcome(tls, result);
+    if (result != 1 && error == 0)
+        error = -ECONNRESET;
+    int flushed = flush(net, tls, deadline_ns);
+    if ((error == 0 || error == -EAGAIN) && (flushed == -ETIMEDOUT || flushed == -ECANCELED))
+        return flushed; /* where it fails otherwise, reading tells why */
+    return error == 0 && !is_known(tls) ? -EACCES : error;
+}
+
+int tcp_shake(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
+{
+    for (;;) {
+        int error = tcp_shake_try(net, tls, deadline_ns);
+        if (error == -EAGAIN)
+            error = net_await(net, deadline_ns);
+        else
+            return error;
+        if (error != 0)
+            return error;
+    }
+}
