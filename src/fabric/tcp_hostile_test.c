@@ -60,9 +60,9 @@ static void hellos_have_bounds(struct testing_fabric *testing)
          .receive_count = 1,
          .receive_bytes = 1,
          .data_bytes = TARN_FABRIC_PRIVATE_BYTES_MAX + 1},
-        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 1, .refusal = 1},
+        {.kind = TCP_HELLO, .receive_count = 1, .receive_bytes = 1, .number = 8},
         {.kind = TCP_WELCOME, .receive_count = 1, .receive_bytes = 1},
-        {.kind = TCP_REFUSAL, .refusal = 77},
+        {.kind = TCP_REFUSAL, .number = 77},
     };
     tcp_hello_save(&hello, bytes);
     assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &back), 0);
@@ -78,13 +78,12 @@ static void the_silent_make_room(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     int fds[SILENT];
-    uint8_t byte;
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     for (unsigned i = 0; i < SILENT; i++)
         fds[i] = tcp_testing_dial(testing->address);
     testing_connect(&pair);
-    assert_false(tcp_testing_hear(fds[0], &byte, 1)); /* the oldest was dropped */
+    assert_true(tcp_testing_ends(fds[0])); /* the oldest was dropped */
     for (unsigned i = 0; i < SILENT; i++)
         assert_int_equal(close(fds[i]), 0);
     testing_pair_close(&pair);
@@ -561,10 +560,12 @@ static void it_stays_on_this_machine(struct testing_fabric *testing)
 
 static void urls_are_checked(struct testing_fabric *testing)
 {
-    static const char *const wrong[] = {
-        "tcp:127.0.0.1",      "tcp:insecure=yes",  "tcp:secret=",   "tcp:heartbeat=", "tcp:heartbeat=5",
-        "tcp:heartbeat=19ms", "tcp:heartbeat=61m", "tcp:insecure;", "tcp: insecure"};
-    static const char *const right[] = {"tcp:", "tcp:heartbeat=20ms", "tcp:insecure,heartbeat=1h"};
+    static const char *const wrong[] = {"tcp:127.0.0.1",     "tcp:insecure=yes", "tcp:secret=",
+                                        "tcp:heartbeat=",    "tcp:heartbeat=5",  "tcp:heartbeat=19ms",
+                                        "tcp:heartbeat=61m", "tcp:insecure;",    "tcp: insecure",
+                                        "tcp:sockets=",      "tcp:sockets=0",    "tcp:sockets=9"};
+    static const char *const right[] = {"tcp:", "tcp:heartbeat=20ms", "tcp:insecure,heartbeat=1h",
+                                        "tcp:sockets=8"};
     struct tarn_fabric *fabric;
     for (unsigned i = 0; i < base_array_count(wrong); i++)
         assert_int_equal(tarn_fabric_open(testing->node, wrong[i], &fabric), -EINVAL);

@@ -81,22 +81,46 @@ static inline bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count)
     return true;
 }
 
-/** Say hello and prove to know a secret. @return what comes of it: 0 and the server's welcome, or as tcp_hello_load() */
-static inline int tcp_testing_greet(int fd, const struct tcp_secret *secret, struct tcp_hello *ret_welcome)
+/** Whether the other side ends the connection; what it still says is dropped. */
+static inline bool tcp_testing_ends(int fd)
 {
-    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
+    uint8_t bytes[256];
+    ssize_t taken;
+    do
+        taken = recv(fd, bytes, sizeof(bytes), 0);
+    while (taken > 0 || (taken < 0 && errno == EINTR));
+    return taken == 0 || errno == ECONNRESET;
+}
+
+/** Say a hello and prove to know a secret. @return 0 and the server's welcome; or as tcp_hello_load() */
+static inline int tcp_testing_say_hello(int fd, const struct tcp_secret *secret,
+                                        const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
+{
     struct tcp_meeting meeting;
-    struct tcp_hello hello, proof = {.kind = TCP_PROOF};
+    struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
     uint8_t bytes[TCP_HELLO_BYTES];
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
-    tcp_hello_save(&hello, meeting.hello);
+    tcp_hello_save(hello, meeting.hello);
     tcp_testing_say(fd, meeting.hello, TCP_HELLO_BYTES);
     assert_true(tcp_testing_hear(fd, meeting.challenge, TCP_HELLO_BYTES));
+    int error = tcp_hello_load(meeting.challenge, TCP_CHALLENGE, &challenge);
+    if (error != 0)
+        return error;
     assert_int_equal(tcp_hello_prove(secret, &meeting, NULL, proof.proof), 0);
     tcp_hello_save(&proof, bytes);
     tcp_testing_say(fd, bytes, sizeof(bytes));
     return tcp_testing_hear(fd, bytes, sizeof(bytes)) ? tcp_hello_load(bytes, TCP_WELCOME, ret_welcome)
                                                       : -ECONNRESET;
+}
+
+/** The same with a usual hello. @param more  sockets that will join */
+static inline int tcp_testing_greet_for(int fd, const struct tcp_secret *secret, uint32_t more,
+                                        struct tcp_hello *ret_welcome)
+{
+    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
+    struct tcp_hello hello;
+    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+    hello.number = more;
+    return tcp_testing_say_hello(fd, secret, &hello, ret_welcome);
 }
 
 /** Be the client of a pair whose own is not connected. @return the socket */
@@ -107,7 +131,7 @@ static inline int tcp_testing_meet(struct testing_pair *pair)
     struct tcp_hello welcome;
     testing_start(pair->testing, &job, 0, testing_accept, pair);
     int fd = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet(fd, &none, &welcome), 0);
+    assert_int_equal(tcp_testing_greet_for(fd, &none, 0, &welcome), 0);
     testing_join(&job);
     return fd;
 }

@@ -198,8 +198,12 @@ static void receive_more(struct net_connection *connection)
     if (connection->receiving || connection->closed || connection->ended || connection->error != 0 ||
         connection->unread_count >= NET_UNREAD_BUFFERS_MAX)
         return;
+    bool on_demand = connection->handler != NULL && connection->handler->on_demand;
+    if (on_demand && !connection->demanded)
+        return;
+    connection->demanded = false;
     connection->receiving = true;
-    connection->receive.once = connection->flooding;
+    connection->receive.once = connection->flooding || on_demand;
     connection->pausing = false;
     task_io_post(connection->net->sched, &connection->receive);
 }
@@ -288,9 +292,16 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
     return connection->error;
 }
 
+void net_demand(struct net_connection *connection)
+{
+    connection->demanded = true;
+    receive_more(connection);
+}
+
 int net_await(struct net_connection *connection, uint64_t deadline_ns)
 {
     while (!has_input(connection)) {
+        net_demand(connection);
         struct task_wait wait;
         task_wait_init(&wait);
         connection->reader = &wait;

@@ -45,6 +45,10 @@ struct net_handler {
     void (*closed)(struct net_connection *connection);
 
     const char *task_name;
+
+    /** Whether something is received only after net_demand() or in net_await(), a buffer's worth each time: who does
+     * not always take what comes keeps none of the scheduler's buffers so. */
+    bool on_demand;
 };
 
 /**
@@ -118,9 +122,12 @@ ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, u
 /** Read what has arrived. @return as net_read(); -EAGAIN: nothing has. Never waits. */
 ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room);
 
-/** Wait until net_read_try() has something to return, be it the end. @return 0; -ETIMEDOUT; -ECANCELED. Yields. The task
- * that serves the connection. */
+/** Wait until net_read_try() has something to return, be it the end. @return 0; -ETIMEDOUT; -ECANCELED. Yields. The
+ * task that serves the connection. */
 base_must_check int net_await(struct net_connection *connection, uint64_t deadline_ns);
+
+/** Have an `on_demand` connection receive once more, whoever serves it. Any task or callback of its scheduler. */
+void net_demand(struct net_connection *connection);
 
 /** When what the last read has returned had come, or the first part of it. The task that serves the
  * connection. */

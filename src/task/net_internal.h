@@ -41,6 +41,7 @@ struct net_connection {
     int error;                /* of the receive: what reads return when nothing is left */
     bool receiving;           /* `receive` is posted */
     bool pausing;             /* and was asked to end, as much is unread */
+    bool demanded;            /* of `on_demand`: receive once more */
     bool flooding;            /* was paused, and the socket was not found empty since */
     bool ended;               /* the peer will send no more, or nobody wants it */
     bool end_told;            /* a read has returned that, or the error */

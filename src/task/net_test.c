@@ -552,6 +552,45 @@ static void sockets_move_to_other_schedulers(void **state)
     engine_testing_run(state, NULL, move_socket, NULL);
 }
 
+static const struct net_handler demanding = {.on_demand = true};
+
+/* Nothing is taken from the kernel, and no buffer kept, but what was asked for. */
+static void demand(void *arg)
+{
+    (void)arg;
+    static char data[20000];
+    struct net_connection *connection;
+    int ends[2];
+    ssize_t all = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    assert_int_equal(net_adopt(ends[0], &demanding, &connection), 0);
+    assert_int_equal(write(ends[1], data, sizeof(data)), sizeof(data));
+    assert_int_equal(task_sleep(5000000), 0);
+    assert_int_equal(net_read_try(connection, data, sizeof(data)), -EAGAIN);
+    while (all < (ssize_t)sizeof(data)) {
+        ssize_t bytes;
+        net_demand(connection);
+        while ((bytes = net_read_try(connection, data, sizeof(data))) == -EAGAIN)
+            assert_int_equal(task_sleep(100000), 0);
+        assert_true(bytes > 0 && bytes <= 4096);
+        all += bytes;
+        assert_int_equal(task_sleep(1000000), 0);
+        assert_int_equal(net_read_try(connection, data, sizeof(data)), -EAGAIN);
+    }
+    assert_int_equal(net_await(connection, task_now() + 1000000), -ETIMEDOUT);
+    assert_int_equal(write(ends[1], "more", 4), 4);
+    assert_int_equal(net_read(connection, data, sizeof(data), TASK_FOREVER), 4);
+    assert_int_equal(close(ends[1]), 0);
+    assert_int_equal(net_await(connection, TASK_FOREVER), 0);
+    assert_int_equal(net_read_try(connection, data, sizeof(data)), 0);
+    net_close(connection);
+}
+
+static void what_is_not_demanded_stays_in_the_kernel(void **state)
+{
+    engine_testing_run(state, NULL, demand, NULL);
+}
+
 static void shut_later(void *arg)
 {
     assert_int_equal(task_sleep(1000000), 0);
@@ -693,6 +732,7 @@ int main(void)
         ENGINE_TESTS(accepted_may_refuse),
         ENGINE_TESTS(clients_can_be_idle),
         ENGINE_TESTS(sockets_move_to_other_schedulers),
+        ENGINE_TESTS(what_is_not_demanded_stays_in_the_kernel),
         ENGINE_TESTS(others_end_a_connection),
         ENGINE_TESTS(connections_outlive_their_listener),
         ENGINE_TESTS(nothing_is_left_behind),

@@ -115,17 +115,18 @@ class Peer:
 
 
 class Relay:
-    """Passes on what two peers say through this script, until it is told to do otherwise."""
+    """Passes on what two peers say through this script, by any number of sockets, until it is told to do otherwise."""
 
     def __init__(self, address, target):
         self.target = target
         self.listener = socket.create_server((address, PORT))
         self.lock = threading.Lock()
-        self.ends = ()
-        self.queue = []  # (when, from which end, bytes)
+        self.partners = {}  # each end's other end; those of the first peer come first
+        self.first = set()  # the first peer's ends
+        self.queue = []  # (when, to which end, bytes)
         self.delay = 0
         self.silent = False   # nothing is passed on any more
-        self.changing = False  # a bit of the next piece from the first end
+        self.changing = False  # a bit of the next piece from the first peer
         self.wake, self.alarm = socket.socketpair()
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
@@ -133,8 +134,8 @@ class Relay:
     def run(self):
         while True:
             with self.lock:
-                sources = [self.listener, self.wake, *([] if self.silent else self.ends)]
-                due = self.queue[0][0] - time.monotonic() if self.queue else None
+                sources = [self.listener, self.wake, *([] if self.silent else self.partners)]
+                due = self.queue[0][0] - time.monotonic() if self.queue and not self.silent else None
             ready, _, _ = select.select(sources, [], [], None if due is None else max(due, 0))
             if self.wake in ready and not self.wake.recv(1):
                 return
@@ -143,38 +144,41 @@ class Relay:
 
     def serve(self, ready):
         if self.listener in ready:
-            first = self.listener.accept()[0]
-            self.ends = (first, socket.create_connection(self.target))
-            self.queue = []
-        for number, end in enumerate(self.ends):
-            if end in ready and not self.take(number, end):
-                self.drop(*self.ends)
-                return
+            end, other = self.listener.accept()[0], socket.create_connection(self.target)
+            self.partners.update({end: other, other: end})
+            self.first.add(end)
+        for end in [end for end in self.partners if end in ready]:
+            if end in self.partners:
+                self.take(end)
         while self.queue and not self.silent and self.queue[0][0] <= time.monotonic():
-            _, number, data = self.queue.pop(0)
+            _, end, data = self.queue.pop(0)
             try:
-                self.ends[1 - number].sendall(data)
+                if end in self.partners:
+                    end.sendall(data)
             except OSError:
-                self.drop(*self.ends)
+                self.drop(end, self.partners[end])
 
-    def take(self, number, end):
+    def take(self, end):
         try:
             data = bytearray(end.recv(1 << 16))
         except OSError:
-            return False
-        if data and self.changing and number == 0:
+            data = b""
+        if not data:
+            self.drop(end, self.partners[end])
+            return
+        if self.changing and end in self.first:
             data[len(data) // 2] ^= 1
             self.changing = False
-        self.queue.append((time.monotonic() + self.delay, number, data))
-        return bool(data)
+        self.queue.append((time.monotonic() + self.delay, self.partners[end], data))
 
     def drop(self, *ends):
-        """Close ends at once (RST); with the last the queue is forgotten."""
+        """Close ends at once (RST)."""
         for end in ends:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()
-        self.ends = tuple(end for end in self.ends if end not in ends)
-        if not self.ends:
+            self.partners.pop(end, None)
+            self.first.discard(end)
+        if not self.partners:
             self.queue = []
 
     def do(self, function):
@@ -187,19 +191,20 @@ class Relay:
         self.do(lambda: self.__dict__.update(how))
 
     def cut(self):
-        self.do(lambda: self.drop(*self.ends))
+        """Of the socket that came last the relay knows nothing any more."""
+        self.do(lambda: self.drop(*list(self.partners)[-2:]))
 
     def halve(self):
-        """The first end is closed, of which the second is never told."""
-        self.do(lambda: (self.__dict__.update(silent=True), self.drop(self.ends[0])))
+        """The first peer's ends are closed, of which the second is never told."""
+        self.do(lambda: (self.__dict__.update(silent=True), self.drop(*self.first)))
 
     def mend(self):
         """Forget the old connection; the next is passed on."""
-        self.do(lambda: (self.drop(*self.ends), self.__dict__.update(silent=False, delay=0, changing=False)))
+        self.do(lambda: (self.drop(*self.partners), self.__dict__.update(silent=False, delay=0, changing=False)))
 
     def close(self):
         self.alarm.close()
         self.thread.join()
-        self.drop(*self.ends)
+        self.drop(*self.partners)
         self.listener.close()
         self.wake.close()

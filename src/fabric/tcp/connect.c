@@ -16,15 +16,28 @@ struct attempt {
     const struct tarn_fabric_connect_options *options;
     uint64_t deadline_ns;
     const char *address; /* to connect with; NULL: to accept */
-    int fd;              /* to accept: the socket, its TLS, and what was said */
+    uint32_t sockets;
+    int fd; /* to accept: the socket, its TLS, and what was said */
     struct tcp_tls *tls;
-    struct tcp_meeting meeting;
-    struct tcp_hello hello; /* the other side's */
+    struct tcp_meeting meeting; /* by the first socket */
+    struct tcp_hello hello;     /* the other side's */
     int error;
     struct tcp_connection *connection;
 };
 
 /* ---- making and freeing ------------------------------------------------------------------------- */
+
+/* Free one without sockets. */
+static void free_parts(struct tcp_connection *connection)
+{
+    struct base_account *account = &connection->tcp->node->memory;
+    const struct tcp_messages *messages = &connection->wire.messages;
+    for (uint32_t i = 0; connection->sockets != NULL && i < connection->socket_count; i++)
+        tcp_tls_close(connection->sockets[i].tls);
+    base_unmap(account, messages->memory, messages->count * messages->slot_bytes);
+    base_free(account, connection->sockets, connection->socket_count * sizeof(struct tcp_socket));
+    base_free(account, connection, sizeof(*connection));
+}
 
 static struct tcp_connection *make(const struct attempt *attempt)
 {
@@ -38,24 +51,36 @@ static struct tcp_connection *make(const struct attempt *attempt)
     connection->owner = attempt->owner;
     connection->sched = task_sched_self();
     tcp_gate_init(&connection->gate);
+    connection->socket_count = attempt->sockets;
+    connection->sockets = base_alloc(account, attempt->sockets * sizeof(struct tcp_socket));
     messages->count = attempt->options->receive_count;
     messages->bytes = attempt->options->receive_bytes;
     messages->slot_bytes = slot_bytes(messages->bytes);
     messages->memory = base_map(account, BASE_PAGE_BYTES, messages->count * messages->slot_bytes);
-    if (messages->memory == NULL) {
-        base_free(account, connection, sizeof(*connection));
+    if (messages->memory == NULL || connection->sockets == NULL) {
+        free_parts(connection);
         return NULL;
+    }
+    for (uint32_t i = 0; i < connection->socket_count; i++) {
+        connection->sockets[i].connection = connection;
+        connection->sockets[i].number = i;
     }
     return connection;
 }
 
-static void free_parts(struct tcp_connection *connection)
+static const struct net_handler *handler_of(const struct attempt *attempt)
 {
-    struct base_account *account = &connection->tcp->node->memory;
-    const struct tcp_messages *messages = &connection->wire.messages;
-    base_unmap(account, messages->memory, messages->count * messages->slot_bytes);
-    tcp_tls_close(connection->tls);
-    base_free(account, connection, sizeof(*connection));
+    return attempt->sockets > 1 ? &tcp_sockets_handler : &tcp_connection_handler;
+}
+
+/* A socket is there from now on. */
+static void attach(struct tcp_socket *socket, struct net_connection *net, struct tcp_tls *tls)
+{
+    socket->net = net;
+    socket->tls = tls;
+    socket->connection->open_count++;
+    net_set_user(net, socket);
+    tcp_tls_attach(tls, net);
 }
 
 void tcp_connection_free(struct tcp_connection *connection)
@@ -71,24 +96,28 @@ void tcp_connection_free(struct tcp_connection *connection)
     free_parts(connection);
 }
 
-/* Close the socket of an attempt that came to nothing, and free what was made. */
+/* Close the sockets of an attempt that came to nothing, and free what was made. */
 static void abandon(struct tcp_connection *connection)
 {
-    net_close(connection->net);
+    for (uint32_t i = 0; i < connection->socket_count; i++) {
+        if (connection->sockets[i].net != NULL)
+            net_close(connection->sockets[i].net);
+    }
     tcp_gate_lock(&connection->gate);
-    while (connection->net != NULL)
+    while (connection->open_count != 0)
         tcp_gate_sleep_firmly_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     free_parts(connection);
 }
 
-/* From now on the socket is served. */
+/* From now on the sockets are served. */
 static void begin(struct attempt *attempt, struct tcp_connection *connection)
 {
     struct tcp *tcp = connection->tcp;
     char name[NET_ADDRESS_TEXT_MAX];
-    net_peer(connection->net, name, sizeof(name));
+    net_peer(connection->sockets[0].net, name, sizeof(name));
     fabric_connection_name(connection->owner, name);
+    connection->wire.sockets = connection->socket_count;
     tcp_wire_begin(&connection->wire, attempt->domain, attempt->hello.receive_count,
                    attempt->hello.receive_bytes);
     connection->data_bytes = attempt->hello.data_bytes;
@@ -99,43 +128,83 @@ static void begin(struct attempt *attempt, struct tcp_connection *connection)
     tcp_gate_wake_locked(&tcp->gate); /* the clock ticks while there are some */
     tcp_gate_unlock(&tcp->gate);
     attempt->connection = connection;
-    net_release(connection->net);
+    for (uint32_t i = 0; i < connection->socket_count; i++)
+        net_release(connection->sockets[i].net);
+    tcp_connection_demand(connection);
 }
 
 /* ---- accepting ---------------------------------------------------------------------------------- */
 
-static int welcome(const struct attempt *attempt, struct tcp_connection *connection)
+/* Say welcome by a socket. @param meeting  what was said by it */
+static int welcome(const struct attempt *attempt, const struct tcp_socket *socket,
+                   const struct tcp_meeting *meeting, struct tcp_hello *hello)
 {
-    struct tcp_hello hello;
     uint8_t bytes[TCP_HELLO_BYTES];
+    int error = tcp_hello_prove(&attempt->domain->tcp->secret, meeting, hello, hello->proof);
+    if (error != 0)
+        return error;
+    tcp_hello_save(hello, bytes);
+    error = tcp_write(socket->net, socket->tls, bytes, sizeof(bytes), attempt->deadline_ns);
+    return error == 0 ? 0 : -ECONNRESET;
+}
+
+/* Have one more socket join. */
+static int admit_next(struct attempt *attempt, struct tcp_connection *connection, struct tcp_party *party)
+{
+    struct tcp_incoming *incoming;
+    struct tcp_meeting meeting;
+    struct tcp_hello join, hello;
+    struct net_connection *net;
+    struct tcp_tls *tls;
+    uint32_t number;
+    int error = tcp_party_take(connection->tcp, party, attempt->deadline_ns, &number, &incoming);
+    if (error != 0)
+        return error == -ETIMEDOUT ? -ECONNRESET : error;
+    attempt->deadline_ns = task_now() + connection->tcp->options.heartbeat_ns; /* for the next */
+    int fd = tcp_incoming_take(incoming, &meeting, &join, &tls);
+    error = net_adopt(fd, handler_of(attempt), &net);
+    if (error != 0) {
+        tcp_hello_refuse(fd, tls, TCP_REJECTED);
+        return error;
+    }
+    attach(&connection->sockets[number], net, tls);
+    error = tcp_hello_make(TCP_WELCOME, attempt->options, &hello);
+    return error == 0 ? welcome(attempt, &connection->sockets[number], &meeting, &hello) : error;
+}
+
+/* Say welcome, and wait for the sockets that were promised. */
+static int admit_all(struct attempt *attempt, struct tcp_connection *connection)
+{
+    struct tcp *tcp = connection->tcp;
+    struct tcp_party party;
+    struct tcp_hello hello;
     int error = tcp_hello_make(TCP_WELCOME, attempt->options, &hello);
     if (error != 0)
         return error;
-    error = tcp_hello_prove(&connection->tcp->secret, &attempt->meeting, &hello, hello.proof);
-    if (error != 0)
-        return error;
-    tcp_hello_save(&hello, bytes);
-    error = tcp_write(connection->net, connection->tls, bytes, sizeof(bytes), attempt->deadline_ns);
-    return error == 0 ? 0 : -ECONNRESET;
+    tcp_party_open(tcp, &party, &hello, connection->socket_count);
+    error = welcome(attempt, &connection->sockets[0], &attempt->meeting, &hello);
+    while (error == 0 && connection->open_count < connection->socket_count)
+        error = admit_next(attempt, connection, &party);
+    tcp_party_close(tcp, &party);
+    return error;
 }
 
 static void accept_task(void *arg)
 {
     struct attempt *attempt = arg;
+    struct net_connection *net = NULL;
     struct tcp_connection *connection = make(attempt);
     attempt->error = -ENOMEM;
     if (connection != NULL)
-        attempt->error = net_adopt(attempt->fd, &tcp_connection_handler, &connection->net);
+        attempt->error = net_adopt(attempt->fd, handler_of(attempt), &net);
     if (attempt->error != 0) {
         if (connection != NULL)
             free_parts(connection);
         tcp_hello_refuse(attempt->fd, attempt->tls, TCP_REJECTED);
         return;
     }
-    net_set_user(connection->net, connection);
-    connection->tls = attempt->tls;
-    tcp_tls_attach(connection->tls, connection->net);
-    attempt->error = welcome(attempt, connection);
+    attach(&connection->sockets[0], net, attempt->tls);
+    attempt->error = admit_all(attempt, connection);
     if (attempt->error == 0)
         begin(attempt, connection);
     else
@@ -151,6 +220,7 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
                               .options = options,
                               .deadline_ns = task_now() + domain->tcp->options.heartbeat_ns};
     attempt.fd = tcp_incoming_take(incoming, &attempt.meeting, &attempt.hello, &attempt.tls);
+    attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
     if (error != 0) {
         tcp_hello_refuse(attempt.fd, attempt.tls, TCP_REJECTED);
@@ -164,12 +234,11 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 /* ---- connecting --------------------------------------------------------------------------------- */
 
 /* Read a hello of a kind. @param ret_bytes  it as it came */
-static int read_hello(const struct tcp_connection *connection, enum tcp_hello_kind kind, uint64_t deadline_ns,
+static int read_hello(const struct tcp_socket *socket, enum tcp_hello_kind kind, uint64_t deadline_ns,
                       uint8_t *ret_bytes, struct tcp_hello *ret_hello)
 {
     for (size_t at = 0; at < TCP_HELLO_BYTES;) {
-        ssize_t bytes =
-            tcp_read(connection->net, connection->tls, ret_bytes + at, TCP_HELLO_BYTES - at, deadline_ns);
+        ssize_t bytes = tcp_read(socket->net, socket->tls, ret_bytes + at, TCP_HELLO_BYTES - at, deadline_ns);
         if (bytes <= 0)
             return bytes == 0 ? -ECONNRESET : (int)bytes;
         at += (size_t)bytes;
@@ -178,60 +247,88 @@ static int read_hello(const struct tcp_connection *connection, enum tcp_hello_ki
 }
 
 /* @return 0; -ETIMEDOUT; -ECANCELED. Where a write fails otherwise, reading tells why. */
-static int say(const struct tcp_connection *connection, const uint8_t *bytes, uint64_t deadline_ns)
+static int say(const struct tcp_socket *socket, const uint8_t *bytes, uint64_t deadline_ns)
 {
-    int error = tcp_write(connection->net, connection->tls, bytes, TCP_HELLO_BYTES, deadline_ns);
+    int error = tcp_write(socket->net, socket->tls, bytes, TCP_HELLO_BYTES, deadline_ns);
     return error == -ETIMEDOUT || error == -ECANCELED ? error : 0;
 }
 
-static int greet(struct attempt *attempt, struct tcp_connection *connection)
+/* Say what this socket is for, prove to know the secret, and read what the other side says to it. */
+static int greet(const struct attempt *attempt, const struct tcp_socket *socket,
+                 const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
-    const struct tcp_secret *secret = &connection->tcp->secret;
-    struct tcp_hello hello, challenge;
+    const struct tcp_secret *secret = &attempt->domain->tcp->secret;
+    const uint64_t deadline_ns = attempt->deadline_ns;
+    struct tcp_meeting meeting;
+    struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
     uint8_t bytes[TCP_HELLO_BYTES];
-    int error = tcp_hello_make(TCP_HELLO, attempt->options, &hello);
-    if (error != 0)
-        return error;
-    tcp_hello_save(&hello, attempt->meeting.hello);
-    error = say(connection, attempt->meeting.hello, attempt->deadline_ns);
+    tcp_hello_save(hello, meeting.hello);
+    int error = say(socket, meeting.hello, deadline_ns);
     if (error == 0)
-        error = read_hello(connection, TCP_CHALLENGE, attempt->deadline_ns, attempt->meeting.challenge,
-                           &challenge);
-    if (error != 0)
-        return error;
-    struct tcp_hello proof = {.kind = TCP_PROOF};
-    error = tcp_hello_prove(secret, &attempt->meeting, NULL, proof.proof);
+        error = read_hello(socket, TCP_CHALLENGE, deadline_ns, meeting.challenge, &challenge);
+    if (error == 0)
+        error = tcp_hello_prove(secret, &meeting, NULL, proof.proof);
     if (error != 0)
         return error;
     tcp_hello_save(&proof, bytes);
-    error = say(connection, bytes, attempt->deadline_ns);
+    error = say(socket, bytes, deadline_ns);
     if (error == 0)
-        error = read_hello(connection, TCP_WELCOME, attempt->deadline_ns, bytes, &attempt->hello);
+        error = read_hello(socket, TCP_WELCOME, deadline_ns, bytes, ret_welcome);
     if (error != 0)
         return error;
-    return tcp_hello_is_proof(secret, &attempt->meeting, &attempt->hello, attempt->hello.proof) ? 0 : -EACCES;
+    return tcp_hello_is_proof(secret, &meeting, ret_welcome, ret_welcome->proof) ? 0 : -EACCES;
 }
 
-/* The handshake of TLS, if there is to be any, and hellos. */
-static int meet(struct attempt *attempt, struct tcp_connection *connection)
+static void complain(const struct attempt *attempt, const struct tcp_tls *tls, int error)
 {
-    struct tcp *tcp = connection->tcp;
+    struct tcp *tcp = attempt->domain->tcp;
+    const char *reason = tcp_tls_reason(tls);
+    if (reason == NULL)
+        reason = error == -EACCES ? "one of both does not know the secret of the other"
+                                  : "it speaks another version, or asks for tls";
+    base_warn_limited(&tcp->node->log, &tcp->refusals, "cannot connect", "fabric=tcp peer=%s reason=\"%s\"",
+                      attempt->address, reason);
+}
+
+/* Open a socket: the handshake of TLS, if there is to be any, and hellos. */
+static int meet(const struct attempt *attempt, struct tcp_socket *socket, const struct tcp_hello *hello,
+                struct tcp_hello *ret_welcome)
+{
+    struct tcp *tcp = attempt->domain->tcp;
+    struct net_connection *net;
+    struct tcp_tls *tls = NULL;
     int error = 0;
-    if (tcp->tls.library != NULL) {
-        error = tcp_tls_open(tcp, false, &connection->tls);
-        tcp_tls_attach(connection->tls, connection->net);
-        if (error == 0)
-            error = tcp_shake(connection->net, connection->tls, attempt->deadline_ns);
-    }
+    if (tcp->tls.library != NULL)
+        error = tcp_tls_open(tcp, false, &tls);
     if (error == 0)
-        error = greet(attempt, connection);
-    if (error == -EACCES || error == -EPROTO) {
-        const char *reason = tcp_tls_reason(connection->tls);
-        if (reason == NULL)
-            reason = error == -EACCES ? "one of both does not know the secret of the other"
-                                      : "it speaks another version, or asks for tls";
-        base_warn_limited(&tcp->node->log, &tcp->refusals, "cannot connect",
-                          "fabric=tcp peer=%s reason=\"%s\"", attempt->address, reason);
+        error = net_connect(attempt->address, handler_of(attempt), attempt->deadline_ns, &net);
+    if (error != 0) {
+        tcp_tls_close(tls);
+        return error;
+    }
+    attach(socket, net, tls);
+    if (tls != NULL)
+        error = tcp_shake(net, tls, attempt->deadline_ns);
+    if (error == 0)
+        error = greet(attempt, socket, hello, ret_welcome);
+    if (error == -EACCES || error == -EPROTO)
+        complain(attempt, tls, error);
+    return error;
+}
+
+/* All sockets: the first says hello, the others join it. */
+static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
+{
+    struct tcp_hello hello, welcome_again;
+    int error = tcp_hello_make(TCP_HELLO, attempt->options, &hello);
+    if (error != 0)
+        return error;
+    hello.number = connection->socket_count - 1;
+    error = meet(attempt, &connection->sockets[0], &hello, &attempt->hello);
+    for (uint32_t i = 1; i < connection->socket_count && error == 0; i++) {
+        struct tcp_hello join = {.kind = TCP_JOIN, .number = i};
+        memcpy(join.nonce, attempt->hello.nonce, sizeof(join.nonce));
+        error = meet(attempt, &connection->sockets[i], &join, &welcome_again);
     }
     return error;
 }
@@ -240,17 +337,9 @@ static void connect_task(void *arg)
 {
     struct attempt *attempt = arg;
     struct tcp_connection *connection = make(attempt);
-    attempt->error = -ENOMEM;
-    if (connection != NULL)
-        attempt->error =
-            net_connect(attempt->address, &tcp_connection_handler, attempt->deadline_ns, &connection->net);
-    if (attempt->error != 0) {
-        if (connection != NULL)
-            free_parts(connection);
+    attempt->error = connection == NULL ? -ENOMEM : meet_all(attempt, connection);
+    if (connection == NULL)
         return;
-    }
-    net_set_user(connection->net, connection);
-    attempt->error = meet(attempt, connection);
     if (attempt->error == 0)
         begin(attempt, connection);
     else
@@ -266,6 +355,7 @@ int tcp_connect(void *state, const char *address, const struct tarn_fabric_conne
                               .options = options,
                               .deadline_ns = deadline_ns,
                               .address = address,
+                              .sockets = domain->tcp->options.sockets,
                               .fd = -1};
     int error = tcp_check_address(domain->tcp, address);
     if (error == 0)

@@ -17,63 +17,82 @@ static void tell_and_unlock(struct tcp_connection *connection)
         (void)fabric_connection_fail(connection->owner, doing, error);
 }
 
-/* Send until there is nothing to send. */
+/* Shut what is open: their reads end, so that each is closed. */
+static void shut_all(struct tcp_connection *connection)
+{
+    for (uint32_t i = 0; i < connection->socket_count; i++) {
+        if (connection->sockets[i].net != NULL)
+            net_shutdown(connection->sockets[i].net);
+    }
+}
+
+/* The socket for which a task must be started that sends. @return NULL: none */
+static struct tcp_socket *must_send_locked(const struct tcp_connection *connection)
+{
+    struct tcp_socket *socket = &connection->sockets[connection->wire.out_turn];
+    bool may = connection->open_count == connection->socket_count && !socket->sending &&
+               !connection->ending && !connection->deaf && !connection->shut;
+    return may && tcp_wire_has_output(&connection->wire) ? socket : NULL;
+}
+
+static void act(struct tcp_connection *connection);
+
+/* Send by a socket until its turn has passed, or there is nothing to send. */
 static void sender(void *arg)
 {
-    struct tcp_connection *connection = arg;
+    struct tcp_socket *socket = arg;
+    struct tcp_connection *connection = socket->connection;
+    struct tcp_wire *wire = &connection->wire;
+    tcp_gate_lock(&connection->gate);
     for (;;) {
-        tcp_gate_lock(&connection->gate);
         bool able = !connection->ending && !connection->deaf && !connection->shut;
-        size_t bytes = able ? tcp_wire_fill(&connection->wire, connection->out) : 0;
+        size_t bytes = able && wire->out_turn == socket->number ? tcp_wire_fill(wire, socket->out) : 0;
         if (bytes == 0)
             break;
-        if (connection->wire.error != 0) /* what a READ asked for has gone */
+        bool passed = wire->out_turn != socket->number;
+        if (wire->error != 0) /* what a READ asked for has gone */
             tell_and_unlock(connection);
         else
             tcp_gate_unlock(&connection->gate);
-        if (tcp_write(connection->net, connection->tls, connection->out, bytes, TASK_FOREVER) != 0) {
-            tcp_gate_lock(&connection->gate);
-            connection->deaf = true; /* what it died of, reading tells: its last words may be there */
-            tcp_gate_unlock(&connection->gate);
-        }
+        if (passed)
+            act(connection); /* others need not wait for this one */
+        int error = tcp_write(socket->net, socket->tls, socket->out, bytes, TASK_FOREVER);
+        tcp_gate_lock(&connection->gate);
+        connection->deaf |= error != 0; /* what it died of, reading tells: its last words may be there */
     }
-    connection->sending = false;
-    bool shut = connection->leaving && !connection->ending;
+    socket->sending = false;
+    connection->senders--;
+    bool shut = connection->leaving && !connection->ending && connection->senders == 0;
     tcp_gate_wake_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     if (shut)
-        net_shutdown(connection->net); /* nothing of it ends before this thread has seen to it */
-}
-
-/* Whether a task must be started that sends. */
-static bool must_send_locked(const struct tcp_connection *connection)
-{
-    return connection->net != NULL && !connection->sending && !connection->ending && !connection->deaf &&
-           !connection->shut && tcp_wire_has_output(&connection->wire);
+        shut_all(connection); /* nothing of it ends before this thread has seen to it */
 }
 
 /* Do what is to be done on this scheduler. */
 static void act(struct tcp_connection *connection)
 {
     tcp_gate_lock(&connection->gate);
-    bool send = must_send_locked(connection);
-    connection->sending |= send;
-    if (connection->leaving && !connection->sending)
+    struct tcp_socket *socket = must_send_locked(connection);
+    if (socket != NULL) {
+        socket->sending = true;
+        connection->senders++;
+    }
+    if (connection->leaving && connection->senders == 0)
         connection->shut = true; /* there is nothing more to say */
-    struct net_connection *shut = connection->shut && !connection->ending ? connection->net : NULL;
+    bool shut = connection->shut;
     tcp_gate_unlock(&connection->gate);
-    if (shut != NULL)
-        net_shutdown(shut);
-    if (!send || task_spawn(NULL, NULL, "fabric-send", sender, connection) == 0)
+    if (shut)
+        shut_all(connection);
+    if (socket == NULL || task_spawn(NULL, NULL, "fabric-send", sender, socket) == 0)
         return;
     tcp_gate_lock(&connection->gate);
-    connection->sending = false;
+    socket->sending = false;
+    connection->senders--;
     tcp_wire_die(&connection->wire, -ENOMEM, "send", TCP_STAYS);
     connection->shut = true;
-    shut = connection->ending ? NULL : connection->net;
     tell_and_unlock(connection);
-    if (shut != NULL)
-        net_shutdown(shut);
+    shut_all(connection);
 }
 
 /* A tick: who has been silent for long is probed, and given up in the end. */
@@ -92,7 +111,8 @@ static void count_beat_locked(struct tcp_connection *connection)
 /* Whether there is something for act() to do. */
 static bool must_act_locked(const struct tcp_connection *connection)
 {
-    return must_send_locked(connection) || (connection->leaving && !connection->sending && !connection->shut);
+    return must_send_locked(connection) != NULL ||
+           (connection->leaving && connection->senders == 0 && !connection->shut);
 }
 
 static void run_poke(struct task_message *message)
@@ -151,57 +171,103 @@ void tcp_connection_beat(struct tcp_connection *connection)
     post_poke(connection, true);
 }
 
-/* The socket has come to its end, or to what is no TLS: close it when nobody sends any more. */
-static void end(struct tcp_connection *connection, struct net_connection *net, int error)
+/* A socket has come to its end, or to what is no TLS, and so have all: close it when nobody sends by it any more. */
+static void end(struct tcp_socket *socket, int error)
 {
+    struct tcp_connection *connection = socket->connection;
     tcp_gate_lock(&connection->gate);
     connection->ending = true;
     tcp_wire_die(&connection->wire, error, error == -EPROTO ? "tls" : "peer", TCP_STAYS);
     tell_and_unlock(connection);
-    net_shutdown(net);
+    shut_all(connection);
     tcp_gate_lock(&connection->gate);
-    while (connection->sending)
+    while (socket->sending)
         tcp_gate_sleep_firmly_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
-    net_close(net);
+    net_close(socket->net);
 }
 
-/* The target task. */
+/* Take what has come, by whatever socket has its turn. */
+static void take_locked(struct tcp_connection *connection)
+{
+    struct tcp_wire *wire = &connection->wire;
+    uint32_t turn;
+    do {
+        turn = wire->in_turn;
+        struct tcp_socket *socket = &connection->sockets[turn];
+        size_t taken = tcp_wire_take(wire, socket->in, socket->in_bytes);
+        socket->in_bytes -= (uint32_t)taken;
+        memmove(socket->in, socket->in + taken, socket->in_bytes);
+    } while (wire->in_turn != turn);
+}
+
+/* Wait for room for what comes: who has come before his turn is read no further. */
+static void await_room(struct tcp_socket *socket)
+{
+    struct tcp_connection *connection = socket->connection;
+    if (socket->in_bytes < sizeof(socket->in))
+        return;
+    tcp_gate_lock(&connection->gate);
+    while (socket->in_bytes == sizeof(socket->in) && connection->wire.error == 0)
+        tcp_gate_sleep_firmly_locked(&connection->gate);
+    if (connection->wire.error != 0)
+        socket->in_bytes = 0; /* of the dead nothing is wanted any more */
+    tcp_gate_unlock(&connection->gate);
+}
+
+/* What is demanded fits: a buffer of the scheduler's, and a record that TLS has a part of already. So nobody who waits
+ * for his turn keeps a buffer, of which others might be in need. */
+void tcp_connection_demand(struct tcp_connection *connection)
+{
+    for (uint32_t i = 0; connection->socket_count > 1 && i < connection->socket_count; i++) {
+        struct tcp_socket *socket = &connection->sockets[i];
+        if (socket->net != NULL && socket->in_bytes <= sizeof(socket->in) - (size_t)3 * TCP_FRAME_BYTES)
+            net_demand(socket->net);
+    }
+}
+
+/* The target task of a socket. */
 static void ready(struct net_connection *net)
 {
-    struct tcp_connection *connection = net_user(net);
+    struct tcp_socket *socket = net_user(net);
+    struct tcp_connection *connection = socket->connection;
     for (;;) {
-        ssize_t bytes = tcp_read_try(net, connection->tls, connection->in + connection->in_bytes,
-                                     sizeof(connection->in) - connection->in_bytes);
+        await_room(socket);
+        ssize_t bytes = tcp_read_try(net, socket->tls, socket->in + socket->in_bytes,
+                                     sizeof(socket->in) - socket->in_bytes);
         if (bytes == -EAGAIN)
             break;
         if (bytes <= 0) {
             /* -EACCES would be its complaint of what it got: it has given up */
-            end(connection, net, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
+            end(socket, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
             return;
         }
-        connection->in_bytes += (uint32_t)bytes;
+        socket->in_bytes += (uint32_t)bytes;
         tcp_gate_lock(&connection->gate);
-        size_t taken = tcp_wire_take(&connection->wire, connection->in, connection->in_bytes);
+        take_locked(connection);
         connection->silent_beats = connection->leaving ? connection->silent_beats : 0;
         tell_and_unlock(connection);
-        connection->in_bytes -= (uint32_t)taken;
-        memmove(connection->in, connection->in + taken, connection->in_bytes);
     }
     act(connection);
+    tcp_connection_demand(connection);
 }
 
 static void closed(struct net_connection *net)
 {
-    struct tcp_connection *connection = net_user(net);
+    struct tcp_socket *socket = net_user(net);
+    struct tcp_connection *connection = socket->connection;
     tcp_gate_lock(&connection->gate);
-    connection->net = NULL;
+    socket->net = NULL;
+    connection->open_count--;
     tcp_gate_wake_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
 }
 
 const struct net_handler tcp_connection_handler = {
     .ready = ready, .closed = closed, .task_name = "fabric-target"};
+
+const struct net_handler tcp_sockets_handler = {
+    .ready = ready, .closed = closed, .task_name = "fabric-target", .on_demand = true};
 
 /* ---- the user ----------------------------------------------------------------------------------- */
 
@@ -345,7 +411,7 @@ void tcp_disconnect(void *state)
     tcp_gate_unlock(&connection->gate);
     tcp_connection_poke(connection);
     tcp_gate_lock(&connection->gate);
-    while (connection->net != NULL || connection->sending)
+    while (connection->open_count != 0 || connection->senders != 0)
         tcp_gate_sleep_firmly_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     tcp_connection_free(connection);

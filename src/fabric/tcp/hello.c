@@ -17,7 +17,7 @@ enum {
     AT_RECEIVE_COUNT = 8,
     AT_RECEIVE_BYTES = 12,
     AT_DATA_BYTES = 16,
-    AT_REFUSAL = 20,
+    AT_NUMBER = 20,
     AT_NONCE = 24,
     AT_PROOF = 56,
     AT_DATA = 88,
@@ -55,7 +55,7 @@ void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes)
     base_store_le32(bytes + AT_RECEIVE_COUNT, hello->receive_count);
     base_store_le32(bytes + AT_RECEIVE_BYTES, hello->receive_bytes);
     base_store_le32(bytes + AT_DATA_BYTES, hello->data_bytes);
-    base_store_le32(bytes + AT_REFUSAL, hello->refusal);
+    base_store_le32(bytes + AT_NUMBER, hello->number);
     memcpy(bytes + AT_NONCE, hello->nonce, sizeof(hello->nonce));
     memcpy(bytes + AT_PROOF, hello->proof, sizeof(hello->proof));
     memcpy(bytes + AT_DATA, hello->data, sizeof(hello->data));
@@ -75,21 +75,30 @@ static int refusal_error(uint32_t refusal)
     }
 }
 
+/* The highest number that a kind may have. */
+static uint32_t most_of(enum tcp_hello_kind kind)
+{
+    return kind == TCP_HELLO || kind == TCP_JOIN ? TCP_SOCKETS_MAX - 1 : 0;
+}
+
 int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_hello *ret_hello)
 {
     struct tcp_hello hello = {.kind = (enum tcp_hello_kind)base_load_le16(bytes + AT_KIND),
                               .receive_count = base_load_le32(bytes + AT_RECEIVE_COUNT),
                               .receive_bytes = base_load_le32(bytes + AT_RECEIVE_BYTES),
                               .data_bytes = base_load_le32(bytes + AT_DATA_BYTES),
-                              .refusal = base_load_le32(bytes + AT_REFUSAL)};
-    bool tells = kind == TCP_HELLO || kind == TCP_WELCOME;
+                              .number = base_load_le32(bytes + AT_NUMBER)};
     if (base_load_le32(bytes + AT_CHECKSUM) != base_crc32c(0, bytes, AT_CHECKSUM) ||
         base_load_le32(bytes + AT_MARK) != MARK || base_load_le16(bytes + AT_VERSION) != VERSION)
         return -EPROTO;
     if (hello.kind == TCP_REFUSAL)
-        return refusal_error(hello.refusal);
-    if (hello.kind != kind || hello.refusal != 0 || hello.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX)
+        return refusal_error(hello.number);
+    if (hello.kind == TCP_JOIN && kind == TCP_HELLO)
+        kind = TCP_JOIN; /* either may come first */
+    if (hello.kind != kind || hello.number > most_of(kind) || (kind == TCP_JOIN && hello.number == 0) ||
+        hello.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX)
         return -EPROTO;
+    bool tells = kind == TCP_HELLO || kind == TCP_WELCOME;
     if (tells && (hello.receive_count == 0 || hello.receive_count > TARN_FABRIC_RECEIVE_COUNT_MAX ||
                   hello.receive_bytes == 0 || hello.receive_bytes > TARN_FABRIC_RECEIVE_BYTES_MAX))
         return -EPROTO;
@@ -102,7 +111,7 @@ int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_he
 
 void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why)
 {
-    const struct tcp_hello hello = {.kind = TCP_REFUSAL, .refusal = why};
+    const struct tcp_hello hello = {.kind = TCP_REFUSAL, .number = why};
     uint8_t bytes[TCP_HELLO_BYTES];
     tcp_hello_save(&hello, bytes);
     tcp_write_last(fd, tls, bytes, sizeof(bytes));
@@ -138,7 +147,7 @@ int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_fi
 int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret)
 {
     struct tcp_secret secret = {0};
-    struct stat file;
+    struct stat file = {0};
     int fd = tcp_private_open(log, path, &file);
     if (fd < 0)
         return fd;

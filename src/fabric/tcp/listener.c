@@ -102,7 +102,8 @@ static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
     net_peer(incoming->net, peer, sizeof(peer));
     base_warn_limited(&incoming->tcp->node->log, &incoming->tcp->refusals, "peer refused",
                       "fabric=tcp peer=%s reason=\"%s\"", peer, reason);
-    bool mute = incoming->tls == NULL && incoming->tcp->tls.library != NULL; /* there was no memory to speak */
+    bool mute =
+        incoming->tls == NULL && incoming->tcp->tls.library != NULL; /* there was no memory to speak */
     int fd = mute ? -1 : net_duplicate(incoming->net);
     if (fd >= 0)
         tcp_hello_refuse(fd, take_tls(incoming), why);
@@ -205,7 +206,8 @@ static void incoming_closed(struct net_connection *net)
         listener->silent_count--;
     }
     incoming->net = NULL;
-    bool ready = incoming->fd >= 0 && listener->ready_count < READY_MAX;
+    bool joins = incoming->fd >= 0 && incoming->hello.kind == TCP_JOIN;
+    bool ready = incoming->fd >= 0 && !joins && listener->ready_count < READY_MAX;
     if (ready) {
         base_list_push_back(&listener->ready, &incoming->link);
         listener->ready_count++;
@@ -215,8 +217,10 @@ static void incoming_closed(struct net_connection *net)
     tcp_gate_unlock(&listener->gate);
     if (ready)
         return; /* it may be gone by now */
+    if (joins && tcp_party_give(incoming->tcp, incoming))
+        return; /* the same */
     if (incoming->fd >= 0)
-        tcp_hello_refuse(incoming->fd, take_tls(incoming), TCP_BUSY);
+        tcp_hello_refuse(incoming->fd, take_tls(incoming), joins ? TCP_REJECTED : TCP_BUSY);
     free_incoming(incoming);
 }
 
@@ -297,6 +301,11 @@ int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
         return error;
     *ret_incoming = incoming_of(link);
     return 0;
+}
+
+const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming)
+{
+    return &incoming->hello;
 }
 
 uint32_t tcp_incoming_data(const void *state, const void **ret_data)

@@ -31,7 +31,7 @@ static int read_option(struct base_log *log, const char *option, struct tcp_opti
                  {"cert=", options->cert_path},
                  {"key=", options->key_path},
                  {"ca=", options->ca_path}};
-    static const char heartbeat[] = "heartbeat=";
+    static const char heartbeat[] = "heartbeat=", sockets[] = "sockets=";
     if (strcmp(option, "insecure") == 0 || strcmp(option, "tls") == 0) {
         options->insecure |= option[0] == 'i';
         options->tls |= option[0] == 't';
@@ -44,16 +44,23 @@ static int read_option(struct base_log *log, const char *option, struct tcp_opti
             return 0;
         }
     }
+    if (strncmp(option, sockets, sizeof(sockets) - 1) == 0) {
+        uint64_t count;
+        if (base_parse_u64(option + sizeof(sockets) - 1, &count) != 0 || count < 1 || count > TCP_SOCKETS_MAX)
+            return complain(log, option, "it takes a number from 1 to 8");
+        options->sockets = (uint32_t)count;
+        return 0;
+    }
     if (strncmp(option, heartbeat, sizeof(heartbeat) - 1) == 0) {
         if (base_parse_duration(option + sizeof(heartbeat) - 1, &options->heartbeat_ns) != 0 ||
             options->heartbeat_ns < HEARTBEAT_NS_MIN || options->heartbeat_ns > HEARTBEAT_NS_MAX)
             return complain(log, option, "it takes a duration of 20ms to 1h");
         return 0;
     }
-    return complain(
-        log, option,
-        "there are secret=FILE, tls, cert=FILE, key=FILE, ca=FILE, heartbeat=DURATION and insecure, "
-        "with commas between");
+    return complain(log, option,
+                    "there are secret=FILE, tls, cert=FILE, key=FILE, ca=FILE, sockets=NUMBER, "
+                    "heartbeat=DURATION and insecure, "
+                    "with commas between");
 }
 
 /* Whether what it says of TLS makes sense. */
@@ -72,7 +79,7 @@ static int check_tls(struct base_log *log, const struct tcp_options *options)
 
 int tcp_options_read(struct base_log *log, const char *text, struct tcp_options *ret_options)
 {
-    struct tcp_options options = {.heartbeat_ns = HEARTBEAT_NS};
+    struct tcp_options options = {.sockets = 1, .heartbeat_ns = HEARTBEAT_NS};
     while (*text != '\0') {
         char option[TCP_PATH_BYTES];
         size_t len = strcspn(text, ",");
@@ -193,6 +200,7 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     base_log_limit_init(&tcp->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
     tcp_gate_init(&tcp->gate);
     base_list_init(&tcp->connections);
+    base_list_init(&tcp->parties);
     int error = tcp_options_read(&node->log, provider_arg, &tcp->options);
     if (error == 0 && tcp->options.secret_path[0] != '\0')
         error = tcp_secret_read(&node->log, tcp->options.secret_path, &tcp->secret);

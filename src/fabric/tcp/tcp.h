@@ -7,6 +7,7 @@
 
 struct tcp;
 struct tcp_connection;
+struct tcp_incoming;
 struct tcp_options;
 struct tcp_tls;
 struct stat;
@@ -163,6 +164,9 @@ struct tcp_messages {
     bool parted;       /* some are, and more will come */
 };
 
+#define TCP_LARGE_BYTES 8192 /* of payload: a frame that passes the turn to the next socket */
+#define TCP_SOCKETS_MAX 8
+
 /*
  * What two sides have in flight. The connection's lock guards it; who changes it looks afterwards at
  * tcp_wire_has_output() and wakes whoever waits.
@@ -174,6 +178,8 @@ struct tcp_wire {
     enum tcp_farewell farewell; /* to be said, or said */
     bool farewell_said;
     uint64_t refused; /* the number of the request that was, with TCP_REFUSES */
+    uint32_t sockets; /* that frames go by in turn; 0 and 1: there is no such */
+    uint32_t in_turn, out_turn;
 
     /* the target: requests of the other side */
     uint64_t requests; /* taken whole */
@@ -214,13 +220,15 @@ void tcp_wire_begin(struct tcp_wire *wire, struct tcp_domain *domain, uint32_t p
  */
 void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_farewell farewell);
 
-/** Take what has come. @return how much of it was whole frames */
+/** Take what has come by the socket whose turn it is, at most up to where that passes. @return how much of it was
+ * whole frames */
 size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count);
 
 /** Whether tcp_wire_fill() would give something. */
 bool tcp_wire_has_output(const struct tcp_wire *wire);
 
-/** What is to be sent next. @param out  room for TCP_OUT_BYTES @return its bytes */
+/** What is to be sent next, by the socket whose turn it was before. @param out  room for TCP_OUT_BYTES
+ * @return its bytes */
 size_t tcp_wire_fill(struct tcp_wire *wire, uint8_t *out);
 
 /** Serve a request. */
@@ -266,7 +274,7 @@ void tcp_wire_head(struct tcp_wire *wire, struct tcp_frame *frame);
 #define TCP_SECRET_BYTES_MIN 16
 #define TCP_SECRET_BYTES_MAX 4096
 
-enum tcp_hello_kind { TCP_HELLO = 1, TCP_CHALLENGE, TCP_PROOF, TCP_WELCOME, TCP_REFUSAL };
+enum tcp_hello_kind { TCP_HELLO = 1, TCP_CHALLENGE, TCP_PROOF, TCP_WELCOME, TCP_REFUSAL, TCP_JOIN };
 
 enum tcp_refusal { TCP_REJECTED = 1, TCP_BUSY, TCP_NO_HELLO, TCP_WRONG_SECRET };
 
@@ -275,7 +283,7 @@ struct tcp_hello {
     enum tcp_hello_kind kind;
     uint32_t receive_count, receive_bytes;
     uint32_t data_bytes;
-    uint32_t refusal;
+    uint32_t number; /* TCP_HELLO: of sockets that will join; TCP_JOIN: of this one; TCP_REFUSAL: why */
     uint8_t nonce[TCP_NONCE_BYTES];
     uint8_t proof[TCP_NONCE_BYTES];
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
@@ -377,8 +385,8 @@ ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, 
 base_must_check int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data, size_t bytes,
                               uint64_t deadline_ns);
 
-/** Send the last that is said on a socket, as far as it takes it at once. Where TLS has failed that is its alert, or the
- * same in the clear if the other side spoke in the clear. */
+/** Send the last that is said on a socket, as far as it takes it at once. Where TLS has failed that is its alert, or
+ * the same in the clear if the other side spoke in the clear. */
 void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes);
 
 /** Go on with the handshake. @return 0: done; -EAGAIN: when more has come; -EACCES, -EPROTO (tcp_tls_reason());
@@ -409,12 +417,57 @@ void tcp_reject(void *state);
 int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello,
                       struct tcp_tls **ret_tls);
 
+/*
+ * Who waits for the other sockets of a connection that it accepts. Its ticket is the nonce of its welcome: nobody else
+ * knows it.
+ */
+struct tcp_party {
+    struct base_list link; /* tcp.parties, whose gate guards this */
+    uint8_t ticket[TCP_NONCE_BYTES];
+    uint32_t count;                               /* of sockets */
+    bool known[TCP_SOCKETS_MAX];                  /* has joined */
+    struct tcp_incoming *joined[TCP_SOCKETS_MAX]; /* and was not taken yet */
+};
+
+/** What somebody has said first. */
+const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming);
+
+/* ---- party.c: sockets that join a connection ------------------------------------------------------ */
+
+/** Wait for sockets from 1 on, whoever accepts. */
+void tcp_party_open(struct tcp *tcp, struct tcp_party *party, const struct tcp_hello *welcome,
+                    uint32_t count);
+
+/** Wait no more; who has joined and was not taken is refused. */
+void tcp_party_close(struct tcp *tcp, struct tcp_party *party);
+
+/** Give somebody to the party that it has the ticket of. @return false: there is none, or it has such a socket */
+bool tcp_party_give(struct tcp *tcp, struct tcp_incoming *incoming);
+
+/** Take one who has joined. @return 0; -ETIMEDOUT; -ECANCELED. Yields. */
+base_must_check int tcp_party_take(struct tcp *tcp, struct tcp_party *party, uint64_t deadline_ns,
+                                   uint32_t *ret_number, struct tcp_incoming **ret_incoming);
+
 /* ---- connection.c, connect.c --------------------------------------------------------------------- */
 
+#define TCP_IN_BYTES (4 * TCP_FRAME_BYTES)
+
 /*
- * A connection. Its socket belongs to a scheduler: that of its user's tasks, or the fabric's own if its users are
- * plain threads. What happens there wakes the user through the gate.
+ * A connection. Its sockets belong to a scheduler: that of its user's tasks, or the fabric's own if its users are
+ * plain threads. What happens there wakes the user through the gate. What is in struct tcp_socket is the scheduler's
+ * alone, but for what is said.
  */
+struct tcp_socket {
+    struct tcp_connection *connection;
+    uint32_t number;
+    struct net_connection *net; /* NULL: not yet, or gone */
+    struct tcp_tls *tls;        /* NULL: in the clear */
+    bool sending;               /* a task sends; of this the gate is the connection's */
+    uint32_t in_bytes;          /* that are not taken yet */
+    uint8_t in[TCP_IN_BYTES];
+    uint8_t out[TCP_OUT_BYTES];
+};
+
 struct tcp_connection {
     struct base_list link; /* tcp.connections */
     struct tcp *tcp;
@@ -422,26 +475,27 @@ struct tcp_connection {
     struct task_sched *sched;
     struct tcp_gate gate; /* of what follows */
     struct tcp_wire wire;
-    struct net_connection *net; /* NULL: not yet, or gone */
-    struct tcp_tls *tls;        /* the scheduler's alone; NULL: in the clear */
-    struct task_message poke;   /* has the scheduler look at what is below */
-    bool poked;                 /* it is on its way */
-    bool beat;                  /* the worker's clock has ticked */
-    bool sending;               /* a task sends */
-    bool deaf;                  /* the other side takes nothing any more */
-    bool leaving;               /* the user has gone */
-    bool shut;                  /* the socket is to be shut */
-    bool ending;                /* it is, and about to be closed */
-    uint32_t silent_beats;      /* since something came, or of one who leaves since he does */
-    uint32_t data_bytes;        /* the peer's */
+    uint32_t socket_count;
+    uint32_t open_count; /* of those that are not gone */
+    struct tcp_socket *sockets;
+    struct task_message poke; /* has the scheduler look at what is below */
+    bool poked;               /* it is on its way */
+    bool beat;                /* the worker's clock has ticked */
+    uint32_t senders;         /* tasks that send */
+    bool deaf;                /* the other side takes nothing any more */
+    bool leaving;             /* the user has gone */
+    bool shut;                /* the sockets are to be shut */
+    bool ending;              /* they are, and about to be closed */
+    uint32_t silent_beats;    /* since something came, or of one who leaves since he does */
+    uint32_t data_bytes;      /* the peer's */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
-    uint32_t in_bytes; /* that are no whole frame yet; this and both buffers are the scheduler's alone */
-    uint8_t in[2 * TCP_FRAME_BYTES];
-    uint8_t out[TCP_OUT_BYTES];
 };
 
-/** What serves the sockets of connections. */
-extern const struct net_handler tcp_connection_handler;
+/** What serves the socket of a connection that has one, and those of others. */
+extern const struct net_handler tcp_connection_handler, tcp_sockets_handler;
+
+/** Have all sockets that have room receive. On the connection's scheduler. */
+void tcp_connection_demand(struct tcp_connection *connection);
 
 /** Once, before any of these. */
 void tcp_connection_prepare(struct tcp_connection *connection);
@@ -491,7 +545,8 @@ void tcp_disconnect(void *state);
 
 /* What the URL says. */
 struct tcp_options {
-    bool insecure; /* reach beyond this machine */
+    bool insecure;    /* reach beyond this machine */
+    uint32_t sockets; /* of a connection that is made here */
     bool tls;
     uint64_t heartbeat_ns;
     char secret_path[TCP_PATH_BYTES]; /* "": none, of all four */
@@ -510,6 +565,7 @@ struct tcp {
     struct base_log_limit refusals;
     struct tcp_gate gate;         /* of what follows */
     struct base_list connections; /* of struct tcp_connection */
+    struct base_list parties;     /* of struct tcp_party */
     bool closing;
 };
 

@@ -58,16 +58,25 @@ static void take_frame(struct tcp_wire *wire, const uint8_t *bytes)
         tcp_target_take(wire, &frame, payload);
 }
 
+/* A large frame is the last of its socket's turn. */
+static void pass_turn(const struct tcp_wire *wire, uint32_t *turn, size_t frame_bytes)
+{
+    if (wire->sockets > 1 && frame_bytes >= TCP_HEADER_BYTES + TCP_LARGE_BYTES)
+        *turn = (*turn + 1) % wire->sockets;
+}
+
 size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count)
 {
     size_t at = 0;
-    while (wire->error == 0 && count - at >= TCP_HEADER_BYTES) {
+    const uint32_t turn = wire->in_turn;
+    while (wire->error == 0 && wire->in_turn == turn && count - at >= TCP_HEADER_BYTES) {
         uint32_t frame_bytes = tcp_frame_bytes(bytes + at);
         if (frame_bytes == 0)
             tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
         if (frame_bytes == 0 || frame_bytes > count - at)
             break;
         take_frame(wire, bytes + at);
+        pass_turn(wire, &wire->in_turn, frame_bytes);
         at += frame_bytes;
     }
     return wire->error == 0 ? at : count; /* of the dead nothing is wanted any more */
@@ -116,19 +125,29 @@ static size_t fill_bye(struct tcp_wire *wire, uint8_t *to)
     return TCP_HEADER_BYTES;
 }
 
+static bool may_fill(const struct tcp_wire *wire, uint32_t turn, size_t at)
+{
+    return wire->error == 0 && wire->out_turn == turn && at + TCP_FRAME_BYTES < TCP_OUT_BYTES;
+}
+
 size_t tcp_wire_fill(struct tcp_wire *wire, uint8_t *out)
 {
+    const uint32_t turn = wire->out_turn;
     size_t at = 0, more = 1;
-    while (wire->error == 0 && more > 0 && at + TCP_FRAME_BYTES < TCP_OUT_BYTES) {
-        /* by turns, so that neither side's requests starve the other's */
+    while (may_fill(wire, turn, at) && more > 0) {
+        /* one by one, so that neither side's requests starve the other's */
         more = tcp_target_fill(wire, out + at);
+        pass_turn(wire, &wire->out_turn, more);
         at += more;
-        if (wire->error == 0 && at + TCP_FRAME_BYTES < TCP_OUT_BYTES) {
+        if (may_fill(wire, turn, at)) {
             size_t request = tcp_initiator_fill(wire, out + at);
+            pass_turn(wire, &wire->out_turn, request);
             more += request;
             at += request;
         }
     }
+    if (wire->out_turn != turn)
+        return at; /* what is more, goes by the next */
     if (wire->error == 0 && has_news(wire) && at + TCP_HEADER_BYTES <= TCP_OUT_BYTES)
         at += fill_state(wire, out + at);
     if (wire->error != 0 && tcp_wire_has_output(wire) && at + TCP_HEADER_BYTES <= TCP_OUT_BYTES)

@@ -1,8 +1,8 @@
-/* What every provider must do, done by `tcp` under TLS: with the secret, and with certificates. */
+/* What every provider must do, done by `tcp` under TLS, with secret and with certificates, and by several sockets. */
 #include "fabric/conformance_testing.h"
 #include "fabric/tcp_tls_testing.h"
 
-/* Nothing above TLS knows of it: these show that bytes, ends and failures come through as they do without. */
+/* Nothing above knows of it: these show that bytes, ends and failures come through as they do without. */
 static const char *const shown[] = {"bytes_arrive_at_all_offsets_and_lengths",
                                     "a_whole_region_moves",
                                     "vectors_are_gathered_and_scattered",
@@ -41,6 +41,14 @@ static int with_secret(void **state)
     return 0;
 }
 
+static int with_sockets(void **state)
+{
+    (void)open_fixture(state);
+    struct fixture *fixture = *state;
+    (void)snprintf(fixture->url, sizeof(fixture->url), "tcp:sockets=3");
+    return 0;
+}
+
 static int with_certificates(void **state)
 {
     (void)open_fixture(state);
@@ -51,8 +59,8 @@ static int with_certificates(void **state)
     tcp_testing_save(&fixture->files, "authority", &authority, NULL);
     tcp_testing_save(&fixture->files, "member", &member, NULL);
     assert_true(snprintf(fixture->url, sizeof(fixture->url),
-                         "tcp:tls,cert=%s/member.cert,key=%s/member.key,ca=%s/authority.cert", folder, folder,
-                         folder) < (int)sizeof(fixture->url));
+                         "tcp:tls,sockets=2,cert=%s/member.cert,key=%s/member.key,ca=%s/authority.cert",
+                         folder, folder, folder) < (int)sizeof(fixture->url));
     return 0;
 }
 
@@ -88,6 +96,8 @@ int main(void)
         if (is_shown(all[i].name, base_array_count(shown)) && !is_shown(all[i].name, brief))
             tests[count++] = all[i];
     }
-    return _cmocka_run_group_tests("with the secret", tests, count, with_secret, close_fixture) +
-           _cmocka_run_group_tests("with certificates", tests, less, with_certificates, close_fixture);
+    return _cmocka_run_group_tests("with the secret", tests, less, with_secret, close_fixture) +
+           _cmocka_run_group_tests("by several sockets", tests, less, with_sockets, close_fixture) +
+           _cmocka_run_group_tests("with certificates by several sockets", tests, count, with_certificates,
+                                   close_fixture);
 }
