@@ -72,11 +72,12 @@ struct tarn_fabric_info {
 };
 
 /**
- * Open a provider: "shm:", the processes of this user on this host; "tcp:", any host, with options behind it
- * (README, "tcp"). Under the simulator's node it is the simulator's, whatever the URL. What is used is logged.
+ * Open a provider: "shm:", the processes of this user on this host; "tcp:", any host, with options behind it;
+ * "verbs:", hosts with RDMA cards, with a device and options behind it (README, "tcp", "verbs"). Under the simulator's node it is the simulator's, whatever the URL. What is used is logged.
  *
  * @return 0; -EINVAL (no such provider or option, logged with those that there are); -EACCES (others may read the
- *         secret, or the key of the certificate); -ENOMEM; errors of the kernel's
+ *         secret, or the key of the certificate); -ENODEV (there is no such RDMA device, or its port is down);
+ *         -EOPNOTSUPP (this build has no verbs); -ENOMEM; errors of the kernel's
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_open(struct tarn_node *node, const char *url,
                                               struct tarn_fabric **ret_fabric);
@@ -238,8 +239,8 @@ struct tarn_fabric_connect_options {
 /**
  * Listen.
  *
- * @param address  shm: the path of a socket; the socket of a server that is gone is replaced. tcp: an address and a
- *                 port, "127.0.0.1:4711" or "[::1]:4711"
+ * @param address  shm: the path of a socket; the socket of a server that is gone is replaced. tcp, verbs: an address
+ *                 and a port, "127.0.0.1:4711" or "[::1]:4711"
  * @return 0; -EINVAL; -ENOMEM; -EPERM (tcp: beyond this machine only with tls, or insecure); -EADDRINUSE, -EACCES and
  *         the like (logged). Yields.
  */
@@ -305,7 +306,7 @@ TARN_API int tarn_fabric_error(const struct tarn_fabric_connection *connection);
 
 /**
  * End the connection if it lives (-ECONNABORTED), and wait until the peer cannot write here any more. shm: it has
- * disconnected too, or its process has ended. tcp: at once.
+ * disconnected too, or its process has ended. tcp, verbs: at once.
  *
  * @return 0; -ETIMEDOUT; -ECANCELED: it still could. Yields.
  */
@@ -423,6 +424,8 @@ struct tarn_fabric_counters {
     uint64_t failed;
     uint64_t refused; /**< of those: -EACCES */
     uint64_t waits;   /**< round trips: tarn_fabric_wait() calls, counted for their first operation */
+    uint64_t
+        copied_bytes; /**< verbs: of the bytes above, those that went through registered memory of the fabric's */
 };
 
 /** What was done for a tag on all connections, those that are over too. Any thread; exact when nobody posts. */

@@ -15,7 +15,8 @@ static void send_many(void *arg)
 {
     struct testing_pair *pair = arg;
     uint8_t data[MESSAGE_BYTES];
-    for (uint32_t i = 0; i < MESSAGES; i++) {
+    const uint32_t times = testing_times(pair->testing, MESSAGES);
+    for (uint32_t i = 0; i < times; i++) {
         testing_fill(data, i % (MESSAGE_BYTES + 1), i);
         assert_int_equal(
             tarn_fabric_send(pair->client, 0, data, i % (MESSAGE_BYTES + 1), TESTING_SECONDS(60)), 0);
@@ -27,9 +28,10 @@ static void messages_come_in_order(struct testing_fabric *testing)
     struct testing_pair pair;
     struct testing_job job;
     uint8_t expected[MESSAGE_BYTES], data[MESSAGE_BYTES];
+    const uint32_t times = testing_times(testing, MESSAGES);
     testing_pair_open(testing, &pair, &few);
     testing_start(testing, &job, 0, send_many, &pair);
-    for (uint32_t i = 0; i < MESSAGES; i++) {
+    for (uint32_t i = 0; i < times; i++) {
         struct tarn_fabric_message message;
         assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
                          0);
@@ -42,8 +44,8 @@ static void messages_come_in_order(struct testing_fabric *testing)
     }
     testing_join(&job);
     struct tarn_fabric_counters counters;
-    tarn_fabric_count(testing->fabric, 0, &counters);
-    assert_int_equal(counters.operations[TARN_FABRIC_SEND], MESSAGES);
+    tarn_fabric_count(testing_clients(testing), 0, &counters);
+    assert_int_equal(counters.operations[TARN_FABRIC_SEND], times);
     testing_pair_close(&pair);
 }
 
@@ -69,7 +71,8 @@ static void write_and_tell(void *arg)
 {
     struct testing_pair *pair = arg;
     uint64_t words[256];
-    for (uint64_t round = 1; round <= MESSAGES; round++) {
+    const uint64_t times = testing_times(pair->testing, MESSAGES);
+    for (uint64_t round = 1; round <= times; round++) {
         for (unsigned i = 0; i < base_array_count(words); i++)
             words[i] = round;
         struct tarn_fabric_message message;
@@ -95,8 +98,9 @@ static void writes_are_seen_before_the_message(struct testing_fabric *testing)
     struct testing_pair pair;
     struct testing_job job;
     testing_pair_open(testing, &pair, &few);
+    const uint64_t times = testing_times(testing, MESSAGES);
     testing_start(testing, &job, 0, write_and_tell, &pair);
-    for (uint64_t round = 1; round <= MESSAGES; round++) {
+    for (uint64_t round = 1; round <= times; round++) {
         struct tarn_fabric_message message;
         uint8_t data[MESSAGE_BYTES];
         assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
@@ -119,15 +123,16 @@ static void answer(void *arg)
     struct testing_pair *pair = arg;
     struct tarn_fabric_message message;
     uint8_t data[MESSAGE_BYTES];
+    const uint32_t times = testing_times(pair->testing, MESSAGES);
     testing_accept(pair);
-    for (uint32_t i = 0; i < MESSAGES; i++) {
+    for (uint32_t i = 0; i < times; i++) {
         assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message),
                          0);
         if (i % 3 == 0)
             (void)task_sleep(i % 11 * 10000);
         int error = tarn_fabric_send(pair->server, 0, data, message.bytes, TESTING_SECONDS(60));
         /* of the last it may be known that its receiver has left before it is known that he has received it */
-        assert_true(error == 0 || (error == -EPIPE && i == MESSAGES - 1));
+        assert_true(error == 0 || (error == -EPIPE && i == times - 1));
     }
     assert_int_equal(tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message),
                      -EPIPE);
@@ -146,7 +151,8 @@ static void sleepers_are_woken(struct testing_fabric *testing)
     assert_int_equal(
         tarn_fabric_connect(pair.client_domain, testing->address, &few, TESTING_SECONDS(60), &pair.client),
         0);
-    for (uint32_t i = 0; i < MESSAGES; i++) {
+    const uint32_t times = testing_times(testing, MESSAGES);
+    for (uint32_t i = 0; i < times; i++) {
         if (i % 5 == 0)
             (void)task_sleep(i % 7 * 10000);
         assert_int_equal(tarn_fabric_send(pair.client, 0, &i, sizeof(i), TESTING_SECONDS(60)), 0);
@@ -213,7 +219,7 @@ static void a_deadline_ends_the_connection(struct testing_fabric *testing)
         assert_int_equal(ops[i].result, i < CREDIT ? 0 : -ETIMEDOUT);
     }
     struct tarn_fabric_counters counters;
-    tarn_fabric_count(testing->fabric, TESTING_TAG, &counters);
+    tarn_fabric_count(testing_clients(testing), TESTING_TAG, &counters);
     assert_int_equal(counters.operations[TARN_FABRIC_SEND], CREDIT);
     assert_int_equal(counters.failed, 3); /* each once */
     for (unsigned i = 0; i < CREDIT; i++) /* what was sent is received */
@@ -231,7 +237,7 @@ static void the_peer_disconnects(struct testing_fabric *testing)
     uint8_t data[MESSAGE_BYTES];
     testing_pair_open(testing, &pair, &few);
     assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SOON), /* the client could still write */
-                     testing->subject->is_served ? 0 : -ETIMEDOUT);
+                     testing->subject->fences_alone ? 0 : -ETIMEDOUT);
     assert_int_equal(tarn_fabric_error(pair.server), -ECONNABORTED);
     testing_disconnect(&pair);
     testing_connect(&pair);
@@ -254,7 +260,7 @@ static void freed_memory_waits_for_its_writers(struct testing_fabric *testing)
     struct testing_pair pair;
     struct tarn_fabric_region *again;
     const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE;
-    if (testing->subject->is_served)
+    if (testing->subject->fences_alone)
         return; /* nobody could */
     testing_pair_open(testing, &pair, NULL);
     tarn_fabric_mem_copy_in(pair.all, 1000, "left behind", 11);
@@ -282,7 +288,7 @@ static void connections_come_and_go(struct testing_fabric *testing)
     unsigned descriptors = 0;
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < testing_times(testing, ROUNDS); i++) {
         testing_connect(&pair);
         uint64_t before;
         assert_int_equal(
@@ -389,8 +395,10 @@ static inline void end_from_a_thread(void *arg)
                      -ETIMEDOUT);
     tarn_fabric_post(pair->client, &ops[0], 1); /* of two connections, and waited for in one call */
     tarn_fabric_post(pair->server, &ops[1], 1);
-    assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), -EACCES);
-    assert_int_equal(ops[0].result, 0);
+    int waited = tarn_fabric_wait(ops, 2, TESTING_SECONDS(60));
+    /* the second ends the peer's side of the first, which a card may still be about */
+    assert_true(ops[0].result == 0 || (ops[0].result == -ECONNRESET && pair->testing->subject->is_slow));
+    assert_int_equal(waited, ops[0].result == 0 ? -EACCES : -ECONNRESET);
     assert_int_equal(ops[1].result, -EACCES); /* the handle is of its own domain */
     assert_int_equal(tarn_fabric_error(pair->server), -EACCES);
     int error = tarn_fabric_fence(pair->client, TESTING_SOON);
@@ -421,7 +429,7 @@ static void threads_use_a_connection_of_tasks(struct testing_fabric *testing)
     testing_pair_open(testing, &pair, NULL);
     run_threads(&pair, USERS, use_from_a_thread);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, AT_WORD), USERS * EACH);
-    tarn_fabric_count(testing->fabric, TESTING_TAG, &counters);
+    tarn_fabric_count(testing_clients(testing), TESTING_TAG, &counters);
     assert_int_equal(counters.operations[TARN_FABRIC_FAA], USERS * EACH);
     assert_int_equal(counters.waits, USERS * EACH);
     assert_int_equal(tarn_fabric_send(pair.server, 0, "hello", 5, TESTING_SECONDS(60)), 0);

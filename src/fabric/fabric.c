@@ -19,7 +19,8 @@ static const char *error_text(int error)
 
 /* ---- providers ---------------------------------------------------------------------------------- */
 
-static const struct fabric_provider *const providers[] = {&fabric_provider_shm, &fabric_provider_tcp};
+static const struct fabric_provider *const providers[] = {&fabric_provider_shm, &fabric_provider_tcp,
+                                                          &fabric_provider_verbs};
 
 const char *tarn_fabric_provider_name(uint32_t place)
 {
@@ -427,6 +428,7 @@ static void add_counters(struct tarn_fabric_counters *sum, const struct tarn_fab
     sum->failed += __atomic_load_n(&counters->failed, __ATOMIC_RELAXED);
     sum->refused += __atomic_load_n(&counters->refused, __ATOMIC_RELAXED);
     sum->waits += __atomic_load_n(&counters->waits, __ATOMIC_RELAXED);
+    sum->copied_bytes += __atomic_load_n(&counters->copied_bytes, __ATOMIC_RELAXED);
 }
 
 void tarn_fabric_disconnect(struct tarn_fabric_connection *connection)
@@ -500,6 +502,11 @@ static int check(const struct tarn_fabric *fabric, struct tarn_fabric_op *op)
     return 0;
 }
 
+void fabric_op_copied(const struct tarn_fabric_op *op)
+{
+    count(&op->connection->counters[op->tag].copied_bytes, op->bytes);
+}
+
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
 {
     struct tarn_fabric_connection *connection = op->connection;
@@ -538,6 +545,8 @@ void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fab
         else
             connection->fabric->provider->post(connection->state, op);
     }
+    if (connection->fabric->provider->posted != NULL)
+        connection->fabric->provider->posted(connection->state);
     if (base_unlikely(tarn_fabric_error(connection) != 0))
         connection->fabric->provider->fail(connection->state);
 }

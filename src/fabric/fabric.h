@@ -108,6 +108,9 @@ struct fabric_provider {
      * wait(), in receive(), or in fail(). */
     void (*post)(void *connection, struct tarn_fabric_op *op);
 
+    /** All of a batch was handed to post(): what it keeps back may go now. NULL: it keeps nothing back. */
+    void (*posted)(void *connection);
+
     /** Wait until it is finished. @return 0; -ETIMEDOUT; -ECANCELED: it is not */
     int (*wait)(void *connection, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
@@ -131,6 +134,9 @@ struct fabric_provider {
 
 /** For providers: an operation has its result; an error kills the connection. By the connection's user. */
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result);
+
+/** For providers: the bytes of an operation that succeeds were copied once. By the connection's user. */
+void fabric_op_copied(const struct tarn_fabric_op *op);
 
 /** For providers: what the peer is called. Before anything can fail. */
 void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name);

@@ -74,4 +74,7 @@ extern const struct fabric_provider fabric_provider_shm;
 /** Any host that a stream socket reaches. */
 extern const struct fabric_provider fabric_provider_tcp;
 
+/** Hosts with cards that speak RDMA verbs. */
+extern const struct fabric_provider fabric_provider_verbs;
+
 #endif

@@ -195,7 +195,7 @@ static void each_provider_is_opened_by_its_name(void **state)
 static void unknown_providers_are_refused(void **state)
 {
     (void)state;
-    static const char *const urls[] = {"", "shm", "shm:x", "verbs:", "SHM:", "tcp", "TCP:"};
+    static const char *const urls[] = {"", "shm", "shm:x", "rdma:", "SHM:", "tcp", "TCP:"};
     unsigned lines = 0;
     const struct task_node_options options = {
         .log_level = BASE_LOG_ERROR, .log_sink = count_line, .log_arg = &lines};

@@ -42,8 +42,11 @@ static inline void tcp_testing_address(char *ret_address, size_t room)
 
 static inline int tcp_testing_setup(void **state)
 {
-    static const struct testing_subject subject = {
-        .url = "tcp:", .address = tcp_testing_address, .registers = true, .is_served = true};
+    static const struct testing_subject subject = {.url = "tcp:",
+                                                   .address = tcp_testing_address,
+                                                   .registers = true,
+                                                   .is_served = true,
+                                                   .fences_alone = true};
     *state = (void *)(uintptr_t)&subject;
     return 0;
 }

@@ -30,7 +30,10 @@ struct testing_subject {
     const char *url;
     void (*address)(char *ret_address, size_t room); /* of a listener that is not there yet */
     bool registers;                                  /* it exports memory of the caller's too */
-    bool is_served; /* the owner's process serves: it must run for that, and fences a peer by itself */
+    const char *client_url; /* of the client's side, where that is another fabric; NULL: the same */
+    bool is_served;         /* the owner's process serves: it must run for that */
+    bool fences_alone;      /* a peer is fenced without its help */
+    bool is_slow;           /* counts of repetitions are smaller: testing_times() */
 
     /* Where tests and their plain threads run. NULL: in the real ones. */
     void (*run)(struct testing_fabric *testing, bool in_tasks);
@@ -44,17 +47,40 @@ struct testing_fabric {
     struct task_testing *tasks; /* NULL: plain threads */
     struct tarn_node *node;
     struct tarn_fabric *fabric;
+    struct tarn_fabric *client_fabric; /* NULL: the same; testing_clients() */
     char address[108];
     void (*test)(struct testing_fabric *testing);
     struct testing_child *children; /* of process_testing.h */
 };
+
+/** How often something is done: a tenth where each takes long. */
+static inline unsigned testing_times(const struct testing_fabric *testing, unsigned times)
+{
+    return testing->subject->is_slow ? (times + 9) / 10 : times;
+}
+
+/** The fabric of the client's side. */
+static inline struct tarn_fabric *testing_clients(const struct testing_fabric *testing)
+{
+    return testing->client_fabric != NULL ? testing->client_fabric : testing->fabric;
+}
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
 static inline void testing_open(struct testing_fabric *testing)
 {
     assert_int_equal(tarn_fabric_open(testing->node, testing->subject->url, &testing->fabric), 0);
+    if (testing->subject->client_url != NULL)
+        assert_int_equal(
+            tarn_fabric_open(testing->node, testing->subject->client_url, &testing->client_fabric), 0);
     testing->subject->address(testing->address, sizeof(testing->address));
+}
+
+static inline void testing_close(struct testing_fabric *testing)
+{
+    if (testing->client_fabric != NULL)
+        tarn_fabric_close(testing->client_fabric);
+    tarn_fabric_close(testing->fabric);
 }
 
 static inline void testing_main(void *arg)
@@ -65,7 +91,7 @@ static inline void testing_main(void *arg)
     testing->node = tasks->node;
     testing_open(testing);
     testing->test(testing);
-    tarn_fabric_close(testing->fabric);
+    testing_close(testing);
 }
 
 /** Run a test whose subject, function and children are set. */
@@ -83,7 +109,7 @@ static inline void testing_run_prepared(struct testing_fabric *testing, bool in_
     assert_int_equal(task_node_open(&quiet, &testing->node), 0);
     testing_open(testing);
     testing->test(testing);
-    tarn_fabric_close(testing->fabric);
+    testing_close(testing);
     task_node_close(testing->node); /* asserts that all memory was given back */
 }
 
@@ -276,7 +302,7 @@ static inline void testing_pair_open(struct testing_fabric *testing, struct test
     if (options != NULL)
         pair->options = *options;
     pair->server_domain = testing_domain(testing->fabric, TESTING_BYTES, TESTING_BYTES);
-    pair->client_domain = testing_domain(testing->fabric, 0, TESTING_BYTES);
+    pair->client_domain = testing_domain(testing_clients(testing), 0, TESTING_BYTES);
     pair->all = testing_region(pair->server_domain, TESTING_BYTES,
                                TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP);
     pair->readable = testing_region(pair->server_domain, TESTING_BYTES, TARN_FABRIC_MAY_READ);
@@ -323,11 +349,11 @@ static inline void testing_expect_failure(struct testing_pair *pair, struct tarn
     struct tarn_fabric_message message;
     uint8_t room[TARN_FABRIC_RECEIVE_BYTES_MAX / 256];
     op.tag = op.tag == 0 ? TESTING_TAG : op.tag;
-    tarn_fabric_count(pair->testing->fabric, TESTING_TAG, &before);
+    tarn_fabric_count(testing_clients(pair->testing), TESTING_TAG, &before);
     tarn_fabric_post(pair->client, &op, 1);
     assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(60)), error);
     assert_int_equal(tarn_fabric_error(pair->client), error);
-    tarn_fabric_count(pair->testing->fabric, TESTING_TAG, &after);
+    tarn_fabric_count(testing_clients(pair->testing), TESTING_TAG, &after);
     if (op.tag == TESTING_TAG) {
         assert_int_equal(after.failed - before.failed, 1);
         assert_int_equal(after.refused - before.refused, error == -EACCES ? 1 : 0);

@@ -35,7 +35,7 @@ static int make(struct shm_domain *domain, const struct tarn_fabric_connect_opti
     connection->owner = owner;
     connection->socket.fd = connection->process.fd = -1;
     connection->process.event = shm_process_event;
-    shm_bell_init(&connection->bell);
+    fabric_bell_init(&connection->bell);
     int error = base_account_take(account, ring_bytes);
     if (error == 0) {
         error = make_ring(ring_bytes, &connection->in.file);
@@ -196,7 +196,7 @@ static void answer_event(struct shm_source *source)
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
     shm_service_forget_locked(&connection->shm->service, source);
     atomic_store(&connection->answered, true);
-    shm_bell_ring(&connection->bell);
+    fabric_bell_ring(&connection->bell);
 }
 
 static bool answer_ready(void *arg)
@@ -208,9 +208,9 @@ static bool answer_ready(void *arg)
 /* @param pid  of the listener's process: nobody else answers, as it is watched from the hello on */
 static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t deadline_ns)
 {
-    const struct shm_condition condition = {.ready = answer_ready, .arg = connection};
+    const struct fabric_condition condition = {.ready = answer_ready, .arg = connection};
     struct shm_greeting greeting;
-    int error = shm_bell_wait(&connection->bell, &condition, deadline_ns);
+    int error = fabric_bell_wait(&connection->bell, &condition, deadline_ns);
     if (error != 0)
         return error;
     error = shm_hello_receive(connection->socket.fd, &greeting);

@@ -95,7 +95,7 @@ static void peer_changed_locked(struct shm_connection *connection, int error)
         return;
     }
     (void)fabric_connection_fail(connection->owner, "peer", error);
-    shm_bell_ring(&connection->bell);
+    fabric_bell_ring(&connection->bell);
 }
 
 void shm_socket_event(struct shm_source *source)
@@ -109,7 +109,7 @@ void shm_socket_event(struct shm_source *source)
         shm_service_forget_locked(&connection->shm->service, source);
     enum shm_presence presence = shm_ring_told(&connection->in);
     if (presence == SHM_PRESENT && bytes > 0)
-        shm_bell_ring(&connection->bell);
+        fabric_bell_ring(&connection->bell);
     else
         peer_changed_locked(connection, presence == SHM_LEFT ? -EPIPE : -ECONNRESET);
 }
@@ -146,8 +146,8 @@ static bool fence_ready(void *arg)
 int shm_fence(void *state, uint64_t deadline_ns)
 {
     struct shm_connection *connection = state;
-    const struct shm_condition condition = {.ready = fence_ready, .arg = connection};
-    return shm_bell_wait(&connection->bell, &condition, deadline_ns);
+    const struct fabric_condition condition = {.ready = fence_ready, .arg = connection};
+    return fabric_bell_wait(&connection->bell, &condition, deadline_ns);
 }
 
 /* ---- operations --------------------------------------------------------------------------------- */
@@ -302,12 +302,12 @@ static void op_arm(void *arg)
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct op_waiter waiter = {.connection = state, .op = op};
-    const struct shm_condition condition = {.ready = op_ready, .arm = op_arm, .arg = &waiter};
+    const struct fabric_condition condition = {.ready = op_ready, .arm = op_arm, .arg = &waiter};
     for (;;) {
         progress(waiter.connection);
         if (op->finished)
             return 0;
-        int error = shm_bell_wait(&waiter.connection->bell, &condition, deadline_ns);
+        int error = fabric_bell_wait(&waiter.connection->bell, &condition, deadline_ns);
         if (error != 0)
             return error;
     }
@@ -348,7 +348,7 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message)
 {
     struct shm_connection *connection = state;
-    const struct shm_condition condition = {.ready = message_ready, .arm = message_arm, .arg = connection};
+    const struct fabric_condition condition = {.ready = message_ready, .arm = message_arm, .arg = connection};
     if (room < connection->in.payload_bytes)
         return -EINVAL;
     for (;;) {
@@ -356,7 +356,7 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
         int taken = receive_try(connection, data, ret_message);
         if (taken != 0)
             return taken > 0 ? 0 : taken;
-        int error = shm_bell_wait(&connection->bell, &condition, deadline_ns);
+        int error = fabric_bell_wait(&connection->bell, &condition, deadline_ns);
         if (error != 0)
             return error;
     }

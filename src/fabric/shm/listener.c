@@ -20,7 +20,7 @@ struct shm_listener {
     uint32_t silent_count;
     uint32_t ready_count;
     _Atomic bool has_ready;
-    struct shm_bell bell;
+    struct fabric_bell bell;
 };
 
 /* Somebody who wants to connect. */
@@ -81,7 +81,7 @@ static void incoming_event(struct shm_source *source)
     base_list_push_back(&listener->ready, &incoming->link);
     listener->ready_count++;
     atomic_store(&listener->has_ready, true);
-    shm_bell_ring(&listener->bell);
+    fabric_bell_ring(&listener->bell);
 }
 
 static void take_in(struct shm_listener *listener, int fd)
@@ -154,7 +154,7 @@ int shm_listen(void *state, const char *address, void **ret_listener)
     listener->socket.event = listener_event;
     base_list_init(&listener->silent);
     base_list_init(&listener->ready);
-    shm_bell_init(&listener->bell);
+    fabric_bell_init(&listener->bell);
     error = open_socket(listener);
     if (error != 0) {
         base_free(&shm->node->memory, listener, sizeof(*listener));
@@ -202,10 +202,10 @@ static bool is_ready(void *arg)
 int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
 {
     struct shm_listener *listener = state;
-    const struct shm_condition condition = {.ready = is_ready, .arg = listener};
+    const struct fabric_condition condition = {.ready = is_ready, .arg = listener};
     struct shm_incoming *incoming = NULL;
     while (incoming == NULL) { /* another one may be quicker */
-        int error = shm_bell_wait(&listener->bell, &condition, deadline_ns);
+        int error = fabric_bell_wait(&listener->bell, &condition, deadline_ns);
         if (error != 0)
             return error;
         shm_service_lock(&listener->shm->service);

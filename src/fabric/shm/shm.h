@@ -2,6 +2,7 @@
 #ifndef FABRIC_SHM_SHM_H
 #define FABRIC_SHM_SHM_H
 
+#include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
 #include <pthread.h>
 #include <sys/types.h>
@@ -39,31 +40,6 @@ base_must_check int shm_file_touch(const struct shm_file *file, uint64_t offset,
 
 /** Unmap and close. */
 void shm_file_drop(struct shm_file *file);
-
-/* ---- bell.c: sleeping and being woken ----------------------------------------------------------- */
-
-/* Those who sleep until something of a connection or listener changes. */
-struct shm_bell {
-    struct base_spin lock;
-    struct base_list waiters;
-};
-
-/* What somebody waits for. */
-struct shm_condition {
-    bool (*ready)(void *arg);
-    void (*arm)(void *arg); /* have whoever makes it ready ring the bell; NULL: who does so always rings */
-    void *arg;
-};
-
-/** Nobody sleeps. */
-void shm_bell_init(struct shm_bell *bell);
-
-/** Have all who sleep look at their conditions. Any thread. */
-void shm_bell_ring(struct shm_bell *bell);
-
-/** Wait for a condition. @return 0; -ETIMEDOUT; -ECANCELED. Yields. */
-base_must_check int shm_bell_wait(struct shm_bell *bell, const struct shm_condition *condition,
-                                  uint64_t deadline_ns);
 
 /* ---- service.c: a thread that watches descriptors ------------------------------------------------ */
 
@@ -308,7 +284,7 @@ struct shm_connection {
     _Atomic bool ended;        /* the peer's process */
     struct shm_ring in, out;
     struct shm_peer_domain peer;
-    struct shm_bell bell;
+    struct fabric_bell bell;
     struct fabric_queue pending; /* in the order of posting */
     uint32_t data_bytes;         /* the peer's */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];

@@ -3,7 +3,7 @@
  * the condition once a round, and only before it sleeps in the kernel are others asked to ring. A plain thread spins
  * for a while and then sleeps.
  */
-#include "fabric/shm/shm.h"
+#include "fabric/bell.h"
 #include <errno.h>
 
 #define SPIN_NS              UINT64_C(20000) /* of a plain thread: longer than a short answer takes */
@@ -11,19 +11,19 @@
 #define LOOKS_OF_TASK        400 /* with nothing else to run: an answer takes less time than to change tasks */
 
 struct waiter {
-    struct base_list link; /* shm_bell.waiters */
+    struct base_list link; /* fabric_bell.waiters */
     struct task_wait wait;
     struct task_poller poller; /* of a task */
-    const struct shm_condition *condition;
+    const struct fabric_condition *condition;
 };
 
-void shm_bell_init(struct shm_bell *bell)
+void fabric_bell_init(struct fabric_bell *bell)
 {
     base_spin_init(&bell->lock);
     base_list_init(&bell->waiters);
 }
 
-void shm_bell_ring(struct shm_bell *bell)
+void fabric_bell_ring(struct fabric_bell *bell)
 {
     base_spin_lock(&bell->lock);
     base_list_for_each(link, &bell->waiters) {
@@ -33,13 +33,13 @@ void shm_bell_ring(struct shm_bell *bell)
     base_spin_unlock(&bell->lock);
 }
 
-static bool is_ready(const struct shm_condition *condition)
+static bool is_ready(const struct fabric_condition *condition)
 {
     return condition->ready(condition->arg);
 }
 
 /* Have others ring. @return whether it is ready after all: nobody may ring for that */
-static bool arm(const struct shm_condition *condition)
+static bool arm(const struct fabric_condition *condition)
 {
     if (condition->arm != NULL)
         condition->arm(condition->arg);
@@ -64,7 +64,7 @@ static void closed(struct task_poller *poller)
 }
 
 /* A plain thread looks for a moment. */
-static bool spin(const struct shm_condition *condition, uint64_t deadline_ns)
+static bool spin(const struct fabric_condition *condition, uint64_t deadline_ns)
 {
     uint64_t until_ns = base_min(task_now() + SPIN_NS, deadline_ns);
     do {
@@ -77,7 +77,7 @@ static bool spin(const struct shm_condition *condition, uint64_t deadline_ns)
 }
 
 /* A task looks for less than a microsecond, if its scheduler has nothing else to run. */
-static bool look(struct task_sched *sched, const struct shm_condition *condition)
+static bool look(struct task_sched *sched, const struct fabric_condition *condition)
 {
     for (unsigned i = 0; i < LOOKS_OF_TASK && !task_sched_runnable(sched); i++) {
         if (is_ready(condition))
@@ -87,7 +87,8 @@ static bool look(struct task_sched *sched, const struct shm_condition *condition
 }
 
 /* One sleep: until somebody rings, or the condition holds. @return 0; -ETIMEDOUT; -ECANCELED */
-static int sleep_once(struct shm_bell *bell, const struct shm_condition *condition, uint64_t deadline_ns)
+static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *condition,
+                      uint64_t deadline_ns)
 {
     struct waiter waiter = {.condition = condition,
                             .poller = {.poll = poll_condition, .may_sleep = may_sleep, .closed = closed}};
@@ -109,7 +110,7 @@ static int sleep_once(struct shm_bell *bell, const struct shm_condition *conditi
     return result;
 }
 
-int shm_bell_wait(struct shm_bell *bell, const struct shm_condition *condition, uint64_t deadline_ns)
+int fabric_bell_wait(struct fabric_bell *bell, const struct fabric_condition *condition, uint64_t deadline_ns)
 {
     struct task_sched *sched = task_sched_self();
     if (is_ready(condition))

@@ -1,0 +1,343 @@
+/* Connections at work: what their users post and wait for, and how they end. */
+#include "fabric/verbs/verbs.h"
+#include <errno.h>
+#include <string.h>
+
+#define FLUSH_NS                                                                                             \
+    (100 * BASE_NS_PER_MS) /* within which a device gives back what it holds; else it is made to */
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+void verbs_connection_lose(struct verbs_connection *connection, int error, const char *doing)
+{
+    base_spin_lock(&connection->lock);
+    const bool is_live = connection->is_live;
+    if (is_live) {
+        verbs_poll_locked(connection); /* its last words */
+        verbs_die_locked(connection, error, doing);
+    }
+    error = connection->culprit == NULL ? connection->error : 0; /* of what was refused its user says it */
+    doing = connection->doing;
+    base_spin_unlock(&connection->lock);
+    if (is_live && error != 0)
+        (void)fabric_connection_fail(connection->owner, doing, error);
+    fabric_bell_ring(&connection->bell);
+}
+
+void verbs_connection_beat(struct verbs_connection *connection)
+{
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    const bool silent = connection->seen == connection->seen_at_beat;
+    connection->seen_at_beat = connection->seen;
+    connection->silent_beats = silent ? connection->silent_beats + 1 : 0;
+    if (connection->silent_beats >= VERBS_BEATS_DEAD)
+        verbs_die_locked(connection, -ECONNRESET, "heartbeat");
+    else if (connection->silent_beats >= VERBS_BEATS_PROBE && connection->error == 0)
+        verbs_probe_locked(connection);
+    const int error = connection->culprit == NULL ? connection->error : 0;
+    const char *doing = connection->doing;
+    base_spin_unlock(&connection->lock);
+    if (error != 0)
+        (void)fabric_connection_fail(connection->owner, doing, error);
+    if (!silent || error != 0)
+        fabric_bell_ring(&connection->bell);
+}
+
+void verbs_connection_cut(struct verbs_connection *connection)
+{
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection); /* a device may forget what was not fetched */
+    struct ibv_qp *qp = connection->qp;
+    connection->qp = NULL;
+    base_spin_unlock(&connection->lock);
+    if (qp != NULL)
+        (void)ibv_destroy_qp(qp); /* waits for the service: so without the lock */
+}
+
+static bool is_flushed_locked(const struct verbs_connection *connection)
+{
+    return connection->qp == NULL ||
+           base_max(connection->flushed, connection->done_count) >= connection->posted;
+}
+
+void verbs_connection_stop(struct verbs_connection *connection)
+{
+    const uint64_t until_ns = task_now() + FLUSH_NS;
+    base_spin_lock(&connection->lock);
+    if (!is_flushed_locked(connection)) {
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+        (void)ibv_modify_qp(connection->qp, &attr, IBV_QP_STATE);
+        do
+            verbs_poll_locked(connection);
+        while (!is_flushed_locked(connection) && task_now() < until_ns);
+    }
+    const bool is_flushed = is_flushed_locked(connection);
+    base_spin_unlock(&connection->lock);
+    if (!is_flushed)
+        verbs_connection_cut(connection);
+}
+
+void verbs_connection_tell(struct verbs_connection *connection)
+{
+    if (connection->is_told)
+        return;
+    connection->is_told = true;
+    (void)rdma_disconnect(connection->id);
+}
+
+/* ---- what is finished --------------------------------------------------------------------------- */
+
+static void finish_all(struct fabric_queue *ops, int32_t result)
+{
+    struct tarn_fabric_op *op;
+    while ((op = fabric_queue_pop(ops)) != NULL) {
+        if (result == 0 && verbs_op_is_copied(op->connection->state, op))
+            fabric_op_copied(op);
+        fabric_op_finish(op, result);
+    }
+}
+
+/* Collect what came to nothing; the device has let go of it. */
+static void collect_locked(struct verbs_connection *connection, struct fabric_queue *failed)
+{
+    for (; connection->done_count < connection->posted; connection->done_count++) {
+        const uint32_t depth = connection->verbs->device.send_depth;
+        struct verbs_flight *flight = &connection->flights[connection->done_count % depth];
+        if (flight->op != NULL && flight->last && flight->op != connection->culprit)
+            fabric_queue_push(failed, flight->op);
+    }
+    for (struct tarn_fabric_op *op; (op = fabric_queue_pop(&connection->waiting)) != NULL;) {
+        if (op != connection->culprit)
+            fabric_queue_push(failed, op);
+    }
+    connection->flying = 0;
+    connection->part = 0;
+}
+
+/* Finish what has come to an end; of a dead connection that is all. */
+static void drain(struct verbs_connection *connection)
+{
+    struct fabric_queue done = {0}, failed = {0};
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    verbs_pump_locked(connection);
+    fabric_queue_move_all(&done, &connection->done);
+    int error = connection->error;
+    base_spin_unlock(&connection->lock);
+    finish_all(&done, 0);
+    if (error == 0)
+        return;
+    verbs_connection_stop(connection);
+    base_spin_lock(&connection->lock);
+    fabric_queue_move_all(&done, &connection->done);
+    collect_locked(connection, &failed);
+    struct tarn_fabric_op *culprit = connection->culprit;
+    connection->culprit = NULL;
+    base_spin_unlock(&connection->lock);
+    finish_all(&done, 0);
+    if (culprit != NULL)
+        fabric_op_finish(culprit, error);
+    (void)fabric_connection_fail(connection->owner, connection->doing, error);
+    finish_all(&failed, tarn_fabric_error(connection->owner));
+    verbs_connection_tell(connection);
+}
+
+/* ---- operations --------------------------------------------------------------------------------- */
+
+/* What a handle says of itself is believed where it refuses; the device does not believe it. */
+static int check(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
+{
+    static const uint32_t needed[TARN_FABRIC_OP_KINDS] = {
+        [TARN_FABRIC_READ] = TARN_FABRIC_MAY_READ,          [TARN_FABRIC_WRITE] = TARN_FABRIC_MAY_WRITE,
+        [TARN_FABRIC_WRITE_NOTIFY] = TARN_FABRIC_MAY_WRITE, [TARN_FABRIC_CAS] = TARN_FABRIC_MAY_SWAP,
+        [TARN_FABRIC_FAA] = TARN_FABRIC_MAY_SWAP,
+    };
+    const struct tarn_fabric_handle *handle = op->handle;
+    if (op->kind == TARN_FABRIC_SEND)
+        return op->bytes <= connection->hello.receive_bytes ? 0 : -EMSGSIZE;
+    const bool is_ours = handle->domain == connection->hello.domain && verbs_key_is_possible(handle->key);
+    const bool grants = (handle->rights & needed[op->kind]) != 0;
+    const bool fits = op->offset <= handle->bytes && op->bytes <= handle->bytes - op->offset;
+    return is_ours && grants && fits ? 0 : -EACCES;
+}
+
+void verbs_post(void *state, struct tarn_fabric_op *op)
+{
+    struct verbs_connection *connection = state;
+    int error = check(connection, op);
+    base_spin_lock(&connection->lock);
+    const int dead = connection->error;
+    if (dead == 0 && error == 0)
+        fabric_queue_push(&connection->waiting, op);
+    base_spin_unlock(&connection->lock);
+    if (dead == 0 && error == 0)
+        return;
+    drain(connection);
+    fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
+}
+
+void verbs_posted(void *state)
+{
+    struct verbs_connection *connection = state;
+    base_spin_lock(&connection->lock);
+    verbs_pump_locked(connection);
+    base_spin_unlock(&connection->lock);
+}
+
+/* Somebody who waits for an operation; with NULL for a message. */
+struct waiter {
+    struct verbs_connection *connection;
+    const struct tarn_fabric_op *op;
+};
+
+static bool is_ready(void *arg)
+{
+    const struct waiter *waiter = arg;
+    struct verbs_connection *connection = waiter->connection;
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    verbs_pump_locked(connection);
+    const bool mine = waiter->op == NULL ? connection->arrivals_count > 0
+                                         : waiter->op->finished || connection->done.first != NULL;
+    const bool ready = mine || connection->error != 0;
+    base_spin_unlock(&connection->lock);
+    return ready;
+}
+
+static void arm(void *arg)
+{
+    const struct waiter *waiter = arg;
+    (void)ibv_req_notify_cq(waiter->connection->cq, 0);
+}
+
+int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
+{
+    struct waiter waiter = {.connection = state, .op = op};
+    const struct fabric_condition condition = {.ready = is_ready, .arm = arm, .arg = &waiter};
+    int error = 0;
+    for (;;) {
+        drain(waiter.connection);
+        if (op->finished)
+            return 0;
+        if (error != 0)
+            return error;
+        error = fabric_bell_wait(&waiter.connection->bell, &condition, deadline_ns);
+    }
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------- */
+
+/* Take the next message out of its slot. @return whether there was one */
+static bool take(struct verbs_connection *connection, void *data, struct tarn_fabric_message *ret_message)
+{
+    struct verbs_arrival arrival = {0};
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    const bool there = connection->arrivals_count > 0;
+    if (there)
+        arrival = connection->arrivals[connection->arrivals_first];
+    base_spin_unlock(&connection->lock);
+    if (!there)
+        return false;
+    if (arrival.bytes > 0)
+        memcpy(data, connection->memory + (uint64_t)arrival.slot * connection->slot_bytes, arrival.bytes);
+    base_spin_lock(&connection->lock);
+    connection->arrivals_first = (connection->arrivals_first + 1) % connection->receive_count;
+    connection->arrivals_count--;
+    connection->unposted[connection->unposted_count++] = arrival.slot;
+    if (connection->error == 0 && verbs_owes_credit_locked(connection))
+        verbs_give_back_locked(connection, true);
+    base_spin_unlock(&connection->lock);
+    *ret_message = (struct tarn_fabric_message){
+        .notified = arrival.notified, .value = arrival.value, .bytes = arrival.bytes};
+    return true;
+}
+
+int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
+                  struct tarn_fabric_message *ret_message)
+{
+    struct verbs_connection *connection = state;
+    struct waiter waiter = {.connection = connection};
+    const struct fabric_condition condition = {.ready = is_ready, .arm = arm, .arg = &waiter};
+    int error = 0;
+    if (room < connection->receive_bytes)
+        return -EINVAL;
+    for (;;) {
+        const bool taken = take(connection, data, ret_message);
+        drain(connection);
+        if (taken)
+            return 0;
+        if (tarn_fabric_error(connection->owner) != 0)
+            return take(connection, data, ret_message) ? 0 : tarn_fabric_error(connection->owner);
+        if (error != 0)
+            return error;
+        error = fabric_bell_wait(&connection->bell, &condition, deadline_ns);
+    }
+}
+
+/* ---- ending ------------------------------------------------------------------------------------- */
+
+void verbs_fail(void *state)
+{
+    struct verbs_connection *connection = state;
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    verbs_die_locked(connection, tarn_fabric_error(connection->owner), "fail");
+    base_spin_unlock(&connection->lock);
+    drain(connection);
+    fabric_bell_ring(&connection->bell); /* other tasks wait here too, for what has ended */
+}
+
+int verbs_fence(void *state, uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    verbs_connection_cut(state);
+    return 0;
+}
+
+static bool has_said_bye(void *arg)
+{
+    struct verbs_connection *connection = arg;
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    const bool ready = connection->error != 0 || connection->done_count >= connection->bye;
+    base_spin_unlock(&connection->lock);
+    return ready;
+}
+
+static void arm_bye(void *arg)
+{
+    const struct verbs_connection *connection = arg;
+    (void)ibv_req_notify_cq(connection->cq, 0);
+}
+
+/* Tell the peer that we leave, and wait until it has that. */
+static void say_bye(struct verbs_connection *connection)
+{
+    const struct fabric_condition condition = {.ready = has_said_bye, .arm = arm_bye, .arg = connection};
+    const uint64_t heartbeat_ns = connection->verbs->options.heartbeat_ns;
+    const uint64_t until_ns = task_now() + heartbeat_ns + heartbeat_ns / 2;
+    base_spin_lock(&connection->lock);
+    verbs_say_bye_locked(connection);
+    base_spin_unlock(&connection->lock);
+    if (fabric_bell_wait(&connection->bell, &condition, until_ns) != -ECANCELED)
+        return;
+    while (!has_said_bye(connection) && task_now() < until_ns) /* who is cancelled cannot sleep */
+        task_yield();
+}
+
+void verbs_disconnect(void *state)
+{
+    struct verbs_connection *connection = state;
+    base_assert(connection->waiting.first == NULL && connection->flying == 0);
+    say_bye(connection);
+    verbs_service_remove(connection);
+    base_spin_lock(&connection->lock);
+    connection->is_live = false;
+    verbs_die_locked(connection, -ECONNABORTED, "disconnect");
+    base_spin_unlock(&connection->lock);
+    verbs_connection_stop(connection);
+    verbs_connection_tell(connection);
+    verbs_connection_free(connection);
+}

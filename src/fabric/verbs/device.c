@@ -1,0 +1,298 @@
+/* The URL, and the card that it names: its port, its address, its limits. */
+#include "fabric/verbs/verbs.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEARTBEAT_NS     BASE_NS_PER_SECOND
+#define HEARTBEAT_NS_MIN (20 * BASE_NS_PER_MS)
+#define HEARTBEAT_NS_MAX (3600 * BASE_NS_PER_SECOND)
+
+#define SEND_DEPTH  128
+#define READS_MAX   16
+#define GIDS_MAX    64 /* of a port that are looked at */
+#define NAMES_BYTES 256
+
+/* ---- the URL ------------------------------------------------------------------------------------ */
+
+static int complain(struct base_log *log, const char *what, const char *reason)
+{
+    char quoted[BASE_LOG_ROOM_MIN];
+    base_error(log, "cannot use fabric's URL", "option=%s reason=\"%s\"",
+               base_log_quote(quoted, sizeof(quoted), what, strlen(what)), reason);
+    return -EINVAL;
+}
+
+/* @return what follows `name` in an option; NULL: it is another */
+static const char *value_of(const char *option, const char *name)
+{
+    size_t len = strlen(name);
+    return strncmp(option, name, len) == 0 ? option + len : NULL;
+}
+
+static int read_number(struct base_log *log, const char *option, const char *text, uint64_t max,
+                       int64_t *ret_number)
+{
+    uint64_t number;
+    if (base_parse_u64(text, &number) != 0 || number > max)
+        return complain(log, option,
+                        max == 255 ? "it takes a number of 0 to 255" : "it takes a small number");
+    *ret_number = (int64_t)number;
+    return 0;
+}
+
+static int read_option(struct base_log *log, const char *option, struct verbs_options *options)
+{
+    const char *text;
+    int64_t port = 0;
+    if ((text = value_of(option, "port=")) != NULL) {
+        int error = read_number(log, option, text, 255, &port);
+        if (error == 0 && port == 0)
+            error = complain(log, option, "the first port is 1");
+        options->port = (uint32_t)port;
+        return error;
+    }
+    if ((text = value_of(option, "gid=")) != NULL)
+        return read_number(log, option, text, 255, &options->gid);
+    if ((text = value_of(option, "traffic-class=")) != NULL)
+        return read_number(log, option, text, 255, &options->traffic_class);
+    if ((text = value_of(option, "heartbeat=")) != NULL) {
+        if (base_parse_duration(text, &options->heartbeat_ns) != 0 ||
+            options->heartbeat_ns < HEARTBEAT_NS_MIN || options->heartbeat_ns > HEARTBEAT_NS_MAX)
+            return complain(log, option, "it takes a duration of 20ms to 1h");
+        return 0;
+    }
+    return complain(log, option,
+                    "there are port=N, gid=N, traffic-class=N and heartbeat=DURATION, with commas between");
+}
+
+int verbs_options_read(struct base_log *log, const char *text, struct verbs_options *ret_options)
+{
+    struct verbs_options options = {.gid = -1, .traffic_class = -1, .heartbeat_ns = HEARTBEAT_NS};
+    for (bool first = true; *text != '\0'; first = false) {
+        char option[sizeof(options.device)];
+        size_t len = strcspn(text, ",");
+        if (len >= sizeof(option))
+            return complain(log, text, "it is too long");
+        memcpy(option, text, len);
+        option[len] = '\0';
+        if (first && strchr(option, '=') == NULL) {
+            memcpy(options.device, option, sizeof(option));
+        } else {
+            int error = read_option(log, option, &options);
+            if (error != 0)
+                return error;
+        }
+        text += len;
+        text += *text == ',' ? 1 : 0;
+    }
+    *ret_options = options;
+    return 0;
+}
+
+/* ---- the device --------------------------------------------------------------------------------- */
+
+static int fail(struct base_log *log, const char *device, const char *reason, int error)
+{
+    const char *text = strerrordesc_np(-error);
+    base_error(log, "cannot use RDMA device", "device=\"%s\" reason=\"%s\" error=\"%s\"", device, reason,
+               text == NULL ? "unknown error" : text);
+    return error;
+}
+
+/* Whether a device has the port that is wanted, and it is up. @param wanted  0: any */
+static bool find_port(struct ibv_context *context, uint32_t wanted, uint8_t *ret_port)
+{
+    struct ibv_device_attr attr;
+    if (ibv_query_device(context, &attr) != 0)
+        return false;
+    for (uint32_t port = 1; port <= attr.phys_port_cnt; port++) {
+        struct ibv_port_attr port_attr;
+        if ((wanted != 0 && port != wanted) || ibv_query_port(context, (uint8_t)port, &port_attr) != 0 ||
+            (wanted == 0 && port_attr.state != IBV_PORT_ACTIVE))
+            continue;
+        *ret_port = (uint8_t)port;
+        return true;
+    }
+    return false;
+}
+
+/* Open the device of a name, or the first with a port that is up. */
+static int open_device(struct base_log *log, const struct verbs_options *options, struct verbs_device *device)
+{
+    char names[NAMES_BYTES] = "none";
+    int count = 0;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    if (list == NULL)
+        return fail(log, options->device,
+                    "the kernel has no RDMA: load ib_uverbs and rdma_ucm, and the driver", -ENODEV);
+    for (int i = 0, at = 0; i < count; i++) {
+        const char *name = ibv_get_device_name(list[i]);
+        if (at < NAMES_BYTES - 1)
+            at += snprintf(names + at, (size_t)(NAMES_BYTES - at), "%s%s", i == 0 ? "" : ", ", name);
+        if (device->context != NULL || (options->device[0] != '\0' && strcmp(name, options->device) != 0))
+            continue;
+        device->context = ibv_open_device(list[i]);
+        if (device->context != NULL && !find_port(device->context, options->port, &device->port)) {
+            (void)ibv_close_device(device->context);
+            device->context = NULL;
+        }
+    }
+    ibv_free_device_list(list);
+    if (device->context != NULL)
+        return 0;
+    base_error(log, "no RDMA device", "device=\"%s\" port=%u there=\"%s\" reason=\"%s\"", options->device,
+               options->port, names, "it is not there, may not be opened, or no port of it is up");
+    return -ENODEV;
+}
+
+/* An address that connections can leave from, if the GID is one. */
+static bool read_gid(const struct ibv_gid_entry *entry, struct sockaddr_storage *ret_address)
+{
+    struct in6_addr six;
+    memcpy(&six, &entry->gid, sizeof(six));
+    memset(ret_address, 0, sizeof(*ret_address));
+    if (entry->gid_type == IBV_GID_TYPE_IB)
+        return false;
+    if (IN6_IS_ADDR_V4MAPPED(&six)) {
+        struct sockaddr_in *four = (struct sockaddr_in *)(void *)ret_address;
+        four->sin_family = AF_INET;
+        memcpy(&four->sin_addr, (const uint8_t *)&six + 12, sizeof(four->sin_addr));
+        return true;
+    }
+    struct sockaddr_in6 *address = (struct sockaddr_in6 *)(void *)ret_address;
+    address->sin6_family = AF_INET6;
+    address->sin6_addr = six;
+    address->sin6_scope_id = IN6_IS_ADDR_LINKLOCAL(&six) ? entry->ndev_ifindex : 0;
+    return true;
+}
+
+/* How well a GID suits, if none is asked for: one of IPv4 over UDP, then of IPv6, then any. */
+static int rank(const struct ibv_gid_entry *entry, const struct sockaddr_storage *address, bool has_address)
+{
+    if (!has_address)
+        return 1;
+    bool routed = entry->gid_type == IBV_GID_TYPE_ROCE_V2;
+    if (address->ss_family == AF_INET)
+        return routed ? 5 : 4;
+    return IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr) ? 2 : 3;
+}
+
+static int choose_gid(struct base_log *log, const struct verbs_options *options, struct verbs_device *device)
+{
+    int best = 0;
+    for (uint32_t i = 0; i < (options->gid < 0 ? GIDS_MAX : (uint32_t)options->gid + 1); i++) {
+        struct ibv_gid_entry entry;
+        struct sockaddr_storage address;
+        if ((options->gid >= 0 && i != (uint32_t)options->gid) ||
+            ibv_query_gid_ex(device->context, device->port, i, &entry, 0) != 0)
+            continue;
+        bool has_address = read_gid(&entry, &address);
+        int suits = rank(&entry, &address, has_address);
+        if (suits <= best)
+            continue;
+        best = suits;
+        device->gid = (uint8_t)i;
+        device->has_address = has_address;
+        device->address = address;
+    }
+    return best > 0 ? 0
+                    : fail(log, options->device, "there is no such GID: is the port's network interface up?",
+                           -ENODEV);
+}
+
+static int read_numa_node(const struct ibv_context *context)
+{
+    char path[IBV_SYSFS_PATH_MAX + 32], text[16] = "";
+    (void)snprintf(path, sizeof(path), "%s/device/numa_node", context->device->ibdev_path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t bytes = read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    return bytes > 0 ? (int)strtol(text, NULL, 10) : -1;
+}
+
+/* Make a queue pair to see how much it sends inline, and what its device promises. */
+static int ask_queue_pair(struct verbs_device *device)
+{
+    struct ibv_pd *pd = ibv_alloc_pd(device->context);
+    struct ibv_cq *cq = ibv_create_cq(device->context, 16, NULL, NULL, 0);
+    struct ibv_qp *qp = NULL;
+    for (uint32_t bytes = VERBS_INLINE_MAX; pd != NULL && cq != NULL && qp == NULL; bytes /= 2) {
+        struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
+        attr.cap = (struct ibv_qp_cap){.max_send_wr = device->send_depth,
+                                       .max_recv_wr = 1,
+                                       .max_send_sge = 1,
+                                       .max_recv_sge = 1,
+                                       .max_inline_data = bytes};
+        qp = ibv_create_qp(pd, &attr);
+        if (qp != NULL)
+            device->inline_bytes = base_min(attr.cap.max_inline_data, (uint32_t)VERBS_INLINE_MAX);
+        if (bytes == 0)
+            break;
+    }
+    int error = qp == NULL ? -errno : 0;
+#ifdef FABRIC_VERBS_IN_ORDER
+    if (qp != NULL)
+        device->in_order = ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_WRITE, 0) == 1 &&
+                           ibv_query_qp_data_in_order(qp, IBV_WR_RDMA_READ, 0) == 1;
+#endif
+    if (qp != NULL)
+        (void)ibv_destroy_qp(qp);
+    if (cq != NULL)
+        (void)ibv_destroy_cq(cq);
+    if (pd != NULL)
+        (void)ibv_dealloc_pd(pd);
+    return error;
+}
+
+static int ask_device(struct base_log *log, const struct verbs_options *options, struct verbs_device *device)
+{
+    struct ibv_device_attr attr;
+    if (ibv_query_device(device->context, &attr) != 0)
+        return fail(log, options->device, "it does not say what it can", -EIO);
+    const int reads =
+        attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ? attr.max_qp_rd_atom : attr.max_qp_init_rd_atom;
+    const uint32_t requests = base_min((uint32_t)attr.max_qp_wr, (uint32_t)attr.max_cqe / 2);
+    device->atomics = attr.atomic_cap;
+    device->max_reads = (uint8_t)(reads < 1 ? 1 : reads > READS_MAX ? READS_MAX : reads);
+    device->send_depth = base_min((uint32_t)SEND_DEPTH, requests);
+    device->receive_depth_max = requests;
+    device->numa_node = read_numa_node(device->context);
+    if (requests <= 2 * VERBS_CONTROL_SLOTS)
+        return fail(log, options->device, "its queues are too short", -ENODEV);
+    int error = choose_gid(log, options, device);
+    if (error == 0 && (error = ask_queue_pair(device)) != 0)
+        error = fail(log, options->device, "it makes no queue pair", error);
+    return error;
+}
+
+int verbs_device_open(struct base_log *log, const struct verbs_options *options,
+                      struct verbs_device *ret_device)
+{
+    struct verbs_device device = {.numa_node = -1};
+    int error = open_device(log, options, &device);
+    if (error != 0)
+        return error;
+    error = ask_device(log, options, &device);
+    if (error != 0) {
+        (void)ibv_close_device(device.context);
+        return error;
+    }
+    base_info(log, "RDMA device",
+              "device=%s port=%u gid=%u numa_node=%d atomics=%d reads=%u inline_bytes=%u in_order=%s",
+              ibv_get_device_name(device.context->device), device.port, device.gid, device.numa_node,
+              (int)device.atomics, device.max_reads, device.inline_bytes, device.in_order ? "yes" : "no");
+    *ret_device = device;
+    return 0;
+}
+
+void verbs_device_close(struct verbs_device *device)
+{
+    (void)ibv_close_device(device->context);
+}

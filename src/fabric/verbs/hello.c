@@ -1,0 +1,76 @@
+/* What two sides tell each other as the connection manager's private data. README, "verbs", has the tables. */
+#include "fabric/verbs/verbs.h"
+#include <errno.h>
+#include <string.h>
+
+#define MARK     UINT32_C(0x6e726174) /* "tarn" */
+#define VERSION  1
+#define NONCE_AT 48 /* of VERBS_REST, behind the data */
+
+/* Bytes of private data that a kind may carry. */
+static uint32_t data_bytes_max(enum verbs_hello_kind kind)
+{
+    switch (kind) {
+    case VERBS_HELLO:
+        return VERBS_REQUEST_DATA;
+    case VERBS_PART:
+        return VERBS_REQUEST_DATA;
+    case VERBS_REST:
+        return TARN_FABRIC_PRIVATE_BYTES_MAX - VERBS_REQUEST_DATA;
+    case VERBS_WELCOME:
+        return TARN_FABRIC_PRIVATE_BYTES_MAX;
+    default:
+        return 0;
+    }
+}
+
+uint8_t verbs_hello_save(const struct verbs_hello *hello, uint8_t *bytes)
+{
+    const uint8_t count = hello->kind == VERBS_WELCOME ? VERBS_WELCOME_BYTES : VERBS_REQUEST_BYTES;
+    base_assert(hello->data_bytes <= data_bytes_max(hello->kind));
+    memset(bytes, 0, count);
+    base_store_le32(bytes, MARK);
+    bytes[4] = VERSION;
+    bytes[5] = (uint8_t)hello->kind;
+    bytes[6] = (uint8_t)hello->data_bytes;
+    if (hello->kind == VERBS_PART) {
+        base_store_le64(bytes + 8, hello->nonce);
+    } else {
+        base_store_le32(bytes + 8, hello->receive_count);
+        base_store_le32(bytes + 12, hello->receive_bytes);
+        base_store_le64(bytes + 16, hello->domain);
+    }
+    memcpy(bytes + VERBS_HELLO_BYTES, hello->data, hello->data_bytes);
+    if (hello->kind == VERBS_REST)
+        base_store_le64(bytes + NONCE_AT, hello->nonce);
+    return count;
+}
+
+int verbs_hello_load(const uint8_t *bytes, size_t count, struct verbs_hello *ret_hello)
+{
+    struct verbs_hello hello = {0};
+    if (count < VERBS_REQUEST_BYTES || base_load_le32(bytes) != MARK || bytes[4] != VERSION)
+        return -EPROTO;
+    hello.kind = bytes[5];
+    hello.data_bytes = bytes[6];
+    if (hello.kind < VERBS_HELLO || hello.kind > VERBS_GO_ON ||
+        hello.data_bytes > data_bytes_max(hello.kind) || bytes[7] != 0 ||
+        (hello.kind == VERBS_WELCOME && count < VERBS_WELCOME_BYTES))
+        return -EPROTO;
+    if (hello.kind == VERBS_PART) {
+        hello.nonce = base_load_le64(bytes + 8);
+    } else {
+        hello.receive_count = base_load_le32(bytes + 8);
+        hello.receive_bytes = base_load_le32(bytes + 12);
+        hello.domain = base_load_le64(bytes + 16);
+    }
+    if (hello.kind == VERBS_REST)
+        hello.nonce = base_load_le64(bytes + NONCE_AT);
+    bool is_whole = hello.kind == VERBS_HELLO || hello.kind == VERBS_REST || hello.kind == VERBS_WELCOME;
+    if (is_whole && (hello.receive_count == 0 || hello.receive_count > TARN_FABRIC_RECEIVE_COUNT_MAX ||
+                     hello.receive_bytes == 0 || hello.receive_bytes > TARN_FABRIC_RECEIVE_BYTES_MAX))
+        return -EPROTO;
+    memcpy(hello.data, bytes + VERBS_HELLO_BYTES, hello.data_bytes);
+    *ret_hello = hello;
+    return 0;
+}

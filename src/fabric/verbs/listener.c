@@ -1,0 +1,255 @@
+/* Listeners: who asks for a connection waits, as a connection that has nothing yet, to be accepted or rejected. */
+#include "fabric/verbs/verbs.h"
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+#define READY_MAX 128 /* who waits; more are refused */
+#define PARTS_MAX 64  /* first parts of hellos; the oldest of more is forgotten */
+
+/* The first part of a hello, by its nonce. */
+struct part {
+    uint64_t nonce;
+    uint32_t bytes;
+    uint8_t data[VERBS_REQUEST_DATA];
+};
+
+struct verbs_listener {
+    enum verbs_what what;
+    struct verbs *verbs;
+    struct rdma_cm_id *id;
+    struct fabric_bell bell;
+    struct part parts[PARTS_MAX]; /* the service's alone */
+    uint32_t parts_next;
+    struct base_spin lock;  /* of what follows */
+    struct base_list ready; /* of struct verbs_connection */
+    uint32_t ready_count;
+};
+
+/* ---- addresses ---------------------------------------------------------------------------------- */
+
+int verbs_address_read(const char *text, struct sockaddr_storage *ret_address)
+{
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char host[64];
+    const char *colon = strrchr(text, ':');
+    if (colon == NULL || colon == text || colon[1] == '\0' || (size_t)(colon - text) >= sizeof(host))
+        return -EINVAL;
+    size_t len = (size_t)(colon - text);
+    if (text[0] == '[' && text[len - 1] == ']') {
+        text++;
+        len -= 2;
+    }
+    memcpy(host, text, len);
+    host[len] = '\0';
+    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
+        return -EINVAL;
+    memset(ret_address, 0, sizeof(*ret_address));
+    memcpy(ret_address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return 0;
+}
+
+int verbs_check_device(struct verbs *verbs, const struct rdma_cm_id *id)
+{
+    const char *ours = ibv_get_device_name(verbs->device.context->device);
+    const char *theirs = id->verbs == NULL ? "" : ibv_get_device_name(id->verbs->device);
+    if (id->verbs == NULL || (strcmp(ours, theirs) == 0 && id->port_num == verbs->device.port))
+        return 0; /* if it is of none, it is of all: asked again for each who comes */
+    base_warn_limited(&verbs->node->log, &verbs->refusals, "address is of another RDMA device",
+                      "device=%s port=%u leads_to=%s port_there=%u", ours, verbs->device.port, theirs,
+                      id->port_num);
+    return -ENODEV;
+}
+
+/* ---- those who come ----------------------------------------------------------------------------- */
+
+static void refuse(struct rdma_cm_id *id, enum verbs_hello_kind kind)
+{
+    const struct verbs_hello hello = {.kind = kind};
+    uint8_t bytes[VERBS_WELCOME_BYTES];
+    const uint8_t count = verbs_hello_save(&hello, bytes);
+    (void)rdma_reject(id, bytes, count);
+}
+
+static void keep_part(struct verbs_listener *listener, const struct verbs_hello *hello)
+{
+    struct part *part = &listener->parts[listener->parts_next++ % PARTS_MAX];
+    part->nonce = hello->nonce;
+    part->bytes = hello->data_bytes;
+    memcpy(part->data, hello->data, hello->data_bytes);
+}
+
+/* Put a hello together whose first part came before. @return whether there is one */
+static bool join_parts(struct verbs_listener *listener, struct verbs_hello *hello)
+{
+    for (uint32_t i = 0; i < PARTS_MAX; i++) {
+        struct part *part = &listener->parts[i];
+        if (part->bytes != VERBS_REQUEST_DATA || part->nonce != hello->nonce)
+            continue;
+        memmove(hello->data + VERBS_REQUEST_DATA, hello->data, hello->data_bytes);
+        memcpy(hello->data, part->data, VERBS_REQUEST_DATA);
+        hello->data_bytes += VERBS_REQUEST_DATA;
+        part->bytes = 0;
+        return true;
+    }
+    return false;
+}
+
+static bool push_ready(struct verbs_listener *listener, struct verbs_connection *incoming)
+{
+    base_spin_lock(&listener->lock);
+    const bool room = listener->ready_count < READY_MAX;
+    if (room) {
+        base_list_push_back(&listener->ready, &incoming->link);
+        listener->ready_count++;
+    }
+    base_spin_unlock(&listener->lock);
+    return room;
+}
+
+/* @return 0: it waits to be accepted; what to refuse it with */
+static enum verbs_hello_kind admit(struct verbs_listener *listener, const struct rdma_cm_event *event)
+{
+    struct verbs *verbs = listener->verbs;
+    struct verbs_hello hello;
+    if (verbs_hello_load(event->param.conn.private_data, event->param.conn.private_data_len, &hello) != 0 ||
+        hello.kind == VERBS_WELCOME || hello.kind >= VERBS_REFUSAL) {
+        base_warn_limited(&verbs->node->log, &verbs->refusals, "peer refused",
+                          "fabric=verbs reason=\"what it said is no hello of this version\"");
+        return VERBS_REFUSAL;
+    }
+    if (hello.kind == VERBS_PART) {
+        keep_part(listener, &hello);
+        return VERBS_GO_ON;
+    }
+    if (verbs_check_device(verbs, event->id) != 0 ||
+        (hello.kind == VERBS_REST && !join_parts(listener, &hello)))
+        return VERBS_REFUSAL;
+    struct verbs_connection *incoming = verbs_connection_make(verbs);
+    if (incoming == NULL)
+        return VERBS_REFUSAL;
+    incoming->hello = hello;
+    incoming->id = event->id;
+    event->id->context = incoming;
+    if (!push_ready(listener, incoming)) {
+        incoming->id = NULL;
+        verbs_connection_free(incoming);
+        return VERBS_REFUSAL;
+    }
+    fabric_bell_ring(&listener->bell); /* the incoming may be gone by now */
+    return 0;
+}
+
+void verbs_listener_event(struct rdma_cm_event *event)
+{
+    if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST || event->listen_id == NULL)
+        return;
+    struct verbs_listener *listener = event->listen_id->context;
+    const enum verbs_hello_kind why = admit(listener, event);
+    if (why == 0)
+        return;
+    refuse(event->id, why);
+    (void)rdma_destroy_id(event->id); /* this event is the listener's */
+}
+
+/* ---- listening ---------------------------------------------------------------------------------- */
+
+static int begin(struct verbs_listener *listener, struct sockaddr_storage *address)
+{
+    if (rdma_create_id(listener->verbs->events, &listener->id, listener, RDMA_PS_TCP) != 0)
+        return -errno;
+    int error = rdma_bind_addr(listener->id, (struct sockaddr *)address) == 0 ? 0 : -errno;
+    if (error == 0)
+        error = verbs_check_device(listener->verbs, listener->id);
+    if (error == 0 && rdma_listen(listener->id, READY_MAX) != 0)
+        error = -errno;
+    if (error != 0)
+        (void)rdma_destroy_id(listener->id);
+    return error;
+}
+
+int verbs_listen(void *state, const char *address, void **ret_listener)
+{
+    struct verbs *verbs = state;
+    struct sockaddr_storage where;
+    int error = verbs_address_read(address, &where);
+    if (error != 0)
+        return error;
+    struct verbs_listener *listener = base_alloc(&verbs->node->memory, sizeof(*listener));
+    if (listener == NULL)
+        return -ENOMEM;
+    listener->what = VERBS_LISTENER;
+    listener->verbs = verbs;
+    fabric_bell_init(&listener->bell);
+    base_spin_init(&listener->lock);
+    base_list_init(&listener->ready);
+    error = begin(listener, &where);
+    if (error != 0) {
+        base_free(&verbs->node->memory, listener, sizeof(*listener));
+        return error;
+    }
+    *ret_listener = listener;
+    return 0;
+}
+
+static struct verbs_connection *pop_ready(struct verbs_listener *listener)
+{
+    base_spin_lock(&listener->lock);
+    struct base_list *link = base_list_pop_front(&listener->ready);
+    listener->ready_count -= link != NULL ? 1 : 0;
+    base_spin_unlock(&listener->lock);
+    return link == NULL ? NULL : base_container_of(link, struct verbs_connection, link);
+}
+
+void verbs_listener_close(void *state)
+{
+    struct verbs_listener *listener = state;
+    struct verbs_connection *incoming;
+    (void)rdma_destroy_id(listener->id); /* nobody comes from now on */
+    while ((incoming = pop_ready(listener)) != NULL)
+        verbs_reject(incoming);
+    base_free(&listener->verbs->node->memory, listener, sizeof(*listener));
+}
+
+static bool somebody_is_ready(void *arg)
+{
+    struct verbs_listener *listener = arg;
+    base_spin_lock(&listener->lock);
+    const bool ready = listener->ready_count > 0;
+    base_spin_unlock(&listener->lock);
+    return ready;
+}
+
+int verbs_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
+{
+    struct verbs_listener *listener = state;
+    const struct fabric_condition condition = {.ready = somebody_is_ready, .arg = listener};
+    for (;;) {
+        struct verbs_connection *incoming = pop_ready(listener);
+        if (incoming != NULL) {
+            *ret_incoming = incoming;
+            return 0;
+        }
+        int error = fabric_bell_wait(&listener->bell, &condition, deadline_ns);
+        if (error != 0)
+            return error;
+    }
+}
+
+uint32_t verbs_incoming_data(const void *state, const void **ret_data)
+{
+    const struct verbs_connection *incoming = state;
+    *ret_data = incoming->hello.data;
+    return incoming->hello.data_bytes;
+}
+
+void verbs_reject(void *state)
+{
+    struct verbs_connection *incoming = state;
+    refuse(incoming->id, VERBS_REFUSAL);
+    verbs_connection_free(incoming);
+}

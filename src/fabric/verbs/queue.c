@@ -1,0 +1,459 @@
+/*
+ * Work requests and completions of a connection. Requests complete in the order in which they were posted, and only
+ * the last of each batch is asked to tell: it tells of all before it. What is copied lies in a ring of registered
+ * memory, which is freed in that same order.
+ */
+#include "fabric/verbs/verbs.h"
+#include <errno.h>
+#include <string.h>
+
+#define BATCH 16 /* work requests that are posted with one doorbell */
+#define POLL  16 /* completions that are fetched at once */
+
+#define RECEIVE_ID (UINT64_C(1) << 63) /* in a work request's id: a receive, and its slot */
+
+/* What a SEND's immediate data says: its kind, and how many messages more may be sent. */
+#define CONTROL_SHIFT  28
+#define CONTROL_CREDIT ((UINT32_C(1) << CONTROL_SHIFT) - 1)
+enum verbs_control { VERBS_MESSAGE, VERBS_CREDIT, VERBS_BYE };
+
+void verbs_die_locked(struct verbs_connection *connection, int error, const char *doing)
+{
+    if (connection->error != 0)
+        return;
+    connection->error = error;
+    connection->doing = doing;
+}
+
+static uint64_t in_flight(const struct verbs_connection *connection)
+{
+    return connection->posted - connection->done_count;
+}
+
+static struct verbs_flight *flight_of(const struct verbs_connection *connection, uint64_t number)
+{
+    return &connection->flights[number % connection->verbs->device.send_depth];
+}
+
+/* ---- copies ------------------------------------------------------------------------------------- */
+
+/* Copy between a buffer and a part of an operation's vectors. */
+static void copy_part(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
+                      bool into)
+{
+    for (uint32_t i = 0; bytes > 0 && i < op->iov_count; i++) {
+        const struct iovec *vector = &op->iov[i];
+        if (at >= vector->iov_len) {
+            at -= vector->iov_len;
+            continue;
+        }
+        const uint64_t count = base_min((uint64_t)vector->iov_len - at, bytes);
+        uint8_t *memory = (uint8_t *)vector->iov_base + at;
+        if (into)
+            memcpy(memory, buffer, count);
+        else
+            memcpy(buffer, memory, count);
+        buffer += count;
+        bytes -= count;
+        at = 0;
+    }
+}
+
+/* Room in the ring. @return NULL: not now */
+static uint8_t *reserve(struct verbs_connection *connection, uint64_t bytes)
+{
+    const uint64_t size = connection->ring_bytes;
+    bytes = base_align_up(bytes, 8);
+    if (connection->ring_head == connection->ring_tail)
+        connection->ring_head = connection->ring_tail = 0;
+    uint64_t at = connection->ring_head % size;
+    const uint64_t skipped = at + bytes > size ? size - at : 0;
+    if (skipped + bytes > size - (connection->ring_head - connection->ring_tail))
+        return NULL;
+    at = skipped > 0 ? 0 : at;
+    connection->ring_head += skipped + bytes;
+    return connection->ring + at;
+}
+
+/* ---- posting ------------------------------------------------------------------------------------ */
+
+/* Work requests that are posted together. */
+struct batch {
+    uint32_t count;
+    struct ibv_send_wr requests[BATCH];
+    struct ibv_sge vectors[BATCH];
+    uint8_t small[BATCH][VERBS_INLINE_MAX]; /* what is sent inline */
+};
+
+static bool has_room(const struct verbs_connection *connection, const struct batch *batch, uint32_t spare)
+{
+    return in_flight(connection) + batch->count + spare < connection->verbs->device.send_depth;
+}
+
+/* Add a request to a batch that has room. @return it, without memory */
+static struct ibv_send_wr *add(struct verbs_connection *connection, struct batch *batch,
+                               enum ibv_wr_opcode opcode, const struct verbs_flight *flight)
+{
+    const uint64_t number = connection->posted + batch->count;
+    struct ibv_send_wr *request = &batch->requests[batch->count];
+    *flight_of(connection, number) = *flight;
+    flight_of(connection, number)->ring_end = connection->ring_head;
+    *request = (struct ibv_send_wr){.wr_id = number, .opcode = opcode};
+    if (batch->count > 0)
+        batch->requests[batch->count - 1].next = request;
+    batch->count++;
+    return request;
+}
+
+/* Ring the doorbell for a batch. */
+static void ring(struct verbs_connection *connection, struct batch *batch)
+{
+    struct verbs *verbs = connection->verbs;
+    struct ibv_send_wr *bad = NULL;
+    if (batch->count == 0)
+        return;
+    batch->requests[batch->count - 1].send_flags |= IBV_SEND_SIGNALED;
+    int error = ibv_post_send(connection->qp, batch->requests, &bad);
+    const uint64_t taken = error == 0 ? batch->count : bad->wr_id - connection->posted;
+    atomic_fetch_add_explicit(&verbs->doorbells, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&verbs->requests, taken, memory_order_relaxed);
+    if (error != 0) {
+        for (uint64_t i = taken; i < batch->count; i++) {
+            struct verbs_flight *flight = flight_of(connection, connection->posted + i);
+            if (flight->op != NULL && flight->last) {
+                connection->flying--;
+                fabric_queue_push(&connection->waiting, flight->op);
+            }
+        }
+        verbs_die_locked(connection, -error, "post");
+    }
+    connection->posted += taken;
+    batch->count = 0;
+}
+
+static uint32_t control(struct verbs_connection *connection, enum verbs_control kind)
+{
+    const uint32_t credit = connection->owed;
+    connection->owed = 0;
+    return htobe32((uint32_t)kind << CONTROL_SHIFT | credit);
+}
+
+/* Send something of our own, if there is room for it. */
+static bool send_control(struct verbs_connection *connection, enum verbs_control kind)
+{
+    struct batch batch = {.count = 0};
+    if (connection->qp == NULL || connection->error != 0 || !has_room(connection, &batch, 0))
+        return false;
+    struct ibv_send_wr *request =
+        add(connection, &batch, IBV_WR_SEND_WITH_IMM, &(struct verbs_flight){.op = NULL});
+    request->imm_data = control(connection, kind);
+    ring(connection, &batch);
+    return true;
+}
+
+void verbs_say_bye_locked(struct verbs_connection *connection)
+{
+    if (send_control(connection, VERBS_BYE))
+        connection->bye = connection->posted;
+}
+
+void verbs_probe_locked(struct verbs_connection *connection)
+{
+    struct batch batch = {.count = 0};
+    if (connection->qp == NULL || connection->probed || in_flight(connection) > 0)
+        return; /* what is on its way is a probe itself */
+    (void)add(connection, &batch, IBV_WR_RDMA_WRITE, &(struct verbs_flight){.op = NULL});
+    ring(connection, &batch);
+    connection->probed = true;
+}
+
+static enum ibv_wr_opcode opcode_of(const struct tarn_fabric_op *op, bool last)
+{
+    switch (op->kind) {
+    case TARN_FABRIC_READ:
+        return op->bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE; /* of nothing: either moves nothing */
+    case TARN_FABRIC_WRITE_NOTIFY:
+        return last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+    case TARN_FABRIC_CAS:
+        return IBV_WR_ATOMIC_CMP_AND_SWP;
+    case TARN_FABRIC_FAA:
+        return IBV_WR_ATOMIC_FETCH_AND_ADD;
+    case TARN_FABRIC_SEND:
+        return IBV_WR_SEND_WITH_IMM;
+    default:
+        return IBV_WR_RDMA_WRITE;
+    }
+}
+
+/* Where in the peer's memory it begins, and what is swapped. */
+static void fill_target(struct ibv_send_wr *request, const struct tarn_fabric_op *op, uint64_t at)
+{
+    const struct tarn_fabric_handle *handle = op->handle;
+    if (op->kind == TARN_FABRIC_SEND)
+        return;
+    const uint64_t address = verbs_key_address(handle->key) + op->offset + at;
+    if (op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA) {
+        request->wr.atomic.remote_addr = address;
+        request->wr.atomic.rkey = verbs_key_rkey(handle->key);
+        request->wr.atomic.compare_add = op->kind == TARN_FABRIC_CAS ? op->compare : op->operand;
+        request->wr.atomic.swap = op->operand;
+        return;
+    }
+    request->wr.rdma.remote_addr = address;
+    request->wr.rdma.rkey = verbs_key_rkey(handle->key);
+}
+
+static bool is_message(const struct tarn_fabric_op *op)
+{
+    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
+}
+
+static bool brings_bytes(const struct tarn_fabric_op *op)
+{
+    return op->kind == TARN_FABRIC_READ || op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
+}
+
+bool verbs_op_is_copied(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
+{
+    return brings_bytes(op) || op->bytes > connection->verbs->device.inline_bytes;
+}
+
+/* Put the next piece of an operation into a batch. @return whether there was room for it */
+static bool add_piece(struct verbs_connection *connection, struct batch *batch, struct tarn_fabric_op *op)
+{
+    const uint64_t left = op->bytes - connection->part;
+    const uint64_t bytes =
+        op->kind == TARN_FABRIC_SEND ? left : base_min(left, UINT64_C(0) + VERBS_PIECE_BYTES);
+    const bool last = bytes == left;
+    const bool is_inline = !verbs_op_is_copied(connection, op);
+    uint8_t *memory = NULL;
+    if (batch->count == BATCH)
+        ring(connection, batch);
+    if (connection->error != 0 || !has_room(connection, batch, VERBS_SPARE))
+        return false;
+    if (is_inline)
+        memory = batch->small[batch->count];
+    else if (bytes > 0 && (memory = reserve(connection, bytes)) == NULL)
+        return false;
+    const struct verbs_flight flight = {.op = op,
+                                        .at = connection->part,
+                                        .memory = memory,
+                                        .bytes = (uint32_t)bytes,
+                                        .last = last,
+                                        .into = brings_bytes(op)};
+    if (!flight.into && bytes > 0)
+        copy_part(op, connection->part, memory, bytes, false);
+    struct ibv_sge *vector = &batch->vectors[batch->count];
+    struct ibv_send_wr *request = add(connection, batch, opcode_of(op, last), &flight);
+    *vector =
+        (struct ibv_sge){.addr = (uintptr_t)memory, .length = (uint32_t)bytes, .lkey = connection->mr->lkey};
+    request->sg_list = vector;
+    request->num_sge = bytes > 0 ? 1 : 0;
+    request->send_flags = is_inline && bytes > 0 ? IBV_SEND_INLINE : 0;
+    fill_target(request, op, connection->part);
+    if (op->kind == TARN_FABRIC_SEND)
+        request->imm_data = control(connection, VERBS_MESSAGE);
+    else if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
+        request->imm_data = htobe32(op->value);
+    connection->part = last ? 0 : connection->part + bytes;
+    return true;
+}
+
+/* Put an operation into the batch. @return whether all of it was; else what is behind it waits too */
+static bool add_op(struct verbs_connection *connection, struct batch *batch, struct tarn_fabric_op *op)
+{
+    if (op->kind == TARN_FABRIC_SEND)
+        verbs_give_back_locked(connection, false);
+    do {
+        if (!add_piece(connection, batch, op))
+            return false;
+    } while (connection->part != 0);
+    connection->credit -= is_message(op) ? 1 : 0;
+    connection->flying++;
+    fabric_queue_remove(&connection->waiting, op);
+    return true;
+}
+
+void verbs_pump_locked(struct verbs_connection *connection)
+{
+    struct batch batch;
+    bool behind = false; /* something waits for credit, or for those before it */
+    batch.count = 0;
+    if (connection->error != 0 || connection->qp == NULL || connection->waiting.first == NULL)
+        return;
+    for (struct tarn_fabric_op *op = connection->waiting.first, *next; op != NULL; op = next) {
+        next = op->next;
+        const bool begun = connection->part > 0; /* then it is the first */
+        if (!begun && ((op->fence && (behind || connection->flying > 0)) ||
+                       (is_message(op) && (behind || connection->credit == 0)))) {
+            behind = true;
+            continue;
+        }
+        if (!add_op(connection, &batch, op))
+            break;
+    }
+    ring(connection, &batch);
+}
+
+/* ---- receiving ---------------------------------------------------------------------------------- */
+
+static uint8_t *slot_memory(const struct verbs_connection *connection, uint32_t slot)
+{
+    return connection->memory + (uint64_t)slot * connection->slot_bytes;
+}
+
+int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot)
+{
+    struct ibv_sge vector = {.addr = (uintptr_t)slot_memory(connection, slot),
+                             .length = connection->receive_bytes,
+                             .lkey = connection->mr->lkey};
+    struct ibv_recv_wr request = {.wr_id = RECEIVE_ID | slot, .sg_list = &vector, .num_sge = 1}, *bad;
+    if (connection->qp == NULL)
+        return 0;
+    return -ibv_post_recv(connection->qp, &request, &bad);
+}
+
+void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
+{
+    for (uint32_t i = 0; i < connection->unposted_count && connection->error == 0; i++) {
+        int error = verbs_post_receive_locked(connection, connection->unposted[i]);
+        if (error != 0)
+            verbs_die_locked(connection, error, "receive");
+    }
+    connection->owed += connection->unposted_count;
+    connection->unposted_count = 0;
+    if (tell && connection->owed > 0)
+        (void)send_control(connection, VERBS_CREDIT); /* without room it goes with what is sent next */
+}
+
+bool verbs_owes_credit_locked(const struct verbs_connection *connection)
+{
+    const uint32_t returned = connection->unposted_count + connection->owed;
+    return returned * 2 >= connection->receive_count - connection->arrivals_count;
+}
+
+/* Something that is no message: its slot is free again. */
+static void take_control(struct verbs_connection *connection, uint32_t slot)
+{
+    int error = verbs_post_receive_locked(connection, slot);
+    if (error != 0)
+        verbs_die_locked(connection, error, "receive");
+}
+
+static void take_message(struct verbs_connection *connection, const struct verbs_arrival *arrival)
+{
+    if (connection->arrivals_count + connection->unposted_count >= connection->receive_count) {
+        verbs_die_locked(connection, -EPROTO, "credit");
+        return;
+    }
+    const uint32_t at = (connection->arrivals_first + connection->arrivals_count) % connection->receive_count;
+    connection->arrivals[at] = *arrival;
+    connection->arrivals_count++;
+}
+
+/* Take a receive that has completed: all of it is the peer's word, which is loaded once. */
+static void take_receive(struct verbs_connection *connection, const struct ibv_wc *wc)
+{
+    struct verbs_arrival arrival = {.slot = (uint32_t)wc->wr_id};
+    if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+        arrival.notified = true;
+        arrival.value = be32toh(wc->imm_data);
+        take_message(connection, &arrival);
+        return;
+    }
+    const uint32_t said = be32toh(wc->imm_data);
+    const uint32_t kind = said >> CONTROL_SHIFT, credit = said & CONTROL_CREDIT;
+    if (wc->opcode != IBV_WC_RECV || (wc->wc_flags & IBV_WC_WITH_IMM) == 0 || kind > VERBS_BYE ||
+        credit > connection->hello.receive_count - connection->credit) {
+        verbs_die_locked(connection, -EPROTO, "receive");
+        return;
+    }
+    connection->credit += credit;
+    arrival.bytes = wc->byte_len;
+    if (kind == VERBS_MESSAGE) {
+        take_message(connection, &arrival);
+        return;
+    }
+    if (kind == VERBS_BYE)
+        verbs_die_locked(connection, -EPIPE, "peer");
+    take_control(connection, arrival.slot);
+}
+
+/* ---- completions -------------------------------------------------------------------------------- */
+
+/* A request is done, and all is well. */
+static void retire(struct verbs_connection *connection, const struct verbs_flight *flight)
+{
+    struct tarn_fabric_op *op = flight->op;
+    connection->ring_tail = base_max(connection->ring_tail, flight->ring_end);
+    if (op == NULL)
+        return;
+    if (flight->into && op->kind != TARN_FABRIC_READ)
+        memcpy(&op->before, flight->memory,
+               sizeof(op->before)); /* in our byte order: libibverbs promises that */
+    else if (flight->into)
+        copy_part(op, flight->at, (uint8_t *)(uintptr_t)flight->memory, flight->bytes, true);
+    if (!flight->last)
+        return;
+    connection->flying--;
+    fabric_queue_push(&connection->done, op);
+}
+
+/* What an operation came to. */
+static int error_of(enum ibv_wc_status status, const struct tarn_fabric_op *op)
+{
+    switch (status) {
+    case IBV_WC_REM_ACCESS_ERR:
+        return -EACCES;
+    case IBV_WC_REM_INV_REQ_ERR:
+        return op != NULL && op->kind == TARN_FABRIC_SEND ? -EMSGSIZE : -EINVAL;
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+        return -EIO;
+    default:
+        return -ECONNRESET; /* flushed; no answer, again and again; the peer's device gave up */
+    }
+}
+
+static void take_completion(struct verbs_connection *connection, const struct ibv_wc *wc)
+{
+    const bool is_receive = (wc->wr_id & RECEIVE_ID) != 0;
+    connection->seen++;
+    if (is_receive && wc->status == IBV_WC_SUCCESS) {
+        if (connection->error == 0)
+            take_receive(connection, wc);
+        return;
+    }
+    if (is_receive) {
+        const bool too_long = wc->status == IBV_WC_LOC_LEN_ERR;
+        verbs_die_locked(connection, too_long ? -EPROTO : -ECONNRESET, "receive");
+        return;
+    }
+    const uint64_t until = wc->wr_id + (wc->status == IBV_WC_SUCCESS ? 1 : 0);
+    connection->probed = false;
+    for (; connection->flushed == 0 && connection->done_count < until; connection->done_count++)
+        retire(connection, flight_of(connection, connection->done_count));
+    if (wc->status == IBV_WC_SUCCESS)
+        return;
+    struct tarn_fabric_op *op = flight_of(connection, wc->wr_id)->op;
+    if (connection->error == 0 && wc->status != IBV_WC_WR_FLUSH_ERR) {
+        connection->culprit = op;
+        verbs_die_locked(connection, error_of(wc->status, op), ibv_wc_status_str(wc->status));
+    }
+    verbs_die_locked(connection, -ECONNRESET, "peer");
+    connection->flushed = base_max(connection->flushed, wc->wr_id + 1);
+}
+
+void verbs_poll_locked(struct verbs_connection *connection)
+{
+    struct ibv_wc wcs[POLL];
+    int count = 0;
+    do {
+        count = connection->cq == NULL ? 0 : ibv_poll_cq(connection->cq, POLL, wcs);
+        for (int i = 0; i < count; i++)
+            take_completion(connection, &wcs[i]);
+        if (count > 0)
+            atomic_fetch_add_explicit(&connection->verbs->completions, (uint64_t)count, memory_order_relaxed);
+    } while (count == POLL);
+}

@@ -1,0 +1,403 @@
+/*
+ * What `verbs` does with those who do not keep to the rules: hellos that are none, work requests made by hand, hosts
+ * that are gone; and what its requests cost.
+ */
+#include "base/random.h"
+#include "fabric/verbs/verbs.h"
+#include "fabric/verbs_testing.h"
+#include <net/if.h>
+#include <sys/ioctl.h>
+
+static const struct tarn_fabric_connect_options small = {.receive_count = 4, .receive_bytes = 64};
+
+/* ---- hellos, without a device -------------------------------------------------------------------- */
+
+static void hellos_are_read_as_they_were_written(void **state)
+{
+    uint8_t bytes[VERBS_WELCOME_BYTES];
+    (void)state;
+    for (unsigned kind = VERBS_HELLO; kind <= VERBS_GO_ON; kind++) {
+        struct verbs_hello hello = {.kind = kind}, back;
+        const bool is_whole = kind == VERBS_HELLO || kind == VERBS_REST || kind == VERBS_WELCOME;
+        if (is_whole) {
+            hello.receive_count = TARN_FABRIC_RECEIVE_COUNT_MAX;
+            hello.receive_bytes = TARN_FABRIC_RECEIVE_BYTES_MAX;
+            hello.domain = UINT64_MAX - 1;
+        }
+        if (kind == VERBS_PART || kind == VERBS_REST)
+            hello.nonce = 0x123456789abcdef;
+        hello.data_bytes = kind == VERBS_WELCOME ? 56 : kind == VERBS_REST ? 24 : kind < VERBS_REST ? 32 : 0;
+        testing_fill(hello.data, hello.data_bytes, kind);
+        uint8_t count = verbs_hello_save(&hello, bytes);
+        assert_int_equal(count, kind == VERBS_WELCOME ? VERBS_WELCOME_BYTES : VERBS_REQUEST_BYTES);
+        assert_int_equal(verbs_hello_load(bytes, count, &back), 0);
+        assert_memory_equal(&back, &hello, sizeof(hello));
+        assert_int_equal(verbs_hello_load(bytes, VERBS_REQUEST_BYTES - 1, &back), -EPROTO);
+        bytes[4]++; /* another version */
+        assert_int_equal(verbs_hello_load(bytes, count, &back), -EPROTO);
+    }
+}
+
+/* Whatever is in them: what is taken keeps to its bounds. */
+static void hellos_may_be_rubbish(void **state)
+{
+    struct base_random random;
+    unsigned taken = 0;
+    (void)state;
+    base_random_init(&random, 7);
+    for (unsigned i = 0; i < 20000; i++) {
+        const size_t count = base_random_below(&random, 200);
+        uint8_t *bytes = malloc(count + 1);
+        struct verbs_hello hello;
+        assert_non_null(bytes);
+        for (size_t at = 0; at < count; at++)
+            bytes[at] = (uint8_t)base_random_u64(&random);
+        if (count >= 8) {
+            memcpy(bytes, "tarn\1", 5);
+            bytes[5] = (uint8_t)(i % 8);
+            bytes[6] = (uint8_t)(i % 60);
+            bytes[7] = i % 16 == 0 ? 1 : 0;
+        }
+        if (count >= 16) {
+            base_store_le32(bytes + 8, i % 5 == 0 ? 0 : 1 + i % 70000);
+            base_store_le32(bytes + 12, i % 7 == 0 ? 0 : 1 + i % 2000000);
+        }
+        if (verbs_hello_load(bytes, count, &hello) == 0) {
+            taken++;
+            assert_true(hello.data_bytes <= TARN_FABRIC_PRIVATE_BYTES_MAX && bytes[7] == 0);
+            assert_true(hello.receive_bytes <= TARN_FABRIC_RECEIVE_BYTES_MAX || hello.kind >= VERBS_REFUSAL);
+        }
+        free(bytes);
+    }
+    assert_true(taken > 100);
+}
+
+/* ---- asking by hand ------------------------------------------------------------------------------ */
+
+/* Ask for a connection with these bytes as private data. @return 0, or what came of it */
+static int ask(const struct testing_fabric *testing, const uint8_t *bytes, uint8_t count)
+{
+    struct sockaddr_storage where;
+    struct rdma_cm_id *id;
+    struct rdma_conn_param param = {.private_data = bytes, .private_data_len = count, .qp_num = 0x123};
+    assert_int_equal(verbs_address_read(testing->address, &where), 0);
+    assert_int_equal(rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&where, 10000), 0);
+    assert_int_equal(rdma_resolve_route(id, 10000), 0);
+    int error = rdma_connect(id, &param) == 0 ? 0 : -errno;
+    assert_int_equal(rdma_destroy_id(id), 0);
+    return error;
+}
+
+static void hellos_that_are_none_are_refused(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_incoming *incoming;
+    uint8_t bytes[VERBS_WELCOME_BYTES];
+    testing_pair_open(testing, &pair, NULL);
+    assert_int_equal(ask(testing, NULL, 0), -ECONNREFUSED);
+    const struct verbs_hello rest = {
+        .kind = VERBS_REST, .receive_count = 1, .receive_bytes = 1, .nonce = 5, .data_bytes = 3};
+    assert_int_equal(ask(testing, bytes, verbs_hello_save(&rest, bytes)), -ECONNREFUSED);
+    const struct verbs_hello good = {.kind = VERBS_HELLO, .receive_count = 1, .receive_bytes = 1};
+    for (unsigned at = 0; at < 16; at++) {
+        if (at == 9 || at == 13)
+            continue; /* that is still a good one */
+        (void)verbs_hello_save(&good, bytes);
+        bytes[at] = at == 8 || at == 12 ? 0 : 0xee; /* none may wait; of no length */
+        assert_int_equal(ask(testing, bytes, VERBS_REQUEST_BYTES), -ECONNREFUSED);
+    }
+    /* more first parts than are remembered: the first is forgotten */
+    for (unsigned i = 0; i <= 64; i++) {
+        const struct verbs_hello part = {
+            .kind = VERBS_PART, .nonce = 5 + i, .data_bytes = VERBS_REQUEST_DATA};
+        assert_int_equal(ask(testing, bytes, verbs_hello_save(&part, bytes)), -ECONNREFUSED);
+    }
+    assert_int_equal(ask(testing, bytes, verbs_hello_save(&rest, bytes)), -ECONNREFUSED);
+    assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &incoming), -ETIMEDOUT);
+    uint64_t before;
+    assert_int_equal(tarn_fabric_faa(pair.client, 0, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before),
+                     0);
+    testing_pair_close(&pair);
+}
+
+/* ---- work requests by hand ----------------------------------------------------------------------- */
+
+static void post_by_hand(struct testing_pair *pair, struct ibv_send_wr request, uint32_t bytes)
+{
+    struct verbs_connection *client = pair->client->state;
+    struct ibv_sge vector = {.addr = (uintptr_t)client->ring, .length = bytes, .lkey = client->mr->lkey};
+    struct ibv_send_wr *bad;
+    base_spin_lock(&client->lock);
+    request.wr_id = client->posted;
+    request.sg_list = &vector;
+    request.num_sge = bytes > 0 ? 1 : 0;
+    request.send_flags = IBV_SEND_SIGNALED;
+    client->flights[client->posted % client->verbs->device.send_depth] =
+        (struct verbs_flight){.ring_end = client->ring_tail};
+    client->posted++;
+    assert_int_equal(ibv_post_send(client->qp, &request, &bad), 0);
+    base_spin_unlock(&client->lock);
+}
+
+/* The server's connection dies of something, and both connect again. */
+static void expect_death(struct testing_pair *pair, int error, int or_error)
+{
+    struct tarn_fabric_message message;
+    uint8_t data[64];
+    int received;
+    do
+        received = tarn_fabric_receive(pair->server, data, sizeof(data), TESTING_SECONDS(60), &message);
+    while (received == 0);
+    assert_int_equal(received, received == or_error ? or_error : error);
+    testing_disconnect(pair);
+    testing_connect(pair);
+}
+
+static struct ibv_send_wr send_of(enum ibv_wr_opcode opcode, uint32_t said)
+{
+    return (struct ibv_send_wr){.opcode = opcode, .imm_data = htobe32(said)};
+}
+
+static void messages_that_are_none_end_the_connection(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, &small);
+    post_by_hand(&pair, send_of(IBV_WR_SEND, 0), 8);
+    expect_death(&pair, -EPROTO, -EPROTO);
+    post_by_hand(&pair, send_of(IBV_WR_SEND_WITH_IMM, UINT32_C(7) << 28), 0);
+    expect_death(&pair, -EPROTO, -EPROTO);
+    post_by_hand(&pair, send_of(IBV_WR_SEND_WITH_IMM, UINT32_C(1) << 28 | 1),
+                 0); /* credit that it had not used */
+    expect_death(&pair, -EPROTO, -EPROTO);
+    post_by_hand(&pair, send_of(IBV_WR_SEND_WITH_IMM, 0x0fffffff), 0);
+    expect_death(&pair, -EPROTO, -EPROTO);
+    post_by_hand(&pair, send_of(IBV_WR_SEND_WITH_IMM, 0), 65); /* longer than agreed */
+    expect_death(&pair, -EPROTO, -ECONNRESET);                 /* Soft-RoCE does not tell the receiver why */
+    for (unsigned i = 0; i < 5; i++)                           /* one more than there was credit for */
+        post_by_hand(&pair, send_of(IBV_WR_SEND_WITH_IMM, 0), 8);
+    while (tarn_fabric_error(pair.server) == 0) /* who received one would give its credit back */
+        (void)task_sleep(1000000);
+    expect_death(&pair, -EPROTO, -EPROTO);
+    testing_pair_close(&pair);
+}
+
+/* What the device alone refuses: a handle says nothing against it. */
+static void the_device_refuses(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    struct tarn_fabric_domain *other = testing_domain(testing->fabric, 4096, 4096);
+    struct tarn_fabric_region *others = testing_region(other, 4096, 7);
+    struct tarn_fabric_handle forged = others->handle;
+    static uint8_t memory[64];
+    const struct iovec vector = {.iov_base = memory, .iov_len = sizeof(memory)};
+    forged.domain = pair.all->handle.domain;
+    for (unsigned kind = TARN_FABRIC_READ; kind <= TARN_FABRIC_FAA; kind++) {
+        const bool atomic = kind == TARN_FABRIC_CAS || kind == TARN_FABRIC_FAA;
+        struct tarn_fabric_op op = {
+            .kind = kind, .handle = &forged, .operand = 1, .iov = &vector, .iov_count = atomic ? 0 : 1};
+        testing_expect_failure(&pair, op, -EACCES);
+    }
+    assert_true(base_is_zero(others->memory, others->bytes));
+    /* an old address with a new rkey, which is what a device may give out again */
+    struct tarn_fabric_handle old = pair.readable->handle;
+    tarn_fabric_region_free(pair.readable);
+    pair.readable = testing_region(pair.server_domain, TESTING_BYTES, TARN_FABRIC_MAY_READ);
+    assert_int_not_equal(old.key >> 32, pair.readable->handle.key >> 32);
+    old.key = (old.key & ~(uint64_t)UINT32_MAX) | verbs_key_rkey(pair.readable->handle.key);
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ, .handle = &old, .iov = &vector, .iov_count = 1};
+    testing_expect_failure(&pair, op, -EACCES);
+    tarn_fabric_region_free(others);
+    tarn_fabric_domain_close(other);
+    testing_pair_close(&pair);
+}
+
+/* ---- many ---------------------------------------------------------------------------------------- */
+
+enum { MANY = 200 };
+
+struct crowd {
+    struct testing_pair *pair;
+    struct tarn_fabric_connection *servers[MANY];
+};
+
+static void accept_many(void *arg)
+{
+    struct crowd *crowd = arg;
+    for (unsigned i = 0; i < MANY; i++) {
+        struct tarn_fabric_incoming *incoming;
+        assert_int_equal(tarn_fabric_listener_wait(crowd->pair->listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(tarn_fabric_accept(incoming, crowd->pair->server_domain, &small, &crowd->servers[i]),
+                         0);
+    }
+}
+
+/* All there at once; when their domains are closed, the device says whether anything of them is left. */
+static void two_hundred_at_once(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct testing_job job;
+    static struct crowd crowd;
+    struct tarn_fabric_connection *clients[MANY];
+    uint64_t before;
+    testing_pair_open(testing, &pair, &small);
+    testing_disconnect(&pair);
+    const unsigned descriptors = testing_descriptors();
+    const uint64_t memory = testing_memory(testing);
+    crowd.pair = &pair;
+    testing_start(testing, &job, 0, accept_many, &crowd);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &small,
+                                             TESTING_SECONDS(60), &clients[i]),
+                         0);
+    testing_join(&job);
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_int_equal(
+            tarn_fabric_faa(clients[i], 0, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
+        assert_int_equal(before, i);
+    }
+    for (unsigned i = 0; i < MANY; i++) {
+        tarn_fabric_disconnect(clients[i]);
+        tarn_fabric_disconnect(crowd.servers[i]);
+    }
+    assert_int_equal(testing_descriptors(), descriptors);
+    assert_int_equal(testing_memory(testing), memory);
+    testing_pair_close(&pair);
+}
+
+/* ---- what requests cost -------------------------------------------------------------------------- */
+
+struct costs {
+    uint64_t requests, doorbells, completions;
+};
+
+static struct costs costs_of(const struct testing_fabric *testing)
+{
+    const struct verbs *verbs = testing_clients(testing)->state;
+    return (struct costs){.requests = atomic_load(&verbs->requests),
+                          .doorbells = atomic_load(&verbs->doorbells),
+                          .completions = atomic_load(&verbs->completions)};
+}
+
+/* Post a batch and wait for it. @return what it cost */
+static struct costs batch_costs(struct testing_pair *pair, enum tarn_fabric_op_kind kind, uint64_t bytes,
+                                unsigned count)
+{
+    static uint8_t memory[TESTING_BYTES];
+    const struct iovec vector = {.iov_base = memory, .iov_len = bytes};
+    struct tarn_fabric_op ops[16];
+    const struct costs before = costs_of(pair->testing);
+    for (unsigned i = 0; i < count; i++)
+        ops[i] = (struct tarn_fabric_op){
+            .kind = kind, .handle = &pair->all->handle, .iov = &vector, .iov_count = 1};
+    tarn_fabric_post(pair->client, ops, count);
+    assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(60)), 0);
+    const struct costs after = costs_of(pair->testing);
+    const struct costs costs = {.requests = after.requests - before.requests,
+                                .doorbells = after.doorbells - before.doorbells,
+                                .completions = after.completions - before.completions};
+    print_message("# %s of %llu bytes, %u in a batch: %llu requests, %llu doorbells, %llu completions\n",
+                  kind == TARN_FABRIC_READ ? "READ" : "WRITE", (unsigned long long)bytes, count,
+                  (unsigned long long)costs.requests, (unsigned long long)costs.doorbells,
+                  (unsigned long long)costs.completions);
+    return costs;
+}
+
+static void a_batch_is_one_doorbell(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    char url[80];
+    tarn_fabric_close(testing->client_fabric); /* no probe between */
+    (void)snprintf(url, sizeof(url), "%s,heartbeat=1h", testing->subject->client_url);
+    assert_int_equal(tarn_fabric_open(testing->node, url, &testing->client_fabric), 0);
+    testing_pair_open(testing, &pair, NULL);
+    static const uint64_t lengths[] = {8, 4096};
+    for (unsigned i = 0; i < base_array_count(lengths); i++) {
+        for (unsigned count = 1; count <= 16; count *= 16) {
+            for (unsigned kind = TARN_FABRIC_READ; kind <= TARN_FABRIC_WRITE; kind++) {
+                struct costs costs = batch_costs(&pair, kind, lengths[i], count);
+                assert_int_equal(costs.requests, count);
+                assert_int_equal(costs.doorbells, 1);
+                assert_int_equal(costs.completions, 1);
+            }
+        }
+    }
+    struct tarn_fabric_counters counters;
+    tarn_fabric_count(testing->client_fabric, 0, &counters);
+    assert_int_equal(counters.copied_bytes, 2 * 17 * 4096 + 17 * 8); /* a small WRITE is inline */
+    const struct costs large = batch_costs(&pair, TARN_FABRIC_WRITE, TESTING_BYTES, 1);
+    assert_int_equal(large.requests, TESTING_BYTES / VERBS_PIECE_BYTES);
+    testing_pair_close(&pair);
+}
+
+/* ---- hosts that are gone ------------------------------------------------------------------------- */
+
+static void set_link(const char *name, bool up)
+{
+    struct ifreq request = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    (void)snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+    assert_int_equal(ioctl(fd, SIOCGIFFLAGS, &request), 0);
+    request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+    assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &request), 0);
+    assert_int_equal(close(fd), 0);
+}
+
+/*
+ * The client's link goes down for good. Its own device tells it; the server, which does nothing, finds out by asking.
+ * The last test: the link comes back without its addresses' ways.
+ */
+static void a_host_that_is_gone_is_noticed(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    set_link("eth1", false);
+    for (uint64_t until_ns = TESTING_SECONDS(60);
+         tarn_fabric_error(pair.server) == 0 && task_now() < until_ns;)
+        (void)task_sleep(1000000);
+    assert_int_equal(tarn_fabric_error(pair.server), -ECONNRESET);
+    for (uint64_t until_ns = TESTING_SECONDS(60);
+         tarn_fabric_error(pair.client) == 0 && task_now() < until_ns;)
+        (void)task_sleep(1000000);
+    assert_int_equal(tarn_fabric_error(pair.client), -ECONNRESET);
+    testing_pair_close(&pair);
+    set_link("eth1", true);
+}
+
+static void a_host_that_is_gone_is_noticed_in_threads(void **state)
+{
+    testing_run(state, a_host_that_is_gone_is_noticed, false);
+}
+
+static void two_hundred_at_once_in_threads(void **state)
+{
+    testing_run(state, two_hundred_at_once, false);
+}
+
+static void a_batch_is_one_doorbell_in_tasks(void **state)
+{
+    testing_run(state, a_batch_is_one_doorbell, true);
+}
+
+TESTING_BOTH(hellos_that_are_none_are_refused)
+TESTING_BOTH(messages_that_are_none_end_the_connection)
+TESTING_BOTH(the_device_refuses)
+
+int main(void)
+{
+    const struct CMUnitTest alone[] = {cmocka_unit_test(hellos_are_read_as_they_were_written),
+                                       cmocka_unit_test(hellos_may_be_rubbish)};
+    const struct CMUnitTest tests[] = {TESTING_UNITS(hellos_that_are_none_are_refused),
+                                       TESTING_UNITS(messages_that_are_none_end_the_connection),
+                                       TESTING_UNITS(the_device_refuses),
+                                       cmocka_unit_test(two_hundred_at_once_in_threads),
+                                       cmocka_unit_test(a_batch_is_one_doorbell_in_tasks),
+                                       cmocka_unit_test(a_host_that_is_gone_is_noticed_in_threads)};
+    cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));
+    int failed = cmocka_run_group_tests_name("fabric/verbs hellos", alone, NULL, NULL);
+    if (failed != 0 || !verbs_testing_prepare())
+        return failed;
+    return cmocka_run_group_tests_name("fabric/verbs hostile", tests, verbs_testing_setup, NULL);
+}

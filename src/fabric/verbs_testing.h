@@ -1,0 +1,57 @@
+/* For the tests of `verbs`: two devices as what is tested, each the other's peer. */
+#ifndef FABRIC_VERBS_TESTING_H
+#define FABRIC_VERBS_TESTING_H
+
+#include "fabric/testing.h"
+
+/*
+ * TARN_VERBS_TEST says which: "rxe0,10.77.0.1,rxe1" is the device that listens, its address, and the one that
+ * connects. tests/vm/verbs sets it.
+ */
+struct verbs_testing {
+    char server[32], host[48], client[32];
+    char server_url[64], client_url[64];
+    struct testing_subject subject;
+};
+
+static inline struct verbs_testing *verbs_testing_devices(void)
+{
+    static struct verbs_testing devices;
+    return &devices;
+}
+
+static inline void verbs_testing_address(char *ret_address, size_t room)
+{
+    static unsigned count;
+    const unsigned port = 10000 + ((unsigned)getpid() * 37 + count++) % 50000;
+    assert_true(snprintf(ret_address, room, "%s:%u", verbs_testing_devices()->host, port) < (int)room);
+}
+
+/** @return whether there are devices; else why not was printed */
+static inline bool verbs_testing_prepare(void)
+{
+    struct verbs_testing *devices = verbs_testing_devices();
+    const char *text = getenv("TARN_VERBS_TEST");
+    if (text == NULL ||
+        sscanf(text, "%31[^,],%47[^,],%31s", devices->server, devices->host, devices->client) != 3) {
+        print_message("skipped: no RDMA devices to test with; tests/vm/verbs has some\n");
+        return false;
+    }
+    (void)snprintf(devices->server_url, sizeof(devices->server_url), "verbs:%.31s", devices->server);
+    (void)snprintf(devices->client_url, sizeof(devices->client_url), "verbs:%.31s", devices->client);
+    devices->subject = (struct testing_subject){.url = devices->server_url,
+                                                .client_url = devices->client_url,
+                                                .address = verbs_testing_address,
+                                                .registers = true,
+                                                .fences_alone = true,
+                                                .is_slow = true};
+    return true;
+}
+
+static inline int verbs_testing_setup(void **state)
+{
+    *state = &verbs_testing_devices()->subject;
+    return 0;
+}
+
+#endif
