@@ -73,7 +73,8 @@ struct tarn_fabric_info {
 
 /**
  * Open a provider: "shm:", the processes of this user on this host; "tcp:", any host, with options behind it;
- * "verbs:", hosts with RDMA cards, with a device and options behind it (README, "tcp", "verbs"). Under the simulator's node it is the simulator's, whatever the URL. What is used is logged.
+ * "verbs:", hosts with RDMA cards, with a device and options behind it (README, "tcp", "verbs"). Under the simulator's
+ * node it is the simulator's, whatever the URL. What is used is logged.
  *
  * @return 0; -EINVAL (no such provider or option, logged with those that there are); -EACCES (others may read the
  *         secret, or the key of the certificate); -ENODEV (there is no such RDMA device, or its port is down);
@@ -425,7 +426,7 @@ struct tarn_fabric_counters {
     uint64_t refused; /**< of those: -EACCES */
     uint64_t waits;   /**< round trips: tarn_fabric_wait() calls, counted for their first operation */
     uint64_t
-        copied_bytes; /**< verbs: of the bytes above, those that went through registered memory of the fabric's */
+        copied_bytes; /**< verbs: of the bytes above, that went through registered memory of the fabric's */
 };
 
 /** What was done for a tag on all connections, those that are over too. Any thread; exact when nobody posts. */

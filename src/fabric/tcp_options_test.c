@@ -26,8 +26,8 @@ static int open_fixture(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     assert_non_null(fixture);
     tcp_testing_files_open(&fixture->files);
-    fixture->subject =
-        (struct testing_subject){.url = fixture->url, .address = tcp_testing_address, .is_served = true};
+    fixture->subject = (struct testing_subject){
+        .url = fixture->url, .address = tcp_testing_address, .is_served = true, .fences_alone = true};
     *state = fixture;
     return 0;
 }
