@@ -194,6 +194,82 @@ static void servers_must_know_it_too(struct testing_fabric *testing)
     assert_false(tcp_hello_is_proof(&secret, &meeting, &welcome, proof));
 }
 
+/* Somebody who answers in the server's place. */
+struct impostor {
+    struct tcp_secret secret; /* that it believes in */
+    bool echoes;              /* sends back the client's proof instead */
+    int listener;
+};
+
+static void be_the_server(void *arg)
+{
+    struct impostor *impostor = arg;
+    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
+    struct tcp_meeting meeting;
+    struct tcp_hello challenge, welcome, proof;
+    uint8_t bytes[TCP_HELLO_BYTES];
+    int fd = accept4(impostor->listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(tcp_testing_hear(fd, meeting.hello, TCP_HELLO_BYTES));
+    assert_int_equal(tcp_hello_make(TCP_CHALLENGE, NULL, &challenge), 0);
+    tcp_hello_save(&challenge, meeting.challenge);
+    tcp_testing_say(fd, meeting.challenge, TCP_HELLO_BYTES);
+    assert_true(tcp_testing_hear(fd, bytes, sizeof(bytes)));
+    assert_int_equal(tcp_hello_load(bytes, TCP_PROOF, &proof), 0);
+    assert_int_equal(tcp_hello_make(TCP_WELCOME, &options, &welcome), 0);
+    assert_int_equal(tcp_hello_prove(&impostor->secret, &meeting, &welcome, welcome.proof), 0);
+    if (impostor->echoes)
+        memcpy(welcome.proof, proof.proof, sizeof(welcome.proof));
+    tcp_hello_save(&welcome, bytes);
+    tcp_testing_say(fd, bytes, sizeof(bytes));
+    (void)tcp_testing_ends(fd);
+    assert_int_equal(close(fd), 0);
+}
+
+/* What a client that knows a secret makes of a server. */
+static int connect_to(struct testing_fabric *testing, struct tarn_fabric *client, struct impostor *impostor)
+{
+    struct testing_job job;
+    struct tarn_fabric_domain *domain = testing_domain(client, 0, 4096);
+    struct tarn_fabric_connection *connection;
+    struct sockaddr_in address = tcp_testing_read(testing->address);
+    impostor->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(impostor->listener >= 0);
+    assert_int_equal(setsockopt(impostor->listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
+    assert_int_equal(bind(impostor->listener, (const struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(impostor->listener, 1), 0);
+    testing_start(testing, &job, 0, be_the_server, impostor);
+    int error = tarn_fabric_connect(domain, testing->address, NULL, TESTING_SECONDS(20), &connection);
+    if (error == 0)
+        tarn_fabric_disconnect(connection);
+    testing_join(&job);
+    assert_int_equal(close(impostor->listener), 0);
+    tarn_fabric_domain_close(domain);
+    return error;
+}
+
+static void impostors_are_not_believed(struct testing_fabric *testing)
+{
+    static const char text[] = "the quick brown fox";
+    char path[] = "/tmp/fabric-secret-XXXXXX";
+    struct impostor impostor = {.secret = {.bytes = sizeof(text) - 1}};
+    assert_int_equal(close(mkstemp(path)), 0);
+    write_secret(path, text, 0600);
+    struct tarn_fabric *client = open_with(testing, path);
+    assert_non_null(client);
+    memcpy(impostor.secret.text, text, sizeof(text) - 1);
+    assert_int_equal(connect_to(testing, client, &impostor), 0); /* who knows it is none */
+    impostor.echoes = true;
+    assert_int_equal(connect_to(testing, client, &impostor), -EACCES);
+    impostor.echoes = false;
+    impostor.secret.text[0] ^= 1;
+    assert_int_equal(connect_to(testing, client, &impostor), -EACCES);
+    impostor.secret.bytes = 0; /* as if there were none: its proof is zero */
+    assert_int_equal(connect_to(testing, client, &impostor), -EACCES);
+    tarn_fabric_close(client);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* ---- requests ------------------------------------------------------------------------------------ */
 
 /* The server's memory, with a region that is nobody's business: what must not change. */
@@ -588,6 +664,7 @@ IN_THREADS(hellos_have_bounds)
 IN_THREADS(the_silent_make_room)
 IN_THREADS(only_who_knows_the_secret_gets_in)
 IN_THREADS(servers_must_know_it_too)
+IN_THREADS(impostors_are_not_believed)
 IN_THREADS(nothing_is_done_of_what_is_refused)
 IN_THREADS(broken_rules_end_the_connection)
 IN_THREADS(the_window_is_kept)
@@ -608,6 +685,7 @@ int main(void)
         cmocka_unit_test(the_silent_make_room_in_threads),
         cmocka_unit_test(only_who_knows_the_secret_gets_in_in_threads),
         cmocka_unit_test(servers_must_know_it_too_in_threads),
+        cmocka_unit_test(impostors_are_not_believed_in_threads),
         cmocka_unit_test(nothing_is_done_of_what_is_refused_in_threads),
         cmocka_unit_test(broken_rules_end_the_connection_in_threads),
         cmocka_unit_test(the_window_is_kept_in_threads),
