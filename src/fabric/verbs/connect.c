@@ -154,7 +154,7 @@ static int set_state(struct verbs_connection *connection, enum ibv_qp_state stat
 /* Have the queue pair receive and send. @param param  what both sides do at once is noted there */
 static int open_queue_pair(struct verbs_connection *connection, struct rdma_conn_param *param)
 {
-    struct ibv_qp_attr attr;
+    struct ibv_qp_attr attr = {0};
     int error = set_state(connection, IBV_QPS_RTR, &attr);
     param->responder_resources = attr.max_dest_rd_atomic;
     if (error == 0)
