@@ -75,9 +75,6 @@ base_must_check int bench_fabric_owner_start(struct bench_fabric_owner *owner, s
 /** End it. @return 0; -ECHILD */
 int bench_fabric_owner_stop(struct bench_fabric_owner *owner);
 
-/** A port that nobody listens on now. @return 0; negative errno */
-base_must_check int bench_fabric_port(uint16_t *ret_port);
-
 /* Each measures once, as bench_subject.measure; `arg` is a struct bench_fabric_job. */
 
 /** Tarn: from this process, on the first core. */

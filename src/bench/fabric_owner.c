@@ -6,8 +6,6 @@
 
 #include "bench/world.h"
 #include <errno.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <tarn/fabric.h>
 #include <unistd.h>
 
@@ -196,30 +194,13 @@ static int own(void *arg)
     return task_group_join(&owner.group, task_now() + 5 * BASE_NS_PER_SECOND) == 0 ? 0 : 1;
 }
 
-int bench_fabric_port(uint16_t *ret_port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int error = bind(fd, (const struct sockaddr *)&address, bytes) != 0 ||
-                        getsockname(fd, (struct sockaddr *)&address, &bytes) != 0
-                    ? -errno
-                    : 0;
-    (void)close(fd);
-    if (error == 0)
-        *ret_port = ntohs(address.sin_port);
-    return error;
-}
-
 int bench_fabric_owner_start(struct bench_fabric_owner *owner, struct bench *bench, const char *url,
                              uint64_t region_bytes)
 {
     struct answer hello;
     uint16_t port = 0;
     *owner = (struct bench_fabric_owner){.bench = bench, .url = url, .region_bytes = region_bytes};
-    int error = bench_fabric_port(&port); /* of shm a number for the name */
+    int error = bench_find_port(&port); /* of shm a number for the name */
     if (error == 0) {
         (void)snprintf(owner->address, sizeof(owner->address),
                        strncmp(url, "shm", 3) == 0 ? "/tmp/tarn-bench-%u" : "127.0.0.1:%u", port);

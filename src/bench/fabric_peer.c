@@ -169,7 +169,7 @@ static bool is_shm(const struct bench_fabric_job *job)
 static int begin_pair(struct pair *pair)
 {
     *pair = (struct pair){0};
-    return bench_fabric_port(&pair->port);
+    return bench_find_port(&pair->port);
 }
 
 /* ---- UCX ----------------------------------------------------------------------------------------- */

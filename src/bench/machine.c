@@ -1,9 +1,11 @@
 #include "bench/machine.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -136,4 +138,21 @@ int bench_usage_read(struct bench_usage *ret_usage)
     found.sleeps = (uint64_t)usage.ru_nvcsw;
     *ret_usage = found;
     return 0;
+}
+
+int bench_find_port(uint16_t *ret_port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    int error = 0;
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
+        error = -errno;
+    else
+        *ret_port = ntohs(address.sin_port);
+    (void)close(fd);
+    return error;
 }

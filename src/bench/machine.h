@@ -63,4 +63,7 @@ base_must_check int bench_number_read(const char *path, const char *name, uint64
  * not. */
 uint64_t bench_thread_ns(void);
 
+/** A port of 127.0.0.1 that is free now. @return 0; negative errno */
+base_must_check int bench_find_port(uint16_t *ret_port);
+
 #endif

@@ -253,7 +253,7 @@ static void test_nobody_listens(void **state)
 {
     struct fixture *fixture = *state;
     uint16_t port;
-    assert_int_equal(bench_memcache_find_port(&port), 0);
+    assert_int_equal(bench_find_port(&port), 0);
     fixture->fake.address = bench_memcache_address_of_port(port);
     assert_int_equal(bench_memcache_load_run(&fixture->load, &fixture->outcome), -ECONNREFUSED);
     (void)fflush(fixture->bench.err);

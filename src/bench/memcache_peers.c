@@ -100,7 +100,7 @@ static int start_server(struct bench_memcache_contestant *contestant)
 {
     struct bench_memcache_server *server = &contestant->server;
     uint16_t port;
-    int error = bench_memcache_find_port(&port);
+    int error = bench_find_port(&port);
     if (error != 0)
         return bench_fail(server->bench, error, "a free port");
     server->command = (struct bench_command){.count = 0};

@@ -91,23 +91,6 @@ int bench_memcache_connect(const struct bench_memcache_address *address)
     return error;
 }
 
-int bench_memcache_find_port(uint16_t *ret_port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -errno;
-    int error = 0;
-    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &bytes) != 0)
-        error = -errno;
-    else
-        *ret_port = ntohs(address.sin_port);
-    (void)close(fd);
-    return error;
-}
-
 /* ---- talking to it ------------------------------------------------------------------------------- */
 
 /* Connect, send some text and receive until what has come ends with `end`. */

@@ -52,9 +52,6 @@ struct bench_memcache_server {
 /** Whether there is such a program, in $PATH unless it has a slash. */
 bool bench_memcache_is_installed(const char *program);
 
-/** A port of 127.0.0.1 that is free now. @return 0; negative errno */
-base_must_check int bench_memcache_find_port(uint16_t *ret_port);
-
 /**
  * Start the command as a child on the first core, and wait until it answers at server->address.
  *

@@ -273,7 +273,7 @@ static inline void fake_begin(struct fake_server *fake)
         (void)snprintf(text, sizeof(text), "unix:%s", fake->unix_path);
         assert_int_equal(bench_memcache_address_read(text, &fake->address), 0);
     } else {
-        assert_int_equal(bench_memcache_find_port(&fake->port), 0);
+        assert_int_equal(bench_find_port(&fake->port), 0);
         fake->address = bench_memcache_address_of_port(fake->port);
     }
     fake->listener = socket(fake->address.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -8,6 +8,7 @@
 #define CLI_CLI_H
 
 #include "base/base.h"
+#include <signal.h>
 #include <stdio.h>
 
 enum cli_status {
@@ -128,5 +129,8 @@ base_printf_like(1, 2) int cli_usage(const char *format, ...);
 
 /** Print "tarn: " and a sentence to standard error. @return CLI_FAILED, for the caller to return */
 base_printf_like(1, 2) int cli_failed(const char *format, ...);
+
+/** The signals that ask a verb to end. */
+sigset_t cli_ending_signals(void);
 
 #endif

@@ -227,25 +227,16 @@ static void end(struct answerer *answerer)
         tarn_fabric_domain_close(answerer->domain);
 }
 
-static sigset_t ending_signals(void)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    return set;
-}
-
 void cli_ping_hold_signals(void)
 {
-    const sigset_t set = ending_signals();
+    const sigset_t set = cli_ending_signals();
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 int cli_ping_answer(const struct cli_ping_side *side)
 {
     struct answerer answerer = {.side = side};
-    const sigset_t set = ending_signals();
+    const sigset_t set = cli_ending_signals();
     int number;
     task_group_init(&answerer.group);
     int error = begin(&answerer);

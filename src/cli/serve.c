@@ -24,19 +24,10 @@ void cli_serve_help(FILE *file)
 
 /* ---- signals ------------------------------------------------------------------------------------- */
 
-static sigset_t ending_signals(void)
-{
-    sigset_t set;
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, SIGTERM);
-    (void)sigaddset(&set, SIGINT);
-    return set;
-}
-
-/* And those that ask for something. */
+/* Those that end it, and those that ask for something. */
 static sigset_t held_signals(void)
 {
-    sigset_t set = ending_signals();
+    sigset_t set = cli_ending_signals();
     (void)sigaddset(&set, SIGUSR1);
     (void)sigaddset(&set, SIGHUP);
     return set;
@@ -81,7 +72,7 @@ static void obey(struct serve *server, const struct serve_options *options, int 
 /* The first one asks for the end; from then on one ends the process at once. */
 static void await_end(struct serve *server, const struct serve_options *options)
 {
-    const sigset_t set = ending_signals(), held = held_signals();
+    const sigset_t set = cli_ending_signals(), held = held_signals();
     struct sigaction action = {.sa_handler = SIG_DFL};
     int number;
     do {

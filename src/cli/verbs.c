@@ -140,3 +140,12 @@ int cli_run(const char *name, int argc, char **argv)
         (void)fprintf(stderr, "usage: tarn %s %s\n", verb->name, verb->arguments);
     return status;
 }
+
+sigset_t cli_ending_signals(void)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    return set;
+}

@@ -507,6 +507,27 @@ void fabric_op_copied(const struct tarn_fabric_op *op)
     count(&op->connection->counters[op->tag].copied_bytes, op->bytes);
 }
 
+void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
+                    bool scatter)
+{
+    for (uint32_t i = 0; bytes > 0 && i < op->iov_count; i++) {
+        const struct iovec *vector = &op->iov[i];
+        if (at >= vector->iov_len) {
+            at -= vector->iov_len;
+            continue;
+        }
+        uint64_t piece = base_min(vector->iov_len - at, bytes);
+        uint8_t *memory = (uint8_t *)vector->iov_base + at;
+        if (scatter)
+            memcpy(memory, buffer, piece);
+        else
+            memcpy(buffer, memory, piece);
+        buffer += piece;
+        bytes -= piece;
+        at = 0;
+    }
+}
+
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
 {
     struct tarn_fabric_connection *connection = op->connection;
@@ -526,12 +547,9 @@ void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
     (void)fabric_connection_fail(connection, op_name(op->kind), result);
 }
 
-void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
+/* By the connection's user. */
+static void post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
-    if (fabric_needs_proxy(connection)) {
-        fabric_proxy_post(connection, ops, count);
-        return;
-    }
     assert_user(connection);
     for (uint32_t i = 0; i < count; i++) {
         struct tarn_fabric_op *op = &ops[i];
@@ -551,6 +569,14 @@ void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fab
         connection->fabric->provider->fail(connection->state);
 }
 
+void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
+{
+    if (fabric_needs_proxy(connection))
+        fabric_proxy_post(connection, ops, count);
+    else
+        post(connection, ops, count);
+}
+
 /* Wait for one; if that is cut short, its connection is given up. */
 static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
@@ -564,37 +590,38 @@ static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
     provider->fail(connection->state);
 }
 
-/* Have those at the front waited for that a scheduler's tasks must wait for. @return how many there are */
-static uint32_t wait_by_proxy(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns,
-                              int *ret_result)
+static int wait_for_one(struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
-    uint32_t n = 0;
-    while (n < count_of_ops && fabric_needs_proxy(ops[n].connection) &&
-           ops[n].connection->sched == ops[0].connection->sched)
-        n++;
-    if (n > 0)
-        *ret_result = fabric_proxy_wait(ops, n, deadline_ns);
-    return n;
+    if (!op->finished)
+        wait_for(op, deadline_ns);
+    base_assert(op->finished);
+    return op->result;
+}
+
+static void count_wait(const struct tarn_fabric_op *op)
+{
+    count(&op->connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0].waits, 1);
 }
 
 int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
 {
+    const bool is_thread = task_is_thread();
     int result = 0;
-    if (count_of_ops > 0 && !fabric_needs_proxy(ops[0].connection))
-        count(&ops[0].connection->counters[ops[0].tag < TARN_FABRIC_TAGS_MAX ? ops[0].tag : 0].waits, 1);
-    for (uint32_t i = 0; i < count_of_ops;) {
-        int error = 0;
-        uint32_t n = wait_by_proxy(&ops[i], count_of_ops - i, deadline_ns, &error);
-        if (n == 0) {
-            if (!ops[i].finished)
-                wait_for(&ops[i], deadline_ns);
-            base_assert(ops[i].finished);
-            error = ops[i].result;
-            n = 1;
+    for (uint32_t i = 0, n; i < count_of_ops; i += n) {
+        const struct task_sched *sched = ops[i].connection->sched;
+        int error;
+        n = 1;
+        if (sched != NULL && is_thread) { /* with the others of that scheduler */
+            while (i + n < count_of_ops && ops[i + n].connection->sched == sched)
+                n++;
+            error = fabric_proxy_wait(&ops[i], n, deadline_ns);
+        } else {
+            if (i == 0)
+                count_wait(&ops[0]);
+            error = wait_for_one(&ops[i], deadline_ns);
         }
         if (result == 0)
             result = error;
-        i += n;
     }
     return result;
 }
@@ -615,8 +642,9 @@ static int post_and_wait(struct tarn_fabric_connection *connection, struct tarn_
 {
     if (fabric_needs_proxy(connection))
         return fabric_proxy_post_and_wait(connection, op, deadline_ns);
-    tarn_fabric_post(connection, op, 1);
-    return tarn_fabric_wait(op, 1, deadline_ns);
+    post(connection, op, 1);
+    count_wait(op);
+    return wait_for_one(op, deadline_ns);
 }
 
 int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,

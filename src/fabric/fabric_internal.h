@@ -45,8 +45,58 @@ struct tarn_fabric_connection {
     struct tarn_fabric_counters counters[TARN_FABRIC_TAGS_MAX]; /* written by its user */
 };
 
+/** Whether an operation is a message, and takes a credit. */
+static inline bool fabric_op_takes_credit(const struct tarn_fabric_op *op)
+{
+    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
+}
+
+/** Whether something comes back of it: bytes, or what a word was. */
+static inline bool fabric_op_is_answered(const struct tarn_fabric_op *op)
+{
+    return op->kind == TARN_FABRIC_READ || op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
+}
+
+/**
+ * Copy between a buffer and a part of what an operation's vectors name.
+ *
+ * @param at, bytes  the part, within the operation's bytes
+ * @param scatter    into the vectors; else out of them
+ */
+void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
+                    bool scatter);
+
+/* ---- url.c: what stands behind the colon --------------------------------------------------------- */
+
+#define FABRIC_HEARTBEAT_NS (1 * BASE_NS_PER_SECOND) /* where nobody says another */
+#define FABRIC_BEATS_PROBE  4  /* ticks of silence after which the peer is probed: a heartbeat */
+#define FABRIC_BEATS_DEAD   10 /* and after which it is given up */
+
+/** Say what is wrong with an option. @return -EINVAL */
+int fabric_url_complain(struct base_log *log, const char *option, const char *reason);
+
+/** Take the next of the options with commas between. @return 0; -ENOENT: there are no more; -EINVAL: it is longer than
+ * the room (logged) */
+base_must_check int fabric_url_next(struct base_log *log, const char **text, char *ret_option, size_t room);
+
+/** What follows the name in an option. @param name  with "=". @return NULL: it is another option */
+const char *fabric_url_value(const char *option, const char *name);
+
+/** Read the duration of an option. @return 0; -EINVAL (logged) */
+base_must_check int fabric_url_heartbeat(struct base_log *log, const char *option, const char *text,
+                                         uint64_t *ret_ns);
+
+/* ---- proxy.c: what is to be done on another scheduler -------------------------------------------- */
+
+/** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
+ * Yields. */
+base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
+
 /** Whether the caller is a plain thread, and the connection a scheduler's: then one of these makes the call. */
-bool fabric_needs_proxy(const struct tarn_fabric_connection *connection);
+static inline bool fabric_needs_proxy(const struct tarn_fabric_connection *connection)
+{
+    return connection->sched != NULL && task_is_thread();
+}
 
 /** tarn_fabric_post(), by a task of the connection's scheduler. */
 void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count);
@@ -67,6 +117,8 @@ int fabric_proxy_fence(struct tarn_fabric_connection *connection, uint64_t deadl
 
 /** tarn_fabric_disconnect(). */
 void fabric_proxy_disconnect(struct tarn_fabric_connection *connection);
+
+/* ---- providers ----------------------------------------------------------------------------------- */
 
 /** The processes of this user on this host. */
 extern const struct fabric_provider fabric_provider_shm;

@@ -1,8 +1,38 @@
 /*
- * A plain thread that uses a scheduler's connection: a task of that scheduler makes its call, while the thread waits.
+ * What is to be done on another scheduler. So a plain thread uses a scheduler's connection: a task of that scheduler
+ * makes its call, while the thread waits.
  */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
+
+/* A function that runs on some scheduler while its caller waits. */
+struct errand {
+    task_function *function;
+    void *arg;
+    struct task_shared_future over;
+};
+
+static void run_errand(void *arg)
+{
+    struct errand *errand = arg;
+    errand->function(errand->arg);
+    task_shared_future_set(&errand->over, 0);
+}
+
+int fabric_run_on(struct task_sched *sched, task_function *function, void *arg)
+{
+    struct errand errand = {.function = function, .arg = arg};
+    int value = 0;
+    task_shared_future_init(&errand.over);
+    int error = task_spawn(sched, NULL, "fabric", run_errand, &errand);
+    if (error != 0)
+        return error;
+    while (task_shared_future_wait(&errand.over, TASK_FOREVER, &value) != 0)
+        continue; /* who is cancelled waits all the same: the other one uses this memory */
+    return 0;
+}
+
+/* ---- calls -------------------------------------------------------------------------------------- */
 
 #define RETRY_NS UINT64_C(1000000) /* when there is no memory to ask the scheduler with */
 
@@ -18,20 +48,12 @@ struct proxy_call {
     int result;
 };
 
-bool fabric_needs_proxy(const struct tarn_fabric_connection *connection)
-{
-    return connection->sched != NULL && task_is_thread();
-}
-
 static void run(struct task_sched *sched, task_function *function, struct proxy_call *call)
 {
-    struct task_group group;
     int error;
-    task_group_init(&group);
-    while ((error = task_spawn(sched, &group, "fabric-proxy", function, call)) == -ENOMEM)
+    while ((error = fabric_run_on(sched, function, call)) == -ENOMEM)
         (void)task_sleep(RETRY_NS);
     base_assert(error == 0); /* a scheduler outlives its connections */
-    base_assert(task_group_join(&group, TASK_FOREVER) == 0);
 }
 
 static void post(void *arg)

@@ -248,11 +248,6 @@ static int run(struct shm_connection *connection, struct tarn_fabric_op *op)
     }
 }
 
-static bool takes_credit(const struct tarn_fabric_op *op)
-{
-    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
-}
-
 /* Run what waits, as far as it goes. */
 static void progress(struct shm_connection *connection)
 {
@@ -272,7 +267,7 @@ void shm_post(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
     progress(connection);
-    bool behind = connection->pending.first != NULL && (op->fence || takes_credit(op));
+    bool behind = connection->pending.first != NULL && (op->fence || fabric_op_takes_credit(op));
     int result = behind ? WAITS_FOR_CREDIT : run(connection, op);
     if (result == WAITS_FOR_CREDIT)
         fabric_queue_push(&connection->pending, op);

@@ -9,10 +9,8 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
                              void **ret_state)
 {
     const char *options = provider_arg;
-    if (*options != '\0') {
-        base_error(&node->log, "cannot use fabric's URL", "provider=shm reason=\"it takes no options\"");
-        return -EINVAL;
-    }
+    if (*options != '\0')
+        return fabric_url_complain(&node->log, options, "shm takes no options");
     struct shm *shm = base_alloc(&node->memory, sizeof(*shm));
     if (shm == NULL)
         return -ENOMEM;

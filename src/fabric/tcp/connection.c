@@ -100,10 +100,10 @@ static void count_beat_locked(struct tcp_connection *connection)
 {
     connection->beat = false;
     connection->silent_beats++;
-    if (connection->silent_beats >= TCP_BEATS_DEAD) {
+    if (connection->silent_beats >= FABRIC_BEATS_DEAD) {
         tcp_wire_die(&connection->wire, -ECONNRESET, "heartbeat", TCP_STAYS);
         connection->shut = true;
-    } else if (connection->silent_beats >= TCP_BEATS_PROBE) {
+    } else if (connection->silent_beats >= FABRIC_BEATS_PROBE) {
         connection->wire.probe_due = true;
     }
 }
@@ -407,7 +407,7 @@ void tcp_disconnect(void *state)
                 connection->wire.waiting.first == NULL);
     tcp_wire_die(&connection->wire, -ECONNABORTED, "disconnect", TCP_LEAVES);
     connection->leaving = true;
-    connection->silent_beats = base_max(connection->silent_beats, (uint32_t)TCP_BEATS_PROBE);
+    connection->silent_beats = base_max(connection->silent_beats, (uint32_t)FABRIC_BEATS_PROBE);
     tcp_gate_unlock(&connection->gate);
     tcp_connection_poke(connection);
     tcp_gate_lock(&connection->gate);

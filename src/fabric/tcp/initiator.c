@@ -13,22 +13,13 @@ static void die(struct tcp_wire *wire)
     tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
 }
 
-static bool takes_credit(const struct tarn_fabric_op *op)
-{
-    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
-}
-
-static bool is_answered(const struct tarn_fabric_op *op)
-{
-    return op->kind == TARN_FABRIC_READ || op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
-}
-
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
 /* Whether an operation that is behind nobody may go. */
 static bool may_begin(const struct tcp_wire *wire, const struct tarn_fabric_op *op)
 {
-    return (!takes_credit(op) || wire->messages_begun - wire->messages_received < wire->peer_messages) &&
+    return (!fabric_op_takes_credit(op) ||
+            wire->messages_begun - wire->messages_received < wire->peer_messages) &&
            (!op->fence || wire->served >= (wire->fence_set ? wire->fence_at : wire->begun));
 }
 
@@ -36,7 +27,7 @@ static void begin(struct tcp_wire *wire, struct tarn_fabric_op *op)
 {
     fabric_queue_push(&wire->posted, op);
     wire->begun++;
-    if (takes_credit(op))
+    if (fabric_op_takes_credit(op))
         wire->messages_begun++;
 }
 
@@ -62,7 +53,7 @@ int tcp_initiator_post(struct tcp_wire *wire, struct tarn_fabric_op *op)
 {
     if (op->kind == TARN_FABRIC_SEND && op->bytes > wire->peer_message_bytes)
         return -EMSGSIZE;
-    if (op->fence || (takes_credit(op) && (wire->waiting.first != NULL || !may_begin(wire, op)))) {
+    if (op->fence || (fabric_op_takes_credit(op) && (wire->waiting.first != NULL || !may_begin(wire, op)))) {
         fabric_queue_push(&wire->waiting, op);
         begin_waiting(wire);
     } else {
@@ -78,28 +69,6 @@ bool tcp_initiator_has_output(const struct tcp_wire *wire)
     return wire->posted.first != NULL && wire->sent - wire->served < TCP_WINDOW;
 }
 
-/* Copy a part of what an operation's vectors name, or into it. */
-static void move(const struct tarn_fabric_op *op, uint64_t offset, uint8_t *bytes, uint64_t count,
-                 bool scatter)
-{
-    for (uint32_t i = 0; count > 0; i++) {
-        const struct iovec *vector = &op->iov[i];
-        if (offset >= vector->iov_len) {
-            offset -= vector->iov_len;
-            continue;
-        }
-        uint64_t piece = base_min(vector->iov_len - offset, count);
-        uint8_t *memory = (uint8_t *)vector->iov_base + offset;
-        if (scatter)
-            memcpy(memory, bytes, piece);
-        else
-            memcpy(bytes, memory, piece);
-        bytes += piece;
-        count -= piece;
-        offset = 0;
-    }
-}
-
 /* The next part of an operation's bytes; at the owner's a lane is in one frame. */
 static void fill_part(const struct tcp_wire *wire, const struct tarn_fabric_op *op, struct tcp_frame *frame,
                       uint8_t *to)
@@ -110,7 +79,7 @@ static void fill_part(const struct tcp_wire *wire, const struct tarn_fabric_op *
     frame->last = frame->bytes == left;
     frame->offset = op->kind == TARN_FABRIC_SEND ? wire->out_bytes : op->offset + wire->out_bytes;
     frame->length = op->kind == TARN_FABRIC_SEND ? op->bytes : left;
-    move(op, wire->out_bytes, to + TCP_HEADER_BYTES, frame->bytes, false);
+    fabric_op_copy(op, wire->out_bytes, to + TCP_HEADER_BYTES, frame->bytes, false);
 }
 
 static void fill_frame(const struct tcp_wire *wire, const struct tarn_fabric_op *op, struct tcp_frame *frame,
@@ -173,7 +142,7 @@ static void finish_served(struct tcp_wire *wire, uint64_t done)
 {
     while (wire->served < done) {
         struct tarn_fabric_op *op = wire->flight.first;
-        if (is_answered(op) && !wire->answered)
+        if (fabric_op_is_answered(op) && !wire->answered)
             return;
         wire->answered = false;
         wire->in_bytes = 0;
@@ -185,7 +154,7 @@ static void finish_served(struct tcp_wire *wire, uint64_t done)
 static void take_answer(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
 {
     struct tarn_fabric_op *op = wire->flight.first;
-    bool fits = op != NULL && is_answered(op) && !wire->answered &&
+    bool fits = op != NULL && fabric_op_is_answered(op) && !wire->answered &&
                 (op->kind == TARN_FABRIC_READ) == (frame->kind == TCP_DATA) &&
                 frame->bytes <= op->bytes - wire->in_bytes &&
                 frame->last == (frame->bytes == op->bytes - wire->in_bytes);
@@ -194,7 +163,7 @@ static void take_answer(struct tcp_wire *wire, const struct tcp_frame *frame, co
         return;
     }
     if (frame->kind == TCP_DATA)
-        move(op, wire->in_bytes, (uint8_t *)(uintptr_t)payload, frame->bytes, true);
+        fabric_op_copy(op, wire->in_bytes, (uint8_t *)(uintptr_t)payload, frame->bytes, true);
     else
         op->before = base_load_le64(payload);
     wire->in_bytes += frame->bytes;

@@ -251,7 +251,7 @@ int tcp_listen(void *state, const char *address, void **ret_listener)
     tcp_gate_init(&listener->gate);
     base_list_init(&listener->silent);
     base_list_init(&listener->ready);
-    error = tcp_run_on(tcp->sched, open_task, listener);
+    error = fabric_run_on(tcp->sched, open_task, listener);
     if (error == 0)
         error = listener->error;
     if (error != 0) {
@@ -279,7 +279,7 @@ void tcp_listener_close(void *state)
     struct tcp_listener *listener = state;
     struct tcp *tcp = listener->tcp;
     struct base_list *link;
-    while (tcp_run_on(tcp->sched, close_task, listener) != 0)
+    while (fabric_run_on(tcp->sched, close_task, listener) != 0)
         (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to say so */
     while ((link = base_list_pop_front(&listener->ready)) != NULL)
         tcp_reject(incoming_of(link));

@@ -7,19 +7,7 @@
 #define REFUSAL_LINES       8
 #define REFUSAL_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
 
-#define HEARTBEAT_NS     BASE_NS_PER_SECOND
-#define HEARTBEAT_NS_MIN (20 * BASE_NS_PER_MS)
-#define HEARTBEAT_NS_MAX (3600 * BASE_NS_PER_SECOND)
-
 /* ---- the URL ------------------------------------------------------------------------------------ */
-
-static int complain(struct base_log *log, const char *what, const char *reason)
-{
-    char quoted[BASE_LOG_ROOM_MIN];
-    base_error(log, "cannot use fabric's URL", "option=%s reason=\"%s\"",
-               base_log_quote(quoted, sizeof(quoted), what, strlen(what)), reason);
-    return -EINVAL;
-}
 
 /* @param option  `name` or `name=value` */
 static int read_option(struct base_log *log, const char *option, struct tcp_options *options)
@@ -31,36 +19,32 @@ static int read_option(struct base_log *log, const char *option, struct tcp_opti
                  {"cert=", options->cert_path},
                  {"key=", options->key_path},
                  {"ca=", options->ca_path}};
-    static const char heartbeat[] = "heartbeat=", sockets[] = "sockets=";
+    const char *value;
     if (strcmp(option, "insecure") == 0 || strcmp(option, "tls") == 0) {
         options->insecure |= option[0] == 'i';
         options->tls |= option[0] == 't';
         return 0;
     }
     for (unsigned i = 0; i < base_array_count(files); i++) {
-        size_t len = strlen(files[i].name);
-        if (strncmp(option, files[i].name, len) == 0 && option[len] != '\0') {
-            (void)snprintf(files[i].path, TCP_PATH_BYTES, "%s", option + len);
+        value = fabric_url_value(option, files[i].name);
+        if (value != NULL && *value != '\0') {
+            (void)snprintf(files[i].path, TCP_PATH_BYTES, "%s", value);
             return 0;
         }
     }
-    if (strncmp(option, sockets, sizeof(sockets) - 1) == 0) {
+    if ((value = fabric_url_value(option, "sockets=")) != NULL) {
         uint64_t count;
-        if (base_parse_u64(option + sizeof(sockets) - 1, &count) != 0 || count < 1 || count > TCP_SOCKETS_MAX)
-            return complain(log, option, "it takes a number from 1 to 8");
+        if (base_parse_u64(value, &count) != 0 || count < 1 || count > TCP_SOCKETS_MAX)
+            return fabric_url_complain(log, option, "it takes a number from 1 to 8");
         options->sockets = (uint32_t)count;
         return 0;
     }
-    if (strncmp(option, heartbeat, sizeof(heartbeat) - 1) == 0) {
-        if (base_parse_duration(option + sizeof(heartbeat) - 1, &options->heartbeat_ns) != 0 ||
-            options->heartbeat_ns < HEARTBEAT_NS_MIN || options->heartbeat_ns > HEARTBEAT_NS_MAX)
-            return complain(log, option, "it takes a duration of 20ms to 1h");
-        return 0;
-    }
-    return complain(log, option,
-                    "there are secret=FILE, tls, cert=FILE, key=FILE, ca=FILE, sockets=NUMBER, "
-                    "heartbeat=DURATION and insecure, "
-                    "with commas between");
+    if ((value = fabric_url_value(option, "heartbeat=")) != NULL)
+        return fabric_url_heartbeat(log, option, value, &options->heartbeat_ns);
+    return fabric_url_complain(log, option,
+                               "there are secret=FILE, tls, cert=FILE, key=FILE, ca=FILE, sockets=NUMBER, "
+                               "heartbeat=DURATION and insecure, "
+                               "with commas between");
 }
 
 /* Whether what it says of TLS makes sense. */
@@ -69,31 +53,27 @@ static int check_tls(struct base_log *log, const struct tcp_options *options)
     int files =
         (options->cert_path[0] != '\0') + (options->key_path[0] != '\0') + (options->ca_path[0] != '\0');
     if (files != 0 && !options->tls)
-        return complain(log, "tls", "certificates are of no use without it");
+        return fabric_url_complain(log, "tls", "certificates are of no use without it");
     if (files != 0 && files != 3)
-        return complain(log, "tls", "cert=FILE, key=FILE and ca=FILE belong together");
+        return fabric_url_complain(log, "tls", "cert=FILE, key=FILE and ca=FILE belong together");
     if (options->tls && files == 0 && options->secret_path[0] == '\0')
-        return complain(log, "tls", "it takes cert=FILE, key=FILE and ca=FILE, or secret=FILE");
+        return fabric_url_complain(log, "tls", "it takes cert=FILE, key=FILE and ca=FILE, or secret=FILE");
     return 0;
 }
 
 int tcp_options_read(struct base_log *log, const char *text, struct tcp_options *ret_options)
 {
-    struct tcp_options options = {.sockets = 1, .heartbeat_ns = HEARTBEAT_NS};
-    while (*text != '\0') {
-        char option[TCP_PATH_BYTES];
-        size_t len = strcspn(text, ",");
-        if (len >= sizeof(option))
-            return complain(log, text, "it is too long");
-        memcpy(option, text, len);
-        option[len] = '\0';
-        int error = read_option(log, option, &options);
+    struct tcp_options options = {.sockets = 1, .heartbeat_ns = FABRIC_HEARTBEAT_NS};
+    char option[TCP_PATH_BYTES];
+    int error;
+    while ((error = fabric_url_next(log, &text, option, sizeof(option))) == 0) {
+        error = read_option(log, option, &options);
         if (error != 0)
             return error;
-        text += len;
-        text += *text == ',' ? 1 : 0;
     }
-    int error = check_tls(log, &options);
+    if (error != -ENOENT)
+        return error;
+    error = check_tls(log, &options);
     if (error == 0)
         *ret_options = options;
     return error;
@@ -115,37 +95,10 @@ int tcp_check_address(struct tcp *tcp, const char *address)
 
 /* ---- the fabric's scheduler --------------------------------------------------------------------- */
 
-/* A function that runs on some scheduler while its caller waits. */
-struct errand {
-    task_function *function;
-    void *arg;
-    struct task_shared_future over;
-};
-
-static void run_errand(void *arg)
-{
-    struct errand *errand = arg;
-    errand->function(errand->arg);
-    task_shared_future_set(&errand->over, 0);
-}
-
-int tcp_run_on(struct task_sched *sched, task_function *function, void *arg)
-{
-    struct errand errand = {.function = function, .arg = arg};
-    int value = 0;
-    task_shared_future_init(&errand.over);
-    int error = task_spawn(sched, NULL, "fabric", run_errand, &errand);
-    if (error != 0)
-        return error;
-    while (task_shared_future_wait(&errand.over, TASK_FOREVER, &value) != 0)
-        continue; /* who is cancelled waits all the same: the other one uses this memory */
-    return 0;
-}
-
 int tcp_run(struct tcp *tcp, task_function *function, void *arg)
 {
     if (task_sched_self() == NULL)
-        return tcp_run_on(tcp->sched, function, arg);
+        return fabric_run_on(tcp->sched, function, arg);
     function(arg);
     return 0;
 }
@@ -154,7 +107,7 @@ int tcp_run(struct tcp *tcp, task_function *function, void *arg)
 static void keep_time(void *arg)
 {
     struct tcp *tcp = arg;
-    const uint64_t tick_ns = tcp->options.heartbeat_ns / TCP_BEATS_PROBE;
+    const uint64_t tick_ns = tcp->options.heartbeat_ns / FABRIC_BEATS_PROBE;
     uint64_t next_ns = task_now() + tick_ns;
     tcp_gate_lock(&tcp->gate);
     while (!tcp->closing) {

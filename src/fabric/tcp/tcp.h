@@ -553,9 +553,6 @@ struct tcp_options {
     char cert_path[TCP_PATH_BYTES], key_path[TCP_PATH_BYTES], ca_path[TCP_PATH_BYTES];
 };
 
-#define TCP_BEATS_PROBE 4  /* ticks of silence after which the peer is probed: a heartbeat */
-#define TCP_BEATS_DEAD  10 /* and after which it is given up */
-
 struct tcp {
     struct tarn_node *node;
     struct tcp_options options;
@@ -575,11 +572,8 @@ base_must_check int tcp_options_read(struct base_log *log, const char *text, str
 /** Whether an address may be listened on or connected with. @return 0; -EINVAL; -EPERM (both logged) */
 base_must_check int tcp_check_address(struct tcp *tcp, const char *address);
 
-/** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
- * Yields. */
-base_must_check int tcp_run_on(struct task_sched *sched, task_function *function, void *arg);
-
-/** The same where the caller's connections belong: in the caller, or, for a plain thread, on the fabric's own. */
+/** As fabric_run_on(), where the caller's connections belong: in the caller, or, for a plain thread, on the fabric's
+ * own. */
 base_must_check int tcp_run(struct tcp *tcp, task_function *function, void *arg);
 
 #endif

@@ -31,9 +31,9 @@ void verbs_connection_beat(struct verbs_connection *connection)
     const bool silent = connection->seen == connection->seen_at_beat;
     connection->seen_at_beat = connection->seen;
     connection->silent_beats = silent ? connection->silent_beats + 1 : 0;
-    if (connection->silent_beats >= VERBS_BEATS_DEAD)
+    if (connection->silent_beats >= FABRIC_BEATS_DEAD)
         verbs_die_locked(connection, -ECONNRESET, "heartbeat");
-    else if (connection->silent_beats >= VERBS_BEATS_PROBE && connection->error == 0)
+    else if (connection->silent_beats >= FABRIC_BEATS_PROBE && connection->error == 0)
         verbs_probe_locked(connection);
     const int error = connection->culprit == NULL ? connection->error : 0;
     const char *doing = connection->doing;
@@ -185,7 +185,7 @@ void verbs_posted(void *state)
     base_spin_unlock(&connection->lock);
 }
 
-/* Somebody who waits for an operation; with NULL for a message. */
+/* Somebody who waits for an operation; with NULL for a message, or for the last one to be there. */
 struct waiter {
     struct verbs_connection *connection;
     const struct tarn_fabric_op *op;
@@ -298,7 +298,8 @@ int verbs_fence(void *state, uint64_t deadline_ns)
 
 static bool has_said_bye(void *arg)
 {
-    struct verbs_connection *connection = arg;
+    const struct waiter *waiter = arg;
+    struct verbs_connection *connection = waiter->connection;
     base_spin_lock(&connection->lock);
     verbs_poll_locked(connection);
     const bool ready = connection->error != 0 || connection->done_count >= connection->bye;
@@ -306,16 +307,11 @@ static bool has_said_bye(void *arg)
     return ready;
 }
 
-static void arm_bye(void *arg)
-{
-    const struct verbs_connection *connection = arg;
-    (void)ibv_req_notify_cq(connection->cq, 0);
-}
-
 /* Tell the peer that we leave, and wait until it has that. */
 static void say_bye(struct verbs_connection *connection)
 {
-    const struct fabric_condition condition = {.ready = has_said_bye, .arm = arm_bye, .arg = connection};
+    struct waiter waiter = {.connection = connection};
+    const struct fabric_condition condition = {.ready = has_said_bye, .arm = arm, .arg = &waiter};
     const uint64_t heartbeat_ns = connection->verbs->options.heartbeat_ns;
     const uint64_t until_ns = task_now() + heartbeat_ns + heartbeat_ns / 2;
     base_spin_lock(&connection->lock);
@@ -323,7 +319,7 @@ static void say_bye(struct verbs_connection *connection)
     base_spin_unlock(&connection->lock);
     if (fabric_bell_wait(&connection->bell, &condition, until_ns) != -ECANCELED)
         return;
-    while (!has_said_bye(connection) && task_now() < until_ns) /* who is cancelled cannot sleep */
+    while (!has_said_bye(&waiter) && task_now() < until_ns) /* who is cancelled cannot sleep */
         task_yield();
 }
 

@@ -8,10 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HEARTBEAT_NS     BASE_NS_PER_SECOND
-#define HEARTBEAT_NS_MIN (20 * BASE_NS_PER_MS)
-#define HEARTBEAT_NS_MAX (3600 * BASE_NS_PER_SECOND)
-
 #define SEND_DEPTH  128
 #define READS_MAX   16
 #define GIDS_MAX    64 /* of a port that are looked at */
@@ -19,28 +15,11 @@
 
 /* ---- the URL ------------------------------------------------------------------------------------ */
 
-static int complain(struct base_log *log, const char *what, const char *reason)
-{
-    char quoted[BASE_LOG_ROOM_MIN];
-    base_error(log, "cannot use fabric's URL", "option=%s reason=\"%s\"",
-               base_log_quote(quoted, sizeof(quoted), what, strlen(what)), reason);
-    return -EINVAL;
-}
-
-/* @return what follows `name` in an option; NULL: it is another */
-static const char *value_of(const char *option, const char *name)
-{
-    size_t len = strlen(name);
-    return strncmp(option, name, len) == 0 ? option + len : NULL;
-}
-
-static int read_number(struct base_log *log, const char *option, const char *text, uint64_t max,
-                       int64_t *ret_number)
+static int read_number(struct base_log *log, const char *option, const char *text, int64_t *ret_number)
 {
     uint64_t number;
-    if (base_parse_u64(text, &number) != 0 || number > max)
-        return complain(log, option,
-                        max == 255 ? "it takes a number of 0 to 255" : "it takes a small number");
+    if (base_parse_u64(text, &number) != 0 || number > 255)
+        return fabric_url_complain(log, option, "it takes a number of 0 to 255");
     *ret_number = (int64_t)number;
     return 0;
 }
@@ -49,47 +28,37 @@ static int read_option(struct base_log *log, const char *option, struct verbs_op
 {
     const char *text;
     int64_t port = 0;
-    if ((text = value_of(option, "port=")) != NULL) {
-        int error = read_number(log, option, text, 255, &port);
+    if ((text = fabric_url_value(option, "port=")) != NULL) {
+        int error = read_number(log, option, text, &port);
         if (error == 0 && port == 0)
-            error = complain(log, option, "the first port is 1");
+            error = fabric_url_complain(log, option, "the first port is 1");
         options->port = (uint32_t)port;
         return error;
     }
-    if ((text = value_of(option, "gid=")) != NULL)
-        return read_number(log, option, text, 255, &options->gid);
-    if ((text = value_of(option, "traffic-class=")) != NULL)
-        return read_number(log, option, text, 255, &options->traffic_class);
-    if ((text = value_of(option, "heartbeat=")) != NULL) {
-        if (base_parse_duration(text, &options->heartbeat_ns) != 0 ||
-            options->heartbeat_ns < HEARTBEAT_NS_MIN || options->heartbeat_ns > HEARTBEAT_NS_MAX)
-            return complain(log, option, "it takes a duration of 20ms to 1h");
-        return 0;
-    }
-    return complain(log, option,
-                    "there are port=N, gid=N, traffic-class=N and heartbeat=DURATION, with commas between");
+    if ((text = fabric_url_value(option, "gid=")) != NULL)
+        return read_number(log, option, text, &options->gid);
+    if ((text = fabric_url_value(option, "traffic-class=")) != NULL)
+        return read_number(log, option, text, &options->traffic_class);
+    if ((text = fabric_url_value(option, "heartbeat=")) != NULL)
+        return fabric_url_heartbeat(log, option, text, &options->heartbeat_ns);
+    return fabric_url_complain(
+        log, option, "there are port=N, gid=N, traffic-class=N and heartbeat=DURATION, with commas between");
 }
 
 int verbs_options_read(struct base_log *log, const char *text, struct verbs_options *ret_options)
 {
-    struct verbs_options options = {.gid = -1, .traffic_class = -1, .heartbeat_ns = HEARTBEAT_NS};
-    for (bool first = true; *text != '\0'; first = false) {
-        char option[sizeof(options.device)];
-        size_t len = strcspn(text, ",");
-        if (len >= sizeof(option))
-            return complain(log, text, "it is too long");
-        memcpy(option, text, len);
-        option[len] = '\0';
-        if (first && strchr(option, '=') == NULL) {
+    struct verbs_options options = {.gid = -1, .traffic_class = -1, .heartbeat_ns = FABRIC_HEARTBEAT_NS};
+    char option[sizeof(options.device)];
+    int error;
+    for (bool first = true; (error = fabric_url_next(log, &text, option, sizeof(option))) == 0;
+         first = false) {
+        if (first && strchr(option, '=') == NULL)
             memcpy(options.device, option, sizeof(option));
-        } else {
-            int error = read_option(log, option, &options);
-            if (error != 0)
-                return error;
-        }
-        text += len;
-        text += *text == ',' ? 1 : 0;
+        else if ((error = read_option(log, option, &options)) != 0)
+            return error;
     }
+    if (error != -ENOENT)
+        return error;
     *ret_options = options;
     return 0;
 }

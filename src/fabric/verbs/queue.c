@@ -37,28 +37,6 @@ static struct verbs_flight *flight_of(const struct verbs_connection *connection,
 
 /* ---- copies ------------------------------------------------------------------------------------- */
 
-/* Copy between a buffer and a part of an operation's vectors. */
-static void copy_part(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
-                      bool into)
-{
-    for (uint32_t i = 0; bytes > 0 && i < op->iov_count; i++) {
-        const struct iovec *vector = &op->iov[i];
-        if (at >= vector->iov_len) {
-            at -= vector->iov_len;
-            continue;
-        }
-        const uint64_t count = base_min((uint64_t)vector->iov_len - at, bytes);
-        uint8_t *memory = (uint8_t *)vector->iov_base + at;
-        if (into)
-            memcpy(memory, buffer, count);
-        else
-            memcpy(buffer, memory, count);
-        buffer += count;
-        bytes -= count;
-        at = 0;
-    }
-}
-
 /* Room in the ring. @return NULL: not now */
 static uint8_t *reserve(struct verbs_connection *connection, uint64_t bytes)
 {
@@ -203,19 +181,9 @@ static void fill_target(struct ibv_send_wr *request, const struct tarn_fabric_op
     request->wr.rdma.rkey = verbs_key_rkey(handle->key);
 }
 
-static bool is_message(const struct tarn_fabric_op *op)
-{
-    return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
-}
-
-static bool brings_bytes(const struct tarn_fabric_op *op)
-{
-    return op->kind == TARN_FABRIC_READ || op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
-}
-
 bool verbs_op_is_copied(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
 {
-    return brings_bytes(op) || op->bytes > connection->verbs->device.inline_bytes;
+    return fabric_op_is_answered(op) || op->bytes > connection->verbs->device.inline_bytes;
 }
 
 /* Put the next piece of an operation into a batch. @return whether there was room for it */
@@ -240,9 +208,9 @@ static bool add_piece(struct verbs_connection *connection, struct batch *batch, 
                                         .memory = memory,
                                         .bytes = (uint32_t)bytes,
                                         .last = last,
-                                        .into = brings_bytes(op)};
+                                        .into = fabric_op_is_answered(op)};
     if (!flight.into && bytes > 0)
-        copy_part(op, connection->part, memory, bytes, false);
+        fabric_op_copy(op, connection->part, memory, bytes, false);
     struct ibv_sge *vector = &batch->vectors[batch->count];
     struct ibv_send_wr *request = add(connection, batch, opcode_of(op, last), &flight);
     *vector =
@@ -268,7 +236,7 @@ static bool add_op(struct verbs_connection *connection, struct batch *batch, str
         if (!add_piece(connection, batch, op))
             return false;
     } while (connection->part != 0);
-    connection->credit -= is_message(op) ? 1 : 0;
+    connection->credit -= fabric_op_takes_credit(op) ? 1 : 0;
     connection->flying++;
     fabric_queue_remove(&connection->waiting, op);
     return true;
@@ -285,7 +253,7 @@ void verbs_pump_locked(struct verbs_connection *connection)
         next = op->next;
         const bool begun = connection->part > 0; /* then it is the first */
         if (!begun && ((op->fence && (behind || connection->flying > 0)) ||
-                       (is_message(op) && (behind || connection->credit == 0)))) {
+                       (fabric_op_takes_credit(op) && (behind || connection->credit == 0)))) {
             behind = true;
             continue;
         }
@@ -392,7 +360,7 @@ static void retire(struct verbs_connection *connection, const struct verbs_fligh
         memcpy(&op->before, flight->memory,
                sizeof(op->before)); /* in our byte order: libibverbs promises that */
     else if (flight->into)
-        copy_part(op, flight->at, (uint8_t *)(uintptr_t)flight->memory, flight->bytes, true);
+        fabric_op_copy(op, flight->at, (uint8_t *)(uintptr_t)flight->memory, flight->bytes, true);
     if (!flight->last)
         return;
     connection->flying--;

@@ -71,7 +71,6 @@ static void take_device_event(struct verbs *verbs)
     case IBV_EVENT_PORT_ERR:
         if (event.element.port_num != verbs->device.port)
             break;
-        atomic_store(&verbs->port_down, event.event_type == IBV_EVENT_PORT_ERR);
         base_warn(log, "RDMA port", "device=%s port=%d event=\"%s\"", name, event.element.port_num,
                   ibv_event_type_str(event.event_type));
         if (event.event_type == IBV_EVENT_PORT_ERR)
@@ -101,7 +100,7 @@ static bool tick(struct verbs *verbs, uint64_t *next_ns)
     }
     base_spin_unlock(&verbs->lock);
     if (due)
-        *next_ns = now_ns + verbs->options.heartbeat_ns / VERBS_BEATS_PROBE;
+        *next_ns = now_ns + verbs->options.heartbeat_ns / FABRIC_BEATS_PROBE;
     return any;
 }
 

@@ -122,9 +122,6 @@ base_must_check int verbs_hello_load(const uint8_t *bytes, size_t count, struct 
 
 /* ---- service.c: the thread that watches descriptors ------------------------------------------------ */
 
-#define VERBS_BEATS_PROBE 4  /* ticks of silence after which the peer is probed: a heartbeat */
-#define VERBS_BEATS_DEAD  10 /* and after which it is given up */
-
 struct verbs {
     struct tarn_node *node;
     struct verbs_options options;
@@ -134,7 +131,6 @@ struct verbs {
     int wake;                            /* an eventfd: there are connections, or the end has come */
     pthread_t thread;
     struct base_log_limit refusals;
-    _Atomic bool port_down;
     _Atomic uint64_t requests, doorbells, completions; /* handed to the device; of all connections */
     struct base_spin lock;                             /* of what follows */
     struct base_list connections;                      /* of struct verbs_connection */
