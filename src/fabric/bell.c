@@ -1,7 +1,7 @@
 /*
  * Sleeping until a condition holds. A task looks for a moment, unless others could run; then its scheduler looks at
  * the condition once a round, and only before it sleeps in the kernel are others asked to ring. A plain thread spins
- * for a while and then sleeps.
+ * for a while and then sleeps. For a rare condition others are asked to ring at once.
  */
 #include "fabric/bell.h"
 #include <errno.h>
@@ -97,12 +97,13 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
     base_spin_lock(&bell->lock);
     base_list_push_back(&bell->waiters, &waiter.link);
     base_spin_unlock(&bell->lock);
-    if (sched != NULL)
+    const bool polls = sched != NULL && !condition->is_rare;
+    if (polls)
         task_poller_add(sched, &waiter.poller);
     else if (arm(condition))
         (void)task_wait_wake(&waiter.wait, 0); /* by ourselves */
     int result = task_wait_park(&waiter.wait, deadline_ns);
-    if (sched != NULL)
+    if (polls)
         task_poller_remove(&waiter.poller);
     base_spin_lock(&bell->lock); /* who rings has done with us */
     base_list_remove(&waiter.link);
@@ -115,7 +116,7 @@ int fabric_bell_wait(struct fabric_bell *bell, const struct fabric_condition *co
     struct task_sched *sched = task_sched_self();
     if (is_ready(condition))
         return 0;
-    if (sched != NULL ? look(sched, condition) : spin(condition, deadline_ns))
+    if (!condition->is_rare && (sched != NULL ? look(sched, condition) : spin(condition, deadline_ns)))
         return 0;
     while (!is_ready(condition)) {
         int error = sleep_once(bell, condition, deadline_ns);

@@ -16,6 +16,7 @@ struct fabric_condition {
     bool (*ready)(void *arg);
     void (*arm)(void *arg); /* have whoever makes it ready ring the bell; NULL: who does so always rings */
     void *arg;
+    bool is_rare; /* it takes long to come: nobody looks, all depends on the bell */
 };
 
 /** Nobody sleeps. */

@@ -25,6 +25,7 @@ TESTING_BOTH(messages_come_in_order)
 TESTING_BOTH(long_messages_and_small_rooms_are_refused)
 TESTING_BOTH(writes_are_seen_before_the_message)
 TESTING_BOTH(sleepers_are_woken)
+TESTING_BOTH(rare_messages_wake_too)
 TESTING_BOTH(a_fence_waits_for_all_before_it)
 TESTING_BOTH(a_deadline_ends_the_connection)
 TESTING_BOTH(the_peer_disconnects)
@@ -49,12 +50,12 @@ TESTING_BOTH(no_memory_to_connect)
         TESTING_UNITS(words_are_whole), TESTING_UNITS(what_has_completed_comes_first),                       \
         TESTING_UNITS(messages_come_in_order), TESTING_UNITS(long_messages_and_small_rooms_are_refused),     \
         TESTING_UNITS(writes_are_seen_before_the_message), TESTING_UNITS(sleepers_are_woken),                \
-        TESTING_UNITS(a_fence_waits_for_all_before_it), TESTING_UNITS(a_deadline_ends_the_connection),       \
-        TESTING_UNITS(the_peer_disconnects), TESTING_UNITS(freed_memory_waits_for_its_writers),              \
-        TESTING_UNITS(connections_come_and_go), TESTING_UNITS(private_data_is_exchanged),                    \
-        TESTING_UNITS(nobody_accepts), TESTING_UNITS(domains_have_limits),                                   \
-        TESTING_UNITS(handles_can_be_sent), TESTING_UNITS(a_word_is_waited_for),                             \
-        TESTING_UNITS(operations_are_counted),                                                               \
+        TESTING_UNITS(rare_messages_wake_too), TESTING_UNITS(a_fence_waits_for_all_before_it),               \
+        TESTING_UNITS(a_deadline_ends_the_connection), TESTING_UNITS(the_peer_disconnects),                  \
+        TESTING_UNITS(freed_memory_waits_for_its_writers), TESTING_UNITS(connections_come_and_go),           \
+        TESTING_UNITS(private_data_is_exchanged), TESTING_UNITS(nobody_accepts),                             \
+        TESTING_UNITS(domains_have_limits), TESTING_UNITS(handles_can_be_sent),                              \
+        TESTING_UNITS(a_word_is_waited_for), TESTING_UNITS(operations_are_counted),                          \
         cmocka_unit_test(a_cancelled_task_ends_its_connection_in_tasks),                                     \
         cmocka_unit_test(threads_use_a_connection_of_tasks_in_tasks),                                        \
         TESTING_UNITS(memory_that_is_not_there_is_an_error), TESTING_UNITS(no_memory_to_connect)

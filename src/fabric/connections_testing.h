@@ -139,7 +139,7 @@ static void answer(void *arg)
     tarn_fabric_disconnect(pair->server);
 }
 
-static void sleepers_are_woken(struct testing_fabric *testing)
+static void wake_sleepers(struct testing_fabric *testing, bool messages_are_rare)
 {
     struct testing_pair pair;
     struct testing_job job;
@@ -147,6 +147,7 @@ static void sleepers_are_woken(struct testing_fabric *testing)
     uint8_t data[MESSAGE_BYTES];
     testing_pair_open(testing, &pair, &few);
     testing_disconnect(&pair);
+    pair.options.messages_are_rare = messages_are_rare;
     testing_start(testing, &job, 1, answer, &pair);
     assert_int_equal(
         tarn_fabric_connect(pair.client_domain, testing->address, &few, TESTING_SECONDS(60), &pair.client),
@@ -164,6 +165,17 @@ static void sleepers_are_woken(struct testing_fabric *testing)
     testing_join(&job);
     pair.client = pair.server = NULL;
     testing_pair_close(&pair);
+}
+
+static void sleepers_are_woken(struct testing_fabric *testing)
+{
+    wake_sleepers(testing, false);
+}
+
+/* The one sleeps at once, whatever comes. */
+static void rare_messages_wake_too(struct testing_fabric *testing)
+{
+    wake_sleepers(testing, true);
 }
 
 /* ---- fences ------------------------------------------------------------------------------------- */

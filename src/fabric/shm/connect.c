@@ -33,6 +33,7 @@ static int make(struct shm_domain *domain, const struct tarn_fabric_connect_opti
     connection->shm = domain->shm;
     connection->domain = domain;
     connection->owner = owner;
+    connection->messages_are_rare = options->messages_are_rare;
     connection->socket.fd = connection->process.fd = -1;
     connection->process.event = shm_process_event;
     fabric_bell_init(&connection->bell);

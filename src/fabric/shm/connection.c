@@ -343,7 +343,10 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message)
 {
     struct shm_connection *connection = state;
-    const struct fabric_condition condition = {.ready = message_ready, .arm = message_arm, .arg = connection};
+    const struct fabric_condition condition = {.ready = message_ready,
+                                               .arm = message_arm,
+                                               .arg = connection,
+                                               .is_rare = connection->messages_are_rare};
     if (room < connection->in.payload_bytes)
         return -EINVAL;
     for (;;) {

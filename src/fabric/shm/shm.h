@@ -283,6 +283,7 @@ struct shm_connection {
     _Atomic bool answered;     /* while connecting: the socket has something */
     _Atomic bool ended;        /* the peer's process */
     struct shm_ring in, out;
+    bool messages_are_rare; /* those that come here */
     struct shm_peer_domain peer;
     struct fabric_bell bell;
     struct fabric_queue pending; /* in the order of posting */

@@ -61,6 +61,7 @@ static void set_sizes(struct verbs_connection *connection, const struct tarn_fab
     const uint32_t most = connection->verbs->device.receive_depth_max - VERBS_CONTROL_SLOTS;
     connection->receive_count = base_min(options->receive_count, most);
     connection->receive_bytes = options->receive_bytes;
+    connection->messages_are_rare = options->messages_are_rare;
     connection->slots = connection->receive_count + VERBS_CONTROL_SLOTS;
     connection->slot_bytes = (uint32_t)base_align_up(options->receive_bytes, SLOT_ALIGNMENT);
 }

@@ -259,7 +259,8 @@ int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
 {
     struct verbs_connection *connection = state;
     struct waiter waiter = {.connection = connection};
-    const struct fabric_condition condition = {.ready = is_ready, .arm = arm, .arg = &waiter};
+    const struct fabric_condition condition = {
+        .ready = is_ready, .arm = arm, .arg = &waiter, .is_rare = connection->messages_are_rare};
     int error = 0;
     if (room < connection->receive_bytes)
         return -EINVAL;

@@ -259,6 +259,7 @@ struct verbs_connection {
     uint32_t credit;
 
     /* receiving */
+    bool messages_are_rare;
     uint32_t slots, slot_bytes, receive_count, receive_bytes;
     uint32_t unposted_count; /* slots that were received from */
     uint32_t *unposted;
