@@ -94,6 +94,11 @@ void tarn_fabric_close(struct tarn_fabric *fabric)
     base_free(&fabric->node->memory, fabric, sizeof(*fabric));
 }
 
+struct tarn_node *fabric_node(const struct tarn_fabric *fabric)
+{
+    return fabric->node;
+}
+
 const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric)
 {
     return &fabric->info;
@@ -409,13 +414,18 @@ static void assert_user(const struct tarn_fabric_connection *connection)
     base_assert(connection->sched == user_self());
 }
 
+void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error)
+{
+    assert_user(connection);
+    (void)fabric_connection_fail(connection, what, error);
+    connection->fabric->provider->fail(connection->state);
+}
+
 int tarn_fabric_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns)
 {
     if (fabric_needs_proxy(connection))
         return fabric_proxy_fence(connection, deadline_ns);
-    assert_user(connection);
-    (void)fabric_connection_fail(connection, "fence", -ECONNABORTED);
-    connection->fabric->provider->fail(connection->state);
+    fabric_connection_end(connection, "fence", -ECONNABORTED);
     return connection->fabric->provider->fence(connection->state, deadline_ns);
 }
 

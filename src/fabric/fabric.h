@@ -149,4 +149,12 @@ void fabric_connection_name(struct tarn_fabric_connection *connection, const cha
  */
 bool fabric_connection_fail(struct tarn_fabric_connection *connection, const char *what, int error);
 
+/* ---- for layers above --------------------------------------------------------------------------- */
+
+/** The node of a fabric. */
+struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
+
+/** End a connection of the caller's scheduler, as an operation that fails would: who receives on it is told. Never waits. */
+void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error);
+
 #endif

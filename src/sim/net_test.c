@@ -6,30 +6,19 @@ static const struct net_testing none = {.seed = 1};
 static const struct net_testing card = {.seed = 3, .troubles = SIM_NET_ALL_TROUBLES, .card = "connectx3-40g"};
 static const struct net_testing all = {.seed = 2, .troubles = SIM_NET_ALL_TROUBLES};
 
-static int setup(void **state, const struct net_testing *options)
-{
-    static struct testing_subject subject = {.url = "shm:",
-                                             .address = net_testing_address,
-                                             .run = net_testing_run,
-                                             .start_thread = net_testing_start_thread};
-    subject.arg = options;
-    *state = &subject;
-    return 0;
-}
-
 static int without_troubles(void **state)
 {
-    return setup(state, &none);
+    return net_testing_setup(state, &none);
 }
 
 static int with_all_troubles(void **state)
 {
-    return setup(state, &all);
+    return net_testing_setup(state, &all);
 }
 
 static int with_a_card(void **state)
 {
-    return setup(state, &card);
+    return net_testing_setup(state, &card);
 }
 
 int main(void)

@@ -106,4 +106,16 @@ static inline void net_testing_run(struct testing_fabric *testing, bool in_tasks
     sim_world_close(world);
 }
 
+/** Set a group of tests up. @param options  static */
+static inline int net_testing_setup(void **state, const struct net_testing *options)
+{
+    static struct testing_subject subject = {.url = "shm:",
+                                             .address = net_testing_address,
+                                             .run = net_testing_run,
+                                             .start_thread = net_testing_start_thread};
+    subject.arg = options;
+    *state = &subject;
+    return 0;
+}
+
 #endif

@@ -133,9 +133,9 @@ static void flush(struct shm_connection *connection)
 void shm_fail(void *state)
 {
     struct shm_connection *connection = state;
-    flush(connection);
-    shm_ring_tell(&connection->out, SHM_FAILED);
+    flush(connection);    shm_ring_tell(&connection->out, SHM_FAILED);
     shm_connection_ring_peer(connection);
+    fabric_bell_ring(&connection->bell); /* another task may wait here for a rare message */
 }
 
 static bool fence_ready(void *arg)

@@ -1,0 +1,115 @@
+#include "rpc/adapt.h"
+
+/* Of the later paper on RFP: reply pays when a call takes so many round trips that fetching asks in vain. */
+#define SLOW_ROUND_TRIPS  4
+#define FAST_PERCENT      70 /* of that: below it fetching pays again */
+#define SLOW_WINDOWS      2
+#define READ_COST_BYTES   1024 /* a READ costs as much as so many bytes more of it */
+#define FETCH_BYTES_FIRST 256
+#define CLASS_BYTES       8  /* of small results */
+#define SMALL_CLASSES     16 /* then eight classes between a power of two and the next */
+#define ROUND_TRIP_WEIGHT 8
+
+/* Class of a size: linear, then eight to a doubling, as a histogram has it. */
+static uint32_t class_of(uint32_t bytes)
+{
+    uint32_t units = (bytes + CLASS_BYTES - 1) / CLASS_BYTES;
+    if (units < SMALL_CLASSES)
+        return units;
+    uint32_t power = 31 - (uint32_t)__builtin_clz(units); /* 4 or more */
+    uint32_t eighth = units >> (power - 3) & 7;
+    uint32_t class = SMALL_CLASSES + (power - 4) * 8 + eighth;
+    return base_min(class, (uint32_t)RPC_ADAPT_SIZES - 1);
+}
+
+/* The largest size of a class. */
+static uint32_t class_bytes(uint32_t class)
+{
+    if (class < SMALL_CLASSES)
+        return class * CLASS_BYTES;
+    uint32_t power = 4 + (class - SMALL_CLASSES) / 8, eighth = (class - SMALL_CLASSES) % 8;
+    return (((8 + eighth + 1) << (power - 3)) - 1) * CLASS_BYTES;
+}
+
+void rpc_adapt_init(struct rpc_adapt *adapt, enum tarn_rpc_way wanted, uint32_t fetch_bytes,
+                    uint32_t result_bytes_max, bool starts_by_reply)
+{
+    *adapt = (struct rpc_adapt){
+        .wanted = wanted,
+        .is_fixed = wanted != TARN_RPC_ADAPTIVE || starts_by_reply,
+        .is_size_fixed = fetch_bytes != 0,
+        .by_reply = wanted == TARN_RPC_REPLY || (wanted == TARN_RPC_ADAPTIVE && starts_by_reply),
+        .fetch_bytes =
+            base_min(fetch_bytes != 0 ? fetch_bytes : (uint32_t)FETCH_BYTES_FIRST, result_bytes_max),
+        .result_bytes_max = result_bytes_max,
+    };
+}
+
+void rpc_adapt_note_round_trip(struct rpc_adapt *adapt, uint64_t ns)
+{
+    if (adapt->round_trip_ns == 0)
+        adapt->round_trip_ns = ns;
+    else
+        adapt->round_trip_ns += (uint64_t)((int64_t)(ns - adapt->round_trip_ns) / ROUND_TRIP_WEIGHT);
+    adapt->round_trip_ns = base_max(adapt->round_trip_ns, (uint64_t)1);
+}
+
+static void choose_way(struct rpc_adapt *adapt)
+{
+    const uint64_t mean_ns = adapt->service_ns / adapt->calls;
+    const uint64_t slow_ns = SLOW_ROUND_TRIPS * adapt->round_trip_ns;
+    if (adapt->round_trip_ns == 0)
+        return;
+    const bool agrees = adapt->by_reply ? mean_ns < slow_ns * FAST_PERCENT / 100 : mean_ns > slow_ns;
+    adapt->slow_windows = agrees ? adapt->slow_windows + 1 : 0;
+    if (adapt->slow_windows < (adapt->by_reply ? 1 : SLOW_WINDOWS))
+        return;
+    adapt->by_reply = !adapt->by_reply;
+    adapt->slow_windows = 0;
+    adapt->changes++;
+}
+
+/*
+ * What READs cost, in bytes, if so many are fetched at first: each READ's own cost, its bytes, and for each longer result
+ * a second READ of the rest.
+ */
+static void choose_fetch_bytes(struct rpc_adapt *adapt)
+{
+    uint64_t all = 0, longer = 0, longer_bytes = 0, best = UINT64_MAX;
+    uint32_t chosen = adapt->fetch_bytes;
+    for (uint32_t class = 0; class < RPC_ADAPT_SIZES; class ++)
+        all += adapt->sizes[class];
+    for (uint32_t class = RPC_ADAPT_SIZES; class -- > 0;) { /* from the longest: `longer` are those beyond */
+        uint64_t bytes = class_bytes(class);
+        if (adapt->sizes[class] > 0) {
+            uint64_t cost =
+                all * (READ_COST_BYTES + bytes) + longer * READ_COST_BYTES + longer_bytes - longer * bytes;
+            if (cost < best) {
+                best = cost;
+                chosen = (uint32_t)base_min(bytes, (uint64_t)adapt->result_bytes_max);
+            }
+        }
+        longer += adapt->sizes[class];
+        longer_bytes += adapt->sizes[class] * bytes;
+    }
+    adapt->fetch_bytes = chosen;
+    for (uint32_t class = 0; class < RPC_ADAPT_SIZES; class ++)
+        adapt->sizes[class] /= 2;
+}
+
+bool rpc_adapt_note(struct rpc_adapt *adapt, uint64_t service_ns, uint32_t result_bytes)
+{
+    adapt->service_ns += service_ns;
+    adapt->sizes[class_of(result_bytes)]++;
+    if (++adapt->calls < RPC_ADAPT_WINDOW)
+        return false;
+    const bool by_reply = adapt->by_reply;
+    const uint32_t fetch_bytes = adapt->fetch_bytes;
+    if (!adapt->is_fixed)
+        choose_way(adapt);
+    if (!adapt->is_size_fixed)
+        choose_fetch_bytes(adapt);
+    adapt->calls = 0;
+    adapt->service_ns = 0;
+    return by_reply != adapt->by_reply || fetch_bytes != adapt->fetch_bytes;
+}

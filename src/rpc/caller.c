@@ -1,0 +1,590 @@
+/*
+ * Calls. Whoever waits makes rounds: all that is to be posted and fetched goes with one doorbell, and is waited for
+ * together. Of several that wait one makes them, the pump; the others are parked until their calls have ended, or until
+ * they are to go on with it.
+ */
+#include "fabric/fabric.h"
+#include "rpc/rpc_internal.h"
+#include <errno.h>
+
+#define LOOKS_AT_ONCE      16 /* READs without a pause between */
+#define PAUSE_SHARE        8  /* of the time waited so far: the pause */
+#define PAUSE_NS_MAX       BASE_NS_PER_MS
+#define CHECK_AFTER_NS     20000 /* a result by reply that is not there then: the mark is READ */
+#define ROUNDS_A_CLOCK     16    /* rounds of which one is timed */
+#define IDLE_ROUNDS_A_TURN 16    /* in vain, before other tasks have theirs */
+
+/* Somebody who sleeps until a call has ended. */
+struct rpc_parked {
+    struct base_list link; /* rpc_caller.parked */
+    struct task_wait wait;
+};
+
+static struct rpc_slot *slot_of(struct tarn_rpc_connection *connection, uint64_t sequence)
+{
+    return &connection->caller.slots[sequence % connection->geometry.out];
+}
+
+/* ---- ends of calls ------------------------------------------------------------------------------ */
+
+static void finish(struct tarn_rpc_call *call, int error, bool may_have_run)
+{
+    struct rpc_parked *parked = call->waiter;
+    call->error = error;
+    call->may_have_run = may_have_run;
+    call->finished = true;
+    if (parked != NULL)
+        (void)task_wait_wake(&parked->wait, 0);
+}
+
+static void free_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    struct rpc_caller *caller = &connection->caller;
+    if (slot->state == RPC_SENT && !slot->by_reply) {
+        if (slot->call != NULL)
+            caller->fetching--;
+        else
+            caller->abandoned--;
+    }
+    if (slot->must_check)
+        caller->checking--;
+    slot->must_check = false;
+    slot->state = RPC_FREE;
+    slot->call = NULL;
+    while (caller->oldest < caller->next && slot_of(connection, caller->oldest)->state == RPC_FREE)
+        caller->oldest++;
+}
+
+/* The result of a slot's call is proven. @param error  0, or why it could not be taken */
+static void finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot, int error)
+{
+    struct rpc_caller *caller = &connection->caller;
+    struct tarn_rpc_call *call = slot->call;
+    const struct rpc_header *header = &slot->answer;
+    caller->notifies = caller->always_notifies || (header->flags & RPC_WATCHED) == 0;
+    caller->stats.calls++;
+    if (slot->by_reply)
+        caller->stats.replied++;
+    else
+        caller->stats.fetched++;
+    if (rpc_adapt_note(&caller->adapt, header->time, header->bytes))
+        base_debug(&connection->node->log, "calls are answered another way", "peer=%s by=%s fetch_bytes=%u",
+                   tarn_fabric_peer_name(connection->fabric), caller->adapt.by_reply ? "reply" : "fetch",
+                   caller->adapt.fetch_bytes);
+    free_slot(connection, slot);
+    if (call == NULL)
+        return;
+    call->result_bytes = header->bytes;
+    call->answer_epoch = header->epoch;
+    call->answer_lease_ms = header->lease_ms;
+    call->service_ns = header->time;
+    finish(call, error != 0 ? error : base_min((int32_t)header->word, 0), true);
+}
+
+void rpc_caller_fail(struct tarn_rpc_connection *connection)
+{
+    struct rpc_caller *caller = &connection->caller;
+    for (uint32_t i = 0; i < connection->geometry.out; i++) {
+        struct rpc_slot *slot = &caller->slots[i];
+        struct tarn_rpc_call *call = slot->call;
+        if (slot->state == RPC_FREE)
+            continue;
+        free_slot(connection, slot);
+        if (call != NULL)
+            finish(call, connection->error, true);
+    }
+    while (caller->first != NULL) {
+        struct tarn_rpc_call *call = caller->first;
+        caller->first = call->next;
+        finish(call, connection->error, false);
+    }
+}
+
+/* ---- posting ------------------------------------------------------------------------------------ */
+
+void tarn_rpc_post(struct tarn_rpc_connection *connection, struct tarn_rpc_call *calls, uint32_t count)
+{
+    struct rpc_caller *caller = &connection->caller;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tarn_rpc_call *call = &calls[i];
+        call->finished = false;
+        call->waiter = NULL;
+        call->next = NULL;
+        call->sequence = 0;
+        call->result_bytes = 0;
+        if (call->request_bytes > connection->geometry.request_bytes)
+            finish(call, -EMSGSIZE, false);
+        else if (connection->error != 0)
+            finish(call, connection->error, false);
+        else if (caller->first == NULL)
+            caller->first = caller->last = call;
+        else
+            caller->last = caller->last->next = call;
+    }
+}
+
+/* Microseconds that are left, rounded up: 0 means that there is no deadline. */
+static uint32_t time_left(const struct tarn_rpc_call *call)
+{
+    if (call->deadline_ns == 0 || call->deadline_ns == TASK_FOREVER)
+        return 0;
+    const uint64_t now_ns = task_now();
+    const uint64_t left_ns = call->deadline_ns > now_ns ? call->deadline_ns - now_ns : 0;
+    return (uint32_t)base_min(left_ns / 1000 + 1, (uint64_t)UINT32_MAX);
+}
+
+static void build_request(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
+                          struct tarn_fabric_op *ret_op)
+{
+    struct rpc_caller *caller = &connection->caller;
+    const struct rpc_geometry theirs = rpc_geometry_of_peer(&connection->geometry);
+    const struct tarn_rpc_call *call = slot->call;
+    const struct rpc_header header = {.sequence = slot->sequence,
+                                      .bytes = call->request_bytes,
+                                      .time = time_left(call),
+                                      .epoch = call->epoch,
+                                      .lease_ms = call->lease_ms,
+                                      .word = call->method,
+                                      .flags = slot->by_reply ? RPC_BY_REPLY : 0};
+    rpc_header_save(&header, call->request, slot->head);
+    slot->iov[0] = (struct iovec){.iov_base = slot->head, .iov_len = RPC_HEADER_BYTES};
+    slot->iov[1] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)call->request, .iov_len = call->request_bytes};
+    *ret_op = (struct tarn_fabric_op){.kind = caller->notifies ? TARN_FABRIC_WRITE_NOTIFY : TARN_FABRIC_WRITE,
+                                      .tag = RPC_TAG,
+                                      .handle = &connection->peer,
+                                      .offset = rpc_request_offset(&theirs, slot->sequence),
+                                      .iov = slot->iov,
+                                      .iov_count = call->request_bytes > 0 ? 2 : 1,
+                                      .value = rpc_message_value(RPC_REQUEST_IS_THERE, 0)};
+    if (caller->notifies)
+        caller->stats.notified++;
+}
+
+/* Give the first call without a slot the next one. @return false: there is none, or it is in use */
+static bool begin_call(struct tarn_rpc_connection *connection, struct tarn_fabric_op *ret_op)
+{
+    struct rpc_caller *caller = &connection->caller;
+    struct tarn_rpc_call *call = caller->first;
+    struct rpc_slot *slot = slot_of(connection, caller->next);
+    if (call == NULL || slot->state != RPC_FREE)
+        return false;
+    caller->first = call->next;
+    slot->sequence = call->sequence = caller->next++;
+    slot->state = RPC_POSTED;
+    slot->by_reply = caller->adapt.by_reply;
+    slot->was_poked = caller->notifies;
+    slot->has_header = slot->has_reply = false;
+    slot->looks = slot->got = 0;
+    slot->due_ns = 0;
+    slot->call = call;
+    build_request(connection, slot, ret_op);
+    return true;
+}
+
+/* ---- fetching ----------------------------------------------------------------------------------- */
+
+/* Where a READ of a result's body goes: as far as the call has room. */
+static uint32_t room_of(const struct rpc_slot *slot)
+{
+    return slot->call != NULL ? slot->call->room : 0;
+}
+
+/* The mark, the header and what is expected of the body; or, once the header is known, the rest of that. */
+static void build_fetch(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
+                        struct tarn_fabric_op *ret_op)
+{
+    struct rpc_caller *caller = &connection->caller;
+    const struct rpc_geometry theirs = rpc_geometry_of_peer(&connection->geometry);
+    uint64_t offset = rpc_result_offset(&theirs, slot->sequence);
+    uint32_t count = 0, from = 0, bytes = base_min(caller->adapt.fetch_bytes, room_of(slot));
+    if (slot->has_header) {
+        from = slot->got;
+        bytes = slot->answer.bytes - from;
+        offset += sizeof(slot->head) + from;
+        caller->stats.rests++;
+    } else {
+        slot->got = bytes;
+        slot->iov[count++] = (struct iovec){.iov_base = slot->head, .iov_len = sizeof(slot->head)};
+    }
+    if (bytes > 0)
+        slot->iov[count++] =
+            (struct iovec){.iov_base = (uint8_t *)slot->call->result + from, .iov_len = bytes};
+    *ret_op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
+                                      .tag = RPC_TAG,
+                                      .handle = &connection->peer,
+                                      .offset = offset,
+                                      .iov = slot->iov,
+                                      .iov_count = count};
+    caller->stats.reads++;
+}
+
+/* Only the mark, of a call whose result comes by itself. */
+static void build_check(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
+                        struct tarn_fabric_op *ret_op)
+{
+    const struct rpc_geometry theirs = rpc_geometry_of_peer(&connection->geometry);
+    slot->iov[0] = (struct iovec){.iov_base = slot->head, .iov_len = RPC_MARK_BYTES};
+    *ret_op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
+                                      .tag = RPC_TAG,
+                                      .handle = &connection->peer,
+                                      .offset = rpc_result_offset(&theirs, slot->sequence),
+                                      .iov = slot->iov,
+                                      .iov_count = 1};
+    connection->caller.stats.reads++;
+}
+
+/* Nothing is there yet: look again, later and later. */
+static void postpone(struct rpc_slot *slot)
+{
+    slot->has_header = false;
+    if (++slot->looks < LOOKS_AT_ONCE)
+        return;
+    const uint64_t now_ns = task_now();
+    if (slot->looks == LOOKS_AT_ONCE)
+        slot->since_ns = now_ns;
+    slot->due_ns = now_ns + base_min((now_ns - slot->since_ns) / PAUSE_SHARE, PAUSE_NS_MAX);
+}
+
+/* Have the callee look, if the mark that was READ says that it does not. @return 0, or what the connection died of */
+static int poke(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    if (slot->was_poked || base_load_le64(slot->head) != slot->sequence)
+        return 0;
+    slot->was_poked = true;
+    connection->caller.stats.woken++;
+    return tarn_fabric_send(connection->fabric, RPC_TAG, NULL, 0, TARN_FOREVER);
+}
+
+/* @return 0, or what the connection died of */
+static int take_check(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    slot->must_check = false;
+    connection->caller.checking--;
+    return poke(connection, slot);
+}
+/* Judge what a READ has brought. @return 0, or what the connection died of */
+static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    struct rpc_caller *caller = &connection->caller;
+    if (!slot->has_header) {
+        struct rpc_header header;
+        const bool is_whole = rpc_header_load(slot->head + RPC_MARK_BYTES, &header);
+        if (!is_whole || header.sequence != slot->sequence ||
+            header.bytes > connection->geometry.result_bytes) {
+            if (is_whole)
+                caller->stats.unready++;
+            else
+                caller->stats.unwhole++;
+            postpone(slot);
+            return poke(connection, slot);
+        }
+        slot->answer = header;
+        slot->has_header = true;
+        if (slot->call == NULL || header.bytes > slot->call->room) {
+            finish_slot(connection, slot, -EMSGSIZE);
+            return 0;
+        }
+        if (header.bytes > slot->got)
+            return 0; /* the next round's */
+    }
+    if (rpc_body_is_whole(&slot->answer, slot->call->result)) {
+        finish_slot(connection, slot, 0);
+    } else {
+        caller->stats.unwhole++;
+        postpone(slot);
+    }
+    return 0;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------- */
+
+static bool is_due(const struct rpc_slot *slot, uint64_t *inout_now_ns)
+{
+    if (slot->due_ns == 0)
+        return true;
+    if (*inout_now_ns == 0)
+        *inout_now_ns = task_now();
+    return slot->due_ns <= *inout_now_ns;
+}
+
+/* Whether a slot is to be asked for by READ. */
+static bool asks(const struct rpc_slot *slot)
+{
+    return slot->state == RPC_SENT && (!slot->by_reply || slot->must_check);
+}
+
+/* Whether a round would do something, now or later. */
+static bool has_work(struct tarn_rpc_connection *connection)
+{
+    const struct rpc_caller *caller = &connection->caller;
+    const bool is_stuck = caller->first != NULL && slot_of(connection, caller->next)->state != RPC_FREE;
+    return caller->fetching > 0 || caller->checking > 0 || (caller->first != NULL && !is_stuck) ||
+           (is_stuck && caller->abandoned > 0);
+}
+
+/* @return operations in caller->ops */
+static uint32_t gather(struct tarn_rpc_connection *connection, bool *ret_reads)
+{
+    struct rpc_caller *caller = &connection->caller;
+    uint64_t now_ns = 0;
+    uint32_t count = 0;
+    for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
+        struct rpc_slot *slot = slot_of(connection, sequence);
+        if (!asks(slot) || !is_due(slot, &now_ns))
+            continue;
+        caller->slots_of_ops[count] = (uint32_t)(slot - caller->slots);
+        if (slot->by_reply)
+            build_check(connection, slot, &caller->ops[count++]);
+        else
+            build_fetch(connection, slot, &caller->ops[count++]);
+    }
+    *ret_reads = count > 0;
+    while (begin_call(connection, &caller->ops[count])) {
+        caller->slots_of_ops[count] = (uint32_t)((caller->next - 1) % connection->geometry.out);
+        if (++count == connection->geometry.out)
+            break;
+    }
+    return count;
+}
+
+/* The WRITE of a request has completed. @return 0, or what the connection died of */
+static int take_sent(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    struct rpc_caller *caller = &connection->caller;
+    slot->state = RPC_SENT;
+    if (!slot->by_reply) {
+        caller->fetching++;
+    } else if (slot->has_reply) {
+        return rpc_caller_take_reply(connection, (uint32_t)(slot - caller->slots));
+    } else if (!slot->was_poked) {
+        slot->must_check = true;
+        slot->due_ns = task_now() + CHECK_AFTER_NS;
+        caller->checking++;
+    }
+    return 0;
+}
+
+/* @return 0, or what the connection died of */
+static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
+{
+    struct rpc_caller *caller = &connection->caller;
+    int error = 0;
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        struct rpc_slot *slot = &caller->slots[caller->slots_of_ops[i]];
+        if (caller->ops[i].kind != TARN_FABRIC_READ)
+            error = take_sent(connection, slot);
+        else if (!slot->by_reply)
+            error = take_fetched(connection, slot);
+        else if (slot->must_check) /* else its result was quicker */
+            error = take_check(connection, slot);
+    }
+    return error;
+}
+
+/* One round. @return whether a call has ended, or began */
+static bool make_round(struct tarn_rpc_connection *connection)
+{
+    struct rpc_caller *caller = &connection->caller;
+    const uint64_t answered = caller->stats.calls, posted = caller->next;
+    bool has_reads;
+    uint32_t count = gather(connection, &has_reads);
+    if (count == 0)
+        return false;
+    const bool is_timed = has_reads && caller->rounds++ % ROUNDS_A_CLOCK == 0;
+    const uint64_t begin_ns = is_timed ? task_now() : 0;
+    caller->pumping = true;
+    tarn_fabric_post(connection->fabric, caller->ops, count);
+    int error = tarn_fabric_wait(caller->ops, count, TARN_FOREVER);
+    if (is_timed && error == 0)
+        rpc_adapt_note_round_trip(&caller->adapt, task_now() - begin_ns);
+    if (error == 0)
+        error = take_round(connection, count);
+    caller->pumping = false;
+    if (error == 0)
+        error = connection->error;
+    if (error != 0)
+        rpc_connection_died(connection, error);
+    return error != 0 || caller->stats.calls != answered || caller->next != posted;
+}
+
+/* ---- replies ------------------------------------------------------------------------------------ */
+
+int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t number)
+{
+    struct rpc_slot *slot = &connection->caller.slots[number];
+    uint64_t offset = rpc_reply_offset(&connection->geometry, slot->sequence);
+    struct rpc_header header;
+    if (slot->state == RPC_FREE || !slot->by_reply)
+        return -EPROTO;
+    if (slot->state == RPC_POSTED) {
+        slot->has_reply = true; /* the round takes it */
+        return 0;
+    }
+    tarn_fabric_mem_copy_out(connection->region, offset, slot->head, RPC_HEADER_BYTES);
+    if (!rpc_header_load(slot->head, &header) || header.sequence != slot->sequence ||
+        header.bytes > connection->geometry.result_bytes)
+        return -EPROTO;
+    const bool fits = slot->call != NULL && header.bytes <= slot->call->room;
+    if (fits) {
+        tarn_fabric_mem_copy_out(connection->region, offset + RPC_HEADER_BYTES, slot->call->result,
+                                 header.bytes);
+        if (!rpc_body_is_whole(&header, slot->call->result))
+            return -EPROTO;
+    }
+    slot->answer = header;
+    finish_slot(connection, slot, fits ? 0 : -EMSGSIZE);
+    return 0;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------ */
+
+static uint64_t deadline_of(const struct tarn_rpc_call *call)
+{
+    return call->deadline_ns == 0 ? TASK_FOREVER : call->deadline_ns;
+}
+
+/* Nobody waits for a call any more. */
+static void abandon(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, int error)
+{
+    struct rpc_caller *caller = &connection->caller;
+    while (caller->pumping && !call->finished)
+        (void)task_sleep(1000); /* its memory may be in use */
+    if (call->finished)
+        return;
+    caller->stats.timed_out++;
+    if (call->sequence != 0) {
+        struct rpc_slot *slot = slot_of(connection, call->sequence);
+        slot->call = NULL;
+        slot->has_header = false;
+        if (!slot->by_reply) {
+            caller->fetching--;
+            caller->abandoned++;
+        }
+        finish(call, error, true);
+        return;
+    }
+    struct tarn_rpc_call **at = &caller->first, *before = NULL;
+    for (; *at != call; at = &before->next)
+        before = *at;
+    *at = call->next;
+    if (caller->last == call)
+        caller->last = before;
+    finish(call, error, false);
+}
+
+/* When the next READ is due. @return 0: now; TASK_FOREVER: none is */
+static uint64_t next_due(struct tarn_rpc_connection *connection)
+{
+    const struct rpc_caller *caller = &connection->caller;
+    uint64_t due_ns = TASK_FOREVER;
+    for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
+        const struct rpc_slot *slot = slot_of(connection, sequence);
+        if (asks(slot))
+            due_ns = base_min(due_ns, slot->due_ns);
+    }
+    return due_ns;
+}
+
+/* Sleep until the call has ended, or somebody else should make rounds. @return 0; -ETIMEDOUT; -ECANCELED */
+static int park(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, uint64_t until_ns)
+{
+    struct rpc_parked parked;
+    task_wait_init(&parked.wait);
+    base_list_push_back(&connection->caller.parked, &parked.link);
+    call->waiter = &parked;
+    int error = task_wait_park(&parked.wait, until_ns);
+    call->waiter = NULL;
+    base_list_remove(&parked.link);
+    return error;
+}
+
+/* A plain thread is told of replies by nobody else. @return 0; -ETIMEDOUT; the connection's end is noted */
+static int receive_once(struct tarn_rpc_connection *connection, uint64_t until_ns)
+{
+    struct tarn_fabric_message message;
+    uint8_t nothing[RPC_MARK_BYTES];
+    int error = tarn_fabric_receive(connection->fabric, nothing, sizeof(nothing), until_ns, &message);
+    if (error == -ETIMEDOUT)
+        return error;
+    if (error == 0)
+        error = rpc_connection_hear(connection, &message);
+    if (error == -EPROTO)
+        fabric_connection_end(connection->fabric, "calls", error);
+    if (error != 0)
+        rpc_connection_died(connection, error);
+    return 0;
+}
+
+/* Wait for what others do. @return 0; -ETIMEDOUT; -ECANCELED */
+static int rest(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, uint64_t until_ns)
+{
+    return connection->sched == NULL ? receive_once(connection, until_ns) : park(connection, call, until_ns);
+}
+
+/* A round brought nothing. @return 0; -ETIMEDOUT; -ECANCELED */
+static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call)
+{
+    struct rpc_caller *caller = &connection->caller;
+    const uint64_t due_ns = next_due(connection), deadline_ns = deadline_of(call);
+    if (due_ns != 0) {
+        int error = rest(connection, call, base_min(due_ns, deadline_ns));
+        return error == -ETIMEDOUT && due_ns < deadline_ns ? 0 : error;
+    }
+    if (++caller->idle_rounds % IDLE_ROUNDS_A_TURN == 0 ||
+        (connection->sched != NULL && task_sched_runnable(connection->sched)))
+        task_yield();
+    return deadline_ns != TASK_FOREVER && task_now() >= deadline_ns ? -ETIMEDOUT : 0;
+}
+
+static void wait_for(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call)
+{
+    struct rpc_caller *caller = &connection->caller;
+    while (!call->finished) {
+        int error = 0;
+        if (task_cancelled())
+            error = -ECANCELED;
+        else if (caller->pumping || !has_work(connection))
+            error = rest(connection, call, deadline_of(call));
+        else if (!make_round(connection) && !call->finished)
+            error = pause_between(connection, call);
+        if (error != 0)
+            abandon(connection, call, error);
+    }
+}
+
+void rpc_caller_hand_on(struct tarn_rpc_connection *connection)
+{
+    struct rpc_caller *caller = &connection->caller;
+    if (caller->pumping || base_list_empty(&caller->parked) || !has_work(connection))
+        return;
+    struct rpc_parked *next = base_container_of(base_list_first(&caller->parked), struct rpc_parked, link);
+    (void)task_wait_wake(&next->wait, 0);
+}
+
+int tarn_rpc_wait(struct tarn_rpc_connection *connection, struct tarn_rpc_call *calls, uint32_t count)
+{
+    int result = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        wait_for(connection, &calls[i]);
+        if (result == 0)
+            result = calls[i].error;
+    }
+    rpc_caller_hand_on(connection);
+    return result;
+}
+
+int tarn_rpc_call(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call)
+{
+    tarn_rpc_post(connection, call, 1);
+    return tarn_rpc_wait(connection, call, 1);
+}
+
+void tarn_rpc_call_stats(const struct tarn_rpc_connection *connection, struct tarn_rpc_call_stats *ret_stats)
+{
+    const struct rpc_adapt *adapt = &connection->caller.adapt;
+    *ret_stats = connection->caller.stats;
+    ret_stats->changes = adapt->changes;
+    ret_stats->fetch_bytes = adapt->fetch_bytes;
+    ret_stats->way = adapt->by_reply ? TARN_RPC_REPLY : TARN_RPC_FETCH;
+}

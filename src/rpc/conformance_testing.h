@@ -1,0 +1,593 @@
+/*
+ * What calls must do on every provider: run by the tests of each, in tasks and in plain threads.
+ */
+#ifndef RPC_CONFORMANCE_TESTING_H
+#define RPC_CONFORMANCE_TESTING_H
+
+#include "fabric/testing.h"
+#include "rpc/rpc_internal.h"
+
+/* ---- a service ---------------------------------------------------------------------------------- */
+
+enum { ECHO, ECHO_LATER, FAIL, NAP, CALL_BACK, MISSING, METHODS };
+
+/* What the methods have done, and are to do. */
+struct testing_service {
+    _Atomic uint64_t echoes, naps;
+    _Atomic uint64_t nap_ns;
+};
+
+/* The result is the request, each byte one more. */
+static int testing_echo(void *arg, struct tarn_rpc_request *request)
+{
+    struct testing_service *service = arg;
+    const uint8_t *from = request->data;
+    uint8_t *to = request->result;
+    service->echoes++;
+    request->result_bytes = base_min(request->bytes, request->room);
+    for (uint32_t i = 0; i < request->result_bytes; i++)
+        to[i] = (uint8_t)(from[i] + 1);
+    request->epoch++;
+    request->lease_ms++;
+    return 0;
+}
+
+/* The same in a while, which the first byte says. */
+static int testing_echo_later(void *arg, struct tarn_rpc_request *request)
+{
+    const uint8_t *from = request->data;
+    if (request->bytes > 0)
+        (void)task_sleep(from[0] % 7 * UINT64_C(20000));
+    return testing_echo(arg, request);
+}
+
+static int testing_fail(void *arg, struct tarn_rpc_request *request)
+{
+    (void)arg;
+    memcpy(request->result, "ask there", 9);
+    request->result_bytes = 9;
+    return -ESTALE;
+}
+
+static int testing_nap(void *arg, struct tarn_rpc_request *request)
+{
+    struct testing_service *service = arg;
+    (void)request;
+    service->naps++;
+    (void)task_sleep(service->nap_ns);
+    return 0;
+}
+
+/* Ask the caller's own service for an echo, and answer that. */
+static int testing_call_back(void *arg, struct tarn_rpc_request *request)
+{
+    struct tarn_rpc_call call = {.method = ECHO,
+                                 .request = request->data,
+                                 .request_bytes = request->bytes,
+                                 .result = request->result,
+                                 .room = request->room};
+    (void)arg;
+    int error = tarn_rpc_call(request->connection, &call);
+    request->result_bytes = error == 0 ? call.result_bytes : 0;
+    return error;
+}
+
+static const struct tarn_rpc_method testing_methods[METHODS] = {
+    [ECHO] = {.name = "echo", .function = testing_echo, .is_short = true},
+    [ECHO_LATER] = {.name = "echo_later", .function = testing_echo_later},
+    [FAIL] = {.name = "fail", .function = testing_fail, .is_short = true},
+    [NAP] = {.name = "nap", .function = testing_nap},
+    [CALL_BACK] = {.name = "call_back", .function = testing_call_back},
+};
+
+/* ---- a server and its clients ------------------------------------------------------------------- */
+
+struct testing_calls {
+    struct testing_fabric *testing;
+    struct testing_service counts;
+    struct tarn_rpc_service service;
+    struct tarn_rpc_server *server;
+    struct tarn_rpc_connection *connection; /* of the test itself */
+};
+
+/* Where the node has schedulers, the server runs on all but the first, which is the client's. */
+static inline void testing_serve(struct testing_fabric *testing, struct testing_calls *calls,
+                                 const struct tarn_rpc_serve_options *options)
+{
+    struct tarn_node *node = testing->node;
+    memset(calls, 0, sizeof(*calls));
+    calls->testing = testing;
+    calls->service =
+        (struct tarn_rpc_service){.methods = testing_methods, .count = METHODS, .arg = &calls->counts};
+    if (node->sched_count > 1)
+        assert_int_equal(rpc_serve(testing->fabric, testing->address, &calls->service, options,
+                                   &node->scheds[1],                                   TASK_TESTING_SCHEDS - 1, &calls->server),
+                         0);
+    else
+        assert_int_equal(
+            tarn_rpc_serve(testing->fabric, testing->address, &calls->service, options, &calls->server), 0);
+}
+
+static inline struct tarn_rpc_connection *testing_client(struct testing_calls *calls,
+                                                         const struct tarn_rpc_connect_options *options)
+{
+    struct tarn_rpc_connection *connection;
+    assert_int_equal(tarn_rpc_connect(testing_clients(calls->testing), calls->testing->address, options,
+                                      TESTING_SECONDS(60), &connection),
+                     0);
+    return connection;
+}
+
+static inline void testing_calls_open(struct testing_fabric *testing, struct testing_calls *calls,
+                                      const struct tarn_rpc_connect_options *options)
+{
+    testing_serve(testing, calls, NULL);
+    calls->connection = testing_client(calls, options);
+}
+
+static inline void testing_calls_close(struct testing_calls *calls)
+{
+    if (calls->connection != NULL)
+        tarn_rpc_disconnect(calls->connection);
+    tarn_rpc_server_close(calls->server);
+}
+
+/* A call with its memory. */
+struct testing_call {
+    struct tarn_rpc_call call;
+    uint8_t request[1024];
+    uint8_t result[1024];
+};
+
+static inline void testing_call_init(struct testing_call *one, uint32_t method, uint32_t bytes,
+                                     uint64_t round)
+{
+    memset(one, 0, sizeof(*one));
+    testing_fill(one->request, bytes, round);
+    one->call = (struct tarn_rpc_call){.method = method,
+                                       .request = one->request,
+                                       .request_bytes = bytes,
+                                       .result = one->result,
+                                       .room = sizeof(one->result),
+                                       .epoch = round,
+                                       .lease_ms = (uint32_t)round};
+}
+
+static inline void testing_call_check(const struct testing_call *one)
+{
+    assert_true(one->call.finished && one->call.may_have_run);
+    assert_int_equal(one->call.error, 0);
+    assert_int_equal(one->call.result_bytes, one->call.request_bytes);
+    for (uint32_t i = 0; i < one->call.request_bytes; i++)
+        assert_int_equal(one->result[i], (uint8_t)(one->request[i] + 1));
+    assert_int_equal(one->call.answer_epoch, one->call.epoch + 1);
+    assert_int_equal(one->call.answer_lease_ms, one->call.lease_ms + 1);
+}
+
+/** An echo of that length that must succeed. */
+static inline void testing_expect_echo(struct tarn_rpc_connection *connection, uint32_t method,
+                                       uint32_t bytes, uint64_t round)
+{
+    struct testing_call one;
+    testing_call_init(&one, method, bytes, round);
+    assert_int_equal(tarn_rpc_call(connection, &one.call), 0);
+    testing_call_check(&one);
+}
+
+/** A call without request. @return as tarn_rpc_call() */
+static inline int testing_plain_call(struct tarn_rpc_connection *connection, uint32_t method,
+                                     uint64_t deadline_ns, struct tarn_rpc_call *ret_call)
+{
+    *ret_call = (struct tarn_rpc_call){.method = method, .deadline_ns = deadline_ns};
+    return tarn_rpc_call(connection, ret_call);
+}
+
+static const struct tarn_rpc_connect_options testing_ways[] = {
+    {.way = TARN_RPC_FETCH, .worker = TARN_RPC_ANY_WORKER},
+    {.way = TARN_RPC_FETCH, .worker = TARN_RPC_ANY_WORKER, .fetch_bytes = 16, .calls = 1},
+    {.way = TARN_RPC_REPLY, .worker = TARN_RPC_ANY_WORKER},
+    {.way = TARN_RPC_REPLY, .worker = TARN_RPC_ANY_WORKER, .calls = 1},
+    {.way = TARN_RPC_ADAPTIVE, .worker = TARN_RPC_ANY_WORKER, .calls = 3},
+};
+
+/** Run something with a server and a connection for each way of answering. */
+static inline void testing_each_way(struct testing_fabric *testing,
+                                    void (*function)(struct testing_calls *calls))
+{
+    for (unsigned i = 0; i < base_array_count(testing_ways); i++) {
+        struct testing_calls calls;
+        testing_calls_open(testing, &calls, &testing_ways[i]);
+        function(&calls);
+        testing_calls_close(&calls);
+    }
+}
+
+/* ---- answers ------------------------------------------------------------------------------------ */
+
+static void echo_all_lengths(struct testing_calls *calls)
+{
+    const unsigned step = testing_times(calls->testing, 1) > 1 ? 1 : 13;
+    for (uint32_t bytes = 0; bytes <= 1024; bytes += bytes < 40 ? 1 : step)
+        testing_expect_echo(calls->connection, bytes % 3 == 0 ? ECHO_LATER : ECHO, bytes, bytes);
+    testing_expect_echo(calls->connection, ECHO, 1024, 7);
+}
+
+static void calls_are_answered(struct testing_fabric *testing)
+{
+    testing_each_way(testing, echo_all_lengths);
+}
+
+static void expect_errors(struct testing_calls *calls)
+{
+    struct testing_call one;
+    testing_call_init(&one, FAIL, 10, 1);
+    assert_int_equal(tarn_rpc_call(calls->connection, &one.call), -ESTALE);
+    assert_true(one.call.may_have_run);
+    assert_int_equal(one.call.result_bytes, 9);
+    assert_memory_equal(one.result, "ask there", 9);
+    testing_call_init(&one, MISSING, 10, 1);
+    assert_int_equal(tarn_rpc_call(calls->connection, &one.call), -ENOSYS);
+    testing_call_init(&one, METHODS + 1000, 10, 1);
+    assert_int_equal(tarn_rpc_call(calls->connection, &one.call), -ENOSYS);
+    testing_call_init(&one, ECHO, 1000, 1);
+    one.call.request_bytes = 1025;
+    assert_int_equal(tarn_rpc_call(calls->connection, &one.call), -EMSGSIZE);
+    assert_false(one.call.may_have_run);
+    for (uint32_t room = 0; room < 1000; room += 111) {
+        testing_call_init(&one, ECHO, 1000, 1);
+        one.call.room = room;
+        memset(one.result, 0xee, sizeof(one.result));
+        assert_int_equal(tarn_rpc_call(calls->connection, &one.call), -EMSGSIZE);
+        assert_int_equal(one.call.result_bytes, 1000);
+        for (uint32_t i = room; i < sizeof(one.result); i++)
+            assert_int_equal(one.result[i], 0xee);
+    }
+    testing_expect_echo(calls->connection, ECHO, 1000, 2);
+}
+
+static void errors_are_answers_too(struct testing_fabric *testing)
+{
+    testing_each_way(testing, expect_errors);
+}
+
+enum { MANY = 40 };
+
+static void post_many(struct testing_calls *calls)
+{
+    static struct testing_call many[MANY];
+    struct tarn_rpc_call posted[MANY];
+    for (unsigned round = 0; round < testing_times(calls->testing, 30); round++) {
+        for (unsigned i = 0; i < MANY; i++) {
+            testing_call_init(&many[i], (i + round) % 2 == 0 ? ECHO : ECHO_LATER, (i * 37 + round) % 300,
+                              round + i);
+            posted[i] = many[i].call;
+        }
+        tarn_rpc_post(calls->connection, posted, MANY);
+        assert_int_equal(tarn_rpc_wait(calls->connection, posted, MANY), 0);
+        for (unsigned i = 0; i < MANY; i++) {
+            many[i].call = posted[i];
+            testing_call_check(&many[i]);
+        }
+    }
+}
+
+static void many_are_in_flight(struct testing_fabric *testing)
+{
+    testing_each_way(testing, post_many);
+}
+
+/* Several tasks of one connection, each with calls of its own. */
+static void call_again_and_again(void *arg)
+{
+    struct testing_calls *calls = arg;
+    for (unsigned i = 0; i < 200; i++)
+        testing_expect_echo(calls->connection, i % 5 == 0 ? ECHO_LATER : ECHO, i % 90, i);
+}
+
+static void share_connection(struct testing_calls *calls)
+{
+    struct testing_job jobs[8];
+    for (unsigned i = 0; i < base_array_count(jobs); i++)
+        testing_start(calls->testing, &jobs[i], 0, call_again_and_again, calls);
+    for (unsigned i = 0; i < base_array_count(jobs); i++)
+        testing_join(&jobs[i]);
+}
+
+static void share_each_way(struct testing_fabric *testing)
+{
+    testing_each_way(testing, share_connection);
+}
+
+static void tasks_share_a_connection_in_tasks(void **state)
+{
+    testing_run(state, share_each_way, true);
+}
+
+/* ---- deadlines ---------------------------------------------------------------------------------- */
+
+static void let_deadlines_pass(struct testing_calls *calls)
+{
+    struct tarn_rpc_call call;
+    calls->counts.nap_ns = 30 * BASE_NS_PER_MS;
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(testing_plain_call(calls->connection, NAP, task_now() + 3 * BASE_NS_PER_MS, &call),
+                         -ETIMEDOUT);
+        /* it may have had no slot, if those before have them all */
+        assert_true(call.may_have_run || i > 0);
+        assert_int_equal(tarn_rpc_error(calls->connection), 0);
+    }
+    calls->counts.nap_ns = 0;
+    testing_expect_echo(calls->connection, ECHO, 100, 1);
+    assert_int_equal(testing_plain_call(calls->connection, NAP, TESTING_SECONDS(60), &call), 0);
+    struct tarn_rpc_call_stats stats;
+    tarn_rpc_call_stats(calls->connection, &stats);
+    assert_int_equal(stats.timed_out, 5);
+}
+
+static void deadlines_pass(struct testing_fabric *testing)
+{
+    testing_each_way(testing, let_deadlines_pass);
+}
+
+/* One method at a time: what waits in its slot meanwhile is too late when it is taken. */
+static void what_is_too_late_does_not_run(struct testing_fabric *testing)
+{
+    const struct tarn_rpc_serve_options one = {.running_max = 1};
+    struct testing_calls calls;
+    struct tarn_rpc_call posted[3];
+    struct tarn_rpc_stats stats;
+    testing_serve(testing, &calls, &one);
+    calls.connection = testing_client(&calls, &testing_ways[0]);
+    calls.counts.nap_ns = 5 * BASE_NS_PER_MS;
+    for (unsigned i = 0; i < 3; i++)
+        posted[i] = (struct tarn_rpc_call){.method = NAP};
+    tarn_rpc_post(calls.connection, posted, 3);
+    assert_int_equal(tarn_rpc_wait(calls.connection, posted, 3), 0);
+    assert_int_equal(calls.counts.naps, 3);
+    tarn_rpc_server_stats(calls.server, &stats);
+    assert_int_equal(stats.requests, 3);
+    testing_calls_close(&calls);
+}
+
+/* ---- sleeping ----------------------------------------------------------------------------------- */
+
+static void call_after_rests(struct testing_calls *calls)
+{
+    struct tarn_rpc_stats stats;
+    const unsigned times = testing_times(calls->testing, 300);
+    for (unsigned i = 0; i < times; i++) {
+        testing_expect_echo(calls->connection, ECHO, 64, i);
+        (void)task_sleep(i % 16 * UINT64_C(10000)); /* about as long as a worker looks */
+    }
+    tarn_rpc_server_stats(calls->server, &stats);
+    assert_true(stats.sleeps > 0 && stats.notified > 0);
+}
+
+static void workers_sleep_and_are_woken(struct testing_fabric *testing)
+{
+    testing_each_way(testing, call_after_rests);
+}
+
+/* More than a worker watches. */
+enum { CROWD = 2 * RPC_WATCHED_MAX + 30 };
+
+static void a_crowd_is_served(struct testing_fabric *testing)
+{
+    const struct tarn_rpc_connect_options small = {
+        .worker = 0, .calls = 2, .request_bytes = 64, .result_bytes = 64};
+    const unsigned count = testing->subject->is_slow ? RPC_WATCHED_MAX + 6 : CROWD;
+    struct tarn_rpc_connection *crowd[CROWD];
+    struct testing_calls calls;
+    struct tarn_rpc_stats stats;
+    testing_serve(testing, &calls, NULL);
+    for (unsigned i = 0; i < count; i++)
+        crowd[i] = testing_client(&calls, &small);
+    for (unsigned round = 0; round < 4; round++) {
+        for (unsigned i = 0; i < count; i++)
+            testing_expect_echo(crowd[i], ECHO, 30, i);
+    }
+    for (unsigned round = 0; round < 100; round++) /* a few */
+        testing_expect_echo(crowd[count - 1 - round % 4], ECHO, 30, round);
+    tarn_rpc_server_stats(calls.server, &stats);
+    assert_int_equal(stats.connections, count);    const bool watches = !rpc_is_served_by_processor(testing->fabric);
+    assert_int_equal(stats.watched, watches ? RPC_WATCHED_MAX : 0);
+assert_int_equal(stats.requests, 4 * count + 100);
+    struct tarn_rpc_call_stats one;
+    tarn_rpc_call_stats(crowd[count - 1], &one);    assert_true(watches ? one.notified < one.calls : one.notified == one.calls); /* it was promoted */
+for (unsigned i = 0; i < count; i++)
+        tarn_rpc_disconnect(crowd[i]);
+    testing_calls_close(&calls);
+}
+
+/* ---- ends --------------------------------------------------------------------------------------- */
+
+static void close_soon(void *arg)
+{
+    struct testing_calls *calls = arg;
+    while (calls->counts.naps == 0)
+        (void)task_sleep(100000);
+    tarn_rpc_server_close(calls->server);
+}
+
+static void end_server(struct testing_calls *calls)
+{
+    struct tarn_rpc_call posted[40];
+    struct testing_job job;
+    unsigned unknown = 0;
+    calls->counts.nap_ns = 10 * BASE_NS_PER_MS;
+    for (unsigned i = 0; i < base_array_count(posted); i++)
+        posted[i] = (struct tarn_rpc_call){.method = NAP};
+    testing_start(calls->testing, &job, 0, close_soon, calls);
+    tarn_rpc_post(calls->connection, posted, base_array_count(posted));
+    int error = tarn_rpc_wait(calls->connection, posted, base_array_count(posted));
+    testing_join(&job);
+    assert_true(error == -ECONNRESET || error == -EPIPE || error == 0);
+    for (unsigned i = 0; i < base_array_count(posted); i++) {
+        assert_true(posted[i].finished);
+        if (posted[i].error != 0 && posted[i].may_have_run)
+            unknown++;
+    }
+    assert_true(calls->counts.naps <= base_array_count(posted));
+    struct tarn_rpc_call call;
+    error = testing_plain_call(calls->connection, ECHO, TESTING_SECONDS(60), &call);
+    assert_true(error == -ECONNRESET || error == -EPIPE);
+    tarn_rpc_disconnect(calls->connection);
+}
+
+static void the_server_ends(struct testing_fabric *testing)
+{
+    for (unsigned i = 0; i < base_array_count(testing_ways); i++) {
+        struct testing_calls calls;
+        testing_calls_open(testing, &calls, &testing_ways[i]);
+        end_server(&calls);
+    }
+}
+
+/* Methods run on when their caller has gone, and nothing is left behind (the node's end asserts that). */
+static void clients_leave(struct testing_fabric *testing)
+{
+    struct testing_calls calls;
+    struct tarn_rpc_call call;
+    struct tarn_rpc_stats stats;
+    testing_serve(testing, &calls, NULL);
+    calls.counts.nap_ns = 10 * BASE_NS_PER_MS;
+    for (unsigned i = 0; i < testing_times(testing, 20); i++) {
+        struct tarn_rpc_connection *connection =
+            testing_client(&calls, &testing_ways[i % base_array_count(testing_ways)]);
+        assert_int_equal(testing_plain_call(connection, NAP, task_now() + BASE_NS_PER_MS, &call), -ETIMEDOUT);
+        tarn_rpc_disconnect(connection);
+    }
+    do {
+        (void)task_sleep(BASE_NS_PER_MS);
+        tarn_rpc_server_stats(calls.server, &stats);
+    } while (stats.connections > 0);
+    assert_int_equal(stats.memory_bytes, 0);
+    testing_calls_close(&calls);
+}
+
+/* ---- both ways ---------------------------------------------------------------------------------- */
+
+static void call_back(struct testing_fabric *testing)
+{
+    struct testing_calls calls;
+    testing_serve(testing, &calls, NULL);
+    for (unsigned i = 0; i < base_array_count(testing_ways); i++) {
+        struct tarn_rpc_connect_options options = testing_ways[i];
+        options.calls_back = 2;
+        options.service = &calls.service;
+        struct tarn_rpc_connection *connection = testing_client(&calls, &options);
+        for (unsigned round = 0; round < 50; round++) {
+            struct testing_call one;
+            testing_call_init(&one, CALL_BACK, round * 20, round);
+            assert_int_equal(tarn_rpc_call(connection, &one.call), 0);
+            assert_int_equal(one.call.result_bytes, round * 20);
+            for (uint32_t k = 0; k < round * 20; k++)
+                assert_int_equal(one.result[k], (uint8_t)(one.request[k] + 1));
+        }
+        tarn_rpc_disconnect(connection);
+    }
+    testing_calls_close(&calls);
+}
+
+static void servers_call_clients_in_tasks(void **state)
+{
+    testing_run(state, call_back, true);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------- */
+
+static void strangers_are_refused(struct testing_fabric *testing)
+{
+    const struct tarn_rpc_serve_options few = {.connections_max = 2};
+    struct tarn_rpc_connection *connections[3];
+    struct tarn_fabric_connection *raw;
+    struct testing_calls calls;
+    struct tarn_fabric_domain *domain;
+    testing_serve(testing, &calls, &few);
+    assert_int_equal(tarn_fabric_domain_open(testing_clients(testing), NULL, &domain), 0);
+    assert_int_equal(tarn_fabric_connect(domain, testing->address, NULL, TESTING_SECONDS(60), &raw),
+                     -ECONNREFUSED);
+    tarn_fabric_domain_close(domain);
+    const struct tarn_rpc_connect_options nobody = {.worker = 200};
+    assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, &nobody,
+                                      TESTING_SECONDS(60), &connections[0]),
+                     -ECONNREFUSED);
+    for (unsigned i = 0; i < 2; i++)
+        connections[i] = testing_client(&calls, NULL);
+    assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, NULL, TESTING_SECONDS(60),
+                                      &connections[2]),
+                     -ECONNREFUSED);
+    for (unsigned i = 0; i < 2; i++) {
+        testing_expect_echo(connections[i], ECHO, 20, i);
+        tarn_rpc_disconnect(connections[i]);
+    }
+    testing_calls_close(&calls);
+}
+
+/* What is too much is cut, and said. */
+static void limits_are_granted(struct testing_fabric *testing)
+{
+    const struct tarn_rpc_serve_options options = {
+        .calls_max = 5, .request_bytes_max = 100, .result_bytes_max = 200};
+    const struct tarn_rpc_connect_options greedy = {
+        .worker = TARN_RPC_ANY_WORKER, .calls = 1000, .request_bytes = 10000, .result_bytes = 9999};
+    struct testing_calls calls;
+    struct tarn_rpc_limits limits;
+    testing_serve(testing, &calls, &options);
+    calls.connection = testing_client(&calls, &greedy);
+    tarn_rpc_limits(calls.connection, &limits);
+    assert_int_equal(limits.calls, 5);
+    assert_int_equal(limits.request_bytes, 104);
+    assert_int_equal(limits.result_bytes, 200);
+    assert_true(limits.worker < limits.workers);
+    for (uint32_t bytes = 0; bytes <= 104; bytes++)
+        testing_expect_echo(calls.connection, ECHO, bytes, bytes);
+    testing_calls_close(&calls);
+}
+
+/* ---- adapting ----------------------------------------------------------------------------------- */
+
+static void slow_methods_are_answered_by_reply(struct testing_fabric *testing)
+{
+    struct testing_calls calls;
+    struct tarn_rpc_call call;
+    struct tarn_rpc_call_stats stats;
+    testing_calls_open(testing, &calls, NULL);
+    tarn_rpc_call_stats(calls.connection, &stats);
+    const bool starts_by_reply = stats.way == TARN_RPC_REPLY; /* tcp: it stays so */
+    calls.counts.nap_ns = 2 * BASE_NS_PER_MS;
+    for (unsigned i = 0; i < 3 * RPC_ADAPT_WINDOW; i++)
+        assert_int_equal(testing_plain_call(calls.connection, NAP, 0, &call), 0);
+    tarn_rpc_call_stats(calls.connection, &stats);
+    assert_int_equal(stats.way, TARN_RPC_REPLY);
+    assert_int_equal(stats.changes, starts_by_reply ? 0 : 1);
+    for (unsigned i = 0; i < 2 * RPC_ADAPT_WINDOW; i++)
+        testing_expect_echo(calls.connection, ECHO, 30, i);
+    tarn_rpc_call_stats(calls.connection, &stats);
+    assert_int_equal(stats.way, starts_by_reply ? TARN_RPC_REPLY : TARN_RPC_FETCH);
+    testing_calls_close(&calls);
+}
+
+TESTING_BOTH(calls_are_answered)
+TESTING_BOTH(errors_are_answers_too)
+TESTING_BOTH(many_are_in_flight)
+TESTING_BOTH(deadlines_pass)
+TESTING_BOTH(what_is_too_late_does_not_run)
+TESTING_BOTH(workers_sleep_and_are_woken)
+TESTING_BOTH(a_crowd_is_served)
+TESTING_BOTH(the_server_ends)
+TESTING_BOTH(clients_leave)
+TESTING_BOTH(strangers_are_refused)
+TESTING_BOTH(limits_are_granted)
+TESTING_BOTH(slow_methods_are_answered_by_reply)
+
+#define RPC_CONFORMANCE_UNITS                                                                                \
+    TESTING_UNITS(calls_are_answered), TESTING_UNITS(errors_are_answers_too),                                \
+        TESTING_UNITS(many_are_in_flight), cmocka_unit_test(tasks_share_a_connection_in_tasks),              \
+        TESTING_UNITS(deadlines_pass), TESTING_UNITS(what_is_too_late_does_not_run),                         \
+        TESTING_UNITS(workers_sleep_and_are_woken), TESTING_UNITS(a_crowd_is_served),                        \
+        TESTING_UNITS(the_server_ends), TESTING_UNITS(clients_leave),                                        \
+        cmocka_unit_test(servers_call_clients_in_tasks), TESTING_UNITS(strangers_are_refused),               \
+        TESTING_UNITS(limits_are_granted), TESTING_UNITS(slow_methods_are_answered_by_reply)
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * rpc: what other layers may ask of it besides <tarn/rpc.h>, whose rules hold here.
+ */
+#ifndef RPC_RPC_H
+#define RPC_RPC_H
+
+#include "base/base.h"
+#include "task/sched.h"
+#include <tarn/rpc.h>
+
+/**
+ * tarn_rpc_serve() on schedulers that are there already.
+ *
+ * @param scheds   of a worker each; they outlive the server
+ * @param options  its `workers` means nothing; NULL: the defaults
+ */
+base_must_check int rpc_serve(struct tarn_fabric *fabric, const char *address,
+                              const struct tarn_rpc_service *service,
+                              const struct tarn_rpc_serve_options *options, struct task_sched *const *scheds,
+                              uint32_t count, struct tarn_rpc_server **ret_server);
+
+/** The fabric's connection below, and the domain for more regions: for what is too long for slots. */
+struct tarn_fabric_connection *rpc_fabric_connection(const struct tarn_rpc_connection *connection);
+
+#endif

@@ -1,0 +1,365 @@
+/* Servers: listening, and handing who connects to a worker. */
+#include "fabric/fabric.h"
+#include "rpc/rpc_internal.h"
+#include <errno.h>
+
+#define CONNECTIONS_MAX 1024
+#define CALLS_MAX       64
+#define BYTES_MAX       4096
+#define RUNNING_MAX     256
+#define SPIN_NS         50000
+#define TASKS_BESIDE    64 /* of a worker's scheduler, besides connections and methods */
+
+struct tarn_rpc_server {
+    struct tarn_node *node;
+    struct tarn_fabric *fabric;
+    struct tarn_fabric_listener *listener;
+    const struct tarn_rpc_service *service;
+    struct tarn_rpc_serve_options options; /* with the defaults filled in */
+    struct task_group acceptor;
+    uint32_t count; /* of workers */
+    uint32_t next;  /* worker for who asks for none */
+    bool owns_scheds;
+    _Atomic uint32_t connections;
+    struct rpc_worker workers[];
+};
+
+/* Somebody on his way to a worker. */
+struct arrival {
+    struct rpc_worker *worker;
+    struct tarn_fabric_incoming *incoming;
+    struct rpc_hello hello;
+};
+
+/* ---- a connection on its worker's scheduler ----------------------------------------------------- */
+
+static int accept(struct arrival *arrival, struct tarn_rpc_connection **ret_connection)
+{
+    struct rpc_worker *worker = arrival->worker;
+    const struct tarn_rpc_serve_options *most = &worker->server->options;
+    const struct rpc_hello *hello = &arrival->hello;
+    const struct rpc_geometry geometry = {
+        .request_bytes = base_min(hello->request_bytes, most->request_bytes_max),
+        .result_bytes = base_min(hello->result_bytes, most->result_bytes_max),
+        .in = base_min((uint32_t)hello->calls, most->calls_max),
+        .out = base_min((uint32_t)hello->calls_back, most->calls_max)};
+    struct tarn_fabric_connect_options options;
+    struct tarn_rpc_connection *connection;
+    uint8_t bytes[RPC_HELLO_BYTES];
+    int error = rpc_connection_make(worker->server->fabric, &geometry, worker->server->service, &connection);
+    if (error != 0) {
+        tarn_fabric_reject(arrival->incoming);
+        return error;
+    }
+    connection->worker = worker;
+    connection->worker_place = worker->place;
+    connection->workers = worker->server->count;
+    error = rpc_connection_meet(connection, hello);
+    if (error == 0) {
+        (void)rpc_callee_mark(connection); /* nobody looks yet */
+        rpc_connection_options(connection, bytes, &options);
+        error = tarn_fabric_accept(arrival->incoming, connection->domain, &options, &connection->fabric);
+    } else {
+        tarn_fabric_reject(arrival->incoming);
+    }
+    if (error != 0) {
+        rpc_connection_free(connection);
+        return error;
+    }
+    rpc_adapt_init(&connection->caller.adapt, TARN_RPC_REPLY, 0, geometry.result_bytes, true);
+    *ret_connection = connection;
+    return 0;
+}
+
+static uint64_t memory_of(const struct tarn_rpc_connection *connection)
+{
+    return connection->charged_bytes + connection->region->bytes + sizeof(*connection);
+}
+
+static void serve_connection(struct tarn_rpc_connection *connection)
+{
+    struct rpc_worker *worker = connection->worker;
+    const uint64_t memory_bytes = memory_of(connection);
+    base_list_push_back(&worker->connections, &connection->link);
+    rpc_count(&worker->counters.connections, 1);
+    rpc_count(&worker->counters.memory_bytes, memory_bytes);
+    if (worker->stops)
+        fabric_connection_end(connection->fabric, "the server ends", -ECONNABORTED);
+    rpc_connection_receive(connection);
+    rpc_worker_forget(connection);
+    while (task_group_join(&connection->callee.methods, TASK_FOREVER) != 0)
+        continue;
+    base_list_remove(&connection->link);
+    rpc_uncount(&worker->counters.connections, 1);
+    rpc_uncount(&worker->counters.memory_bytes, memory_bytes);
+    rpc_connection_free(connection);
+}
+
+static void attend(void *arg)
+{
+    struct arrival *arrival = arg;
+    struct tarn_rpc_server *server = arrival->worker->server;
+    struct tarn_rpc_connection *connection;
+    int error = accept(arrival, &connection);
+    base_free(&server->node->memory, arrival, sizeof(*arrival));
+    if (error == 0)
+        serve_connection(connection);
+    else
+        base_warn(&server->node->log, "could not accept a connection for calls", "error=\"%s\"",
+                  strerrordesc_np(-error));
+    atomic_fetch_sub(&server->connections, 1);
+}
+
+/* ---- listening ---------------------------------------------------------------------------------- */
+
+static struct rpc_worker *choose_worker(struct tarn_rpc_server *server, const struct rpc_hello *hello)
+{
+    if (hello->worker != TARN_RPC_ANY_WORKER)
+        return hello->worker < server->count ? &server->workers[hello->worker] : NULL;
+    return &server->workers[server->next++ % server->count];
+}
+
+static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incoming *incoming)
+{
+    struct rpc_hello hello;
+    const void *data;
+    uint32_t bytes = tarn_fabric_incoming_data(incoming, &data);
+    struct arrival *arrival = NULL;
+    struct rpc_worker *worker = NULL;
+    const char *refusal = NULL;
+    if (rpc_hello_load(data, bytes, &hello) != 0)
+        refusal = "it speaks another protocol";
+    else if ((worker = choose_worker(server, &hello)) == NULL)
+        refusal = "it asks for a worker that is not there";
+    else if (atomic_load(&server->connections) >= server->options.connections_max)
+        refusal = "there are too many";
+    else if ((arrival = base_alloc(&server->node->memory, sizeof(*arrival))) == NULL)
+        refusal = "out of memory";
+    if (refusal == NULL) {
+        *arrival = (struct arrival){.worker = worker, .incoming = incoming, .hello = hello};
+        atomic_fetch_add(&server->connections, 1);
+        if (task_spawn(worker->sched, &worker->group, "rpc-connection", attend, arrival) == 0)
+            return;
+        atomic_fetch_sub(&server->connections, 1);
+        base_free(&server->node->memory, arrival, sizeof(*arrival));
+        refusal = "its worker has too many tasks";
+    }
+    base_warn(&server->node->log, "a connection for calls is refused", "reason=\"%s\"", refusal);
+    tarn_fabric_reject(incoming);
+}
+
+static void listen(void *arg)
+{
+    struct tarn_rpc_server *server = arg;
+    struct tarn_fabric_incoming *incoming;
+    while (tarn_fabric_listener_wait(server->listener, TARN_FOREVER, &incoming) == 0)
+        hand_over(server, incoming);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------ */
+
+/* On the worker's scheduler. */
+static void stop_worker(void *arg)
+{
+    struct rpc_worker *worker = arg;
+    worker->stops = true;
+    rpc_worker_wake(worker);
+    base_list_for_each(link, &worker->connections) {
+        struct tarn_rpc_connection *connection = base_container_of(link, struct tarn_rpc_connection, link);
+        fabric_connection_end(connection->fabric, "the server ends", -ECONNABORTED);
+    }
+}
+
+static void join_firmly(struct task_group *group)
+{
+    while (task_group_join(group, TASK_FOREVER) != 0)
+        continue; /* who is cancelled waits all the same */
+}
+
+static void stop_workers(struct tarn_rpc_server *server)
+{
+    for (uint32_t i = 0; i < server->count; i++) {
+        struct rpc_worker *worker = &server->workers[i];
+        while (task_spawn(worker->sched, &worker->group, "rpc-stop", stop_worker, worker) == -ENOMEM)
+            (void)task_sleep(BASE_NS_PER_MS);
+    }
+    for (uint32_t i = 0; i < server->count; i++)
+        join_firmly(&server->workers[i].group);
+}
+
+static void free_server(struct tarn_rpc_server *server)
+{
+    base_free(&server->node->memory, server, sizeof(*server) + server->count * sizeof(server->workers[0]));
+}
+
+/* Those that were made here. */
+static void close_scheds(struct task_sched *const *scheds, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        task_sched_stop(scheds[i]);
+        task_sched_join(scheds[i]);
+        task_sched_close(scheds[i]);
+    }
+}
+
+void tarn_rpc_server_close(struct tarn_rpc_server *server)
+{
+    struct task_sched *scheds[TARN_RPC_WORKERS_MAX];
+    const uint32_t count = server->count;
+    task_group_cancel(&server->acceptor);
+    join_firmly(&server->acceptor);
+    tarn_fabric_listener_close(server->listener);
+    stop_workers(server);
+    for (uint32_t i = 0; i < count; i++)
+        scheds[i] = server->workers[i].sched;
+    const bool owns_scheds = server->owns_scheds;
+    free_server(server);
+    if (owns_scheds)
+        close_scheds(scheds, count);
+}
+
+/* ---- the beginning ------------------------------------------------------------------------------ */
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value == 0 ? otherwise : value;
+}
+
+/* @return 0; -EINVAL */
+static int fill_options(const struct tarn_rpc_serve_options *options,
+                        struct tarn_rpc_serve_options *ret_options)
+{
+    static const struct tarn_rpc_serve_options none = {0};
+    const struct tarn_rpc_serve_options *given = options == NULL ? &none : options;
+    *ret_options = (struct tarn_rpc_serve_options){
+        .workers = or_default(given->workers, 1),
+        .connections_max = or_default(given->connections_max, CONNECTIONS_MAX),
+        .calls_max = or_default(given->calls_max, CALLS_MAX),
+        .request_bytes_max = (uint32_t)base_align_up(or_default(given->request_bytes_max, BYTES_MAX), 8),
+        .result_bytes_max = (uint32_t)base_align_up(or_default(given->result_bytes_max, BYTES_MAX), 8),
+        .running_max = or_default(given->running_max, RUNNING_MAX),
+        .spin_ns = given->spin_ns == 0 ? SPIN_NS : given->spin_ns};
+    return ret_options->workers <= TARN_RPC_WORKERS_MAX && ret_options->calls_max <= TARN_RPC_CALLS_MAX &&
+                   ret_options->request_bytes_max <= TARN_RPC_BYTES_MAX &&
+                   ret_options->result_bytes_max <= TARN_RPC_BYTES_MAX
+               ? 0
+               : -EINVAL;
+}
+
+static int start_workers(struct tarn_rpc_server *server, struct task_sched *const *scheds)
+{
+    for (uint32_t i = 0; i < server->count; i++) {
+        struct rpc_worker *worker = &server->workers[i];
+        worker->server = server;
+        worker->sched = scheds[i];
+        worker->place = i;
+        worker->running_max = server->options.running_max;
+        worker->spin_ns = server->options.spin_ns;
+        worker->watches = !rpc_is_served_by_processor(server->fabric);
+        base_list_init(&worker->connections);
+        base_list_init(&worker->pending);
+        task_group_init(&worker->group);
+        task_semaphore_init(&worker->wake, 0);
+    }
+    int error = 0;
+    for (uint32_t i = 0; i < server->count && error == 0; i++)
+        error = task_spawn(scheds[i], &server->workers[i].group, "rpc-worker", rpc_worker_run,
+                           &server->workers[i]);
+    if (error == 0)
+        error = task_spawn(scheds[0], &server->acceptor, "rpc-listen", listen, server);
+    return error;
+}
+
+int rpc_serve(struct tarn_fabric *fabric, const char *address, const struct tarn_rpc_service *service,
+              const struct tarn_rpc_serve_options *options, struct task_sched *const *scheds, uint32_t count,
+              struct tarn_rpc_server **ret_server)
+{
+    struct tarn_rpc_serve_options filled;
+    int error = fill_options(options, &filled);
+    if (error != 0 || count == 0 || count > TARN_RPC_WORKERS_MAX || service->count > TARN_RPC_METHODS_MAX)
+        return -EINVAL;
+    struct tarn_node *node = fabric_node(fabric);
+    struct tarn_rpc_server *server =
+        base_alloc(&node->memory, sizeof(*server) + count * sizeof(server->workers[0]));
+    if (server == NULL)
+        return -ENOMEM;
+    server->node = node;
+    server->fabric = fabric;
+    server->service = service;
+    server->options = filled;
+    server->count = count;
+    task_group_init(&server->acceptor);
+    error = tarn_fabric_listen(fabric, address, &server->listener);
+    if (error != 0) {
+        free_server(server);
+        return error;
+    }
+    error = start_workers(server, scheds);
+    if (error != 0) {
+        stop_workers(server);
+        tarn_fabric_listener_close(server->listener);
+        free_server(server);
+        return error;
+    }
+    *ret_server = server;
+    return 0;
+}
+
+static int open_scheds(struct tarn_node *node, const struct tarn_rpc_serve_options *options,
+                       struct task_sched **ret_scheds)
+{
+    const struct task_sched_options wanted = {
+        .name = "rpc", .tasks_max = options->connections_max + options->running_max + TASKS_BESIDE};
+    for (uint32_t i = 0; i < options->workers; i++) {
+        int error = task_sched_open(node, &wanted, &ret_scheds[i]);
+        if (error == 0) {
+            error = task_sched_start(ret_scheds[i]);
+            if (error != 0)
+                task_sched_close(ret_scheds[i]);
+        }
+        if (error != 0) {
+            close_scheds(ret_scheds, i);
+            return error;
+        }
+    }
+    return 0;
+}
+
+int tarn_rpc_serve(struct tarn_fabric *fabric, const char *address, const struct tarn_rpc_service *service,
+                   const struct tarn_rpc_serve_options *options, struct tarn_rpc_server **ret_server)
+{
+    struct task_sched *scheds[TARN_RPC_WORKERS_MAX];
+    struct tarn_rpc_serve_options filled;
+    int error = fill_options(options, &filled);
+    if (error == 0)
+        error = open_scheds(fabric_node(fabric), &filled, scheds);
+    if (error != 0)
+        return error;
+    error = rpc_serve(fabric, address, service, options, scheds, filled.workers, ret_server);
+    if (error != 0)
+        close_scheds(scheds, filled.workers);
+    else
+        (*ret_server)->owns_scheds = true;
+    return error;
+}
+
+/* ---- statistics --------------------------------------------------------------------------------- */
+
+void tarn_rpc_server_stats(const struct tarn_rpc_server *server, struct tarn_rpc_stats *ret_stats)
+{
+    *ret_stats = (struct tarn_rpc_stats){0};
+    for (uint32_t i = 0; i < server->count; i++) {
+        const struct rpc_worker_counters *counters = &server->workers[i].counters;
+        ret_stats->connections += counters->connections;
+        ret_stats->watched += counters->watched;
+        ret_stats->requests += counters->requests;
+        ret_stats->fetched += counters->fetched;
+        ret_stats->replied += counters->replied;
+        ret_stats->late += counters->late;
+        ret_stats->unwhole += counters->unwhole;
+        ret_stats->sleeps += counters->sleeps;
+        ret_stats->notified += counters->notified;
+        ret_stats->moved += counters->moved;
+        ret_stats->memory_bytes += counters->memory_bytes;
+    }
+}

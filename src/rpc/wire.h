@@ -1,0 +1,58 @@
+/* Headers and hellos: README, "Formats". */
+#ifndef RPC_WIRE_H
+#define RPC_WIRE_H
+
+#include "base/base.h"
+#include <tarn/fabric.h>
+
+#define RPC_MARK_BYTES   8 /* before a result's header */
+#define RPC_HEADER_BYTES 48
+#define RPC_HELLO_BYTES  TARN_FABRIC_PRIVATE_BYTES_MAX
+
+#define RPC_BY_REPLY 1U /* flag of a request */
+#define RPC_WATCHED  1U /* flag of a result */
+
+enum rpc_message { RPC_REQUEST_IS_THERE = 1, RPC_RESULT_IS_THERE = 2 };
+
+/** The value of a message. */
+static inline uint32_t rpc_message_value(enum rpc_message kind, uint32_t slot)
+{
+    return (uint32_t)kind << 16 | slot;
+}
+
+struct rpc_header {
+    uint64_t sequence;
+    uint32_t body_crc;
+    uint32_t bytes; /* of the body */
+    uint32_t time;  /* microseconds left; of a result nanoseconds it took */
+    uint64_t epoch;
+    uint32_t lease_ms;
+    uint32_t word; /* method; of a result status */
+    uint32_t flags;
+};
+
+/** Write a header, RPC_HEADER_BYTES. Its body_crc is computed from the body. */
+void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t *bytes);
+
+/** Read one that somebody else could write: from a copy. @return whether it is whole */
+base_must_check bool rpc_header_load(const uint8_t *bytes, struct rpc_header *ret_header);
+
+/** Whether a body is what its header says: of a copy. */
+base_must_check bool rpc_body_is_whole(const struct rpc_header *header, const void *body);
+
+struct rpc_hello {
+    uint16_t worker;
+    uint16_t calls;      /* of who connects */
+    uint16_t calls_back; /* of who accepts */
+    uint32_t request_bytes, result_bytes;
+    uint32_t workers;
+    struct tarn_fabric_handle handle;
+};
+
+/** Write a hello, RPC_HELLO_BYTES. */
+void rpc_hello_save(const struct rpc_hello *hello, uint8_t *bytes);
+
+/** Read one, from whomever. @return 0; -EPROTO: it is none, or out of bounds */
+base_must_check int rpc_hello_load(const void *bytes, uint32_t count, struct rpc_hello *ret_hello);
+
+#endif
