@@ -224,9 +224,8 @@ int rpc_connection_hear(struct tarn_rpc_connection *connection, const struct tar
 }
 
 void rpc_connection_died(struct tarn_rpc_connection *connection, int error)
-{
-    if (connection->error == 0)
-        connection->error = error;
+{    if (connection->error == 0) /* a peer that leaves takes its memory back first */
+        connection->error = error == -EACCES ? -EPIPE : error;
     if (!connection->caller.pumping)
         rpc_caller_fail(connection);
 }
@@ -267,7 +266,10 @@ void rpc_connection_free(struct tarn_rpc_connection *connection)
 
 int tarn_rpc_error(const struct tarn_rpc_connection *connection)
 {
-    return connection->error != 0 ? connection->error : tarn_fabric_error(connection->fabric);
+    if (connection->error != 0)
+        return connection->error;
+    const int error = tarn_fabric_error(connection->fabric);
+    return error == -EACCES ? -EPIPE : error;
 }
 
 void tarn_rpc_limits(const struct tarn_rpc_connection *connection, struct tarn_rpc_limits *ret_limits)

@@ -1,0 +1,140 @@
+#include "sim/arena.h"
+#include "base/base.h"
+#include "task/task.h"
+#include <errno.h>
+
+#define PASS_NS_MAX UINT64_C(4000000) /* between two events */
+#define TURNS_MIN   2
+#define TURNS_MORE  12
+
+/* ---- what happens ------------------------------------------------------------------------------- */
+
+static uint64_t draw(struct sim_arena *arena, uint64_t n)
+{
+    return base_random_below(arena->random, n);
+}
+
+static void turn_links(struct sim_arena *arena, uint32_t a, uint32_t b, bool cut)
+{
+    struct sim_node *from = arena->current[a], *to = arena->current[b];
+    if (from == NULL || to == NULL || a == b)
+        return;
+    if (cut)
+        sim_net_cut(from, to);
+    else
+        sim_net_heal(from, to);
+}
+
+static void heal_all(struct sim_arena *arena)
+{
+    for (uint32_t a = 0; a < arena->nodes; a++) {
+        for (uint32_t b = 0; b < arena->nodes; b++)
+            turn_links(arena, a, b, false);
+    }
+}
+
+/* Let time pass. @return 0, or the run has failed */
+static int pass(struct sim_arena *arena, uint64_t most_ns)
+{
+    uint64_t until_ns = sim_world_now(arena->world) + draw(arena, most_ns + 1);
+    int error = sim_world_run(arena->world, until_ns, NULL, NULL);
+    return error == -ETIMEDOUT ? 0 : error;
+}
+
+static void kill_or_begin(struct sim_arena *arena, uint32_t number)
+{
+    if (arena->current[number] == NULL) {
+        arena->begin(arena, number);
+        return;
+    }
+    arena->end(arena, number);
+    sim_node_kill(arena->current[number]);
+    arena->current[number] = NULL;
+}
+
+static int cut_for_a_while(struct sim_arena *arena, uint32_t a, uint32_t b, uint64_t while_ns, bool flaps)
+{
+    const bool both = draw(arena, 2) == 0;
+    turn_links(arena, a, b, true);
+    if (both)
+        turn_links(arena, b, a, true);
+    int error = pass(arena, flaps ? while_ns % SIM_NET_HEARTBEAT_NS : while_ns);
+    if (error == 0 && (flaps || draw(arena, 4) > 0))
+        heal_all(arena);
+    return error;
+}
+
+/* One of the things that may happen, for a while. */
+static int happen(struct sim_arena *arena)
+{
+    const uint32_t what = 1u << draw(arena, 4);
+    const uint32_t a = (uint32_t)draw(arena, arena->nodes), b = (uint32_t)draw(arena, arena->nodes);
+    const uint64_t while_ns = draw(arena, 5 * SIM_NET_HEARTBEAT_NS);
+    if ((what & arena->events) == 0)
+        return 0;
+    if (what == SIM_ARENA_KILLS) {
+        kill_or_begin(arena, a);
+        return 0;
+    }
+    if (what == SIM_ARENA_PAUSES) {
+        if (arena->current[a] != NULL)
+            sim_node_pause(arena->current[a], sim_world_now(arena->world) + while_ns);
+        return 0;
+    }
+    return cut_for_a_while(arena, a, b, while_ns, what == SIM_ARENA_FLAPS);
+}
+
+/* ---- a run -------------------------------------------------------------------------------------- */
+
+void sim_arena_draw(struct sim_arena *arena)
+{
+    /* half of the runs have none, one alone, or all */
+    static const uint32_t few[] = {0,
+                                   SIM_ARENA_KILLS,
+                                   SIM_ARENA_PAUSES,
+                                   SIM_ARENA_CUTS,
+                                   SIM_ARENA_FLAPS,
+                                   SIM_ARENA_IMPATIENCE,
+                                   SIM_ARENA_ALL_EVENTS};
+    const uint64_t drawn = draw(arena, 2 * base_array_count(few));
+    uint32_t troubles = SIM_NET_ALL_TROUBLES;
+    arena->events =
+        drawn < base_array_count(few) ? few[drawn] : (uint32_t)draw(arena, SIM_ARENA_ALL_EVENTS + 1);
+    switch (draw(arena, 4)) {
+    case 0:
+        troubles = 1u << draw(arena, 7);
+        break;
+    case 1:
+        troubles = (uint32_t)draw(arena, SIM_NET_ALL_TROUBLES + 1);
+        break;
+    case 2:
+        troubles &= ~(uint32_t)SIM_NET_TORN_WORD;
+        break;
+    default:
+        break;
+    }
+    sim_net_set_troubles(arena->world, troubles);
+    sim_net_set_fence_cuts(arena->world, draw(arena, 2) == 0);
+}
+
+int sim_arena_play(struct sim_arena *arena)
+{
+    for (uint32_t i = 0; i < arena->nodes; i++)
+        arena->begin(arena, i);
+    const uint64_t turns = TURNS_MIN + draw(arena, TURNS_MORE);
+    for (uint64_t i = 0; i < turns; i++) {
+        int error = pass(arena, PASS_NS_MAX);
+        if (error == 0)
+            error = happen(arena);
+        if (error != 0)
+            return error;
+    }
+    heal_all(arena);
+    arena->stop = true;
+    int error = sim_world_run(arena->world, TASK_FOREVER, NULL, NULL);
+    for (uint32_t i = 0; i < arena->nodes && error == 0; i++) {
+        if (arena->current[i] != NULL)
+            error = sim_node_close(arena->current[i]);
+    }
+    return error;
+}

@@ -1,0 +1,43 @@
+/*
+ * For campaigns: nodes that are killed and begin anew, stand still, and are cut off from each other, for a while.
+ */
+#ifndef SIM_ARENA_H
+#define SIM_ARENA_H
+
+#include "sim/net.h"
+
+enum { SIM_ARENA_NODES_MAX = 6 };
+
+/* What may happen in a run; bits. */
+enum {
+    SIM_ARENA_KILLS = 1,
+    SIM_ARENA_PAUSES = 2,
+    SIM_ARENA_CUTS = 4,        /* of one direction or both, for a while or until the end */
+    SIM_ARENA_FLAPS = 8,       /* that are over before anybody notices */
+    SIM_ARENA_IMPATIENCE = 16, /* of the campaign's own: deadlines that pass */
+    SIM_ARENA_ALL_EVENTS = 31,
+};
+
+struct sim_arena {
+    struct sim_world *world;
+    struct base_random *random;
+    uint32_t nodes;
+    uint32_t events;                               /* that may happen */
+    struct sim_node *current[SIM_ARENA_NODES_MAX]; /* NULL: it is down */
+    bool stop;                                     /* nothing new begins any more */
+
+    /** A node begins: set current. */
+    void (*begin)(struct sim_arena *arena, uint32_t number);
+
+    /** It is about to be killed. */
+    void (*end)(struct sim_arena *arena, uint32_t number);
+};
+
+/** Draw what may happen, and which troubles the network makes. */
+void sim_arena_draw(struct sim_arena *arena);
+
+/** Begin all nodes, let things happen, heal all, say stop, and run until nothing is left to do. @return 0, or something
+ * failed, which the world knows; then nodes may be open */
+base_must_check int sim_arena_play(struct sim_arena *arena);
+
+#endif
