@@ -101,7 +101,7 @@ static inline void testing_serve(struct testing_fabric *testing, struct testing_
         (struct tarn_rpc_service){.methods = testing_methods, .count = METHODS, .arg = &calls->counts};
     if (node->sched_count > 1)
         assert_int_equal(rpc_serve(testing->fabric, testing->address, &calls->service, options,
-                                   &node->scheds[1],                                   TASK_TESTING_SCHEDS - 1, &calls->server),
+                                   &node->scheds[1], TASK_TESTING_SCHEDS - 1, &calls->server),
                          0);
     else
         assert_int_equal(
@@ -389,12 +389,14 @@ static void a_crowd_is_served(struct testing_fabric *testing)
     for (unsigned round = 0; round < 100; round++) /* a few */
         testing_expect_echo(crowd[count - 1 - round % 4], ECHO, 30, round);
     tarn_rpc_server_stats(calls.server, &stats);
-    assert_int_equal(stats.connections, count);    const bool watches = !rpc_is_served_by_processor(testing->fabric);
+    assert_int_equal(stats.connections, count);
+    const bool watches = !rpc_is_served_by_processor(testing->fabric);
     assert_int_equal(stats.watched, watches ? RPC_WATCHED_MAX : 0);
-assert_int_equal(stats.requests, 4 * count + 100);
+    assert_int_equal(stats.requests, 4 * count + 100);
     struct tarn_rpc_call_stats one;
-    tarn_rpc_call_stats(crowd[count - 1], &one);    assert_true(watches ? one.notified < one.calls : one.notified == one.calls); /* it was promoted */
-for (unsigned i = 0; i < count; i++)
+    tarn_rpc_call_stats(crowd[count - 1], &one);
+    assert_true(watches ? one.notified < one.calls : one.notified == one.calls); /* it was promoted */
+    for (unsigned i = 0; i < count; i++)
         tarn_rpc_disconnect(crowd[i]);
     testing_calls_close(&calls);
 }

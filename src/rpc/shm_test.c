@@ -1,10 +1,10 @@
 /* Calls over `shm`. */
 #include "fabric/shm_testing.h"
-#include "rpc/conformance_testing.h"
+#include "rpc/hostile_testing.h"
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {RPC_CONFORMANCE_UNITS};
+    const struct CMUnitTest tests[] = {RPC_CONFORMANCE_UNITS, RPC_HOSTILE_UNITS};
     cmocka_set_test_filter(getenv("TARN_CASE"));
     return cmocka_run_group_tests(tests, shm_testing_setup, NULL);
 }
