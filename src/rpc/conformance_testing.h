@@ -206,8 +206,8 @@ static inline void testing_each_way(struct testing_fabric *testing,
 
 static void echo_all_lengths(struct testing_calls *calls)
 {
-    const unsigned step = testing_times(calls->testing, 1) > 1 ? 1 : 13;
-    for (uint32_t bytes = 0; bytes <= 1024; bytes += bytes < 40 ? 1 : step)
+    const bool is_slow = calls->testing->subject->is_slow;
+    for (uint32_t bytes = 0; bytes <= 1024; bytes += is_slow ? 101 : bytes < 80 ? 1 : 13)
         testing_expect_echo(calls->connection, bytes % 3 == 0 ? ECHO_LATER : ECHO, bytes, bytes);
     testing_expect_echo(calls->connection, ECHO, 1024, 7);
 }
@@ -280,7 +280,7 @@ static void many_are_in_flight(struct testing_fabric *testing)
 static void call_again_and_again(void *arg)
 {
     struct testing_calls *calls = arg;
-    for (unsigned i = 0; i < 200; i++)
+    for (unsigned i = 0; i < testing_times(calls->testing, 200); i++)
         testing_expect_echo(calls->connection, i % 5 == 0 ? ECHO_LATER : ECHO, i % 90, i);
 }
 
@@ -354,7 +354,7 @@ static void what_is_too_late_does_not_run(struct testing_fabric *testing)
 static void call_after_rests(struct testing_calls *calls)
 {
     struct tarn_rpc_stats stats;
-    const unsigned times = testing_times(calls->testing, 300);
+    const unsigned times = testing_times(calls->testing, 200);
     for (unsigned i = 0; i < times; i++) {
         testing_expect_echo(calls->connection, ECHO, 64, i);
         (void)task_sleep(i % 16 * UINT64_C(10000)); /* about as long as a worker looks */
