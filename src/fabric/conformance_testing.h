@@ -5,6 +5,7 @@
 #ifndef FABRIC_CONFORMANCE_TESTING_H
 #define FABRIC_CONFORMANCE_TESTING_H
 
+#include "fabric/calls_testing.h"
 #include "fabric/connections_testing.h"
 #include "fabric/operations_testing.h"
 
@@ -17,6 +18,10 @@ TESTING_BOTH(rights_are_kept)
 TESTING_BOTH(foreign_and_stale_handles_are_refused)
 TESTING_BOTH(memory_of_the_callers_is_exported)
 TESTING_BOTH(wrong_operations_are_refused)
+TESTING_BOTH(wrong_calls_fail_as_operations_do)
+TESTING_BOTH(who_has_used_a_region_loses_it)
+TESTING_BOTH(many_regions_are_told_apart)
+TESTING_BOTH(who_waits_for_credit_goes_first)
 TESTING_BOTH(swaps_and_adds)
 TESTING_BOTH(atomics_hold_under_contention)
 TESTING_BOTH(words_are_whole)
@@ -46,6 +51,8 @@ TESTING_BOTH(no_memory_to_connect)
         TESTING_UNITS(bounds_are_kept), TESTING_UNITS(rights_are_kept),                                      \
         TESTING_UNITS(foreign_and_stale_handles_are_refused),                                                \
         TESTING_UNITS(memory_of_the_callers_is_exported), TESTING_UNITS(wrong_operations_are_refused),       \
+        TESTING_UNITS(wrong_calls_fail_as_operations_do), TESTING_UNITS(who_has_used_a_region_loses_it),     \
+        TESTING_UNITS(many_regions_are_told_apart), TESTING_UNITS(who_waits_for_credit_goes_first),          \
         TESTING_UNITS(swaps_and_adds), TESTING_UNITS(atomics_hold_under_contention),                         \
         TESTING_UNITS(words_are_whole), TESTING_UNITS(what_has_completed_comes_first),                       \
         TESTING_UNITS(messages_come_in_order), TESTING_UNITS(long_messages_and_small_rooms_are_refused),     \

@@ -108,6 +108,10 @@ struct fabric_provider {
      * wait(), in receive(), or in fail(). */
     void (*post)(void *connection, struct tarn_fabric_op *op);
 
+    /** The same for one that is waited for at once: do it here and now. @return false: it failed, or is to wait for
+     * others, and nothing of it was done; then it is handed to post(). NULL: there is no such short way */
+    bool (*run)(void *connection, struct tarn_fabric_op *op);
+
     /** All of a batch was handed to post(): what it keeps back may go now. NULL: it keeps nothing back. */
     void (*posted)(void *connection);
 

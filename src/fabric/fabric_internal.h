@@ -7,6 +7,9 @@
 
 #define FABRIC_NAME_BYTES 64 /* of a peer in the log */
 
+/* Of functions of an operation that takes a few nanoseconds in all: calls would take as long. */
+#define FABRIC_INLINE inline __attribute__((always_inline))
+
 struct tarn_fabric {
     struct tarn_node *node;
     const struct fabric_provider *provider;
@@ -92,10 +95,14 @@ base_must_check int fabric_url_heartbeat(struct base_log *log, const char *optio
  * Yields. */
 base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
 
-/** Whether the caller is a plain thread, and the connection a scheduler's: then one of these makes the call. */
+/** Whether the caller is a plain thread, and the connection a scheduler's: then one of these makes the call. Else it is
+ * the caller's own. */
 static inline bool fabric_needs_proxy(const struct tarn_fabric_connection *connection)
 {
-    return connection->sched != NULL && task_is_thread();
+    if (base_likely(connection->sched == task_sched_self()))
+        return false; /* `sched` is none whose tasks are plain threads */
+    base_assert(task_is_thread());
+    return connection->sched != NULL;
 }
 
 /** tarn_fabric_post(), by a task of the connection's scheduler. */

@@ -9,7 +9,7 @@
 #endif
 #endif
 
-#define WORD_BYTES 8
+#define WORD_BYTES FABRIC_WORD_BYTES
 
 typedef uint64_t __attribute__((may_alias, aligned(1))) own_word;
 
@@ -107,7 +107,7 @@ static uint64_t store_vectors(uint8_t *shared, const uint8_t *from, uint64_t byt
 /*
  * bytes up to a word, words up to a vector, vectors, words, bytes:   b b│w│v v v v│w│b
  */
-void fabric_lanes_load(void *to, const void *shared, uint64_t bytes)
+void fabric_lanes_load_many(void *to, const void *shared, uint64_t bytes)
 {
     uint8_t *out = to;
     const uint8_t *in = shared;
@@ -124,7 +124,7 @@ void fabric_lanes_load(void *to, const void *shared, uint64_t bytes)
     load_bytes(out + part, in + part, bytes - part);
 }
 
-void fabric_lanes_store(void *shared, const void *from, uint64_t bytes)
+void fabric_lanes_store_many(void *shared, const void *from, uint64_t bytes)
 {
     uint8_t *out = shared;
     const uint8_t *in = from;

@@ -609,6 +609,7 @@ static void operations_are_counted(struct testing_fabric *testing)
         assert_int_equal(counters.operations[TARN_FABRIC_READ], 3);
         assert_int_equal(counters.bytes[TARN_FABRIC_READ], 900);
         assert_int_equal(counters.operations[TARN_FABRIC_FAA], 1);
+        assert_int_equal(counters.bytes[TARN_FABRIC_FAA], 8);
         assert_int_equal(counters.operations[TARN_FABRIC_WRITE], 0);
         assert_int_equal(counters.waits, 2);
         tarn_fabric_count(testing_clients(testing), 5, &counters);

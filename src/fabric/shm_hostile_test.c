@@ -578,16 +578,19 @@ static void rubbish_in_tables_is_refused(struct testing_fabric *testing)
         uint64_t offset, bytes;
         uint32_t rights, place;
         enum tarn_fabric_op_kind kind;
+        unsigned slot;
     } entries[] = {
-        {FILE_BYTES, 4096, 7, SHM_WRITABLE, TARN_FABRIC_READ},
-        {UINT64_MAX - 4095, 8192, 7, SHM_WRITABLE, TARN_FABRIC_READ},
-        {4096, UINT64_MAX, 7, SHM_WRITABLE, TARN_FABRIC_WRITE},
-        {0, FILE_BYTES + 8, 7, SHM_WRITABLE, TARN_FABRIC_WRITE},
-        {0, 4096, 7, SHM_PLACES, TARN_FABRIC_READ},
-        {0, 4096, 7, UINT32_MAX, TARN_FABRIC_READ},
-        {4096, 4096, 7, SHM_READABLE, TARN_FABRIC_WRITE}, /* mapped to read only: a fault if it were tried */
-        {4096, 4096, 7, SHM_READABLE, TARN_FABRIC_FAA},
-        {1, 4096, 7, SHM_WRITABLE, TARN_FABRIC_FAA}, /* not aligned */
+        {FILE_BYTES, 4096, 7, SHM_WRITABLE, TARN_FABRIC_READ, 3},
+        {UINT64_MAX - 4095, 8192, 7, SHM_WRITABLE, TARN_FABRIC_READ, 3},
+        {4096, UINT64_MAX, 7, SHM_WRITABLE, TARN_FABRIC_WRITE, 3},
+        {0, FILE_BYTES + 8, 7, SHM_WRITABLE, TARN_FABRIC_WRITE, 3},
+        {0, 4096, 7, SHM_PLACES, TARN_FABRIC_READ, 3},
+        {0, 4096, 7, UINT32_MAX, TARN_FABRIC_READ, 3},
+        {4096, 4096, 7, SHM_READABLE, TARN_FABRIC_WRITE,
+         3}, /* mapped to read only: a fault if it were tried */
+        {4096, 4096, 7, SHM_READABLE, TARN_FABRIC_FAA, 3},
+        {1, 4096, 7, SHM_WRITABLE, TARN_FABRIC_FAA, 3},            /* not aligned */
+        {0, 4096, 7, SHM_WRITABLE, TARN_FABRIC_READ, TABLE_SLOTS}, /* behind the table */
     };
     struct testing_pair pair;
     testing_pair_open(testing, &pair, NULL);
@@ -595,8 +598,9 @@ static void rubbish_in_tables_is_refused(struct testing_fabric *testing)
         struct attacker attacker;
         struct tarn_fabric_connection *connection = get_in(&pair, &attacker);
         const struct shm_file *table = &attacker.files[SHM_READABLE];
-        const struct tarn_fabric_handle handle = {.domain = 42, .key = 0x10003, .bytes = 4096, .rights = 7};
-        const unsigned entry = 3 * 32;
+        const struct tarn_fabric_handle handle = {
+            .domain = 42, .key = 0x10000 + entries[i].slot, .bytes = 4096, .rights = 7};
+        const unsigned entry = entries[i].slot * 32;
         uint64_t word = 1;
         const struct iovec vector = {.iov_base = &word, .iov_len = 8};
         struct tarn_fabric_op op = {.kind = entries[i].kind, .handle = &handle, .operand = 1};

@@ -24,6 +24,7 @@ enum {
     LITMUS_Y = 8192,
     LITMUS_BYTES = 65536, /* of the region */
     LITMUS_OPS = 6,       /* under way at once */
+    LITMUS_LOG = 65536,   /* rounds of a play that are remembered */
     LITMUS_SEED = 1,
 };
 
@@ -63,6 +64,7 @@ enum litmus_sight {
     LITMUS_SENT_BEFORE_WRITE,
     LITMUS_NOTIFIED_BEFORE_WRITE,
     LITMUS_SENT_BEFORE_READ,
+    LITMUS_BOTH_MISSED,
     LITMUS_SIGHTS,
 };
 
@@ -105,10 +107,11 @@ struct litmus_stage {
     struct tarn_fabric_op ops[LITMUS_OPS]; /* PEER's */
     struct iovec iov[LITMUS_OPS];
     uint64_t data[LITMUS_OPS][LITMUS_LONG];
-    _Atomic bool over;       /* PEER has done what he does */
-    _Atomic uint64_t added;  /* by SECOND, in a play of swaps */
-    _Atomic uint64_t rounds; /* of whom PEER plays with */
-    bool alone;              /* he plays with nobody */
+    _Atomic bool over;           /* PEER has done what he does */
+    _Atomic uint64_t added;      /* by SECOND, in a play of swaps */
+    _Atomic uint64_t rounds;     /* of whom PEER plays with */
+    bool alone;                  /* he plays with nobody */
+    uint32_t log[2][LITMUS_LOG]; /* what PEER and SECOND have read of the other's, by their rounds */
     struct litmus_count counts[LITMUS_SIGHTS];
 };
 

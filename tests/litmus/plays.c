@@ -35,6 +35,7 @@ const struct litmus_behaviour litmus_behaviours[LITMUS_SIGHTS] = {
     [LITMUS_SENT_BEFORE_WRITE] = {"WRITE, SEND: received before", LITMUS_NEVER},
     [LITMUS_NOTIFIED_BEFORE_WRITE] = {"WRITE, notified WRITE: received before", LITMUS_NEVER},
     [LITMUS_SENT_BEFORE_READ] = {"READ, SEND: received before", LITMUS_ALWAYS},
+    [LITMUS_BOTH_MISSED] = {"two, each WRITE, then READ: both miss it", LITMUS_NEVER},
 };
 
 /* ---- words -------------------------------------------------------------------------------------- */
@@ -408,6 +409,70 @@ static void complete_two(struct litmus_stage *stage)
     }
 }
 
+/* ---- two who write and then look ------------------------------------------------------------------ */
+
+/* WRITE one's own word, and when that has completed READ the other's: at once, or by a batch. @return the round read */
+static uint64_t write_then_read(struct litmus_stage *stage, enum litmus_actor actor, uint64_t round)
+{
+    struct tarn_fabric_connection *connection = stage->connections[actor - LITMUS_PEER];
+    const struct tarn_fabric_handle *handle = &stage->region->handle;
+    const uint64_t mine = actor == LITMUS_PEER ? LITMUS_X : LITMUS_Y, word = encode(round);
+    uint64_t other, seen = 0;
+    if (round % 2 == 0) {
+        base_assert(tarn_fabric_write(connection, 0, handle, mine, &word, 8, A_MINUTE) == 0);
+    } else {
+        const struct iovec vector = {.iov_base = (void *)(uintptr_t)&word, .iov_len = 8};
+        struct tarn_fabric_op op = {
+            .kind = TARN_FABRIC_WRITE, .handle = handle, .offset = mine, .iov = &vector, .iov_count = 1};
+        tarn_fabric_post(connection, &op, 1);
+        base_assert(tarn_fabric_wait(&op, 1, A_MINUTE) == 0);
+    }
+    base_assert(tarn_fabric_read(connection, 0, handle, LITMUS_X + LITMUS_Y - mine, &other, 8, A_MINUTE) ==
+                0);
+    return decode(other, &seen) ? seen : THE_END; /* one that is made of two tells nothing */
+}
+
+#define MANY 8 /* rounds for a try: each is short, and it takes many to meet */
+
+/* Both begin at once. Where words are torn, rounds differ in one byte: of two a third could be made that looks whole. */
+static uint64_t write_and_look(struct litmus_stage *stage, enum litmus_actor actor)
+{
+    const uint64_t most = stage->info.whole_words ? LITMUS_LOG - 1 : UINT8_MAX;
+    const uint64_t rounds = base_min(MANY * stage->tries, most);
+    atomic_fetch_add(&stage->added, 1);
+    while (atomic_load(&stage->added) < 2)
+        relax(stage, actor);
+    for (uint64_t round = 1; round <= rounds; round++)
+        stage->log[actor - LITMUS_PEER][round] = (uint32_t)write_then_read(stage, actor, round);
+    atomic_fetch_add(&stage->added, 1);
+    return rounds;
+}
+
+static void second_writes_and_looks(struct litmus_stage *stage)
+{
+    (void)write_and_look(stage, LITMUS_SECOND);
+}
+
+/* Of one's round and the first of the other's that it did not see, that one must have seen this: it looked when both
+ * had written. */
+static void compare_logs(struct litmus_stage *stage, unsigned one, uint64_t rounds)
+{
+    for (uint64_t round = 1; round <= rounds; round++) {
+        uint64_t missed = UINT64_C(1) + stage->log[one][round];
+        if (missed <= rounds)
+            tried(stage, LITMUS_BOTH_MISSED, stage->log[1 - one][missed] < round);
+    }
+}
+
+static void peer_writes_and_looks(struct litmus_stage *stage)
+{
+    const uint64_t rounds = write_and_look(stage, LITMUS_PEER);
+    while (atomic_load(&stage->added) < 4)
+        relax(stage, LITMUS_PEER);
+    compare_logs(stage, 0, rounds);
+    compare_logs(stage, 1, rounds);
+}
+
 /* ---- swaps -------------------------------------------------------------------------------------- */
 
 #define HALF (UINT64_C(1) << 32)
@@ -586,6 +651,7 @@ static const struct play plays[] = {
     {{store_the_word, peer_swaps, NULL}, ZEROS},
     {{NULL, write_the_word, second_swaps}, ZEROS},
     {{NULL, peer_counts, second_counts}, ZEROS},
+    {{NULL, peer_writes_and_looks, second_writes_and_looks}, ROUNDS},
     {{look_when_told, write_and_tell, NULL}, ROUNDS},
     {{store_when_told, read_and_tell, NULL}, ROUNDS},
 };

@@ -133,7 +133,8 @@ static void flush(struct shm_connection *connection)
 void shm_fail(void *state)
 {
     struct shm_connection *connection = state;
-    flush(connection);    shm_ring_tell(&connection->out, SHM_FAILED);
+    flush(connection);
+    shm_ring_tell(&connection->out, SHM_FAILED);
     shm_connection_ring_peer(connection);
     fabric_bell_ring(&connection->bell); /* another task may wait here for a rare message */
 }
@@ -152,16 +153,33 @@ int shm_fence(void *state, uint64_t deadline_ns)
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-static void copy_in(uint8_t *to, const struct tarn_fabric_op *op)
+/*
+ * What is posted, loaded or told when an operation has completed comes after it, also where that is a READ of another
+ * word: so a fence stands between what it has stored and its user's next step. One does for a batch.
+ */
+static void settle(struct shm_connection *connection)
 {
+    if (connection->unsettled)
+        tarn_fabric_mem_fence();
+    connection->unsettled = false;
+}
+
+void shm_posted(void *state)
+{
+    settle(state);
+}
+
+static FABRIC_INLINE void copy_in(struct shm_connection *connection, uint8_t *to,
+                                  const struct tarn_fabric_op *op)
+{
+    connection->unsettled = true;
     for (uint32_t i = 0; i < op->iov_count; i++) {
         fabric_lanes_store(to, op->iov[i].iov_base, op->iov[i].iov_len);
         to += op->iov[i].iov_len;
     }
-    tarn_fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
 }
 
-static void copy_out(const struct tarn_fabric_op *op, const uint8_t *from)
+static FABRIC_INLINE void copy_out(const struct tarn_fabric_op *op, const uint8_t *from)
 {
     for (uint32_t i = 0; i < op->iov_count; i++) {
         fabric_lanes_load(op->iov[i].iov_base, from, op->iov[i].iov_len);
@@ -169,6 +187,12 @@ static void copy_out(const struct tarn_fabric_op *op, const uint8_t *from)
     }
     atomic_thread_fence(memory_order_acquire); /* the same */
 }
+
+#if defined(__x86_64__)
+#define SWAP_IS_FENCE 1 /* a locked instruction */
+#else
+#define SWAP_IS_FENCE 0 /* what comes after it may be loaded before it has stored */
+#endif
 
 #define WAITS_FOR_CREDIT 1
 
@@ -187,31 +211,24 @@ static int send_message(struct shm_connection *connection, const struct tarn_fab
 static int write_and_notify(struct shm_connection *connection, const struct tarn_fabric_op *op)
 {
     const struct tarn_fabric_message message = {.notified = true, .value = op->value};
-    uint8_t *address;
-    int error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE, &address);
-    if (error != 0)
-        return error;
+    uint8_t *memory = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE);
+    if (memory == NULL)
+        return -EACCES;
     if (!shm_ring_has_credit(&connection->out))
         return WAITS_FOR_CREDIT;
-    copy_in(address, op);
+    copy_in(connection, memory, op);
     return send_message(connection, &message, op, 0);
 }
 
-static int swap(struct shm_connection *connection, struct tarn_fabric_op *op)
+static FABRIC_INLINE void swap(struct shm_connection *connection, struct tarn_fabric_op *op, uint64_t *word)
 {
-    uint8_t *address;
-    int error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_SWAP, &address);
-    if (error != 0)
-        return error;
-    uint64_t *word = (uint64_t *)(void *)address;
-    if (op->kind == TARN_FABRIC_FAA) {
-        op->before = __atomic_fetch_add(word, op->operand, __ATOMIC_SEQ_CST);
-        return 0;
-    }
+    connection->unsettled = !SWAP_IS_FENCE;
     op->before = op->compare;
-    (void)__atomic_compare_exchange_n(word, &op->before, op->operand, false, __ATOMIC_SEQ_CST,
-                                      __ATOMIC_SEQ_CST);
-    return 0;
+    if (op->kind == TARN_FABRIC_FAA)
+        op->before = __atomic_fetch_add(word, op->operand, __ATOMIC_SEQ_CST);
+    else
+        (void)__atomic_compare_exchange_n(word, &op->before, op->operand, false, __ATOMIC_SEQ_CST,
+                                          __ATOMIC_SEQ_CST);
 }
 
 static int send_op(struct shm_connection *connection, const struct tarn_fabric_op *op)
@@ -220,47 +237,63 @@ static int send_op(struct shm_connection *connection, const struct tarn_fabric_o
     return send_message(connection, &message, op, op->iov_count); /* TARN_FABRIC_BYTES_MAX fits */
 }
 
+/* Run one that is no message. @return whether the peer grants it */
+static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct tarn_fabric_op *op)
+{
+    const bool reads = op->kind == TARN_FABRIC_READ, writes = op->kind == TARN_FABRIC_WRITE;
+    uint8_t *memory = shm_locate(&connection->peer, op,
+                                 reads    ? TARN_FABRIC_MAY_READ
+                                 : writes ? TARN_FABRIC_MAY_WRITE
+                                          : TARN_FABRIC_MAY_SWAP);
+    if (base_unlikely(memory == NULL))
+        return false;
+    if (reads)
+        copy_out(op, memory);
+    else if (writes)
+        copy_in(connection, memory, op);
+    else
+        swap(connection, op, (uint64_t *)(void *)memory);
+    return true;
+}
+
 /* @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
 static int run(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
-    uint8_t *address;
-    int error;
-    switch (op->kind) {
-    case TARN_FABRIC_READ:
-        error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_READ, &address);
-        if (error == 0)
-            copy_out(op, address);
-        return error;
-    case TARN_FABRIC_WRITE:
-        error = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE, &address);
-        if (error == 0)
-            copy_in(address, op);
-        return error;
-    case TARN_FABRIC_WRITE_NOTIFY:
-        return write_and_notify(connection, op);
-    case TARN_FABRIC_CAS:
-    case TARN_FABRIC_FAA:
-        return swap(connection, op);
-    case TARN_FABRIC_SEND:
+    if (op->fence)
+        settle(connection);
+    if (op->kind == TARN_FABRIC_SEND)
         return send_op(connection, op);
-    default:
-        return -EINVAL;
-    }
+    if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
+        return write_and_notify(connection, op);
+    return run_alone(connection, op) ? 0 : -EACCES;
 }
 
 /* Run what waits, as far as it goes. */
 static void progress(struct shm_connection *connection)
 {
     struct tarn_fabric_op *op;
+    if (base_likely(connection->pending.first == NULL))
+        return;
     while ((op = connection->pending.first) != NULL && tarn_fabric_error(connection->owner) == 0) {
         int result = run(connection, op);
         if (result == WAITS_FOR_CREDIT)
-            return;
+            break;
         (void)fabric_queue_pop(&connection->pending);
         fabric_op_finish(op, result);
     }
+    settle(connection);
     if (tarn_fabric_error(connection->owner) != 0 && op != NULL)
         shm_fail(connection);
+}
+
+bool shm_run(void *state, struct tarn_fabric_op *op)
+{
+    struct shm_connection *connection = state;
+    if (connection->pending.first != NULL ||
+        (fabric_op_takes_credit(op) ? run(connection, op) != 0 : !run_alone(connection, op)))
+        return false;
+    settle(connection);
+    return true;
 }
 
 void shm_post(void *state, struct tarn_fabric_op *op)

@@ -344,25 +344,27 @@ static bool read_entry(const struct shm_table_format *entry, uint64_t key, uint6
     return atomic_load(&entry->key) == key;
 }
 
-int shm_locate(const struct shm_peer_domain *peer, const struct tarn_fabric_op *op, uint32_t rights,
-               uint8_t **ret_address)
+bool shm_find(struct shm_peer_domain *peer, uint64_t key)
 {
     const struct shm_table_format *table = (const struct shm_table_format *)peer->files[SHM_READABLE].memory;
-    const uint64_t slot = op->handle->key & KEY_SLOT_MASK;
+    const uint64_t slot = key & KEY_SLOT_MASK;
     uint64_t offset, bytes;
-    uint32_t granted, place;
-    if (op->handle->domain != peer->identity || op->handle->key >> KEY_SLOT_BITS == 0 ||
-        slot >= peer->table_slots ||
-        !read_entry(&table[slot], op->handle->key, &offset, &bytes, &granted, &place))
-        return -EACCES;
-    if ((granted & rights) != rights || op->offset > bytes || op->bytes > bytes - op->offset)
-        return -EACCES;
+    uint32_t rights, place;
+    if (key >> KEY_SLOT_BITS == 0 || slot >= peer->table_slots ||
+        !read_entry(&table[slot], key, &offset, &bytes, &rights, &place))
+        return false;
     /* What follows is so unless the table is rubbish. */
-    if (place >= SHM_PLACES || (place == SHM_READABLE && (rights & ~(uint32_t)TARN_FABRIC_MAY_READ) != 0))
-        return -EACCES;
+    if (place >= SHM_PLACES)
+        return false;
     const struct shm_file *file = &peer->files[place];
     if (offset > file->bytes || bytes > file->bytes - offset || !base_is_aligned(offset, BASE_PAGE_BYTES))
-        return -EACCES;
-    *ret_address = file->memory + offset + op->offset;
-    return 0;
+        return false;
+    if (place == SHM_READABLE)
+        rights &= (uint32_t)TARN_FABRIC_MAY_READ;
+    peer->sights[key % SHM_SIGHTS] = (struct shm_sight){.key = key,
+                                                        .key_now = &table[slot].key,
+                                                        .memory = file->memory + offset,
+                                                        .bytes = bytes,
+                                                        .rights = rights};
+    return true;
 }

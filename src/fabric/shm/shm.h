@@ -165,11 +165,23 @@ struct shm_domain {
     uint64_t connections_begun;           /* the next one's number; the same */
 };
 
+/* A region of a peer's that was found: as it is while its key is in the table. */
+struct shm_sight {
+    uint64_t key;
+    const _Atomic uint64_t *key_now; /* in the table; NULL: nothing was found yet */
+    uint8_t *memory;                 /* in our mapping */
+    uint64_t bytes;
+    uint32_t rights; /* that the mapping has, too */
+};
+
+#define SHM_SIGHTS 8 /* a power of two */
+
 /* What a peer has told of its domain. */
 struct shm_peer_domain {
     uint64_t identity;
     struct shm_file files[SHM_PLACES];
     uint32_t table_slots;
+    struct shm_sight sights[SHM_SIGHTS]; /* by the low bits of the key; its user's */
 };
 
 /** Of struct fabric_provider. */
@@ -193,15 +205,30 @@ base_must_check int shm_peer_domain_take(const struct shm_hello *hello, const in
 /** Unmap. */
 void shm_peer_domain_drop(struct shm_peer_domain *peer);
 
+/** Look for a key in a peer's table, and keep what is found in its sight. @return false: it is not there */
+base_must_check bool shm_find(struct shm_peer_domain *peer, uint64_t key);
+
 /**
  * Find what an operation names in a peer's domain, as the peer's table has it now.
  *
- * @param rights       that it takes
- * @param ret_address  of op->bytes in our mapping, aligned to the word if it takes TARN_FABRIC_MAY_SWAP
- * @return 0; -EACCES
+ * @param rights  that it takes
+ * @return op->bytes of our mapping, aligned to the word if it takes TARN_FABRIC_MAY_SWAP; NULL: -EACCES
  */
-base_must_check int shm_locate(const struct shm_peer_domain *peer, const struct tarn_fabric_op *op,
-                               uint32_t rights, uint8_t **ret_address);
+base_must_check static inline uint8_t *shm_locate(struct shm_peer_domain *peer,
+                                                  const struct tarn_fabric_op *op, uint32_t rights)
+{
+    const struct tarn_fabric_handle *handle = op->handle;
+    const uint64_t key = handle->key;
+    const struct shm_sight *sight = &peer->sights[key % SHM_SIGHTS];
+    if (base_unlikely(handle->domain != peer->identity))
+        return NULL;
+    if (base_unlikely(sight->key != key || sight->key_now == NULL || atomic_load(sight->key_now) != key) &&
+        !shm_find(peer, key))
+        return NULL;
+    bool granted = (sight->rights & rights) == rights && op->offset <= sight->bytes &&
+                   op->bytes <= sight->bytes - op->offset;
+    return base_likely(granted) ? sight->memory + op->offset : NULL;
+}
 
 /* ---- hello.c, listener.c: how two processes meet ------------------------------------------------------------ */
 
@@ -282,6 +309,7 @@ struct shm_connection {
     bool exposed;              /* the peer may have our memory */
     _Atomic bool answered;     /* while connecting: the socket has something */
     _Atomic bool ended;        /* the peer's process */
+    bool unsettled; /* something was stored, and no fence stands between that and what comes next */
     struct shm_ring in, out;
     bool messages_are_rare; /* those that come here */
     struct shm_peer_domain peer;
@@ -316,6 +344,12 @@ int shm_connect(void *state, const char *address, const struct tarn_fabric_conne
 
 /** Of struct fabric_provider. */
 void shm_post(void *state, struct tarn_fabric_op *op);
+
+/** Of struct fabric_provider. */
+bool shm_run(void *state, struct tarn_fabric_op *op);
+
+/** Of struct fabric_provider. */
+void shm_posted(void *state);
 
 /** Of struct fabric_provider. */
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
