@@ -89,6 +89,32 @@ static void the_silent_make_room(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* Who has proved himself and was not accepted when the listener closes is refused; who had said nothing is dropped. */
+static void who_waits_when_the_listener_closes_is_told(struct testing_fabric *testing)
+{
+    static const struct tcp_secret none;
+    const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+    struct testing_pair pair;
+    struct tcp_hello hello, answer;
+    int error = -ECONNRESET;
+    testing_pair_open(testing, &pair, NULL);
+    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+    for (uint64_t patience_ns = BASE_NS_PER_MS; error == -ECONNRESET; patience_ns *= 2) {
+        assert_true(patience_ns < 10 * BASE_NS_PER_SECOND);
+        int proved = tcp_testing_dial(testing->address), silent = tcp_testing_dial(testing->address);
+        assert_int_equal(tcp_testing_ask(proved, &none, &hello), 0);
+        (void)task_sleep(patience_ns); /* for the proof to be looked at; else it is dropped as well */
+        tarn_fabric_listener_close(pair.listener);
+        error = tcp_testing_hear_welcome(proved, &answer);
+        assert_true(tcp_testing_ends(proved) && tcp_testing_ends(silent));
+        assert_int_equal(close(proved), 0);
+        assert_int_equal(close(silent), 0);
+        assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &pair.listener), 0);
+    }
+    assert_int_equal(error, -ECONNREFUSED);
+    testing_pair_close(&pair);
+}
+
 /* ---- secrets ------------------------------------------------------------------------------------ */
 
 static void write_secret(const char *path, const char *text, mode_t mode)
@@ -332,8 +358,7 @@ static void nothing_is_done_of_what_is_refused(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 8), 2);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - TCP_PAYLOAD_BYTES), 0);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - 8), 0);
-    assert_int_equal(close(fd), 0);
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, &fd, 1);
 }
 
 /* Each of these is against the rules of frames: the server gives up. */
@@ -390,8 +415,7 @@ static void the_window_is_kept(struct testing_fabric *testing)
         (void)send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL);
     }
     assert_int_equal(death_of_server(&pair), -EPROTO);
-    assert_int_equal(close(fd), 0);
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, &fd, 1);
 }
 
 static void credit_is_kept(struct testing_fabric *testing)
@@ -413,8 +437,7 @@ static void credit_is_kept(struct testing_fabric *testing)
         for (unsigned i = 0; i < 2; i++) /* what there was room for is there */
             assert_int_equal(tarn_fabric_receive(pair.server, room, sizeof(room), TESTING_SOON, &message), 0);
         assert_int_equal(death_of_server(&pair), -EPROTO);
-        assert_int_equal(close(fd), 0);
-        testing_pair_close(&pair);
+        tcp_testing_end(&pair, &fd, 1);
     }
 }
 
@@ -518,9 +541,7 @@ static void false_answers_are_not_taken(struct testing_fabric *testing)
                          data);
         assert_int_equal(tarn_fabric_wait(&op, 1, TESTING_SECONDS(20)), -EPROTO);
         assert_true(base_is_zero(memory[0], sizeof(memory[0])) && base_is_zero(memory[2], sizeof(memory[2])));
-        tarn_fabric_disconnect(pair.server);
-        pair.server = NULL;
-        assert_int_equal(close(fd), 0);
+        tcp_testing_leave(&pair, &fd, 1);
     }
     testing_pair_close(&pair);
 }
@@ -538,10 +559,7 @@ static void after_a_fence_nothing_is_written(struct testing_fabric *testing)
     struct tcp_frame frame = request(&pair, TCP_WRITE, 0, 8);
     frame.bytes = 8;
     tcp_testing_send(fd, frame, &word);
-    for (uint64_t until_ns = TESTING_SECONDS(20);
-         tarn_fabric_mem_load64(pair.all, 0) == 0 && task_now() < until_ns;)
-        (void)task_sleep(1000000);
-    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), word);
+    assert_int_equal(testing_await_word(pair.all, 0, 0), word);
     assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SOON), 0);
     tarn_fabric_mem_store64(pair.all, 0, 0);
     for (unsigned i = 0; i < 100; i++) {
@@ -550,10 +568,7 @@ static void after_a_fence_nothing_is_written(struct testing_fabric *testing)
     }
     (void)task_sleep(20000000);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 0);
-    assert_int_equal(close(fd), 0);
-    tarn_fabric_disconnect(pair.server);
-    pair.server = NULL;
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, &fd, 1);
 }
 
 /* Who takes nothing that is sent to it does not keep its peer from leaving. */
@@ -572,8 +587,7 @@ static void who_reads_nothing_is_left(struct testing_fabric *testing)
     tarn_fabric_disconnect(pair.server);
     assert_true(task_now() - begin_ns < BASE_NS_PER_SECOND);
     pair.server = NULL;
-    assert_int_equal(close(fd), 0);
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, &fd, 1);
     tarn_fabric_close(testing->fabric);
     testing->fabric = usual;
 }
@@ -662,6 +676,7 @@ static void urls_are_checked(struct testing_fabric *testing)
 IN_THREADS(rubbish_is_no_hello)
 IN_THREADS(hellos_have_bounds)
 IN_THREADS(the_silent_make_room)
+IN_THREADS(who_waits_when_the_listener_closes_is_told)
 IN_THREADS(only_who_knows_the_secret_gets_in)
 IN_THREADS(servers_must_know_it_too)
 IN_THREADS(impostors_are_not_believed)
@@ -683,6 +698,7 @@ int main(void)
         cmocka_unit_test(rubbish_is_no_hello_in_threads),
         cmocka_unit_test(hellos_have_bounds_in_threads),
         cmocka_unit_test(the_silent_make_room_in_threads),
+        cmocka_unit_test(who_waits_when_the_listener_closes_is_told_in_threads),
         cmocka_unit_test(only_who_knows_the_secret_gets_in_in_threads),
         cmocka_unit_test(servers_must_know_it_too_in_threads),
         cmocka_unit_test(impostors_are_not_believed_in_threads),

@@ -28,6 +28,15 @@ static int join(const struct testing_pair *pair, const uint8_t *ticket, uint32_t
     return tcp_testing_say_hello(*ret_fd, &none, &hello, &welcome);
 }
 
+/* Try to join, and fail. */
+static void expect_no_place(const struct testing_pair *pair, const uint8_t *ticket, uint32_t number,
+                            int error)
+{
+    int fd;
+    assert_int_equal(join(pair, ticket, number, &fd), error);
+    assert_int_equal(close(fd), 0);
+}
+
 /* Whoever has no ticket, or the place of somebody else, is refused, and harms nobody. */
 static void only_its_own_join(struct testing_fabric *testing)
 {
@@ -35,34 +44,23 @@ static void only_its_own_join(struct testing_fabric *testing)
     struct testing_job job;
     struct tcp_hello welcome;
     uint8_t guess[TCP_NONCE_BYTES];
-    int fds[SOCKETS], stranger;
+    int fds[SOCKETS];
     testing_pair_open(testing, &pair, NULL);
     testing_disconnect(&pair);
     fds[0] = begin_to_meet(&pair, &job, testing_accept, &welcome);
     memcpy(guess, welcome.nonce, sizeof(guess));
     guess[TCP_NONCE_BYTES - 1] ^= 1;
-    assert_int_equal(join(&pair, guess, 1, &stranger), -ECONNREFUSED); /* no ticket */
-    assert_int_equal(close(stranger), 0);
-    assert_int_equal(join(&pair, welcome.nonce, SOCKETS, &stranger),
-                     -ECONNREFUSED); /* there is no such place */
-    assert_int_equal(close(stranger), 0);
-    assert_int_equal(join(&pair, welcome.nonce, 0, &stranger), -EPROTO);
-    assert_int_equal(close(stranger), 0);
-    assert_int_equal(join(&pair, welcome.nonce, TCP_SOCKETS_MAX, &stranger), -EPROTO);
-    assert_int_equal(close(stranger), 0);
+    expect_no_place(&pair, guess, 1, -ECONNREFUSED);               /* no ticket */
+    expect_no_place(&pair, welcome.nonce, SOCKETS, -ECONNREFUSED); /* there is no such place */
+    expect_no_place(&pair, welcome.nonce, 0, -EPROTO);
+    expect_no_place(&pair, welcome.nonce, TCP_SOCKETS_MAX, -EPROTO);
     assert_int_equal(join(&pair, welcome.nonce, 1, &fds[1]), 0);
-    assert_int_equal(join(&pair, welcome.nonce, 1, &stranger), -ECONNREFUSED); /* taken */
-    assert_int_equal(close(stranger), 0);
+    expect_no_place(&pair, welcome.nonce, 1, -ECONNREFUSED); /* taken */
     assert_int_equal(join(&pair, welcome.nonce, 2, &fds[2]), 0);
     testing_join(&job);
-    assert_int_equal(join(&pair, welcome.nonce, 2, &stranger), -ECONNREFUSED); /* nobody waits any more */
-    assert_int_equal(close(stranger), 0);
+    expect_no_place(&pair, welcome.nonce, 2, -ECONNREFUSED); /* nobody waits any more */
     assert_int_equal(tarn_fabric_error(pair.server), 0);
-    for (unsigned i = 0; i < SOCKETS; i++)
-        assert_int_equal(close(fds[i]), 0);
-    tarn_fabric_disconnect(pair.server);
-    pair.server = NULL;
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, fds, SOCKETS);
 }
 
 /* The ticket alone is not enough where there is a secret. */
@@ -74,7 +72,7 @@ static void who_joins_knows_the_secret(struct testing_fabric *testing)
     struct tcp_hello welcome, again, hello = {.kind = TCP_JOIN, .number = 1};
     struct tarn_fabric *usual = testing->fabric;
     char path[] = "/tmp/fabric-secret-XXXXXX", url[64];
-    int fds[2], file = mkstemp(path), stranger;
+    int fds[2], file = mkstemp(path);
     assert_int_equal(write(file, secret.text, secret.bytes), secret.bytes);
     assert_int_equal(close(file), 0);
     (void)snprintf(url, sizeof(url), "tcp:secret=%s", path);
@@ -84,17 +82,12 @@ static void who_joins_knows_the_secret(struct testing_fabric *testing)
     testing_start(testing, &job, 0, testing_accept, &pair);
     fds[0] = tcp_testing_dial(testing->address);
     assert_int_equal(tcp_testing_greet_for(fds[0], &secret, 1, &welcome), 0);
-    assert_int_equal(join(&pair, welcome.nonce, 1, &stranger), -EACCES);
-    assert_int_equal(close(stranger), 0);
+    expect_no_place(&pair, welcome.nonce, 1, -EACCES);
     memcpy(hello.nonce, welcome.nonce, sizeof(hello.nonce));
     fds[1] = tcp_testing_dial(testing->address);
     assert_int_equal(tcp_testing_say_hello(fds[1], &secret, &hello, &again), 0);
     testing_join(&job);
-    assert_int_equal(close(fds[0]), 0);
-    assert_int_equal(close(fds[1]), 0);
-    tarn_fabric_disconnect(pair.server);
-    pair.server = NULL;
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, fds, 2);
     tarn_fabric_close(testing->fabric);
     testing->fabric = usual;
     assert_int_equal(unlink(path), 0);
@@ -135,6 +128,96 @@ static void who_does_not_bring_them_all_is_given_up(struct testing_fabric *testi
     testing->fabric = usual;
 }
 
+/* Keeps its scheduler from running anything else. */
+struct holder {
+    _Atomic bool holds, over;
+};
+
+static void hold(void *arg)
+{
+    struct holder *holder = arg;
+    atomic_store(&holder->holds, true);
+    while (!atomic_load(&holder->over))
+        continue;
+}
+
+/* Until so many have joined whom nobody has taken. */
+static void await_joined(const struct testing_pair *pair, unsigned count)
+{
+    struct tcp *tcp = pair->testing->fabric->state;
+    unsigned joined = 0;
+    for (uint64_t until_ns = TESTING_SECONDS(20); joined < count && task_now() < until_ns; joined = 0) {
+        tcp_gate_lock(&tcp->gate);
+        const struct tcp_party *party =
+            base_container_of(base_list_first(&tcp->parties), struct tcp_party, link);
+        for (unsigned i = 0; i < TCP_SOCKETS_MAX; i++)
+            joined += party->joined[i] != NULL;
+        tcp_gate_unlock(&tcp->gate);
+        if (joined == count)
+            return;
+        task_yield();
+    }
+    fail();
+}
+
+/*
+ * Who has joined, and whom nobody takes any more, because another socket of the connection has failed before: he is told
+ * so, also if the listener is closed by then. While the scheduler of who accepts is held, two join; the first to be taken
+ * has gone.
+ */
+static void leave_one_untaken(struct testing_pair *pair, bool listener_closes)
+{
+    const struct linger at_once = {.l_onoff = 1};
+    struct testing_job job, holding;
+    struct holder holder = {0};
+    struct tcp_hello welcome, answer;
+    int fds[SOCKETS];
+    testing_start(pair->testing, &job, 1, expect_no_connection, pair);
+    fds[0] = tcp_testing_dial(pair->testing->address);
+    assert_int_equal(tcp_testing_greet_for(fds[0], &none, SOCKETS - 1, &welcome), 0);
+    testing_start(pair->testing, &holding, 1, hold, &holder);
+    while (!atomic_load(&holder.holds))
+        task_yield();
+    for (uint32_t i = 1; i < SOCKETS; i++) {
+        struct tcp_hello hello = {.kind = TCP_JOIN, .number = i};
+        memcpy(hello.nonce, welcome.nonce, sizeof(hello.nonce));
+        fds[i] = tcp_testing_dial(pair->testing->address);
+        assert_int_equal(tcp_testing_ask(fds[i], &none, &hello), 0);
+    }
+    await_joined(pair, SOCKETS - 1);
+    if (listener_closes)
+        tarn_fabric_listener_close(pair->listener);
+    assert_int_equal(setsockopt(fds[SOCKETS - 1], SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    assert_int_equal(close(fds[SOCKETS - 1]), 0);
+    atomic_store(&holder.over, true);
+    testing_join(&holding);
+    testing_join(&job);
+    assert_int_equal(tcp_testing_hear_welcome(fds[1], &answer), -ECONNREFUSED);
+    for (unsigned i = 0; i < SOCKETS - 1; i++) {
+        assert_true(tcp_testing_ends(fds[i]));
+        assert_int_equal(close(fds[i]), 0);
+    }
+    if (listener_closes)
+        assert_int_equal(tarn_fabric_listen(pair->testing->fabric, pair->testing->address, &pair->listener),
+                         0);
+}
+
+static void refuse_the_untaken(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    leave_one_untaken(&pair, false);
+    leave_one_untaken(&pair, true);
+    testing_connect(&pair);
+    testing_pair_close(&pair);
+}
+
+static void who_has_joined_and_is_not_taken_is_refused(void **state)
+{
+    testing_run(state, refuse_the_untaken, true);
+}
+
 /* A frame goes by the socket whose turn it is; by another it waits, and nothing of it is done before. */
 static void what_comes_before_its_turn_waits(struct testing_fabric *testing)
 {
@@ -166,22 +249,12 @@ static void what_comes_before_its_turn_waits(struct testing_fabric *testing)
         tcp_testing_send(fds[2], large, data);
     frame.offset = 8;
     tcp_testing_send(fds[0], frame, &one);
-    for (uint64_t until_ns = TESTING_SECONDS(20);
-         tarn_fabric_mem_load64(pair.all, 8) == 0 && task_now() < until_ns;)
-        (void)task_sleep(BASE_NS_PER_MS);
-    assert_int_equal(tarn_fabric_mem_load64(pair.all, 8), one);
+    assert_int_equal(testing_await_word(pair.all, 8, 0), one);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 0);
     tcp_testing_send(fds[0], large, data); /* the turn is the second's */
-    for (uint64_t until_ns = TESTING_SECONDS(20);
-         tarn_fabric_mem_load64(pair.all, 0) == 0 && task_now() < until_ns;)
-        (void)task_sleep(BASE_NS_PER_MS);
-    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), two);
+    assert_int_equal(testing_await_word(pair.all, 0, 0), two);
     assert_int_equal(tarn_fabric_error(pair.server), 0);
-    for (unsigned i = 0; i < SOCKETS; i++)
-        assert_int_equal(close(fds[i]), 0);
-    tarn_fabric_disconnect(pair.server);
-    pair.server = NULL;
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, fds, SOCKETS);
 }
 
 /* The server's task: until a word has come. */
@@ -189,9 +262,7 @@ static void accept_and_wait(void *arg)
 {
     struct testing_pair *pair = arg;
     testing_accept(pair);
-    for (uint64_t until_ns = TESTING_SECONDS(5);
-         tarn_fabric_mem_load64(pair->all, 0) == 0 && task_now() < until_ns;)
-        (void)task_sleep(BASE_NS_PER_MS);
+    (void)testing_await_word(pair->all, 0, 0);
     tarn_fabric_disconnect(pair->server);
     pair->server = NULL;
 }
@@ -229,9 +300,7 @@ static void keep_buffers(struct testing_fabric *testing)
     tcp_testing_send(fds[0], frame, &one);
     testing_join(&job);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), one);
-    for (uint32_t i = 0; i < TCP_SOCKETS_MAX; i++)
-        assert_int_equal(close(fds[i]), 0);
-    testing_pair_close(&pair);
+    tcp_testing_end(&pair, fds, TCP_SOCKETS_MAX);
 }
 
 static void who_waits_for_his_turn_keeps_no_buffers(void **state)
@@ -338,6 +407,7 @@ int main(void)
         cmocka_unit_test(only_its_own_join_in_threads),
         cmocka_unit_test(who_joins_knows_the_secret_in_threads),
         cmocka_unit_test(who_does_not_bring_them_all_is_given_up_in_threads),
+        cmocka_unit_test(who_has_joined_and_is_not_taken_is_refused),
         cmocka_unit_test(what_comes_before_its_turn_waits_in_threads),
         cmocka_unit_test(who_waits_for_his_turn_keeps_no_buffers),
         cmocka_unit_test(all_end_when_one_does_in_threads),

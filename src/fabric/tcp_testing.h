@@ -95,9 +95,8 @@ static inline bool tcp_testing_ends(int fd)
     return taken == 0 || errno == ECONNRESET;
 }
 
-/** Say a hello and prove to know a secret. @return 0 and the server's welcome; or as tcp_hello_load() */
-static inline int tcp_testing_say_hello(int fd, const struct tcp_secret *secret,
-                                        const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
+/** Say a hello and prove to know a secret. @return 0; or as tcp_hello_load() of the challenge */
+static inline int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello)
 {
     struct tcp_meeting meeting;
     struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
@@ -111,8 +110,23 @@ static inline int tcp_testing_say_hello(int fd, const struct tcp_secret *secret,
     assert_int_equal(tcp_hello_prove(secret, &meeting, NULL, proof.proof), 0);
     tcp_hello_save(&proof, bytes);
     tcp_testing_say(fd, bytes, sizeof(bytes));
+    return 0;
+}
+
+/** Hear what the server makes of it. @return 0 and its welcome; or as tcp_hello_load() */
+static inline int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome)
+{
+    uint8_t bytes[TCP_HELLO_BYTES];
     return tcp_testing_hear(fd, bytes, sizeof(bytes)) ? tcp_hello_load(bytes, TCP_WELCOME, ret_welcome)
                                                       : -ECONNRESET;
+}
+
+/** Both. */
+static inline int tcp_testing_say_hello(int fd, const struct tcp_secret *secret,
+                                        const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
+{
+    int error = tcp_testing_ask(fd, secret, hello);
+    return error != 0 ? error : tcp_testing_hear_welcome(fd, ret_welcome);
 }
 
 /** The same with a usual hello. @param more  sockets that will join */
@@ -137,6 +151,23 @@ static inline int tcp_testing_meet(struct testing_pair *pair)
     assert_int_equal(tcp_testing_greet_for(fd, &none, 0, &welcome), 0);
     testing_join(&job);
     return fd;
+}
+
+/** Close the sockets of peers made by hand, and the server's side of their connection, if it is still there. */
+static inline void tcp_testing_leave(struct testing_pair *pair, const int *fds, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(close(fds[i]), 0);
+    if (pair->server != NULL)
+        tarn_fabric_disconnect(pair->server);
+    pair->server = NULL;
+}
+
+/** The same, and then close the pair. */
+static inline void tcp_testing_end(struct testing_pair *pair, const int *fds, unsigned count)
+{
+    tcp_testing_leave(pair, fds, count);
+    testing_pair_close(pair);
 }
 
 /** Send a frame. @param payload  of frame.bytes; NULL: none */

@@ -321,6 +321,16 @@ static inline void testing_pair_close(struct testing_pair *pair)
     tarn_fabric_domain_close(pair->server_domain);
 }
 
+/** Wait until a word of an owner's is another. @return which */
+static inline uint64_t testing_await_word(const struct tarn_fabric_region *region, uint64_t offset,
+                                          uint64_t old)
+{
+    const struct tarn_fabric_word word = {.region = region, .offset = offset, .old = old};
+    uint32_t index;
+    assert_int_equal(tarn_fabric_wait_any(&word, 1, TESTING_SECONDS(20), &index), 0);
+    return tarn_fabric_mem_load64(region, offset);
+}
+
 /* A pattern that tells where it was written and when. */
 static inline void testing_fill(uint8_t *bytes, uint64_t count, uint64_t round)
 {
