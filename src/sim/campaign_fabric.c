@@ -106,9 +106,15 @@ static uint64_t word_of(uint64_t who, uint64_t round, uint64_t place)
     return who << (2 * ROUND_BITS + 8) | round << (ROUND_BITS + 8) | round << 8 | (place + 1);
 }
 
+/* Where a word of the region is. */
+static uint64_t offset_of(uint64_t word)
+{
+    return word * 8;
+}
+
 static uint64_t slot_offset(uint64_t slot)
 {
-    return (FIRST_SLOT + slot * SLOT_WORDS) * 8;
+    return offset_of(FIRST_SLOT + slot * SLOT_WORDS);
 }
 
 static bool words_are_whole(const struct host *host)
@@ -245,7 +251,7 @@ static int add(struct visit *visit)
         return 0;
     host->adds_begun++;
     int error =
-        tarn_fabric_faa(visit->connection, TAG, &visit->handle, ADDS * 8, 1, deadline(visit), &before);
+        tarn_fabric_faa(visit->connection, TAG, &visit->handle, offset_of(ADDS), 1, deadline(visit), &before);
     if (error != 0)
         return error;
     if (before < least || before >= host->adds_begun || host->added[before])
@@ -268,8 +274,8 @@ static int swap(struct visit *visit)
         if (host->swaps_begun == COUNTS_MAX)
             return 0;
         host->swaps_begun++;
-        int error = tarn_fabric_cas(visit->connection, TAG, &visit->handle, SWAPS * 8, expected, expected + 1,
-                                    deadline(visit), &before);
+        int error = tarn_fabric_cas(visit->connection, TAG, &visit->handle, offset_of(SWAPS), expected,
+                                    expected + 1, deadline(visit), &before);
         if (error != 0)
             return error;
         swapped = before == expected;
@@ -294,8 +300,8 @@ static int swap(struct visit *visit)
 static int read_published(struct visit *visit)
 {
     uint64_t words[PUBLISHED_WORDS], oldest = visit->host->version;
-    int error = tarn_fabric_read(visit->connection, TAG, &visit->handle, PUBLISHED * 8, words, sizeof(words),
-                                 deadline(visit));
+    int error = tarn_fabric_read(visit->connection, TAG, &visit->handle, offset_of(PUBLISHED), words,
+                                 sizeof(words), deadline(visit));
     if (error == 0)
         check_words(visit->guest, "what a host publishes", words, PUBLISHED_WORDS, visit->host->number,
                     oldest, visit->host->version);
@@ -400,7 +406,8 @@ static void publish(struct host *host)
 {
     host->version++;
     for (uint32_t i = 0; i < PUBLISHED_WORDS; i++)
-        tarn_fabric_mem_store64(host->region, (PUBLISHED + i) * 8, word_of(host->number, host->version, i));
+        tarn_fabric_mem_store64(host->region, offset_of(PUBLISHED + i),
+                                word_of(host->number, host->version, i));
 }
 
 static void check_slot_is_zero(const struct host *host, uint64_t slot)
@@ -506,8 +513,8 @@ static void receive_guest(struct host *host, struct tarn_fabric_incoming *incomi
 
 static void check_counts(const struct host *host)
 {
-    uint64_t adds = tarn_fabric_mem_load64(host->region, ADDS * 8);
-    uint64_t swaps = tarn_fabric_mem_load64(host->region, SWAPS * 8);
+    uint64_t adds = tarn_fabric_mem_load64(host->region, offset_of(ADDS));
+    uint64_t swaps = tarn_fabric_mem_load64(host->region, offset_of(SWAPS));
     if (adds < host->adds_done || adds > host->adds_begun)
         sim_fail(host->arena->world, "%" PRIu64 " was added, %" PRIu64 " to %" PRIu64 " could be", adds,
                  host->adds_done, host->adds_begun);
