@@ -235,7 +235,8 @@ struct tarn_fabric_connect_options {
     uint32_t data_bytes; /**< at most TARN_FABRIC_PRIVATE_BYTES_MAX */
     uint32_t receive_count; /**< messages that may wait here, which is the peer's credit; 0: 16 */
     uint32_t receive_bytes; /**< the longest of them; 0: 4,096 */
-    bool messages_are_rare; /**< who receives here sleeps at once, and costs nothing until he is woken: that takes
+    bool
+        messages_are_rare; /**< who receives here sleeps at once, and costs nothing until he is woken: that takes
                                  longer. For many connections of which few say something */
 };
 
