@@ -1,6 +1,6 @@
 /*
  * What `verbs` does with those who do not keep to the rules: hellos that are none, work requests made by hand, hosts
- * that are gone; and what its requests cost.
+ * that are gone; and what many connections leave behind.
  */
 #include "base/random.h"
 #include "fabric/verbs/verbs.h"
@@ -233,10 +233,59 @@ static void accept_many(void *arg)
     }
 }
 
-/* All there at once; when their domains are closed, the device says whether anything of them is left. */
+/* What the kernel has of all devices: queue pairs, completion queues, memory regions, protection domains. */
+struct resources {
+    unsigned qp, cq, mr, pd;
+};
+
+/* Run the tool that lists them. @return where its output is to be read */
+static FILE *list_resources(pid_t *ret_child)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    *ret_child = fork();
+    assert_true(*ret_child >= 0);
+    if (*ret_child == 0) {
+        (void)dup2(ends[1], STDOUT_FILENO);
+        (void)execlp("rdma", "rdma", "resource", "show", NULL);
+        _exit(127);
+    }
+    assert_int_equal(close(ends[1]), 0);
+    FILE *output = fdopen(ends[0], "re");
+    assert_non_null(output);
+    return output;
+}
+
+static struct resources count_resources(void)
+{
+    struct resources sum = {0};
+    char line[256];
+    unsigned devices = 0;
+    int status;
+    pid_t child;
+    FILE *output = list_resources(&child);
+    while (fgets(line, sizeof(line), output) != NULL) {
+        static const char *const names[] = {" qp ", " cq ", " mr ", " pd "};
+        unsigned *const sums[] = {&sum.qp, &sum.cq, &sum.mr, &sum.pd};
+        for (unsigned i = 0; i < base_array_count(names); i++) {
+            const char *at = strstr(line, names[i]);
+            assert_non_null(at);
+            *sums[i] += (unsigned)strtoul(at + strlen(names[i]), NULL, 10);
+        }
+        devices++;
+    }
+    assert_int_equal(fclose(output), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(devices, 2);
+    return sum;
+}
+
+/* All there at once; when their domains are closed, neither the kernel nor we have anything of them. */
 static void two_hundred_at_once(struct testing_fabric *testing)
 {
     struct testing_pair pair;
+    const struct resources nothing = count_resources();
     struct testing_job job;
     static struct crowd crowd;
     struct tarn_fabric_connection *clients[MANY];
@@ -257,6 +306,13 @@ static void two_hundred_at_once(struct testing_fabric *testing)
             tarn_fabric_faa(clients[i], 0, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before), 0);
         assert_int_equal(before, i);
     }
+    const struct resources all = count_resources();
+    print_message("# 200 connections: %u queue pairs, %u completion queues, %u memory regions\n",
+                  all.qp - nothing.qp, all.cq - nothing.cq, all.mr - nothing.mr);
+    assert_int_equal(all.qp - nothing.qp, 2 * MANY);
+    assert_int_equal(all.cq - nothing.cq, 2 * MANY);
+    assert_int_equal(all.mr - nothing.mr, 2 * MANY + 2); /* and the regions */
+    assert_true(all.pd - nothing.pd >= 2);               /* librdmacm has some besides */
     for (unsigned i = 0; i < MANY; i++) {
         tarn_fabric_disconnect(clients[i]);
         tarn_fabric_disconnect(crowd.servers[i]);
@@ -264,71 +320,96 @@ static void two_hundred_at_once(struct testing_fabric *testing)
     assert_int_equal(testing_descriptors(), descriptors);
     assert_int_equal(testing_memory(testing), memory);
     testing_pair_close(&pair);
+    const struct resources left = count_resources();
+    assert_memory_equal(&left, &nothing, sizeof(left));
 }
 
-/* ---- what requests cost -------------------------------------------------------------------------- */
+/* ---- what is told, and what is not believed ------------------------------------------------------- */
 
-struct costs {
-    uint64_t requests, doorbells, completions;
-};
-
-static struct costs costs_of(const struct testing_fabric *testing)
+/* The other device's address is none to listen at. */
+static void each_device_has_its_own_addresses(struct testing_fabric *testing)
 {
-    const struct verbs *verbs = testing_clients(testing)->state;
-    return (struct costs){.requests = atomic_load(&verbs->requests),
-                          .doorbells = atomic_load(&verbs->doorbells),
-                          .completions = atomic_load(&verbs->completions)};
+    struct tarn_fabric_listener *listener;
+    assert_int_equal(tarn_fabric_listen(testing_clients(testing), testing->address, &listener), -ENODEV);
+    assert_int_equal(tarn_fabric_listen(testing->fabric, testing->address, &listener), 0);
+    tarn_fabric_listener_close(listener);
 }
 
-/* Post a batch and wait for it. @return what it cost */
-static struct costs batch_costs(struct testing_pair *pair, enum tarn_fabric_op_kind kind, uint64_t bytes,
-                                unsigned count)
+/* Wait until all that a connection's device was handed has come to an end. @return whether all was well */
+static bool flights_end(struct verbs_connection *connection)
 {
-    static uint8_t memory[TESTING_BYTES];
-    const struct iovec vector = {.iov_base = memory, .iov_len = bytes};
-    struct tarn_fabric_op ops[16];
-    const struct costs before = costs_of(pair->testing);
-    for (unsigned i = 0; i < count; i++)
-        ops[i] = (struct tarn_fabric_op){
-            .kind = kind, .handle = &pair->all->handle, .iov = &vector, .iov_count = 1};
-    tarn_fabric_post(pair->client, ops, count);
-    assert_int_equal(tarn_fabric_wait(ops, count, TESTING_SECONDS(60)), 0);
-    const struct costs after = costs_of(pair->testing);
-    const struct costs costs = {.requests = after.requests - before.requests,
-                                .doorbells = after.doorbells - before.doorbells,
-                                .completions = after.completions - before.completions};
-    print_message("# %s of %llu bytes, %u in a batch: %llu requests, %llu doorbells, %llu completions\n",
-                  kind == TARN_FABRIC_READ ? "READ" : "WRITE", (unsigned long long)bytes, count,
-                  (unsigned long long)costs.requests, (unsigned long long)costs.doorbells,
-                  (unsigned long long)costs.completions);
-    return costs;
+    bool over = false, well = false;
+    for (uint64_t until_ns = TESTING_SECONDS(60); !over; (void)task_sleep(1000000)) {
+        base_spin_lock(&connection->lock);
+        verbs_poll_locked(connection);
+        over = base_max(connection->flushed, connection->done_count) >= connection->posted;
+        well = connection->flushed == 0;
+        base_spin_unlock(&connection->lock);
+        assert_true(task_now() < until_ns);
+    }
+    return well;
 }
 
-static void a_batch_is_one_doorbell(struct testing_fabric *testing)
+/* Whatever its device still sends: who was fenced changes nothing. */
+static void who_is_fenced_writes_no_more(struct testing_fabric *testing)
 {
     struct testing_pair pair;
     char url[80];
-    tarn_fabric_close(testing->client_fabric); /* no probe between */
-    (void)snprintf(url, sizeof(url), "%s,heartbeat=1h", testing->subject->client_url);
+    tarn_fabric_close(testing->client_fabric);
+    (void)snprintf(url, sizeof(url), "%s,heartbeat=200ms", testing->subject->client_url);
     assert_int_equal(tarn_fabric_open(testing->node, url, &testing->client_fabric), 0);
-    testing_pair_open(testing, &pair, NULL);
-    static const uint64_t lengths[] = {8, 4096};
-    for (unsigned i = 0; i < base_array_count(lengths); i++) {
-        for (unsigned count = 1; count <= 16; count *= 16) {
-            for (unsigned kind = TARN_FABRIC_READ; kind <= TARN_FABRIC_WRITE; kind++) {
-                struct costs costs = batch_costs(&pair, kind, lengths[i], count);
-                assert_int_equal(costs.requests, count);
-                assert_int_equal(costs.doorbells, 1);
-                assert_int_equal(costs.completions, 1);
-            }
-        }
+    testing_pair_open(testing, &pair, &small);
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    struct verbs_connection *client = pair.client->state;
+    for (unsigned fenced = 0; fenced < 2; fenced++) {
+        memset(client->ring, 0x11 + (int)fenced, 8);
+        if (fenced == 1)
+            assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SECONDS(60)), 0);
+        post_by_hand(&pair,
+                     (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+                                          .wr.rdma = {.remote_addr = verbs_key_address(all->key),
+                                                      .rkey = verbs_key_rkey(all->key)}},
+                     8);
+        assert_int_equal(flights_end(client), fenced == 0);
+        assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), UINT64_C(0x1111111111111111));
     }
-    struct tarn_fabric_counters counters;
-    tarn_fabric_count(testing->client_fabric, 0, &counters);
-    assert_int_equal(counters.copied_bytes, 2 * 17 * 4096 + 17 * 8); /* a small WRITE is inline */
-    const struct costs large = batch_costs(&pair, TARN_FABRIC_WRITE, TESTING_BYTES, 1);
-    assert_int_equal(large.requests, TESTING_BYTES / VERBS_PIECE_BYTES);
     testing_pair_close(&pair);
+}
+
+static void keep_failure(void *arg, enum base_log_level level, const char *line, size_t len)
+{
+    char *kept = arg;
+    (void)level;
+    if (strstr(line, "connection failed") != NULL && kept[0] == '\0')
+        (void)snprintf(kept, 256, "%.*s", (int)len, line);
+}
+
+/* What the device refuses is told with the operation's name, whatever else was posted with it. */
+static void what_is_refused_is_named(void **state)
+{
+    char line[256] = "";
+    const struct task_node_options options = {
+        .log_level = BASE_LOG_WARN, .log_sink = keep_failure, .log_arg = line};
+    struct testing_fabric testing = {.subject = *state};
+    struct testing_pair pair;
+    uint64_t word = 1;
+    const struct iovec vector = {.iov_base = &word, .iov_len = sizeof(word)};
+    assert_int_equal(task_node_open(&options, &testing.node), 0);
+    testing_open(&testing);
+    testing_pair_open(&testing, &pair, NULL);
+    struct tarn_fabric_handle longer = pair.all->handle;
+    longer.bytes *= 2; /* what is refused here is not asked for */
+    struct tarn_fabric_op ops[] = {
+        {.kind = TARN_FABRIC_WRITE, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1},
+        {.kind = TARN_FABRIC_FAA, .handle = &longer, .offset = TESTING_BYTES, .operand = 1},
+        {.kind = TARN_FABRIC_READ, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1}};
+    tarn_fabric_post(pair.client, ops, base_array_count(ops));
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(60)), -EACCES);
+    assert_int_equal(ops[0].result, 0);
+    testing_pair_close(&pair);
+    testing_close(&testing);
+    task_node_close(testing.node);
+    assert_non_null(strstr(line, "op=\"FAA\""));
 }
 
 /* ---- hosts that are gone ------------------------------------------------------------------------- */
@@ -376,14 +457,15 @@ static void two_hundred_at_once_in_threads(void **state)
     testing_run(state, two_hundred_at_once, false);
 }
 
-static void a_batch_is_one_doorbell_in_tasks(void **state)
+static void each_device_has_its_own_addresses_in_threads(void **state)
 {
-    testing_run(state, a_batch_is_one_doorbell, true);
+    testing_run(state, each_device_has_its_own_addresses, false);
 }
 
 TESTING_BOTH(hellos_that_are_none_are_refused)
 TESTING_BOTH(messages_that_are_none_end_the_connection)
 TESTING_BOTH(the_device_refuses)
+TESTING_BOTH(who_is_fenced_writes_no_more)
 
 int main(void)
 {
@@ -393,7 +475,9 @@ int main(void)
                                        TESTING_UNITS(messages_that_are_none_end_the_connection),
                                        TESTING_UNITS(the_device_refuses),
                                        cmocka_unit_test(two_hundred_at_once_in_threads),
-                                       cmocka_unit_test(a_batch_is_one_doorbell_in_tasks),
+                                       TESTING_UNITS(who_is_fenced_writes_no_more),
+                                       cmocka_unit_test(what_is_refused_is_named),
+                                       cmocka_unit_test(each_device_has_its_own_addresses_in_threads),
                                        cmocka_unit_test(a_host_that_is_gone_is_noticed_in_threads)};
     cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));
     int failed = cmocka_run_group_tests_name("fabric/verbs hellos", alone, NULL, NULL);

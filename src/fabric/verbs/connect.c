@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define RESOLVE_MS_MAX 2000
-#define TRIES          8  /* of a request that is not answered: the first, and 7 more */
+#define TRIES          7 /* of a request that is not answered: the first, and 6 more; 7 more never end on Soft-RoCE */
 #define RNR_TRIES      6  /* of a message that finds no receive: there is one for each credit */
 #define RNR_TIMER      12 /* 640 µs between them */
 #define SLOT_ALIGNMENT 64
