@@ -94,6 +94,7 @@ struct tarn_fabric_domain_options {
     uint64_t readable_bytes; /**< of regions that peers only read */
     uint64_t writable_bytes; /**< of regions that peers may change */
     uint32_t regions_max;    /**< 0: 64; at most TARN_FABRIC_REGIONS_MAX */
+    uint64_t buffer_bytes;   /**< of buffers, charged as they are made; 0: 16 MiB; rounded up to 256 KiB */
 };
 
 /**
@@ -107,8 +108,8 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_domain_open(struct tarn_fabric *fabric,
                                                      const struct tarn_fabric_domain_options *options,
                                                      struct tarn_fabric_domain **ret_domain);
 
-/** Close; its regions are freed and its connections disconnected. What a peer still has mapped lives on
- * without us. Yields. */
+/** Close; its regions are freed, its connections disconnected and its buffers put back. What a peer still has mapped
+ * lives on without us. Yields. */
 TARN_API void tarn_fabric_domain_close(struct tarn_fabric_domain *domain);
 
 /** What peers may do to a region. */
@@ -171,9 +172,41 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_doma
 /**
  * Take a region back: from now on its handle is refused. Operations that began before may still end in its
  * memory, so that becomes part of another region only when the connections that the domain had are over;
- * memory of the caller's is free of them on return. Yields.
+ * memory of the caller's is free of them on return. verbs: waits for what the device is doing of operations of this
+ * side that have their vectors there; what is left of them is copied. Yields.
  */
 TARN_API void tarn_fabric_region_free(struct tarn_fabric_region *region);
+
+/* ---- local memory ------------------------------------------------------------------------------- */
+
+/**
+ * Memory for the vectors of operations, of a domain's pool. With verbs the device knows it, and moves what lies there
+ * without a copy, on connections of that domain; elsewhere it is plain memory. Nothing of it is exported.
+ */
+struct tarn_fabric_buffer {
+    uint8_t *memory; /**< aligned to 512 bytes; from 4 KiB on to a page */
+    uint64_t bytes;  /**< at least what was asked for */
+    struct tarn_fabric_domain *domain;
+    void *state;                     /**< the pool's */
+    struct tarn_fabric_buffer *next; /**< the pool's */
+};
+
+/**
+ * Take a buffer. Its contents are undefined: those of an earlier user, or zero.
+ *
+ * @param bytes       1 to TARN_FABRIC_BYTES_MAX; rounded up to a power of two, 512 at least
+ * @param ret_buffer  the caller's until tarn_fabric_buffer_put()
+ * @return 0; -EINVAL; -ENOSPC (buffer_bytes of the domain are used up); -ENOMEM; errors of the kernel's, as when it may
+ *         not lock memory. Any thread or task. Does not yield; where no free one of that size is left, the kernel is
+ *         asked for memory, at least 256 KiB, which the domain keeps.
+ */
+TARN_API TARN_MUST_CHECK int tarn_fabric_buffer_get(struct tarn_fabric_domain *domain, uint64_t bytes,
+                                                    struct tarn_fabric_buffer **ret_buffer);
+
+/** Give a buffer back that no operation uses: those that did have been waited for. Any thread or task; never waits. */
+TARN_API void tarn_fabric_buffer_put(struct tarn_fabric_buffer *buffer);
+
+/* ---- handles ------------------------------------------------------------------------------------ */
 
 /** Write a handle for sending: little-endian, TARN_FABRIC_HANDLE_BYTES. */
 TARN_API void tarn_fabric_handle_save(const struct tarn_fabric_handle *handle, void *bytes);
@@ -354,7 +387,8 @@ struct tarn_fabric_op {
     uint64_t before; /**< CAS and FAA: what the word was */
     int32_t result;  /**< 0 or negative errno */
     bool finished;
-    uint64_t bytes; /**< of iov */
+    uint32_t copied_bytes; /**< of the next, that went through memory of the fabric's */
+    uint64_t bytes;        /**< of iov */
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_op *next; /**< in a queue of its connection */
 };
@@ -426,10 +460,9 @@ struct tarn_fabric_counters {
     uint64_t operations[TARN_FABRIC_OP_KINDS]; /**< that succeeded */
     uint64_t bytes[TARN_FABRIC_OP_KINDS];
     uint64_t failed;
-    uint64_t refused; /**< of those: -EACCES */
-    uint64_t waits;   /**< round trips: tarn_fabric_wait() calls, counted for their first operation */
-    uint64_t
-        copied_bytes; /**< verbs: of the bytes above, that went through registered memory of the fabric's */
+    uint64_t refused;      /**< of those: -EACCES */
+    uint64_t waits;        /**< round trips: tarn_fabric_wait() calls, counted for their first operation */
+    uint64_t copied_bytes; /**< verbs: of the bytes above, that went through memory of the fabric's */
 };
 
 /** What was done for a tag on all connections, those that are over too. Any thread; exact when nobody posts. */

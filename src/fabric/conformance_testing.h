@@ -5,6 +5,7 @@
 #ifndef FABRIC_CONFORMANCE_TESTING_H
 #define FABRIC_CONFORMANCE_TESTING_H
 
+#include "fabric/buffers_testing.h"
 #include "fabric/calls_testing.h"
 #include "fabric/connections_testing.h"
 #include "fabric/operations_testing.h"
@@ -32,6 +33,7 @@ TESTING_BOTH(writes_are_seen_before_the_message)
 TESTING_BOTH(sleepers_are_woken)
 TESTING_BOTH(rare_messages_wake_too)
 TESTING_BOTH(a_fence_waits_for_all_before_it)
+TESTING_BOTH(a_message_waits_for_a_fenced_write)
 TESTING_BOTH(a_deadline_ends_the_connection)
 TESTING_BOTH(the_peer_disconnects)
 TESTING_BOTH(freed_memory_waits_for_its_writers)
@@ -39,6 +41,9 @@ TESTING_BOTH(connections_come_and_go)
 TESTING_BOTH(private_data_is_exchanged)
 TESTING_BOTH(nobody_accepts)
 TESTING_BOTH(domains_have_limits)
+TESTING_BOTH(buffers_hold_what_is_moved)
+TESTING_BOTH(buffers_have_limits)
+TESTING_BOTH(buffers_are_for_all_threads)
 TESTING_BOTH(handles_can_be_sent)
 TESTING_BOTH(a_word_is_waited_for)
 TESTING_BOTH(operations_are_counted)
@@ -58,10 +63,12 @@ TESTING_BOTH(no_memory_to_connect)
         TESTING_UNITS(messages_come_in_order), TESTING_UNITS(long_messages_and_small_rooms_are_refused),     \
         TESTING_UNITS(writes_are_seen_before_the_message), TESTING_UNITS(sleepers_are_woken),                \
         TESTING_UNITS(rare_messages_wake_too), TESTING_UNITS(a_fence_waits_for_all_before_it),               \
-        TESTING_UNITS(a_deadline_ends_the_connection), TESTING_UNITS(the_peer_disconnects),                  \
-        TESTING_UNITS(freed_memory_waits_for_its_writers), TESTING_UNITS(connections_come_and_go),           \
-        TESTING_UNITS(private_data_is_exchanged), TESTING_UNITS(nobody_accepts),                             \
-        TESTING_UNITS(domains_have_limits), TESTING_UNITS(handles_can_be_sent),                              \
+        TESTING_UNITS(a_message_waits_for_a_fenced_write), TESTING_UNITS(a_deadline_ends_the_connection),    \
+        TESTING_UNITS(the_peer_disconnects), TESTING_UNITS(freed_memory_waits_for_its_writers),              \
+        TESTING_UNITS(connections_come_and_go), TESTING_UNITS(private_data_is_exchanged),                    \
+        TESTING_UNITS(nobody_accepts), TESTING_UNITS(domains_have_limits),                                   \
+        TESTING_UNITS(buffers_hold_what_is_moved), TESTING_UNITS(buffers_have_limits),                       \
+        TESTING_UNITS(buffers_are_for_all_threads), TESTING_UNITS(handles_can_be_sent),                      \
         TESTING_UNITS(a_word_is_waited_for), TESTING_UNITS(operations_are_counted),                          \
         cmocka_unit_test(a_cancelled_task_ends_its_connection_in_tasks),                                     \
         cmocka_unit_test(threads_use_a_connection_of_tasks_in_tasks),                                        \

@@ -212,6 +212,34 @@ static void a_fence_waits_for_all_before_it(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+/* A WRITE waits for what is before it, and so does the message behind it: whenever that comes, the WRITE is there. */
+static void a_message_waits_for_a_fenced_write(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_message message;
+    uint8_t data[4096];
+    uint64_t read = 0, one = 1;
+    const struct iovec in = {.iov_base = &read, .iov_len = 8}, out = {.iov_base = &one, .iov_len = 8};
+    testing_pair_open(testing, &pair, NULL);
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    struct tarn_fabric_op ops[] = {
+        {.kind = TARN_FABRIC_READ, .handle = all, .offset = 64, .iov = &in, .iov_count = 1},
+        {.kind = TARN_FABRIC_WRITE, .fence = true, .handle = all, .iov = &out, .iov_count = 1},
+        {.kind = TARN_FABRIC_SEND, .iov = &out, .iov_count = 1}};
+    tarn_fabric_post(pair.client, ops, base_array_count(ops));
+    /* the client may have to look before it goes on: until then nothing comes */
+    int error = tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SOON, &message);
+    assert_true(error == 0 || error == -ETIMEDOUT);
+    if (error == 0)
+        assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 1);
+    assert_int_equal(tarn_fabric_wait(ops, base_array_count(ops), TESTING_SECONDS(60)), 0);
+    if (error != 0)
+        assert_int_equal(tarn_fabric_receive(pair.server, data, sizeof(data), TESTING_SECONDS(60), &message),
+                         0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), 1);
+    testing_pair_close(&pair);
+}
+
 /* ---- the end of connections --------------------------------------------------------------------- */
 
 /* A deadline passes: all that was posted ends with an error, and the peer learns of it. */
@@ -463,6 +491,7 @@ static inline int prepare_alone(struct testing_fabric *testing)
     const struct tarn_fabric_domain_options options = {.readable_bytes = 4096, .writable_bytes = 65536};
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region = NULL, *second;
+    struct tarn_fabric_buffer *buffer;
     struct tarn_fabric_listener *listener;
     struct tarn_fabric *fabric;
     int error = tarn_fabric_open(testing->node, testing->subject->url, &fabric);
@@ -476,6 +505,11 @@ static inline int prepare_alone(struct testing_fabric *testing)
             if (error == 0)
                 tarn_fabric_region_free(second);
             tarn_fabric_region_free(region);
+        }
+        if (error == 0) {
+            error = tarn_fabric_buffer_get(domain, 5000, &buffer);
+            if (error == 0)
+                tarn_fabric_buffer_put(buffer);
         }
         if (error == 0) {
             error = tarn_fabric_listen(fabric, testing->address, &listener);

@@ -127,6 +127,7 @@ int tarn_fabric_domain_open(struct tarn_fabric *fabric, const struct tarn_fabric
         base_free(&fabric->node->memory, domain, sizeof(*domain));
         return error;
     }
+    fabric_buffers_open(domain, filled.buffer_bytes);
     *ret_domain = domain;
     return 0;
 }
@@ -135,6 +136,7 @@ void tarn_fabric_domain_close(struct tarn_fabric_domain *domain)
 {
     struct tarn_fabric *fabric = domain->fabric;
     base_assert(atomic_load(&domain->users) == 0);
+    fabric_buffers_close(domain);
     fabric->provider->domain_close(domain->state);
     base_free(&fabric->node->memory, domain, sizeof(*domain));
 }
@@ -511,11 +513,6 @@ static FABRIC_INLINE int check(const struct tarn_fabric *fabric, struct tarn_fab
     return 0;
 }
 
-void fabric_op_copied(const struct tarn_fabric_op *op)
-{
-    count(&op->connection->counters[op->tag].copied_bytes, op->bytes);
-}
-
 void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
                     bool scatter)
 {
@@ -548,6 +545,8 @@ void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
     if (base_likely(result == 0)) {
         count(&counters->operations[op->kind], 1);
         count(&counters->bytes[op->kind], op->bytes);
+        if (base_unlikely(op->copied_bytes > 0))
+            count(&counters->copied_bytes, op->copied_bytes);
         return;
     }
     count(&counters->failed, 1);
@@ -563,6 +562,7 @@ static void post(struct tarn_fabric_connection *connection, struct tarn_fabric_o
         struct tarn_fabric_op *op = &ops[i];
         op->connection = connection;
         op->finished = false;
+        op->copied_bytes = 0;
         int error = error_of(connection);
         if (error == 0)
             error = check(connection->fabric, op);

@@ -88,6 +88,10 @@ struct fabric_provider {
     /** The same with `memory`, which is the caller's. NULL: there is no such thing */
     int (*region_register)(void *domain, struct tarn_fabric_region *region);
 
+    /** Memory of a domain's buffers is there, or gone. NULL: plain memory will do */
+    int (*buffers_made)(void *domain, void *memory, uint64_t bytes, void **ret_state);
+    void (*buffers_gone)(void *domain, void *state);
+
     /** When it returns, registered memory is the caller's alone. */
     void (*region_free)(void *domain, struct tarn_fabric_region *region);
 
@@ -138,9 +142,6 @@ struct fabric_provider {
 
 /** For providers: an operation has its result; an error kills the connection. By the connection's user. */
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result);
-
-/** For providers: the bytes of an operation that succeeds were copied once. By the connection's user. */
-void fabric_op_copied(const struct tarn_fabric_op *op);
 
 /** For providers: what the peer is called. Before anything can fail. */
 void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name);

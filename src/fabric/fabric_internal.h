@@ -21,10 +21,22 @@ struct tarn_fabric {
     struct tarn_fabric_counters past[TARN_FABRIC_TAGS_MAX]; /* of connections that are over */
 };
 
+#define FABRIC_BUFFER_SIZES 22 /* powers of two, from 512 bytes to TARN_FABRIC_BYTES_MAX */
+
+/* The pool of a domain's buffers. */
+struct fabric_buffers {
+    struct base_spin lock; /* of all but bytes_max */
+    uint64_t bytes_max;
+    uint64_t bytes; /* of slabs */
+    struct base_list
+        rooms[FABRIC_BUFFER_SIZES]; /* slabs with a free buffer; those that are all free at the end */
+};
+
 struct tarn_fabric_domain {
     struct tarn_fabric *fabric;
     void *state;
     _Atomic uint32_t users; /* regions and connections */
+    struct fabric_buffers buffers;
 };
 
 struct tarn_fabric_listener {
@@ -68,6 +80,25 @@ static inline bool fabric_op_is_answered(const struct tarn_fabric_op *op)
  */
 void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
                     bool scatter);
+
+/* ---- buffer.c: memory for operations --------------------------------------------------------------- */
+
+/** Make an empty pool. @param bytes  0: the default */
+void fabric_buffers_open(struct tarn_fabric_domain *domain, uint64_t bytes);
+
+/** Free it; all buffers are back. */
+void fabric_buffers_close(struct tarn_fabric_domain *domain);
+
+/* ---- populate.c ---------------------------------------------------------------------------------- */
+
+/**
+ * Have all pages of some mapped memory. If they are many several threads do it, which have ended on return. Blocks.
+ *
+ * @param memory  at the beginning of a page
+ * @param zero    it may have been used: set it to zero
+ * @return 0; -ENOMEM
+ */
+base_must_check int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero);
 
 /* ---- url.c: what stands behind the colon --------------------------------------------------------- */
 

@@ -132,16 +132,22 @@ static inline void testing_run(void **state, void (*test)(struct testing_fabric 
 
 #define TESTING_UNITS(test) cmocka_unit_test(test##_in_tasks), cmocka_unit_test(test##_in_threads)
 
-/* Descriptors of this process now. */
-static inline unsigned testing_count_descriptors(void)
+/* What a folder holds now: of /proc/self/fd this process's descriptors, of /proc/self/task its threads. */
+static inline unsigned testing_count_entries(const char *path)
 {
     unsigned count = 0;
-    DIR *folder = opendir("/proc/self/fd");
+    DIR *folder = opendir(path);
     assert_non_null(folder);
     while (readdir(folder) != NULL)
         count++;
     assert_int_equal(closedir(folder), 0);
     return count;
+}
+
+/* Descriptors of this process now. */
+static inline unsigned testing_count_descriptors(void)
+{
+    return testing_count_entries("/proc/self/fd");
 }
 
 /* The same when it has not changed for a while: what others close takes a moment. */

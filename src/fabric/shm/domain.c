@@ -4,7 +4,6 @@
  */
 #include "fabric/shm/shm.h"
 #include <errno.h>
-#include <string.h>
 
 /*
  * format: an entry of the table of regions, of one machine's byte order; peers have it to read only
@@ -209,16 +208,12 @@ static int take_extent(struct shm_domain *domain, enum shm_place place, uint64_t
     return -ENOSPC;
 }
 
-/* Have its pages, all zero. @return 0 or -ENOMEM */
+/* Have its pages, all zero, so that a lack of memory is an error and no signal later. @return 0 or -ENOMEM */
 static int touch(const struct shm_file *file, struct shm_extent *extent)
 {
-    int error = shm_file_touch(file, extent->offset, extent->bytes);
-    if (error != 0)
-        return error;
-    if (extent->dirty)
-        memset(file->memory + extent->offset, 0, extent->bytes);
-    extent->dirty = true;
-    return 0;
+    int error = fabric_populate(file->memory + extent->offset, extent->bytes, extent->dirty);
+    extent->dirty = true; /* some of them may be there even if not all are */
+    return error;
 }
 
 /* ---- regions ------------------------------------------------------------------------------------ */
@@ -266,7 +261,6 @@ static int alloc_locked(struct shm_domain *domain, struct tarn_fabric_region *re
         return error;
     error = touch(&domain->files[place], extent);
     if (error != 0) {
-        extent->dirty = true; /* some of its pages may be there */
         extent->used = false;
         return error;
     }

@@ -70,11 +70,6 @@ int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_fi
     return 0;
 }
 
-int shm_file_touch(const struct shm_file *file, uint64_t offset, uint64_t bytes)
-{
-    return madvise(file->memory + offset, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : -ENOMEM;
-}
-
 void shm_file_drop(struct shm_file *file)
 {
     if (file->memory != NULL)

@@ -35,9 +35,6 @@ base_must_check int shm_file_make(const char *name, uint64_t bytes, bool readers
  */
 base_must_check int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_file);
 
-/** Have a part of one of ours in memory, so that a lack of it is an error and no signal later. @return 0; -ENOMEM */
-base_must_check int shm_file_touch(const struct shm_file *file, uint64_t offset, uint64_t bytes);
-
 /** Unmap and close. */
 void shm_file_drop(struct shm_file *file);
 

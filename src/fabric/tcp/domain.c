@@ -4,7 +4,6 @@
  */
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
-#include <string.h>
 
 #define KEY_SLOT_BITS 16
 #define KEY_SLOT_MASK ((UINT64_C(1) << KEY_SLOT_BITS) - 1)
@@ -119,7 +118,7 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
                       : base_map_part(account, BASE_PAGE_BYTES, own->bytes, 0); /* the domain is charged */
     int error = own->memory == NULL ? -ENOMEM : 0;
     if (error == 0 && !borrowed)
-        memset(own->memory, 0, own->bytes); /* to be there */
+        error = fabric_populate(own->memory, own->bytes, false);
     if (error == 0)
         error = enter(domain, own);
     if (error != 0) {

@@ -79,7 +79,7 @@ static int make_queue_pair(struct verbs_connection *connection)
                                     .qp_type = IBV_QPT_RC};
     attr.cap = (struct ibv_qp_cap){.max_send_wr = device->send_depth,
                                    .max_recv_wr = connection->slots,
-                                   .max_send_sge = 1,
+                                   .max_send_sge = device->vectors,
                                    .max_recv_sge = 1,
                                    .max_inline_data = device->inline_bytes};
     connection->qp = ibv_create_qp(connection->domain->pd, &attr);

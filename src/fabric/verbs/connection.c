@@ -91,11 +91,8 @@ void verbs_connection_tell(struct verbs_connection *connection)
 static void finish_all(struct fabric_queue *ops, int32_t result)
 {
     struct tarn_fabric_op *op;
-    while ((op = fabric_queue_pop(ops)) != NULL) {
-        if (result == 0 && verbs_op_is_copied(op->connection->state, op))
-            fabric_op_copied(op);
+    while ((op = fabric_queue_pop(ops)) != NULL)
         fabric_op_finish(op, result);
-    }
 }
 
 /* Collect what came to nothing; the device has let go of it. */

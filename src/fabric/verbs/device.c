@@ -186,25 +186,38 @@ static int read_numa_node(const struct ibv_context *context)
     return bytes > 0 ? (int)strtol(text, NULL, 10) : -1;
 }
 
-/* Make a queue pair to see how much it sends inline, and what its device promises. */
+/* @return the queue pair; NULL: the device makes none such */
+static struct ibv_qp *try_queue_pair(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
+                                     uint32_t inline_bytes, uint32_t *ret_inline_bytes)
+{
+    struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
+    attr.cap = (struct ibv_qp_cap){.max_send_wr = device->send_depth,
+                                   .max_recv_wr = 1,
+                                   .max_send_sge = device->vectors,
+                                   .max_recv_sge = 1,
+                                   .max_inline_data = inline_bytes};
+    struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+    if (qp != NULL)
+        *ret_inline_bytes = base_min(attr.cap.max_inline_data, (uint32_t)VERBS_INLINE_MAX);
+    return qp;
+}
+
+/* Make a queue pair to see how much it sends inline, of how many vectors, and what its device promises. */
 static int ask_queue_pair(struct verbs_device *device)
 {
     struct ibv_pd *pd = ibv_alloc_pd(device->context);
     struct ibv_cq *cq = ibv_create_cq(device->context, 16, NULL, NULL, 0);
     struct ibv_qp *qp = NULL;
-    for (uint32_t bytes = VERBS_INLINE_MAX; pd != NULL && cq != NULL && qp == NULL; bytes /= 2) {
-        struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC};
-        attr.cap = (struct ibv_qp_cap){.max_send_wr = device->send_depth,
-                                       .max_recv_wr = 1,
-                                       .max_send_sge = 1,
-                                       .max_recv_sge = 1,
-                                       .max_inline_data = bytes};
-        qp = ibv_create_qp(pd, &attr);
-        if (qp != NULL)
-            device->inline_bytes = base_min(attr.cap.max_inline_data, (uint32_t)VERBS_INLINE_MAX);
-        if (bytes == 0)
+    for (uint32_t bytes = VERBS_INLINE_MAX; pd != NULL && cq != NULL && qp == NULL;) {
+        qp = try_queue_pair(device, pd, cq, bytes, &device->inline_bytes);
+        if (qp != NULL || (bytes == 0 && device->vectors == 1))
             break;
+        if (device->vectors > 1)
+            device->vectors /= 2;
+        else
+            bytes /= 2;
     }
+    device->read_vectors = base_min(device->read_vectors, device->vectors);
     int error = qp == NULL ? -errno : 0;
 #ifdef FABRIC_VERBS_IN_ORDER
     if (qp != NULL)
@@ -220,10 +233,17 @@ static int ask_queue_pair(struct verbs_device *device)
     return error;
 }
 
+static uint32_t vectors_of(int said)
+{
+    return said < 1 ? 1 : base_min((uint32_t)said, (uint32_t)TARN_FABRIC_IOV_MAX);
+}
+
 static int ask_device(struct base_log *log, const struct verbs_options *options, struct verbs_device *device)
 {
     struct ibv_device_attr attr;
-    if (ibv_query_device(device->context, &attr) != 0)
+    struct ibv_port_attr port;
+    if (ibv_query_device(device->context, &attr) != 0 ||
+        ibv_query_port(device->context, device->port, &port) != 0)
         return fail(log, options->device, "it does not say what it can", -EIO);
     const int reads =
         attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ? attr.max_qp_rd_atom : attr.max_qp_init_rd_atom;
@@ -232,6 +252,9 @@ static int ask_device(struct base_log *log, const struct verbs_options *options,
     device->max_reads = (uint8_t)(reads < 1 ? 1 : reads > READS_MAX ? READS_MAX : reads);
     device->send_depth = base_min((uint32_t)SEND_DEPTH, requests);
     device->receive_depth_max = requests;
+    device->vectors = vectors_of(attr.max_sge);
+    device->read_vectors = vectors_of(attr.max_sge_rd);
+    device->piece_bytes = base_min(port.max_msg_sz, (uint32_t)VERBS_DIRECT_BYTES);
     device->numa_node = read_numa_node(device->context);
     if (requests <= 2 * VERBS_CONTROL_SLOTS)
         return fail(log, options->device, "its queues are too short", -ENODEV);

@@ -23,10 +23,11 @@
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
-/* A region's own. */
-struct verbs_region {
+/* Memory that the device knows: a region's, or of buffers. */
+struct verbs_memory {
     struct ibv_mr *mr;
-    bool is_callers; /* its memory */
+    struct verbs_local local;
+    bool is_callers; /* a region's that was registered */
 };
 
 bool verbs_key_is_possible(uint64_t key)
@@ -92,6 +93,7 @@ void verbs_domain_close(void *state)
     struct verbs_domain *domain = state;
     int error = ibv_dealloc_pd(domain->pd);
     base_assert(error == 0); /* its regions and connections are gone */
+    verbs_local_drop(domain);
     base_account_give(account_of(domain), charged_bytes(domain));
     base_free(account_of(domain), domain, sizeof(*domain));
 }
@@ -144,24 +146,58 @@ static int access_of(uint32_t rights)
     return access;
 }
 
-/* Have the device know some memory as a region's. */
-static int register_memory(struct verbs_domain *domain, struct tarn_fabric_region *region, bool is_callers,
-                           uint64_t unit)
+/*
+ * Have the device know some memory, and enter it into the table. The device may write there for ourselves, too, but
+ * into a caller's memory that is mapped to be read only.
+ *
+ * @param memory  its bytes and address are set
+ */
+static int make_known(struct verbs_domain *domain, struct verbs_memory *memory, int access, bool is_callers)
 {
     struct verbs *verbs = domain->verbs;
-    const uint64_t lanes = (uintptr_t)region->memory % BASE_PAGE_BYTES / 8;
-    const uint64_t key = unit << UNIT_SHIFT | lanes << LANES_SHIFT;
-    struct verbs_region *own = base_alloc(account_of(domain), sizeof(*own));
-    if (own == NULL)
-        return -ENOMEM;
-    own->is_callers = is_callers;
-    own->mr = ibv_reg_mr_iova(domain->pd, region->memory, region->bytes, verbs_key_address(key),
-                              (unsigned)access_of(region->handle.rights));
-    if (own->mr == NULL) {
+    struct verbs_local *local = &memory->local;
+    void *begin = (void *)(uintptr_t)local->memory;
+    local->is_writable = true;
+    memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address,
+                                 (unsigned)access | IBV_ACCESS_LOCAL_WRITE);
+    if (memory->mr == NULL && is_callers && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+        local->is_writable = false;
+        memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address, (unsigned)access);
+    }
+    if (memory->mr == NULL) {
         int error = errno == 0 ? -ENOMEM : -errno;
         base_warn_limited(&verbs->node->log, &verbs->refusals, "RDMA device takes no memory",
                           "bytes=%llu error=\"%s\" reason=\"memory must be locked for it: see ulimit -l\"",
-                          (unsigned long long)region->bytes, strerrordesc_np(-error));
+                          (unsigned long long)local->bytes, strerrordesc_np(-error));
+        return error;
+    }
+    local->lkey = memory->mr->lkey;
+    int error = verbs_local_add(domain, local);
+    if (error != 0)
+        (void)ibv_dereg_mr(memory->mr);
+    return error;
+}
+
+static void make_unknown(struct verbs_domain *domain, struct verbs_memory *memory)
+{
+    verbs_local_remove(domain, &memory->local);
+    int error = ibv_dereg_mr(memory->mr); /* when it returns, the device has let go */
+    base_assert(error == 0);
+}
+
+static int register_region(struct verbs_domain *domain, struct tarn_fabric_region *region, bool is_callers,
+                           uint64_t unit)
+{
+    const uint64_t lanes = (uintptr_t)region->memory % BASE_PAGE_BYTES / 8;
+    const uint64_t key = unit << UNIT_SHIFT | lanes << LANES_SHIFT;
+    struct verbs_memory *own = base_alloc(account_of(domain), sizeof(*own));
+    if (own == NULL)
+        return -ENOMEM;
+    own->is_callers = is_callers;
+    own->local = (struct verbs_local){
+        .memory = region->memory, .bytes = region->bytes, .address = verbs_key_address(key)};
+    int error = make_known(domain, own, access_of(region->handle.rights), is_callers);
+    if (error != 0) {
         base_free(account_of(domain), own, sizeof(*own));
         return error;
     }
@@ -183,7 +219,9 @@ int verbs_region_alloc(void *state, struct tarn_fabric_region *region)
     region->memory = base_map_part(account, is_large ? HUGE_BYTES : BASE_PAGE_BYTES, region->bytes, 0);
     if (region->memory != NULL && is_large)
         (void)madvise(region->memory, region->bytes, MADV_HUGEPAGE); /* where there are any */
-    error = region->memory == NULL ? -ENOMEM : register_memory(domain, region, false, unit);
+    error = region->memory == NULL ? -ENOMEM : fabric_populate(region->memory, region->bytes, false);
+    if (error == 0)
+        error = register_region(domain, region, false, unit);
     if (error != 0) {
         base_unmap_part(account, region->memory, region->bytes, 0);
         leave(domain, region, region->bytes);
@@ -198,7 +236,7 @@ int verbs_region_register(void *state, struct tarn_fabric_region *region)
     int error = enter(domain, region, 0, &unit);
     if (error != 0)
         return error;
-    error = register_memory(domain, region, true, unit);
+    error = register_region(domain, region, true, unit);
     if (error != 0)
         leave(domain, region, 0);
     return error;
@@ -207,11 +245,35 @@ int verbs_region_register(void *state, struct tarn_fabric_region *region)
 void verbs_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct verbs_domain *domain = state;
-    struct verbs_region *own = region->state;
-    int error = ibv_dereg_mr(own->mr); /* when it returns, the device has let go */
-    base_assert(error == 0);
+    struct verbs_memory *own = region->state;
+    make_unknown(domain, own);
     if (!own->is_callers)
         base_unmap_part(account_of(domain), region->memory, region->bytes, 0);
     leave(domain, region, own->is_callers ? 0 : region->bytes);
     base_free(account_of(domain), own, sizeof(*own));
+}
+
+/* ---- buffers ------------------------------------------------------------------------------------ */
+
+int verbs_buffers_made(void *state, void *memory, uint64_t bytes, void **ret_state)
+{
+    struct verbs_domain *domain = state;
+    struct verbs_memory *own = base_alloc(account_of(domain), sizeof(*own));
+    if (own == NULL)
+        return -ENOMEM;
+    own->local = (struct verbs_local){.memory = memory, .bytes = bytes, .address = (uintptr_t)memory};
+    int error = make_known(domain, own, 0, false);
+    if (error != 0) {
+        base_free(account_of(domain), own, sizeof(*own));
+        return error;
+    }
+    *ret_state = own;
+    return 0;
+}
+
+void verbs_buffers_gone(void *state, void *buffers)
+{
+    struct verbs_domain *domain = state;
+    make_unknown(domain, buffers);
+    base_free(account_of(domain), buffers, sizeof(struct verbs_memory));
 }

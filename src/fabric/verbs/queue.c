@@ -10,6 +10,8 @@
 #define BATCH 16 /* work requests that are posted with one doorbell */
 #define POLL  16 /* completions that are fetched at once */
 
+#define BATCH_VECTORS 64 /* of a batch: as many for each request only where requests are fewer */
+
 #define RECEIVE_ID (UINT64_C(1) << 63) /* in a work request's id: a receive, and its slot */
 
 /* What a SEND's immediate data says: its kind, and how many messages more may be sent. */
@@ -59,7 +61,8 @@ static uint8_t *reserve(struct verbs_connection *connection, uint64_t bytes)
 struct batch {
     uint32_t count;
     struct ibv_send_wr requests[BATCH];
-    struct ibv_sge vectors[BATCH];
+    struct ibv_sge vectors[BATCH_VECTORS];
+    uint32_t vectors_count;
     uint8_t small[BATCH][VERBS_INLINE_MAX]; /* what is sent inline */
 };
 
@@ -106,7 +109,7 @@ static void ring(struct verbs_connection *connection, struct batch *batch)
         verbs_die_locked(connection, -error, "post");
     }
     connection->posted += taken;
-    batch->count = 0;
+    batch->count = batch->vectors_count = 0;
 }
 
 static uint32_t control(struct verbs_connection *connection, enum verbs_control kind)
@@ -181,49 +184,99 @@ static void fill_target(struct ibv_send_wr *request, const struct tarn_fabric_op
     request->wr.rdma.rkey = verbs_key_rkey(handle->key);
 }
 
-bool verbs_op_is_copied(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
+/* Where a piece of an operation lies for the device. */
+struct piece {
+    struct ibv_sge *vectors;
+    uint32_t count;
+    unsigned flags;
+};
+
+/* Have it sent inline, if it is so small. @return whether it is */
+static bool place_inline(const struct verbs_connection *connection, struct batch *batch,
+                         struct verbs_flight *flight, struct piece *ret_piece)
 {
-    return fabric_op_is_answered(op) || op->bytes > connection->verbs->device.inline_bytes;
+    const struct tarn_fabric_op *op = flight->op;
+    if (fabric_op_is_answered(op) || op->bytes > connection->verbs->device.inline_bytes)
+        return false;
+    uint8_t *memory = batch->small[batch->count];
+    flight->bytes = (uint32_t)op->bytes;
+    if (op->bytes == 0)
+        return true;
+    fabric_op_copy(op, 0, memory, op->bytes, false);
+    ret_piece->vectors[0] = (struct ibv_sge){.addr = (uintptr_t)memory, .length = flight->bytes};
+    ret_piece->count = 1;
+    ret_piece->flags = IBV_SEND_INLINE;
+    return true;
+}
+
+/* Have it where it is, if the device knows that memory. @return whether it does */
+static bool place_direct(const struct verbs_connection *connection, struct verbs_flight *flight,
+                         struct piece *ret_piece)
+{
+    const struct verbs_device *device = &connection->verbs->device;
+    const struct tarn_fabric_op *op = flight->op;
+    const uint64_t left = op->bytes - flight->at;
+    const uint64_t bytes =
+        op->kind == TARN_FABRIC_SEND ? left : base_min(left, UINT64_C(0) + device->piece_bytes);
+    ret_piece->count =
+        verbs_local_gather(connection->domain, op, flight->at, bytes, ret_piece->vectors,
+                           op->kind == TARN_FABRIC_READ ? device->read_vectors : device->vectors);
+    if (ret_piece->count == 0)
+        return false;
+    flight->bytes = (uint32_t)bytes;
+    flight->is_direct = true;
+    /* large ones tell of themselves: else a slow connection would look silent for a whole batch */
+    ret_piece->flags = bytes > VERBS_PIECE_BYTES ? IBV_SEND_SIGNALED : 0;
+    return true;
+}
+
+/* Have it in the ring. @return whether there was room */
+static bool place_copy(struct verbs_connection *connection, struct verbs_flight *flight,
+                       struct piece *ret_piece)
+{
+    struct tarn_fabric_op *op = flight->op;
+    const uint64_t left = op->bytes - flight->at;
+    const uint64_t bytes =
+        op->kind == TARN_FABRIC_SEND ? left : base_min(left, UINT64_C(0) + VERBS_PIECE_BYTES);
+    uint8_t *memory = bytes > 0 ? reserve(connection, bytes) : NULL;
+    if (memory == NULL)
+        return bytes == 0;
+    flight->memory = memory;
+    flight->bytes = (uint32_t)bytes;
+    flight->into = fabric_op_is_answered(op);
+    if (!flight->into)
+        fabric_op_copy(op, flight->at, memory, bytes, false);
+    op->copied_bytes += (uint32_t)bytes;
+    ret_piece->vectors[0] =
+        (struct ibv_sge){.addr = (uintptr_t)memory, .length = flight->bytes, .lkey = connection->mr->lkey};
+    ret_piece->count = 1;
+    return true;
 }
 
 /* Put the next piece of an operation into a batch. @return whether there was room for it */
 static bool add_piece(struct verbs_connection *connection, struct batch *batch, struct tarn_fabric_op *op)
 {
-    const uint64_t left = op->bytes - connection->part;
-    const uint64_t bytes =
-        op->kind == TARN_FABRIC_SEND ? left : base_min(left, UINT64_C(0) + VERBS_PIECE_BYTES);
-    const bool last = bytes == left;
-    const bool is_inline = !verbs_op_is_copied(connection, op);
-    uint8_t *memory = NULL;
-    if (batch->count == BATCH)
+    struct verbs_flight flight = {.op = op, .at = connection->part};
+    if (batch->count == BATCH || batch->vectors_count + TARN_FABRIC_IOV_MAX > BATCH_VECTORS)
         ring(connection, batch);
     if (connection->error != 0 || !has_room(connection, batch, VERBS_SPARE))
         return false;
-    if (is_inline)
-        memory = batch->small[batch->count];
-    else if (bytes > 0 && (memory = reserve(connection, bytes)) == NULL)
+    struct piece piece = {.vectors = &batch->vectors[batch->vectors_count]};
+    if (!place_inline(connection, batch, &flight, &piece) && !place_direct(connection, &flight, &piece) &&
+        !place_copy(connection, &flight, &piece))
         return false;
-    const struct verbs_flight flight = {.op = op,
-                                        .at = connection->part,
-                                        .memory = memory,
-                                        .bytes = (uint32_t)bytes,
-                                        .last = last,
-                                        .into = fabric_op_is_answered(op)};
-    if (!flight.into && bytes > 0)
-        fabric_op_copy(op, connection->part, memory, bytes, false);
-    struct ibv_sge *vector = &batch->vectors[batch->count];
-    struct ibv_send_wr *request = add(connection, batch, opcode_of(op, last), &flight);
-    *vector =
-        (struct ibv_sge){.addr = (uintptr_t)memory, .length = (uint32_t)bytes, .lkey = connection->mr->lkey};
-    request->sg_list = vector;
-    request->num_sge = bytes > 0 ? 1 : 0;
-    request->send_flags = is_inline && bytes > 0 ? IBV_SEND_INLINE : 0;
-    fill_target(request, op, connection->part);
+    flight.last = flight.at + flight.bytes == op->bytes;
+    struct ibv_send_wr *request = add(connection, batch, opcode_of(op, flight.last), &flight);
+    batch->vectors_count += piece.count;
+    request->sg_list = piece.vectors;
+    request->num_sge = (int)piece.count;
+    request->send_flags = piece.flags;
+    fill_target(request, op, flight.at);
     if (op->kind == TARN_FABRIC_SEND)
         request->imm_data = control(connection, VERBS_MESSAGE);
     else if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
         request->imm_data = htobe32(op->value);
-    connection->part = last ? 0 : connection->part + bytes;
+    connection->part = flight.last ? 0 : flight.at + flight.bytes;
     return true;
 }
 
@@ -246,7 +299,7 @@ void verbs_pump_locked(struct verbs_connection *connection)
 {
     struct batch batch;
     bool behind = false; /* something waits for credit, or for those before it */
-    batch.count = 0;
+    batch.count = batch.vectors_count = 0;
     if (connection->error != 0 || connection->qp == NULL || connection->waiting.first == NULL)
         return;
     for (struct tarn_fabric_op *op = connection->waiting.first, *next; op != NULL; op = next) {

@@ -36,6 +36,8 @@ struct verbs_device {
     enum ibv_atomic_cap atomics;
     uint32_t send_depth, receive_depth_max;
     uint32_t inline_bytes;
+    uint32_t vectors, read_vectors; /* of one request */
+    uint32_t piece_bytes;           /* of one request that is not copied */
 };
 
 /** Read what follows "verbs:". @return 0; -EINVAL (logged) */
@@ -61,7 +63,9 @@ struct verbs_domain {
     struct base_spin lock; /* of what follows */
     uint64_t bytes[VERBS_PLACES];
     uint32_t regions, regions_max;
-    uint64_t units; /* of device addresses given out so far, from a random number on */
+    uint64_t units;             /* of device addresses given out so far, from a random number on */
+    struct verbs_local *locals; /* by address */
+    uint32_t locals_count, locals_room;
 };
 
 /** Of struct fabric_provider. */
@@ -79,6 +83,12 @@ void verbs_region_free(void *state, struct tarn_fabric_region *region);
 /** Of struct fabric_provider. */
 int verbs_region_register(void *state, struct tarn_fabric_region *region);
 
+/** Of struct fabric_provider. */
+int verbs_buffers_made(void *state, void *memory, uint64_t bytes, void **ret_state);
+
+/** Of struct fabric_provider. */
+void verbs_buffers_gone(void *state, void *buffers);
+
 /** Whether a handle's key can be one. */
 bool verbs_key_is_possible(uint64_t key);
 
@@ -87,6 +97,36 @@ uint64_t verbs_key_address(uint64_t key);
 
 /** And its device's name for it. */
 uint32_t verbs_key_rkey(uint64_t key);
+
+/* ---- local.c: memory of this process that the device knows ------------------------------------------ */
+
+struct verbs_local {
+    const uint8_t *memory;
+    uint64_t bytes;
+    uint64_t address; /* where it begins for the device */
+    uint32_t lkey;
+    bool is_writable; /* by the device, for us */
+};
+
+/** Enter some into a domain's table. @return 0; -ENOMEM */
+base_must_check int verbs_local_add(struct verbs_domain *domain, const struct verbs_local *local);
+
+/** Take it out, and wait until the device does nothing with it for a connection that lives: until the requests that
+ * were handed over are answered, or given up. Yields. */
+void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *local);
+
+/** Free the table, which is empty. */
+void verbs_local_drop(struct verbs_domain *domain);
+
+/**
+ * Find a part of an operation's vectors there; with the connection's lock.
+ *
+ * @param at, bytes    the part, within the operation's bytes
+ * @param ret_vectors  for the device
+ * @return how many of them; 0: some of it is unknown to the device, or they are too many
+ */
+uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabric_op *op, uint64_t at,
+                            uint64_t bytes, struct ibv_sge *ret_vectors, uint32_t vectors_max);
 
 /* ---- hello.c: what two sides tell each other ------------------------------------------------------ */
 
@@ -197,8 +237,9 @@ struct verbs_flight {
     uint64_t ring_end;         /* what is before it in the ring is free when this is done */
     const uint8_t *memory;     /* what was read */
     uint32_t bytes;
-    bool last; /* of the operation */
-    bool into; /* bytes are to be copied out when it is done */
+    bool last;      /* of the operation */
+    bool into;      /* bytes are to be copied out when it is done */
+    bool is_direct; /* from or into the operation's own memory */
 };
 
 /* A message that waits for its receiver. */
@@ -270,9 +311,11 @@ struct verbs_connection {
 
 /* ---- queue.c: work requests and completions; with the connection's lock ------------------------------ */
 
-#define VERBS_PIECE_BYTES 32768  /* of one work request that is copied */
-#define VERBS_RING_BYTES  131072 /* at least, for copies */
-#define VERBS_SPARE       4      /* work requests that are for ourselves */
+#define VERBS_PIECE_BYTES 32768 /* of one work request that is copied */
+#define VERBS_DIRECT_BYTES                                                                                   \
+    (1U << 20) /* of one that is not: so long a connection looks silent. As long as the longest message */
+#define VERBS_RING_BYTES 131072 /* at least, for copies */
+#define VERBS_SPARE      4      /* work requests that are for ourselves */
 #define VERBS_CONTROL_SLOTS                                                                                  \
     24 /* receives for what is no message: at most 18 tell of credit, one is the last */
 #define VERBS_INLINE_MAX 256
@@ -282,9 +325,6 @@ void verbs_die_locked(struct verbs_connection *connection, int error, const char
 
 /** Take what has completed. */
 void verbs_poll_locked(struct verbs_connection *connection);
-
-/** Whether an operation goes through the ring: it does if it brings bytes, or is too long to be sent inline. */
-bool verbs_op_is_copied(const struct verbs_connection *connection, const struct tarn_fabric_op *op);
 
 /** Post what can be posted. */
 void verbs_pump_locked(struct verbs_connection *connection);

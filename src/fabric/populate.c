@@ -1,0 +1,62 @@
+/*
+ * Pages of fresh memory: to zero them is what takes long when a large region is made, and one processor does it at a
+ * fraction of what memory can take.
+ */
+#include "fabric/fabric_internal.h"
+#include "task/thread.h"
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PARALLEL_BYTES (UINT64_C(64) << 20) /* below, to start threads is not worth it */
+#define PART_BYTES     (UINT64_C(16) << 20)
+#define THREADS_MAX    8 /* the caller's among them */
+
+struct population {
+    uint8_t *memory;
+    uint64_t bytes;
+    bool zero;
+    _Atomic uint64_t next; /* where the next part begins */
+    _Atomic bool failed;
+};
+
+static void *populate_parts(void *arg)
+{
+    struct population *population = arg;
+    while (!atomic_load(&population->failed)) {
+        const uint64_t at = atomic_fetch_add(&population->next, PART_BYTES);
+        if (at >= population->bytes)
+            break;
+        const uint64_t bytes = base_min(population->bytes - at, PART_BYTES);
+        if (madvise(population->memory + at, bytes, MADV_POPULATE_WRITE) != 0)
+            atomic_store(&population->failed, true);
+        else if (population->zero)
+            memset(population->memory + at, 0, bytes);
+    }
+    return NULL;
+}
+
+/* How many threads of ours may run at once. */
+static unsigned processors(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+        return 1; /* more than a set of this size holds */
+    return (unsigned)CPU_COUNT(&allowed);
+}
+
+int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
+{
+    struct population population = {.memory = memory, .bytes = bytes, .zero = zero};
+    const unsigned wanted = bytes < PARALLEL_BYTES ? 1 : base_min(processors(), THREADS_MAX);
+    pthread_t threads[THREADS_MAX];
+    unsigned helpers = 0;
+    while (helpers + 1 < wanted &&
+           task_thread_start(&threads[helpers], "tarn-populate", populate_parts, &population) == 0)
+        helpers++; /* those that cannot be had are done without */
+    (void)populate_parts(&population);
+    for (unsigned i = 0; i < helpers; i++)
+        (void)pthread_join(threads[i], NULL);
+    return atomic_load(&population.failed) ? -ENOMEM : 0;
+}

@@ -1,0 +1,172 @@
+/*
+ * Memory of this process that the device knows, by address: regions, and slabs of buffers. What operations have there
+ * is given to the device as it is.
+ */
+#include "fabric/verbs/verbs.h"
+#include <errno.h>
+#include <string.h>
+
+#define FIRST_ROOM 16
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+/* @return how many begin at an address or below */
+static uint32_t count_until_locked(const struct verbs_domain *domain, const uint8_t *memory)
+{
+    uint32_t low = 0, high = domain->locals_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if ((uintptr_t)domain->locals[middle].memory <= (uintptr_t)memory)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Make the table larger that has so much room, unless somebody else does. @return 0; -ENOMEM */
+static int grow(struct verbs_domain *domain, uint32_t room)
+{
+    struct base_account *account = &domain->verbs->node->memory;
+    const uint32_t larger_room = base_max(2 * room, (uint32_t)FIRST_ROOM);
+    struct verbs_local *larger = base_alloc(account, larger_room * sizeof(*larger));
+    if (larger == NULL)
+        return -ENOMEM;
+    base_spin_lock(&domain->lock);
+    struct verbs_local *old = domain->locals;
+    const bool is_mine = domain->locals_room == room;
+    if (is_mine) {
+        if (domain->locals_count > 0)
+            memcpy(larger, old, domain->locals_count * sizeof(*larger));
+        domain->locals = larger;
+        domain->locals_room = larger_room;
+    }
+    base_spin_unlock(&domain->lock);
+    if (is_mine)
+        base_free(account, old, room * sizeof(*old));
+    else
+        base_free(account, larger, larger_room * sizeof(*larger));
+    return 0;
+}
+
+int verbs_local_add(struct verbs_domain *domain, const struct verbs_local *local)
+{
+    for (;;) {
+        base_spin_lock(&domain->lock);
+        const uint32_t room = domain->locals_room;
+        const bool fits = domain->locals_count < room;
+        if (fits) {
+            const uint32_t at = count_until_locked(domain, local->memory);
+            struct verbs_local *place = &domain->locals[at];
+            memmove(place + 1, place, (domain->locals_count - at) * sizeof(*place));
+            *place = *local;
+            domain->locals_count++;
+        }
+        base_spin_unlock(&domain->lock);
+        if (fits)
+            return 0;
+        int error = grow(domain, room);
+        if (error != 0)
+            return error;
+    }
+}
+
+void verbs_local_drop(struct verbs_domain *domain)
+{
+    base_assert(domain->locals_count == 0);
+    base_free(&domain->verbs->node->memory, domain->locals, domain->locals_room * sizeof(struct verbs_local));
+}
+
+/* ---- finding ------------------------------------------------------------------------------------ */
+
+/* Find what holds all of some memory; of two that lie one over the other perhaps neither. @return NULL: nothing does */
+static const struct verbs_local *find_locked(const struct verbs_domain *domain, const uint8_t *memory,
+                                             uint64_t bytes)
+{
+    const uint32_t count = count_until_locked(domain, memory);
+    if (count == 0)
+        return NULL;
+    const struct verbs_local *local = &domain->locals[count - 1];
+    const uint64_t offset = (uintptr_t)memory - (uintptr_t)local->memory;
+    return offset <= local->bytes && bytes <= local->bytes - offset ? local : NULL;
+}
+
+uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabric_op *op, uint64_t at,
+                            uint64_t bytes, struct ibv_sge *vectors, uint32_t vectors_max)
+{
+    uint32_t count = 0;
+    bool known = true;
+    base_spin_lock(&domain->lock);
+    for (uint32_t i = 0; known && bytes > 0 && i < op->iov_count; i++) {
+        const struct iovec *vector = &op->iov[i];
+        if (at >= vector->iov_len) {
+            at -= vector->iov_len;
+            continue;
+        }
+        const uint8_t *memory = (const uint8_t *)vector->iov_base + at;
+        const uint64_t piece = base_min(vector->iov_len - at, bytes);
+        const struct verbs_local *local = find_locked(domain, memory, piece);
+        known = local != NULL && count < vectors_max && (op->kind != TARN_FABRIC_READ || local->is_writable);
+        if (known)
+            vectors[count++] = (struct ibv_sge){.addr = local->address + (uint64_t)(memory - local->memory),
+                                                .length = (uint32_t)piece,
+                                                .lkey = local->lkey};
+        bytes -= piece;
+        at = 0;
+    }
+    base_spin_unlock(&domain->lock);
+    return known && bytes == 0 ? count : 0;
+}
+
+/* ---- taking memory out -------------------------------------------------------------------------- */
+
+/* Whether an operation has one of its vectors in some memory. */
+static bool touches(const struct tarn_fabric_op *op, const struct verbs_local *local)
+{
+    for (uint32_t i = 0; i < op->iov_count; i++) {
+        const uintptr_t begin = (uintptr_t)op->iov[i].iov_base, end = begin + op->iov[i].iov_len;
+        if (begin < (uintptr_t)local->memory + local->bytes && end > (uintptr_t)local->memory)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the device is about to use it, for a connection that lives. */
+static bool is_in_flight(struct verbs_connection *connection, const struct verbs_local *local)
+{
+    bool used = false;
+    base_spin_lock(&connection->lock);
+    verbs_poll_locked(connection);
+    for (uint64_t i = connection->done_count; connection->error == 0 && !used && i < connection->posted;
+         i++) {
+        const struct verbs_flight *flight = &connection->flights[i % connection->verbs->device.send_depth];
+        used = flight->is_direct && touches(flight->op, local);
+    }
+    base_spin_unlock(&connection->lock);
+    return used;
+}
+
+void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *local)
+{
+    struct verbs *verbs = domain->verbs;
+    bool used;
+    base_spin_lock(&domain->lock);
+    struct verbs_local *place = domain->locals;
+    while (place->lkey != local->lkey)
+        place++;
+    domain->locals_count--;
+    memmove(place, place + 1, (size_t)(domain->locals + domain->locals_count - place) * sizeof(*place));
+    base_spin_unlock(&domain->lock);
+    for (;;) { /* nothing more is handed over with it; what was comes to an end */
+        used = false;
+        base_spin_lock(&verbs->lock);
+        base_list_for_each(link, &verbs->connections) {
+            struct verbs_connection *connection = base_container_of(link, struct verbs_connection, link);
+            used = used || (connection->domain == domain && is_in_flight(connection, local));
+        }
+        base_spin_unlock(&verbs->lock);
+        if (!used)
+            return;
+        task_yield();
+    }
+}
