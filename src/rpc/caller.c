@@ -37,6 +37,14 @@ static void finish(struct tarn_rpc_call *call, int error, bool may_have_run)
         (void)task_wait_wake(&parked->wait, 0);
 }
 
+/* Nothing depends on the mark of a slot's call any more. */
+static void check_no_more(struct rpc_caller *caller, struct rpc_slot *slot)
+{
+    if (slot->must_check)
+        caller->checking--;
+    slot->must_check = false;
+}
+
 static void free_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -46,9 +54,7 @@ static void free_slot(struct tarn_rpc_connection *connection, struct rpc_slot *s
         else
             caller->abandoned--;
     }
-    if (slot->must_check)
-        caller->checking--;
-    slot->must_check = false;
+    check_no_more(caller, slot);
     slot->state = RPC_FREE;
     slot->call = NULL;
     while (caller->oldest < caller->next && slot_of(connection, caller->oldest)->state == RPC_FREE)
@@ -259,8 +265,7 @@ static int poke(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 /* @return 0, or what the connection died of */
 static int take_check(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
-    slot->must_check = false;
-    connection->caller.checking--;
+    check_no_more(&connection->caller, slot);
     return poke(connection, slot);
 }
 /* Judge what a READ has brought. @return 0, or what the connection died of */
@@ -299,21 +304,21 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
 
 /* ---- rounds ------------------------------------------------------------------------------------- */
 
-static bool is_due(const struct rpc_slot *slot, uint64_t *inout_now_ns)
+static bool is_due(uint64_t due_ns, uint64_t *inout_now_ns)
 {
-    if (slot->due_ns == 0)
+    if (due_ns == 0)
         return true;
     if (*inout_now_ns == 0)
         *inout_now_ns = task_now();
-    return slot->due_ns <= *inout_now_ns;
+    return due_ns <= *inout_now_ns;
 }
 
-/* Whether a slot is to be asked for by READ. */
-static bool asks(const struct rpc_slot *slot)
+/* Whether a slot is to be asked for by READ. @param ret_due_ns  when */
+static bool asks(const struct rpc_caller *caller, const struct rpc_slot *slot, uint64_t *ret_due_ns)
 {
+    *ret_due_ns = slot->by_reply ? caller->check_due_ns : slot->due_ns;
     return slot->state == RPC_SENT && (!slot->by_reply || slot->must_check);
 }
-
 /* Whether a round would do something, now or later. */
 static bool has_work(struct tarn_rpc_connection *connection)
 {
@@ -331,7 +336,8 @@ static uint32_t gather(struct tarn_rpc_connection *connection, bool *ret_reads)
     uint32_t count = 0;
     for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
         struct rpc_slot *slot = slot_of(connection, sequence);
-        if (!asks(slot) || !is_due(slot, &now_ns))
+        uint64_t due_ns;
+        if (!asks(caller, slot, &due_ns) || !is_due(due_ns, &now_ns))
             continue;
         caller->slots_of_ops[count] = (uint32_t)(slot - caller->slots);
         if (slot->by_reply)
@@ -359,8 +365,8 @@ static int take_sent(struct tarn_rpc_connection *connection, struct rpc_slot *sl
         return rpc_caller_take_reply(connection, (uint32_t)(slot - caller->slots));
     } else if (!slot->was_poked) {
         slot->must_check = true;
-        slot->due_ns = task_now() + CHECK_AFTER_NS;
         caller->checking++;
+        caller->check_due_ns = task_now() + CHECK_AFTER_NS;
     }
     return 0;
 }
@@ -410,9 +416,19 @@ static bool make_round(struct tarn_rpc_connection *connection)
 
 /* ---- replies ------------------------------------------------------------------------------------ */
 
+/* A call was answered: the callee has looked, and has taken all requests up to that one. */
+static void note_taken(struct tarn_rpc_connection *connection, uint64_t sequence)
+{
+    struct rpc_caller *caller = &connection->caller;
+    for (uint64_t i = sequence; i >= caller->oldest && slot_of(connection, i)->must_check; i--)
+        check_no_more(caller, slot_of(connection, i));
+    if (caller->checking > 0)
+        caller->check_due_ns = task_now() + CHECK_AFTER_NS;
+}
 int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t number)
 {
-    struct rpc_slot *slot = &connection->caller.slots[number];
+    struct rpc_caller *caller = &connection->caller;
+    struct rpc_slot *slot = &caller->slots[number];
     uint64_t offset = rpc_reply_offset(&connection->geometry, slot->sequence);
     struct rpc_header header;
     if (slot->state == RPC_FREE || !slot->by_reply)
@@ -433,6 +449,7 @@ int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t numbe
             return -EPROTO;
     }
     slot->answer = header;
+    note_taken(connection, header.sequence);
     finish_slot(connection, slot, fits ? 0 : -EMSGSIZE);
     return 0;
 }
@@ -480,8 +497,9 @@ static uint64_t next_due(struct tarn_rpc_connection *connection)
     uint64_t due_ns = TASK_FOREVER;
     for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
         const struct rpc_slot *slot = slot_of(connection, sequence);
-        if (asks(slot))
-            due_ns = base_min(due_ns, slot->due_ns);
+        uint64_t slot_due_ns;
+        if (asks(caller, slot, &slot_due_ns))
+            due_ns = base_min(due_ns, slot_due_ns);
     }
     return due_ns;
 }

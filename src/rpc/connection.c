@@ -224,7 +224,8 @@ int rpc_connection_hear(struct tarn_rpc_connection *connection, const struct tar
 }
 
 void rpc_connection_died(struct tarn_rpc_connection *connection, int error)
-{    if (connection->error == 0) /* a peer that leaves takes its memory back first */
+{
+    if (connection->error == 0) /* a peer that leaves takes its memory back first */
         connection->error = error == -EACCES ? -EPIPE : error;
     if (!connection->caller.pumping)
         rpc_caller_fail(connection);

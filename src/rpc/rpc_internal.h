@@ -3,8 +3,8 @@
 #define RPC_RPC_INTERNAL_H
 
 #include "rpc/adapt.h"
-#include "rpc/wire.h"
 #include "rpc/rpc.h"
+#include "rpc/wire.h"
 #include "task/node.h"
 #include "task/task.h"
 
@@ -29,7 +29,7 @@ struct rpc_slot {
     enum rpc_slot_state state;
     bool by_reply;
     bool was_poked;             /* the callee was told to look */
-    bool must_check;            /* by reply, and not notified: the mark is to be READ once */
+    bool must_check;            /* by reply, and not notified: its mark is to be READ once */
     bool has_reply;             /* it came before the request's WRITE was known to have completed */
     bool has_header;            /* `answer` is proven: the rest of the body is missing */
     struct tarn_rpc_call *call; /* NULL: nobody waits for it any more */
@@ -47,13 +47,14 @@ struct rpc_caller {
     struct rpc_slot *slots;     /* geometry.out */
     struct tarn_fabric_op *ops; /* of a round, a slot each */
     uint32_t *slots_of_ops;
-    uint64_t next;      /* number of the next call that takes a slot */
-    uint64_t oldest;    /* no slot before this one's is in use */
-    uint32_t fetching;  /* slots that are SENT, by fetch, and waited for */
-    uint32_t abandoned; /* and not waited for */
-    uint32_t checking;  /* that must_check */
-    bool pumping;       /* somebody makes a round */
-    bool notifies;      /* the callee does not look by itself */
+    uint64_t next;         /* number of the next call that takes a slot */
+    uint64_t oldest;       /* no slot before this one's is in use */
+    uint32_t fetching;     /* slots that are SENT, by fetch, and waited for */
+    uint32_t abandoned;    /* and not waited for */
+    uint32_t checking;     /* that must_check */
+    uint64_t check_due_ns; /* when their marks are READ, if nothing is heard until then */
+    bool pumping;          /* somebody makes a round */
+    bool notifies;         /* the callee does not look by itself */
     bool always_notifies;
     uint32_t rounds;
     uint32_t idle_rounds;
