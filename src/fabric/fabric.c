@@ -598,6 +598,14 @@ static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
     provider->fail(connection->state);
 }
 
+bool fabric_op_is_finished(const struct tarn_fabric_op *op)
+{
+    const struct fabric_provider *provider = op->connection->fabric->provider;
+    if (!op->finished && provider->progress != NULL)
+        provider->progress(op->connection->state);
+    return op->finished;
+}
+
 static int wait_for_one(struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     if (!op->finished)

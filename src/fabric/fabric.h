@@ -117,7 +117,8 @@ struct fabric_provider {
     bool (*run)(void *connection, struct tarn_fabric_op *op);
 
     /** All of a batch was handed to post(): what it keeps back may go now. NULL: it keeps nothing back. */
-    void (*posted)(void *connection);
+    void (*posted)(void *connection);    /** Finish what has completed. NULL: that is done without anybody asking */
+    void (*progress)(void *connection);
 
     /** Wait until it is finished. @return 0; -ETIMEDOUT; -ECANCELED: it is not */
     int (*wait)(void *connection, struct tarn_fabric_op *op, uint64_t deadline_ns);
@@ -158,6 +159,9 @@ bool fabric_connection_fail(struct tarn_fabric_connection *connection, const cha
 
 /** The node of a fabric. */
 struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
+
+/** Whether a posted operation has finished; never waits. By the connection's user. */
+bool fabric_op_is_finished(const struct tarn_fabric_op *op);
 
 /** End a connection of the caller's scheduler, as an operation that fails would: who receives on it is told. Never waits. */
 void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error);

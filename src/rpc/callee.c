@@ -214,7 +214,7 @@ static void fill(struct rpc_incoming *incoming, const struct rpc_header *header)
 /* Whether the slot's last answer is on its way no more, and its method not running, as an honest peer leaves it. */
 static bool is_slot_free(struct rpc_incoming *incoming)
 {
-    if (incoming->is_running || (incoming->is_posted && !incoming->op.finished))
+    if (incoming->is_running || (incoming->is_posted && !fabric_op_is_finished(&incoming->op)))
         return false;
     incoming->is_posted = false;
     return true;

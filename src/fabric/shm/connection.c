@@ -286,6 +286,11 @@ static void progress(struct shm_connection *connection)
         shm_fail(connection);
 }
 
+void shm_progress(void *state)
+{
+    progress(state);
+}
+
 bool shm_run(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;

@@ -65,6 +65,7 @@ const struct fabric_provider fabric_provider_shm = {
     .post = shm_post,
     .run = shm_run,
     .posted = shm_posted,
+    .progress = shm_progress,
     .wait = shm_wait,
     .receive = shm_receive,
     .fail = shm_fail,

@@ -349,6 +349,8 @@ bool shm_run(void *state, struct tarn_fabric_op *op);
 void shm_posted(void *state);
 
 /** Of struct fabric_provider. */
+void shm_progress(void *state);
+/** Of struct fabric_provider. */
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
 /** Of struct fabric_provider. */

@@ -319,6 +319,11 @@ void tcp_post(void *state, struct tarn_fabric_op *op)
     fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
 }
 
+void tcp_progress(void *state)
+{
+    drain(state);
+}
+
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct tcp_connection *connection = state;

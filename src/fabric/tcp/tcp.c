@@ -206,6 +206,7 @@ const struct fabric_provider fabric_provider_tcp = {
     .connect = tcp_connect,
     .peer_data = tcp_peer_data,
     .post = tcp_post,
+    .progress = tcp_progress,
     .wait = tcp_wait,
     .receive = tcp_receive,
     .fail = tcp_fail,

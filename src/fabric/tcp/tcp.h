@@ -524,6 +524,9 @@ uint32_t tcp_peer_data(const void *state, const void **ret_data);
 void tcp_post(void *state, struct tarn_fabric_op *op);
 
 /** Of struct fabric_provider. */
+void tcp_progress(void *state);
+
+/** Of struct fabric_provider. */
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
 /** Of struct fabric_provider. */

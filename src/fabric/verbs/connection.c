@@ -208,6 +208,11 @@ static void arm(void *arg)
     (void)ibv_req_notify_cq(waiter->connection->cq, 0);
 }
 
+void verbs_progress(void *state)
+{
+    drain(state);
+}
+
 int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct waiter waiter = {.connection = state, .op = op};

@@ -66,6 +66,7 @@ const struct fabric_provider fabric_provider_verbs = {
     .peer_data = verbs_peer_data,
     .post = verbs_post,
     .posted = verbs_posted,
+    .progress = verbs_progress,
     .wait = verbs_wait,
     .receive = verbs_receive,
     .fail = verbs_fail,

@@ -389,6 +389,9 @@ void verbs_post(void *state, struct tarn_fabric_op *op);
 void verbs_posted(void *state);
 
 /** Of struct fabric_provider. */
+void verbs_progress(void *state);
+
+/** Of struct fabric_provider. */
 int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
 /** Of struct fabric_provider. */
