@@ -51,11 +51,26 @@ static void test_against_definition_in_any_pieces(void **state base_unused)
     }
 }
 
+/* Short ones take another way than long ones: each length on its own, at each offset. */
+static void test_short_ones(void **state base_unused)
+{
+    uint8_t bytes[600];
+    struct base_random random;
+    base_random_init(&random, 2);
+    base_random_fill(&random, bytes, sizeof(bytes));
+    for (size_t begin = 0; begin < 9; begin++) {
+        for (size_t len = 0; len <= 300; len++)
+            assert_true(base_crc32c(0, bytes + begin, len) ==
+                        slow_crc(0x82f63b78, UINT32_MAX, bytes + begin, len));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check_values),
         cmocka_unit_test(test_against_definition_in_any_pieces),
+        cmocka_unit_test(test_short_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

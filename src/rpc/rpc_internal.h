@@ -214,8 +214,9 @@ struct rpc_worker {
     uint32_t running; /* methods that are not short */
     uint32_t running_max;
     uint64_t spin_ns;
-    bool watches;      /* connections at all */
-    uint64_t short_ns; /* what a short method took lately */
+    uint64_t idle_since_ns; /* 0: something was taken since it looked */
+    bool watches;           /* connections at all */
+    uint64_t short_ns;      /* what a short method took lately */
     uint32_t shorts;
     bool is_looking; /* at `words`, of watched connections */
     bool is_asleep;

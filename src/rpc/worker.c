@@ -6,9 +6,10 @@
 #include "rpc/rpc_internal.h"
 #include <errno.h>
 
-#define TURNS_FOR_OTHERS 16   /* rounds with something to do, before other tasks have theirs */
-#define LEFT_PAUSE_NS    1000 /* before what cannot be taken yet is looked at again */
-#define FORGET_PAUSE_NS  1000 /* while the worker looks at what is to be forgotten */
+#define TURNS_FOR_OTHERS 16              /* rounds with something to do, before other tasks have theirs */
+#define LOOK_NS          UINT64_C(20000) /* at most: what looks at words takes pauses later */
+#define LEFT_PAUSE_NS    1000            /* before what cannot be taken yet is looked at again */
+#define FORGET_PAUSE_NS  1000            /* while the worker looks at what is to be forgotten */
 
 void rpc_worker_wake(struct rpc_worker *worker)
 {
@@ -137,10 +138,16 @@ static int look(struct rpc_worker *worker)
         if (worker->words[i].old == connection->callee.next && connection->error == 0)
             return 0; /* it has come since */
     }
+    const uint64_t now_ns = task_now();
+    if (worker->idle_since_ns == 0)
+        worker->idle_since_ns = now_ns;
+    else if (now_ns - worker->idle_since_ns > worker->spin_ns)
+        return -ETIMEDOUT;
     worker->is_looking = true;
-    int error = tarn_fabric_wait_any(worker->words, count, task_now() + worker->spin_ns, &index);
+    int error =
+        tarn_fabric_wait_any(worker->words, count, now_ns + base_min(worker->spin_ns, LOOK_NS), &index);
     worker->is_looking = false;
-    return error;
+    return error == -ETIMEDOUT ? 0 : error;
 }
 
 /* Nothing has come for a while. */
@@ -158,6 +165,7 @@ static void sleep_until_notified(struct rpc_worker *worker)
     int error = task_semaphore_wait(&worker->wake, TASK_FOREVER);
     base_assert(error == 0); /* nobody cancels a worker */
     worker->is_asleep = false;
+    worker->idle_since_ns = 0;
     for (uint32_t i = 0; i < worker->watched_count; i++)
         rpc_callee_unmark(worker->watched[i]);
 }
@@ -171,6 +179,7 @@ void rpc_worker_run(void *arg)
         serve_watched(worker, &found);
         serve_pending(worker, &found);
         if (found.taken > 0) {
+            worker->idle_since_ns = 0;
             if (++turns % TURNS_FOR_OTHERS == 0 || task_sched_runnable(worker->sched))
                 task_yield();
         } else if (found.is_left) {
