@@ -62,6 +62,8 @@ static void test_usage(void **state)
     EXPECT_STATUS(2, "amplification", "--sizes=32");
     EXPECT_STATUS(2, "amplification", "--blocks=1000");
     EXPECT_STATUS(2, "amplification", "--grain=48");
+    EXPECT_STATUS(2, "rpc", "--sizes=8K");
+    EXPECT_STATUS(2, "rpc", "--depths=65");
     EXPECT_STATUS(2, "fabric", "--only=memories");
     EXPECT_STATUS(2, "fabric", "--providers=pigeon");
     EXPECT_STATUS(2, "fabric", "--sizes=12");
@@ -657,6 +659,18 @@ static double median_of(const struct run *run, const char *text, const char *sub
     return 0;
 }
 
+static void test_rpc_results(void **state)
+{
+    (void)state;
+    struct run run;
+    RUN(&run, "rpc", "--json", "--duration=1ms", "--repeats=2", "--sizes=8,4K", "--depths=1,5", "--no-peers",
+        "--seed=7");
+    assert_success(&run);
+    assert_int_equal(check_lines(&run, "rpc", "call"), has_two_cores() ? 4 : 0);
+    assert_int_equal(count_lines(&run, "skipped"), 0);
+    free_run(&run);
+}
+
 static void test_fabric_beside_peers(void **state)
 {
     const struct folder *folder = *state;
@@ -725,6 +739,7 @@ int main(void)
         cmocka_unit_test(test_greedy_bound),
         cmocka_unit_test(test_amplification_results),
         cmocka_unit_test(test_fabric_results),
+        cmocka_unit_test(test_rpc_results),
         cmocka_unit_test_setup_teardown(test_fabric_beside_peers, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -319,6 +319,12 @@ static bool asks(const struct rpc_caller *caller, const struct rpc_slot *slot, u
     *ret_due_ns = slot->by_reply ? caller->check_due_ns : slot->due_ns;
     return slot->state == RPC_SENT && (!slot->by_reply || slot->must_check);
 }
+/* Whether results are asked for by READ. */
+static bool fetches(const struct rpc_caller *caller)
+{
+    return caller->fetching > 0 || caller->abandoned > 0;
+}
+
 /* Whether a round would do something, now or later. */
 static bool has_work(struct tarn_rpc_connection *connection)
 {
@@ -334,7 +340,8 @@ static uint32_t gather(struct tarn_rpc_connection *connection, bool *ret_reads)
     struct rpc_caller *caller = &connection->caller;
     uint64_t now_ns = 0;
     uint32_t count = 0;
-    for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
+    const bool is_any = fetches(caller) || (caller->checking > 0 && is_due(caller->check_due_ns, &now_ns));
+    for (uint64_t sequence = caller->oldest; is_any && sequence < caller->next; sequence++) {
         struct rpc_slot *slot = slot_of(connection, sequence);
         uint64_t due_ns;
         if (!asks(caller, slot, &due_ns) || !is_due(due_ns, &now_ns))
@@ -495,6 +502,8 @@ static uint64_t next_due(struct tarn_rpc_connection *connection)
 {
     const struct rpc_caller *caller = &connection->caller;
     uint64_t due_ns = TASK_FOREVER;
+    if (!fetches(caller))
+        return caller->checking > 0 ? caller->check_due_ns : TASK_FOREVER;
     for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
         const struct rpc_slot *slot = slot_of(connection, sequence);
         uint64_t slot_due_ns;
@@ -517,6 +526,16 @@ static int park(struct tarn_rpc_connection *connection, struct tarn_rpc_call *ca
     return error;
 }
 
+/* Whether the oldest call's reply has been written: then its message is there, or about to be. */
+static bool is_oldest_replied(struct tarn_rpc_connection *connection)
+{
+    const uint64_t oldest = connection->caller.oldest;
+    const struct rpc_slot *slot = slot_of(connection, oldest);
+    return slot->state == RPC_SENT && slot->by_reply && slot->sequence == oldest &&
+           tarn_fabric_mem_load64(connection->region, rpc_reply_offset(&connection->geometry, oldest)) ==
+               oldest;
+}
+
 /* A plain thread is told of replies by nobody else. @return 0; -ETIMEDOUT; the connection's end is noted */
 static int receive_once(struct tarn_rpc_connection *connection, uint64_t until_ns)
 {
@@ -527,6 +546,13 @@ static int receive_once(struct tarn_rpc_connection *connection, uint64_t until_n
         return error;
     if (error == 0)
         error = rpc_connection_hear(connection, &message);
+    while (error == 0 && is_oldest_replied(connection)) {
+        error = tarn_fabric_receive(connection->fabric, nothing, sizeof(nothing), until_ns, &message);
+        if (error == -ETIMEDOUT)
+            return 0;
+        if (error == 0)
+            error = rpc_connection_hear(connection, &message);
+    }
     if (error == -EPROTO)
         fabric_connection_end(connection->fabric, "calls", error);
     if (error != 0)
