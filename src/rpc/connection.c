@@ -63,36 +63,39 @@ struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry)
 
 /* ---- making ------------------------------------------------------------------------------------- */
 
-/* What a connection needs besides its region, cut from one piece of memory. @param memory  NULL: only count
- * @return how much */
-static uint64_t cut(struct tarn_rpc_connection *connection, uint8_t *memory)
+/* What a connection needs besides its region, and where it lies in one piece of memory. */
+struct layout {
+    uint64_t incoming, slots, ops, copies, slots_of_ops; /* offsets */
+    uint64_t data_bytes, answer_bytes;                   /* of a request's copy, and of an answer */
+    uint64_t bytes;
+};
+
+static struct layout lay_out(const struct rpc_geometry *geometry)
 {
-    const struct rpc_geometry *geometry = &connection->geometry;
-    const uint64_t data_bytes = base_align_up(geometry->request_bytes, ALIGNMENT);
-    const uint64_t answer_bytes = reply_stride(geometry);
-    uint64_t at = 0;
-    struct rpc_incoming *incoming = (struct rpc_incoming *)(void *)(memory + at);
-    at += geometry->in * sizeof(struct rpc_incoming);
-    struct rpc_slot *slots = (struct rpc_slot *)(void *)(memory + at);
-    at += geometry->out * sizeof(struct rpc_slot);
-    struct tarn_fabric_op *ops = (struct tarn_fabric_op *)(void *)(memory + at);
-    at += geometry->out * sizeof(struct tarn_fabric_op);
-    uint8_t *copies = memory + at;
-    at += geometry->in * (data_bytes + answer_bytes);
-    uint32_t *slots_of_ops = (uint32_t *)(void *)(memory + at);
-    at += geometry->out * sizeof(uint32_t);
-    if (memory == NULL)
-        return at;
-    connection->callee.slots = incoming;
-    connection->caller.slots = slots;
-    connection->caller.ops = ops;
-    connection->caller.slots_of_ops = slots_of_ops;
-    for (uint32_t i = 0; i < geometry->in; i++) {
-        incoming[i].connection = connection;
-        incoming[i].data = copies + i * (data_bytes + answer_bytes);
-        incoming[i].answer = incoming[i].data + data_bytes;
+    struct layout layout = {.data_bytes = base_align_up(geometry->request_bytes, ALIGNMENT),
+                            .answer_bytes = reply_stride(geometry)};
+    layout.slots = layout.incoming + geometry->in * sizeof(struct rpc_incoming);
+    layout.ops = layout.slots + geometry->out * sizeof(struct rpc_slot);
+    layout.copies = layout.ops + geometry->out * sizeof(struct tarn_fabric_op);
+    layout.slots_of_ops = layout.copies + geometry->in * (layout.data_bytes + layout.answer_bytes);
+    layout.bytes = layout.slots_of_ops + geometry->out * sizeof(uint32_t);
+    return layout;
+}
+
+static void cut(struct tarn_rpc_connection *connection, const struct layout *layout)
+{
+    uint8_t *memory = connection->memory;
+    struct rpc_caller *caller = &connection->caller;
+    caller->slots = (struct rpc_slot *)(void *)(memory + layout->slots);
+    caller->ops = (struct tarn_fabric_op *)(void *)(memory + layout->ops);
+    caller->slots_of_ops = (uint32_t *)(void *)(memory + layout->slots_of_ops);
+    connection->callee.slots = (struct rpc_incoming *)(void *)(memory + layout->incoming);
+    for (uint32_t i = 0; i < connection->geometry.in; i++) {
+        struct rpc_incoming *incoming = &connection->callee.slots[i];
+        incoming->connection = connection;
+        incoming->data = memory + layout->copies + i * (layout->data_bytes + layout->answer_bytes);
+        incoming->answer = incoming->data + layout->data_bytes;
     }
-    return at;
 }
 
 static int make_region(struct tarn_fabric *fabric, struct tarn_rpc_connection *connection)
@@ -128,7 +131,8 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
     base_list_init(&connection->caller.parked);
     task_group_init(&connection->group);
     task_group_init(&connection->callee.methods);
-    connection->charged_bytes = cut(connection, NULL);
+    const struct layout layout = lay_out(geometry);
+    connection->charged_bytes = layout.bytes;
     connection->memory = base_alloc(&node->memory, connection->charged_bytes);
     int error = connection->memory == NULL ? -ENOMEM : make_region(fabric, connection);
     if (error != 0) {
@@ -136,7 +140,7 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
         base_free(&node->memory, connection, sizeof(*connection));
         return error;
     }
-    (void)cut(connection, connection->memory);
+    cut(connection, &layout);
     *ret_connection = connection;
     return 0;
 }

@@ -554,7 +554,8 @@ static bool are_there(struct litmus_stage *stage, uint64_t round)
     for (uint64_t i = 0; i < LITMUS_WORDS; i++) {
         if (decode(load(stage, i * 8), &at) && at < round)
             return false;
-    }    return !decode(load(stage, LITMUS_Y), &at) || at >= round; /* of the next round it may be half */
+    }    const uint64_t y = load(stage, LITMUS_Y);
+    return y != 0 && (!decode(y, &at) || at >= round); /* of the next round it may be half */
 }
 
 static uint32_t receive(struct litmus_stage *stage, bool *ret_notified)
