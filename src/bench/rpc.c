@@ -151,6 +151,7 @@ static int call_on(const struct job *job, struct tarn_rpc_connection *connection
                    struct bench_sample *sample)
 {
     struct tarn_rpc_call calls[DEPTH_MAX];
+    base_assert(job->depth > 0);
     uint8_t *results = data + (size_t)job->depth * job->bytes;
     for (uint32_t i = 0; i < job->depth; i++)
         calls[i] = (struct tarn_rpc_call){.request = data + (size_t)i * job->bytes,

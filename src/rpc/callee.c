@@ -1,6 +1,6 @@
 /* Requests: taking what is there and proven whole, running methods, answering. */
 #include "fabric/fabric.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/connection.h"
 #include <errno.h>
 
 #define BURST          16 /* requests of one connection before the next one's */

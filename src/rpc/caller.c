@@ -4,7 +4,7 @@
  * they are to go on with it.
  */
 #include "fabric/fabric.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/connection.h"
 #include <errno.h>
 
 #define LOOKS_AT_ONCE      16 /* READs without a pause between */

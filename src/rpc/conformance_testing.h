@@ -5,7 +5,7 @@
 #define RPC_CONFORMANCE_TESTING_H
 
 #include "fabric/testing.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/connection.h"
 
 /* ---- a service ---------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* Connections: their memory, what their messages say, and their end. */
+#include "rpc/connection.h"
 #include "fabric/fabric.h"
-#include "rpc/rpc_internal.h"
 #include <errno.h>
 
 #define MESSAGES_BESIDE_CALLS 8                  /* that tell to look */

@@ -1,6 +1,6 @@
 /* Servers: listening, and handing who connects to a worker. */
 #include "fabric/fabric.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/connection.h"
 #include <errno.h>
 
 #define CONNECTIONS_MAX 1024

@@ -82,7 +82,7 @@ static void mixtures_are_noticed(void **state)
     rpc_header_save(&other, "other words", b);
     for (unsigned from = 0; from < 64; from++) {
         for (unsigned i = 0; i < 6; i++)
-            memcpy(mixed + i * 8, (from >> i & 1 ? a : b) + i * 8, 8);
+            memcpy(mixed + (size_t)i * 8, (from >> i & 1 ? a : b) + (size_t)i * 8, 8);
         const bool is_one = memcmp(mixed, a, sizeof(a)) == 0 || memcmp(mixed, b, sizeof(b)) == 0;
         assert_int_equal(rpc_header_load(mixed, &read), is_one);
     }

@@ -3,7 +3,7 @@
  * What is not watched notifies, and may take the place of what has no traffic.
  */
 #include "fabric/fabric.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/connection.h"
 #include <errno.h>
 
 #define TURNS_FOR_OTHERS 16              /* rounds with something to do, before other tasks have theirs */

@@ -5,7 +5,7 @@
  */
 #include "fabric/fabric.h"
 #include "fuzz/testing.h"
-#include "rpc/rpc_internal.h"
+#include "rpc/connection.h"
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* What the parts of this layer share. */
+/* Connections for calls, and workers: what the parts of this layer share. */
 #ifndef RPC_RPC_INTERNAL_H
 #define RPC_RPC_INTERNAL_H
 
