@@ -8,7 +8,6 @@
 #include "task/node.h"
 #include "task/task.h"
 
-#define RPC_TAG         1  /* whom the fabric counts for */
 #define RPC_WATCHED_MAX 64 /* connections whose slots a worker looks at */
 
 struct rpc_worker;
@@ -211,6 +210,7 @@ struct rpc_worker {
     struct tarn_fabric_word words[RPC_WATCHED_MAX];
     uint32_t watched_count;
     uint32_t hand;    /* of the clock */
+    uint64_t pass_ns; /* when it began its latest pass */
     uint32_t running; /* methods that are not short */
     uint32_t running_max;
     uint64_t spin_ns;

@@ -8,6 +8,8 @@
 #include "task/sched.h"
 #include <tarn/rpc.h>
 
+#define RPC_TAG 1 /* whom the fabric counts for: tarn_fabric_count() */
+
 /**
  * tarn_rpc_serve() on schedulers that are there already.
  *

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #define TURNS_FOR_OTHERS 16              /* rounds with something to do, before other tasks have theirs */
+#define PASS_NS_MIN      BASE_NS_PER_MS  /* between two passes of the clock's hand */
 #define LOOK_NS          UINT64_C(20000) /* at most: what looks at words takes pauses later */
 #define LEFT_PAUSE_NS    1000            /* before what cannot be taken yet is looked at again */
 #define FORGET_PAUSE_NS  1000            /* while the worker looks at what is to be forgotten */
@@ -45,7 +46,11 @@ static void make_pending(struct tarn_rpc_connection *connection)
     base_list_push_back(&connection->worker->pending, &connection->pending_link);
 }
 
-/* The place of a connection without traffic, which loses it. @return RPC_WATCHED_MAX: each had some */
+/*
+ * The place of a connection without traffic, which loses it. Where more are busy than there are places, they would take
+ * them from each other with each request, and who has lost his learns that by a READ in vain: so the hand goes slowly.
+ * @return RPC_WATCHED_MAX: each had some
+ */
 static uint32_t find_place(struct rpc_worker *worker)
 {
     if (!worker->watches)
@@ -54,6 +59,12 @@ static uint32_t find_place(struct rpc_worker *worker)
         return worker->watched_count++;
     for (uint32_t i = 0; i < RPC_WATCHED_MAX; i++) {
         const uint32_t place = worker->hand;
+        if (place == 0) {
+            const uint64_t now_ns = task_now();
+            if (now_ns - worker->pass_ns < PASS_NS_MIN)
+                return RPC_WATCHED_MAX;
+            worker->pass_ns = now_ns;
+        }
         struct tarn_rpc_connection *idle = worker->watched[place];
         worker->hand = (worker->hand + 1) % RPC_WATCHED_MAX;
         if (!idle->is_used) {
