@@ -9,6 +9,16 @@
 
 #include <stdint.h>
 
+/* What a processor of RFP's takes for its part of a call: what task_charge() is told by rfp.c. */
+struct sim_costs {
+    const char *name;
+    const char *source;
+    uint64_t server_ns; /* to take a request, look up its key, and leave the result or post it */
+    uint64_t client_ns; /* to make a request and take its result; posting is in a card's round trip */
+};
+
+extern const struct sim_costs sim_costs_rfp;
+
 /* A card and its link. A rate of 0 is without limit: nobody has printed one. */
 struct sim_card {
     const char *name;
