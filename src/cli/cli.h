@@ -112,6 +112,12 @@ void cli_fabric_help(FILE *file);
 /** Run the simulator. */
 int cli_sim(int argc, char **argv);
 
+/** Draw a paper's figures. @param figure  one of them; NULL: all. @return as cli_sim() */
+int cli_sim_paper(const char *paper, const char *figure, uint64_t seed, bool json);
+
+/** Which papers, and which figures of them. */
+void cli_sim_paper_help(FILE *file);
+
 /** The settings of sim. */
 void cli_sim_help(FILE *file);
 

@@ -14,6 +14,8 @@ struct sim_options {
     bool fork;
     bool trace;
     const char *speed;
+    const char *paper;
+    const char *figure;
     bool json;
 };
 
@@ -66,7 +68,20 @@ static const struct base_setting sim_settings[] = {
      .metavar = "CARD",
      .help = "Instead: what a network card of the speed model comes to, or all.",
      AT(speed)},
-    {.name = "json", .type = BASE_SETTING_BOOL, .help = "With --speed: a JSON object a line.", AT(json)},
+    {.name = "paper",
+     .type = BASE_SETTING_STRING,
+     .metavar = "NAME",
+     .help = "Instead: a paper's figures, from the code on cards of the speed model.",
+     AT(paper)},
+    {.name = "figure",
+     .type = BASE_SETTING_STRING,
+     .metavar = "NAME",
+     .help = "With --paper: only this figure.",
+     AT(figure)},
+    {.name = "json",
+     .type = BASE_SETTING_BOOL,
+     .help = "With --speed and --paper: a JSON object a line.",
+     AT(json)},
 };
 
 static const struct cli_arguments arguments = {sim_settings, base_array_count(sim_settings)};
@@ -78,6 +93,7 @@ void cli_sim_help(FILE *file)
     for (size_t i = 0; sim_campaigns[i] != NULL; i++)
         (void)fprintf(file, "  %-10s %s\n", sim_campaigns[i]->name, sim_campaigns[i]->help);
     cli_sim_speed_help(file);
+    cli_sim_paper_help(file);
 }
 
 static int run_campaign(const struct sim_options *options, const char *campaign)
@@ -109,8 +125,12 @@ static int run(const void *parsed, const char *const *words, size_t count)
         return cli_usage("sim takes options only");
     if (options->speed != NULL)
         return cli_sim_speed(options->speed, options->json);
+    if (options->paper != NULL)
+        return cli_sim_paper(options->paper, options->figure, options->seed, options->json);
     if (options->json)
-        return cli_usage("--json belongs to --speed");
+        return cli_usage("--json belongs to --speed and --paper");
+    if (options->figure != NULL)
+        return cli_usage("--figure belongs to --paper");
     if (options->campaign != NULL)
         return run_campaign(options, options->campaign);
     if (options->mutation != NULL)

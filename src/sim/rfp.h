@@ -1,0 +1,71 @@
+/*
+ * Jakiro and ServerReply as RFP measures them, from the code of `rpc` and `cache`: a server with a partition and a worker
+ * for each of its threads, machines with client threads that call it one call after the other, in a world of their own
+ * with the speed model (README, "The paper's figures").
+ *
+ * Threading: plain threads; nothing is shared between calls.
+ */
+#ifndef SIM_RFP_H
+#define SIM_RFP_H
+
+#include "base/base.h"
+#include "sim/cards.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <tarn/rpc.h>
+
+#define SIM_RFP_KEY_BYTES    16
+#define SIM_RFP_MACHINES_MAX 16
+#define SIM_RFP_CLIENTS_MAX  256
+#define SIM_RFP_WORKERS_MAX  32
+#define SIM_RFP_VALUE_MAX    4096
+#define SIM_RFP_MIXED_MAX    899 /* bytes of the longest value of the mixed sizes, which are 43 on average */
+
+/* What is measured. */
+struct sim_rfp_options {
+    const struct sim_card *card;   /* of every machine */
+    const struct sim_costs *costs; /* of every processor */
+    uint64_t seed;
+    enum tarn_rpc_way way;
+    uint32_t workers;     /* server threads: 1 to SIM_RFP_WORKERS_MAX */
+    uint32_t machines;    /* with clients: 1 to SIM_RFP_MACHINES_MAX */
+    uint32_t clients;     /* of all machines together, shared out evenly: 1 to SIM_RFP_CLIENTS_MAX */
+    uint64_t keys;        /* that are stored before: 1 or more */
+    uint32_t value_bytes; /* 1 to SIM_RFP_VALUE_MAX; 0: mixed */
+    uint32_t get_percent; /* the rest are PUTs, of values as long as they were */
+    bool is_skewed;       /* keys by Zipf with 0.99, else all alike */
+    uint32_t
+        fetch_bytes; /* of a value, with the first READ, at most SIM_RFP_VALUE_MAX; 0: the caller chooses */
+    uint64_t run_ns; /* for how long, of virtual time; a quarter of it passes before */
+};
+
+/* Operations of the fabric, while it was measured. */
+struct sim_rfp_operations {
+    uint64_t writes;   /* notified ones too */
+    uint64_t notified; /* of those */
+    uint64_t reads;
+    uint64_t sends;
+};
+
+/* What came out. */
+struct sim_rfp_result {
+    uint64_t calls; /* that ended while it was measured */
+    uint64_t kops;  /* thousands a second */
+    uint64_t gets, hits;
+    uint64_t got_bytes;                  /* of the values of hits */
+    struct sim_rfp_operations in_bound;  /* that clients posted, and the server's card served */
+    struct sim_rfp_operations out_bound; /* that the server posted */
+    struct tarn_rpc_call_stats stats;    /* of all clients, from their first call on; fetch_bytes: the most */
+    uint64_t sleeps;                     /* of workers */
+    struct base_histogram latency;       /* of calls, in ns */
+    uint64_t hash;                       /* of the world: equal for equal options */
+};
+
+/**
+ * Measure.
+ *
+ * @return 0; -EINVAL; -ENOMEM; -EIO: an answer was wrong, or a call failed (said to standard error)
+ */
+base_must_check int sim_rfp_measure(const struct sim_rfp_options *options, struct sim_rfp_result *ret_result);
+
+#endif
