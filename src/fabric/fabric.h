@@ -163,6 +163,10 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
 /** Whether a posted operation has finished; never waits. By the connection's user. */
 bool fabric_op_is_finished(const struct tarn_fabric_op *op);
 
+/** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
+ * Yields. */
+base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
+
 /** End a connection of the caller's scheduler, as an operation that fails would: who receives on it is told. Never waits. */
 void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error);
 

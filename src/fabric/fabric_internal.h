@@ -122,10 +122,6 @@ base_must_check int fabric_url_heartbeat(struct base_log *log, const char *optio
 
 /* ---- proxy.c: what is to be done on another scheduler -------------------------------------------- */
 
-/** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
- * Yields. */
-base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
-
 /** Whether the caller is a plain thread, and the connection a scheduler's: then one of these makes the call. Else it is
  * the caller's own. */
 static inline bool fabric_needs_proxy(const struct tarn_fabric_connection *connection)
