@@ -1,0 +1,191 @@
+/*
+ * Caches behind the interface. A partition has one owner at a time: whoever holds its lock, which is never held across
+ * a yield.
+ */
+#include "cache/cache.h"
+#include "base/spin.h"
+#include "kv/kv_internal.h"
+#include <errno.h>
+#include <string.h>
+
+#define BATCH_KEYS 64 /* that are looked up with the lock held once */
+
+/* A line of the processor's cache for each. */
+struct part {
+    _Alignas(64) struct base_spin lock;
+    struct cache_partition *partition;
+};
+
+struct kv_cache {
+    struct tarn_kv kv;
+    struct cache *cache;
+    struct part *parts;
+    uint32_t count;
+};
+
+static struct kv_cache *cache_of(const struct tarn_kv *kv)
+{
+    return base_container_of(kv, struct kv_cache, kv);
+}
+
+static uint32_t number_of(const struct kv_cache *self, const void *key, size_t key_len)
+{
+    return cache_partition_of(cache_seed(self->cache), self->count, key, key_len);
+}
+
+/* Become the owner of the partition that a key belongs to. */
+static struct part *enter(const struct kv_cache *self, const void *key, size_t key_len)
+{
+    struct part *part = &self->parts[number_of(self, key, key_len)];
+    base_spin_lock(&part->lock);
+    return part;
+}
+
+static void leave(struct part *part)
+{
+    base_spin_unlock(&part->lock);
+}
+
+static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
+               struct tarn_record_info *ret_info)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    struct part *part = enter(cache_of(kv), key, key_len);
+    int error = cache_get(part->partition, key, key_len, now_ns, value, value_room, ret_info);
+    leave(part);
+    return error;
+}
+
+/* Those of a few keys that belong to one partition; `numbers` says where each belongs, UINT32_MAX: it is done. */
+static void get_of_partition(struct kv_cache *self, uint32_t number, struct tarn_get *gets, uint32_t *numbers,
+                             size_t count, uint64_t now_ns)
+{
+    struct tarn_get some[BATCH_KEYS];
+    struct part *part = &self->parts[number];
+    size_t taken = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] == number)
+            some[taken++] = gets[i];
+    }
+    base_spin_lock(&part->lock);
+    cache_get_many(part->partition, now_ns, some, taken);
+    base_spin_unlock(&part->lock);
+    taken = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] != number)
+            continue;
+        gets[i] = some[taken++];
+        numbers[i] = UINT32_MAX;
+    }
+}
+
+static void get_few(struct kv_cache *self, struct tarn_get *gets, size_t count, uint64_t now_ns)
+{
+    uint32_t numbers[BATCH_KEYS];
+    for (size_t i = 0; i < count; i++) /* what is no key fails in whatever partition */
+        numbers[i] = number_of(self, gets[i].key, gets[i].key_len);
+    for (size_t i = 0; i < count; i++) {
+        if (numbers[i] != UINT32_MAX)
+            get_of_partition(self, numbers[i], gets, numbers, count, now_ns);
+    }
+}
+
+static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    for (size_t done = 0; done < count; done += BATCH_KEYS)
+        get_few(cache_of(kv), gets + done, base_min(count - done, (size_t)BATCH_KEYS), now_ns);
+}
+
+static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t if_version,
+                     uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
+                     struct tarn_record_info *ret_info)
+{
+    struct cache_found found = {.key = key, .key_len = key_len};
+    const uint64_t now_ns = task_wall(kv->node);
+    struct part *part = enter(cache_of(kv), key, key_len);
+    int error = cache_find(part->partition, now_ns, &found);
+    if (error == 0 && if_version != 0 && found.info.version != if_version)
+        error = -ESTALE;
+    if (error == 0) {
+        const uint64_t left = found.info.value_bytes - base_min(offset, (uint64_t)found.info.value_bytes);
+        *ret_bytes = base_min(left, (uint64_t)data_room);
+        if (*ret_bytes > 0)
+            memcpy(data, (const uint8_t *)found.value + offset, *ret_bytes);
+        *ret_info = found.info;
+    }
+    leave(part);
+    return error;
+}
+
+static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
+               const struct tarn_put_options *options, uint64_t *ret_version)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    struct part *part = enter(cache_of(kv), key, key_len);
+    int error = cache_put(part->partition, key, key_len, value, value_len, options, now_ns, ret_version);
+    leave(part);
+    return error;
+}
+
+static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    struct part *part = enter(cache_of(kv), key, key_len);
+    int error = cache_delete(part->partition, key, key_len, now_ns);
+    leave(part);
+    return error;
+}
+
+static void free_cache(struct kv_cache *self)
+{
+    struct base_account *account = &self->kv.node->memory;
+    if (self->cache != NULL)
+        cache_close(self->cache);
+    base_free(account, self->parts, self->count * sizeof(self->parts[0]));
+    base_free(account, self, sizeof(*self));
+}
+
+static int close(struct tarn_kv *kv)
+{
+    free_cache(cache_of(kv));
+    return 0;
+}
+
+static const struct kv_operations operations = {
+    .get = get, .get_many = get_many, .read = read_part, .put = put, .delete = delete, .close = close};
+
+int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv)
+{
+    const struct cache_options options = {.memory_bytes = url->memory_bytes,
+                                          .partitions = (uint32_t)url->partitions,
+                                          .item_bytes = (uint32_t)url->item_bytes};
+    struct kv_cache *self = base_alloc(&node->memory, sizeof(*self));
+    if (self == NULL)
+        return -ENOMEM;
+    self->kv.node = node;
+    self->count = options.partitions;
+    self->parts =
+        base_alloc_aligned(&node->memory, _Alignof(struct part), self->count * sizeof(self->parts[0]));
+    int error = self->parts == NULL ? -ENOMEM : cache_open(node, &options, &self->cache);
+    if (error != 0) {
+        free_cache(self);
+        return error;
+    }
+    for (uint32_t i = 0; i < self->count; i++)
+        self->parts[i].partition = cache_partition(self->cache, i);
+    const uint64_t longest = cache_value_bytes_max(self->parts[0].partition, 1);
+    self->kv.operations = &operations;
+    self->kv.info = (struct tarn_kv_info){.kind = kv_kind_cache,
+                                          .abilities = TARN_KV_RANGES | TARN_KV_VERSIONS,
+                                          .partitions = self->count,
+                                          .value_bytes_max = longest,
+                                          .whole_bytes_max = longest};
+    *ret_kv = &self->kv;
+    return 0;
+}
+
+const struct cache *kv_cache_of(const struct tarn_kv *kv)
+{
+    return kv->operations == &operations ? cache_of(kv)->cache : NULL;
+}

@@ -1,0 +1,104 @@
+/* Depots behind the interface: each function is the depot's. */
+#include "depot/depot.h"
+#include "kv/kv_internal.h"
+#include <errno.h>
+
+struct kv_depot {
+    struct tarn_kv kv;
+    struct tarn_depot *depot;
+    bool is_owned;
+};
+
+static struct tarn_depot *depot_of(struct tarn_kv *kv)
+{
+    return base_container_of(kv, struct kv_depot, kv)->depot;
+}
+
+static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
+               struct tarn_record_info *ret_info)
+{
+    return tarn_depot_get(depot_of(kv), key, key_len, value, value_room, ret_info);
+}
+
+static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
+{
+    tarn_depot_get_many(depot_of(kv), gets, count);
+}
+
+static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t if_version,
+                     uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
+                     struct tarn_record_info *ret_info)
+{
+    return tarn_depot_read(depot_of(kv), key, key_len, if_version, offset, data, data_room, ret_bytes,
+                           ret_info);
+}
+
+static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
+               const struct tarn_put_options *options, uint64_t *ret_version)
+{
+    return tarn_depot_put(depot_of(kv), key, key_len, value, value_len, options, ret_version);
+}
+
+static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
+{
+    return tarn_depot_delete(depot_of(kv), key, key_len);
+}
+
+static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+{
+    return tarn_depot_scan(depot_of(kv), visit, arg);
+}
+
+static int close(struct tarn_kv *kv)
+{
+    struct kv_depot *self = base_container_of(kv, struct kv_depot, kv);
+    int error = self->is_owned ? tarn_depot_close(self->depot) : 0;
+    base_free(&kv->node->memory, self, sizeof(*self));
+    return error;
+}
+
+static const struct kv_operations operations = {.get = get,
+                                                .get_many = get_many,
+                                                .read = read_part,
+                                                .put = put,
+                                                .delete = delete,
+                                                .scan = scan,
+                                                .close = close};
+
+int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv)
+{
+    struct kv_depot *self = base_alloc(&node->memory, sizeof(*self));
+    if (self == NULL)
+        return -ENOMEM;
+    self->kv = (struct tarn_kv){
+        .operations = &operations,
+        .node = node,
+        .info = {.kind = kv_kind_depot,
+                 .abilities = TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS,
+                 .partitions = 1,
+                 .value_bytes_max = tarn_depot_value_bytes_max(depot),
+                 .whole_bytes_max = tarn_depot_whole_bytes_max(depot)}};
+    self->depot = depot;
+    *ret_kv = &self->kv;
+    return 0;
+}
+
+int kv_depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
+                  struct tarn_kv **ret_kv)
+{
+    struct tarn_depot *depot;
+    struct tarn_kv *kv;
+    int error = tarn_depot_open(node, path, options, &depot);
+    if (error != 0)
+        return error;
+    error = kv_wrap_depot(node, depot, &kv);
+    if (error != 0) {
+        (void)tarn_depot_close(depot);
+        return error;
+    }
+    base_container_of(kv, struct kv_depot, kv)->is_owned = true;
+    if (options != NULL && options->cache)
+        kv->info.abilities &= ~(uint32_t)TARN_KV_DURABLE;
+    *ret_kv = kv;
+    return 0;
+}

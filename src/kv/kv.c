@@ -1,0 +1,94 @@
+/* The one interface: what is the same for every kind of store. */
+#include "kv/remote.h"
+#include <errno.h>
+#include <string.h>
+
+const char kv_kind_depot[] = "depot", kv_kind_cache[] = "cache";
+
+static bool is_key(size_t key_len)
+{
+    return key_len > 0 && key_len <= TARN_KEY_BYTES_MAX;
+}
+
+int tarn_kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
+                 struct tarn_kv **ret_kv)
+{
+    static const struct tarn_kv_options defaults = {0};
+    struct kv_url read;
+    int error = kv_url_read(&node->log, url, &read);
+    if (error != 0)
+        return error;
+    if (options == NULL)
+        options = &defaults;
+    switch (read.scheme) {
+    case KV_FILE:
+        return kv_depot_open(node, read.path, options->depot, ret_kv);
+    case KV_CACHE:
+        return kv_cache_open(node, &read, ret_kv);
+    default:
+        return kv_remote_open(node, &read, options, ret_kv);
+    }
+}
+
+int tarn_kv_close(struct tarn_kv *kv)
+{
+    return kv->operations->close(kv);
+}
+
+void tarn_kv_info(const struct tarn_kv *kv, struct tarn_kv_info *ret_info)
+{
+    *ret_info = kv->info;
+}
+
+int tarn_kv_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
+                struct tarn_record_info *ret_info)
+{
+    struct tarn_record_info info;
+    if (!is_key(key_len))
+        return -EINVAL;
+    int error = kv->operations->get(kv, key, key_len, value, value_room, &info);
+    if (ret_info != NULL && (error == 0 || error == -ENOBUFS))
+        *ret_info = info;
+    return error;
+}
+
+void tarn_kv_get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
+{
+    kv->operations->get_many(kv, gets, count);
+}
+
+int tarn_kv_read(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t if_version, uint64_t offset,
+                 void *data, size_t data_room, size_t *ret_bytes, struct tarn_record_info *ret_info)
+{
+    struct tarn_record_info info;
+    if (!is_key(key_len))
+        return -EINVAL;
+    int error = kv->operations->read(kv, key, key_len, if_version, offset, data, data_room, ret_bytes, &info);
+    if (error == 0 && ret_info != NULL)
+        *ret_info = info;
+    return error;
+}
+
+int tarn_kv_put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
+                const struct tarn_put_options *options, uint64_t *ret_version)
+{
+    static const struct tarn_put_options any = {0};
+    if (options == NULL)
+        options = &any;
+    if (!is_key(key_len) || (unsigned)options->condition > TARN_PUT_IF_VERSION ||
+        options->note > TARN_NOTE_MAX)
+        return -EINVAL;
+    if (value_len > kv->info.value_bytes_max)
+        return -EMSGSIZE;
+    return kv->operations->put(kv, key, key_len, value, value_len, options, ret_version);
+}
+
+int tarn_kv_delete(struct tarn_kv *kv, const void *key, size_t key_len)
+{
+    return is_key(key_len) ? kv->operations->delete (kv, key, key_len) : -EINVAL;
+}
+
+int tarn_kv_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+{
+    return kv->operations->scan == NULL ? -EOPNOTSUPP : kv->operations->scan(kv, visit, arg);
+}

@@ -1,0 +1,73 @@
+/* What the parts of kv share: the table of operations that each kind of store fills. */
+#ifndef KV_KV_INTERNAL_H
+#define KV_KV_INTERNAL_H
+
+#include "kv/kv.h"
+#include "task/node.h"
+
+struct cache;
+
+#define KV_NAME_MAX       63 /* bytes of a store's name */
+#define KV_ADDRESS_ROOM   256
+#define KV_TIMEOUT_NS     (10 * BASE_NS_PER_SECOND)
+#define KV_PARTITIONS_MAX 256
+
+/*
+ * What a kind of store does. Keys have 1 to TARN_KEY_BYTES_MAX bytes, and options are never NULL, of a condition and a
+ * note that there are: that is checked before. Else as the function of <tarn/kv.h> of that name.
+ */
+struct kv_operations {
+    int (*get)(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
+               struct tarn_record_info *ret_info); /* ret_info is not NULL */
+    void (*get_many)(struct tarn_kv *kv, struct tarn_get *gets,
+                     size_t count); /* keys: the store's to check */
+    int (*read)(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t if_version, uint64_t offset,
+                void *data, size_t data_room, size_t *ret_bytes,
+                struct tarn_record_info *ret_info); /* ret_info is not NULL */
+    int (*put)(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
+               const struct tarn_put_options *options, uint64_t *ret_version);
+    int (*delete)(struct tarn_kv *kv, const void *key, size_t key_len);
+    int (*scan)(struct tarn_kv *kv, tarn_scan_function *visit, void *arg); /* NULL: it cannot */
+    int (*close)(struct tarn_kv *kv);                                      /* frees it */
+};
+
+/* A store; the first member of each kind's own. */
+struct tarn_kv {
+    const struct kv_operations *operations;
+    struct tarn_node *node;
+    struct tarn_kv_info info;
+};
+
+extern const char kv_kind_depot[], kv_kind_cache[];
+
+/* ---- URLs: url.c -------------------------------------------------------------------------------- */
+
+enum kv_scheme { KV_FILE, KV_CACHE, KV_TARN, KV_UNIX };
+
+/* What a URL says. */
+struct kv_url {
+    enum kv_scheme scheme;
+    const char *path;                                     /* of file: within the URL */
+    uint64_t memory_bytes, partitions, item_bytes;        /* of cache: */
+    char address[KV_ADDRESS_ROOM], name[KV_NAME_MAX + 1]; /* of a server and its store */
+};
+
+/** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
+bool kv_name_is_good(const char *name, size_t len);
+
+/** Read a URL. @return 0; -EINVAL (logged). Any thread. */
+base_must_check int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url);
+
+/* ---- kinds of stores ---------------------------------------------------------------------------- */
+
+/** file: @return as tarn_depot_open(). Yields. */
+base_must_check int kv_depot_open(struct tarn_node *node, const char *path,
+                                  const struct tarn_depot_options *options, struct tarn_kv **ret_kv);
+
+/** cache: @return as cache_open(), which says what may be. */
+base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv);
+
+/** Where keys of a cache belong; NULL if it is none. */
+const struct cache *kv_cache_of(const struct tarn_kv *kv);
+
+#endif

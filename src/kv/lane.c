@@ -1,0 +1,417 @@
+/* Lanes: connections with a server, made again when they have died, and calls over them. */
+#include "cache/cache.h"
+#include "fabric/fabric.h"
+#include "kv/remote.h"
+#include "task/thread.h"
+#include <errno.h>
+#include <string.h>
+
+#define CALLS_NARROW 16
+#define CALLS_WIDE   1
+#define PAUSE_NS_MIN (5 * BASE_NS_PER_MS) /* between attempts to connect: doubled from this … */
+#define PAUSE_NS_MAX BASE_NS_PER_SECOND   /* … to this, and up to half as much more by chance */
+
+static struct tarn_node *node_of(const struct kv_lane *lane)
+{
+    return lane->remote->kv.node;
+}
+
+/* ---- links -------------------------------------------------------------------------------------- */
+
+static void leave_link(struct kv_lane *lane, struct kv_link *link)
+{
+    if (--link->users > 0)
+        return;
+    tarn_rpc_disconnect(link->rpc);
+    base_free(&node_of(lane)->memory, link, sizeof(*link));
+}
+
+/* Whether it may be otherwise in a moment. */
+static bool is_passing(int error)
+{
+    static const int passing[] = {-ECONNREFUSED, -ECONNRESET, -ECONNABORTED, -EPIPE,
+                                  -ENOENT,       -ETIMEDOUT,  -EHOSTUNREACH, -ENETUNREACH,
+                                  -EHOSTDOWN,    -ESHUTDOWN,  -ENOTCONN,     -EAGAIN};
+    for (unsigned i = 0; i < base_array_count(passing); i++) {
+        if (error == passing[i])
+            return true;
+    }
+    return false;
+}
+
+/* Ask for the store by name, and note where its keys belong. */
+static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadline_ns,
+                    struct kv_store_info *ret_info)
+{
+    const struct kv_remote *remote = lane->remote;
+    const struct kv_request request = {
+        .store = KV_STORE_BY_NAME, .key = remote->name, .key_len = (uint16_t)strlen(remote->name)};
+    uint8_t bytes[KV_REQUEST_BYTES_MAX + KV_NAME_MAX], result[KV_INFO_BYTES + KV_NAME_MAX];
+    struct tarn_rpc_call call = {.method = KV_INFO,
+                                 .request = bytes,
+                                 .request_bytes = (uint32_t)kv_request_bytes(KV_INFO, &request),
+                                 .result = result,
+                                 .room = sizeof(result),
+                                 .deadline_ns = deadline_ns};
+    struct kv_store_info info;
+    kv_request_save(KV_INFO, &request, bytes);
+    int error = tarn_rpc_call(link->rpc, &call);
+    if (error == 0)
+        error = kv_info_load(result, call.result_bytes, &info);
+    else if (error == -ENOSYS || error == -EINVAL || error == -EMSGSIZE)
+        error = -EPROTO;
+    if (error == 0 && remote->kv.info.kind != NULL && remote->kv.info.kind != info.info.kind)
+        error = -ENXIO;
+    if (error != 0)
+        return error;
+    info.name = NULL;
+    link->store = info.store;
+    lane->workers = info.workers;
+    lane->partitions = info.info.kind == kv_kind_cache ? info.info.partitions : 0;
+    lane->seed = info.seed;
+    lane->must_ask = false;
+    *ret_info = info;
+    return 0;
+}
+
+static int connect(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns,
+                   struct kv_store_info *ret_info, struct kv_link **ret_link)
+{
+    const struct tarn_rpc_connect_options options = {
+        .calls = is_wide ? CALLS_WIDE : CALLS_NARROW,
+        .request_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_REQUEST,
+        .result_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_RESULT,
+        .worker = worker};
+    struct base_account *account = &node_of(lane)->memory;
+    struct kv_link *link = base_alloc(account, sizeof(*link));
+    if (link == NULL)
+        return -ENOMEM;
+    link->users = 1;
+    int error =
+        tarn_rpc_connect(lane->remote->fabric, lane->remote->address, &options, deadline_ns, &link->rpc);
+    if (error != 0) {
+        base_free(account, link, sizeof(*link));
+        return error;
+    }
+    error = ask_info(lane, link, deadline_ns, ret_info);
+    if (error != 0) {
+        leave_link(lane, link);
+        return error;
+    }
+    *ret_link = link;
+    return 0;
+}
+
+/* The next attempt is later than this one. */
+static void grow_pause(struct kv_lane *lane)
+{
+    lane->pause_ns = base_min(base_max(lane->pause_ns * 2, PAUSE_NS_MIN), PAUSE_NS_MAX);
+    lane->not_before_ns = task_now() + lane->pause_ns + task_rng(node_of(lane)) % (lane->pause_ns / 2);
+    lane->must_ask = true;
+}
+
+static bool is_alive(const struct kv_link *link)
+{
+    return link != NULL && tarn_rpc_error(link->rpc) == 0;
+}
+
+/* By who has the mutex. */
+static int renew(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns)
+{
+    struct kv_link **place = &lane->links[2 * worker + (is_wide ? 1 : 0)], *old = *place;
+    struct kv_store_info info;
+    if (is_alive(old))
+        return 0; /* somebody else has made it meanwhile */
+    *place = NULL;
+    if (old != NULL)
+        leave_link(lane, old);
+    if (task_now() < lane->not_before_ns &&
+        task_sleep_until(base_min(lane->not_before_ns, deadline_ns)) == -ECANCELED)
+        return -ECANCELED;
+    if (task_now() >= deadline_ns)
+        return -EHOSTUNREACH;
+    int error = connect(lane, worker, is_wide, deadline_ns, &info, place);
+    if (error != 0)
+        grow_pause(lane);
+    return error;
+}
+
+/* The next attempt may be at once. */
+static void end_pause(struct kv_lane *lane)
+{
+    lane->pause_ns = 0;
+    lane->not_before_ns = 0;
+}
+
+/* Of a link that has died: whoever is first makes the next attempt later. */
+static void retire_link(struct kv_lane *lane, struct kv_link *link)
+{
+    for (uint32_t i = 0; i < base_array_count(lane->links); i++) {
+        if (lane->links[i] != link)
+            continue;
+        lane->links[i] = NULL;
+        grow_pause(lane);
+        leave_link(lane, link);
+    }
+}
+
+/* @return 0 and a link that is used: leave_link() */
+static int use_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns,
+                    struct kv_link **ret_link)
+{
+    struct kv_link **place = &lane->links[2 * worker + (is_wide ? 1 : 0)];
+    if (!is_alive(*place)) {
+        int error = task_mutex_lock(&lane->mutex, deadline_ns);
+        if (error == 0) {
+            error = renew(lane, worker, is_wide, deadline_ns);
+            task_mutex_unlock(&lane->mutex);
+        } else if (error == -ETIMEDOUT) {
+            error = -EHOSTUNREACH;
+        }
+        if (error != 0)
+            return error;
+        if (*place == NULL)
+            return -ECONNRESET; /* it has died again before it was used */
+    }
+    (*place)->users++;
+    *ret_link = *place;
+    return 0;
+}
+
+/* ---- calls -------------------------------------------------------------------------------------- */
+
+uint32_t kv_lane_worker(const struct kv_lane *lane, const void *key, size_t key_len)
+{
+    if (lane->partitions == 0 || key_len == 0)
+        return lane->place % lane->workers;
+    return cache_partition_of(lane->seed, lane->partitions, key, key_len) % lane->workers;
+}
+
+/* Where keys belong, once more. */
+static int refresh(struct kv_lane *lane, uint64_t deadline_ns)
+{
+    struct kv_store_info info;
+    struct kv_link *link;
+    if (!lane->must_ask)
+        return 0;
+    int error = use_link(lane, 0, false, deadline_ns, &link);
+    if (error != 0)
+        return error;
+    if (lane->must_ask)
+        error = ask_info(lane, link, deadline_ns, &info);
+    leave_link(lane, link);
+    return error;
+}
+
+int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns)
+{
+    int error;
+    do
+        error = refresh(lane, deadline_ns);
+    while (error != 0 && is_passing(error) && task_now() < deadline_ns);
+    return error != 0 && is_passing(error) ? -EHOSTUNREACH : error;
+}
+
+/* What an answer with an error means. @param ret_again  it may be asked again */
+static int judge(struct kv_lane *lane, const struct kv_call *call, const struct tarn_rpc_call *rpc, int died,
+                 bool *ret_again)
+{
+    if (died != 0 && rpc->error == died) {
+        *ret_again = call->repeats || !rpc->may_have_run;
+        return -ECONNRESET;
+    }
+    switch (rpc->error) {
+    case -EXDEV:
+        lane->must_ask = true;
+        *ret_again = call->method != KV_MULTI_GET;
+        return -EXDEV;
+    case -ETIMEDOUT:
+        return rpc->may_have_run ? -ETIMEDOUT : -EHOSTUNREACH;
+    case -ENOSYS:
+        return -EPROTO;
+    case -EMSGSIZE:
+        return rpc->result_bytes > call->room ? -EPROTO : -EMSGSIZE;
+    default:
+        return rpc->error;
+    }
+}
+
+/* @param ret_again  of an error: it may be asked again */
+static int attempt(struct kv_lane *lane, struct kv_call *call, bool *ret_again)
+{
+    struct kv_link *link;
+    int error = refresh(lane, call->deadline_ns);
+    const uint32_t worker =
+        call->worker == KV_ANY_WORKER ? kv_lane_worker(lane, call->key, call->key_len) : call->worker;
+    const bool is_wide = call->request_bytes > KV_NARROW_REQUEST || call->room > KV_NARROW_RESULT;
+    if (error == 0)
+        error = use_link(lane, worker, is_wide, call->deadline_ns, &link);
+    if (error != 0) {
+        *ret_again = is_passing(error);
+        return error;
+    }
+    base_store_le16(call->request, link->store);
+    struct tarn_rpc_call rpc = {.method = call->method + (lane->partitions > 0 ? (uint32_t)KV_SHORT : 0),
+                                .request = call->request,
+                                .request_bytes = call->request_bytes,
+                                .result = call->result,
+                                .room = call->room,
+                                .deadline_ns = call->deadline_ns};
+    error = tarn_rpc_call(link->rpc, &rpc);
+    call->result_bytes = rpc.result_bytes;
+    if (error != 0)
+        error = judge(lane, call, &rpc, tarn_rpc_error(link->rpc), ret_again);
+    if (is_alive(link))
+        end_pause(lane);
+    else
+        retire_link(lane, link);
+    leave_link(lane, link);
+    return error;
+}
+
+int kv_lane_call(struct kv_lane *lane, struct kv_call *call)
+{
+    for (;;) {
+        bool again = false;
+        int error = attempt(lane, call, &again);
+        if (error == 0 || !again)
+            return error;
+        if (task_now() >= call->deadline_ns)
+            return -EHOSTUNREACH;
+        if (error == -EXDEV)
+            (void)task_sleep(PAUSE_NS_MIN);
+        if (task_cancelled())
+            return -ECANCELED;
+    }
+}
+
+/* ---- lanes -------------------------------------------------------------------------------------- */
+
+static struct kv_lane *make_lane(struct kv_remote *remote, struct task_sched *sched, uint32_t place)
+{
+    struct kv_lane *lane = base_alloc(&remote->kv.node->memory, sizeof(*lane));
+    if (lane == NULL)
+        return NULL;
+    lane->remote = remote;
+    lane->sched = sched;
+    lane->place = place;
+    lane->workers = 1;
+    lane->must_ask = true;
+    task_mutex_init(&lane->mutex);
+    return lane;
+}
+
+static int take_thread_lane(struct kv_remote *remote, uint64_t deadline_ns, struct kv_lane **ret_lane)
+{
+    struct kv_lane *lane = NULL;
+    uint32_t place = 0;
+    int error = task_semaphore_wait(&remote->thread_permits, deadline_ns);
+    if (error != 0)
+        return error == -ETIMEDOUT ? -EHOSTUNREACH : error;
+    base_spin_lock(&remote->lock);
+    if (!base_list_empty(&remote->thread_lanes))
+        lane = base_container_of(base_list_pop_front(&remote->thread_lanes), struct kv_lane, link);
+    else
+        place = remote->thread_lane_count++;
+    base_spin_unlock(&remote->lock);
+    if (lane == NULL)
+        lane = make_lane(remote, NULL, place);
+    if (lane == NULL) {
+        task_semaphore_post(&remote->thread_permits);
+        return -ENOMEM;
+    }
+    *ret_lane = lane;
+    return 0;
+}
+
+int kv_lane_take(struct kv_remote *remote, uint64_t deadline_ns, struct kv_lane **ret_lane)
+{
+    if (task_is_thread())
+        return take_thread_lane(remote, deadline_ns, ret_lane);
+    struct task_sched *sched = task_sched_self();
+    const uint32_t place = task_sched_index(sched);
+    if (remote->lanes[place] == NULL)
+        remote->lanes[place] = make_lane(remote, sched, place);
+    if (remote->lanes[place] == NULL)
+        return -ENOMEM;
+    *ret_lane = remote->lanes[place];
+    return 0;
+}
+
+void kv_lane_give(struct kv_lane *lane)
+{
+    struct kv_remote *remote = lane->remote;
+    if (lane->sched != NULL)
+        return;
+    base_spin_lock(&remote->lock);
+    base_list_push_front(&remote->thread_lanes, &lane->link);
+    base_spin_unlock(&remote->lock);
+    task_semaphore_post(&remote->thread_permits);
+}
+
+int kv_lane_meet(struct kv_lane *lane, uint64_t deadline_ns, struct kv_store_info *ret_info)
+{
+    return connect(lane, 0, false, deadline_ns, ret_info, &lane->links[0]);
+}
+
+static void close_lane(void *arg)
+{
+    struct kv_lane *lane = arg;
+    for (uint32_t i = 0; i < base_array_count(lane->links); i++) {
+        if (lane->links[i] != NULL)
+            leave_link(lane, lane->links[i]);
+    }
+    base_free(&node_of(lane)->memory, lane, sizeof(*lane));
+}
+
+/* A thread's connections are for threads. */
+static void close_thread_lanes(struct kv_remote *remote)
+{
+    while (!base_list_empty(&remote->thread_lanes))
+        close_lane(base_container_of(base_list_pop_front(&remote->thread_lanes), struct kv_lane, link));
+}
+
+/* What a task has a thread do. */
+struct closing {
+    struct kv_remote *remote;
+    struct task_shared_future over;
+};
+
+static void *close_in_thread(void *arg)
+{
+    struct closing *closing = arg;
+    close_thread_lanes(closing->remote);
+    task_shared_future_set(&closing->over, 0);
+    return NULL;
+}
+
+static void have_thread_close(struct kv_remote *remote)
+{
+    struct closing closing = {.remote = remote};
+    pthread_t thread;
+    int value;
+    task_shared_future_init(&closing.over);
+    while (task_thread_start(&thread, "kv-close", close_in_thread, &closing) != 0)
+        (void)task_sleep(BASE_NS_PER_MS);
+    while (task_shared_future_wait(&closing.over, TASK_FOREVER, &value) != 0)
+        continue; /* who is cancelled waits all the same */
+    (void)pthread_join(thread, NULL);
+}
+
+void kv_lanes_close(struct kv_remote *remote)
+{
+    for (uint32_t i = 0; i < base_array_count(remote->lanes); i++) {
+        struct kv_lane *lane = remote->lanes[i];
+        if (lane == NULL)
+            continue;
+        if (lane->sched == task_sched_self())
+            close_lane(lane);
+        else
+            while (fabric_run_on(lane->sched, close_lane, lane) == -ENOMEM)
+                (void)task_sleep(BASE_NS_PER_MS);
+    }
+    if (task_is_thread())
+        close_thread_lanes(remote);
+    else if (!base_list_empty(&remote->thread_lanes))
+        have_thread_close(remote);
+}

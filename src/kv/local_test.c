@@ -1,0 +1,217 @@
+/* Stores in this process, and the URLs of all. */
+#include "fabric/shm_testing.h"
+#include "kv/conformance_testing.h"
+
+/* ---- depots ------------------------------------------------------------------------------------- */
+
+static char depot_path[64];
+
+static void open_depot(struct testing_fabric *testing, struct tarn_kv **ret_kv)
+{
+    const struct tarn_depot_options depot = {.create_bytes = UINT64_C(16) << 20, .mode = TARN_MODE_ASYNC};
+    const struct tarn_kv_options options = {.depot = &depot};
+    char url[80];
+    (void)snprintf(depot_path, sizeof(depot_path), "/dev/shm/kv-test-%d.tarn", (int)getpid());
+    (void)snprintf(url, sizeof(url), "file:%s", depot_path);
+    (void)unlink(depot_path);
+    assert_int_equal(tarn_kv_open(testing->node, url, &options, ret_kv), 0);
+}
+
+static void close_depot(struct testing_fabric *testing, struct tarn_kv *kv)
+{
+    struct tarn_kv *again;
+    struct tarn_kv_info info;
+    assert_int_equal(tarn_kv_put(kv, "last", 4, "words", 5, NULL, NULL), 0);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    assert_int_equal(tarn_kv_open(testing->node, depot_path, NULL, &again), 0); /* a path is a URL, too */
+    tarn_kv_info(again, &info);
+    assert_string_equal(info.kind, "depot");
+    assert_int_equal(info.abilities, TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS);
+    char value[5];
+    assert_int_equal(tarn_kv_get(again, "last", 4, value, sizeof(value), NULL), 0);
+    assert_memory_equal(value, "words", 5);
+    assert_int_equal(tarn_kv_close(again), 0);
+    assert_int_equal(unlink(depot_path), 0);
+}
+
+static int begin_depot(void **state)
+{
+    static const struct testing_kind kind = {.open = open_depot, .close = close_depot};
+    testing_kind = &kind;
+    return shm_testing_setup(state);
+}
+
+/* ---- caches ------------------------------------------------------------------------------------- */
+
+static void open_cache(struct testing_fabric *testing, struct tarn_kv **ret_kv)
+{
+    struct tarn_kv_info info;
+    assert_int_equal(tarn_kv_open(testing->node, "cache:memory=32M,partitions=3,item=1K", NULL, ret_kv), 0);
+    tarn_kv_info(*ret_kv, &info);
+    assert_string_equal(info.kind, "cache");
+    assert_int_equal(info.abilities, TARN_KV_RANGES | TARN_KV_VERSIONS);
+    assert_int_equal(info.partitions, 3);
+    assert_int_equal(info.value_bytes_max, 1 << 20);
+}
+
+static void close_cache(struct testing_fabric *testing, struct tarn_kv *kv)
+{
+    (void)testing;
+    assert_int_equal(tarn_kv_close(kv), 0);
+}
+
+static int begin_cache(void **state)
+{
+    static const struct testing_kind kind = {.open = open_cache, .close = close_cache};
+    testing_kind = &kind;
+    return shm_testing_setup(state);
+}
+
+/* ---- what cannot be opened ---------------------------------------------------------------------- */
+
+static void expect_url(struct base_log *log, const char *text, enum kv_scheme scheme, const char *address,
+                       const char *name)
+{
+    struct kv_url url;
+    assert_int_equal(kv_url_read(log, text, &url), 0);
+    assert_int_equal(url.scheme, scheme);
+    assert_string_equal(scheme == KV_FILE ? url.path : url.address, address);
+    if (scheme != KV_FILE)
+        assert_string_equal(url.name, name);
+}
+
+static void ignore_line(void *arg, enum base_log_level level, const char *line, size_t len)
+{
+    unsigned *lines = arg;
+    assert_true(level == BASE_LOG_ERROR && line[len - 1] == '\n');
+    ++*lines;
+}
+
+static void urls_are_read(void **state)
+{
+    static const char *const wrong[] = {
+        "",
+        "file:",
+        "cache:",
+        "cache:memory=",
+        "cache:memory=0",
+        "cache:memory=1x",
+        "cache:partitions=2",
+        "cache:memory=1M,partitions=0",
+        "cache:memory=1M,partitions=257",
+        "cache:memory=1M,item=0",
+        "cache:memory=1M,item=4G",
+        "cache:memory=1M,other=1",
+        "cache:memory",
+        "cache:memory=1M,,item=1K",
+        "cache:memoryy=1M",
+        "cache:memory=1M,partitions=11111111111111111111111111111111111111111111111111111111",
+        "tarn://",
+        "tarn://host:1",
+        "tarn://host:1/",
+        "tarn:///store",
+        "tarn://host:1/a b",
+        "unix:",
+        "unix:store",
+        "unix:/store",
+        "unix:/a/",
+        "unix:/a/0123456789012345678901234567890123456789012345678901234567890123",
+        "other:thing",
+        "http://host/store"};
+    unsigned lines = 0;
+    const struct task_node_options options = {.log_sink = ignore_line, .log_arg = &lines};
+    struct tarn_node *node;
+    struct tarn_kv *kv;
+    struct kv_url url;
+    char text[600];
+    (void)state;
+    assert_int_equal(task_node_open(&options, &node), 0);
+    for (unsigned i = 0; i < base_array_count(wrong); i++) {
+        assert_int_equal(tarn_kv_open(node, wrong[i], NULL, &kv), -EINVAL);
+        assert_int_equal(lines, i + 1);
+    }
+    (void)snprintf(text, sizeof(text), "tarn://%0*d/s", KV_ADDRESS_ROOM - 1, 1);
+    assert_int_equal(kv_url_read(&node->log, text, &url), 0);
+    (void)snprintf(text, sizeof(text), "tarn://%0*d/s", KV_ADDRESS_ROOM, 1);
+    assert_int_equal(kv_url_read(&node->log, text, &url), -EINVAL);
+    expect_url(&node->log, "file:/a/b:c", KV_FILE, "/a/b:c", NULL);
+    expect_url(&node->log, "./b:c", KV_FILE, "./b:c", NULL);
+    expect_url(&node->log, "C:x", KV_FILE, "C:x", NULL);
+    expect_url(&node->log, "tarn://[::1]:7/my_Store-1.x", KV_TARN, "[::1]:7", "my_Store-1.x");
+    expect_url(&node->log, "unix:/run/a.socket/s", KV_UNIX, "/run/a.socket", "s");
+    assert_int_equal(kv_url_read(&node->log, "cache:item=2K,memory=3M,partitions=256", &url), 0);
+    assert_true(url.memory_bytes == 3 << 20 && url.item_bytes == 2048 && url.partitions == 256);
+    assert_int_equal(kv_url_read(&node->log, "cache:memory=3M", &url), 0);
+    assert_int_equal(url.partitions, 1);
+    assert_int_equal(tarn_kv_open(node, "cache:memory=4K,partitions=2", NULL, &kv), -EINVAL);
+    assert_int_equal(tarn_kv_open(node, "file:/nowhere/at/all", NULL, &kv), -ENOENT);
+    task_node_close(node);
+}
+
+/* The cache asserts that a partition has one owner at a time. */
+static void *put_and_get(void *arg)
+{
+    struct tarn_kv *kv = arg;
+    uint64_t number = 0, got[2];
+    size_t bytes;
+    for (unsigned i = 0; i < 30000; i++) {
+        struct tarn_get get = {.key = "k", .key_len = 1, .value = got, .value_room = sizeof(got)};
+        assert_int_equal(tarn_kv_put(kv, "k", 1, &number, sizeof(number), NULL, NULL), 0);
+        assert_int_equal(tarn_kv_get(kv, "k", 1, got, sizeof(got), NULL), 0);
+        assert_int_equal(tarn_kv_read(kv, "k", 1, 0, 0, got, sizeof(got), &bytes, NULL), 0);
+        tarn_kv_get_many(kv, &get, 1);
+        assert_int_equal(get.error, 0);
+    }
+    return NULL;
+}
+
+static void a_partition_has_one_owner(void **state)
+{
+    const struct task_node_options options = {.log_level = BASE_LOG_ERROR};
+    struct tarn_node *node;
+    struct tarn_kv *kv;
+    pthread_t threads[3];
+    (void)state;
+    assert_int_equal(task_node_open(&options, &node), 0);
+    assert_int_equal(tarn_kv_open(node, "cache:memory=64K", NULL, &kv), 0);
+    for (unsigned i = 0; i < base_array_count(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, put_and_get, kv), 0);
+    for (unsigned i = 0; i < base_array_count(threads); i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    task_node_close(node);
+}
+
+/* Each allocation may fail: then nothing is left. */
+static void no_memory_is_an_error(void **state)
+{
+    (void)state;
+    const struct task_node_options options = {.log_level = BASE_LOG_ERROR};
+    struct tarn_node *node;
+    struct tarn_kv *kv;
+    unsigned failures = 0;
+    assert_int_equal(task_node_open(&options, &node), 0);
+    for (;; failures++) {
+        base_account_fail_at(&node->memory, failures + 1);
+        int error = tarn_kv_open(node, "cache:memory=64K,partitions=2", NULL, &kv);
+        base_account_fail_at(&node->memory, 0);
+        if (error == 0)
+            break;
+        assert_int_equal(error, -ENOMEM);
+    }
+    assert_true(failures >= 3);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    task_node_close(node);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {KV_CONFORMANCE_UNITS};
+    const struct CMUnitTest urls[] = {cmocka_unit_test(urls_are_read),
+                                      cmocka_unit_test(no_memory_is_an_error),
+                                      cmocka_unit_test(a_partition_has_one_owner)};
+    cmocka_set_test_filter(getenv("TARN_CASE"));
+    return cmocka_run_group_tests_name("file", tests, begin_depot, NULL) +
+           cmocka_run_group_tests_name("cache", tests, begin_cache, NULL) +
+           cmocka_run_group_tests_name("urls", urls, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/*
+ * Stores of servers: how calls get there.
+ *
+ * A connection is used by tasks of one scheduler, or by one plain thread at a time. So each scheduler has a *lane*, and
+ * plain threads share some, each of which is one thread's for a call. A lane has *links*: connections with the workers of
+ * the server, of two sizes, made when they are first needed and again when they have died.
+ */
+#ifndef KV_REMOTE_H
+#define KV_REMOTE_H
+
+#include "base/spin.h"
+#include "kv/wire.h"
+#include "rpc/rpc.h"
+#include "task/sched.h"
+#include "task/task.h"
+
+#define KV_THREAD_LANES   8 /* plain threads that call at once; others wait */
+#define KV_NARROW_REQUEST 4096
+#define KV_NARROW_RESULT  16384
+#define KV_ANY_WORKER     UINT32_MAX
+
+/* A connection, and what INFO has told on it. */
+struct kv_link {
+    struct tarn_rpc_connection *rpc;
+    uint32_t users; /* calls under way, and the lane */
+    uint16_t store;
+};
+
+struct kv_lane {
+    struct base_list link; /* of those of plain threads that are free */
+    struct kv_remote *remote;
+    struct task_sched *sched; /* NULL: of plain threads */
+    struct task_mutex mutex;  /* of who connects */
+    uint32_t place;           /* so that lanes choose different workers */
+    uint32_t workers;         /* routing, as INFO told last */
+    uint32_t partitions;
+    uint64_t seed;
+    bool must_ask;     /* routing may be another now */
+    uint64_t pause_ns; /* before the next attempt to connect; 0: the last one succeeded */
+    uint64_t not_before_ns;
+    struct kv_link *links[2 * TARN_RPC_WORKERS_MAX]; /* of each worker: narrow, wide */
+};
+
+struct kv_remote {
+    struct tarn_kv kv;
+    struct tarn_fabric *fabric;
+    bool owns_fabric;
+    uint64_t timeout_ns;
+    char address[KV_ADDRESS_ROOM], name[KV_NAME_MAX + 1];
+    struct kv_lane *lanes[TASK_SCHEDS_MAX]; /* each its scheduler's alone */
+    struct task_semaphore thread_permits;   /* for lanes of plain threads */
+    struct base_spin lock;                  /* of the rest */
+    struct base_list thread_lanes;          /* that are free */
+    uint32_t thread_lane_count;             /* that were made */
+};
+
+/* A request and what came of it. */
+struct kv_call {
+    enum kv_method method;
+    const void *key; /* decides where it goes, of a cache */
+    size_t key_len;
+    uint32_t worker;  /* KV_ANY_WORKER: as the key, or the lane, says */
+    bool repeats;     /* may run more than once */
+    uint8_t *request; /* saved; the number of the store is filled in */
+    uint32_t request_bytes;
+    uint8_t *result;
+    uint32_t room;
+    uint32_t result_bytes;
+    uint64_t deadline_ns;
+};
+
+/** Take the caller's lane. @return 0; -ENOMEM, -EHOSTUNREACH (none was free in time), -ECANCELED. Yields. */
+base_must_check int kv_lane_take(struct kv_remote *remote, uint64_t deadline_ns, struct kv_lane **ret_lane);
+
+/** Give it back. */
+void kv_lane_give(struct kv_lane *lane);
+
+/** End all lanes; nobody has one. Yields. */
+void kv_lanes_close(struct kv_remote *remote);
+
+/** Be connected with a worker, and know the routing: once, without trying again. @param ret_info  what INFO tells; its
+ * name is not for long. Yields. */
+base_must_check int kv_lane_meet(struct kv_lane *lane, uint64_t deadline_ns, struct kv_store_info *ret_info);
+
+/** Know the routing. @return 0; -EHOSTUNREACH; as kv_lane_call(). Yields. */
+base_must_check int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns);
+
+/** The worker of the server that a key belongs to, or that the lane uses. */
+uint32_t kv_lane_worker(const struct kv_lane *lane, const void *key, size_t key_len);
+
+/**
+ * Send a request to where it belongs, again and again while that is safe and there is time.
+ *
+ * @return the method's status; as <tarn/kv.h>. Yields.
+ */
+base_must_check int kv_lane_call(struct kv_lane *lane, struct kv_call *call);
+
+/** tarn:// and unix:. @return as tarn_kv_open(). Yields. */
+base_must_check int kv_remote_open(struct tarn_node *node, const struct kv_url *url,
+                                   const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
+
+#endif

@@ -1,0 +1,281 @@
+/* The kv service: requests answered from the stores of this process. */
+#include "kv/service.h"
+#include "fabric/fabric.h"
+#include <errno.h>
+#include <string.h>
+
+#define CALLS_MAX 16
+
+/* ---- which store, and whether here -------------------------------------------------------------- */
+
+/* @return NULL: there is none of that number */
+static struct kv_store *store_of(struct kv_server *server, const struct kv_request *request)
+{
+    return request->store < server->count ? &server->stores[request->store] : NULL;
+}
+
+static bool is_here(const struct kv_store *store, const struct kv_worker *worker, const void *key,
+                    size_t key_len)
+{
+    if (store->cache == NULL)
+        return true;
+    const uint32_t partition =
+        cache_partition_of(cache_seed(store->cache), cache_partitions(store->cache), key, key_len);
+    return partition % worker->count == worker->place;
+}
+
+/* ---- methods ------------------------------------------------------------------------------------ */
+
+/* What GET, GET_RANGE and MULTI_GET have room for. */
+static size_t room_for(uint32_t wanted, const struct tarn_rpc_request *exchange, size_t before)
+{
+    return base_min((size_t)wanted, exchange->room - before);
+}
+
+static int answer_info(struct kv_server *server, const struct kv_worker *worker,
+                       const struct kv_request *request, struct tarn_rpc_request *exchange)
+{
+    uint16_t number = request->store;
+    for (uint16_t i = 0; i < server->count && request->store == KV_STORE_BY_NAME; i++) {
+        const char *name = server->stores[i].name;
+        if (strlen(name) == request->key_len && memcmp(name, request->key, request->key_len) == 0)
+            number = i;
+    }
+    if (number >= server->count)
+        return -ENXIO;
+    const struct kv_store *store = &server->stores[number];
+    struct kv_store_info info = {.store = number,
+                                 .stores = server->count,
+                                 .workers = (uint16_t)worker->count,
+                                 .seed = store->cache == NULL ? 0 : cache_seed(store->cache),
+                                 .name = store->name,
+                                 .name_len = strlen(store->name)};
+    tarn_kv_info(store->kv, &info.info);
+    if (KV_INFO_BYTES + info.name_len > exchange->room)
+        return -EMSGSIZE;
+    kv_info_save(&info, exchange->result);
+    exchange->result_bytes = (uint32_t)(KV_INFO_BYTES + info.name_len);
+    return 0;
+}
+
+/* GET, and GET_RANGE. */
+static int answer_read(struct kv_store *store, const struct kv_request *request,
+                       struct tarn_rpc_request *exchange)
+{
+    uint8_t *result = exchange->result;
+    struct tarn_record_info info;
+    size_t bytes;
+    if (exchange->room < KV_RECORD_BYTES)
+        return -EMSGSIZE;
+    int error = tarn_kv_read(store->kv, request->key, request->key_len, request->if_version, request->offset,
+                             result + KV_RECORD_BYTES, room_for(request->amount, exchange, KV_RECORD_BYTES),
+                             &bytes, &info);
+    if (error != 0)
+        return error;
+    kv_record_save(&info, result);
+    exchange->result_bytes = (uint32_t)(KV_RECORD_BYTES + bytes);
+    return 0;
+}
+
+/* Values were fetched to where there was room for the longest: they move together. */
+static void pack(const struct tarn_get *gets, uint32_t count, struct tarn_rpc_request *exchange)
+{
+    uint8_t *to = exchange->result;
+    for (uint32_t i = 0; i < count; i++) {
+        const size_t bytes = gets[i].error == 0 ? gets[i].info.value_bytes : 0;
+        memmove(to + KV_ITEM_BYTES, gets[i].value, bytes);
+        kv_got_save(&gets[i], to);
+        to += KV_ITEM_BYTES + bytes;
+    }
+    exchange->result_bytes = (uint32_t)(to - (uint8_t *)exchange->result);
+}
+
+static int answer_many(struct kv_store *store, const struct kv_worker *worker,
+                       const struct kv_request *request, struct tarn_rpc_request *exchange)
+{
+    struct tarn_get gets[KV_GETS_MAX];
+    uint64_t at = 0;
+    if (kv_keys_load(request, exchange->data, exchange->bytes, gets) != 0)
+        return -EINVAL;
+    for (uint32_t i = 0; i < request->amount; i++) {
+        if (!is_here(store, worker, gets[i].key, gets[i].key_len))
+            return -EXDEV;
+        if (at + KV_ITEM_BYTES + gets[i].value_room > exchange->room)
+            return -EMSGSIZE;
+        gets[i].value = (uint8_t *)exchange->result + at + KV_ITEM_BYTES;
+        at += KV_ITEM_BYTES + gets[i].value_room;
+    }
+    tarn_kv_get_many(store->kv, gets, request->amount);
+    pack(gets, request->amount, exchange);
+    return 0;
+}
+
+static int answer_put(struct kv_store *store, const struct kv_request *request,
+                      struct tarn_rpc_request *exchange)
+{
+    uint64_t version;
+    if (exchange->room < sizeof(version))
+        return -EMSGSIZE;
+    int error = tarn_kv_put(store->kv, request->key, request->key_len, request->value, request->amount,
+                            &request->options, &version);
+    if (error != 0)
+        return error;
+    base_store_le64(exchange->result, version);
+    exchange->result_bytes = sizeof(version);
+    return 0;
+}
+
+static int answer_of_store(struct kv_server *server, const struct kv_worker *worker, enum kv_method method,
+                           const struct kv_request *request, struct tarn_rpc_request *exchange)
+{
+    struct kv_store *store = store_of(server, request);
+    switch (method) {
+    case KV_GET:
+    case KV_GET_RANGE:
+        return answer_read(store, request, exchange);
+    case KV_MULTI_GET:
+        return answer_many(store, worker, request, exchange);
+    case KV_PUT:
+        return answer_put(store, request, exchange);
+    case KV_DELETE:
+        return tarn_kv_delete(store->kv, request->key, request->key_len);
+    default:
+        return kv_scan_answer(server, worker, request, exchange);
+    }
+}
+
+int kv_answer(struct kv_server *server, const struct kv_worker *worker, uint32_t method,
+              struct tarn_rpc_request *exchange)
+{
+    const bool is_short = method >= KV_SHORT;
+    const enum kv_method plain = (enum kv_method)(is_short ? method - KV_SHORT : method);
+    struct kv_request request;
+    int error = kv_request_load(plain, exchange->data, exchange->bytes, &request);
+    if (error != 0)
+        return error;
+    if (plain == KV_INFO)
+        return answer_info(server, worker, &request, exchange);
+    const struct kv_store *store = store_of(server, &request);
+    if (store == NULL)
+        return -ENXIO;
+    if (is_short != (store->cache != NULL))
+        return -EOPNOTSUPP;
+    if (request.key_len > 0 && !is_here(store, worker, request.key, request.key_len))
+        return -EXDEV;
+    return answer_of_store(server, worker, plain, &request, exchange);
+}
+
+/* ---- the table ---------------------------------------------------------------------------------- */
+
+static int answer(struct kv_server *server, uint32_t method, struct tarn_rpc_request *exchange)
+{
+    struct tarn_rpc_limits limits;
+    tarn_rpc_limits(exchange->connection, &limits);
+    const struct kv_worker worker = {.place = limits.worker, .count = limits.workers};
+    return kv_answer(server, &worker, method, exchange);
+}
+
+/* A method is told by its function alone. */
+#define METHOD(function, method)                                                                             \
+    static int function(void *arg, struct tarn_rpc_request *exchange)                                        \
+    {                                                                                                        \
+        return answer(arg, method, exchange);                                                                \
+    }
+
+METHOD(method_info, KV_INFO)
+METHOD(method_get, KV_GET)
+METHOD(method_multi_get, KV_MULTI_GET)
+METHOD(method_put, KV_PUT)
+METHOD(method_delete, KV_DELETE)
+METHOD(method_get_range, KV_GET_RANGE)
+METHOD(method_scan, KV_SCAN)
+METHOD(short_get, KV_SHORT + KV_GET)
+METHOD(short_multi_get, KV_SHORT + KV_MULTI_GET)
+METHOD(short_put, KV_SHORT + KV_PUT)
+METHOD(short_delete, KV_SHORT + KV_DELETE)
+METHOD(short_get_range, KV_SHORT + KV_GET_RANGE)
+
+static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
+    [KV_INFO] = {.name = "info", .function = method_info, .is_short = true},
+    [KV_GET] = {.name = "get", .function = method_get},
+    [KV_MULTI_GET] = {.name = "multi_get", .function = method_multi_get},
+    [KV_PUT] = {.name = "put", .function = method_put},
+    [KV_DELETE] = {.name = "delete", .function = method_delete},
+    [KV_GET_RANGE] = {.name = "get_range", .function = method_get_range},
+    [KV_SCAN] = {.name = "scan", .function = method_scan},
+    [KV_SHORT + KV_GET] = {.name = "cache_get", .function = short_get, .is_short = true},
+    [KV_SHORT + KV_MULTI_GET] = {.name = "cache_multi_get", .function = short_multi_get, .is_short = true},
+    [KV_SHORT + KV_PUT] = {.name = "cache_put", .function = short_put, .is_short = true},
+    [KV_SHORT + KV_DELETE] = {.name = "cache_delete", .function = short_delete, .is_short = true},
+    [KV_SHORT + KV_GET_RANGE] = {.name = "cache_get_range", .function = short_get_range, .is_short = true},
+};
+
+/* ---- beginning and end -------------------------------------------------------------------------- */
+
+int kv_server_init(struct kv_server *server, struct tarn_node *node, const struct kv_served *stores,
+                   uint32_t count)
+{
+    *server = (struct kv_server){.node = node};
+    server->service =
+        (struct tarn_rpc_service){.methods = methods, .count = KV_METHOD_NUMBERS, .arg = server};
+    kv_scans_init(&server->scans);
+    if (count == 0 || count > KV_STORES_MAX)
+        return -EINVAL;
+    for (uint32_t i = 0; i < count; i++) {
+        struct kv_store *store = &server->stores[i];
+        const size_t len = strlen(stores[i].name);
+        if (!kv_name_is_good(stores[i].name, len) || (stores[i].kv->info.abilities & TARN_KV_REMOTE) != 0)
+            return -EINVAL;
+        for (uint32_t k = 0; k < i; k++) {
+            if (strcmp(server->stores[k].name, stores[i].name) == 0)
+                return -EINVAL;
+        }
+        store->kv = stores[i].kv;
+        store->cache = kv_cache_of(store->kv);
+        memcpy(store->name, stores[i].name, len + 1);
+        server->count++;
+    }
+    return 0;
+}
+
+int kv_serve(struct tarn_fabric *fabric, const char *address, const struct kv_served *stores, uint32_t count,
+             const struct tarn_rpc_serve_options *options, struct task_sched *const *scheds,
+             uint32_t sched_count, struct kv_server **ret_server)
+{
+    struct tarn_rpc_serve_options filled = {0};
+    struct tarn_node *node = fabric_node(fabric);
+    struct kv_server *server = base_alloc(&node->memory, sizeof(*server));
+    if (server == NULL)
+        return -ENOMEM;
+    if (options != NULL)
+        filled = *options;
+    if (filled.request_bytes_max == 0)
+        filled.request_bytes_max = TARN_RPC_BYTES_MAX;
+    if (filled.result_bytes_max == 0)
+        filled.result_bytes_max = TARN_RPC_BYTES_MAX;
+    if (filled.calls_max == 0)
+        filled.calls_max = CALLS_MAX;
+    int error = kv_server_init(server, node, stores, count);
+    if (error == 0 && scheds != NULL)
+        error = rpc_serve(fabric, address, &server->service, &filled, scheds, sched_count, &server->rpc);
+    else if (error == 0)
+        error = tarn_rpc_serve(fabric, address, &server->service, &filled, &server->rpc);
+    if (error != 0) {
+        base_free(&node->memory, server, sizeof(*server));
+        return error;
+    }
+    *ret_server = server;
+    return 0;
+}
+
+void kv_server_close(struct kv_server *server)
+{
+    kv_scans_end(&server->scans); /* their tasks are of schedulers that may end next */
+    tarn_rpc_server_close(server->rpc);
+    base_free(&server->node->memory, server, sizeof(*server));
+}
+
+void kv_server_stats(const struct kv_server *server, struct tarn_rpc_stats *ret_stats)
+{
+    tarn_rpc_server_stats(server->rpc, ret_stats);
+}

@@ -1,0 +1,125 @@
+/* URLs of stores. */
+#include "kv/kv_internal.h"
+#include <errno.h>
+#include <string.h>
+
+#define LETTERS     "abcdefghijklmnopqrstuvwxyz"
+#define OPTION_ROOM 64
+
+static int complain(struct base_log *log, const char *url, const char *reason)
+{
+    char quoted[BASE_LOG_ROOM_MIN];
+    base_error(log, "cannot use a store's URL", "url=%s reason=\"%s\"",
+               base_log_quote(quoted, sizeof(quoted), url, strlen(url)), reason);
+    return -EINVAL;
+}
+
+bool kv_name_is_good(const char *name, size_t len)
+{
+    static const char good[] = LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    for (size_t i = 0; i < len; i++) {
+        if (name[i] == '\0' || strchr(good, name[i]) == NULL)
+            return false;
+    }
+    return len > 0 && len <= KV_NAME_MAX;
+}
+
+/* ---- cache: ------------------------------------------------------------------------------------- */
+
+/* @return NULL; what is wrong */
+static const char *read_option(const char *option, struct kv_url *url)
+{
+    const char *equals = strchr(option, '=');
+    const size_t len = equals == NULL ? 0 : (size_t)(equals - option);
+    uint64_t *to = NULL;
+    if (len == strlen("memory") && strncmp(option, "memory", len) == 0)
+        to = &url->memory_bytes;
+    else if (len == strlen("partitions") && strncmp(option, "partitions", len) == 0)
+        to = &url->partitions;
+    else if (len == strlen("item") && strncmp(option, "item", len) == 0)
+        to = &url->item_bytes;
+    if (to == NULL)
+        return "a cache is named as cache:memory=SIZE[,partitions=N][,item=SIZE]";
+    const bool counts = to == &url->partitions;
+    if ((counts ? base_parse_u64(equals + 1, to) : base_parse_size(equals + 1, to)) != 0 || *to == 0)
+        return counts ? "partitions takes a number from 1 on" : "memory and item take a size, as in 64M";
+    return NULL;
+}
+
+static const char *read_cache(const char *text, struct kv_url *url)
+{
+    const char *wrong = NULL;
+    url->partitions = 1;
+    while (wrong == NULL && *text != '\0') {
+        char option[OPTION_ROOM];
+        const size_t len = strcspn(text, ",");
+        if (len >= sizeof(option))
+            return "an option is too long";
+        memcpy(option, text, len);
+        option[len] = '\0';
+        wrong = read_option(option, url);
+        text += len + (text[len] == ',' ? 1 : 0);
+    }
+    if (wrong == NULL && url->memory_bytes == 0)
+        wrong = "say how much memory the cache takes: cache:memory=SIZE";
+    if (wrong == NULL && (url->partitions > KV_PARTITIONS_MAX || url->item_bytes > UINT32_MAX))
+        wrong = "a cache has 1 to 256 partitions, and items of less than 4 GiB";
+    return wrong;
+}
+
+/* ---- servers ------------------------------------------------------------------------------------ */
+
+static const char *read_server(const char *text, struct kv_url *url)
+{
+    const char *slash = strrchr(text, '/');
+    if (slash == NULL || slash == text)
+        return url->scheme == KV_TARN ? "a server's store is named as tarn://HOST:PORT/STORE"
+                                      : "a server's store is named as unix:PATH/STORE";
+    const size_t address_len = (size_t)(slash - text), name_len = strlen(slash + 1);
+    if (address_len >= sizeof(url->address))
+        return "the address is too long";
+    if (!kv_name_is_good(slash + 1, name_len))
+        return "a store's name has 1 to 63 letters, digits, '-', '_' and '.'";
+    memcpy(url->address, text, address_len);
+    url->address[address_len] = '\0';
+    memcpy(url->name, slash + 1, name_len + 1);
+    return NULL;
+}
+
+/* ---- all ---------------------------------------------------------------------------------------- */
+
+/* @return what stands behind a scheme; NULL: the URL has another one */
+static const char *behind(const char *url, const char *scheme)
+{
+    const size_t len = strlen(scheme);
+    return strncmp(url, scheme, len) == 0 ? url + len : NULL;
+}
+
+int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
+{
+    const size_t letters = strspn(url, LETTERS);
+    struct kv_url read = {.scheme = KV_FILE, .path = url};
+    const char *wrong = NULL, *rest;
+    if ((rest = behind(url, "file:")) != NULL) {
+        read.path = rest;
+    } else if ((rest = behind(url, "cache:")) != NULL) {
+        read.scheme = KV_CACHE;
+        wrong = read_cache(rest, &read);
+    } else if ((rest = behind(url, "tarn://")) != NULL) {
+        read.scheme = KV_TARN;
+        wrong = read_server(rest, &read);
+    } else if ((rest = behind(url, "unix:")) != NULL) {
+        read.scheme = KV_UNIX;
+        wrong = read_server(rest, &read);
+    } else if (letters >= 2 && url[letters] == ':') {
+        wrong = "a store is named as file:PATH, cache:memory=SIZE, tarn://HOST:PORT/STORE or "
+                "unix:PATH/STORE; a path "
+                "with a colon as ./PATH";
+    }
+    if (wrong == NULL && read.scheme == KV_FILE && read.path[0] == '\0')
+        wrong = "a store is named as file:PATH, and the path is missing";
+    if (wrong != NULL)
+        return complain(log, url, wrong);
+    *ret_url = read;
+    return 0;
+}

@@ -1,0 +1,304 @@
+/* Messages of the kv service. The formats are those of docs/wire.md, in its order. */
+#include "kv/wire.h"
+#include <errno.h>
+#include <string.h>
+
+enum { HEAD_BYTES = 8, OPTIONS_BYTES = 32, RANGE_BYTES = 16, SCAN_BYTES = 16 };
+enum { KIND_DEPOT = 1, KIND_CACHE = 2 };
+
+static bool are_zero(const uint8_t *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (bytes[i] != 0)
+            return false;
+    }
+    return true;
+}
+
+static void copy(uint8_t *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+/* ---- requests ----------------------------------------------------------------------------------- */
+
+/* What stands between the head and the key. */
+static size_t middle_bytes(enum kv_method method)
+{
+    switch (method) {
+    case KV_PUT:
+        return OPTIONS_BYTES;
+    case KV_GET_RANGE:
+        return RANGE_BYTES;
+    case KV_SCAN:
+        return SCAN_BYTES;
+    default:
+        return 0;
+    }
+}
+
+_Static_assert(HEAD_BYTES + OPTIONS_BYTES == KV_REQUEST_BYTES_MAX, "a PUT has the most before its key");
+
+uint64_t kv_request_bytes(enum kv_method method, const struct kv_request *request)
+{
+    return HEAD_BYTES + middle_bytes(method) + request->key_len + (method == KV_PUT ? request->amount : 0);
+}
+
+static void options_save(const struct tarn_put_options *options, uint8_t *to)
+{
+    base_store_le64(to, options->if_version);
+    base_store_le64(to + 8, options->expiry_ns);
+    base_store_le64(to + 16, options->version);
+    base_store_le32(to + 24, options->client_flags);
+    to[28] = (uint8_t)options->condition;
+    to[29] = options->note;
+    base_store_le16(to + 30, 0);
+}
+
+static int options_load(const uint8_t *bytes, struct tarn_put_options *ret_options)
+{
+    if (bytes[28] > TARN_PUT_IF_VERSION || bytes[29] > TARN_NOTE_MAX || !are_zero(bytes + 30, 2))
+        return -EINVAL;
+    *ret_options = (struct tarn_put_options){.if_version = base_load_le64(bytes),
+                                             .expiry_ns = base_load_le64(bytes + 8),
+                                             .version = base_load_le64(bytes + 16),
+                                             .client_flags = base_load_le32(bytes + 24),
+                                             .condition = (enum tarn_put_condition)bytes[28],
+                                             .note = bytes[29]};
+    return 0;
+}
+
+void kv_request_save(enum kv_method method, const struct kv_request *request, uint8_t *to)
+{
+    uint8_t *middle = to + HEAD_BYTES, *key = middle + middle_bytes(method);
+    base_store_le16(to, request->store);
+    base_store_le16(to + 2, request->key_len);
+    base_store_le32(to + 4, request->amount);
+    if (method == KV_PUT) {
+        options_save(&request->options, middle);
+        copy(key + request->key_len, request->value, request->amount);
+    } else if (method == KV_GET_RANGE) {
+        base_store_le64(middle, request->if_version);
+        base_store_le64(middle + 8, request->offset);
+    } else if (method == KV_SCAN) {
+        base_store_le64(middle, request->scan);
+        base_store_le32(middle + 8, request->value_room);
+        base_store_le32(middle + 12, 0);
+    }
+    copy(key, request->key, request->key_len);
+}
+
+static int middle_load(enum kv_method method, const uint8_t *middle, struct kv_request *request)
+{
+    if (method == KV_PUT)
+        return options_load(middle, &request->options);
+    if (method == KV_GET_RANGE) {
+        request->if_version = base_load_le64(middle);
+        request->offset = base_load_le64(middle + 8);
+    } else if (method == KV_SCAN) {
+        request->scan = base_load_le64(middle);
+        request->value_room = base_load_le32(middle + 8);
+        return are_zero(middle + 12, 4) ? 0 : -EINVAL;
+    }
+    return 0;
+}
+
+/* Whether the key's length and the amount may be these. */
+static bool head_is_good(enum kv_method method, const struct kv_request *request)
+{
+    switch (method) {
+    case KV_INFO:
+        return request->amount == 0 && (request->key_len > 0) == (request->store == KV_STORE_BY_NAME);
+    case KV_MULTI_GET:
+        return request->key_len == 0 && request->amount > 0 && request->amount <= KV_GETS_MAX;
+    case KV_DELETE:
+        return request->key_len > 0 && request->amount == 0;
+    case KV_SCAN:
+        return request->key_len == 0;
+    default:
+        return request->key_len > 0;
+    }
+}
+
+int kv_request_load(enum kv_method method, const uint8_t *bytes, size_t count, struct kv_request *ret_request)
+{
+    const size_t before = HEAD_BYTES + middle_bytes(method);
+    if (count < before)
+        return -EINVAL;
+    struct kv_request request = {.store = base_load_le16(bytes),
+                                 .key_len = base_load_le16(bytes + 2),
+                                 .amount = base_load_le32(bytes + 4),
+                                 .key = bytes + before};
+    if (!head_is_good(method, &request) || middle_load(method, bytes + HEAD_BYTES, &request) != 0)
+        return -EINVAL;
+    if (method != KV_MULTI_GET && count != kv_request_bytes(method, &request))
+        return -EINVAL;
+    request.value = bytes + before + request.key_len;
+    *ret_request = request;
+    return 0;
+}
+
+void kv_key_save(const struct tarn_get *get, uint32_t room, uint8_t *to)
+{
+    base_store_le16(to, (uint16_t)get->key_len);
+    base_store_le16(to + 2, 0);
+    base_store_le32(to + 4, room);
+    copy(to + 8, get->key, get->key_len);
+}
+
+int kv_keys_load(const struct kv_request *request, const uint8_t *bytes, size_t count,
+                 struct tarn_get *ret_gets)
+{
+    size_t at = HEAD_BYTES;
+    for (uint32_t i = 0; i < request->amount; i++) {
+        if (count - at < 8)
+            return -EINVAL;
+        const size_t key_len = base_load_le16(bytes + at);
+        if (key_len == 0 || !are_zero(bytes + at + 2, 2) || count - at - 8 < key_len)
+            return -EINVAL;
+        ret_gets[i] = (struct tarn_get){
+            .key = bytes + at + 8, .key_len = key_len, .value_room = base_load_le32(bytes + at + 4)};
+        at += kv_key_bytes(key_len);
+    }
+    return at == count ? 0 : -EINVAL;
+}
+
+/* ---- records ------------------------------------------------------------------------------------ */
+
+void kv_record_save(const struct tarn_record_info *info, uint8_t *to)
+{
+    base_store_le64(to, info->version);
+    base_store_le64(to + 8, info->expiry_ns);
+    base_store_le32(to + 16, info->client_flags);
+    base_store_le32(to + 20, info->value_bytes);
+    base_store_le64(to + 24, info->note);
+}
+
+int kv_record_load(const uint8_t *bytes, struct tarn_record_info *ret_info)
+{
+    const uint64_t version = base_load_le64(bytes), note = base_load_le64(bytes + 24);
+    if (version == 0 || note > TARN_NOTE_MAX)
+        return -EPROTO;
+    *ret_info = (struct tarn_record_info){.version = version,
+                                          .expiry_ns = base_load_le64(bytes + 8),
+                                          .client_flags = base_load_le32(bytes + 16),
+                                          .value_bytes = base_load_le32(bytes + 20),
+                                          .note = (uint8_t)note};
+    return 0;
+}
+
+/* ---- several ------------------------------------------------------------------------------------ */
+
+void kv_got_save(const struct tarn_get *get, uint8_t *to)
+{
+    memset(to, 0, KV_ITEM_BYTES);
+    base_store_le32(to, (uint32_t)get->error);
+    if (get->error == 0)
+        base_store_le32(to + 4, get->info.value_bytes);
+    if (get->error == 0 || get->error == -ENOBUFS)
+        kv_record_save(&get->info, to + 8);
+}
+
+size_t kv_got_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item)
+{
+    if (count < KV_ITEM_BYTES)
+        return 0;
+    struct kv_item item = {.status = (int32_t)base_load_le32(bytes),
+                           .bytes = base_load_le32(bytes + 4),
+                           .value = bytes + KV_ITEM_BYTES};
+    if (item.status > 0 || item.bytes > count - KV_ITEM_BYTES || (item.status != 0 && item.bytes != 0))
+        return 0;
+    if (item.status == 0 || item.status == -ENOBUFS) {
+        if (kv_record_load(bytes + 8, &item.info) != 0 ||
+            (item.status == 0 && item.bytes != item.info.value_bytes))
+            return 0;
+    }
+    *ret_item = item;
+    return KV_ITEM_BYTES + item.bytes;
+}
+
+void kv_scanned_save(const struct kv_item *item, uint8_t *to)
+{
+    base_store_le16(to, item->key_len);
+    base_store_le16(to + 2, item->is_shown ? 1 : 0);
+    base_store_le32(to + 4, item->bytes);
+    kv_record_save(&item->info, to + 8);
+    copy(to + KV_ITEM_BYTES, item->key, item->key_len);
+    copy(to + KV_ITEM_BYTES + item->key_len, item->value, item->bytes);
+}
+
+size_t kv_scanned_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item)
+{
+    if (count < KV_ITEM_BYTES)
+        return 0;
+    const uint16_t shown = base_load_le16(bytes + 2);
+    struct kv_item item = {
+        .key_len = base_load_le16(bytes), .is_shown = shown == 1, .bytes = base_load_le32(bytes + 4)};
+    if (item.key_len == 0 || shown > 1 || kv_record_load(bytes + 8, &item.info) != 0 ||
+        item.bytes != (item.is_shown ? item.info.value_bytes : 0) ||
+        (uint64_t)item.key_len + item.bytes > count - KV_ITEM_BYTES)
+        return 0;
+    item.key = bytes + KV_ITEM_BYTES;
+    item.value = item.key + item.key_len;
+    *ret_item = item;
+    return KV_ITEM_BYTES + (size_t)item.key_len + item.bytes;
+}
+
+void kv_page_save(const struct kv_page *page, uint8_t *to)
+{
+    base_store_le64(to, page->scan);
+    base_store_le32(to + 8, page->count);
+    base_store_le32(to + 12, 0);
+}
+
+int kv_page_load(const uint8_t *bytes, size_t count, struct kv_page *ret_page)
+{
+    if (count < KV_PAGE_BYTES || !are_zero(bytes + 12, 4))
+        return -EPROTO;
+    *ret_page = (struct kv_page){.scan = base_load_le64(bytes), .count = base_load_le32(bytes + 8)};
+    return 0;
+}
+
+/* ---- stores ------------------------------------------------------------------------------------- */
+
+void kv_info_save(const struct kv_store_info *info, uint8_t *to)
+{
+    base_store_le16(to, KV_WIRE_VERSION);
+    base_store_le16(to + 2, info->store);
+    base_store_le16(to + 4, info->stores);
+    to[6] = info->info.kind == kv_kind_cache ? KIND_CACHE : KIND_DEPOT;
+    to[7] = (uint8_t)info->info.abilities;
+    base_store_le32(to + 8, info->info.partitions);
+    base_store_le16(to + 12, info->workers);
+    base_store_le16(to + 14, (uint16_t)info->name_len);
+    base_store_le64(to + 16, info->seed);
+    base_store_le64(to + 24, info->info.value_bytes_max);
+    base_store_le64(to + 32, info->info.whole_bytes_max);
+    copy(to + KV_INFO_BYTES, info->name, info->name_len);
+}
+
+int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_info)
+{
+    if (count < KV_INFO_BYTES || base_load_le16(bytes) != KV_WIRE_VERSION)
+        return -EPROTO;
+    const struct kv_store_info info = {
+        .store = base_load_le16(bytes + 2),
+        .stores = base_load_le16(bytes + 4),
+        .workers = base_load_le16(bytes + 12),
+        .seed = base_load_le64(bytes + 16),
+        .name_len = base_load_le16(bytes + 14),
+        .name = (const char *)bytes + KV_INFO_BYTES,
+        .info = {.kind = bytes[6] == KIND_CACHE ? kv_kind_cache : kv_kind_depot,
+                 .abilities = bytes[7],
+                 .partitions = base_load_le32(bytes + 8),
+                 .value_bytes_max = base_load_le64(bytes + 24),
+                 .whole_bytes_max = base_load_le64(bytes + 32)}};
+    if (info.store >= info.stores || info.stores > KV_STORES_MAX || info.workers == 0 ||
+        (bytes[6] != KIND_DEPOT && bytes[6] != KIND_CACHE) || info.info.partitions == 0 ||
+        info.info.partitions > KV_PARTITIONS_MAX || info.workers > TARN_RPC_WORKERS_MAX ||
+        info.name_len != count - KV_INFO_BYTES || !kv_name_is_good(info.name, info.name_len))
+        return -EPROTO;
+    *ret_info = info;
+    return 0;
+}

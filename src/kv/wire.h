@@ -1,0 +1,126 @@
+/*
+ * The messages of the kv service, as docs/wire.md has them: what saves one and what loads it stand together. Whoever loads
+ * has bytes from anybody in memory that nobody else changes; what was loaded points into it.
+ */
+#ifndef KV_WIRE_H
+#define KV_WIRE_H
+
+#include "kv/kv_internal.h"
+#include <tarn/rpc.h>
+
+#define KV_WIRE_VERSION      1
+#define KV_STORES_MAX        64
+#define KV_GETS_MAX          64 /* of one MULTI_GET */
+#define KV_STORE_BY_NAME     UINT16_MAX
+#define KV_RECORD_BYTES      32
+#define KV_ITEM_BYTES        (8 + KV_RECORD_BYTES) /* before each value of MULTI_GET and SCAN */
+#define KV_PAGE_BYTES        16                    /* at the beginning of a SCAN's */
+#define KV_SCAN_BYTES_MAX    (UINT32_C(256) << 10) /* of a page */
+#define KV_SCAN_VALUE_MAX    (UINT32_C(128) << 10) /* that a client asks for */
+#define KV_REQUEST_BYTES_MAX 40                    /* of a request, before key and value */
+#define KV_INFO_BYTES        40                    /* before the name */
+
+enum kv_method {
+    KV_INFO,
+    KV_GET,
+    KV_MULTI_GET,
+    KV_PUT,
+    KV_DELETE,
+    KV_GET_RANGE,
+    KV_SCAN,
+    KV_METHODS,
+    KV_SHORT = 16, /* added: of a cache */
+};
+
+/* A request; which fields count is up to the method. */
+struct kv_request {
+    uint16_t store;
+    uint16_t key_len;
+    const void *key; /* INFO: the name */
+    uint32_t amount; /* as docs/wire.md has it; PUT: of `value` */
+    const void *value;
+    struct tarn_put_options options; /* PUT */
+    uint64_t if_version, offset;     /* GET_RANGE */
+    uint64_t scan;                   /* SCAN */
+    uint32_t value_room;             /* SCAN */
+};
+
+/** What a request takes, without the keys of a MULTI_GET. */
+uint64_t kv_request_bytes(enum kv_method method, const struct kv_request *request);
+
+/** Write a request, without the keys of a MULTI_GET. @param to  kv_request_bytes() */
+void kv_request_save(enum kv_method method, const struct kv_request *request, uint8_t *to);
+
+/** Read a request, of MULTI_GET the beginning. @return 0; -EINVAL: it is none */
+base_must_check int kv_request_load(enum kv_method method, const uint8_t *bytes, size_t count,
+                                    struct kv_request *ret_request);
+
+/** What one key of a MULTI_GET takes. */
+static inline size_t kv_key_bytes(size_t key_len)
+{
+    return 8 + key_len;
+}
+
+/** Write one of the keys of a MULTI_GET. @param to  kv_key_bytes() */
+void kv_key_save(const struct tarn_get *get, uint32_t room, uint8_t *to);
+
+/** Read all keys of a MULTI_GET: key, key_len and value_room of each. @return 0; -EINVAL */
+base_must_check int kv_keys_load(const struct kv_request *request, const uint8_t *bytes, size_t count,
+                                 struct tarn_get *ret_gets);
+
+/** Write a record. @param to  KV_RECORD_BYTES */
+void kv_record_save(const struct tarn_record_info *info, uint8_t *to);
+
+/** Read a record. @return 0; -EPROTO: it is none */
+base_must_check int kv_record_load(const uint8_t *bytes, struct tarn_record_info *ret_info);
+
+/* What stands before a value in a result of MULTI_GET or SCAN. */
+struct kv_item {
+    int32_t status;               /* MULTI_GET */
+    uint16_t key_len;             /* SCAN */
+    bool is_shown;                /* SCAN: the value follows */
+    uint32_t bytes;               /* of the value that follow */
+    struct tarn_record_info info; /* unless there is a status other than -ENOBUFS */
+    const uint8_t *key, *value;   /* of what was loaded */
+};
+
+/** Write what one of several gets came to. @param to  KV_ITEM_BYTES; the value stands behind it */
+void kv_got_save(const struct tarn_get *get, uint8_t *to);
+
+/** Read it, with its value. @return bytes that it takes; 0: it is none */
+size_t kv_got_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item);
+
+/** Write a record of a page, with key and value. @param to  KV_ITEM_BYTES, key, and the value if it is shown */
+void kv_scanned_save(const struct kv_item *item, uint8_t *to);
+
+/** Read one. @return bytes that it takes; 0: it is none */
+size_t kv_scanned_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item);
+
+/* The beginning of a page. */
+struct kv_page {
+    uint64_t scan; /* 0: there are no more */
+    uint32_t count;
+};
+
+/** Write it. @param to  KV_PAGE_BYTES */
+void kv_page_save(const struct kv_page *page, uint8_t *to);
+
+/** Read it. @return 0; -EPROTO */
+base_must_check int kv_page_load(const uint8_t *bytes, size_t count, struct kv_page *ret_page);
+
+/* What INFO tells. */
+struct kv_store_info {
+    uint16_t store, stores, workers;
+    struct tarn_kv_info info;
+    uint64_t seed;
+    size_t name_len;
+    const char *name;
+};
+
+/** Write it. @param to  KV_INFO_BYTES and the name */
+void kv_info_save(const struct kv_store_info *info, uint8_t *to);
+
+/** Read it. @return 0; -EPROTO */
+base_must_check int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_info);
+
+#endif
