@@ -117,7 +117,8 @@ struct fabric_provider {
     bool (*run)(void *connection, struct tarn_fabric_op *op);
 
     /** All of a batch was handed to post(): what it keeps back may go now. NULL: it keeps nothing back. */
-    void (*posted)(void *connection);    /** Finish what has completed. NULL: that is done without anybody asking */
+    void (*posted)(
+        void *connection); /** Finish what has completed. NULL: that is done without anybody asking */
     void (*progress)(void *connection);
 
     /** Wait until it is finished. @return 0; -ETIMEDOUT; -ECANCELED: it is not */

@@ -554,7 +554,8 @@ static bool are_there(struct litmus_stage *stage, uint64_t round)
     for (uint64_t i = 0; i < LITMUS_WORDS; i++) {
         if (decode(load(stage, i * 8), &at) && at < round)
             return false;
-    }    const uint64_t y = load(stage, LITMUS_Y);
+    }
+    const uint64_t y = load(stage, LITMUS_Y);
     return y != 0 && (!decode(y, &at) || at >= round); /* of the next round it may be half */
 }
 
