@@ -11,8 +11,10 @@
 
 enum {
     BENCH_MEMCACHE_CONTESTANTS_MAX = 3,
-    BENCH_MEMCACHE_EXT_THREADS_MAX = BENCH_SUBJECTS_MAX, /* numbers that are tried, each a subject */
+    BENCH_MEMCACHE_EXT_THREADS_MAX = 4, /* numbers that are tried, each a subject */
 };
+
+_Static_assert((int)BENCH_MEMCACHE_EXT_THREADS_MAX <= (int)BENCH_SUBJECTS_MAX, "each is a subject");
 
 struct bench_memcache_options {
     struct bench_options common;
