@@ -2,6 +2,8 @@
 #include "base/base.h"
 #include "task/task.h"
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #define PASS_NS_MAX UINT64_C(4000000) /* between two events */
 #define TURNS_MIN   2
@@ -115,9 +117,11 @@ void sim_arena_draw(struct sim_arena *arena)
     }
     sim_net_set_troubles(arena->world, troubles);
     sim_net_set_fence_cuts(arena->world, draw(arena, 2) == 0);
+    for (uint32_t i = 0; i < arena->nodes; i++)
+        (void)snprintf(arena->names[i], sizeof(arena->names[i]), "node %" PRIu32, i);
 }
 
-int sim_arena_play(struct sim_arena *arena)
+static int play(struct sim_arena *arena)
 {
     for (uint32_t i = 0; i < arena->nodes; i++)
         arena->begin(arena, i);
@@ -137,4 +141,20 @@ int sim_arena_play(struct sim_arena *arena)
             error = sim_node_close(arena->current[i]);
     }
     return error;
+}
+
+void sim_arena_play(struct sim_arena *arena)
+{
+    struct sim_net_stats stats;
+    int error = play(arena);
+    if (error != 0) {
+        sim_fail(arena->world, "the arena could not be played: %d", error); /* unless it is known why */
+        return;
+    }
+    sim_net_stats(arena->world, &stats);
+    if (stats.domains + stats.regions + stats.connections + stats.operations != 0)
+        sim_fail(arena->world,
+                 "%" PRIu64 " domains, %" PRIu64 " regions, %" PRIu64 " connections and %" PRIu64
+                 " operations were left behind",
+                 stats.domains, stats.regions, stats.connections, stats.operations);
 }

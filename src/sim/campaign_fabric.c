@@ -7,9 +7,9 @@
  */
 #include "base/base.h"
 #include "fabric/fabric.h"
+#include "sim/arena.h"
 #include "sim/campaign_internal.h"
 #include "sim/cards.h"
-#include "sim/net.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -30,15 +30,12 @@ enum {
 
 #define REGION_BYTES ((uint64_t)(FIRST_SLOT + SLOTS * SLOT_WORDS) * 8)
 
-/* What may happen in a run; bits. */
-enum { KILLS = 1, PAUSES = 2, CUTS = 4, FLAPS = 8, IMPATIENCE = 16, ALL_EVENTS = 31 };
-
-struct arena;
+struct play;
 
 /* One life of a node. */
 struct host {
     struct host *next; /* all that ever were */
-    struct arena *arena;
+    struct play *play;
     struct sim_node *node; /* NULL: it has ended */
     uint32_t number;       /* of the node */
     uint32_t scheds;
@@ -70,21 +67,21 @@ struct visit {
     struct base_random random;
 };
 
-struct arena {
-    struct sim_world *world;
-    struct base_random *random;
+struct play {
+    struct sim_arena arena;
     struct host *hosts;
     struct host *current[NODES_MAX]; /* NULL: the node is down */
-    char names[NODES_MAX][16];
-    uint32_t nodes;
     uint32_t visitors;
-    uint32_t events;             /* that may happen */
     const struct sim_card *card; /* of all nodes; NULL: none, the network takes its own time */
     struct visit *visits;
     uint64_t visits_made;
-    bool stop;       /* no visit begins any more, and no round */
     uint32_t guests; /* visitors that have not ended */
 };
+
+static struct play *play_of(struct sim_arena *arena)
+{
+    return base_container_of(arena, struct play, arena);
+}
 
 /* What the two tell each other when they meet. */
 struct greeting {
@@ -135,7 +132,7 @@ static void check_words(const struct host *reader, const char *what, const uint6
                              : !words_are_whole(reader) ||
                                    (words[i] == word_of(who, round, i) && round >= oldest && round <= newest))
             continue;
-        sim_fail(reader->arena->world,
+        sim_fail(reader->play->arena.world,
                  "%s: word %" PRIu32 " of %" PRIu64 " is %#" PRIx64 ", rounds %" PRIu64 " to %" PRIu64
                  " could be there",
                  what, i, who, words[i], oldest, newest);
@@ -152,7 +149,7 @@ static uint64_t draw(struct visit *visit, uint64_t n)
 
 static uint64_t deadline(struct visit *visit)
 {
-    bool impatient = (visit->guest->arena->events & IMPATIENCE) != 0 && draw(visit, 64) == 0;
+    bool impatient = (visit->guest->play->arena.events & SIM_ARENA_IMPATIENCE) != 0 && draw(visit, 64) == 0;
     return task_now() + (impatient ? draw(visit, 4000) : 10 * BASE_NS_PER_SECOND);
 }
 
@@ -255,8 +252,9 @@ static int add(struct visit *visit)
     if (error != 0)
         return error;
     if (before < least || before >= host->adds_begun || host->added[before])
-        sim_fail(host->arena->world, "an FAA was told %" PRIu64 "%s; %" PRIu64 " to %" PRIu64 " could be",
-                 before, before < COUNTS_MAX && host->added[before] ? " like another" : "", least,
+        sim_fail(host->play->arena.world,
+                 "an FAA was told %" PRIu64 "%s; %" PRIu64 " to %" PRIu64 " could be", before,
+                 before < COUNTS_MAX && host->added[before] ? " like another" : "", least,
                  host->adds_begun - 1);
     else
         host->added[before] = true;
@@ -283,7 +281,8 @@ static int swap(struct visit *visit)
             break;
         host->swaps_begun--;
         if (before < expected || before > host->swaps_begun) {
-            sim_fail(host->arena->world, "a CAS was told %" PRIu64 ", expected %" PRIu64, before, expected);
+            sim_fail(host->play->arena.world, "a CAS was told %" PRIu64 ", expected %" PRIu64, before,
+                     expected);
             return 0;
         }
         expected = before;
@@ -291,7 +290,7 @@ static int swap(struct visit *visit)
     if (!swapped)
         return 0;
     if (host->swapped[expected])
-        sim_fail(host->arena->world, "two CAS have swapped %" PRIu64, expected);
+        sim_fail(host->play->arena.world, "two CAS have swapped %" PRIu64, expected);
     host->swapped[expected] = true;
     host->swaps_done++;
     return 0;
@@ -315,7 +314,7 @@ static int overreach(struct visit *visit)
     int error = tarn_fabric_write(visit->connection, TAG, &visit->handle, visit->handle.bytes - 8, words,
                                   sizeof(words), deadline(visit));
     if (error == 0)
-        sim_fail(visit->guest->arena->world, "a WRITE beyond the end of a region was not refused");
+        sim_fail(visit->guest->play->arena.world, "a WRITE beyond the end of a region was not refused");
     return error == -EACCES ? -ECONNABORTED : error;
 }
 
@@ -340,11 +339,12 @@ static int take_round(struct visit *visit)
 /* Whether an error has a reason. */
 static void check_error(const struct visit *visit, int error)
 {
-    const struct arena *arena = visit->guest->arena;
-    bool reason = (error == -ECONNRESET && (arena->events & (KILLS | CUTS)) != 0) ||
-                  (error == -ETIMEDOUT && (arena->events & IMPATIENCE) != 0) || error == -ECONNABORTED;
+    const struct play *play = visit->guest->play;
+    bool reason = (error == -ECONNRESET && (play->arena.events & (SIM_ARENA_KILLS | SIM_ARENA_CUTS)) != 0) ||
+                  (error == -ETIMEDOUT && (play->arena.events & SIM_ARENA_IMPATIENCE) != 0) ||
+                  error == -ECONNABORTED;
     if (!reason)
-        sim_fail(arena->world, "visit %" PRIu64 " ended with %d, and there is no reason", visit->number,
+        sim_fail(play->arena.world, "visit %" PRIu64 " ended with %d, and there is no reason", visit->number,
                  error);
 }
 
@@ -367,22 +367,22 @@ static int call_host(struct visit *visit, const char *address)
 
 static void make_visit(struct host *guest, struct base_random *random)
 {
-    struct arena *arena = guest->arena;
-    uint32_t other = (uint32_t)base_random_below(random, arena->nodes);
+    struct play *play = guest->play;
+    uint32_t other = (uint32_t)base_random_below(random, play->arena.nodes);
     if (other == guest->number)
         return;
-    struct visit *visit = base_alloc(sim_world_memory(arena->world), sizeof(*visit));
+    struct visit *visit = base_alloc(sim_world_memory(play->arena.world), sizeof(*visit));
     base_assert(visit != NULL);
-    *visit = (struct visit){.next = arena->visits,
+    *visit = (struct visit){.next = play->visits,
                             .guest = guest,
-                            .number = ++arena->visits_made,
+                            .number = ++play->visits_made,
                             .random = base_random_fork(random)};
-    arena->visits = visit;
-    int error = call_host(visit, arena->names[other]);
+    play->visits = visit;
+    int error = call_host(visit, play->arena.names[other]);
     if (error != 0)
         return; /* it is down, has no slot, or cannot be reached */
     uint64_t rounds = 1 + draw(visit, 60);
-    while (error == 0 && rounds-- > 0 && !arena->stop)
+    while (error == 0 && rounds-- > 0 && !play->arena.stop)
         error = take_round(visit);
     if (error != 0)
         check_error(visit, error);
@@ -393,11 +393,11 @@ static void be_visitor(void *arg)
 {
     struct host *guest = arg;
     struct base_random random = base_random_fork(&guest->random);
-    while (!guest->arena->stop) {
+    while (!guest->play->arena.stop) {
         make_visit(guest, &random);
         (void)task_sleep(base_random_below(&random, 1000000));
     }
-    guest->arena->guests--;
+    guest->play->guests--;
 }
 
 /* ---- hosts -------------------------------------------------------------------------------------- */
@@ -415,7 +415,7 @@ static void check_slot_is_zero(const struct host *host, uint64_t slot)
     uint64_t words[SLOT_WORDS];
     tarn_fabric_mem_copy_out(host->region, slot_offset(slot), words, sizeof(words));
     if (!base_is_zero(words, sizeof(words)))
-        sim_fail(host->arena->world, "somebody has written to a slot behind a fence");
+        sim_fail(host->play->arena.world, "somebody has written to a slot behind a fence");
 }
 
 /* A guest at its host: what the serving task needs. */
@@ -443,8 +443,8 @@ static int serve_message(const struct service *service, uint32_t *inout_received
     check_words(host, "what came before a message", words, SLOT_WORDS, visit->number, told & UINT16_MAX,
                 visit->begun);
     if (told >> 16 != ++*inout_received)
-        sim_fail(host->arena->world, "message %" PRIu32 " of a visit came as number %" PRIu32, told >> 16,
-                 *inout_received);
+        sim_fail(host->play->arena.world, "message %" PRIu32 " of a visit came as number %" PRIu32,
+                 told >> 16, *inout_received);
     return 0;
 }
 
@@ -469,9 +469,9 @@ static void serve(void *arg)
     host->visits--;
 }
 
-static struct visit *find_visit(const struct arena *arena, uint64_t number)
+static struct visit *find_visit(const struct play *play, uint64_t number)
 {
-    struct visit *visit = arena->visits;
+    struct visit *visit = play->visits;
     while (visit->number != number)
         visit = visit->next;
     return visit;
@@ -493,7 +493,7 @@ static void receive_guest(struct host *host, struct tarn_fabric_incoming *incomi
     check_slot_is_zero(host, slot);
     struct service *service = base_alloc(&sim_node_tarn(host->node)->memory, sizeof(*service));
     base_assert(service != NULL);
-    *service = (struct service){.host = host, .visit = find_visit(host->arena, greeting.visit)};
+    *service = (struct service){.host = host, .visit = find_visit(host->play, greeting.visit)};
     service->visit->host = host;
     service->visit->slot = slot;
     greeting.slot = slot;
@@ -516,11 +516,11 @@ static void check_counts(const struct host *host)
     uint64_t adds = tarn_fabric_mem_load64(host->region, offset_of(ADDS));
     uint64_t swaps = tarn_fabric_mem_load64(host->region, offset_of(SWAPS));
     if (adds < host->adds_done || adds > host->adds_begun)
-        sim_fail(host->arena->world, "%" PRIu64 " was added, %" PRIu64 " to %" PRIu64 " could be", adds,
+        sim_fail(host->play->arena.world, "%" PRIu64 " was added, %" PRIu64 " to %" PRIu64 " could be", adds,
                  host->adds_done, host->adds_begun);
     if (swaps < host->swaps_done || swaps > host->swaps_begun)
-        sim_fail(host->arena->world, "%" PRIu64 " were swapped, %" PRIu64 " to %" PRIu64 " could be", swaps,
-                 host->swaps_done, host->swaps_begun);
+        sim_fail(host->play->arena.world, "%" PRIu64 " were swapped, %" PRIu64 " to %" PRIu64 " could be",
+                 swaps, host->swaps_done, host->swaps_begun);
 }
 
 static void open_host(struct host *host)
@@ -531,7 +531,8 @@ static void open_host(struct host *host)
     base_assert(tarn_fabric_open(sim_node_tarn(host->node), "shm:", &host->fabric) == 0);
     base_assert(tarn_fabric_domain_open(host->fabric, &options, &host->domain) == 0);
     base_assert(tarn_fabric_region_alloc(host->domain, REGION_BYTES, rights, &host->region) == 0);
-    base_assert(tarn_fabric_listen(host->fabric, host->arena->names[host->number], &host->listener) == 0);
+    base_assert(tarn_fabric_listen(host->fabric, host->play->arena.names[host->number], &host->listener) ==
+                0);
     publish(host);
 }
 
@@ -547,14 +548,14 @@ static void close_host(struct host *host)
 static void be_host(void *arg)
 {
     struct host *host = arg;
-    struct arena *arena = host->arena;
+    struct play *play = host->play;
     struct tarn_fabric_incoming *incoming;
     open_host(host);
-    for (uint32_t i = 0; i < arena->visitors; i++) {
-        arena->guests++;
+    for (uint32_t i = 0; i < play->visitors; i++) {
+        play->guests++;
         base_assert(sim_spawn(host->node, i % host->scheds, "visitor", be_visitor, host) == 0);
     }
-    while (!arena->stop || arena->guests > 0 || host->visits > 0) {
+    while (!play->arena.stop || play->guests > 0 || host->visits > 0) {
         uint64_t until_ns = task_now() + base_random_below(&host->random, 1000000);
         if (tarn_fabric_listener_wait(host->listener, until_ns, &incoming) == 0)
             receive_guest(host, incoming);
@@ -566,186 +567,71 @@ static void be_host(void *arg)
 
 /* ---- what happens to them ----------------------------------------------------------------------- */
 
-static void begin_life(struct arena *arena, uint32_t number)
+static void begin_life(struct sim_arena *arena, uint32_t number)
 {
+    struct play *play = play_of(arena);
     struct host *host = base_alloc(sim_world_memory(arena->world), sizeof(*host));
     base_assert(host != NULL);
-    *host = (struct host){.next = arena->hosts,
-                          .arena = arena,
+    *host = (struct host){.next = play->hosts,
+                          .play = play,
                           .number = number,
                           .scheds = 1 + (uint32_t)base_random_below(arena->random, 2),
                           .random = base_random_fork(arena->random)};
-    arena->hosts = host;
-    arena->current[number] = host;
+    play->hosts = play->current[number] = host;
     const struct sim_node_options options = {
-        .name = arena->names[number], .scheds = host->scheds, .card = arena->card};
+        .name = arena->names[number], .scheds = host->scheds, .card = play->card};
     base_assert(sim_node_open(arena->world, &options, &host->node) == 0);
+    arena->current[number] = host->node;
     base_assert(sim_spawn(host->node, 0, "host", be_host, host) == 0);
 }
 
 /* Its visitors end with it: nobody else has counted them. */
-static void end_life(struct arena *arena, uint32_t number)
+static void end_life(struct sim_arena *arena, uint32_t number)
 {
-    struct host *host = arena->current[number];
-    bool began = host->listener != NULL;
-    if (began)
-        arena->guests -= arena->visitors;
-    sim_node_kill(host->node);
+    struct play *play = play_of(arena);
+    struct host *host = play->current[number];
+    if (host->listener != NULL) /* it has begun */
+        play->guests -= play->visitors;
     host->node = NULL;
-    arena->current[number] = NULL;
-}
-
-static void turn_links(struct arena *arena, uint32_t a, uint32_t b, bool cut)
-{
-    struct host *from = arena->current[a], *to = arena->current[b];
-    if (from == NULL || to == NULL || a == b)
-        return;
-    if (cut)
-        sim_net_cut(from->node, to->node);
-    else
-        sim_net_heal(from->node, to->node);
-}
-
-static void heal_all(struct arena *arena)
-{
-    for (uint32_t a = 0; a < arena->nodes; a++) {
-        for (uint32_t b = 0; b < arena->nodes; b++)
-            turn_links(arena, a, b, false);
-    }
-}
-
-/* Let time pass. @return 0, or the run has failed */
-static int pass(struct arena *arena, uint64_t most_ns)
-{
-    uint64_t until_ns = sim_world_now(arena->world) + base_random_below(arena->random, most_ns + 1);
-    int error = sim_world_run(arena->world, until_ns, NULL, NULL);
-    return error == -ETIMEDOUT ? 0 : error;
-}
-
-/* One of the things that may happen, for a while. */
-static int happen(struct arena *arena)
-{
-    uint32_t what = 1u << base_random_below(arena->random, 4);
-    uint32_t a = (uint32_t)base_random_below(arena->random, arena->nodes);
-    uint32_t b = (uint32_t)base_random_below(arena->random, arena->nodes);
-    bool both = base_random_below(arena->random, 2) == 0;
-    uint64_t while_ns = base_random_below(arena->random, 5 * SIM_NET_HEARTBEAT_NS);
-    if ((what & arena->events) == 0)
-        return 0;
-    if (what == KILLS) {
-        if (arena->current[a] == NULL)
-            begin_life(arena, a);
-        else
-            end_life(arena, a);
-        return 0;
-    }
-    if (what == PAUSES) {
-        if (arena->current[a] != NULL)
-            sim_node_pause(arena->current[a]->node, sim_world_now(arena->world) + while_ns);
-        return 0;
-    }
-    if (what == FLAPS)
-        while_ns %= SIM_NET_HEARTBEAT_NS;
-    turn_links(arena, a, b, true);
-    if (both)
-        turn_links(arena, b, a, true);
-    int error = pass(arena, while_ns);
-    if (error == 0 && (what == FLAPS || base_random_below(arena->random, 4) > 0))
-        heal_all(arena);
-    return error;
+    play->current[number] = NULL;
 }
 
 /* ---- a run -------------------------------------------------------------------------------------- */
 
-static void init(struct arena *arena, struct sim_world *world)
+static void init(struct play *play, struct sim_world *world)
 {
-    *arena = (struct arena){.world = world, .random = sim_world_random(world)};
-    struct base_random own; /* so that seeds without a card are what they were before there were any */
-    base_random_init(&own, sim_world_hash(world));
-    if (base_random_below(&own, 4) == 0)
-        arena->card = &sim_cards[base_random_below(&own, SIM_CARDS)];
-    arena->nodes = 2 + (uint32_t)base_random_below(arena->random, NODES_MAX - 1);
-    arena->visitors = 1 + (uint32_t)base_random_below(arena->random, VISITORS_MAX);
-    /* half of the runs have none, one alone, or all */
-    static const uint32_t few[] = {0, KILLS, PAUSES, CUTS, FLAPS, IMPATIENCE, ALL_EVENTS};
-    uint64_t drawn = base_random_below(arena->random, 2 * base_array_count(few));
-    arena->events = drawn < base_array_count(few)
-                        ? few[drawn]
-                        : (uint32_t)base_random_below(arena->random, ALL_EVENTS + 1);
-    uint32_t troubles = SIM_NET_ALL_TROUBLES;
-    switch (base_random_below(arena->random, 4)) {
-    case 0:
-        troubles = 1u << base_random_below(arena->random, 7);
-        break;
-    case 1:
-        troubles = (uint32_t)base_random_below(arena->random, SIM_NET_ALL_TROUBLES + 1);
-        break;
-    case 2:
-        troubles &= ~(uint32_t)SIM_NET_TORN_WORD;
-        break;
-    default:
-        break;
-    }
-    sim_net_set_troubles(world, troubles);
-    sim_net_set_fence_cuts(world, base_random_below(arena->random, 2) == 0);
-    for (uint32_t i = 0; i < arena->nodes; i++) {
-        (void)snprintf(arena->names[i], sizeof(arena->names[i]), "node %" PRIu32, i);
-        begin_life(arena, i);
-    }
+    *play = (struct play){
+        .arena = {.world = world, .random = sim_world_random(world), .begin = begin_life, .end = end_life}};
+    struct base_random *random = play->arena.random;
+    if (base_random_below(random, 4) == 0)
+        play->card = &sim_cards[base_random_below(random, SIM_CARDS)];
+    play->arena.nodes = 2 + (uint32_t)base_random_below(random, NODES_MAX - 1);
+    play->visitors = 1 + (uint32_t)base_random_below(random, VISITORS_MAX);
+    sim_arena_draw(&play->arena);
 }
 
-static void deinit(struct arena *arena)
+static void deinit(struct play *play)
 {
-    struct base_account *memory = sim_world_memory(arena->world);
-    while (arena->hosts != NULL) {
-        struct host *host = arena->hosts;
-        arena->hosts = host->next;
+    struct base_account *memory = sim_world_memory(play->arena.world);
+    while (play->hosts != NULL) {
+        struct host *host = play->hosts;
+        play->hosts = host->next;
         base_free(memory, host, sizeof(*host));
     }
-    while (arena->visits != NULL) {
-        struct visit *visit = arena->visits;
-        arena->visits = visit->next;
+    while (play->visits != NULL) {
+        struct visit *visit = play->visits;
+        play->visits = visit->next;
         base_free(memory, visit, sizeof(*visit));
     }
-}
-
-/* @return 0, or something failed, which the world knows */
-static int play(struct arena *arena)
-{
-    uint64_t turns = 2 + base_random_below(arena->random, 12);
-    for (uint64_t i = 0; i < turns; i++) {
-        int error = pass(arena, 4000000);
-        if (error == 0)
-            error = happen(arena);
-        if (error != 0)
-            return error;
-    }
-    heal_all(arena);
-    arena->stop = true;
-    int error = sim_world_run(arena->world, TASK_FOREVER, NULL, NULL);
-    for (uint32_t i = 0; i < arena->nodes && error == 0; i++) {
-        if (arena->current[i] != NULL)
-            error = sim_node_close(arena->current[i]->node);
-    }
-    return error;
 }
 
 static void run(struct sim_world *world, const char *mutation)
 {
     (void)mutation;
-    struct arena arena;
-    struct sim_net_stats stats;
-    init(&arena, world);
-    int error = play(&arena);
-    if (error != 0)
-        sim_fail(world, "the arena could not be played: %d", error); /* unless it is known why */
-    sim_net_stats(world, &stats);
-    if (error == 0 && stats.domains + stats.regions + stats.connections + stats.operations != 0)
-        sim_fail(world,
-                 "%" PRIu64 " domains, %" PRIu64 " regions, %" PRIu64 " connections and %" PRIu64
-                 " operations were left behind",
-                 stats.domains, stats.regions, stats.connections, stats.operations);
-    deinit(&arena);
+    struct play play;
+    init(&play, world);
+    sim_arena_play(&play.arena);
+    deinit(&play);
 }
 
 const struct sim_campaign sim_campaign_fabric = {
