@@ -20,8 +20,6 @@ extern "C" {
 #define TARN_RPC_CALLS_MAX   1024       /* in flight, of one direction of a connection */
 #define TARN_RPC_METHODS_MAX 4096       /* of a service */
 #define TARN_RPC_WORKERS_MAX 256        /* of a server */
-#define TARN_RPC_ANY_WORKER  UINT16_MAX
-
 struct tarn_rpc_connection;
 struct tarn_rpc_server;
 
@@ -118,7 +116,7 @@ struct tarn_rpc_connect_options {
     uint32_t request_bytes; /**< the longest; 0: 1,024 */
     uint32_t result_bytes;  /**< 0: 1,024 */
     uint32_t fetch_bytes;   /**< of results, with the first READ; 0: chosen by what was seen lately */
-    uint32_t worker;        /**< place of the server's worker, or TARN_RPC_ANY_WORKER */
+    uint32_t worker;        /**< number of the server's worker, from 1 on; 0: any */
     uint32_t calls_back;    /**< calls of the server in flight; of tasks only */
     const struct tarn_rpc_service *service; /**< what the server may call; NULL: nothing */
 };
@@ -126,7 +124,7 @@ struct tarn_rpc_connect_options {
 /**
  * Connect with a server.
  *
- * @param options  NULL: the defaults, with any worker
+ * @param options  NULL: the defaults
  * @return 0; -EINVAL; -ENOMEM; -EPROTO (it is no such server); what tarn_fabric_connect() returns. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_rpc_connect(struct tarn_fabric *fabric, const char *address,
@@ -140,7 +138,7 @@ TARN_API void tarn_rpc_disconnect(struct tarn_rpc_connection *connection);
 /** What the connection died of; 0 while it lives. */
 TARN_API int tarn_rpc_error(const struct tarn_rpc_connection *connection);
 
-/** What was granted: longest request and result, calls in flight, the server's worker and how many it has. */
+/** What was granted: longest request and result, calls in flight, the server's worker (from 1 on) and how many it has. */
 struct tarn_rpc_limits {
     uint32_t request_bytes;
     uint32_t result_bytes;

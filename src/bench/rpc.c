@@ -180,11 +180,8 @@ static int call_on(const struct job *job, struct tarn_rpc_connection *connection
 static int connect_and_call(const struct job *job, struct tarn_node *node, struct tarn_fabric *fabric,
                             struct bench_sample *sample)
 {
-    const struct tarn_rpc_connect_options options = {.way = job->way,
-                                                     .calls = job->depth,
-                                                     .request_bytes = job->bytes,
-                                                     .result_bytes = job->bytes,
-                                                     .worker = TARN_RPC_ANY_WORKER};
+    const struct tarn_rpc_connect_options options = {
+        .way = job->way, .calls = job->depth, .request_bytes = job->bytes, .result_bytes = job->bytes};
     const size_t bytes = 2 * (size_t)job->depth * job->bytes;
     struct tarn_rpc_connection *connection;
     uint8_t *data = base_alloc(&node->memory, bytes);

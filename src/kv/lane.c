@@ -81,7 +81,7 @@ static int connect(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t
         .calls = is_wide ? CALLS_WIDE : CALLS_NARROW,
         .request_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_REQUEST,
         .result_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_RESULT,
-        .worker = worker};
+        .worker = worker + 1};
     struct base_account *account = &node_of(lane)->memory;
     struct kv_link *link = base_alloc(account, sizeof(*link));
     if (link == NULL)

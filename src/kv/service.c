@@ -171,7 +171,7 @@ static int answer(struct kv_server *server, uint32_t method, struct tarn_rpc_req
 {
     struct tarn_rpc_limits limits;
     tarn_rpc_limits(exchange->connection, &limits);
-    const struct kv_worker worker = {.place = limits.worker, .count = limits.workers};
+    const struct kv_worker worker = {.place = limits.worker - 1, .count = limits.workers};
     return kv_answer(server, &worker, method, exchange);
 }
 

@@ -268,6 +268,7 @@ static int take_check(struct tarn_rpc_connection *connection, struct rpc_slot *s
     check_no_more(&connection->caller, slot);
     return poke(connection, slot);
 }
+
 /* Judge what a READ has brought. @return 0, or what the connection died of */
 static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
@@ -319,6 +320,7 @@ static bool asks(const struct rpc_caller *caller, const struct rpc_slot *slot, u
     *ret_due_ns = slot->by_reply ? caller->check_due_ns : slot->due_ns;
     return slot->state == RPC_SENT && (!slot->by_reply || slot->must_check);
 }
+
 /* Whether results are asked for by READ. */
 static bool fetches(const struct rpc_caller *caller)
 {
@@ -432,6 +434,7 @@ static void note_taken(struct tarn_rpc_connection *connection, uint64_t sequence
     if (caller->checking > 0)
         caller->check_due_ns = task_now() + CHECK_AFTER_NS;
 }
+
 int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t number)
 {
     struct rpc_caller *caller = &connection->caller;

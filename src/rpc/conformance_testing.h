@@ -186,11 +186,11 @@ static inline int testing_plain_call(struct tarn_rpc_connection *connection, uin
 }
 
 static const struct tarn_rpc_connect_options testing_ways[] = {
-    {.way = TARN_RPC_FETCH, .worker = TARN_RPC_ANY_WORKER},
-    {.way = TARN_RPC_FETCH, .worker = TARN_RPC_ANY_WORKER, .fetch_bytes = 16, .calls = 1},
-    {.way = TARN_RPC_REPLY, .worker = TARN_RPC_ANY_WORKER},
-    {.way = TARN_RPC_REPLY, .worker = TARN_RPC_ANY_WORKER, .calls = 1},
-    {.way = TARN_RPC_ADAPTIVE, .worker = TARN_RPC_ANY_WORKER, .calls = 3},
+    {.way = TARN_RPC_FETCH},
+    {.way = TARN_RPC_FETCH, .fetch_bytes = 16, .calls = 1},
+    {.way = TARN_RPC_REPLY},
+    {.way = TARN_RPC_REPLY, .calls = 1},
+    {.way = TARN_RPC_ADAPTIVE, .calls = 3},
 };
 
 /** Run something with a server and a connection for each way of answering. */
@@ -383,7 +383,7 @@ enum { CROWD = 2 * RPC_WATCHED_MAX + 30 };
 static void a_crowd_is_served(struct testing_fabric *testing)
 {
     const struct tarn_rpc_connect_options small = {
-        .worker = 0, .calls = 2, .request_bytes = 64, .result_bytes = 64};
+        .worker = 1, .calls = 2, .request_bytes = 64, .result_bytes = 64};
     const unsigned count = testing->subject->is_slow ? RPC_WATCHED_MAX + 6 : CROWD;
     struct tarn_rpc_connection *crowd[CROWD];
     struct testing_calls calls;
@@ -521,7 +521,10 @@ static void strangers_are_refused(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_connect(domain, testing->address, NULL, TESTING_SECONDS(60), &raw),
                      -ECONNREFUSED);
     tarn_fabric_domain_close(domain);
-    const struct tarn_rpc_connect_options nobody = {.worker = 200};
+    const struct tarn_rpc_connect_options nobody = {.worker = 200}, endless = {.request_bytes = UINT32_MAX};
+    assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, &endless,
+                                      TESTING_SECONDS(60), &connections[0]),
+                     -EINVAL);
     assert_int_equal(tarn_rpc_connect(testing_clients(testing), testing->address, &nobody,
                                       TESTING_SECONDS(60), &connections[0]),
                      -ECONNREFUSED);
@@ -543,7 +546,7 @@ static void limits_are_granted(struct testing_fabric *testing)
     const struct tarn_rpc_serve_options options = {
         .calls_max = 5, .request_bytes_max = 100, .result_bytes_max = 200};
     const struct tarn_rpc_connect_options greedy = {
-        .worker = TARN_RPC_ANY_WORKER, .calls = 1000, .request_bytes = 10000, .result_bytes = 9999};
+        .calls = 1000, .request_bytes = 10000, .result_bytes = 9999};
     struct testing_calls calls;
     struct tarn_rpc_limits limits;
     testing_serve(testing, &calls, &options);
@@ -552,7 +555,7 @@ static void limits_are_granted(struct testing_fabric *testing)
     assert_int_equal(limits.calls, 5);
     assert_int_equal(limits.request_bytes, 104);
     assert_int_equal(limits.result_bytes, 200);
-    assert_true(limits.worker < limits.workers);
+    assert_in_range(limits.worker, 1, limits.workers);
     for (uint32_t bytes = 0; bytes <= 104; bytes++)
         testing_expect_echo(calls.connection, ECHO, bytes, bytes);
     testing_calls_close(&calls);

@@ -6,7 +6,9 @@
 #define MESSAGES_BESIDE_CALLS 8                  /* that tell to look */
 #define LAST_REPLY_NS         BASE_NS_PER_SECOND /* for a reply that is on its way when the connection is left */
 #define LEFT_PAUSE_NS         1000               /* before what cannot be taken yet is looked at again */
-#define ALIGNMENT             8                  /* of bodies' copies */
+#define ALIGNMENT             8                  /* of bodies and their copies */
+#define CALLS                 16                 /* if it is not said */
+#define BYTES                 1024               /* of requests and results, likewise */
 
 /* ---- where things lie --------------------------------------------------------------------------- */
 
@@ -282,7 +284,7 @@ void tarn_rpc_limits(const struct tarn_rpc_connection *connection, struct tarn_r
     *ret_limits = (struct tarn_rpc_limits){.request_bytes = connection->geometry.request_bytes,
                                            .result_bytes = connection->geometry.result_bytes,
                                            .calls = connection->geometry.out,
-                                           .worker = connection->worker_place,
+                                           .worker = connection->worker_place + 1,
                                            .workers = connection->workers};
 }
 
@@ -321,24 +323,24 @@ int tarn_rpc_connect(struct tarn_fabric *fabric, const char *address,
                      const struct tarn_rpc_connect_options *options, uint64_t deadline_ns,
                      struct tarn_rpc_connection **ret_connection)
 {
-    static const struct tarn_rpc_connect_options defaults = {.worker = TARN_RPC_ANY_WORKER};
+    static const struct tarn_rpc_connect_options defaults = {.worker = 0};
     const struct tarn_rpc_connect_options *wanted = options == NULL ? &defaults : options;
     struct tarn_rpc_connection *connection;
-    const struct rpc_geometry geometry = {
-        .request_bytes =
-            (uint32_t)base_align_up(wanted->request_bytes == 0 ? 1024 : wanted->request_bytes, 8),
-        .result_bytes = (uint32_t)base_align_up(wanted->result_bytes == 0 ? 1024 : wanted->result_bytes, 8),
-        .out = wanted->calls == 0 ? 16 : wanted->calls,
-        .in = wanted->calls_back};
-    if (geometry.request_bytes > TARN_RPC_BYTES_MAX || geometry.result_bytes > TARN_RPC_BYTES_MAX ||
+    const uint32_t request_bytes = wanted->request_bytes == 0 ? BYTES : wanted->request_bytes;
+    const uint32_t result_bytes = wanted->result_bytes == 0 ? BYTES : wanted->result_bytes;
+    const struct rpc_geometry geometry = {.request_bytes = (uint32_t)base_align_up(request_bytes, ALIGNMENT),
+                                          .result_bytes = (uint32_t)base_align_up(result_bytes, ALIGNMENT),
+                                          .out = wanted->calls == 0 ? CALLS : wanted->calls,
+                                          .in = wanted->calls_back};
+    if (request_bytes > TARN_RPC_BYTES_MAX || result_bytes > TARN_RPC_BYTES_MAX ||
         geometry.out > TARN_RPC_CALLS_MAX || geometry.in > TARN_RPC_CALLS_MAX ||
-        wanted->way > TARN_RPC_REPLY || wanted->worker > TARN_RPC_ANY_WORKER ||
+        wanted->way > TARN_RPC_REPLY || wanted->worker > RPC_ANY_WORKER ||
         (geometry.in > 0 && (wanted->service == NULL || task_is_thread())))
         return -EINVAL;
     int error = rpc_connection_make(fabric, &geometry, wanted->service, &connection);
     if (error != 0)
         return error;
-    connection->worker_place = wanted->worker;
+    connection->worker_place = wanted->worker == 0 ? RPC_ANY_WORKER : wanted->worker - 1;
     error = meet_server(connection, address, deadline_ns);
     if (error != 0) {
         rpc_connection_free(connection);

@@ -155,6 +155,7 @@ uint64_t rpc_result_offset(const struct rpc_geometry *geometry, uint64_t sequenc
 
 /** Of a result by reply. */
 uint64_t rpc_reply_offset(const struct rpc_geometry *geometry, uint64_t sequence);
+
 /** The same, as the other side sees it. */
 struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry);
 

@@ -18,8 +18,7 @@ struct testing_stranger {
     struct rpc_geometry theirs; /* as the server sees it */
 };
 
-static const struct rpc_hello testing_hello = {
-    .worker = TARN_RPC_ANY_WORKER, .calls = 4, .request_bytes = 256, .result_bytes = 256};
+static const struct rpc_hello testing_hello = {.calls = 4, .request_bytes = 256, .result_bytes = 256};
 
 static inline void testing_stranger_open(struct tarn_fabric *fabric, struct testing_stranger *stranger,
                                          uint64_t room)
@@ -116,7 +115,7 @@ static void rubbish_hurts_nobody_else(struct testing_fabric *testing)
     struct testing_stranger stranger;
     struct testing_calls calls;
     struct base_random random;
-    const struct tarn_rpc_connect_options here = {.worker = 0};
+    const struct tarn_rpc_connect_options here = {.worker = 1};
     base_random_init(&random, 5);
     testing_serve(testing, &calls, NULL);
     calls.connection = testing_client(&calls, &here);

@@ -114,7 +114,7 @@ static void attend(void *arg)
 
 static struct rpc_worker *choose_worker(struct tarn_rpc_server *server, const struct rpc_hello *hello)
 {
-    if (hello->worker != TARN_RPC_ANY_WORKER)
+    if (hello->worker != RPC_ANY_WORKER)
         return hello->worker < server->count ? &server->workers[hello->worker] : NULL;
     return &server->workers[server->next++ % server->count];
 }
@@ -240,8 +240,8 @@ static int fill_options(const struct tarn_rpc_serve_options *options,
         .running_max = or_default(given->running_max, RUNNING_MAX),
         .spin_ns = given->spin_ns == 0 ? SPIN_NS : given->spin_ns};
     return ret_options->workers <= TARN_RPC_WORKERS_MAX && ret_options->calls_max <= TARN_RPC_CALLS_MAX &&
-                   ret_options->request_bytes_max <= TARN_RPC_BYTES_MAX &&
-                   ret_options->result_bytes_max <= TARN_RPC_BYTES_MAX
+                   given->request_bytes_max <= TARN_RPC_BYTES_MAX &&
+                   given->result_bytes_max <= TARN_RPC_BYTES_MAX
                ? 0
                : -EINVAL;
 }

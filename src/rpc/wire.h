@@ -40,8 +40,10 @@ base_must_check bool rpc_header_load(const uint8_t *bytes, struct rpc_header *re
 /** Whether a body is what its header says: of a copy. */
 base_must_check bool rpc_body_is_whole(const struct rpc_header *header, const void *body);
 
+#define RPC_ANY_WORKER UINT16_MAX
+
 struct rpc_hello {
-    uint16_t worker;
+    uint16_t worker;     /* its place, from 0 on; RPC_ANY_WORKER */
     uint16_t calls;      /* of who connects */
     uint16_t calls_back; /* of who accepts */
     uint32_t request_bytes, result_bytes;

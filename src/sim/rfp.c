@@ -115,7 +115,7 @@ static struct cache_partition *partition_of(const struct rfp *rfp, const struct 
     struct tarn_rpc_limits limits;
     task_charge(rfp->options->costs->server_ns);
     tarn_rpc_limits(request->connection, &limits);
-    return cache_partition(rfp->cache, limits.worker);
+    return cache_partition(rfp->cache, limits.worker - 1);
 }
 
 static int serve_get(void *arg, struct tarn_rpc_request *request)
@@ -264,7 +264,7 @@ static void connect_client(struct client *client)
                                                             SIM_RFP_KEY_BYTES + rfp->value_bytes_max,
                                                         .result_bytes = rfp->room,
                                                         .fetch_bytes = options->fetch_bytes,
-                                                        .worker = i};
+                                                        .worker = i + 1};
         base_assert(tarn_rpc_connect(client->machine->fabric, rfp->server.name, &wanted, TARN_FOREVER,
                                      &client->connections[i]) == 0);
     }
