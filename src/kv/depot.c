@@ -9,7 +9,7 @@ struct kv_depot {
     bool is_owned;
 };
 
-static struct tarn_depot *depot_of(struct tarn_kv *kv)
+static struct tarn_depot *depot_of(const struct tarn_kv *kv)
 {
     return base_container_of(kv, struct kv_depot, kv)->depot;
 }
@@ -81,6 +81,11 @@ int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_
     self->depot = depot;
     *ret_kv = &self->kv;
     return 0;
+}
+
+struct tarn_depot *kv_depot_of(const struct tarn_kv *kv)
+{
+    return kv->operations == &operations ? depot_of(kv) : NULL;
 }
 
 int kv_depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,

@@ -18,6 +18,9 @@ struct kv_server;
  */
 base_must_check int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv);
 
+/** The depot of a store, for what depots alone can do; NULL if it is none. Any thread. */
+struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
+
 /* A store to be served. */
 struct kv_served {
     const char *name;   /* 1 to 63 letters, digits, '-', '_' and '.'; borrowed until return */

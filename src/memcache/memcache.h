@@ -18,7 +18,7 @@
 #include "task/task.h"
 #include <stdatomic.h>
 #include <sys/uio.h>
-#include <tarn/depot.h>
+#include <tarn/kv.h>
 
 /** Requests of a session that are in flight at once; a get counts with each of its keys. */
 #define MEMCACHE_REQUESTS_MAX 64
@@ -80,6 +80,7 @@ struct memcache_host {
 
 struct memcache_server {
     struct tarn_node *node;
+    struct tarn_kv *kv;
     struct tarn_depot *depot;
     struct base_account values; /* values on their way in or out that no connection's buffer holds */
     uint64_t item_bytes_max;    /* as memcached counts an item */
@@ -96,13 +97,15 @@ struct memcache_server {
 /**
  * Make a server of a store.
  *
+ * @param kv                there until the server is ended
  * @param item_bytes_max    memcached's limit of an item; the store's own limit holds as well
  * @param values_bytes_max  memory for values on their way
  * @param host              copied
+ * @return 0; -EOPNOTSUPP (no depot)
  */
-void memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_depot *depot,
-                          uint64_t item_bytes_max, uint64_t values_bytes_max,
-                          const struct memcache_host *host);
+base_must_check int memcache_server_init(struct memcache_server *server, struct tarn_node *node,
+                                         struct tarn_kv *kv, uint64_t item_bytes_max,
+                                         uint64_t values_bytes_max, const struct memcache_host *host);
 
 /** End a server without sessions. */
 void memcache_server_deinit(struct memcache_server *server);

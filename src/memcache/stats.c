@@ -1,7 +1,9 @@
 /* The server, and its statistics under memcached's names. */
 #include "depot/depot.h"
+#include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 #include "task/task.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -17,11 +19,14 @@ const char *memcache_version(void)
     return "1.6.18-tarn-" VERSION(TARN_VERSION_MAJOR, TARN_VERSION_MINOR, TARN_VERSION_PATCH);
 }
 
-void memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_depot *depot,
-                          uint64_t item_bytes_max, uint64_t values_bytes_max,
-                          const struct memcache_host *host)
+int memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_kv *kv,
+                         uint64_t item_bytes_max, uint64_t values_bytes_max, const struct memcache_host *host)
 {
+    struct tarn_depot *depot = kv_depot_of(kv);
+    if (depot == NULL)
+        return -EOPNOTSUPP;
     *server = (struct memcache_server){.node = node,
+                                       .kv = kv,
                                        .depot = depot,
                                        .item_bytes_max = item_bytes_max,
                                        .lease_bytes_min = MEMCACHE_LEASE_BYTES_MIN,
@@ -30,6 +35,7 @@ void memcache_server_init(struct memcache_server *server, struct tarn_node *node
                                        .hash_seed = task_rng(node),
                                        .host = *host};
     base_account_init_user(&server->values, &node->memory, "values", values_bytes_max);
+    return 0;
 }
 
 void memcache_server_deinit(struct memcache_server *server)

@@ -7,6 +7,7 @@
 #define MEMCACHE_TESTING_H
 
 #include "depot/testing.h"
+#include "kv/kv.h"
 #include "memcache/memcache.h"
 #include "task/sched.h"
 
@@ -23,6 +24,7 @@ struct talk {
     struct tarn_node *node;
     struct task_sched *sched;
     struct tarn_depot *depot;
+    struct tarn_kv *kv;
     struct tarn_depot_options store;
     struct memcache_server server;
     struct memcache_session session;
@@ -326,11 +328,14 @@ static inline void talk_open_task(void *arg)
     struct talk *talk = arg;
     int error = tarn_depot_open(talk->node, "store", &talk->store, &talk->depot);
     base_assert(error == 0);
+    error = kv_wrap_depot(talk->node, talk->depot, &talk->kv);
+    base_assert(error == 0);
 }
 
 static inline void talk_close_task(void *arg)
 {
     struct talk *talk = arg;
+    (void)tarn_kv_close(talk->kv);
     (void)tarn_depot_close(talk->depot);
 }
 
@@ -361,7 +366,7 @@ static inline void talk_begin(struct talk *talk)
     base_assert(talk->work != NULL && talk->input != NULL);
     memset((uint8_t *)talk->work + sizeof(*talk->work), 0xdb, TALK_GUARD_BYTES);
     talk_run(talk, talk_open_task, talk);
-    memcache_server_init(&talk->server, talk->node, talk->depot, 1 << 20, 8 << 20, &host);
+    base_assert(memcache_server_init(&talk->server, talk->node, talk->kv, 1 << 20, 8 << 20, &host) == 0);
 }
 
 static inline void talk_end(struct talk *talk)

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "depot/depot.h"
 #include "drive/drive.h"
+#include "kv/kv.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -385,8 +386,12 @@ static int open_parts(struct serve *serve)
                                        .drives = dump_drives,
                                        .shutdown = options->enable_shutdown ? shut_down : NULL,
                                        .arg = serve};
-    memcache_server_init(&serve->memcache, serve->node, serve->depot, options->item_bytes_max,
-                         options->memory_bytes / 4, &host);
+    error = kv_wrap_depot(serve->node, serve->depot, &serve->kv);
+    if (error == 0)
+        error = memcache_server_init(&serve->memcache, serve->node, serve->kv, options->item_bytes_max,
+                                     options->memory_bytes / 4, &host);
+    if (error != 0)
+        return error;
     uint32_t started = 0;
     error = open_listeners(serve);
     if (error == 0)
@@ -401,12 +406,14 @@ static int free_parts(struct serve *serve)
 {
     struct tarn_node *node = serve->node;
     int error = 0;
+    if (serve->kv != NULL)
+        (void)tarn_kv_close(serve->kv);
     if (serve->depot != NULL) { /* first: its service may just be waking a task of a lane */
         error = tarn_depot_close(serve->depot);
         base_info(&node->log, error == 0 ? "store closed" : "store closed after a failure", "");
     }
     close_lanes(serve);
-    if (serve->depot != NULL)
+    if (serve->memcache.kv != NULL)
         memcache_server_deinit(&serve->memcache);
     base_free(&node->memory, serve, sizeof(*serve));
     task_node_close(node);

@@ -43,6 +43,7 @@ struct serve_connection_info {
 struct serve {
     struct tarn_node *node;
     struct tarn_depot *depot;
+    struct tarn_kv *kv; /* the same */
     const struct base_settings *settings;
     const struct serve_options *options;
     const struct serve_thread_hooks *hooks;

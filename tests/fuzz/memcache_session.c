@@ -4,11 +4,11 @@
  * over.
  */
 #include "base/random.h"
+#include "kv/kv.h"
 #include "memcache/memcache.h"
 #include "testing.h"
 #include <errno.h>
 #include <stdlib.h>
-#include <tarn/depot.h>
 
 #define STORE_BYTES    (UINT64_C(16) << 20)
 #define INPUT_BYTES    (16 << 10)
@@ -67,6 +67,7 @@ struct world {
     struct tarn_node *node;
     struct task_sched *sched;
     struct tarn_depot *depot;
+    struct tarn_kv *kv;
     struct memcache_server server;
     struct memcache_work *work;
     char *input;
@@ -99,11 +100,13 @@ static void open_task(void *arg)
     const struct tarn_format_options format = {.force = true};
     base_assert(tarn_depot_format(world->node, "store", &format) == 0);
     base_assert(tarn_depot_open(world->node, "store", NULL, &world->depot) == 0);
+    base_assert(kv_wrap_depot(world->node, world->depot, &world->kv) == 0);
 }
 
 static void close_task(void *arg)
 {
     struct world *world = arg;
+    base_assert(tarn_kv_close(world->kv) == 0);
     base_assert(tarn_depot_close(world->depot) == 0);
 }
 
@@ -117,8 +120,8 @@ static void begin(struct world *world)
     base_assert(world->drive.bytes != NULL && world->work != NULL && world->input != NULL);
     fuzz_begin(&world->drive, 0, BASE_LOG_ERROR, &world->node, &world->sched);
     run_in_task(world, open_task, world);
-    memcache_server_init(&world->server, world->node, world->depot, ITEM_BYTES_MAX,
-                         UINT64_C(64) * ITEM_BYTES_MAX, &host);
+    base_assert(memcache_server_init(&world->server, world->node, world->kv, ITEM_BYTES_MAX,
+                                     UINT64_C(64) * ITEM_BYTES_MAX, &host) == 0);
 }
 
 static void end(struct world *world)
