@@ -511,4 +511,33 @@ TESTING_BOTH(time_is_short)
         TESTING_UNITS(parts_are_of_one_value), TESTING_UNITS(wrong_routing_is_mended),                       \
         TESTING_UNITS(nothing_is_done_twice), TESTING_UNITS(time_is_short)
 
+/* ---- over one fabric ---------------------------------------------------------------------------- */
+
+static int (*testing_subject)(void **state); /* the fabric's */
+
+static int begin_remote_depot(void **state)
+{
+    testing_kind = &testing_remote_depot;
+    return testing_subject(state);
+}
+
+static int begin_remote_cache(void **state)
+{
+    testing_kind = &testing_remote_cache;
+    return testing_subject(state);
+}
+
+/** All of it. @param scheme  of URLs; @param subject  sets the fabric up @return how many failed */
+static inline int testing_run_remote(const char *scheme, int (*subject)(void **state))
+{
+    const struct CMUnitTest suite[] = {KV_CONFORMANCE_UNITS};
+    const struct CMUnitTest servers[] = {KV_REMOTE_UNITS};
+    testing_scheme = scheme;
+    testing_subject = subject;
+    cmocka_set_test_filter(getenv("TARN_CASE"));
+    return cmocka_run_group_tests_name("depot", suite, begin_remote_depot, NULL) +
+           cmocka_run_group_tests_name("cache", suite, begin_remote_cache, NULL) +
+           cmocka_run_group_tests_name("servers", servers, begin_remote_cache, NULL);
+}
+
 #endif
