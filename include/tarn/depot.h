@@ -23,9 +23,10 @@ extern "C" {
 
 #define TARN_KEY_BYTES_MAX 65535
 
-/** Bounds of over_provisioning_percent. */
-#define TARN_OVER_PROVISIONING_MIN 3
-#define TARN_OVER_PROVISIONING_MAX 75
+/** Bounds of over_provisioning_percent, and what 0 means. */
+#define TARN_OVER_PROVISIONING_MIN     3
+#define TARN_OVER_PROVISIONING_MAX     75
+#define TARN_OVER_PROVISIONING_DEFAULT 7
 
 struct tarn_node;
 struct tarn_depot;

@@ -137,6 +137,49 @@ TARN_API TARN_MUST_CHECK int tarn_kv_put(struct tarn_kv *kv, const void *key, si
 /** Key and value together of a put to a server have no more bytes. */
 #define TARN_KV_REQUEST_BYTES ((UINT32_C(1) << 20) - 64)
 
+/* ---- values that come bit by bit ------------------------------------------------------------------ */
+
+struct tarn_kv_writer;
+
+/**
+ * Begin to store a value that is not in memory as a whole. What is written cannot be seen before tarn_kv_writer_commit();
+ * what was not committed leaves nothing, however it ends.
+ *
+ * @param key          borrowed until return
+ * @param options      as for tarn_kv_put(); copied
+ * @param value_bytes  that will be written, or TARN_LENGTH_UNKNOWN
+ * @return 0; -EMSGSIZE (longer than the store takes); -EINVAL; -ENOMEM; of a depot as tarn_depot_writer_open()
+ *
+ * Yields. Until it is committed or aborted the writer is one caller's at a time, and the store stays open. To a depot of
+ * this process the value goes piece by piece: 2 MiB of memory are taken at most. Any other store gets it at once, with the
+ * commit: until then it is in memory.
+ */
+TARN_API TARN_MUST_CHECK int tarn_kv_writer_open(struct tarn_kv *kv, const void *key, size_t key_len,
+                                                 const struct tarn_put_options *options, uint64_t value_bytes,
+                                                 struct tarn_kv_writer **ret_writer);
+
+/**
+ * Write the next bytes of the value. After an error nothing is left but to abort it.
+ *
+ * @param data  borrowed until return
+ * @return 0; -EMSGSIZE (more than was announced, or than the store takes); -ENOMEM; of a depot as
+ *         tarn_depot_writer_write(). Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_kv_writer_write(struct tarn_kv_writer *writer, const void *data,
+                                                  size_t bytes);
+
+/**
+ * Store what was written, when the condition holds.
+ *
+ * @param ret_version  the new version; may be NULL
+ * @return as tarn_kv_put(); -ENODATA (less was written than announced); of a depot as tarn_depot_writer_commit(). The
+ *         writer is gone in any case. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_kv_writer_commit(struct tarn_kv_writer *writer, uint64_t *ret_version);
+
+/** Forget a writer and what was written to it. Yields. */
+TARN_API void tarn_kv_writer_abort(struct tarn_kv_writer *writer);
+
 /** Remove a key. @return 0 (it was there); -ENOENT; -EINVAL (key length); -ENOSPC; -EROFS; -EIO. Yields. */
 TARN_API TARN_MUST_CHECK int tarn_kv_delete(struct tarn_kv *kv, const void *key, size_t key_len);
 

@@ -1,7 +1,7 @@
 /* tarn check: whether a store is sound; and making it so. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "cli/text.h"
 #include "depot/depot.h"
 #include "task/node.h"

@@ -1,15 +1,15 @@
 /* tarn del: remove a key. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 
 static const struct cli_arguments arguments = {NULL, 0};
 
 void cli_del_help(FILE *file)
 {
     (void)fputs(
-        "Removes KEY from the store in the file PATH; it is durably gone when the command ends. The store\n"
-        "must not be open elsewhere. Exit status 1: there is no such key.\n",
+        "Removes KEY from the store URL; it is durably gone when the command ends, if the store is durable.\n"
+        "A store in a file must not be open elsewhere. Exit status 1: there is no such key.\n",
         file);
 }
 
@@ -24,7 +24,7 @@ static int run(const void *options, const char *const *words, size_t count)
         status = cli_store_open(words[0], NULL, &store);
     if (status != CLI_OK)
         return status;
-    int error = tarn_depot_delete(store.depot, words[1], strlen(words[1]));
+    int error = tarn_kv_delete(store.kv, words[1], strlen(words[1]));
     return cli_store_close(&store, error == 0 ? CLI_OK : cli_key_failed(words[1], error));
 }
 

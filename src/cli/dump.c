@@ -1,8 +1,8 @@
 /* tarn dump: every record as a line of JSON. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
 #include "cli/records.h"
+#include "cli/store.h"
 #include "task/node.h"
 #include "task/task.h"
 #include <errno.h>
@@ -82,7 +82,7 @@ static int run(const void *options, const char *const *words, size_t count)
     struct cli_store store;
     if (count != 1)
         return cli_usage("dump takes a store");
-    int status = cli_store_open(words[0], &depot_options, &store);
+    int status = cli_depot_open(words[0], &depot_options, &store);
     return status == CLI_OK ? cli_store_close(&store, dump_store(&store, options)) : status;
 }
 

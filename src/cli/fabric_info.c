@@ -2,7 +2,7 @@
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/fabric.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "task/node.h"
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* tarn get: values to standard output. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "cli/text.h"
 #include "task/node.h"
 #include "task/task.h"
@@ -23,10 +23,10 @@ struct values {
 void cli_get_help(FILE *file)
 {
     (void)fputs(
-        "Prints the value of KEY in the store in the file PATH, byte for byte; on a terminal a line end\n"
-        "follows. Of several keys each has a line: the key, a tab, the value, both in double quotes and\n"
-        "with escapes unless they are printable. The store must not be open elsewhere to be written.\n"
-        "Exit status 1: there is no such key; the other keys are printed.\n",
+        "Prints the value of KEY in the store URL, byte for byte; on a terminal a line end follows. Of\n"
+        "several keys each has a line: the key, a tab, the value, both in double quotes and with escapes\n"
+        "unless they are printable. A store in a file must not be open elsewhere to be written. Exit status\n"
+        "1: there is no such key; the other keys are printed.\n",
         file);
 }
 
@@ -38,8 +38,8 @@ static int print_parts(struct cli_store *store, const char *key, char *buffer)
     uint64_t done = 0;
     do {
         size_t bytes;
-        int error = tarn_depot_read(store->depot, key, strlen(key), info.version, done, buffer, PART_BYTES,
-                                    &bytes, &info);
+        int error =
+            tarn_kv_read(store->kv, key, strlen(key), info.version, done, buffer, PART_BYTES, &bytes, &info);
         if (error != 0)
             return cli_key_failed(key, error);
         if (done == 0) {
@@ -78,7 +78,7 @@ static int print_batch(struct cli_store *store, const char *const *keys, size_t 
         gets[i].value = values->memory + i * values->value_room;
         gets[i].value_room = values->value_room;
     }
-    tarn_depot_get_many(store->depot, gets, count);
+    tarn_kv_get_many(store->kv, gets, count);
     for (size_t i = 0; i < count; i++) {
         if (gets[i].error == -ENOBUFS)
             status = cli_failed("the value of %s is too long to stand in a line: get it alone", keys[i]);
@@ -112,7 +112,7 @@ static int print_values(struct cli_store *store, const char *const *keys, size_t
 
 static int print_lines(struct cli_store *store, const char *const *keys, size_t count)
 {
-    struct values values = {.value_room = tarn_depot_whole_bytes_max(store->depot)};
+    struct values values = {.value_room = store->info.whole_bytes_max};
     values.bytes = values.value_room * base_min(count, (size_t)BATCH_KEYS);
     values.memory = base_alloc(&store->node->memory, values.bytes);
     if (values.memory == NULL)

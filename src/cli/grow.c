@@ -1,7 +1,7 @@
 /* tarn grow: make a store larger. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "depot/depot.h"
 #include "task/node.h"
 #include <errno.h>

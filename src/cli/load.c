@@ -5,7 +5,7 @@
  */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "cli/stream.h"
 #include "depot/depot.h"
 #include "seglog/seglog_format.h"
@@ -550,7 +550,7 @@ static int run(const void *parsed, const char *const *words, size_t count)
     int input = is_file ? open(words[1], O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
     if (input < 0)
         return cli_failed("cannot read %s: %s", name, strerrordesc_np(errno));
-    int status = cli_store_open(words[0], &depot_options, &opened);
+    int status = cli_depot_open(words[0], &depot_options, &opened);
     if (status == CLI_OK)
         status = cli_store_close(&opened, load_store(&opened, name, input, options));
     if (is_file)

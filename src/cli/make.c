@@ -1,7 +1,7 @@
 /* tarn format: make a store. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "drive/drive.h"
 #include "seglog/seglog.h"
 #include "task/node.h"

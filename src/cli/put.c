@@ -1,7 +1,7 @@
 /* tarn put: a value from the command line or from standard input. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "depot/depot.h"
 #include "task/node.h"
 #include "task/task.h"
@@ -57,10 +57,12 @@ static const struct cli_arguments arguments = {put_settings, base_array_count(pu
 void cli_put_help(FILE *file)
 {
     (void)fputs(
-        "Stores VALUE under KEY in the store in the file PATH, or what standard input holds if VALUE is\n"
-        "missing or -, up to 4 GiB, in constant memory. It is durable when the command ends. The store must "
-        "not be open elsewhere. Exit\n"
-        "status 1: the condition of --if does not hold, or the value could not be stored.\n\n",
+        "Stores VALUE under KEY in the store URL, or what standard input holds if VALUE is missing or -: up\n"
+        "to 4 GiB, in constant memory, in a store in a file; elsewhere as much as the store takes, which is\n"
+        "in memory meanwhile. It is durable when the command ends, if the store is durable. A store in a\n"
+        "file must not be open elsewhere; --size, --mode and --over-provisioning are for such a store "
+        "alone.\n"
+        "Exit status 1: the condition of --if does not hold, or the value could not be stored.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -77,7 +79,7 @@ static struct tarn_put_options options_of(struct cli_store *store, const struct 
 static int put(struct cli_store *store, const char *key, const char *value,
                const struct tarn_put_options *options)
 {
-    int error = tarn_depot_put(store->depot, key, strlen(key), value, strlen(value), options, NULL);
+    int error = tarn_kv_put(store->kv, key, strlen(key), value, strlen(value), options, NULL);
     return error == 0 ? CLI_OK : cli_key_failed(key, error);
 }
 
@@ -92,7 +94,7 @@ static uint64_t input_bytes(void)
 }
 
 /* @return CLI_OK: all of it was written; CLI_FAILED: said */
-static int copy_input(struct tarn_depot_writer *writer, const char *key, char *buffer,
+static int copy_input(struct tarn_kv_writer *writer, const char *key, char *buffer,
                       struct base_progress *progress, uint64_t *done)
 {
     ssize_t bytes;
@@ -101,7 +103,7 @@ static int copy_input(struct tarn_depot_writer *writer, const char *key, char *b
             continue;
         if (bytes < 0)
             return cli_failed("cannot read standard input: %s", strerrordesc_np(errno));
-        int error = tarn_depot_writer_write(writer, buffer, (size_t)bytes);
+        int error = tarn_kv_writer_write(writer, buffer, (size_t)bytes);
         if (error != 0)
             return cli_key_failed(key, error);
         *done += (uint64_t)bytes;
@@ -110,16 +112,16 @@ static int copy_input(struct tarn_depot_writer *writer, const char *key, char *b
     return CLI_OK;
 }
 
-static int write_input(struct tarn_depot_writer *writer, const char *key, uint64_t total, char *buffer)
+static int write_input(struct tarn_kv_writer *writer, const char *key, uint64_t total, char *buffer)
 {
     struct base_progress progress;
     uint64_t done = 0;
     cli_progress_begin(&progress, "put", NULL, total == TARN_LENGTH_UNKNOWN ? 0 : total);
     int status = copy_input(writer, key, buffer, &progress, &done);
     if (status != CLI_OK) {
-        tarn_depot_writer_abort(writer);
+        tarn_kv_writer_abort(writer);
     } else {
-        int error = tarn_depot_writer_commit(writer, NULL);
+        int error = tarn_kv_writer_commit(writer, NULL);
         status = error == 0 ? CLI_OK : cli_key_failed(key, error);
     }
     base_progress_done(&progress, done);
@@ -129,15 +131,22 @@ static int write_input(struct tarn_depot_writer *writer, const char *key, uint64
 /* A value of any length, through a buffer. */
 static int put_input(struct cli_store *store, const char *key, const struct tarn_put_options *options)
 {
-    struct tarn_depot_writer *writer;
+    struct tarn_kv_writer *writer;
     uint64_t total = input_bytes();
     char *buffer = base_alloc(&store->node->memory, INPUT_BYTES);
     if (buffer == NULL)
         return cli_failed("out of memory");
-    int error = tarn_depot_writer_open(store->depot, key, strlen(key), options, total, &writer);
+    int error = tarn_kv_writer_open(store->kv, key, strlen(key), options, total, &writer);
     int status = error == 0 ? write_input(writer, key, total, buffer) : cli_key_failed(key, error);
     base_free(&store->node->memory, buffer, INPUT_BYTES);
     return status;
+}
+
+/* Whether something was said that only the opening of a depot can obey. */
+static bool is_for_files(const struct put_options *options)
+{
+    return options->size_bytes != 0 || options->mode != TARN_MODE_POWER ||
+           options->over_provisioning_percent != TARN_OVER_PROVISIONING_DEFAULT;
 }
 
 /* @param words  store, key and perhaps a value */
@@ -156,6 +165,8 @@ static int run(const void *parsed, const char *const *words, size_t count)
         status = cli_store_open(words[0], &depot_options, &store);
     if (status != CLI_OK)
         return status;
+    if (store.depot == NULL && is_for_files(options))
+        return cli_store_close(&store, cli_usage("--size, --mode and --over-provisioning are for file:PATH"));
     const char *value = count == 3 ? words[2] : "-";
     const struct tarn_put_options put_options = options_of(&store, options);
     status = strcmp(value, "-") == 0 ? put_input(&store, words[1], &put_options)

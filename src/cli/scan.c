@@ -1,7 +1,7 @@
 /* tarn scan: the keys of a store, a line each. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
+#include "cli/store.h"
 #include "cli/text.h"
 #include "task/node.h"
 #include <errno.h>
@@ -45,9 +45,9 @@ enum { SCAN_ENOUGH = 1 }; /* what ends a scan, and is no error */
 void cli_scan_help(FILE *file)
 {
     (void)fputs(
-        "Prints the keys of the store in the file PATH, a line each, in no order; those that are not\n"
-        "printable stand in double quotes, with escapes. The store must not be open elsewhere to be\n"
-        "written.\n\n",
+        "Prints the keys of the store URL, a line each, in no order; those that are not printable stand in\n"
+        "double quotes, with escapes. A store in a file must not be open elsewhere to be written. A cache\n"
+        "cannot be scanned.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -71,18 +71,17 @@ static int scan_store(struct cli_store *store, const struct scan_options *option
 {
     struct scan scan = {.options = options,
                         .prefix_len = options->prefix == NULL ? 0 : strlen(options->prefix)};
-    int status = cli_text_init(&scan.text, &store->node->memory,
-                               tarn_depot_whole_bytes_max(store->depot) + TARN_KEY_BYTES_MAX);
+    int status =
+        cli_text_init(&scan.text, &store->node->memory, store->info.whole_bytes_max + TARN_KEY_BYTES_MAX);
     if (status != CLI_OK)
         return status;
-    int error = tarn_depot_scan(store->depot, visit, &scan);
+    int error = tarn_kv_scan(store->kv, visit, &scan);
     cli_text_deinit(&scan.text);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_output_failed();
     if (error == -EBADMSG)
         return cli_failed("records are damaged, and were left out; `tarn check` tells more");
-    return error == 0 || error == SCAN_ENOUGH ? CLI_OK
-                                              : cli_failed("cannot scan: %s", strerrordesc_np(-error));
+    return error == 0 || error == SCAN_ENOUGH ? CLI_OK : cli_failed("cannot scan: %s", cli_reason(error));
 }
 
 static int run(const void *options, const char *const *words, size_t count)

@@ -1,8 +1,8 @@
 /* tarn stat: what a store is, and what is in it. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "cli/file_url.h"
 #include "cli/spread.h"
+#include "cli/store.h"
 #include "depot/depot.h"
 #include "drive/drive.h"
 #include "seglog/seglog_format.h"
@@ -261,7 +261,7 @@ static int run(const void *parsed, const char *const *words, size_t count)
         return cli_usage("stat takes a store");
     int status = cli_store_path(words[0], &path);
     if (status == CLI_OK)
-        status = cli_store_open(words[0], &depot_options, &store);
+        status = cli_depot_open(words[0], &depot_options, &store);
     return status == CLI_OK ? cli_store_close(&store, stat_store(&store, path, options)) : status;
 }
 

@@ -283,6 +283,53 @@ static void parts_are_read(struct testing_fabric *testing)
     testing_kv_close(self);
 }
 
+/* ---- bit by bit --------------------------------------------------------------------------------- */
+
+static void write_parts(struct tarn_kv_writer *writer, const uint8_t *value, size_t bytes, size_t part)
+{
+    for (size_t done = 0; done < bytes; done += part)
+        assert_int_equal(tarn_kv_writer_write(writer, value + done, base_min(part, bytes - done)), 0);
+}
+
+static void values_come_bit_by_bit(struct testing_fabric *testing)
+{
+    static const size_t lengths[] = {0, 1, 5000, LONG_BYTES}, parts[] = {777, 70000};
+    struct testing_kv *self = testing_kv_open(testing);
+    struct tarn_kv_writer *writer;
+    uint64_t version = 0;
+    for (unsigned i = 0; i < 2 * base_array_count(lengths); i++) {
+        const size_t bytes = lengths[i / 2];
+        testing_fill(self->value, bytes, i);
+        assert_int_equal(
+            tarn_kv_writer_open(self->kv, "w", 1, NULL, i % 2 == 0 ? bytes : TARN_LENGTH_UNKNOWN, &writer),
+            0);
+        write_parts(writer, self->value, bytes, parts[i % 2]);
+        assert_int_equal(tarn_kv_writer_commit(writer, &version), 0);
+        assert_true(version != 0);
+        testing_expect_value(self, "w", bytes, i);
+    }
+    const uint64_t too_long = self->info.value_bytes_max + 1;
+    const struct tarn_put_options absent = {.condition = TARN_PUT_IF_ABSENT},
+                                  wrong = {.note = TARN_NOTE_MAX + 1};
+    assert_int_equal(tarn_kv_writer_open(self->kv, "w", 1, NULL, too_long, &writer), -EMSGSIZE);
+    assert_int_equal(tarn_kv_writer_open(self->kv, "w", 0, NULL, 1, &writer), -EINVAL);
+    assert_int_equal(tarn_kv_writer_open(self->kv, "w", 1, &wrong, 1, &writer), -EINVAL);
+    assert_int_equal(tarn_kv_writer_open(self->kv, "x", 1, &absent, 100, &writer), 0);
+    write_parts(writer, self->value, 99, 99);
+    assert_int_equal(testing_get(self, "x", NULL), -ENOENT);
+    assert_int_equal(tarn_kv_writer_commit(writer, NULL), -ENODATA);
+    assert_int_equal(tarn_kv_writer_open(self->kv, "x", 1, &absent, 100, &writer), 0);
+    assert_int_equal(tarn_kv_writer_write(writer, self->value, 101), -EMSGSIZE);
+    tarn_kv_writer_abort(writer);
+    assert_int_equal(tarn_kv_writer_open(self->kv, "x", 1, &absent, TARN_LENGTH_UNKNOWN, &writer), 0);
+    write_parts(writer, self->value, 200000, 100000);
+    assert_int_equal(testing_get(self, "x", NULL), -ENOENT);
+    (void)testing_store(self, "x", 5, 1);
+    assert_int_equal(tarn_kv_writer_commit(writer, NULL), -EEXIST);
+    testing_expect_value(self, "x", 5, 1);
+    testing_kv_close(self);
+}
+
 /* ---- scans -------------------------------------------------------------------------------------- */
 
 struct testing_scan {
@@ -451,6 +498,7 @@ TESTING_BOTH(what_stands_beside_a_value)
 TESTING_BOTH(what_is_too_long_is_refused)
 TESTING_BOTH(many_are_fetched)
 TESTING_BOTH(parts_are_read)
+TESTING_BOTH(values_come_bit_by_bit)
 TESTING_BOTH(all_is_scanned)
 TESTING_BOTH(counters_lose_nothing)
 TESTING_BOTH(agrees_with_a_model)
@@ -459,7 +507,7 @@ TESTING_BOTH(agrees_with_a_model)
     TESTING_UNITS(values_come_back), TESTING_UNITS(keys_have_their_lengths),                                 \
         TESTING_UNITS(conditions_decide), TESTING_UNITS(what_stands_beside_a_value),                         \
         TESTING_UNITS(what_is_too_long_is_refused), TESTING_UNITS(many_are_fetched),                         \
-        TESTING_UNITS(parts_are_read), TESTING_UNITS(all_is_scanned), TESTING_UNITS(counters_lose_nothing),  \
-        TESTING_UNITS(agrees_with_a_model)
+        TESTING_UNITS(parts_are_read), TESTING_UNITS(values_come_bit_by_bit), TESTING_UNITS(all_is_scanned), \
+        TESTING_UNITS(counters_lose_nothing), TESTING_UNITS(agrees_with_a_model)
 
 #endif

@@ -89,11 +89,11 @@ struct tarn_depot *kv_depot_of(const struct tarn_kv *kv)
 }
 
 int kv_depot_open(struct tarn_node *node, const char *path, const struct tarn_depot_options *options,
-                  struct tarn_kv **ret_kv)
+                  const struct depot_opening *opening, struct tarn_kv **ret_kv)
 {
     struct tarn_depot *depot;
     struct tarn_kv *kv;
-    int error = tarn_depot_open(node, path, options, &depot);
+    int error = depot_open(node, path, options, opening, &depot);
     if (error != 0)
         return error;
     error = kv_wrap_depot(node, depot, &kv);

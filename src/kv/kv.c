@@ -10,8 +10,8 @@ static bool is_key(size_t key_len)
     return key_len > 0 && key_len <= TARN_KEY_BYTES_MAX;
 }
 
-int tarn_kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
-                 struct tarn_kv **ret_kv)
+int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
+            const struct depot_opening *opening, struct tarn_kv **ret_kv)
 {
     static const struct tarn_kv_options defaults = {0};
     struct kv_url read;
@@ -22,12 +22,18 @@ int tarn_kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_o
         options = &defaults;
     switch (read.scheme) {
     case KV_FILE:
-        return kv_depot_open(node, read.path, options->depot, ret_kv);
+        return kv_depot_open(node, read.path, options->depot, opening, ret_kv);
     case KV_CACHE:
         return kv_cache_open(node, &read, ret_kv);
     default:
         return kv_remote_open(node, &read, options, ret_kv);
     }
+}
+
+int tarn_kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
+                 struct tarn_kv **ret_kv)
+{
+    return kv_open(node, url, options, NULL, ret_kv);
 }
 
 int tarn_kv_close(struct tarn_kv *kv)
@@ -75,8 +81,7 @@ int tarn_kv_put(struct tarn_kv *kv, const void *key, size_t key_len, const void 
     static const struct tarn_put_options any = {0};
     if (options == NULL)
         options = &any;
-    if (!is_key(key_len) || (unsigned)options->condition > TARN_PUT_IF_VERSION ||
-        options->note > TARN_NOTE_MAX)
+    if (kv_put_check(key_len, options) != 0)
         return -EINVAL;
     if (value_len > kv->info.value_bytes_max)
         return -EMSGSIZE;

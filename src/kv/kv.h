@@ -9,7 +9,18 @@
 #include <tarn/kv.h>
 #include <tarn/rpc.h>
 
+struct depot_opening;
 struct kv_server;
+
+/** What is wrong with a store's URL. @return static; NULL: nothing, as far as it can be seen. Any thread. */
+const char *kv_url_wrong(const char *url);
+
+/** tarn_kv_open() that tells how far a depot's opening is. @param opening  as of depot_open(); NULL: nothing is told */
+base_must_check int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
+                            const struct depot_opening *opening, struct tarn_kv **ret_kv);
+
+/** The depot behind a store; NULL: it is another kind, or a server's. */
+struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
 
 /**
  * A store's interface for a depot that somebody else has opened, and closes after this.

@@ -4,6 +4,7 @@
 
 #include "kv/kv.h"
 #include "task/node.h"
+#include <errno.h>
 
 struct cache;
 
@@ -40,6 +41,15 @@ struct tarn_kv {
 
 extern const char kv_kind_depot[], kv_kind_cache[];
 
+/** Check what a put says, but for the value. @return 0; -EINVAL */
+static inline int kv_put_check(size_t key_len, const struct tarn_put_options *options)
+{
+    return key_len > 0 && key_len <= TARN_KEY_BYTES_MAX &&
+                   (unsigned)options->condition <= TARN_PUT_IF_VERSION && options->note <= TARN_NOTE_MAX
+               ? 0
+               : -EINVAL;
+}
+
 /* ---- URLs: url.c -------------------------------------------------------------------------------- */
 
 enum kv_scheme { KV_FILE, KV_CACHE, KV_TARN, KV_UNIX };
@@ -60,9 +70,10 @@ base_must_check int kv_url_read(struct base_log *log, const char *url, struct kv
 
 /* ---- kinds of stores ---------------------------------------------------------------------------- */
 
-/** file: @return as tarn_depot_open(). Yields. */
+/** file: @return as depot_open(). Yields. */
 base_must_check int kv_depot_open(struct tarn_node *node, const char *path,
-                                  const struct tarn_depot_options *options, struct tarn_kv **ret_kv);
+                                  const struct tarn_depot_options *options,
+                                  const struct depot_opening *opening, struct tarn_kv **ret_kv);
 
 /** cache: @return as cache_open(), which says what may be. */
 base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv);

@@ -95,7 +95,8 @@ static const char *behind(const char *url, const char *scheme)
     return strncmp(url, scheme, len) == 0 ? url + len : NULL;
 }
 
-int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
+/* @return NULL; what is wrong */
+static const char *read_url(const char *url, struct kv_url *ret_url)
 {
     const size_t letters = strspn(url, LETTERS);
     struct kv_url read = {.scheme = KV_FILE, .path = url};
@@ -113,13 +114,26 @@ int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
         wrong = read_server(rest, &read);
     } else if (letters >= 2 && url[letters] == ':') {
         wrong = "a store is named as file:PATH, cache:memory=SIZE, tarn://HOST:PORT/STORE or "
-                "unix:PATH/STORE; a path "
-                "with a colon as ./PATH";
+                "unix:PATH/STORE; a path with a colon as ./PATH";
     }
     if (wrong == NULL && read.scheme == KV_FILE && read.path[0] == '\0')
         wrong = "a store is named as file:PATH, and the path is missing";
+    *ret_url = read;
+    return wrong;
+}
+
+int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
+{
+    struct kv_url read;
+    const char *wrong = read_url(url, &read);
     if (wrong != NULL)
         return complain(log, url, wrong);
     *ret_url = read;
     return 0;
+}
+
+const char *kv_url_wrong(const char *url)
+{
+    struct kv_url read;
+    return read_url(url, &read);
 }

@@ -1,9 +1,9 @@
-/* The stores of the command line: files and devices, used by a plain thread. */
-#include "cli/file_url.h"
+/* The stores of the command line, used by a plain thread: opening them, and what is said when something fails. */
+#include "cli/store.h"
 #include "cli/cli.h"
 #include "depot/depot.h"
+#include "kv/kv.h"
 #include <errno.h>
-#include <tarn/tarn.h>
 
 static const char file_scheme[] = "file:";
 
@@ -17,6 +17,11 @@ static bool has_scheme(const char *url)
 {
     size_t letters = strspn(url, "abcdefghijklmnopqrstuvwxyz");
     return letters >= 2 && url[letters] == ':';
+}
+
+static bool names_server(const char *url)
+{
+    return has_scheme(url) && strncmp(url, file_scheme, sizeof(file_scheme) - 1) != 0;
 }
 
 int cli_store_path(const char *url, const char **ret_path)
@@ -65,30 +70,69 @@ static void show_opening(void *arg, const char *what, const char *unit, uint64_t
     base_progress_update(&opening->bar, done);
 }
 
-int cli_store_open(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
+/* Of a URL that is good. */
+static int open_store(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
 {
+    const struct tarn_kv_options kv_options = {.depot = options};
     struct cli_store store;
-    const char *path;
-    int status = cli_node_open(url, &store.node, &path);
-    if (status != CLI_OK)
-        return status;
+    int error = tarn_node_open(NULL, &store.node);
+    if (error != 0)
+        return fail("cannot begin", error);
     struct opening progress = {.what = NULL};
     const struct depot_opening opening = {.progress = show_opening, .progress_arg = &progress};
-    int error = depot_open(store.node, path, options, &opening, &store.depot);
+    error = kv_open(store.node, url, &kv_options, &opening, &store.kv);
     end_bar(&progress);
     if (error != 0) { /* the log has said why */
         tarn_node_close(store.node);
-        return fail("cannot open the store", error);
+        return cli_failed("cannot open the store: %s",
+                          names_server(url) ? cli_reason(error) : strerrordesc_np(-error));
     }
+    tarn_kv_info(store.kv, &store.info);
+    store.depot = kv_depot_of(store.kv);
     *ret_store = store;
     return CLI_OK;
 }
 
+int cli_store_open(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
+{
+    const char *wrong = kv_url_wrong(url);
+    return wrong == NULL ? open_store(url, options, ret_store) : cli_usage("%s", wrong);
+}
+
+int cli_depot_open(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
+{
+    const char *path;
+    int status = cli_store_path(url, &path);
+    return status == CLI_OK ? open_store(url, options, ret_store) : status;
+}
+
 int cli_store_close(struct cli_store *store, int status)
 {
-    int error = tarn_depot_close(store->depot);
+    int error = tarn_kv_close(store->kv);
     tarn_node_close(store->node);
     return error == 0 || status != CLI_OK ? status : fail("cannot close the store", error);
+}
+
+const char *cli_reason(int error)
+{
+    switch (error) {
+    case -EHOSTUNREACH:
+        return "the server cannot be reached";
+    case -ECONNREFUSED:
+        return "nobody listens at that address";
+    case -ECONNRESET:
+        return "the connection with the server ended; nobody knows what it has done";
+    case -ETIMEDOUT:
+        return "the server has not answered in time; nobody knows what it has done";
+    case -ENXIO:
+        return "the server has no such store";
+    case -EPROTO:
+        return "the server does not answer as one with stores does";
+    case -EOPNOTSUPP:
+        return "this store cannot do that";
+    default:
+        return strerrordesc_np(-error);
+    }
 }
 
 int cli_key_failed(const char *key, int error)
@@ -110,7 +154,7 @@ int cli_key_failed(const char *key, int error)
     case -EBADMSG:
         return cli_failed("the record of %s is damaged", quoted);
     default:
-        return cli_failed("%s: %s", quoted, strerrordesc_np(-error));
+        return cli_failed("%s: %s", quoted, cli_reason(error));
     }
 }
 

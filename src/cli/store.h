@@ -1,30 +1,36 @@
 /* The stores that a command line names. */
-#ifndef CLI_FILE_URL_H
-#define CLI_FILE_URL_H
+#ifndef CLI_STORE_H
+#define CLI_STORE_H
 
 #include "base/base.h"
-#include <tarn/depot.h>
+#include <tarn/kv.h>
 
 /* A store and the node that it hangs from. */
 struct cli_store {
     struct tarn_node *node;
-    struct tarn_depot *depot;
+    struct tarn_kv *kv;
+    struct tarn_kv_info info;
+    struct tarn_depot *depot; /* NULL: it is none of this process */
 };
 
 /**
- * The path that a URL names: file:PATH, or a path as it stands.
+ * The path that a URL names, for what works on files alone: file:PATH, or a path as it stands.
  *
  * @return CLI_OK; CLI_USAGE: said on standard error
  */
 base_must_check int cli_store_path(const char *url, const char **ret_path);
 
 /**
- * Open the store that a URL names.
+ * Open the store that a URL names, of whatever kind.
  *
- * @param options  as of tarn_depot_open()
+ * @param options  of a depot, as of tarn_depot_open()
  * @return CLI_OK; CLI_FAILED, CLI_USAGE: said on standard error
  */
 base_must_check int cli_store_open(const char *url, const struct tarn_depot_options *options,
+                                   struct cli_store *ret_store);
+
+/** The same for what works on files alone: there is a depot. */
+base_must_check int cli_depot_open(const char *url, const struct tarn_depot_options *options,
                                    struct cli_store *ret_store);
 
 /** Close it. @param status  of the verb so far @return that, or CLI_FAILED: said on standard error */
@@ -39,6 +45,9 @@ base_must_check int cli_node_open(const char *url, struct tarn_node **ret_node, 
 
 /** Say why an operation on a key failed. @return CLI_FAILED */
 int cli_key_failed(const char *key, int error);
+
+/** Why something failed, for people; what servers and their connections may say among it. */
+const char *cli_reason(int error);
 
 /** Say that standard output takes no more. @return CLI_FAILED */
 int cli_output_failed(void);
