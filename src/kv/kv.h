@@ -19,9 +19,6 @@ const char *kv_url_wrong(const char *url);
 base_must_check int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
                             const struct depot_opening *opening, struct tarn_kv **ret_kv);
 
-/** The depot behind a store; NULL: it is another kind, or a server's. */
-struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
-
 /**
  * A store's interface for a depot that somebody else has opened, and closes after this.
  *
@@ -29,7 +26,7 @@ struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
  */
 base_must_check int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv);
 
-/** The depot of a store, for what depots alone can do; NULL if it is none. Any thread. */
+/** The depot of a store, for what depots alone can do; NULL: it is another kind, or a server's. Any thread. */
 struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
 
 /* A store to be served. */
