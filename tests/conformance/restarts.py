@@ -123,7 +123,10 @@ def flushes_to_come(life):
     began = time.monotonic()
     life.again()
     before = converse(life.server.address, b"get a\r\nset b 0 0 1\r\nx\r\n")
-    expect(before == b"VALUE a 0 1\r\nx\r\nEND\r\nSTORED\r\n" or time.monotonic() > began + 2, f"it is flushed at once: {before}")
+    if time.monotonic() > began + 2:  # the server's start took so long: b may have been stored behind the flush
+        converse(life.server.address, b"delete b\r\n")
+    else:
+        expect(before == b"VALUE a 0 1\r\nx\r\nEND\r\nSTORED\r\n", f"it is flushed at once: {before}")
     time.sleep(max(0, began + 2.1 - time.monotonic()))
     life.hear(b"get a b\r\nset c 0 0 1\r\nx\r\nflush_all 1\r\n", b"END\r\nSTORED\r\nOK\r\n")
     life.end()
