@@ -137,6 +137,94 @@ static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
     return error;
 }
 
+/* ---- for front doors -------------------------------------------------------------------------------- */
+
+static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
+{
+    return cache_value_bytes_max(cache_of(kv)->parts[0].partition, key_len); /* all are alike */
+}
+
+static int update(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide,
+                  void *arg, uint64_t *ret_version)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    struct part *part = enter(cache_of(kv), key, key_len);
+    int error = cache_update(part->partition, key, key_len, decide, arg, now_ns, ret_version);
+    leave(part);
+    return error;
+}
+
+static int touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    struct part *part = enter(cache_of(kv), key, key_len);
+    int error = cache_touch(part->partition, key, key_len, expiry_ns, now_ns);
+    leave(part);
+    return error;
+}
+
+static int flush(struct tarn_kv *kv, uint64_t when_ns)
+{
+    struct kv_cache *self = cache_of(kv);
+    const uint64_t now_ns = task_wall(kv->node);
+    for (uint32_t i = 0; i < self->count; i++) {
+        base_spin_lock(&self->parts[i].lock);
+        cache_flush(self->parts[i].partition, when_ns, now_ns);
+        base_spin_unlock(&self->parts[i].lock);
+    }
+    return 0;
+}
+
+/* Find a key, and show it. @return as `visit` */
+static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, depot_get_function *visit,
+                 void *arg)
+{
+    struct cache_found found = {.key = get->key, .key_len = get->key_len};
+    struct tarn_lease lease = {.data = NULL};
+    struct part *part = enter(self, get->key, get->key_len); /* what is no key fails in whatever partition */
+    get->error = cache_find(part->partition, now_ns, &found);
+    if (get->error == 0) {
+        get->info = found.info;
+        lease.data = found.info.value_bytes > 0 ? found.value : NULL;
+        lease.bytes = found.info.value_bytes;
+    }
+    bool taken = visit(arg, get, &lease);
+    leave(part);
+    return taken;
+}
+
+static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
+                       depot_get_function *visit, void *arg)
+{
+    const uint64_t now_ns = task_wall(kv->node);
+    size_t shown = 0;
+    (void)room;
+    while (shown < count && show(cache_of(kv), &gets[shown], now_ns, visit, arg))
+        shown++;
+    return shown;
+}
+
+static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
+{
+    const struct kv_cache *self = cache_of(kv);
+    *ret_stats = (struct kv_stats){.records = 0};
+    for (uint32_t i = 0; i < self->count; i++) {
+        struct cache_stats part;
+        cache_stats(self->parts[i].partition, &part);
+        ret_stats->records += part.records;
+        ret_stats->live_bytes += part.live_bytes;
+        ret_stats->capacity_bytes += part.log_bytes;
+        ret_stats->index_bytes += part.index_bytes;
+        ret_stats->gets_expired += part.expired;
+        ret_stats->evictions += part.evictions_log + part.evictions_index;
+        ret_stats->evictions_index += part.evictions_index;
+        ret_stats->reclaimed += part.reclaimed;
+        ret_stats->puts_in_place += part.in_place;
+    }
+}
+
+/* ---- opening and closing ---------------------------------------------------------------------------- */
+
 static void free_cache(struct kv_cache *self)
 {
     struct base_account *account = &self->kv.node->memory;
@@ -152,8 +240,18 @@ static int close(struct tarn_kv *kv)
     return 0;
 }
 
-static const struct kv_operations operations = {
-    .get = get, .get_many = get_many, .read = read_part, .put = put, .delete = delete, .close = close};
+static const struct kv_operations operations = {.get = get,
+                                                .get_many = get_many,
+                                                .read = read_part,
+                                                .put = put,
+                                                .delete = delete,
+                                                .close = close,
+                                                .whole_bytes_max = whole_bytes_max,
+                                                .update = update,
+                                                .touch = touch,
+                                                .flush = flush,
+                                                .get_each = get_each,
+                                                .stats = stats};
 
 int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv)
 {

@@ -49,6 +49,52 @@ static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     return tarn_depot_scan(depot_of(kv), visit, arg);
 }
 
+/* ---- for front doors -------------------------------------------------------------------------------- */
+
+static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
+{
+    (void)key_len; /* there is room for the longest */
+    return tarn_depot_whole_bytes_max(depot_of(kv));
+}
+
+static int update(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide,
+                  void *arg, uint64_t *ret_version)
+{
+    return tarn_depot_update(depot_of(kv), key, key_len, decide, arg, ret_version);
+}
+
+static int touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
+{
+    return tarn_depot_touch(depot_of(kv), key, key_len, expiry_ns);
+}
+
+static int flush(struct tarn_kv *kv, uint64_t when_ns)
+{
+    return tarn_depot_flush_all(depot_of(kv), when_ns);
+}
+
+static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
+                       depot_get_function *visit, void *arg)
+{
+    return depot_get_each(depot_of(kv), gets, count, room, visit, arg);
+}
+
+static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
+{
+    struct tarn_depot_stats all;
+    tarn_depot_stats(depot_of(kv), &all);
+    *ret_stats = (struct kv_stats){.records = all.records,
+                                   .live_bytes = all.live_bytes,
+                                   .capacity_bytes = all.capacity_bytes,
+                                   .index_bytes = all.index_bytes,
+                                   .gets_expired = all.gets_expired,
+                                   .gets_flushed = all.gets_flushed,
+                                   .evictions = all.evictions,
+                                   .reclaimed = all.reclaimed};
+}
+
+/* ---- opening and closing ---------------------------------------------------------------------------- */
+
 static int close(struct tarn_kv *kv)
 {
     struct kv_depot *self = base_container_of(kv, struct kv_depot, kv);
@@ -63,7 +109,13 @@ static const struct kv_operations operations = {.get = get,
                                                 .put = put,
                                                 .delete = delete,
                                                 .scan = scan,
-                                                .close = close};
+                                                .close = close,
+                                                .whole_bytes_max = whole_bytes_max,
+                                                .update = update,
+                                                .touch = touch,
+                                                .flush = flush,
+                                                .get_each = get_each,
+                                                .stats = stats};
 
 int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv)
 {

@@ -97,3 +97,54 @@ int tarn_kv_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     return kv->operations->scan == NULL ? -EOPNOTSUPP : kv->operations->scan(kv, visit, arg);
 }
+
+/* ---- for front doors -------------------------------------------------------------------------------- */
+
+bool kv_is_local(const struct tarn_kv *kv)
+{
+    return kv->operations->update != NULL;
+}
+
+bool kv_shows_locked(const struct tarn_kv *kv)
+{
+    return kv_cache_of(kv) != NULL;
+}
+
+uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
+{
+    return kv->operations->whole_bytes_max(kv, key_len);
+}
+
+int kv_update(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide, void *arg,
+              uint64_t *ret_version)
+{
+    if (!kv_is_local(kv))
+        return -EOPNOTSUPP;
+    return is_key(key_len) ? kv->operations->update(kv, key, key_len, decide, arg, ret_version) : -EINVAL;
+}
+
+int kv_touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
+{
+    if (!kv_is_local(kv))
+        return -EOPNOTSUPP;
+    return is_key(key_len) ? kv->operations->touch(kv, key, key_len, expiry_ns) : -EINVAL;
+}
+
+int kv_flush(struct tarn_kv *kv, uint64_t when_ns)
+{
+    return kv_is_local(kv) ? kv->operations->flush(kv, when_ns) : -EOPNOTSUPP;
+}
+
+size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
+                   depot_get_function *visit, void *arg)
+{
+    return kv->operations->get_each(kv, gets, count, room, visit, arg);
+}
+
+int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
+{
+    if (!kv_is_local(kv))
+        return -EOPNOTSUPP;
+    kv->operations->stats(kv, ret_stats);
+    return 0;
+}

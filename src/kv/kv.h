@@ -5,11 +5,11 @@
 #define KV_KV_H
 
 #include "base/base.h"
+#include "depot/depot.h"
 #include "task/sched.h"
 #include <tarn/kv.h>
 #include <tarn/rpc.h>
 
-struct depot_opening;
 struct kv_server;
 
 /** What is wrong with a store's URL. @return static; NULL: nothing, as far as it can be seen. Any thread. */
@@ -26,8 +26,81 @@ base_must_check int kv_open(struct tarn_node *node, const char *url, const struc
  */
 base_must_check int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv);
 
+/* ---- front doors ------------------------------------------------------------------------------------ */
+
+/*
+ * What more the stores of this process do, for those who put a protocol of their own in front of one. Of a store of a
+ * server kv_is_local() is false: what returns an error returns -EOPNOTSUPP, and nothing else may be called (asserted).
+ * Types are the depot's.
+ */
+
+/** Whether the store is one of this process. Any thread. */
+bool kv_is_local(const struct tarn_kv *kv);
+
+/**
+ * Whether others wait for the store while a function is shown values (a partition of a cache is locked): it must not
+ * yield in any case, but then it also takes no memory, gives none back, and writes no log. Any thread.
+ */
+bool kv_shows_locked(const struct tarn_kv *kv);
+
 /** The depot of a store, for what depots alone can do; NULL: it is another kind, or a server's. Any thread. */
 struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
+
+/** The longest value under a key of that length that functions are shown as a whole: of a cache, the longest that
+ * there can be. Any thread. */
+uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len);
+
+/** As tarn_depot_update(). @param decide  kv_shows_locked() says what it may not. @return also -EOPNOTSUPP. Yields. */
+base_must_check int kv_update(struct tarn_kv *kv, const void *key, size_t key_len,
+                              tarn_update_function *decide, void *arg, uint64_t *ret_version);
+
+/** Give a record another expiry; its version stays. @return 0; -ENOENT; -EINVAL; -EOPNOTSUPP; as tarn_depot_touch().
+ * Yields. */
+base_must_check int kv_touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns);
+
+/**
+ * Remove every record that was stored before a moment.
+ *
+ * @param when_ns  civil time from which they are gone: now or later (a later one replaces an earlier order)
+ * @return 0; -EOPNOTSUPP; as tarn_depot_flush_all(). Yields.
+ *
+ * Of a cache one partition goes after the other, each of them locked for about 1 ms for 80 MiB of its index.
+ */
+base_must_check int kv_flush(struct tarn_kv *kv, uint64_t when_ns);
+
+/**
+ * Show the values of keys where they lie, in the order of the keys, as long as there is room: depot_get_each().
+ *
+ * @param room   a cache reads nothing ahead, and asks `visit` alone
+ * @param visit  kv_shows_locked() says what it may not. What it is shown it may keep: kv_lease_keep()
+ * @return how many were shown, from the first on. Yields.
+ */
+size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
+                   depot_get_function *visit, void *arg);
+
+/** depot_lease_keep(). @return also false: it lies in a cache, where others evict it */
+base_must_check static inline bool kv_lease_keep(struct tarn_lease *lease)
+{
+    return lease->pool != NULL && depot_lease_keep(lease);
+}
+
+/* What the stores of this process count; all since it was opened. */
+struct kv_stats {
+    uint64_t records;        /* that are there, those included that have expired and were not replaced yet */
+    uint64_t live_bytes;     /* that they take, header and padding included, of … */
+    uint64_t capacity_bytes; /* … so many */
+    uint64_t index_bytes;
+    uint64_t gets_expired, gets_flushed; /* of the misses, those that met a record which is no longer there */
+    uint64_t evictions;                  /* records that were there, and had to go */
+    uint64_t evictions_index;            /* of them, because the index was full where they stood */
+    uint64_t reclaimed;                  /* records that went after they had expired */
+    uint64_t puts_in_place;              /* written over the record that was there */
+};
+
+/** Counters, each exact, together approximate. @return 0; -EOPNOTSUPP. Any thread. */
+base_must_check int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats);
+
+/* ---- serving ---------------------------------------------------------------------------------------- */
 
 /* A store to be served. */
 struct kv_served {

@@ -30,6 +30,16 @@ struct kv_operations {
     int (*delete)(struct tarn_kv *kv, const void *key, size_t key_len);
     int (*scan)(struct tarn_kv *kv, tarn_scan_function *visit, void *arg); /* NULL: it cannot */
     int (*close)(struct tarn_kv *kv);                                      /* frees it */
+
+    /* for front doors, as the functions of "kv/kv.h"; all NULL of a store of a server */
+    uint64_t (*whole_bytes_max)(const struct tarn_kv *kv, size_t key_len);
+    int (*update)(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide,
+                  void *arg, uint64_t *ret_version);
+    int (*touch)(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns);
+    int (*flush)(struct tarn_kv *kv, uint64_t when_ns);
+    size_t (*get_each)(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
+                       depot_get_function *visit, void *arg); /* keys: the store's to check */
+    void (*stats)(const struct tarn_kv *kv, struct kv_stats *ret_stats);
 };
 
 /* A store; the first member of each kind's own. */

@@ -1,6 +1,6 @@
 /* Stores in this process, and the URLs of all. */
 #include "fabric/shm_testing.h"
-#include "kv/conformance_testing.h"
+#include "kv/front_testing.h"
 
 /* ---- depots ------------------------------------------------------------------------------------- */
 
@@ -148,19 +148,31 @@ static void urls_are_read(void **state)
     task_node_close(node);
 }
 
+static bool is_shown(void *arg, struct tarn_get *get, struct tarn_lease *lease)
+{
+    (void)arg;
+    assert_int_equal(get->error, 0);
+    assert_int_equal(lease->bytes, sizeof(uint64_t));
+    return true;
+}
+
 /* The cache asserts that a partition has one owner at a time. */
 static void *put_and_get(void *arg)
 {
     struct tarn_kv *kv = arg;
     uint64_t number = 0, got[2];
     size_t bytes;
-    for (unsigned i = 0; i < 30000; i++) {
+    for (unsigned i = 0; i < 15000; i++) {
         struct tarn_get get = {.key = "k", .key_len = 1, .value = got, .value_room = sizeof(got)};
         assert_int_equal(tarn_kv_put(kv, "k", 1, &number, sizeof(number), NULL, NULL), 0);
         assert_int_equal(tarn_kv_get(kv, "k", 1, got, sizeof(got), NULL), 0);
         assert_int_equal(tarn_kv_read(kv, "k", 1, 0, 0, got, sizeof(got), &bytes, NULL), 0);
         tarn_kv_get_many(kv, &get, 1);
         assert_int_equal(get.error, 0);
+        assert_int_equal(kv_update(kv, "k", 1, count_one, &got[0], NULL), 0);
+        assert_int_equal(kv_touch(kv, "k", 1, 0), 0);
+        assert_int_equal(kv_get_each(kv, &get, 1, NULL, is_shown, NULL), 1);
+        assert_int_equal(kv_flush(kv, UINT64_MAX - 1), 0);
     }
     return NULL;
 }
@@ -206,7 +218,7 @@ static void no_memory_is_an_error(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {KV_CONFORMANCE_UNITS};
+    const struct CMUnitTest tests[] = {KV_CONFORMANCE_UNITS, KV_FRONT_UNITS};
     const struct CMUnitTest urls[] = {cmocka_unit_test(urls_are_read),
                                       cmocka_unit_test(no_memory_is_an_error),
                                       cmocka_unit_test(a_partition_has_one_owner)};

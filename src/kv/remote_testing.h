@@ -91,6 +91,20 @@ static const struct testing_kind testing_remote_cache = {.open = open_remote_cac
 
 /* ---- servers that go and come ------------------------------------------------------------------- */
 
+/* They are for stores of the same process. */
+static void front_doors_are_refused(struct testing_fabric *testing)
+{
+    struct testing_kv *self = testing_kv_open(testing);
+    struct kv_stats stats;
+    assert_false(kv_is_local(self->kv));
+    assert_null(kv_depot_of(self->kv));
+    assert_int_equal(kv_update(self->kv, "k", 1, NULL, NULL, NULL), -EOPNOTSUPP);
+    assert_int_equal(kv_touch(self->kv, "k", 1, 0), -EOPNOTSUPP);
+    assert_int_equal(kv_flush(self->kv, 0), -EOPNOTSUPP);
+    assert_int_equal(kv_stats(self->kv, &stats), -EOPNOTSUPP);
+    testing_kv_close(self);
+}
+
 static void what_is_not_there_cannot_be_opened(struct testing_fabric *testing)
 {
     struct testing_server server;
@@ -493,6 +507,7 @@ static void time_is_short(struct testing_fabric *testing)
     with_liar(testing, true, run_out_of_time);
 }
 
+TESTING_BOTH(front_doors_are_refused)
 TESTING_BOTH(what_is_not_there_cannot_be_opened)
 TESTING_BOTH(a_server_that_has_gone_is_not_reached)
 TESTING_BOTH(a_server_comes_back_changed)
@@ -509,7 +524,8 @@ TESTING_BOTH(time_is_short)
         TESTING_UNITS(a_server_comes_back_changed), TESTING_UNITS(nothing_counts_twice),                     \
         TESTING_UNITS(threads_and_tasks_share), TESTING_UNITS(liars_do_no_harm),                             \
         TESTING_UNITS(parts_are_of_one_value), TESTING_UNITS(wrong_routing_is_mended),                       \
-        TESTING_UNITS(nothing_is_done_twice), TESTING_UNITS(time_is_short)
+        TESTING_UNITS(nothing_is_done_twice), TESTING_UNITS(time_is_short),                                  \
+        TESTING_UNITS(front_doors_are_refused)
 
 /* ---- over one fabric ---------------------------------------------------------------------------- */
 

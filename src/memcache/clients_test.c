@@ -212,9 +212,9 @@ static void values_are_of_one_version(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TALK_TEST(everything_is_counted),     TALK_TEST(one_client_wins),
-        TALK_TEST(one_client_is_first),       TALK_TEST(what_is_read_was_stored),
-        TALK_TEST(values_are_of_one_version),
+        TALK_TESTS(everything_is_counted),     TALK_TESTS(one_client_wins),
+        TALK_TESTS(one_client_is_first),       TALK_TESTS(what_is_read_was_stored),
+        TALK_TESTS(values_are_of_one_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
  *
  * Threading: a server is shared by all; a session belongs to one connection, and with its workspace is used
  * by one task at a time, never by a plain thread: its requests run in tasks beside it.
- * Yielding: as stated.
+ * Yielding: as stated. What the store calls while others wait for it (kv_shows_locked()) takes no memory.
  * Errors: what goes wrong with a request is answered to the client; functions return only what ends
  * the connection.
  */
@@ -81,7 +81,8 @@ struct memcache_host {
 struct memcache_server {
     struct tarn_node *node;
     struct tarn_kv *kv;
-    struct tarn_depot *depot;
+    struct tarn_depot *depot;   /* the same; NULL: it is none */
+    bool shows_locked;          /* kv_shows_locked() */
     struct base_account values; /* values on their way in or out that no connection's buffer holds */
     uint64_t item_bytes_max;    /* as memcached counts an item */
     uint64_t lease_bytes_min;   /* MEMCACHE_LEASE_BYTES_MIN, unless a test says otherwise */
@@ -101,7 +102,7 @@ struct memcache_server {
  * @param item_bytes_max    memcached's limit of an item; the store's own limit holds as well
  * @param values_bytes_max  memory for values on their way
  * @param host              copied
- * @return 0; -EOPNOTSUPP (no depot)
+ * @return 0; -EOPNOTSUPP (a store of another server)
  */
 base_must_check int memcache_server_init(struct memcache_server *server, struct tarn_node *node,
                                          struct tarn_kv *kv, uint64_t item_bytes_max,
@@ -156,7 +157,8 @@ struct memcache_outcome {
     struct tarn_record_info info; /* of the item as it is now, where there is one */
     uint64_t old_expiry_ns;       /* META_GET, META_ARITHMETIC: before; 0: never, or there was none */
     uint64_t number;              /* INCR, DECR, META_ARITHMETIC */
-    struct memcache_value *value; /* GAT, META_GET */
+    struct memcache_value *value; /* GAT, META_GET; of others memory for what they make */
+    size_t needed_bytes;          /* of it: MEMCACHE_NEEDS_MEMORY */
 };
 
 enum memcache_state {

@@ -42,11 +42,15 @@ void memcache_step(struct memcache_session *session, struct memcache_work *work)
 /** Carry out a request: op->outcome. Yields. */
 void memcache_operate(struct memcache_op *op);
 
-/** Memory for a value on its way out. @param room  behind the value @return NULL: there is too little */
-struct memcache_value *memcache_value_alloc(struct memcache_server *server, size_t len, size_t room);
+/* What a decision (tarn_update_function) says that needs memory while others wait for the store: that is taken, and it
+ * is asked again. */
+#define MEMCACHE_NEEDS_MEMORY 2
 
-/** Copy a value, and what stands behind it, to op->outcome.value. @return 0; -ENOMEM */
+/** Copy a value, and what stands behind it, to op->outcome.value. @return 0; -ENOMEM; MEMCACHE_NEEDS_MEMORY */
 base_must_check int memcache_value_take(struct memcache_op *op, const void *value, size_t len);
+
+/** Take the memory that was needed. @return 0; -ENOMEM */
+base_must_check int memcache_value_provide(struct memcache_op *op);
 
 /** Free one. */
 void memcache_value_free(struct memcache_server *server, struct memcache_value *value);

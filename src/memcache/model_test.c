@@ -5,19 +5,23 @@
 #include "memcache/model_testing.h"
 #include <inttypes.h>
 
-#define PIPELINES (TESTING_SLOW ? 40 : 300)
-#define LARGEST   40000
-#define REQUESTS  200 /* of a pipeline, at most */
+#define PIPELINES         (TESTING_SLOW ? 40 : 300)
+#define LARGEST           40000
+#define LARGEST_EVICTING  1500
+#define REQUESTS_EVICTING 4000
+#define REQUESTS          200 /* of a pipeline, at most */
 
-/* Versions that the test gives begin here; those that the server gives stay below, and above 1. */
+/* Versions that the test gives begin here. Those that a depot gives stay below, and above 1; those of a cache are civil
+ * time in nanoseconds. */
 #define OWN_VERSIONS  (UINT64_C(1) << 40)
-#define OTHER_VERSION (UINT64_C(1) << 60)
+#define OTHER_VERSION (UINT64_C(1) << 62)
 
 struct generator {
     struct base_random random;
     struct model model;
     struct model_text words;
     uint64_t own_version;
+    bool evicts; /* the store may: what is said to it tells by its answer whether the key was there */
     size_t words_at[REQUESTS + 1];  /* where each begins … */
     size_t answer_at[REQUESTS + 1]; /* … and its answer */
     char value[LARGEST];
@@ -50,7 +54,9 @@ static void any_value(struct generator *generator, struct model_request *request
         request->len = model_digits(generator->value, number, 0);
         return;
     }
-    request->len = chance(generator, 30) ? below(generator, LARGEST) : below(generator, 40);
+    request->len = chance(generator, generator->evicts ? 2 : 30)
+                       ? below(generator, generator->evicts ? LARGEST_EVICTING : LARGEST)
+                       : below(generator, 40);
     memset(generator->value, 'a' + (int)below(generator, 26), request->len);
 }
 
@@ -80,7 +86,7 @@ static void add_words(struct generator *generator, struct model_request *request
 {
     for (; *flags != '\0'; flags++) {
         char word[2] = {*flags, '\0'};
-        if (!chance(generator, 4))
+        if (!chance(generator, 4) || (*flags == 'N' && generator->evicts))
             continue;
         if (strchr("TN", *flags) != NULL)
             add_word(generator, request, *flags == 'T' ? "T%" : "N%", (uint64_t)any_exptime(generator));
@@ -113,7 +119,7 @@ static void any_list(struct generator *generator, struct model_request *request)
 {
     static const char *const verbs[] = {"get", "gets", "get", "gets", "gat", "gats"};
     request->verb = verbs[below(generator, base_array_count(verbs))];
-    request->key_count = 1 + below(generator, chance(generator, 3) ? MODEL_KEYS : 2);
+    request->key_count = 1 + below(generator, generator->evicts ? 1 : chance(generator, 3) ? MODEL_KEYS : 2);
     model_print(&generator->words, "%s", request->verb);
     if (strncmp(request->verb, "gat", 3) == 0) {
         request->exptime = any_exptime(generator);
@@ -213,24 +219,24 @@ static void any_other(struct generator *generator)
     model_print(&generator->model.answer, "%s", talks[at][1]);
 }
 
-static void any_request(struct generator *generator)
+/* @return whether it is for the model to answer: else it is answered */
+static bool any_request(struct generator *generator, struct model_request *request)
 {
-    struct model_request request = {
-        .keys = {below(generator, MODEL_KEYS)}, .key_count = 1, .noreply = chance(generator, 6)};
+    *request = (struct model_request){.keys = {below(generator, MODEL_KEYS)},
+                                      .key_count = 1,
+                                      .noreply = chance(generator, 6) && !generator->evicts};
     uint32_t kind = below(generator, 16);
-    if (kind == 0) {
+    if (kind == 0)
         any_other(generator);
-        return;
-    }
-    if (kind < 5)
-        any_list(generator, &request);
+    else if (kind < 5)
+        any_list(generator, request);
     else if (kind < 8)
-        any_storage(generator, &request);
+        any_storage(generator, request);
     else if (kind < 10)
-        any_change(generator, &request);
+        any_change(generator, request);
     else
-        any_meta(generator, &request);
-    model_do(&generator->model, &request);
+        any_meta(generator, request);
+    return kind != 0;
 }
 
 /* ---- comparing ---------------------------------------------------------------------------------- */
@@ -245,7 +251,7 @@ static bool is_version(struct model *model, uint32_t number, uint64_t version)
             return false;
     }
     model->versions[number] = version;
-    return version > 1 && version < OWN_VERSIONS;
+    return version >= model->version_min && version <= model->version_max;
 }
 
 /* @return how much of what should be said was said; all of it, and no more: SIZE_MAX @param ret_at  where not
@@ -288,16 +294,8 @@ static void complain(const struct talk *talk, const struct generator *generator,
     print_error("server:\n%.300s\n----\n", talk->said + (said_at < 100 ? 0 : said_at - 100));
 }
 
-static void run_pipeline(struct talk *talk, struct generator *generator, uint32_t requests)
+static void say(struct talk *talk, struct generator *generator)
 {
-    generator->words.len = generator->model.answer.len = 0;
-    model_print(&generator->words, "mn\r\n");
-    model_print(&generator->model.answer, "MN\r\n");
-    for (uint32_t i = 0; i < requests; i++) {
-        generator->words_at[i] = generator->words.len;
-        generator->answer_at[i] = generator->model.answer.len;
-        any_request(generator);
-    }
     struct talk_words words = {.talk = talk,
                                .text = generator->words.text,
                                .len = generator->words.len,
@@ -305,6 +303,21 @@ static void run_pipeline(struct talk *talk, struct generator *generator, uint32_
                                .random = &generator->random};
     talk->crowded = chance(generator, 6);
     assert_int_equal(talk_say_words(&words), 0);
+}
+
+static void run_pipeline(struct talk *talk, struct generator *generator, uint32_t requests)
+{
+    struct model_request request;
+    generator->words.len = generator->model.answer.len = 0;
+    model_print(&generator->words, "mn\r\n");
+    model_print(&generator->model.answer, "MN\r\n");
+    for (uint32_t i = 0; i < requests; i++) {
+        generator->words_at[i] = generator->words.len;
+        generator->answer_at[i] = generator->model.answer.len;
+        if (any_request(generator, &request))
+            model_do(&generator->model, &request);
+    }
+    say(talk, generator);
     size_t said_at = 0;
     size_t at = agrees(&generator->model, talk->said, talk->said_bytes, &said_at);
     if (at != SIZE_MAX) {
@@ -313,13 +326,31 @@ static void run_pipeline(struct talk *talk, struct generator *generator, uint32_
     }
 }
 
-static void run_seed(struct talk *talk, uint64_t seed)
+static struct generator *begin_seed(const struct talk *talk, uint64_t seed)
 {
     struct generator *generator = calloc(1, sizeof(*generator));
     assert_non_null(generator);
     base_random_init(&generator->random, seed);
     generator->model.version_count = 1;
+    generator->model.version_min = talk->depot != NULL ? 2 : TESTING_BEGIN;
+    generator->model.version_max = (talk->depot != NULL ? OWN_VERSIONS : OTHER_VERSION) - 1;
+    generator->model.joined_max = kv_whole_bytes_max(talk->kv, 1) + 1;
     generator->own_version = OWN_VERSIONS;
+    return generator;
+}
+
+static void end_seed(struct generator *generator)
+{
+    for (uint32_t key = 0; key < MODEL_KEYS; key++)
+        free(generator->model.items[key].value);
+    free(generator->model.answer.text);
+    free(generator->words.text);
+    free(generator);
+}
+
+static void run_seed(struct talk *talk, uint64_t seed)
+{
+    struct generator *generator = begin_seed(talk, seed);
     talk_expect_once(talk, "set version 0 0 1\r\n1\r\n", "STORED\r\n"); /* which is gone then */
     talk_forget(talk);
     for (uint32_t i = 0; i < PIPELINES; i++) {
@@ -327,11 +358,7 @@ static void run_seed(struct talk *talk, uint64_t seed)
         run_pipeline(talk, generator, 1 + below(generator, chance(generator, 4) ? REQUESTS : 70));
         talk->clock.wall_ns += base_random_below(&generator->random, 12) * BASE_NS_PER_SECOND;
     }
-    for (uint32_t key = 0; key < MODEL_KEYS; key++)
-        free(generator->model.items[key].value);
-    free(generator->model.answer.text);
-    free(generator->words.text);
-    free(generator);
+    end_seed(generator);
 }
 
 static void pipelines_agree_with_the_model(void **state)
@@ -340,10 +367,93 @@ static void pipelines_agree_with_the_model(void **state)
         run_seed(*state, seed);
 }
 
+/* ---- evictions ---------------------------------------------------------------------------------- */
+
+static bool is_said(struct talk *talk, struct generator *generator)
+{
+    size_t said_at;
+    return agrees(&generator->model, talk->said, talk->said_bytes, &said_at) == SIZE_MAX;
+}
+
+/* A key's item and all else that a request changes of the model. */
+static void go_back(struct model *model, uint32_t key, const struct model_item *before, uint32_t versions)
+{
+    free(model->items[key].value);
+    model->items[key] = *before;
+    memset(&model->versions[versions], 0, (model->version_count - versions) * sizeof(model->versions[0]));
+    model->version_count = versions;
+    model->answer.len = 0;
+}
+
+/* A request is answered as if its key were there, or as if it were not, from then on. @return whether it was evicted */
+static bool run_request(struct talk *talk, struct generator *generator)
+{
+    struct model *model = &generator->model;
+    struct model_request request;
+    generator->words.len = model->answer.len = 0;
+    const bool has_key = any_request(generator, &request);
+    const uint32_t key = request.keys[0], versions = model->version_count;
+    struct model_item before = model->items[key];
+    if (generator->words.len == 0)
+        return false;
+    if (has_key) {
+        before.value =
+            before.value == NULL ? NULL : memcpy(malloc(before.len + 1), before.value, before.len + 1);
+        model_do(model, &request);
+    }
+    say(talk, generator);
+    if (is_said(talk, generator)) {
+        if (has_key)
+            free(before.value);
+        return false;
+    }
+    assert_true(has_key && before.there);
+    before.there = false;
+    go_back(model, key, &before, versions);
+    model_do(model, &request);
+    if (!is_said(talk, generator))
+        talk_expect_said(talk, generator->words.text, model->answer.text, model->answer.len);
+    return true;
+}
+
+/* A cache that is far too small for what is stored: a miss may always be, but no old value, and none of another key. */
+static void what_is_evicted_is_missed(void **state)
+{
+    struct talk *talk = *state;
+    struct kv_stats stats;
+    uint64_t evicted = 0;
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct generator *generator = begin_seed(talk, seed);
+        generator->evicts = true;
+        talk_forget(talk);
+        for (uint32_t i = 0; i < REQUESTS_EVICTING / (TESTING_SLOW ? 4 : 1); i++) {
+            generator->model.now_s = talk->clock.wall_ns / BASE_NS_PER_SECOND;
+            evicted += run_request(talk, generator);
+            talk->clock.wall_ns += chance(generator, 10) ? 3 * BASE_NS_PER_SECOND : 0;
+        }
+        end_seed(generator);
+    }
+    assert_int_equal(kv_stats(talk->kv, &stats), 0);
+    assert_in_range(evicted, 50, stats.evictions);
+}
+
+static int begin_cache(void **state) /* one partition: then versions are of the whole store */
+{
+    return talk_setup_url(state, "cache:memory=32M,item=1K");
+}
+
+static int begin_small_cache(void **state)
+{
+    return talk_setup_url(state, "cache:memory=8K");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TALK_TEST(pipelines_agree_with_the_model),
+        {"pipelines_agree_with_the_model (cache)", pipelines_agree_with_the_model, begin_cache, talk_teardown,
+         NULL},
+        cmocka_unit_test_setup_teardown(what_is_evicted_is_missed, begin_small_cache, talk_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

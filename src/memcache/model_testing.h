@@ -34,6 +34,8 @@ struct model {
     struct model_item items[MODEL_KEYS];
     uint64_t versions[MODEL_VERSIONS_MAX]; /* as clients know them; 0: not yet */
     uint32_t version_count;
+    uint64_t version_min, version_max; /* that the server gives */
+    size_t joined_max;                 /* key and value together of what was joined have no more bytes */
     struct model_text answer;
 };
 
@@ -158,6 +160,13 @@ static inline void model_store(struct model *model, struct model_item *item,
     model_renew(model, item, request);
 }
 
+static inline bool model_may_join(const struct model *model, const struct model_item *item,
+                                  const struct model_request *request)
+{
+    size_t key_len = request->keys[0] < 10 ? 2 : 3;
+    return key_len + item->len + request->len <= model->joined_max;
+}
+
 static inline void model_join(struct model *model, struct model_item *item,
                               const struct model_request *request, bool in_front)
 {
@@ -241,7 +250,8 @@ static inline void model_storage(struct model *model, const struct model_request
         return;
     }
     bool joins = kind == 'p' || strcmp(request->verb, "append") == 0;
-    if ((item != NULL && strcmp(request->verb, "add") == 0) || (item == NULL && (joins || kind == 'r'))) {
+    if ((item != NULL && strcmp(request->verb, "add") == 0) || (item == NULL && (joins || kind == 'r')) ||
+        (joins && !model_may_join(model, item, request))) {
         model_say(model, request, "NOT_STORED");
         return;
     }
@@ -393,6 +403,8 @@ static inline const char *model_meta_store(struct model *model, const struct mod
             return "NS";
         if (item != NULL && model_is_another(model, request, item))
             return "EX";
+        if (item != NULL && !model_may_join(model, item, request))
+            return "NS";
         if (item != NULL) {
             model_join(model, item, request, mode == 'P');
             return NULL;

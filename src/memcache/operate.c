@@ -1,5 +1,5 @@
 /* What requests that change something, or may, ask of the store: each is one call of it. */
-#include "depot/depot.h"
+#include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -20,24 +20,61 @@ bool memcache_item_fits(const struct memcache_server *server, size_t key_len, ui
                         uint32_t client_flags)
 {
     uint64_t item_bytes = ITEM_FIXED_BYTES + key_len + value_len + (client_flags != 0 ? ITEM_FLAGS_BYTES : 0);
-    return item_bytes <= server->item_bytes_max && value_len <= tarn_depot_whole_bytes_max(server->depot);
+    return item_bytes <= server->item_bytes_max && value_len <= kv_whole_bytes_max(server->kv, key_len);
 }
 
-struct memcache_value *memcache_value_alloc(struct memcache_server *server, size_t len, size_t room)
-{
-    size_t bytes = sizeof(struct memcache_value) + len + room;
-    struct memcache_value *value = base_alloc(&server->values, bytes);
-    if (value != NULL) {
-        value->bytes = bytes;
-        value->len = len + room;
-    }
-    return value;
-}
+/* ---- memory ------------------------------------------------------------------------------------------ */
 
 void memcache_value_free(struct memcache_server *server, struct memcache_value *value)
 {
     base_free(&server->values, value, value->bytes);
 }
+
+static void drop_value(struct memcache_op *op)
+{
+    if (op->outcome.value != NULL)
+        memcache_value_free(op->server, op->outcome.value);
+    op->outcome.value = NULL;
+}
+
+int memcache_value_provide(struct memcache_op *op)
+{
+    size_t bytes = sizeof(struct memcache_value) + op->outcome.needed_bytes;
+    drop_value(op);
+    struct memcache_value *value = base_alloc(&op->server->values, bytes);
+    if (value == NULL)
+        return -ENOMEM;
+    value->bytes = bytes;
+    value->len = op->outcome.needed_bytes;
+    op->outcome.value = value;
+    return 0;
+}
+
+/* Have memory of so many bytes in op->outcome.value. @return 0; -ENOMEM; MEMCACHE_NEEDS_MEMORY */
+static int need(struct memcache_op *op, size_t bytes)
+{
+    struct memcache_value *value = op->outcome.value;
+    op->outcome.needed_bytes = bytes;
+    if (value == NULL || value->bytes - sizeof(*value) < bytes)
+        return op->server->shows_locked ? MEMCACHE_NEEDS_MEMORY : memcache_value_provide(op);
+    value->len = bytes;
+    return 0;
+}
+
+int memcache_value_take(struct memcache_op *op, const void *value, size_t len)
+{
+    const char *tail = memcache_tail(op);
+    const size_t tail_len = strlen(tail);
+    int error = need(op, len + tail_len);
+    if (error != 0)
+        return error;
+    if (len > 0)
+        memcpy(op->outcome.value->data, value, len);
+    memcpy(op->outcome.value->data + len, tail, tail_len);
+    return 0;
+}
+
+/* ---- what all have in common --------------------------------------------------------------------------- */
 
 static uint64_t now_ns(const struct memcache_op *op)
 {
@@ -97,12 +134,15 @@ static bool is_another_if_seen(const struct memcache_op *op, const struct tarn_r
     return op->request.cas != 0 && is_another(op, old);
 }
 
-/* @return what the update returned, the outcome being noted */
+/* What an earlier attempt has found may be so no more. @return what the update returned, the outcome being noted */
 static int update(struct memcache_op *op, tarn_update_function *decide, void *arg)
 {
     uint64_t version = 0;
-    int error = tarn_depot_update(op->server->depot, op->request.key.text, op->request.key.len, decide, arg,
-                                  &version);
+    int error;
+    do {
+        op->outcome = (struct memcache_outcome){.value = op->outcome.value};
+        error = kv_update(op->server->kv, op->request.key.text, op->request.key.len, decide, arg, &version);
+    } while (error == MEMCACHE_NEEDS_MEMORY && (error = memcache_value_provide(op)) == 0);
     if (error == 0)
         op->outcome.info.version = version;
     op->outcome.error = error == AS_IT_IS ? 0 : error;
@@ -130,8 +170,8 @@ static void put(struct memcache_op *op, enum tarn_put_condition condition)
                                              .version = new_version(op),
                                              .client_flags = request->client_flags};
     op->outcome.info.value_bytes = request->value_bytes;
-    op->outcome.error = tarn_depot_put(op->server->depot, request->key.text, request->key.len, op->value,
-                                       request->value_bytes, &options, &op->outcome.info.version);
+    op->outcome.error = tarn_kv_put(op->server->kv, request->key.text, request->key.len, op->value,
+                                    request->value_bytes, &options, &op->outcome.info.version);
 }
 
 /* A value that was made from an item that has changed since may be stored, but is out of date: what the item
@@ -161,7 +201,6 @@ static int decide_stale(void *arg, const struct tarn_record_info *old, const voi
 struct joining {
     struct memcache_op *op;
     bool in_front;
-    struct memcache_value *joined;
 };
 
 static int join(struct joining *joining, const struct tarn_record_info *old, const void *value,
@@ -171,14 +210,15 @@ static int join(struct joining *joining, const struct tarn_record_info *old, con
     size_t len = (size_t)old->value_bytes + op->request.value_bytes;
     if (!memcache_item_fits(op->server, op->request.key.len, len, old->client_flags))
         return -EMSGSIZE;
-    joining->joined = memcache_value_alloc(op->server, len, 0);
-    if (joining->joined == NULL)
-        return -ENOMEM;
-    char *old_place = joining->joined->data + (joining->in_front ? op->request.value_bytes : 0);
-    char *new_place = joining->joined->data + (joining->in_front ? 0 : old->value_bytes);
+    int error = need(op, len);
+    if (error != 0)
+        return error;
+    char *joined = op->outcome.value->data;
+    char *old_place = joined + (joining->in_front ? op->request.value_bytes : 0);
+    char *new_place = joined + (joining->in_front ? 0 : old->value_bytes);
     memcpy(old_place, value, old->value_bytes);
     memcpy(new_place, op->value, op->request.value_bytes);
-    update->value = joining->joined->data;
+    update->value = joined;
     update->value_len = len;
     return 0;
 }
@@ -212,8 +252,7 @@ static void append(struct memcache_op *op, bool in_front)
 {
     struct joining joining = {.op = op, .in_front = in_front};
     (void)update(op, decide_join, &joining);
-    if (joining.joined != NULL)
-        memcache_value_free(op->server, joining.joined);
+    drop_value(op);
 }
 
 static void meta_set(struct memcache_op *op)
@@ -244,8 +283,7 @@ static void meta_set(struct memcache_op *op)
 struct counting {
     struct memcache_op *op;
     bool down;
-    char text[NUMBER_ROOM];        /* the new value, or … */
-    struct memcache_value *padded; /* … where it stands with spaces, as long as the old one */
+    char text[NUMBER_ROOM]; /* the new value, unless it is padded */
 };
 
 /* A number that has become shorter keeps its length, and its place: what the item was marked with stays. */
@@ -259,12 +297,13 @@ static int write_number(struct counting *counting, size_t old_len, struct tarn_u
         update->note = 0;
     if ((size_t)len >= old_len)
         return 0;
-    counting->padded = memcache_value_alloc(counting->op->server, old_len, 0);
-    if (counting->padded == NULL)
-        return -ENOMEM;
-    memset(counting->padded->data, ' ', old_len);
-    memcpy(counting->padded->data, counting->text, (size_t)len);
-    update->value = counting->padded->data;
+    int error = need(counting->op, old_len);
+    if (error != 0)
+        return error;
+    char *padded = counting->op->outcome.value->data;
+    memset(padded, ' ', old_len);
+    memcpy(padded, counting->text, (size_t)len);
+    update->value = padded;
     update->value_len = old_len;
     return 0;
 }
@@ -307,8 +346,7 @@ static void count(struct memcache_op *op, bool down)
         op->outcome.text = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
         op->outcome.error = 0;
     }
-    if (counting.padded != NULL)
-        memcache_value_free(op->server, counting.padded);
+    drop_value(op);
 }
 
 /* ---- delete ------------------------------------------------------------------------------------------ */
@@ -342,7 +380,7 @@ static void meta_delete(struct memcache_op *op)
     if (has(op, 'I') || has(op, 'x') || has(op, 'C'))
         (void)update(op, decide_delete, op);
     else
-        op->outcome.error = tarn_depot_delete(op->server->depot, op->request.key.text, op->request.key.len);
+        op->outcome.error = tarn_kv_delete(op->server->kv, op->request.key.text, op->request.key.len);
 }
 
 /* ---- gets that change something -------------------------------------------------------------------------
@@ -366,18 +404,6 @@ bool memcache_wins(const struct memcache_op *op, const struct tarn_record_info *
     if (op->request.verb != MEMCACHE_META_GET || (info->note & MEMCACHE_NOTE_SENT) != 0)
         return false;
     return (info->note & MEMCACHE_NOTE_STALE) != 0 || (has(op, 'R') && expires_soon(op, info->expiry_ns));
-}
-
-int memcache_value_take(struct memcache_op *op, const void *value, size_t len)
-{
-    const char *tail = memcache_tail(op);
-    op->outcome.value = memcache_value_alloc(op->server, len, strlen(tail));
-    if (op->outcome.value == NULL)
-        return -ENOMEM;
-    if (len > 0)
-        memcpy(op->outcome.value->data, value, len);
-    memcpy(op->outcome.value->data + len, tail, strlen(tail));
-    return 0;
 }
 
 /* What is not there may be made, empty, for the client to fill. */
@@ -426,17 +452,14 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
 
 static void get_and_change(struct memcache_op *op)
 {
-    op->outcome = (struct memcache_outcome){.error = 0};
-    if (update(op, decide_get, op) >= 0 || op->outcome.value == NULL)
-        return;
-    memcache_value_free(op->server, op->outcome.value);
-    op->outcome.value = NULL;
+    if (update(op, decide_get, op) < 0)
+        drop_value(op);
 }
 
 static void touch(struct memcache_op *op)
 {
     op->outcome.error =
-        tarn_depot_touch(op->server->depot, op->request.key.text, op->request.key.len, new_expiry_ns(op));
+        kv_touch(op->server->kv, op->request.key.text, op->request.key.len, new_expiry_ns(op));
 }
 
 /* ---- all -------------------------------------------------------------------------------------------------

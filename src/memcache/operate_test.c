@@ -391,24 +391,69 @@ static void what_has_expired_is_not_there(void **state)
         "FOUND\r\nEND\r\nNF\r\nEN\r\nSTORED\r\nVALUE a 0 1\r\nz\r\nEND\r\n");
 }
 
+/* What is stored until then, too, and nothing that is stored later. */
+static void what_is_flushed_later_is_there_until_then(void **state)
+{
+    struct talk *talk = *state;
+    talk_expect_once(talk, "set a 0 0 1\r\nx\r\nflush_all 10\r\nset b 0 0 1\r\ny\r\nget a b\r\n",
+                     "STORED\r\nOK\r\nSTORED\r\nVALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nEND\r\n");
+    talk->clock.wall_ns += 9 * BASE_NS_PER_SECOND;
+    talk_expect_once(talk, "get a\r\nmg b\r\n", "VALUE a 0 1\r\nx\r\nEND\r\nHD\r\n");
+    talk->clock.wall_ns += BASE_NS_PER_SECOND;
+    talk_expect_once(talk, "get a b\r\nadd b 0 0 1\r\nz\r\ntouch a 0\r\nget b\r\n",
+                     "END\r\nSTORED\r\nNOT_FOUND\r\nVALUE b 0 1\r\nz\r\nEND\r\n");
+    talk->clock.wall_ns += 100 * BASE_NS_PER_SECOND;
+    talk_expect_once(talk, "get b\r\nflush_all 10\r\nflush_all 0\r\nget b\r\nset b 0 0 1\r\nx\r\n",
+                     "VALUE b 0 1\r\nz\r\nEND\r\nOK\r\nOK\r\nEND\r\nSTORED\r\n");
+    talk->clock.wall_ns += 100 * BASE_NS_PER_SECOND; /* the later order was replaced */
+    talk_expect_once(talk, "flush_all 1600000000\r\nget b\r\nflush_all -1\r\nget b\r\n",
+                     "OK\r\nVALUE b 0 1\r\nx\r\nEND\r\nOK\r\nEND\r\n");
+}
+
+static void put_in_pieces(void *arg)
+{
+    struct talk *talk = arg;
+    const size_t bytes = kv_whole_bytes_max(talk->kv, 1) + 1;
+    char *value = calloc(1, bytes);
+    base_assert(value != NULL);
+    int error = tarn_kv_put(talk->kv, "a", 1, value, bytes, NULL, NULL);
+    base_assert(error == 0);
+    free(value);
+}
+
+/* Such values come by other doors. */
+static void what_is_longer_than_can_be_sent_is_told(void **state)
+{
+    struct talk *talk = *state;
+    talk_run(talk, put_in_pieces, talk);
+    talk_expect_once(
+        talk, "get a\r\nmg a v\r\ngat 0 a\r\nappend a 0 0 1\r\nx\r\nincr a 1\r\ntouch a 0\r\ndelete a\r\n",
+        "SERVER_ERROR the value is longer than this server sends\r\nSERVER_ERROR the value is longer than "
+        "this "
+        "server sends\r\nSERVER_ERROR the value is longer than this server sends\r\nNOT_STORED\r\n"
+        "CLIENT_ERROR cannot increment or decrement non-numeric value\r\nTOUCHED\r\nDELETED\r\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TALK_TEST(values_are_joined),
-        TALK_TEST(numbers_are_counted),
-        TALK_TEST(gets_that_touch),
-        TALK_TEST(meta_gets),
-        TALK_TEST(meta_sets),
-        TALK_TEST(meta_deletes),
-        TALK_TEST(meta_arithmetic),
-        TALK_TEST(what_is_stale_is_told_and_one_client_wins),
-        TALK_TEST(versions_are_compared),
-        TALK_TEST(what_comes_late_is_stale),
-        TALK_TEST(more_about_changes),
-        TALK_TEST(flags_have_an_order),
-        TALK_TEST(newer_flags),
-        TALK_TEST(items_have_a_limit),
-        TALK_TEST(what_has_expired_is_not_there),
+        TALK_TESTS(values_are_joined),
+        TALK_TESTS(numbers_are_counted),
+        TALK_TESTS(gets_that_touch),
+        TALK_TESTS(meta_gets),
+        TALK_TESTS(meta_sets),
+        TALK_TESTS(meta_deletes),
+        TALK_TESTS(meta_arithmetic),
+        TALK_TESTS(what_is_stale_is_told_and_one_client_wins),
+        TALK_TESTS(versions_are_compared),
+        TALK_TESTS(what_comes_late_is_stale),
+        TALK_TESTS(more_about_changes),
+        TALK_TESTS(flags_have_an_order),
+        TALK_TESTS(newer_flags),
+        TALK_TESTS(items_have_a_limit),
+        TALK_TESTS(what_has_expired_is_not_there),
+        TALK_TESTS(what_is_flushed_later_is_there_until_then),
+        TALK_TEST(what_is_longer_than_can_be_sent_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

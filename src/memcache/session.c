@@ -10,6 +10,7 @@
  *    │ bad key in KEYS                                       line end
  *    └─────────────────────────────────────────▶ SKIP ────────────────▶ LINE
  */
+#include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 
@@ -243,7 +244,7 @@ static int flush_all(struct memcache_server *server, int64_t exptime)
     uint64_t when_ns = memcache_expiry_ns(exptime, task_wall(server->node));
     if (exptime > 0 && when_ns < server->begin_wall_ns)
         return 0;
-    return tarn_depot_flush_all(server->depot, when_ns);
+    return kv_flush(server->kv, when_ns);
 }
 
 /* What concerns all keys, or none: nothing else is in flight meanwhile. */

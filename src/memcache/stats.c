@@ -22,12 +22,12 @@ const char *memcache_version(void)
 int memcache_server_init(struct memcache_server *server, struct tarn_node *node, struct tarn_kv *kv,
                          uint64_t item_bytes_max, uint64_t values_bytes_max, const struct memcache_host *host)
 {
-    struct tarn_depot *depot = kv_depot_of(kv);
-    if (depot == NULL)
+    if (!kv_is_local(kv))
         return -EOPNOTSUPP;
     *server = (struct memcache_server){.node = node,
                                        .kv = kv,
-                                       .depot = depot,
+                                       .depot = kv_depot_of(kv),
+                                       .shows_locked = kv_shows_locked(kv),
                                        .item_bytes_max = item_bytes_max,
                                        .lease_bytes_min = MEMCACHE_LEASE_BYTES_MIN,
                                        .begin_ns = task_now(),
@@ -125,35 +125,36 @@ static void add_counters(struct listing *listing)
 #undef ADD
 }
 
+static struct kv_stats stats_of(const struct memcache_server *server)
+{
+    struct kv_stats stats;
+    int error = kv_stats(server->kv, &stats);
+    base_assert(error == 0);
+    return stats;
+}
+
 static void reset_counters(struct memcache_server *server)
 {
     struct memcache_facts facts = {.pid = 0};
     server->host.tell(server->host.arg, &facts);
-    struct tarn_depot_stats stats;
-    tarn_depot_stats(server->depot, &stats);
+    struct kv_stats stats = stats_of(server);
     atomic_store_explicit(&server->connections_forgotten, facts.connections_total, memory_order_relaxed);
     atomic_store_explicit(&server->expired_forgotten, stats.gets_expired, memory_order_relaxed);
     atomic_store_explicit(&server->flushed_forgotten, stats.gets_flushed, memory_order_relaxed);
-    tarn_depot_forget_latency(server->depot);
+    if (server->depot != NULL)
+        tarn_depot_forget_latency(server->depot);
 #define RESET(name) atomic_store_explicit(&server->counters.name, 0, memory_order_relaxed);
     COUNTERS(RESET)
 #undef RESET
 }
 
-/* memcached's names for what holds the items, then the store's own. */
-static void add_store(struct listing *listing)
+/* What a depot counts beside them. */
+static void add_depot(struct listing *listing)
 {
     struct tarn_depot_stats stats;
     tarn_depot_stats(listing->server->depot, &stats);
     uint64_t held_bytes = (uint64_t)(stats.segments - stats.segments_free) * stats.segment_bytes;
-    add(listing, "bytes", stats.live_bytes);
-    add(listing, "curr_items", stats.records);
-    add(listing, "limit_maxbytes", stats.capacity_bytes);
-    add(listing, "get_expired", stats.gets_expired - listing->server->expired_forgotten);
-    add(listing, "get_flushed", stats.gets_flushed - listing->server->flushed_forgotten);
-    add(listing, "evictions", stats.evictions);
     add(listing, "evicted_unfetched", stats.evictions_unhit);
-    add(listing, "reclaimed", stats.reclaimed);
     add(listing, "store_drive_bytes", stats.drive_bytes);
     add(listing, "store_tombstone_bytes", stats.tombstone_bytes);
     add(listing, "store_segments", stats.segments);
@@ -179,8 +180,36 @@ static void add_store(struct listing *listing)
     add(listing, "store_scrub_bytes", stats.scrub_bytes);
     add(listing, "store_scrub_damaged", stats.scrub_damaged);
     add(listing, "store_scrub_pass_ended", stats.scrub_ended_ns / BASE_NS_PER_SECOND);
+}
+
+/* What a cache counts beside them. */
+static void add_cache(struct listing *listing, const struct kv_stats *stats)
+{
+    struct tarn_kv_info info;
+    tarn_kv_info(listing->server->kv, &info);
+    add(listing, "store_partitions", info.partitions);
+    add(listing, "store_evictions_index", stats->evictions_index);
+    add(listing, "store_puts_in_place", stats->puts_in_place);
+}
+
+/* memcached's names for what holds the items, then the store's own. */
+static void add_store(struct listing *listing)
+{
+    const struct memcache_server *server = listing->server;
+    const struct kv_stats stats = stats_of(server);
+    add(listing, "bytes", stats.live_bytes);
+    add(listing, "curr_items", stats.records);
+    add(listing, "limit_maxbytes", stats.capacity_bytes);
+    add(listing, "get_expired", stats.gets_expired - server->expired_forgotten);
+    add(listing, "get_flushed", stats.gets_flushed - server->flushed_forgotten);
+    add(listing, "evictions", stats.evictions);
+    add(listing, "reclaimed", stats.reclaimed);
+    if (server->depot != NULL)
+        add_depot(listing);
+    else
+        add_cache(listing, &stats);
     add(listing, "store_index_bytes", stats.index_bytes);
-    add(listing, "memory_used_bytes", base_account_used(&listing->server->node->memory));
+    add(listing, "memory_used_bytes", base_account_used(&server->node->memory));
 }
 
 static void add_us(struct listing *listing, const char *stage, const char *what, uint64_t ns)
@@ -191,14 +220,16 @@ static void add_us(struct listing *listing, const char *stage, const char *what,
     add_text(listing, name, text);
 }
 
-/* @return false: there is too little memory, and no line was added */
-static bool add_stages(struct listing *listing)
+/* @return NULL; what it says instead, no line having been added */
+static const char *add_stages(struct listing *listing)
 {
     struct tarn_depot *depot = listing->server->depot;
     struct tarn_latency latencies[TARN_STAGE_COUNT];
+    if (depot == NULL)
+        return "SERVER_ERROR a store in memory measures no stages\r\n";
     for (unsigned i = 0; i < TARN_STAGE_COUNT; i++) {
         if (tarn_depot_latency(depot, (enum tarn_stage)i, &latencies[i]) != 0)
-            return false;
+            return "SERVER_ERROR out of memory writing stats\r\n";
     }
     add(listing, "measure_interval", depot_measure_interval(depot));
     for (unsigned i = 0; i < TARN_STAGE_COUNT; i++) {
@@ -215,7 +246,7 @@ static bool add_stages(struct listing *listing)
         add_us(listing, stage, "p999", latency->p999_ns);
         add_us(listing, stage, "max", latency->max_ns);
     }
-    return true;
+    return NULL;
 }
 
 static bool names(const struct memcache_request *request, const char *what)
@@ -239,8 +270,9 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
     } else if (names(request, "settings")) {
         server->host.settings(server->host.arg, add_setting, &listing);
     } else if (names(request, "stages")) {
-        if (!add_stages(&listing)) {
-            memcache_output_text(server, output, "SERVER_ERROR out of memory writing stats\r\n");
+        const char *refusal = add_stages(&listing);
+        if (refusal != NULL) {
+            memcache_output_text(server, output, refusal);
             return;
         }
     } else if (names(request, "items") || names(request, "slabs") || names(request, "sizes")) {

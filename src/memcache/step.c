@@ -9,6 +9,7 @@
  * order: the pieces that are sent do.
  */
 #include "depot/depot.h"
+#include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 
@@ -81,6 +82,11 @@ static bool may_join(struct memcache_server *server, struct memcache_work *work,
     return true;
 }
 
+static bool measures(const struct memcache_server *server)
+{
+    return server->depot != NULL && depot_measures(server->depot);
+}
+
 struct memcache_op *memcache_add(struct memcache_session *session, struct memcache_work *work,
                                  const struct memcache_request *request)
 {
@@ -98,8 +104,7 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
     op->outcome = (struct memcache_outcome){.text = request->refusal};
     op->server = session->server;
     op->work = work;
-    op->arrived_ns =
-        op->state == MEMCACHE_WAITING && depot_measures(op->server->depot) ? work->arrived_ns : 0;
+    op->arrived_ns = op->state == MEMCACHE_WAITING && measures(op->server) ? work->arrived_ns : 0;
     return op;
 }
 
@@ -223,7 +228,8 @@ static void start_changes(struct memcache_work *work)
 
 struct showing {
     struct memcache_work *work;
-    bool turned; /* the get that was not taken asks for a change after all */
+    bool turned;       /* the get that was not taken asks for a change after all, or … */
+    bool needs_memory; /* … for memory */
 };
 
 static void copy_behind(struct memcache_op *op, const void *data, size_t len)
@@ -241,7 +247,7 @@ static bool keep(struct memcache_op *op, struct tarn_lease *lease)
     struct memcache_output *output = &work->output;
     if (lease->bytes < op->server->lease_bytes_min)
         return false;
-    if (work->lease_refused || !depot_lease_keep(lease)) {
+    if (work->lease_refused || !kv_lease_keep(lease)) {
         work->lease_refused = true;
         return false;
     }
@@ -257,7 +263,9 @@ static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
     struct showing *showing = arg;
     struct memcache_work *work = showing->work;
     struct memcache_op *op = &work->ops[work->get_ops[get - work->gets]];
-    op->outcome = (struct memcache_outcome){.error = get->error, .hit = get->error == 0};
+    op->outcome =
+        (struct memcache_outcome){.error = get->error, .hit = get->error == 0, .value = op->outcome.value};
+    showing->needs_memory = false;
     if (get->error == 0) {
         op->outcome.info = get->info;
         op->outcome.old_expiry_ns = get->info.expiry_ns;
@@ -272,8 +280,14 @@ static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
     fits = kept || (fits && bytes <= room - MEMCACHE_ANSWER_MAX);
     if (!fits && work->output.used > 0)
         return false;
-    if (!fits && wanted) /* no output holds it beside the answers to come */
+    if (!fits && wanted) { /* no output holds it beside the answers to come */
         op->outcome.error = memcache_value_take(op, lease->data, bytes);
+        showing->needs_memory = op->outcome.error == MEMCACHE_NEEDS_MEMORY;
+        if (showing->needs_memory)
+            return false;
+    } else if (op->outcome.value != NULL) {
+        op->outcome.value->len = 0; /* it was as long when memory was taken */
+    }
     answer(op);
     if (!fits || !wanted)
         return true;
@@ -322,7 +336,7 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
         if (count == 0)
             return;
         const struct depot_room room = room_for_gets(server, work);
-        size_t shown = depot_get_each(server->depot, work->gets, count, &room, show, &showing);
+        size_t shown = kv_get_each(server->kv, work->gets, count, &room, show, &showing);
         if (shown == count)
             return;
         from = work->get_ops[shown];
@@ -330,9 +344,14 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
             settle(session, work, from);
             (void)memcache_output_flush(server, &work->output);
         }
-        if (showing.turned) {
-            memcache_operate(&work->ops[from]);
-            answer(&work->ops[from]);
+        struct memcache_op *op = &work->ops[from];
+        if (showing.needs_memory) {
+            op->outcome.error = memcache_value_provide(op);
+            if (op->outcome.error != 0)
+                answer(op);
+        } else if (showing.turned) {
+            memcache_operate(op);
+            answer(op);
         }
     }
 }

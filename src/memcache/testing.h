@@ -1,5 +1,5 @@
 /*
- * For the tests of this layer: a server over a store on a drive in memory, and conversations with it.
+ * For the tests of this layer: a server over a store on a drive in memory, or over a cache, and conversations with it.
  * Sessions run in a task of a scheduler that the test steps by hand, so that requests are in flight together
  * and each run is like the last; cmocka's asserts are for the test itself, outside of tasks.
  */
@@ -7,7 +7,7 @@
 #define MEMCACHE_TESTING_H
 
 #include "depot/testing.h"
-#include "kv/kv.h"
+#include "kv/testing.h"
 #include "memcache/memcache.h"
 #include "task/sched.h"
 
@@ -23,8 +23,10 @@ struct talk {
     struct testing_clock clock;
     struct tarn_node *node;
     struct task_sched *sched;
-    struct tarn_depot *depot;
+    const char *url;          /* of the store; NULL: a depot */
+    struct tarn_depot *depot; /* NULL: it is none */
     struct tarn_kv *kv;
+    struct testing_front frugal; /* of a cache: what it shows something takes no memory */
     struct tarn_depot_options store;
     struct memcache_server server;
     struct memcache_session session;
@@ -275,7 +277,7 @@ static inline int talk_say(struct talk *talk, const char *text, size_t len, size
 static inline void talk_forget_task(void *arg)
 {
     struct talk *talk = arg;
-    int error = tarn_depot_flush_all(talk->depot, 0);
+    int error = kv_flush(talk->kv, 0);
     base_assert(error == 0);
 }
 
@@ -326,6 +328,10 @@ static inline void talk_expect_once(struct talk *talk, const char *text, const c
 static inline void talk_open_task(void *arg)
 {
     struct talk *talk = arg;
+    if (talk->url != NULL) {
+        base_assert(tarn_kv_open(talk->node, talk->url, NULL, &talk->kv) == 0);
+        return;
+    }
     int error = tarn_depot_open(talk->node, "store", &talk->store, &talk->depot);
     base_assert(error == 0);
     error = kv_wrap_depot(talk->node, talk->depot, &talk->kv);
@@ -336,10 +342,11 @@ static inline void talk_close_task(void *arg)
 {
     struct talk *talk = arg;
     (void)tarn_kv_close(talk->kv);
-    (void)tarn_depot_close(talk->depot);
+    if (talk->depot != NULL)
+        (void)tarn_depot_close(talk->depot);
 }
 
-/** Make a server. @param talk  all zero, but for `store` */
+/** Make a server. @param talk  all zero, but for `store` and `url` */
 static inline void talk_begin(struct talk *talk)
 {
     const struct task_clock clock = testing_task_clock(&talk->clock);
@@ -367,6 +374,8 @@ static inline void talk_begin(struct talk *talk)
     memset((uint8_t *)talk->work + sizeof(*talk->work), 0xdb, TALK_GUARD_BYTES);
     talk_run(talk, talk_open_task, talk);
     base_assert(memcache_server_init(&talk->server, talk->node, talk->kv, 1 << 20, 8 << 20, &host) == 0);
+    if (talk->url != NULL)
+        testing_frugal_begin(&talk->frugal, talk->kv);
 }
 
 static inline void talk_end(struct talk *talk)
@@ -383,14 +392,26 @@ static inline void talk_end(struct talk *talk)
     free(talk->work);
 }
 
-/** Before a test: a server is its state. */
-static inline int talk_setup(void **state)
+static inline int talk_setup_url(void **state, const char *url)
 {
     struct talk *talk = calloc(1, sizeof(*talk));
     assert_non_null(talk);
+    talk->url = url;
     talk_begin(talk);
     *state = talk;
     return 0;
+}
+
+/** Before a test: a server is its state. */
+static inline int talk_setup(void **state)
+{
+    return talk_setup_url(state, NULL);
+}
+
+/** The same, of a cache in which nothing is evicted. */
+static inline int talk_setup_cache(void **state)
+{
+    return talk_setup_url(state, "cache:memory=18M,partitions=3,item=1K");
 }
 
 /** After it. */
@@ -401,6 +422,12 @@ static inline int talk_teardown(void **state)
     return 0;
 }
 
+/** A test of a server over a depot, over a cache, or both one after the other. */
 #define TALK_TEST(function) cmocka_unit_test_setup_teardown(function, talk_setup, talk_teardown)
+#define TALK_CACHE_TEST(function)                                                                            \
+    {                                                                                                        \
+#function " (cache)", function, talk_setup_cache, talk_teardown, NULL                                \
+    }
+#define TALK_TESTS(function) TALK_TEST(function), TALK_CACHE_TEST(function)
 
 #endif
