@@ -397,30 +397,45 @@ static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
     return error;
 }
 
-/* One round. @return whether a call has ended, or began */
-static bool make_round(struct tarn_rpc_connection *connection)
+/* Post what is due. @return false: nothing is */
+static bool begin_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
-    const uint64_t answered = caller->stats.calls, posted = caller->next;
+    struct rpc_round round = {.answered = caller->stats.calls, .posted = caller->next};
     bool has_reads;
-    uint32_t count = gather(connection, &has_reads);
-    if (count == 0)
+    round.count = gather(connection, &has_reads);
+    if (round.count == 0)
         return false;
-    const bool is_timed = has_reads && caller->rounds++ % ROUNDS_A_CLOCK == 0;
-    const uint64_t begin_ns = is_timed ? task_now() : 0;
+    round.is_timed = has_reads && caller->rounds++ % ROUNDS_A_CLOCK == 0;
+    round.begin_ns = round.is_timed ? task_now() : 0;
+    caller->round = round;
     caller->pumping = true;
-    tarn_fabric_post(connection->fabric, caller->ops, count);
-    int error = tarn_fabric_wait(caller->ops, count, TARN_FOREVER);
-    if (is_timed && error == 0)
-        rpc_adapt_note_round_trip(&caller->adapt, task_now() - begin_ns);
+    tarn_fabric_post(connection->fabric, caller->ops, round.count);
+    return true;
+}
+
+/* Take what it has come to. @return whether a call has ended, or began */
+static bool end_round(struct tarn_rpc_connection *connection)
+{
+    struct rpc_caller *caller = &connection->caller;
+    const struct rpc_round *round = &caller->round;
+    int error = tarn_fabric_wait(caller->ops, round->count, TARN_FOREVER);
+    if (round->is_timed && error == 0)
+        rpc_adapt_note_round_trip(&caller->adapt, task_now() - round->begin_ns);
     if (error == 0)
-        error = take_round(connection, count);
+        error = take_round(connection, round->count);
     caller->pumping = false;
     if (error == 0)
         error = connection->error;
     if (error != 0)
         rpc_connection_died(connection, error);
-    return error != 0 || caller->stats.calls != answered || caller->next != posted;
+    return error != 0 || caller->stats.calls != round->answered || caller->next != round->posted;
+}
+
+/* One round. @return as end_round() */
+static bool make_round(struct tarn_rpc_connection *connection)
+{
+    return begin_round(connection) && end_round(connection);
 }
 
 /* ---- replies ------------------------------------------------------------------------------------ */
@@ -619,6 +634,48 @@ int tarn_rpc_wait(struct tarn_rpc_connection *connection, struct tarn_rpc_call *
     }
     rpc_caller_hand_on(connection);
     return result;
+}
+
+/* A round of each connection where something is due and nobody makes one, all at once. @return whether calls have ended, or
+ * began */
+static bool make_rounds(const struct rpc_calls *some, uint32_t count)
+{
+    uint64_t begun = 0;
+    bool is_better = false;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tarn_rpc_connection *connection = some[i].connection;
+        if (!connection->caller.pumping && has_work(connection) && begin_round(connection))
+            begun |= UINT64_C(1) << i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if ((begun & UINT64_C(1) << i) != 0)
+            is_better |= end_round(some[i].connection);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rpc_caller_hand_on(some[i].connection); /* who is parked there may have something to do */
+    return is_better;
+}
+
+static bool have_ended(const struct rpc_calls *some, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < some[i].count; k++) {
+            if (!some[i].calls[k].finished)
+                return false;
+        }
+    }
+    return true;
+}
+
+void rpc_wait_many(const struct rpc_calls *some, uint32_t count)
+{
+    base_assert(count <= RPC_WAIT_MANY_MAX);
+    while (!have_ended(some, count) && !task_cancelled() && make_rounds(some, count))
+        continue;
+    for (uint32_t i = 0; i < count; i++) {
+        if (tarn_rpc_wait(some[i].connection, some[i].calls, some[i].count) != 0)
+            continue; /* each call tells */
+    }
 }
 
 int tarn_rpc_call(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call)

@@ -42,6 +42,14 @@ struct rpc_slot {
     struct iovec iov[2];
 };
 
+/* A round under way. */
+struct rpc_round {
+    uint32_t count; /* of operations */
+    bool is_timed;
+    uint64_t begin_ns;         /* if it is timed */
+    uint64_t answered, posted; /* calls when it began */
+};
+
 struct rpc_caller {
     struct rpc_slot *slots;     /* geometry.out */
     struct tarn_fabric_op *ops; /* of a round, a slot each */
@@ -52,8 +60,9 @@ struct rpc_caller {
     uint32_t abandoned;    /* and not waited for */
     uint32_t checking;     /* that must_check */
     uint64_t check_due_ns; /* when their marks are READ, if nothing is heard until then */
-    bool pumping;          /* somebody makes a round */
-    bool notifies;         /* the callee does not look by itself */
+    bool pumping;          /* somebody makes a round: this one */
+    struct rpc_round round;
+    bool notifies; /* the callee does not look by itself */
     bool always_notifies;
     uint32_t rounds;
     uint32_t idle_rounds;

@@ -21,6 +21,25 @@ base_must_check int rpc_serve(struct tarn_fabric *fabric, const char *address,
                               const struct tarn_rpc_serve_options *options, struct task_sched *const *scheds,
                               uint32_t count, struct tarn_rpc_server **ret_server);
 
+/* Calls of one connection that were posted. */
+struct rpc_calls {
+    struct tarn_rpc_connection *connection;
+    struct tarn_rpc_call *calls;
+    uint32_t count;
+};
+
+#define RPC_WAIT_MANY_MAX 64
+
+/**
+ * tarn_rpc_wait() for calls of several connections of the caller's, which are sent before any is waited for.
+ *
+ * @param some   of which several may be of one connection. What each call came to, its `error` tells
+ * @param count  at most RPC_WAIT_MANY_MAX
+ *
+ * Yields.
+ */
+void rpc_wait_many(const struct rpc_calls *some, uint32_t count);
+
 /** The fabric's connection below, and the domain for more regions: for what is too long for slots. */
 struct tarn_fabric_connection *rpc_fabric_connection(const struct tarn_rpc_connection *connection);
 
