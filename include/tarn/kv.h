@@ -5,6 +5,13 @@
  *   cache:memory=SIZE[,partitions=N][,item=SIZE]   a cache of that size in memory, which ends when it is closed
  *   tarn://HOST:PORT/STORE           a store of a server, over the fabric's tcp
  *   unix:PATH/STORE                  the same, by the server's socket PATH, over the fabric's shm
+ *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers have together; a comma
+ *                                    of a PATH itself is written "\,"
+ *
+ * Of several servers each key is of one, by rendezvous hashing of key and address, as the URL has it (docs/wire.md, "Several
+ * servers"): all who name the same servers agree, in whatever order. They have a store of that name and of one kind each. A
+ * server that is gone fails its own keys (-EHOSTUNREACH), which are looked for nowhere else, and a scan, when it has shown
+ * what the others have. Keys do not move when servers are added: only what is new goes there.
  *
  * What begins with no scheme (two or more letters and a colon) is the path of a file.
  *
@@ -50,7 +57,7 @@ enum tarn_kv_abilities {
 struct tarn_kv_info {
     const char *kind;         /**< "depot", "cache"; static */
     uint32_t abilities;       /**< of enum tarn_kv_abilities */
-    uint32_t partitions;      /**< of a cache; else 1 */
+    uint32_t partitions;      /**< of a cache; else 1. Of several servers: of all, and what follows is the least of them */
     uint64_t value_bytes_max; /**< the longest value that it takes, under a key of one byte */
     uint64_t whole_bytes_max; /**< the longest value that a scan shows */
 };
@@ -62,7 +69,7 @@ struct tarn_kv_info {
  * @param options  NULL: the defaults
  * @return 0; -EINVAL (a URL or option that there is not: logged); of file: as tarn_depot_open(); of cache: -ENOMEM, -EFBIG;
  *         of a server -ENXIO (it has no such store), -EPROTO (it is none), what tarn_fabric_open() and
- *         tarn_fabric_connect() return
+ *         tarn_fabric_connect() return; of several, if none of them is reached. -EINVAL also if they are of different kinds
  *
  * Yields. A depot that a task opens is served by that task's scheduler until it is closed.
  */

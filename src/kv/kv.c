@@ -26,7 +26,7 @@ int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_option
     case KV_CACHE:
         return kv_cache_open(node, &read, ret_kv);
     default:
-        return kv_remote_open(node, &read, options, ret_kv);
+        return kv_servers_open(node, &read, options, ret_kv);
     }
 }
 

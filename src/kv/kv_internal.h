@@ -12,6 +12,7 @@ struct cache;
 #define KV_ADDRESS_ROOM   256
 #define KV_TIMEOUT_NS     (10 * BASE_NS_PER_SECOND)
 #define KV_PARTITIONS_MAX 256
+#define KV_SERVERS_MAX    64
 
 /*
  * What a kind of store does. Keys have 1 to TARN_KEY_BYTES_MAX bytes, and options are never NULL, of a condition and a
@@ -67,10 +68,16 @@ enum kv_scheme { KV_FILE, KV_CACHE, KV_TARN, KV_UNIX };
 /* What a URL says. */
 struct kv_url {
     enum kv_scheme scheme;
-    const char *path;                                     /* of file: within the URL */
-    uint64_t memory_bytes, partitions, item_bytes;        /* of cache: */
-    char address[KV_ADDRESS_ROOM], name[KV_NAME_MAX + 1]; /* of a server and its store */
+    const char *path;                              /* of file: within the URL */
+    uint64_t memory_bytes, partitions, item_bytes; /* of cache: */
+    const char *addresses;                         /* of servers: within the URL, with commas between */
+    size_t addresses_len;
+    uint32_t servers;
+    char name[KV_NAME_MAX + 1]; /* of their store */
 };
+
+/** One of the servers of a URL. @param place  below url->servers @param ret_address  room for KV_ADDRESS_ROOM */
+void kv_url_server(const struct kv_url *url, uint32_t place, char *ret_address);
 
 /** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
 bool kv_name_is_good(const char *name, size_t len);

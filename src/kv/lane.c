@@ -26,8 +26,7 @@ static void leave_link(struct kv_lane *lane, struct kv_link *link)
     base_free(&node_of(lane)->memory, link, sizeof(*link));
 }
 
-/* Whether it may be otherwise in a moment. */
-static bool is_passing(int error)
+bool kv_is_passing(int error)
 {
     static const int passing[] = {-ECONNREFUSED, -ECONNRESET, -ECONNABORTED, -EPIPE,
                                   -ENOENT,       -ETIMEDOUT,  -EHOSTUNREACH, -ENETUNREACH,
@@ -203,27 +202,34 @@ static int refresh(struct kv_lane *lane, uint64_t deadline_ns)
     return error;
 }
 
+int kv_lane_route_once(struct kv_lane *lane, uint64_t deadline_ns)
+{
+    if (lane->must_ask && task_now() < lane->not_before_ns)
+        return -EHOSTUNREACH;
+    return refresh(lane, deadline_ns);
+}
+
 int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns)
 {
     int error;
     do
         error = refresh(lane, deadline_ns);
-    while (error != 0 && is_passing(error) && task_now() < deadline_ns);
-    return error != 0 && is_passing(error) ? -EHOSTUNREACH : error;
+    while (error != 0 && kv_is_passing(error) && task_now() < deadline_ns);
+    return error != 0 && kv_is_passing(error) ? -EHOSTUNREACH : error;
 }
 
-/* What an answer with an error means. @param ret_again  it may be asked again */
-static int judge(struct kv_lane *lane, const struct kv_call *call, const struct tarn_rpc_call *rpc, int died,
-                 bool *ret_again)
+/* What an answer with an error means, and whether it may be asked again. */
+static int judge(struct kv_call *call, int died)
 {
+    const struct tarn_rpc_call *rpc = &call->rpc;
     if (died != 0 && rpc->error == died) {
-        *ret_again = call->repeats || !rpc->may_have_run;
+        call->again = call->repeats || !rpc->may_have_run;
         return -ECONNRESET;
     }
     switch (rpc->error) {
     case -EXDEV:
-        lane->must_ask = true;
-        *ret_again = call->method != KV_MULTI_GET;
+        call->lane->must_ask = true;
+        call->again = call->method != KV_MULTI_GET;
         return -EXDEV;
     case -ETIMEDOUT:
         return rpc->may_have_run ? -ETIMEDOUT : -EHOSTUNREACH;
@@ -236,31 +242,42 @@ static int judge(struct kv_lane *lane, const struct kv_call *call, const struct 
     }
 }
 
-/* @param ret_again  of an error: it may be asked again */
-static int attempt(struct kv_lane *lane, struct kv_call *call, bool *ret_again)
+/* Post it. @return 0: finish_call(); else what keeps it from being posted, and `again` */
+static int begin_call(struct kv_call *call, uint64_t deadline_ns)
 {
-    struct kv_link *link;
-    int error = refresh(lane, call->deadline_ns);
+    struct kv_lane *lane = call->lane;
+    int error = refresh(lane, deadline_ns);
     const uint32_t worker =
         call->worker == KV_ANY_WORKER ? kv_lane_worker(lane, call->key, call->key_len) : call->worker;
     const bool is_wide = call->request_bytes > KV_NARROW_REQUEST || call->room > KV_NARROW_RESULT;
     if (error == 0)
-        error = use_link(lane, worker, is_wide, call->deadline_ns, &link);
+        error = use_link(lane, worker, is_wide, deadline_ns, &call->link);
     if (error != 0) {
-        *ret_again = is_passing(error);
+        call->again = kv_is_passing(error);
         return error;
     }
-    base_store_le16(call->request, link->store);
-    struct tarn_rpc_call rpc = {.method = call->method + (lane->partitions > 0 ? (uint32_t)KV_SHORT : 0),
-                                .request = call->request,
-                                .request_bytes = call->request_bytes,
-                                .result = call->result,
-                                .room = call->room,
-                                .deadline_ns = call->deadline_ns};
-    error = tarn_rpc_call(link->rpc, &rpc);
-    call->result_bytes = rpc.result_bytes;
+    base_store_le16(call->request, call->link->store);
+    call->rpc =
+        (struct tarn_rpc_call){.method = call->method + (lane->partitions > 0 ? (uint32_t)KV_SHORT : 0),
+                               .request = call->request,
+                               .request_bytes = call->request_bytes,
+                               .result = call->result,
+                               .room = call->room,
+                               .deadline_ns = call->deadline_ns};
+    tarn_rpc_post(call->link->rpc, &call->rpc, 1);
+    return 0;
+}
+
+/* Of one that was posted and waited for. */
+static int finish_call(struct kv_call *call)
+{
+    struct kv_lane *lane = call->lane;
+    struct kv_link *link = call->link;
+    int error = call->rpc.error;
+    call->result_bytes = call->rpc.result_bytes;
+    call->again = false;
     if (error != 0)
-        error = judge(lane, call, &rpc, tarn_rpc_error(link->rpc), ret_again);
+        error = judge(call, tarn_rpc_error(link->rpc));
     if (is_alive(link))
         end_pause(lane);
     else
@@ -269,19 +286,56 @@ static int attempt(struct kv_lane *lane, struct kv_call *call, bool *ret_again)
     return error;
 }
 
-int kv_lane_call(struct kv_lane *lane, struct kv_call *call)
+static int attempt(struct kv_call *call)
+{
+    int error = begin_call(call, call->deadline_ns);
+    if (error != 0)
+        return error;
+    if (tarn_rpc_wait(call->link->rpc, &call->rpc, 1) != 0)
+        base_assert(call->rpc.error != 0);
+    return finish_call(call);
+}
+
+int kv_lane_call(struct kv_call *call)
 {
     for (;;) {
-        bool again = false;
-        int error = attempt(lane, call, &again);
-        if (error == 0 || !again)
-            return error;
+        call->error = attempt(call);
+        if (call->error == 0 || !call->again)
+            return call->error;
         if (task_now() >= call->deadline_ns)
-            return -EHOSTUNREACH;
-        if (error == -EXDEV)
+            return call->error = -EHOSTUNREACH;
+        if (call->error == -EXDEV)
             (void)task_sleep(PAUSE_NS_MIN);
         if (task_cancelled())
-            return -ECANCELED;
+            return call->error = -ECANCELED;
+    }
+}
+
+void kv_lane_call_many(struct kv_call *const *calls, uint32_t count)
+{
+    struct rpc_calls posted[KV_TOGETHER_MAX] = {{0}};
+    uint32_t posted_count = 0, failed = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct kv_call *call = calls[i];
+        call->error = begin_call(call, kv_share_of_time(call->deadline_ns, count - i));
+        if (call->error == 0)
+            posted[posted_count++] = (struct rpc_calls){call->link->rpc, &call->rpc, 1};
+        else
+            call->link = NULL;
+    }
+    rpc_wait_many(posted, posted_count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (calls[i]->link != NULL)
+            calls[i]->error = finish_call(calls[i]);
+        failed += calls[i]->error != 0 && calls[i]->again;
+    }
+    for (uint32_t i = 0; i < count && failed > 0; i++) { /* one by one, and none takes the time of all */
+        struct kv_call *call = calls[i];
+        if (call->error == 0 || !call->again)
+            continue;
+        call->deadline_ns = kv_share_of_time(call->deadline_ns, --failed);
+        if (kv_lane_call(call) != 0)
+            continue; /* its `error` tells */
     }
 }
 

@@ -73,11 +73,17 @@ static void expect_url(struct base_log *log, const char *text, enum kv_scheme sc
                        const char *name)
 {
     struct kv_url url;
+    char server[KV_ADDRESS_ROOM];
+    assert_null(kv_url_wrong(text));
     assert_int_equal(kv_url_read(log, text, &url), 0);
     assert_int_equal(url.scheme, scheme);
-    assert_string_equal(scheme == KV_FILE ? url.path : url.address, address);
-    if (scheme != KV_FILE)
-        assert_string_equal(url.name, name);
+    if (scheme == KV_FILE) {
+        assert_string_equal(url.path, address);
+        return;
+    }
+    kv_url_server(&url, url.servers - 1, server); /* the last one */
+    assert_string_equal(server, address);
+    assert_string_equal(url.name, name);
 }
 
 static void ignore_line(void *arg, enum base_log_level level, const char *line, size_t len)
@@ -116,6 +122,11 @@ static void urls_are_read(void **state)
         "unix:/store",
         "unix:/a/",
         "unix:/a/0123456789012345678901234567890123456789012345678901234567890123",
+        "tarn://host:1,/store",
+        "tarn://,host:1/store",
+        "tarn://host:1,,host:2/store",
+        "tarn://host:1,host:2,host:1/store",
+        "unix:/a\\,b,/a\\,b/store",
         "other:thing",
         "http://host/store"};
     unsigned lines = 0;
@@ -129,6 +140,7 @@ static void urls_are_read(void **state)
     for (unsigned i = 0; i < base_array_count(wrong); i++) {
         assert_int_equal(tarn_kv_open(node, wrong[i], NULL, &kv), -EINVAL);
         assert_int_equal(lines, i + 1);
+        assert_non_null(kv_url_wrong(wrong[i]));
     }
     (void)snprintf(text, sizeof(text), "tarn://%0*d/s", KV_ADDRESS_ROOM - 1, 1);
     assert_int_equal(kv_url_read(&node->log, text, &url), 0);
@@ -139,6 +151,18 @@ static void urls_are_read(void **state)
     expect_url(&node->log, "C:x", KV_FILE, "C:x", NULL);
     expect_url(&node->log, "tarn://[::1]:7/my_Store-1.x", KV_TARN, "[::1]:7", "my_Store-1.x");
     expect_url(&node->log, "unix:/run/a.socket/s", KV_UNIX, "/run/a.socket", "s");
+    expect_url(&node->log, "tarn://a:1,b:2,[::1]:3/s", KV_TARN, "[::1]:3", "s");
+    expect_url(&node->log, "unix:/a,/b\\,c\\d/s", KV_UNIX, "/b,c\\d", "s");
+    (void)snprintf(text, sizeof(text), "tarn://h");
+    for (unsigned i = 1; i <= KV_SERVERS_MAX; i++) {
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), ",%u", i);
+        assert_int_equal(kv_url_read(&node->log, text, &url), -EINVAL);
+    }
+    (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "/s");
+    assert_int_equal(kv_url_read(&node->log, text, &url), -EINVAL);
+    memmove(text + 7, text + 9, strlen(text + 9) + 1); /* one less */
+    assert_int_equal(kv_url_read(&node->log, text, &url), 0);
+    assert_int_equal(url.servers, KV_SERVERS_MAX);
     assert_int_equal(kv_url_read(&node->log, "cache:item=2K,memory=3M,partitions=256", &url), 0);
     assert_true(url.memory_bytes == 3 << 20 && url.item_bytes == 2048 && url.partitions == 256);
     assert_int_equal(kv_url_read(&node->log, "cache:memory=3M", &url), 0);

@@ -4,17 +4,10 @@
 #include <string.h>
 
 #define SMALL_BYTES 2048 /* request and result that need no memory */
-#define MANY_KEYS   48   /* of one MULTI_GET */
 
 static struct kv_remote *remote_of(struct tarn_kv *kv)
 {
     return base_container_of(kv, struct kv_remote, kv);
-}
-
-static uint64_t deadline_of(const struct kv_remote *remote)
-{
-    const uint64_t now_ns = task_now();
-    return now_ns + base_min(remote->timeout_ns, TASK_FOREVER - 1 - now_ns);
 }
 
 /* ---- one request -------------------------------------------------------------------------------- */
@@ -56,19 +49,10 @@ static int send_call(struct kv_remote *remote, struct kv_call *call)
     int error = kv_lane_take(remote, call->deadline_ns, &lane);
     if (error != 0)
         return error;
-    error = kv_lane_call(lane, call);
+    call->lane = lane;
+    error = kv_lane_call(call);
     kv_lane_give(lane);
     return error;
-}
-
-static struct kv_call call_of(enum kv_method method, const struct kv_request *request, uint64_t deadline_ns)
-{
-    return (struct kv_call){.method = method,
-                            .key = request->key,
-                            .key_len = request->key_len,
-                            .worker = KV_ANY_WORKER,
-                            .repeats = method != KV_PUT && method != KV_DELETE,
-                            .deadline_ns = deadline_ns};
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */
@@ -82,7 +66,7 @@ static int read_piece(struct kv_remote *remote, enum kv_method method, const str
                       void *data, uint64_t deadline_ns, uint32_t *ret_bytes,
                       struct tarn_record_info *ret_info)
 {
-    struct kv_call call = call_of(method, request, deadline_ns);
+    struct kv_call call = kv_call_of(method, request, deadline_ns);
     struct tarn_record_info info;
     struct buffers buffers;
     int error = take_buffers(remote, &buffers, kv_request_bytes(method, request),
@@ -116,7 +100,7 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
                      struct tarn_record_info *ret_info)
 {
     struct kv_remote *remote = remote_of(kv);
-    const uint64_t deadline_ns = deadline_of(remote);
+    const uint64_t deadline_ns = kv_deadline(remote);
     struct tarn_record_info info;
     size_t done = 0;
     uint32_t bytes;
@@ -154,7 +138,7 @@ static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
                struct tarn_record_info *ret_info)
 {
     struct kv_remote *remote = remote_of(kv);
-    const uint64_t deadline_ns = deadline_of(remote);
+    const uint64_t deadline_ns = kv_deadline(remote);
     const struct kv_request request = {
         .key = key,
         .key_len = (uint16_t)key_len,
@@ -174,136 +158,11 @@ static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
     return error;
 }
 
-/* ---- many --------------------------------------------------------------------------------------- */
-
-enum { NOT_YET = 1 }; /* as an error of a get */
-
-/* Some gets that go together. */
-struct batch {
-    struct tarn_get *gets[MANY_KEYS];
-    uint32_t count;
-    size_t bytes; /* of the request */
-};
-
-/* The first that was not asked for yet, and others of the same worker. */
-static void gather(const struct kv_lane *lane, struct tarn_get *gets, size_t count, struct batch *batch)
-{
-    const struct kv_request head = {.amount = 1};
-    uint32_t worker = 0;
-    batch->count = 0;
-    batch->bytes = kv_request_bytes(KV_MULTI_GET, &head);
-    for (size_t i = 0; i < count && batch->count < MANY_KEYS; i++) {
-        const size_t bytes = kv_key_bytes(gets[i].key_len);
-        if (gets[i].error != NOT_YET || batch->bytes + bytes > KV_NARROW_REQUEST)
-            continue;
-        const uint32_t its = kv_lane_worker(lane, gets[i].key, gets[i].key_len);
-        if (batch->count > 0 && its != worker)
-            continue;
-        worker = its;
-        batch->gets[batch->count++] = &gets[i];
-        batch->bytes += bytes;
-    }
-}
-
-static void get_alone(struct tarn_kv *kv, struct tarn_get *one)
-{
-    struct tarn_record_info info;
-    one->error = get(kv, one->key, one->key_len, one->value, one->value_room, &info);
-    if (one->error == 0 || one->error == -ENOBUFS)
-        one->info = info;
-}
-
-/* What a MULTI_GET has brought; NOT_YET stays what is longer than it was asked for, and not than there is room. */
-static void take_item(const struct kv_item *item, struct tarn_get *one)
-{
-    if (item->status == -ENOBUFS && item->info.value_bytes <= one->value_room)
-        return;
-    one->error = item->bytes > one->value_room ? -EPROTO : item->status;
-    if (one->error != 0 && one->error != -ENOBUFS)
-        return;
-    one->info = item->info;
-    if (item->bytes > 0)
-        memcpy(one->value, item->value, item->bytes);
-}
-
-/* @return 0: what was taken is; the others are NOT_YET */
-static int take_items(const struct kv_call *call, struct batch *batch)
-{
-    size_t at = 0;
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct kv_item item;
-        const size_t bytes = kv_got_load(call->result + at, call->result_bytes - at, &item);
-        if (bytes == 0)
-            return -EPROTO;
-        take_item(&item, batch->gets[i]);
-        at += bytes;
-    }
-    return at == call->result_bytes ? 0 : -EPROTO;
-}
-
-static int get_batch(struct kv_remote *remote, struct kv_lane *lane, struct batch *batch,
-                     uint64_t deadline_ns)
-{
-    const struct kv_request request = {.amount = batch->count};
-    struct kv_call call = call_of(KV_MULTI_GET, &request, deadline_ns);
-    const uint32_t share = KV_NARROW_RESULT / batch->count - KV_ITEM_BYTES;
-    struct buffers buffers;
-    uint64_t room = 0;
-    for (uint32_t i = 0; i < batch->count; i++)
-        room += KV_ITEM_BYTES + base_min(batch->gets[i]->value_room, (size_t)share);
-    int error = take_buffers(remote, &buffers, batch->bytes, room, &call);
-    if (error != 0)
-        return error;
-    kv_request_save(KV_MULTI_GET, &request, call.request);
-    uint8_t *to = call.request + kv_request_bytes(KV_MULTI_GET, &request);
-    for (uint32_t i = 0; i < batch->count; i++) {
-        const struct tarn_get *one = batch->gets[i];
-        kv_key_save(one, (uint32_t)base_min(one->value_room, (size_t)share), to);
-        to += kv_key_bytes(one->key_len);
-    }
-    call.worker = kv_lane_worker(lane, batch->gets[0]->key, batch->gets[0]->key_len);
-    error = kv_lane_call(lane, &call);
-    if (error == 0)
-        error = take_items(&call, batch);
-    give_buffers(&buffers);
-    return error;
-}
-
-/* All that go together with others. @return 0; what keeps from asking */
-static int get_batches(struct kv_remote *remote, struct tarn_get *gets, size_t count)
-{
-    const uint64_t deadline_ns = deadline_of(remote);
-    struct kv_lane *lane;
-    int error = kv_lane_take(remote, deadline_ns, &lane);
-    if (error != 0)
-        return error;
-    error = kv_lane_route(lane, deadline_ns);
-    for (size_t done = 0; done < count && error == 0; done++) {
-        struct batch batch;
-        if (gets[done].error != NOT_YET)
-            continue;
-        gather(lane, gets + done, count - done, &batch);
-        if (batch.count < 2)
-            continue;
-        error = get_batch(remote, lane, &batch, deadline_ns);
-        if (error == -EXDEV)
-            error = 0; /* one by one, then */
-    }
-    kv_lane_give(lane);
-    return error;
-}
-
 static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        gets[i].error = gets[i].key_len > 0 && gets[i].key_len <= TARN_KEY_BYTES_MAX ? NOT_YET : -EINVAL;
-    const int error = count > 1 ? get_batches(remote_of(kv), gets, count) : 0;
-    for (size_t i = 0; i < count; i++) {
-        if (gets[i].error == NOT_YET && error != 0)
-            gets[i].error = error;
-        else if (gets[i].error == NOT_YET)
-            get_alone(kv, &gets[i]);
-    }
+    struct kv_remote *const remote = remote_of(kv);
+    const struct kv_servers servers = {.remotes = &remote, .count = 1};
+    kv_get_many(&servers, gets, count);
 }
 
 /* ---- changing ----------------------------------------------------------------------------------- */
@@ -317,7 +176,7 @@ static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *
                                        .amount = (uint32_t)value_len,
                                        .value = value,
                                        .options = *options};
-    struct kv_call call = call_of(KV_PUT, &request, deadline_of(remote));
+    struct kv_call call = kv_call_of(KV_PUT, &request, kv_deadline(remote));
     struct buffers buffers;
     if (key_len + value_len > TARN_KV_REQUEST_BYTES)
         return -EMSGSIZE;
@@ -338,7 +197,7 @@ static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
 {
     struct kv_remote *remote = remote_of(kv);
     const struct kv_request request = {.key = key, .key_len = (uint16_t)key_len};
-    struct kv_call call = call_of(KV_DELETE, &request, deadline_of(remote));
+    struct kv_call call = kv_call_of(KV_DELETE, &request, kv_deadline(remote));
     struct buffers buffers;
     int error = take_buffers(remote, &buffers, kv_request_bytes(KV_DELETE, &request), 0, &call);
     if (error != 0)
@@ -369,7 +228,7 @@ static int ask_page(struct scanning *scanning)
                                        .scan = scanning->id,
                                        .value_room = (uint32_t)scanning->remote->kv.info.whole_bytes_max};
     struct kv_call *call = &scanning->call;
-    call->deadline_ns = deadline_of(scanning->remote);
+    call->deadline_ns = kv_deadline(scanning->remote);
     call->worker = scanning->worker;
     kv_request_save(KV_SCAN, &request, call->request);
     return send_call(scanning->remote, call);
@@ -426,7 +285,7 @@ static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     struct scanning scanning = {.remote = remote_of(kv), .visit = visit, .arg = arg};
     if ((kv->info.abilities & TARN_KV_SCANS) == 0)
         return -EOPNOTSUPP;
-    scanning.call = call_of(KV_SCAN, &none, deadline_of(scanning.remote));
+    scanning.call = kv_call_of(KV_SCAN, &none, kv_deadline(scanning.remote));
     int error = kv_lane_take(scanning.remote, scanning.call.deadline_ns, &lane);
     if (error != 0)
         return error;
@@ -446,17 +305,13 @@ static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-static void free_remote(struct kv_remote *remote)
+static int close(struct tarn_kv *kv)
 {
+    struct kv_remote *remote = remote_of(kv);
     kv_lanes_close(remote);
     if (remote->owns_fabric)
         tarn_fabric_close(remote->fabric);
-    base_free(&remote->kv.node->memory, remote, sizeof(*remote));
-}
-
-static int close(struct tarn_kv *kv)
-{
-    free_remote(remote_of(kv));
+    base_free(&kv->node->memory, remote, sizeof(*remote));
     return 0;
 }
 
@@ -468,9 +323,26 @@ static const struct kv_operations operations = {.get = get,
                                                 .scan = scan,
                                                 .close = close};
 
-static int meet(struct kv_remote *remote)
+int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,
+                   uint32_t place, uint64_t timeout_ns, struct kv_remote **ret_remote)
 {
-    const uint64_t deadline_ns = deadline_of(remote);
+    struct kv_remote *remote = base_alloc(&node->memory, sizeof(*remote));
+    if (remote == NULL)
+        return -ENOMEM;
+    remote->kv = (struct tarn_kv){.operations = &operations, .node = node};
+    remote->fabric = fabric;
+    remote->timeout_ns = timeout_ns == 0 ? KV_TIMEOUT_NS : timeout_ns;
+    kv_url_server(url, place, remote->address);
+    memcpy(remote->name, url->name, sizeof(remote->name));
+    task_semaphore_init(&remote->thread_permits, KV_THREAD_LANES);
+    base_spin_init(&remote->lock);
+    base_list_init(&remote->thread_lanes);
+    *ret_remote = remote;
+    return 0;
+}
+
+int kv_remote_meet(struct kv_remote *remote, uint64_t deadline_ns)
+{
     struct kv_store_info info;
     struct kv_lane *lane;
     int error = kv_lane_take(remote, deadline_ns, &lane);
@@ -485,34 +357,5 @@ static int meet(struct kv_remote *remote)
     remote->kv.info.value_bytes_max =
         base_min(info.info.value_bytes_max, (uint64_t)TARN_KV_REQUEST_BYTES - 1);
     remote->kv.info.whole_bytes_max = base_min(info.info.whole_bytes_max, (uint64_t)KV_SCAN_VALUE_MAX);
-    return 0;
-}
-
-int kv_remote_open(struct tarn_node *node, const struct kv_url *url, const struct tarn_kv_options *options,
-                   struct tarn_kv **ret_kv)
-{
-    struct kv_remote *remote = base_alloc(&node->memory, sizeof(*remote));
-    int error = 0;
-    if (remote == NULL)
-        return -ENOMEM;
-    remote->kv = (struct tarn_kv){.operations = &operations, .node = node};
-    remote->fabric = options->fabric;
-    remote->timeout_ns = options->timeout_ns == 0 ? KV_TIMEOUT_NS : options->timeout_ns;
-    memcpy(remote->address, url->address, sizeof(remote->address));
-    memcpy(remote->name, url->name, sizeof(remote->name));
-    task_semaphore_init(&remote->thread_permits, KV_THREAD_LANES);
-    base_spin_init(&remote->lock);
-    base_list_init(&remote->thread_lanes);
-    if (remote->fabric == NULL) {
-        error = tarn_fabric_open(node, url->scheme == KV_TARN ? "tcp:" : "shm:", &remote->fabric);
-        remote->owns_fabric = error == 0;
-    }
-    if (error == 0)
-        error = meet(remote);
-    if (error != 0) {
-        free_remote(remote);
-        return error;
-    }
-    *ret_kv = &remote->kv;
     return 0;
 }

@@ -56,6 +56,7 @@ struct kv_remote {
 
 /* A request and what came of it. */
 struct kv_call {
+    struct kv_lane *lane;
     enum kv_method method;
     const void *key; /* decides where it goes, of a cache */
     size_t key_len;
@@ -67,7 +68,30 @@ struct kv_call {
     uint32_t room;
     uint32_t result_bytes;
     uint64_t deadline_ns;
+    int error;            /* what it came to: as <tarn/kv.h> */
+    bool again;           /* with an error: it may be asked again. This and the rest: lane.c's */
+    struct kv_link *link; /* while it is under way */
+    struct tarn_rpc_call rpc;
 };
+
+/** When a call that begins now must have ended. */
+static inline uint64_t kv_deadline(const struct kv_remote *remote)
+{
+    const uint64_t now_ns = task_now();
+    return now_ns + base_min(remote->timeout_ns, TASK_FOREVER - 1 - now_ns);
+}
+
+/** A request's call, with no memory yet. */
+static inline struct kv_call kv_call_of(enum kv_method method, const struct kv_request *request,
+                                        uint64_t deadline_ns)
+{
+    return (struct kv_call){.method = method,
+                            .key = request->key,
+                            .key_len = request->key_len,
+                            .worker = KV_ANY_WORKER,
+                            .repeats = method != KV_PUT && method != KV_DELETE,
+                            .deadline_ns = deadline_ns};
+}
 
 /** Take the caller's lane. @return 0; -ENOMEM, -EHOSTUNREACH (none was free in time), -ECANCELED. Yields. */
 base_must_check int kv_lane_take(struct kv_remote *remote, uint64_t deadline_ns, struct kv_lane **ret_lane);
@@ -85,18 +109,76 @@ base_must_check int kv_lane_meet(struct kv_lane *lane, uint64_t deadline_ns, str
 /** Know the routing. @return 0; -EHOSTUNREACH; as kv_lane_call(). Yields. */
 base_must_check int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns);
 
+/** The same, with one attempt, and none while it is too early for one. Yields. */
+base_must_check int kv_lane_route_once(struct kv_lane *lane, uint64_t deadline_ns);
+
 /** The worker of the server that a key belongs to, or that the lane uses. */
 uint32_t kv_lane_worker(const struct kv_lane *lane, const void *key, size_t key_len);
 
 /**
  * Send a request to where it belongs, again and again while that is safe and there is time.
  *
+ * @param call  its lane is the caller's
  * @return the method's status; as <tarn/kv.h>. Yields.
  */
-base_must_check int kv_lane_call(struct kv_lane *lane, struct kv_call *call);
+base_must_check int kv_lane_call(struct kv_call *call);
 
-/** tarn:// and unix:. @return as tarn_kv_open(). Yields. */
-base_must_check int kv_remote_open(struct tarn_node *node, const struct kv_url *url,
-                                   const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
+#define KV_TOGETHER_MAX RPC_WAIT_MANY_MAX
+
+/** The same for several calls, of lanes that may be of different servers: all are under way together. What each comes to, its
+ * `error` tells. @param count  at most KV_TOGETHER_MAX. Yields. */
+void kv_lane_call_many(struct kv_call *const *calls, uint32_t count);
+
+/** A part of the time until a deadline, where others of so many come after. */
+static inline uint64_t kv_share_of_time(uint64_t deadline_ns, uint32_t others)
+{
+    const uint64_t now_ns = task_now();
+    return deadline_ns <= now_ns ? deadline_ns : now_ns + (deadline_ns - now_ns) / (others + 1);
+}
+
+/* ---- many keys: many.c -------------------------------------------------------------------------- */
+
+/* The servers that have a store together. */
+struct kv_servers {
+    struct kv_remote *const *remotes;
+    const uint64_t *seeds; /* of their weights; NULL: there is one */
+    uint32_t count;
+};
+
+/** The seed of a server's weights. @param address  as its URL says it */
+uint64_t kv_server_seed(const char *address);
+
+/** Which server has a key; remotes are in the order of their addresses: the one whose weight is the highest (docs/wire.md, "Several servers"). */
+uint32_t kv_server_of(const struct kv_servers *servers, const void *key, size_t key_len);
+
+/** tarn_kv_get_many() of servers: all of them, and all their workers, are asked at once. Yields. */
+void kv_get_many(const struct kv_servers *servers, struct tarn_get *gets, size_t count);
+
+/* ---- stores of servers -------------------------------------------------------------------------- */
+
+/* A store that several servers have: spread.c. */
+struct kv_spread {
+    struct tarn_kv kv;
+    struct tarn_fabric *fabric;
+    bool owns_fabric;
+    struct kv_servers servers;
+    uint64_t seeds[KV_SERVERS_MAX];
+    struct kv_remote *remotes[KV_SERVERS_MAX]; /* by address */
+};
+
+/** Make one; nobody is asked yet. @param place  of its server in the URL @return 0; -ENOMEM */
+base_must_check int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric,
+                                   const struct kv_url *url, uint32_t place, uint64_t timeout_ns,
+                                   struct kv_remote **ret_remote);
+
+/** Ask the server what it is, once. @return as tarn_kv_open(). Yields. */
+base_must_check int kv_remote_meet(struct kv_remote *remote, uint64_t deadline_ns);
+
+/** Whether a server that fails so may be there in a moment. */
+bool kv_is_passing(int error);
+
+/** tarn:// and unix:, of one server or several. @return as tarn_kv_open(). Yields. */
+base_must_check int kv_servers_open(struct tarn_node *node, const struct kv_url *url,
+                                    const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
 
 #endif

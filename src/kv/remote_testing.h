@@ -12,6 +12,7 @@ struct testing_server {
     struct kv_server *server;
     struct tarn_kv *depot, *cache;
     char path[64];
+    char address[108]; /* "": the test's */
 };
 
 static struct testing_server testing_server; /* of the suite */
@@ -21,24 +22,32 @@ static inline void testing_listen(struct testing_server *self, const struct kv_s
 {
     const struct tarn_node *node = self->testing->node;
     const struct tarn_rpc_serve_options options = {.workers = 2};
-    const bool has_scheds = node->sched_count > 1;
-    assert_int_equal(kv_serve(self->testing->fabric, self->testing->address, stores, count, &options,
+    const bool has_scheds = self->testing->tasks != NULL; /* others' may be servers' own */
+    const char *address = self->address[0] != '\0' ? self->address : self->testing->address;
+    assert_int_equal(kv_serve(self->testing->fabric, address, stores, count, &options,
                               has_scheds ? &node->scheds[1] : NULL, TASK_TESTING_SCHEDS - 1, &self->server),
                      0);
 }
 
-static inline void testing_serve_both(struct testing_fabric *testing, struct testing_server *self)
+/** Make a depot and a cache, and serve them. @param self  its address counts */
+static inline void testing_serve_there(struct testing_fabric *testing, struct testing_server *self)
 {
     static unsigned number;
     const struct tarn_depot_options depot = {.create_bytes = UINT64_C(8) << 20, .mode = TARN_MODE_ASYNC};
     const struct tarn_kv_options options = {.depot = &depot};
-    *self = (struct testing_server){.testing = testing};
+    self->testing = testing;
     (void)snprintf(self->path, sizeof(self->path), "/dev/shm/kv-test-%d-%u.tarn", (int)getpid(), number++);
     assert_int_equal(tarn_kv_open(testing->node, self->path, &options, &self->depot), 0);
     assert_int_equal(tarn_kv_open(testing->node, "cache:memory=16M,partitions=4,item=1K", NULL, &self->cache),
                      0);
     const struct kv_served stores[] = {{"depot", self->depot}, {"cache", self->cache}};
     testing_listen(self, stores, 2);
+}
+
+static inline void testing_serve_both(struct testing_fabric *testing, struct testing_server *self)
+{
+    *self = (struct testing_server){.testing = testing};
+    testing_serve_there(testing, self);
 }
 
 static inline void testing_serve_no_more(struct testing_server *self)
@@ -50,14 +59,21 @@ static inline void testing_serve_no_more(struct testing_server *self)
     assert_int_equal(unlink(self->path), 0);
 }
 
+/** Open a store of servers. @param addresses  with commas between @return as tarn_kv_open() */
+static inline int testing_reach_at(struct testing_fabric *testing, const char *addresses, const char *name,
+                                   uint64_t timeout_ns, struct tarn_kv **ret_kv)
+{
+    const struct tarn_kv_options options = {.fabric = testing_clients(testing), .timeout_ns = timeout_ns};
+    char url[600];
+    assert_true(snprintf(url, sizeof(url), "%s%s/%s", testing_scheme, addresses, name) < (int)sizeof(url));
+    return tarn_kv_open(testing->node, url, &options, ret_kv);
+}
+
 /** Open a store of the server. @return as tarn_kv_open() */
 static inline int testing_reach(struct testing_fabric *testing, const char *name, uint64_t timeout_ns,
                                 struct tarn_kv **ret_kv)
 {
-    const struct tarn_kv_options options = {.fabric = testing_clients(testing), .timeout_ns = timeout_ns};
-    char url[160];
-    (void)snprintf(url, sizeof(url), "%s%s/%s", testing_scheme, testing->address, name);
-    return tarn_kv_open(testing->node, url, &options, ret_kv);
+    return testing_reach_at(testing, testing->address, name, timeout_ns, ret_kv);
 }
 
 /* ---- the suite ---------------------------------------------------------------------------------- */
@@ -397,7 +413,7 @@ static void with_liar(struct testing_fabric *testing, bool is_depot,
     const struct tarn_rpc_service service = {
         .methods = methods, .count = base_array_count(methods), .arg = &liar};
     const struct tarn_rpc_serve_options options = {.result_bytes_max = 1 << 19, .request_bytes_max = 1 << 19};
-    const bool has_scheds = testing->node->sched_count > 1;
+    const bool has_scheds = testing->tasks != NULL;
     struct tarn_rpc_server *server;
     struct tarn_kv *kv;
     for (unsigned i = 0; i < base_array_count(methods); i++)

@@ -69,21 +69,66 @@ static const char *read_cache(const char *text, struct kv_url *url)
 
 /* ---- servers ------------------------------------------------------------------------------------ */
 
+/* The next address, of `bytes`, without the backslashes before its commas. @return what it takes of the text; *ret_len is
+ * KV_ADDRESS_ROOM or more if it is too long */
+static size_t next_address(const char *text, size_t bytes, char *ret_address, size_t *ret_len)
+{
+    size_t at = 0, len = 0;
+    for (; at < bytes && text[at] != ','; at++) {
+        if (text[at] == '\\' && at + 1 < bytes && text[at + 1] == ',')
+            at++;
+        if (len < KV_ADDRESS_ROOM - 1)
+            ret_address[len] = text[at];
+        len++;
+    }
+    ret_address[base_min(len, (size_t)KV_ADDRESS_ROOM - 1)] = '\0';
+    *ret_len = len;
+    return at;
+}
+
+void kv_url_server(const struct kv_url *url, uint32_t place, char *ret_address)
+{
+    size_t at = 0, len;
+    for (uint32_t i = 0; i <= place; i++)
+        at += next_address(url->addresses + at, url->addresses_len - at, ret_address, &len) + 1;
+}
+
+/* @return NULL; what is wrong */
+static const char *read_addresses(struct kv_url *url)
+{
+    char address[KV_ADDRESS_ROOM], other[KV_ADDRESS_ROOM];
+    size_t at = 0, len;
+    do {
+        at += next_address(url->addresses + at, url->addresses_len - at, address, &len) + 1;
+        if (len == 0)
+            return "an address is missing between two commas";
+        if (len >= KV_ADDRESS_ROOM)
+            return "the address is too long";
+        if (url->servers == KV_SERVERS_MAX)
+            return "a store has 64 servers at most";
+        for (uint32_t i = 0; i < url->servers; i++) {
+            kv_url_server(url, i, other);
+            if (strcmp(address, other) == 0)
+                return "a server is named twice";
+        }
+        url->servers++;
+    } while (at <= url->addresses_len);
+    return NULL;
+}
+
 static const char *read_server(const char *text, struct kv_url *url)
 {
     const char *slash = strrchr(text, '/');
     if (slash == NULL || slash == text)
-        return url->scheme == KV_TARN ? "a server's store is named as tarn://HOST:PORT/STORE"
-                                      : "a server's store is named as unix:PATH/STORE";
-    const size_t address_len = (size_t)(slash - text), name_len = strlen(slash + 1);
-    if (address_len >= sizeof(url->address))
-        return "the address is too long";
+        return url->scheme == KV_TARN ? "a server's store is named as tarn://HOST:PORT[,HOST:PORT…]/STORE"
+                                      : "a server's store is named as unix:PATH[,PATH…]/STORE";
+    const size_t name_len = strlen(slash + 1);
     if (!kv_name_is_good(slash + 1, name_len))
         return "a store's name has 1 to 63 letters, digits, '-', '_' and '.'";
-    memcpy(url->address, text, address_len);
-    url->address[address_len] = '\0';
     memcpy(url->name, slash + 1, name_len + 1);
-    return NULL;
+    url->addresses = text;
+    url->addresses_len = (size_t)(slash - text);
+    return read_addresses(url);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -82,6 +82,23 @@ def long_values_come_back(tarn):
         expect(succeeds(tarn, "get", f"{urls[0]}/d", "long") == value, "what was refused has changed it")
 
 
+def keys_are_spread_over_servers(tarn):
+    keys = [f"k{number}" for number in range(24)]
+    with serving.folder() as folder, contextlib.ExitStack() as stack:
+        urls = [stack.enter_context(serving_stores(folder, f"d=file:{folder}/data{number}", number=number))
+                for number in range(3)]
+        tcp, unix = (",".join(url[kind].removeprefix(scheme) for url in urls)
+                     for kind, scheme in enumerate(("tarn://", "unix:")))
+        for key in keys:
+            succeeds(tarn, "put", f"tarn://{tcp}/d", key, key)
+        held = [succeeds(tarn, "scan", f"{url[0]}/d").decode().split() for url in urls]
+        expect(sorted(sum(held, [])) == sorted(keys) and all(held), f"{held}")
+        expect(sorted(succeeds(tarn, "scan", f"tarn://{tcp}/d").decode().split()) == sorted(keys), "scan")
+        lines = succeeds(tarn, "get", f"tarn://{','.join(reversed(tcp.split(',')))}/d", *keys).decode().splitlines()
+        expect(lines == [f"{key}\t{key}" for key in keys], f"{lines}")
+        expect(len(succeeds(tarn, "scan", f"unix:{unix}/d").split()) == len(keys), "scan")
+
+
 def what_is_wrong_is_said(tarn):
     with serving.folder() as folder:
         with serving_stores(folder, "c=cache:memory=1M") as urls:
@@ -100,5 +117,6 @@ def what_is_wrong_is_said(tarn):
 
 
 if __name__ == "__main__":
-    serving.run([keys_are_those_of_the_server, keys_are_scanned, long_values_come_back, what_is_wrong_is_said],
+    serving.run([keys_are_those_of_the_server, keys_are_scanned, long_values_come_back, keys_are_spread_over_servers,
+                 what_is_wrong_is_said],
                 sys.argv[1])
