@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <sys/random.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, WORD_BYTES = 8 };
 
 static const struct bench_verb *const bench_verbs[] = {
     &bench_verb_task,     &bench_verb_drive,         &bench_verb_index,  &bench_verb_depot,
@@ -73,13 +73,34 @@ int bench_read_depth(const char *text, uint32_t *ret_depth)
     return 0;
 }
 
-int bench_check_depths(struct bench *bench, const char *setting, const struct base_setting_list *list)
+int bench_check_depths(struct bench *bench, const char *setting, const struct base_setting_list *list,
+                       uint32_t most)
 {
     uint32_t depth;
     for (size_t i = 0; i < list->count; i++) {
-        if (bench_read_depth(list->items[i], &depth) != 0)
-            return bench_fail(bench, 0, "--%s: '%s' is no number from 1 to %d", setting, list->items[i],
-                              BENCH_DEPTH_MAX);
+        if (bench_read_depth(list->items[i], &depth) != 0 || depth > most)
+            return bench_fail(bench, 0, "--%s: '%s' is no number from 1 to %u", setting, list->items[i],
+                              most);
+    }
+    return 0;
+}
+
+int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes)
+{
+    uint64_t bytes;
+    if (base_parse_size(text, &bytes) != 0 || bytes < WORD_BYTES || bytes > most || bytes % WORD_BYTES != 0)
+        return -EINVAL;
+    *ret_bytes = (uint32_t)bytes;
+    return 0;
+}
+
+int bench_check_sizes(struct bench *bench, const struct base_setting_list *sizes, uint32_t most)
+{
+    uint32_t bytes;
+    for (size_t i = 0; i < sizes->count; i++) {
+        if (bench_read_size(sizes->items[i], most, &bytes) != 0)
+            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of %d from %d to %u", sizes->items[i],
+                              WORD_BYTES, WORD_BYTES, most);
     }
     return 0;
 }

@@ -137,8 +137,15 @@ unsigned bench_word_index(const char *word, const char *const *known);
 /** A number of requests in flight. @return 0; -EINVAL: it is none from 1 to BENCH_DEPTH_MAX */
 base_must_check int bench_read_depth(const char *text, uint32_t *ret_depth);
 
-/** Check that every word of a list is a depth. @return 0; -EINVAL: said in bench->err */
+/** Check that every word of a list is a depth. @param most  the largest @return 0; -EINVAL: said in bench->err */
 base_must_check int bench_check_depths(struct bench *bench, const char *setting,
-                                       const struct base_setting_list *list);
+                                       const struct base_setting_list *list, uint32_t most);
+
+/** A number of bytes that an operation moves: whole words. @return 0; -EINVAL: it is no multiple of 8 from 8 to `most` */
+base_must_check int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes);
+
+/** Check that every word of --sizes is such a number. @return 0; -EINVAL: said in bench->err */
+base_must_check int bench_check_sizes(struct bench *bench, const struct base_setting_list *sizes,
+                                      uint32_t most);
 
 #endif

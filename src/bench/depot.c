@@ -187,9 +187,9 @@ static int check(struct bench *bench, const void *verb_options)
     if (error == 0)
         error = check_sizes(bench, &options->sizes);
     if (error == 0)
-        error = bench_check_depths(bench, "depths", &options->depths);
+        error = bench_check_depths(bench, "depths", &options->depths, BENCH_DEPTH_MAX);
     if (error == 0)
-        error = bench_check_depths(bench, "writers", &options->writers);
+        error = bench_check_depths(bench, "writers", &options->writers, BENCH_DEPTH_MAX);
     if (error == 0 && options->two_cores && options->threads)
         error = bench_fail(bench, 0, "--two-cores is of tasks: give it without --threads");
     if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)

@@ -133,7 +133,7 @@ static int check(struct bench *bench, const void *verb_options)
                                options->blocks.items[i]);
     }
     if (error == 0)
-        error = bench_check_depths(bench, "depth", &options->depths);
+        error = bench_check_depths(bench, "depth", &options->depths, BENCH_DEPTH_MAX);
     if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
         error =
             bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);

@@ -57,31 +57,14 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int read_size(const char *text, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    if (base_parse_size(text, &bytes) != 0 || bytes < BENCH_FABRIC_BYTES_MIN ||
-        bytes > BENCH_FABRIC_BYTES_MAX || bytes % BENCH_FABRIC_BYTES_MIN != 0)
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
-
 static int check(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    uint32_t number;
-    for (size_t i = 0; i < options->sizes.count; i++) {
-        if (read_size(options->sizes.items[i], &number) != 0)
-            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of 8 from 8 to 1M",
-                              options->sizes.items[i]);
-    }
-    for (size_t i = 0; i < options->depths.count; i++) {
-        if (bench_read_depth(options->depths.items[i], &number) != 0 || number > BENCH_FABRIC_DEPTH_MAX)
-            return bench_fail(bench, 0, "--depths: '%s' is no number from 1 to %d", options->depths.items[i],
-                              BENCH_FABRIC_DEPTH_MAX);
-    }
-    int error = bench_check_words(bench, "only", &options->only, cases);
+    int error = bench_check_sizes(bench, &options->sizes, BENCH_FABRIC_BYTES_MAX);
+    if (error == 0)
+        error = bench_check_depths(bench, "depths", &options->depths, BENCH_FABRIC_DEPTH_MAX);
+    if (error == 0)
+        error = bench_check_words(bench, "only", &options->only, cases);
     return error != 0 ? error : bench_check_words(bench, "providers", &options->providers, providers);
 }
 
@@ -193,7 +176,7 @@ static int run_provider(struct bench *bench, const struct options *options, cons
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        error = read_size(options->sizes.items[i], &job.bytes);
+        error = bench_read_size(options->sizes.items[i], BENCH_FABRIC_BYTES_MAX, &job.bytes);
         if (error == 0)
             error = run_size(&job, options, i == 0);
     }

@@ -41,30 +41,11 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int read_size(const char *text, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    if (base_parse_size(text, &bytes) != 0 || bytes < 8 || bytes > BYTES_MAX || bytes % 8 != 0)
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
-
 static int check(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    uint32_t number;
-    for (size_t i = 0; i < options->sizes.count; i++) {
-        if (read_size(options->sizes.items[i], &number) != 0)
-            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of 8 from 8 to 4K",
-                              options->sizes.items[i]);
-    }
-    for (size_t i = 0; i < options->depths.count; i++) {
-        if (bench_read_depth(options->depths.items[i], &number) != 0 || number > DEPTH_MAX)
-            return bench_fail(bench, 0, "--depths: '%s' is no number from 1 to %d", options->depths.items[i],
-                              DEPTH_MAX);
-    }
-    return 0;
+    int error = bench_check_sizes(bench, &options->sizes, BYTES_MAX);
+    return error != 0 ? error : bench_check_depths(bench, "depths", &options->depths, DEPTH_MAX);
 }
 
 /* ---- the server, a process of its own ------------------------------------------------------------- */
@@ -270,7 +251,7 @@ static int run(struct bench *bench, const void *verb_options)
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        error = read_size(options->sizes.items[i], &job.bytes);
+        error = bench_read_size(options->sizes.items[i], BYTES_MAX, &job.bytes);
         for (size_t k = 0; k < options->depths.count && error == 0; k++) {
             error = bench_read_depth(options->depths.items[k], &job.depth);
             if (error == 0)
