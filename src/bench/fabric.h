@@ -3,7 +3,7 @@
 #define BENCH_FABRIC_H
 
 #include "bench/case.h"
-#include "bench/child.h"
+#include "bench/server.h"
 
 enum bench_fabric_op {
     BENCH_FABRIC_READ,
@@ -20,11 +20,8 @@ enum bench_fabric_op {
 
 /* The process that owns the memory: it accepts, and sends messages back. */
 struct bench_fabric_owner {
-    const struct bench *bench;
-    const char *url;
+    struct bench_server server;
     uint64_t region_bytes;
-    char address[108];
-    struct bench_child child;
 };
 
 /* What is measured: the argument of all subjects of a case. */
@@ -63,7 +60,7 @@ static inline uint64_t bench_fabric_places_next(struct bench_fabric_places *plac
 /** Operations between two looks at the clock: where they take long, and on a busy machine longer still, one. */
 static inline uint32_t bench_fabric_batch(const struct bench_fabric_job *job)
 {
-    if (job->bytes >= 65536 || strncmp(job->owner->url, "shm", 3) != 0)
+    if (job->bytes >= 65536 || strncmp(job->owner->server.url, "shm", 3) != 0)
         return 1;
     return job->op == BENCH_FABRIC_MESSAGE ? 8 : 64;
 }

@@ -7,7 +7,6 @@
 #include "bench/world.h"
 #include <errno.h>
 #include <tarn/fabric.h>
-#include <unistd.h>
 
 enum { CLIENTS_MAX = 4, PATIENCE_S = 30 };
 
@@ -18,7 +17,6 @@ struct request {
 };
 
 struct answer {
-    int error;
     uint64_t operations;
     uint64_t elapsed_ns;
 };
@@ -94,7 +92,7 @@ static void accept_all(void *arg)
 {
     struct owner *owner = arg;
     struct tarn_fabric_incoming *incoming;
-    bench_pin(&owner->options->bench->machine, 1);
+    bench_pin(&owner->options->server.bench->machine, 1);
     while (tarn_fabric_listener_wait(owner->listener, TARN_FOREVER, &incoming) == 0)
         take(owner, incoming);
 }
@@ -135,7 +133,7 @@ static void work(struct owner *owner, const struct bench_fabric_job *job, struct
 
 static void obey(struct owner *owner)
 {
-    const struct bench *bench = owner->options->bench;
+    const struct bench *bench = owner->options->server.bench;
     struct request request;
     while (bench_child_receive(&request, sizeof(request)) == 0) {
         struct answer answer = {0};
@@ -160,7 +158,7 @@ static int begin(struct owner *owner)
     const struct bench_fabric_owner *options = owner->options;
     const struct tarn_fabric_domain_options domain_options = {.writable_bytes = options->region_bytes};
     const struct task_sched_options sched_options = {.spin_ns = 3600 * BASE_NS_PER_SECOND};
-    int error = tarn_fabric_open(owner->node, options->url, &owner->fabric);
+    int error = tarn_fabric_open(owner->node, options->server.url, &owner->fabric);
     if (error == 0)
         error = tarn_fabric_domain_open(owner->fabric, &domain_options, &owner->domain);
     if (error == 0)
@@ -168,7 +166,7 @@ static int begin(struct owner *owner)
                                          TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP,
                                          &owner->region);
     if (error == 0)
-        error = tarn_fabric_listen(owner->fabric, options->address, &owner->listener);
+        error = tarn_fabric_listen(owner->fabric, options->server.address, &owner->listener);
     if (error == 0 && (owner->buffer = base_alloc(&owner->node->memory, BENCH_FABRIC_BYTES_MAX)) == NULL)
         error = -ENOMEM;
     if (error == 0)
@@ -180,14 +178,13 @@ static int begin(struct owner *owner)
 static int own(void *arg)
 {
     struct owner owner = {.options = arg};
-    struct answer hello = {0};
-    hello.error = bench_node_open(owner.options->bench, TASK_ENGINE_AUTO, &owner.node);
-    if (hello.error == 0)
-        hello.error = begin(&owner);
+    int error = bench_node_open(owner.options->server.bench, TASK_ENGINE_AUTO, &owner.node);
+    if (error == 0)
+        error = begin(&owner);
     task_group_init(&owner.group);
-    if (hello.error == 0)
-        hello.error = task_spawn(owner.sched, &owner.group, "accept", accept_all, &owner);
-    if (bench_child_answer(&hello, sizeof(hello)) != 0 || hello.error != 0)
+    if (error == 0)
+        error = task_spawn(owner.sched, &owner.group, "accept", accept_all, &owner);
+    if (bench_child_answer(&error, sizeof(error)) != 0 || error != 0)
         return 0;
     obey(&owner);
     task_group_cancel(&owner.group);
@@ -197,32 +194,13 @@ static int own(void *arg)
 int bench_fabric_owner_start(struct bench_fabric_owner *owner, struct bench *bench, const char *url,
                              uint64_t region_bytes)
 {
-    struct answer hello;
-    uint16_t port = 0;
-    *owner = (struct bench_fabric_owner){.bench = bench, .url = url, .region_bytes = region_bytes};
-    int error = bench_find_port(&port); /* of shm a number for the name */
-    if (error == 0) {
-        (void)snprintf(owner->address, sizeof(owner->address),
-                       strncmp(url, "shm", 3) == 0 ? "/tmp/tarn-bench-%u" : "127.0.0.1:%u", port);
-        error = bench_child_start(&owner->child, &bench->machine, 1, own, owner);
-    }
-    if (error != 0)
-        return bench_fail(bench, error, "start the owner of %s", url);
-    error = bench_child_call(&owner->child, "", 0, &hello, sizeof(hello), PATIENCE_S * BASE_NS_PER_SECOND);
-    if (error == 0)
-        error = hello.error;
-    if (error == 0)
-        return 0;
-    (void)bench_fabric_owner_stop(owner);
-    return bench_fail(bench, error, "the owner of %s", url);
+    owner->region_bytes = region_bytes;
+    return bench_server_start(&owner->server, bench, url, own, owner);
 }
 
 int bench_fabric_owner_stop(struct bench_fabric_owner *owner)
 {
-    int error = bench_child_stop(&owner->child);
-    if (strncmp(owner->url, "shm", 3) == 0)
-        (void)unlink(owner->address);
-    return error;
+    return bench_server_stop(&owner->server);
 }
 
 int bench_fabric_memory(void *arg, struct bench_sample *sample)
@@ -230,11 +208,12 @@ int bench_fabric_memory(void *arg, struct bench_sample *sample)
     struct bench_fabric_job *job = arg;
     const struct request request = {.op = job->op, .bytes = job->bytes, .cold = job->cold};
     struct answer answer;
-    int error = bench_child_call(&job->owner->child, &request, sizeof(request), &answer, sizeof(answer),
-                                 job->bench->options.duration_ns + PATIENCE_S * BASE_NS_PER_SECOND);
+    int error =
+        bench_child_call(&job->owner->server.child, &request, sizeof(request), &answer, sizeof(answer),
+                         job->bench->options.duration_ns + PATIENCE_S * BASE_NS_PER_SECOND);
     if (error != 0)
         return error;
     sample->operations = answer.operations;
     sample->elapsed_ns = answer.elapsed_ns;
-    return answer.error;
+    return 0;
 }

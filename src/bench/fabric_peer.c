@@ -163,7 +163,7 @@ static int measure(struct bench_fabric_job *job, const char *program, measure_co
 
 static bool is_shm(const struct bench_fabric_job *job)
 {
-    return strncmp(job->owner->url, "shm", 3) == 0;
+    return strncmp(job->owner->server.url, "shm", 3) == 0;
 }
 
 static int begin_pair(struct pair *pair)

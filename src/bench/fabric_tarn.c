@@ -131,7 +131,7 @@ static int connect_and_ask(struct asker *asker, struct tarn_fabric *fabric)
     int error = tarn_fabric_domain_open(fabric, NULL, &domain);
     if (error != 0)
         return error;
-    error = tarn_fabric_connect(domain, asker->job->owner->address, &options, task_now() + PATIENCE_NS,
+    error = tarn_fabric_connect(domain, asker->job->owner->server.address, &options, task_now() + PATIENCE_NS,
                                 &asker->connection);
     if (error == 0) {
         error = ask(asker);
@@ -148,7 +148,7 @@ static void asker_main(void *arg)
     struct base_account *account = &world->node->memory;
     size_t bytes = (size_t)asker->job->depth * asker->job->bytes;
     struct tarn_fabric *fabric;
-    world->error = tarn_fabric_open(world->node, asker->job->owner->url, &fabric);
+    world->error = tarn_fabric_open(world->node, asker->job->owner->server.url, &fabric);
     if (world->error != 0)
         return;
     asker->data = base_alloc(account, bytes);

@@ -1,12 +1,12 @@
 /* `tarn bench rpc`: calls between two processes, by each way, beside what carries as little. */
 #include "bench/fabric.h"
 
+#include "bench/server.h"
 #include "bench/world.h"
 
 #include <errno.h>
 #include <string.h>
 #include <tarn/rpc.h>
-#include <unistd.h>
 
 #define PATIENCE_NS (10 * BASE_NS_PER_SECOND)
 #define DEPTH_MAX   64
@@ -50,12 +50,6 @@ static int check(struct bench *bench, const void *verb_options)
 
 /* ---- the server, a process of its own ------------------------------------------------------------- */
 
-struct server {
-    const struct bench *bench;
-    char address[64];
-    struct bench_child child;
-};
-
 static int echo(void *arg, struct tarn_rpc_request *request)
 {
     (void)arg;
@@ -70,7 +64,7 @@ static const struct tarn_rpc_service service = {.methods = methods, .count = 1};
 /* It ends with its channel; what it leaves the kernel frees. */
 static int serve(void *arg)
 {
-    const struct server *server = arg;
+    const struct bench_server *server = arg;
     const struct tarn_rpc_serve_options options = {.spin_ns = 3600 * BASE_NS_PER_SECOND};
     struct tarn_rpc_server *serving;
     struct tarn_fabric *fabric;
@@ -78,7 +72,7 @@ static int serve(void *arg)
     int request;
     int error = bench_node_open(server->bench, TASK_ENGINE_AUTO, &node);
     if (error == 0)
-        error = tarn_fabric_open(node, "shm:", &fabric);
+        error = tarn_fabric_open(node, server->url, &fabric);
     if (error == 0)
         error = tarn_rpc_serve(fabric, server->address, &service, &options, &serving);
     if (bench_child_answer(&error, sizeof(error)) != 0 || error != 0)
@@ -89,47 +83,19 @@ static int serve(void *arg)
     return 0;
 }
 
-static int start(struct server *server, struct bench *bench)
-{
-    uint16_t number; /* for the name */
-    int answer;
-    server->bench = bench;
-    int error = bench_find_port(&number);
-    if (error == 0) {
-        (void)snprintf(server->address, sizeof(server->address), "/tmp/tarn-bench-%u", number);
-        error = bench_child_start(&server->child, &bench->machine, 1, serve, server);
-    }
-    if (error != 0)
-        return bench_fail(bench, error, "start the server");
-    error = bench_child_call(&server->child, "", 0, &answer, sizeof(answer), PATIENCE_NS);
-    if (error == 0)
-        error = answer;
-    if (error == 0)
-        return 0;
-    (void)bench_child_stop(&server->child);
-    return bench_fail(bench, error, "the server");
-}
-
-static int stop(struct server *server)
-{
-    int error = bench_child_stop(&server->child);
-    (void)unlink(server->address);
-    return error;
-}
-
 /* ---- the client ----------------------------------------------------------------------------------- */
 
 /* A measurement; all but the way are as in its case. */
 struct job {
     struct bench *bench;
-    const struct server *server;
+    const struct bench_server *server;
     enum tarn_rpc_way way;
     uint32_t bytes, depth;
+    struct bench_sample *sample;
 };
 
 /* As many in flight as the case says, the oldest is waited for before the next one is posted. */
-static int call_on(const struct job *job, struct tarn_rpc_connection *connection, uint8_t *data,
-                   struct bench_sample *sample)
+static int call_on(const struct job *job, struct tarn_rpc_connection *connection, uint8_t *data)
 {
     struct tarn_rpc_call calls[DEPTH_MAX];
     base_assert(job->depth > 0);
@@ -152,15 +118,15 @@ static int call_on(const struct job *job, struct tarn_rpc_connection *connection
         }
         now_ns = task_now();
     }
-    sample->operations = done;
-    sample->elapsed_ns = now_ns - begin_ns;
+    job->sample->operations = done;
+    job->sample->elapsed_ns = now_ns - begin_ns;
     int ended = tarn_rpc_wait(connection, calls, job->depth);
     return error != 0 ? error : ended;
 }
 
-static int connect_and_call(const struct job *job, struct tarn_node *node, struct tarn_fabric *fabric,
-                            struct bench_sample *sample)
+static int connect_and_call(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
 {
+    const struct job *job = arg;
     const struct tarn_rpc_connect_options options = {
         .way = job->way, .calls = job->depth, .request_bytes = job->bytes, .result_bytes = job->bytes};
     const size_t bytes = 2 * (size_t)job->depth * job->bytes;
@@ -171,7 +137,7 @@ static int connect_and_call(const struct job *job, struct tarn_node *node, struc
     int error =
         tarn_rpc_connect(fabric, job->server->address, &options, task_now() + PATIENCE_NS, &connection);
     if (error == 0) {
-        error = call_on(job, connection, data, sample);
+        error = call_on(job, connection, data);
         tarn_rpc_disconnect(connection);
     }
     base_free(&node->memory, data, bytes);
@@ -180,21 +146,9 @@ static int connect_and_call(const struct job *job, struct tarn_node *node, struc
 
 static int measure(struct job job, enum tarn_rpc_way way, struct bench_sample *sample)
 {
-    struct tarn_fabric *fabric;
-    struct tarn_node *node;
-    int error = bench_node_open(job.bench, TASK_ENGINE_AUTO, &node);
-    if (error != 0)
-        return error;
     job.way = way;
-    bench_pin(&job.bench->machine, 0);
-    error = tarn_fabric_open(node, "shm:", &fabric);
-    if (error == 0) {
-        error = connect_and_call(&job, node, fabric, sample);
-        tarn_fabric_close(fabric);
-    }
-    bench_unpin(&job.bench->machine);
-    task_node_close(node);
-    return error;
+    job.sample = sample;
+    return bench_client_run(job.bench, job.server->url, connect_and_call, &job);
 }
 
 static int measure_adaptive(void *arg, struct bench_sample *sample)
@@ -216,7 +170,7 @@ static int measure_reply(void *arg, struct bench_sample *sample)
 
 static int run_case(struct job *job, bool peers)
 {
-    struct bench_fabric_owner owner = {.bench = job->bench, .url = "shm:"};
+    struct bench_fabric_owner owner = {.server = {.bench = job->bench, .url = "shm:"}};
     struct bench_fabric_job message = {
         .bench = job->bench, .owner = &owner, .op = BENCH_FABRIC_MESSAGE, .bytes = job->bytes, .depth = 1};
     struct bench_case *self;
@@ -243,11 +197,11 @@ static int run_case(struct job *job, bool peers)
 static int run(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    struct server server;
+    struct bench_server server;
     struct job job = {.bench = bench, .server = &server};
     if (!bench_has_two_cores(&bench->machine))
         return 0; /* spinning on one would wait for its time slice */
-    int error = start(&server, bench);
+    int error = bench_server_start(&server, bench, "shm:", serve, &server);
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
@@ -258,8 +212,8 @@ static int run(struct bench *bench, const void *verb_options)
                 error = run_case(&job, options->peers);
         }
     }
-    int ended = stop(&server);
-    return error != 0 || ended == 0 ? error : bench_fail(bench, ended, "the end of the server");
+    int ended = bench_server_stop(&server);
+    return error != 0 ? error : ended;
 }
 
 const struct bench_verb bench_verb_rpc = {
