@@ -53,6 +53,7 @@ extern const struct bench_verb bench_verb_restart;
 extern const struct bench_verb bench_verb_ycsb;
 extern const struct bench_verb bench_verb_fabric;
 extern const struct bench_verb bench_verb_rpc;
+extern const struct bench_verb bench_verb_cache;
 
 extern const char *const bench_directs[]; /* as enum drive_direct */
 

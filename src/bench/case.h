@@ -8,7 +8,7 @@
 #include "bench/bench_internal.h"
 
 enum {
-    BENCH_SUBJECTS_MAX = 6,
+    BENCH_SUBJECTS_MAX = 10,
     BENCH_PARAMETERS_MAX = 12,
     BENCH_VALUES_MAX = 4,
 };

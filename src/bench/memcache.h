@@ -123,9 +123,8 @@ int bench_memcache_contest_close(struct bench_memcache_contest *contest, int err
 /** Start a server and store the keys: as bench_memcache_kind.start. */
 base_must_check int bench_memcache_contestant_start(struct bench_memcache_contestant *contestant);
 
-/** Add memcached's command line, up to what all of its kinds have. @param megabytes  for items */
-void bench_memcache_add_memcached(struct bench_memcache_contestant *contestant, uint16_t port,
-                                  uint64_t megabytes);
+/** Add memcached's command line, with a port, up to what all of its kinds have. @param megabytes  for items */
+void bench_memcache_add_tcp(struct bench_memcache_contestant *contestant, uint16_t port, uint64_t megabytes);
 
 /* ---- memcache_case.c ----------------------------------------------------------------------------- */
 

@@ -135,7 +135,7 @@ int bench_memcache_extstore_prepare(struct bench_memcache_contestant *contestant
     uint64_t data = options->keys * (contest->values.bytes + (uint64_t)INDEX_BYTES);
     uint64_t pages = (SPARE_PAGES_FACTOR * data / MEBIBYTE) / PAGE_MEBIBYTES + 8;
     contestant->server.memory_group = options->memory_group;
-    bench_memcache_add_memcached(contestant, port, options->keys * INDEX_BYTES / MEBIBYTE + 128);
+    bench_memcache_add_tcp(contestant, port, options->keys * INDEX_BYTES / MEBIBYTE + 128);
     bench_command_add(command,
                       "--extended=ext_page_size=%d,ext_path=%s:%" PRIu64 "M,ext_threads=%" PRIu64
                       ",ext_item_size=%d,"

@@ -46,49 +46,59 @@ static int prepare_tarn(struct bench_memcache_contestant *contestant, uint16_t p
     return 0;
 }
 
-void bench_memcache_add_memcached(struct bench_memcache_contestant *contestant, uint16_t port,
+void bench_memcache_add_memcached(struct bench_command *command, uint64_t connections, uint64_t keys,
                                   uint64_t megabytes)
 {
-    const struct bench_memcache_options *options = contestant->contest->options;
-    struct bench_command *command = &contestant->server.command;
     bench_command_add(command, "memcached");
     if (geteuid() == 0) /* it refuses to be root unless told to */
         bench_command_add(command, "--user=root");
+    bench_command_add(command, "--threads=1");
+    bench_command_add(command, "--conn-limit=%" PRIu64, connections + 64);
+    bench_command_add(command, "--memory-limit=%" PRIu64, megabytes);
+    uint64_t power = HASH_POWER_MIN;
+    while (power < 32 && (UINT64_C(1) << power) < keys)
+        power++;
+    bench_command_add(command, "--extended=hashpower=%" PRIu64, power);
+}
+
+void bench_memcache_add_redis(struct bench_command *command, uint64_t connections)
+{
+    bench_command_add(command, "redis-server");
+    bench_command_add(command, "--save");
+    bench_command_add(command, "%s", "");
+    bench_command_add(command, "--appendonly");
+    bench_command_add(command, "no");
+    bench_command_add(command, "--maxclients");
+    bench_command_add(command, "%" PRIu64, connections + 64);
+    bench_command_add(command, "--loglevel");
+    bench_command_add(command, "warning");
+}
+
+void bench_memcache_add_tcp(struct bench_memcache_contestant *contestant, uint16_t port, uint64_t megabytes)
+{
+    const struct bench_memcache_options *options = contestant->contest->options;
+    struct bench_command *command = &contestant->server.command;
+    bench_memcache_add_memcached(command, options->connections, options->keys, megabytes);
     bench_command_add(command, "--listen=127.0.0.1");
     bench_command_add(command, "--port=%" PRIu16, port);
     bench_command_add(command, "--udp-port=0");
-    bench_command_add(command, "--threads=1");
-    bench_command_add(command, "--conn-limit=%" PRIu64, options->connections + 64);
-    bench_command_add(command, "--memory-limit=%" PRIu64, megabytes);
-    uint64_t power = HASH_POWER_MIN;
-    while (power < 32 && (UINT64_C(1) << power) < options->keys)
-        power++;
-    bench_command_add(command, "--extended=hashpower=%" PRIu64, power);
 }
 
 static int prepare_memcached(struct bench_memcache_contestant *contestant, uint16_t port)
 {
     uint64_t bytes = data_bytes(contestant->contest) * SLAB_LOSS_PERCENT / 100;
-    bench_memcache_add_memcached(contestant, port, bytes / MEBIBYTE + 128);
+    bench_memcache_add_tcp(contestant, port, bytes / MEBIBYTE + 128);
     return 0;
 }
 
 static int prepare_redis(struct bench_memcache_contestant *contestant, uint16_t port)
 {
     struct bench_command *command = &contestant->server.command;
-    bench_command_add(command, "redis-server");
+    bench_memcache_add_redis(command, contestant->contest->options->connections);
     bench_command_add(command, "--bind");
     bench_command_add(command, "127.0.0.1");
     bench_command_add(command, "--port");
     bench_command_add(command, "%" PRIu16, port);
-    bench_command_add(command, "--save");
-    bench_command_add(command, "%s", "");
-    bench_command_add(command, "--appendonly");
-    bench_command_add(command, "no");
-    bench_command_add(command, "--maxclients");
-    bench_command_add(command, "%" PRIu64, contestant->contest->options->connections + 64);
-    bench_command_add(command, "--loglevel");
-    bench_command_add(command, "warning");
     return 0;
 }
 

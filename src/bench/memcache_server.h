@@ -49,6 +49,13 @@ struct bench_memcache_server {
     bool asked; /* to end */
 };
 
+/** Add memcached's command line, with one thread, up to where it listens. @param megabytes  for items */
+void bench_memcache_add_memcached(struct bench_command *command, uint64_t connections, uint64_t keys,
+                                  uint64_t megabytes);
+
+/** Add redis', without persistence, up to where it listens. */
+void bench_memcache_add_redis(struct bench_command *command, uint64_t connections);
+
 /** Whether there is such a program, in $PATH unless it has a slash. */
 bool bench_memcache_is_installed(const char *program);
 

@@ -1,0 +1,154 @@
+/* Who is measured beside Tarn's cache: servers behind Unix sockets, on the first core, with the load on the second. */
+#include "bench/cache.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <unistd.h>
+
+enum { ITEM_BYTES = 160 }; /* that memcached takes for a key at most, before its size classes */
+
+#define MEBIBYTE (UINT64_C(1) << 20)
+
+struct bench_cache_peer_kind {
+    const char *name;        /* where requests are pipelined, or there is one */
+    const char *name_single; /* where each has a connection of its own */
+    const char *program;
+    enum bench_memcache_protocol protocol;
+    void (*prepare)(struct bench_cache_peer *peer);
+};
+
+/* ---- command lines ------------------------------------------------------------------------------ */
+
+static void prepare_memcached(struct bench_cache_peer *peer)
+{
+    struct bench_command *command = &peer->server.command;
+    const uint64_t keys = peer->job->server->keys;
+    bench_memcache_add_memcached(command, BENCH_CACHE_REQUESTS_MAX, keys, keys * ITEM_BYTES / MEBIBYTE + 128);
+    bench_command_add(command, "--unix-socket=%s", peer->path);
+}
+
+static void prepare_redis(struct bench_cache_peer *peer)
+{
+    struct bench_command *command = &peer->server.command;
+    bench_memcache_add_redis(command, BENCH_CACHE_REQUESTS_MAX);
+    bench_command_add(command, "--port");
+    bench_command_add(command, "0");
+    bench_command_add(command, "--unixsocket");
+    bench_command_add(command, "%s", peer->path);
+}
+
+static const struct bench_cache_peer_kind kinds[] = {
+    {"memcached", "memcached-single", "memcached", BENCH_MEMCACHE_TEXT, prepare_memcached},
+    {"redis", "redis-single", "redis-server", BENCH_MEMCACHE_RESP, prepare_redis},
+};
+
+_Static_assert(base_array_count(kinds) <= (size_t)BENCH_CACHE_PEERS_MAX, "all have a place");
+
+/* ---- measuring ---------------------------------------------------------------------------------- */
+
+/* @param is_single  a connection for each request, else one for all */
+static struct bench_memcache_load load_of(const struct bench_cache_peer *peer, bool is_single)
+{
+    const struct bench_cache_job *job = peer->job;
+    return (struct bench_memcache_load){.bench = job->bench,
+                                        .name = peer->kind->name,
+                                        .address = &peer->server.address,
+                                        .protocol = peer->kind->protocol,
+                                        .values = &job->values,
+                                        .keys = &job->keys,
+                                        .connections = is_single ? job->depth : 1,
+                                        .pipeline = is_single ? 1 : job->depth,
+                                        .keys_per_get = job->per_get,
+                                        .read_share = job->read_share,
+                                        .seed = job->bench->options.seed + job->measured};
+}
+
+static int measure(struct bench_cache_peer *peer, bool is_single, struct bench_sample *sample)
+{
+    const struct bench_memcache_load load = load_of(peer, is_single);
+    struct bench_memcache_outcome outcome = {.latency = sample->latency};
+    sample->skipped = peer->skipped;
+    if (peer->skipped != NULL)
+        return 0;
+    int error = bench_memcache_load_run(&load, &outcome);
+    peer->job->measured++;
+    if (error != 0)
+        return error;
+    if (outcome.hits != outcome.gets)
+        return bench_fail(peer->job->bench, -ENODATA,
+                          "%s lacks keys that were stored: %" PRIu64 " of %" PRIu64, peer->kind->name,
+                          outcome.gets - outcome.hits, outcome.gets);
+    sample->operations = outcome.keys;
+    sample->elapsed_ns = outcome.elapsed_ns;
+    sample->values[BENCH_CACHE_HIT_PERCENT] = 100;
+    return 0;
+}
+
+static int measure_pipelined(void *arg, struct bench_sample *sample)
+{
+    return measure(arg, false, sample);
+}
+
+static int measure_single(void *arg, struct bench_sample *sample)
+{
+    return measure(arg, true, sample);
+}
+
+void bench_cache_peers_add(struct bench_cache_peers *peers, struct bench_case *self)
+{
+    for (size_t i = 0; i < peers->count; i++) {
+        struct bench_cache_peer *peer = &peers->items[i];
+        bench_case_subject(self, peer->kind->name, measure_pipelined, peer);
+        if (peer->job->depth > 1)
+            bench_case_subject(self, peer->kind->name_single, measure_single, peer);
+    }
+}
+
+/* ---- beginning and end -------------------------------------------------------------------------- */
+
+static int start(struct bench_cache_peer *peer)
+{
+    char address[sizeof(peer->path) + 8];
+    (void)snprintf(peer->path, sizeof(peer->path), "%.40s-%s", peer->job->server->server.address,
+                   peer->kind->name);
+    (void)snprintf(address, sizeof(address), "unix:%s", peer->path);
+    int error = bench_memcache_address_read(address, &peer->server.address);
+    if (error != 0)
+        return bench_fail(peer->job->bench, error, "%s", address);
+    peer->kind->prepare(peer);
+    error = bench_memcache_server_start(&peer->server);
+    if (error != 0)
+        return error;
+    const struct bench_memcache_load load = load_of(peer, false);
+    return bench_memcache_load_fill(&load);
+}
+
+int bench_cache_peers_start(struct bench_cache_peers *peers, struct bench_cache_job *job)
+{
+    int error = 0;
+    for (size_t i = 0; i < base_array_count(kinds) && error == 0; i++) {
+        struct bench_cache_peer *peer = &peers->items[peers->count++];
+        *peer = (struct bench_cache_peer){
+            .job = job,
+            .kind = &kinds[i],
+            .server = {.bench = job->bench, .name = kinds[i].name, .protocol = kinds[i].protocol}};
+        if (bench_memcache_is_installed(kinds[i].program))
+            error = start(peer);
+        else
+            peer->skipped = "it is not installed";
+    }
+    return error;
+}
+
+int bench_cache_peers_stop(struct bench_cache_peers *peers)
+{
+    int error = 0;
+    for (size_t i = 0; i < peers->count; i++)
+        bench_memcache_server_ask_to_stop(&peers->items[i].server);
+    for (size_t i = 0; i < peers->count; i++) {
+        int stopping = bench_memcache_server_stop(&peers->items[i].server);
+        error = error != 0 ? error : stopping;
+        (void)unlink(peers->items[i].path);
+    }
+    return error;
+}
