@@ -55,9 +55,10 @@ enum tarn_kv_abilities {
 };
 
 struct tarn_kv_info {
-    const char *kind;         /**< "depot", "cache"; static */
-    uint32_t abilities;       /**< of enum tarn_kv_abilities */
-    uint32_t partitions;      /**< of a cache; else 1. Of several servers: of all, and what follows is the least of them */
+    const char *kind;   /**< "depot", "cache"; static */
+    uint32_t abilities; /**< of enum tarn_kv_abilities */
+    uint32_t
+        partitions; /**< of a cache; else 1. Of several servers: of all, and what follows is the least of them */
     uint64_t value_bytes_max; /**< the longest value that it takes, under a key of one byte */
     uint64_t whole_bytes_max; /**< the longest value that a scan shows */
 };
