@@ -14,8 +14,39 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #define TASK_TESTING_SCHEDS 3
+
+/*
+ * cmocka knows the thread that runs the tests. An assertion that fails in another, and so in a task of a scheduler there,
+ * ends the program without a word: it is said here.
+ */
+static inline void task_testing_true(bool holds, const char *text, const char *file, int line)
+{
+    if (!holds && gettid() != getpid())
+        (void)fprintf(stderr, "%s:%d: %s does not hold\n", file, line, text);
+    _assert_true(holds, text, file, line);
+}
+
+/** The same of two numbers. */
+static inline void task_testing_equal(uintmax_t a, uintmax_t b, const char *file, int line)
+{
+    if (a != b && gettid() != getpid())
+        (void)fprintf(stderr, "%s:%d: %" PRIdMAX " != %" PRIdMAX "\n", file, line, (intmax_t)a, (intmax_t)b);
+    _assert_int_equal(a, b, file, line);
+}
+
+#undef assert_true
+#undef assert_false
+#undef assert_non_null
+#undef assert_int_equal
+#define assert_true(holds)     task_testing_true((holds) != 0, #holds, __FILE__, __LINE__)
+#define assert_false(holds)    task_testing_true((holds) == 0, "!(" #holds ")", __FILE__, __LINE__)
+#define assert_non_null(what)  task_testing_true((what) != NULL, #what, __FILE__, __LINE__)
+#define assert_int_equal(a, b) task_testing_equal((uintmax_t)(a), (uintmax_t)(b), __FILE__, __LINE__)
 
 struct task_testing {
     struct tarn_node *node;
