@@ -185,7 +185,7 @@ static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, d
     get->error = cache_find(part->partition, now_ns, &found);
     if (get->error == 0) {
         get->info = found.info;
-        lease.data = found.info.value_bytes > 0 ? found.value : NULL;
+        lease.data = found.value;
         lease.bytes = found.info.value_bytes;
     }
     bool taken = visit(arg, get, &lease);

@@ -73,7 +73,7 @@ base_must_check int kv_flush(struct tarn_kv *kv, uint64_t when_ns);
  *
  * @param room   a cache reads nothing ahead, and asks `visit` alone
  * @param visit  kv_shows_locked() says what it may not. What it is shown it may keep: kv_lease_keep()
- * @return how many were shown, from the first on. Yields.
+ * @return how many were shown, from the first on; of a cache one that was not taken counts as a get all the same. Yields.
  */
 size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
                    depot_get_function *visit, void *arg);

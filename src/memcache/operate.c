@@ -140,7 +140,8 @@ static int update(struct memcache_op *op, tarn_update_function *decide, void *ar
     uint64_t version = 0;
     int error;
     do {
-        op->outcome = (struct memcache_outcome){.value = op->outcome.value};
+        struct memcache_value *value = op->outcome.value;
+        op->outcome = (struct memcache_outcome){.value = value};
         error = kv_update(op->server->kv, op->request.key.text, op->request.key.len, decide, arg, &version);
     } while (error == MEMCACHE_NEEDS_MEMORY && (error = memcache_value_provide(op)) == 0);
     if (error == 0)

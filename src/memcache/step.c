@@ -228,8 +228,9 @@ static void start_changes(struct memcache_work *work)
 
 struct showing {
     struct memcache_work *work;
-    bool turned;       /* the get that was not taken asks for a change after all, or … */
-    bool needs_memory; /* … for memory */
+    bool turned;                  /* the get that was not taken asks for a change after all, or … */
+    bool needs_memory;            /* … for memory, which is … */
+    struct memcache_value *value; /* … here at the next look */
 };
 
 static void copy_behind(struct memcache_op *op, const void *data, size_t len)
@@ -258,14 +259,22 @@ static bool keep(struct memcache_op *op, struct tarn_lease *lease)
     return true;
 }
 
+/* Copy a value that no output holds beside the answers to come. @return false: that needs memory */
+static bool copy_beside(struct showing *showing, struct memcache_op *op, const struct tarn_lease *lease)
+{
+    op->outcome.value = showing->value;
+    showing->value = NULL;
+    op->outcome.error = memcache_value_take(op, lease->data, lease->bytes);
+    showing->needs_memory = op->outcome.error == MEMCACHE_NEEDS_MEMORY;
+    return !showing->needs_memory;
+}
+
 static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
 {
     struct showing *showing = arg;
     struct memcache_work *work = showing->work;
     struct memcache_op *op = &work->ops[work->get_ops[get - work->gets]];
-    op->outcome =
-        (struct memcache_outcome){.error = get->error, .hit = get->error == 0, .value = op->outcome.value};
-    showing->needs_memory = false;
+    op->outcome = (struct memcache_outcome){.error = get->error, .hit = get->error == 0};
     if (get->error == 0) {
         op->outcome.info = get->info;
         op->outcome.old_expiry_ns = get->info.expiry_ns;
@@ -280,14 +289,8 @@ static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
     fits = kept || (fits && bytes <= room - MEMCACHE_ANSWER_MAX);
     if (!fits && work->output.used > 0)
         return false;
-    if (!fits && wanted) { /* no output holds it beside the answers to come */
-        op->outcome.error = memcache_value_take(op, lease->data, bytes);
-        showing->needs_memory = op->outcome.error == MEMCACHE_NEEDS_MEMORY;
-        if (showing->needs_memory)
-            return false;
-    } else if (op->outcome.value != NULL) {
-        op->outcome.value->len = 0; /* it was as long when memory was taken */
-    }
+    if (!fits && wanted && !copy_beside(showing, op, lease))
+        return false;
     answer(op);
     if (!fits || !wanted)
         return true;
@@ -327,6 +330,16 @@ static bool is_leased_out(const struct memcache_work *work)
     return work->output.leased_bytes >= MEMCACHE_LEASED_BYTES;
 }
 
+/* The memory that a get needs, for its next look. */
+static void provide(struct showing *showing, struct memcache_op *op)
+{
+    op->outcome.error = memcache_value_provide(op);
+    if (op->outcome.error != 0)
+        answer(op);
+    showing->value = op->outcome.value;
+    op->outcome.value = NULL;
+}
+
 static void fetch(struct memcache_session *session, struct memcache_work *work)
 {
     struct memcache_server *server = session->server;
@@ -334,26 +347,26 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
     for (uint32_t from = 0;;) {
         uint32_t count = gather(work, from);
         if (count == 0)
-            return;
+            break;
         const struct depot_room room = room_for_gets(server, work);
+        showing.needs_memory = false;
         size_t shown = kv_get_each(server->kv, work->gets, count, &room, show, &showing);
         if (shown == count)
-            return;
+            break;
         from = work->get_ops[shown];
         if (room_left(work) < MEMCACHE_ANSWER_MAX || is_leased_out(work) || !showing.turned) {
             settle(session, work, from);
             (void)memcache_output_flush(server, &work->output);
         }
-        struct memcache_op *op = &work->ops[from];
         if (showing.needs_memory) {
-            op->outcome.error = memcache_value_provide(op);
-            if (op->outcome.error != 0)
-                answer(op);
+            provide(&showing, &work->ops[from]);
         } else if (showing.turned) {
-            memcache_operate(op);
-            answer(op);
+            memcache_operate(&work->ops[from]);
+            answer(&work->ops[from]);
         }
     }
+    if (showing.value != NULL) /* it was not needed any more */
+        memcache_value_free(server, showing.value);
 }
 
 /* ---- the step ----------------------------------------------------------------------------------------- */

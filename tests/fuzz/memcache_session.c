@@ -1,7 +1,7 @@
 /*
  * Any bytes as what a client says, cut as the first of them tell: the server answers with a row of
- * well-formed answers, however the bytes are cut with the same ones, but for versions, and nothing is left
- * over.
+ * well-formed answers, however the bytes are cut and whether a depot or a cache is behind it with the same
+ * ones, but for versions, and nothing is left over.
  */
 #include "base/random.h"
 #include "kv/kv.h"
@@ -61,14 +61,14 @@ static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
     return 0;
 }
 
-/* A server, which is kept from one input to the next as long as its store has room. */
+/* Servers, which are kept from one input to the next as long as the depot has room. */
 struct world {
     struct fuzz_drive drive;
     struct tarn_node *node;
     struct task_sched *sched;
     struct tarn_depot *depot;
-    struct tarn_kv *kv;
-    struct memcache_server server;
+    struct tarn_kv *kv, *cache;
+    struct memcache_server server, cache_server;
     struct memcache_work *work;
     char *input;
 };
@@ -101,11 +101,13 @@ static void open_task(void *arg)
     base_assert(tarn_depot_format(world->node, "store", &format) == 0);
     base_assert(tarn_depot_open(world->node, "store", NULL, &world->depot) == 0);
     base_assert(kv_wrap_depot(world->node, world->depot, &world->kv) == 0);
+    base_assert(tarn_kv_open(world->node, "cache:memory=4M,partitions=2,item=1K", NULL, &world->cache) == 0);
 }
 
 static void close_task(void *arg)
 {
     struct world *world = arg;
+    base_assert(tarn_kv_close(world->cache) == 0);
     base_assert(tarn_kv_close(world->kv) == 0);
     base_assert(tarn_depot_close(world->depot) == 0);
 }
@@ -122,11 +124,14 @@ static void begin(struct world *world)
     run_in_task(world, open_task, world);
     base_assert(memcache_server_init(&world->server, world->node, world->kv, ITEM_BYTES_MAX,
                                      UINT64_C(64) * ITEM_BYTES_MAX, &host) == 0);
+    base_assert(memcache_server_init(&world->cache_server, world->node, world->cache, ITEM_BYTES_MAX,
+                                     UINT64_C(64) * ITEM_BYTES_MAX, &host) == 0);
 }
 
 static void end(struct world *world)
 {
     memcache_server_deinit(&world->server);
+    memcache_server_deinit(&world->cache_server);
     run_in_task(world, close_task, world);
     task_sched_stop(world->sched);
     fuzz_end(world->node, world->sched);
@@ -157,6 +162,7 @@ static struct world *ready_world(void)
 /* What a client says, and what it hears. */
 struct talk {
     struct world *world;
+    struct memcache_server *server;
     const uint8_t *said;
     size_t len;
     bool cut;
@@ -168,12 +174,12 @@ struct talk {
 static void converse(void *arg)
 {
     struct talk *talk = arg;
-    struct memcache_server *server = &talk->world->server;
+    struct memcache_server *server = talk->server;
     struct memcache_work *work = talk->world->work;
     char *input = talk->world->input;
     struct memcache_session session;
     size_t kept = 0, consumed;
-    base_assert(tarn_depot_flush_all(talk->world->depot, 0) == 0);
+    base_assert(kv_flush(server->kv, 0) == 0);
     memcache_session_init(&session, server);
     memcache_work_init(work, send_output, &talk->answers);
     for (size_t at = 0; at < talk->len && talk->end == 0;) {
@@ -231,6 +237,7 @@ static bool is_line(const char *line)
                                         "EX ",
                                         "ME ",
                                         "STAT ",
+                                        "SERVER_ERROR a store in memory measures no stages\r\n",
                                         "SERVER_ERROR out of memory storing object\r\n",
                                         "SERVER_ERROR object too large for cache\r\n"};
     size_t digits = strspn(line, "0123456789");
@@ -328,27 +335,43 @@ static bool is_same_however_cut(const uint8_t *said, size_t len)
     return memmem(said, len, "cas", 3) == NULL && memmem(said, len, " C", 2) == NULL;
 }
 
+/* @return what must be the same in every run */
+static struct text hear(struct talk *talk)
+{
+    append(&talk->answers, "", 0);
+    run_in_task(talk->world, converse, talk);
+    struct text same = check_answers(&talk->answers);
+    free(talk->answers.bytes);
+    return same;
+}
+
+static void expect_same(const struct talk *one, const struct text *one_same, const struct talk *other,
+                        const struct text *other_same)
+{
+    base_assert(one->end == other->end);
+    base_assert(one_same->len == other_same->len);
+    base_assert(memcmp(one_same->bytes, other_same->bytes, one_same->len) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
     struct world *world = ready_world();
-    struct talk cut = {.world = world, .said = data + 2, .len = size - 2, .cut = true}, whole = cut;
+    struct talk cut = {
+        .world = world, .server = &world->server, .said = data + 2, .len = size - 2, .cut = true};
     base_random_init(&cut.random, (uint64_t)data[0] << 8 | data[1]);
+    struct talk whole = cut, cached = cut;
     whole.cut = false;
-    append(&cut.answers, "", 0);
-    append(&whole.answers, "", 0);
-    run_in_task(world, converse, &cut);
-    run_in_task(world, converse, &whole);
-    struct text cut_same = check_answers(&cut.answers), whole_same = check_answers(&whole.answers);
+    cached.server = &world->cache_server;
+    struct text cut_same = hear(&cut), whole_same = hear(&whole), cached_same = hear(&cached);
     if (is_same_however_cut(cut.said, cut.len)) {
-        base_assert(cut.end == whole.end);
-        base_assert(cut_same.len == whole_same.len);
-        base_assert(memcmp(cut_same.bytes, whole_same.bytes, cut_same.len) == 0);
+        expect_same(&cut, &cut_same, &whole, &whole_same);
+        if (memmem(cut.said, cut.len, "stats", 5) == NULL) /* each store has its own */
+            expect_same(&cut, &cut_same, &cached, &cached_same);
     }
     free(cut_same.bytes);
     free(whole_same.bytes);
-    free(cut.answers.bytes);
-    free(whole.answers.bytes);
+    free(cached_same.bytes);
     return 0;
 }
