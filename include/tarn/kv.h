@@ -42,7 +42,8 @@ struct tarn_kv_options {
     const struct tarn_depot_options
         *depot;                 /**< of file:; NULL: as tarn_depot_open(); borrowed until return */
     struct tarn_fabric *fabric; /**< to reach a server by, there until it is closed. NULL: one of its own */
-    uint64_t timeout_ns;        /**< of each call to a server, all attempts together; 0: 10 seconds */
+    uint64_t timeout_ns;        /**< of each call to a server, all attempts together; as long again for each 16 MiB of a
+                                     value; 0: 10 seconds */
 };
 
 /** What a store can do; bits. */
@@ -133,8 +134,8 @@ TARN_API TARN_MUST_CHECK int tarn_kv_read(struct tarn_kv *kv, const void *key, s
  * @param options      NULL: TARN_PUT_ANY, no expiry, flags 0
  * @param ret_version  the new version; may be NULL
  * @return 0; nothing stored: -EEXIST (IF_ABSENT: present; IF_VERSION: another version), -ENOENT (IF_PRESENT, IF_VERSION:
- *         absent), -EMSGSIZE (longer than the store takes, or than a request to a server holds: TARN_KV_REQUEST_BYTES),
- *         -EINVAL (key length, condition, note), -ENOSPC, -EROFS, -ENOMEM; -EIO (as tarn_depot_put())
+ *         absent), -EMSGSIZE (longer than the store takes), -EINVAL (key length, condition, note), -ENOSPC, -EROFS, -ENOMEM;
+ *         of a server -EBUSY (too many others store long values there); -EIO (as tarn_depot_put())
  *
  * Yields.
  */
@@ -142,7 +143,8 @@ TARN_API TARN_MUST_CHECK int tarn_kv_put(struct tarn_kv *kv, const void *key, si
                                          const void *value, size_t value_len,
                                          const struct tarn_put_options *options, uint64_t *ret_version);
 
-/** Key and value together of a put to a server have no more bytes. */
+/** Key and value together of a put to a server go in one request if they have no more bytes. Else the server READs the value
+ * where it lies, or in a copy (over shm, and where it does not begin at a multiple of 8), by a connection for that alone. */
 #define TARN_KV_REQUEST_BYTES ((UINT32_C(1) << 20) - 64)
 
 /* ---- values that come bit by bit ------------------------------------------------------------------ */

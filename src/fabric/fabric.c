@@ -99,6 +99,11 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric)
     return fabric->node;
 }
 
+bool fabric_registers(const struct tarn_fabric *fabric)
+{
+    return fabric->provider->region_register != NULL;
+}
+
 const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric)
 {
     return &fabric->info;
@@ -181,7 +186,7 @@ int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
     if (memory == NULL || !base_is_aligned((uintptr_t)memory, WORD_BYTES) ||
         !base_is_aligned(bytes, WORD_BYTES))
         return -EINVAL;
-    if (domain->fabric->provider->region_register == NULL)
+    if (!fabric_registers(domain->fabric))
         return -EOPNOTSUPP;
     return make_region(domain, memory, bytes, rights, ret_region);
 }

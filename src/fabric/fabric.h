@@ -161,6 +161,9 @@ bool fabric_connection_fail(struct tarn_fabric_connection *connection, const cha
 /** The node of a fabric. */
 struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
 
+/** Whether tarn_fabric_region_register() may succeed. */
+bool fabric_registers(const struct tarn_fabric *fabric);
+
 /** Whether a posted operation has finished; never waits. By the connection's user. */
 bool fabric_op_is_finished(const struct tarn_fabric_op *op);
 

@@ -283,6 +283,49 @@ static void parts_are_read(struct testing_fabric *testing)
     testing_kv_close(self);
 }
 
+/* ---- longer than a request to a server ---------------------------------------------------------- */
+
+/* Store bytes from wherever they lie in memory, and fetch them whole and in part. */
+static void pass_long(struct testing_kv *self, const uint8_t *value, size_t bytes, uint8_t *got)
+{
+    const struct tarn_put_options absent = {.condition = TARN_PUT_IF_ABSENT, .client_flags = 7};
+    struct tarn_record_info info;
+    uint64_t version = 0;
+    size_t part;
+    assert_int_equal(tarn_kv_put(self->kv, "lo", 2, value, bytes, &absent, &version), 0);
+    assert_int_equal(tarn_kv_put(self->kv, "lo", 2, value, bytes, &absent, NULL), -EEXIST);
+    memset(got, 0xee, bytes);
+    assert_int_equal(tarn_kv_get(self->kv, "lo", 2, got, bytes, &info), 0);
+    assert_true(info.value_bytes == bytes && info.version == version && info.client_flags == 7);
+    assert_memory_equal(got, value, bytes);
+    assert_int_equal(tarn_kv_read(self->kv, "lo", 2, version, bytes - 1000, got, 2000, &part, NULL), 0);
+    assert_int_equal(part, 1000);
+    assert_memory_equal(got, value + bytes - 1000, part);
+    assert_int_equal(tarn_kv_delete(self->kv, "lo", 2), 0);
+}
+
+static void long_values_come_back(struct testing_fabric *testing)
+{
+    static const size_t lengths[] = {TARN_KV_REQUEST_BYTES - 2, TARN_KV_REQUEST_BYTES - 1, 1 << 20,
+                                     (3 << 20) + 5};
+    const size_t room = (3 << 20) + 16;
+    struct testing_kv *self = testing_kv_open(testing);
+    uint8_t *value = malloc(room), *got = malloc(room);
+    unsigned passed = 0;
+    assert_true(value != NULL && got != NULL);
+    testing_fill(value, room, 9);
+    for (unsigned i = 0; i < base_array_count(lengths); i++) {
+        if (lengths[i] > self->info.value_bytes_max)
+            continue;
+        pass_long(self, value + i % 2 * 3, lengths[i], got); /* some begin where no word does */
+        passed++;
+    }
+    assert_int_equal(passed, strcmp(self->info.kind, "cache") == 0 ? 3 : 4);
+    free(value);
+    free(got);
+    testing_kv_close(self);
+}
+
 /* ---- bit by bit --------------------------------------------------------------------------------- */
 
 static void write_parts(struct tarn_kv_writer *writer, const uint8_t *value, size_t bytes, size_t part)
@@ -514,6 +557,7 @@ TESTING_BOTH(what_stands_beside_a_value)
 TESTING_BOTH(what_is_too_long_is_refused)
 TESTING_BOTH(many_are_fetched)
 TESTING_BOTH(parts_are_read)
+TESTING_BOTH(long_values_come_back)
 TESTING_BOTH(values_come_bit_by_bit)
 TESTING_BOTH(all_is_scanned)
 TESTING_BOTH(counters_lose_nothing)
@@ -523,7 +567,8 @@ TESTING_BOTH(agrees_with_a_model)
     TESTING_UNITS(values_come_back), TESTING_UNITS(keys_have_their_lengths),                                 \
         TESTING_UNITS(conditions_decide), TESTING_UNITS(what_stands_beside_a_value),                         \
         TESTING_UNITS(what_is_too_long_is_refused), TESTING_UNITS(many_are_fetched),                         \
-        TESTING_UNITS(parts_are_read), TESTING_UNITS(values_come_bit_by_bit), TESTING_UNITS(all_is_scanned), \
+        TESTING_UNITS(parts_are_read), TESTING_UNITS(long_values_come_back),                                 \
+        TESTING_UNITS(values_come_bit_by_bit), TESTING_UNITS(all_is_scanned),                                \
         TESTING_UNITS(counters_lose_nothing), TESTING_UNITS(agrees_with_a_model)
 
 #endif

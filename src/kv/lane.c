@@ -73,21 +73,18 @@ static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadlin
     return 0;
 }
 
-static int connect(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns,
-                   struct kv_store_info *ret_info, struct kv_link **ret_link)
+/* @param export_bytes  as of rpc_connect() */
+static int connect(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
+                   uint64_t export_bytes, uint64_t deadline_ns, struct kv_store_info *ret_info,
+                   struct kv_link **ret_link)
 {
-    const struct tarn_rpc_connect_options options = {
-        .calls = is_wide ? CALLS_WIDE : CALLS_NARROW,
-        .request_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_REQUEST,
-        .result_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_RESULT,
-        .worker = worker + 1};
     struct base_account *account = &node_of(lane)->memory;
     struct kv_link *link = base_alloc(account, sizeof(*link));
     if (link == NULL)
         return -ENOMEM;
     link->users = 1;
-    int error =
-        tarn_rpc_connect(lane->remote->fabric, lane->remote->address, &options, deadline_ns, &link->rpc);
+    int error = rpc_connect(lane->remote->fabric, lane->remote->address, options, export_bytes, deadline_ns,
+                            &link->rpc);
     if (error != 0) {
         base_free(account, link, sizeof(*link));
         return error;
@@ -99,6 +96,15 @@ static int connect(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t
     }
     *ret_link = link;
     return 0;
+}
+
+static struct tarn_rpc_connect_options options_of(uint32_t worker, bool is_wide)
+{
+    return (struct tarn_rpc_connect_options){.calls = is_wide ? CALLS_WIDE : CALLS_NARROW,
+                                             .request_bytes =
+                                                 is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_REQUEST,
+                                             .result_bytes = is_wide ? TARN_RPC_BYTES_MAX : KV_NARROW_RESULT,
+                                             .worker = worker + 1};
 }
 
 /* The next attempt is later than this one. */
@@ -114,25 +120,33 @@ static bool is_alive(const struct kv_link *link)
     return link != NULL && tarn_rpc_error(link->rpc) == 0;
 }
 
-/* By who has the mutex. */
-static int renew(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns)
+/* Connect once, not before it is time to. */
+static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
+                           uint64_t export_bytes, uint64_t deadline_ns, struct kv_link **ret_link)
 {
-    struct kv_link **place = &lane->links[2 * worker + (is_wide ? 1 : 0)], *old = *place;
     struct kv_store_info info;
-    if (is_alive(old))
-        return 0; /* somebody else has made it meanwhile */
-    *place = NULL;
-    if (old != NULL)
-        leave_link(lane, old);
     if (task_now() < lane->not_before_ns &&
         task_sleep_until(base_min(lane->not_before_ns, deadline_ns)) == -ECANCELED)
         return -ECANCELED;
     if (task_now() >= deadline_ns)
         return -EHOSTUNREACH;
-    int error = connect(lane, worker, is_wide, deadline_ns, &info, place);
+    int error = connect(lane, options, export_bytes, deadline_ns, &info, ret_link);
     if (error != 0)
         grow_pause(lane);
     return error;
+}
+
+/* By who has the mutex. */
+static int renew(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns)
+{
+    struct kv_link **place = &lane->links[2 * worker + (is_wide ? 1 : 0)], *old = *place;
+    const struct tarn_rpc_connect_options options = options_of(worker, is_wide);
+    if (is_alive(old))
+        return 0; /* somebody else has made it meanwhile */
+    *place = NULL;
+    if (old != NULL)
+        leave_link(lane, old);
+    return connect_in_time(lane, &options, 0, deadline_ns, place);
 }
 
 /* The next attempt may be at once. */
@@ -174,6 +188,44 @@ static int use_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_
     }
     (*place)->users++;
     *ret_link = *place;
+    return 0;
+}
+
+/* ---- links for one value ------------------------------------------------------------------------ */
+
+/* Have the server able to READ what a call exports: where it lies, or a copy. @param is_copied  the link has room for one */
+static int export(struct kv_call *call, bool is_copied)
+{
+    struct tarn_fabric_domain *domain = rpc_fabric_domain(call->link->rpc);
+    if (!is_copied)
+        return tarn_fabric_region_register(domain, (void *)(uintptr_t)call->exported, call->exported_bytes,
+                                           TARN_FABRIC_MAY_READ, &call->region);
+    int error = tarn_fabric_region_alloc(domain, call->exported_bytes, TARN_FABRIC_MAY_READ, &call->region);
+    if (error == 0)
+        tarn_fabric_mem_copy_in(call->region, 0, call->exported, call->exported_bytes);
+    return error;
+}
+
+/* A link for this call alone, whose domain has the value and nothing else. @return 0: finish_call() */
+static int make_export(struct kv_call *call, uint32_t worker, uint64_t deadline_ns)
+{
+    struct kv_lane *lane = call->lane;
+    const struct tarn_rpc_connect_options options = {.calls = 1,
+                                                     .request_bytes = call->request_bytes,
+                                                     .result_bytes = KV_INFO_BYTES + KV_NAME_MAX,
+                                                     .worker = worker + 1};
+    const bool is_copied = !fabric_registers(lane->remote->fabric) ||
+                           !base_is_aligned((uintptr_t)call->exported, sizeof(uint64_t));
+    int error =
+        connect_in_time(lane, &options, is_copied ? call->exported_bytes : 0, deadline_ns, &call->link);
+    if (error != 0)
+        return error;
+    error = export(call, is_copied);
+    if (error != 0) {
+        leave_link(lane, call->link);
+        return error;
+    }
+    tarn_fabric_handle_save(&call->region->handle, call->request + KV_HANDLE_AT);
     return 0;
 }
 
@@ -251,7 +303,8 @@ static int begin_call(struct kv_call *call, uint64_t deadline_ns)
         call->worker == KV_ANY_WORKER ? kv_lane_worker(lane, call->key, call->key_len) : call->worker;
     const bool is_wide = call->request_bytes > KV_NARROW_REQUEST || call->room > KV_NARROW_RESULT;
     if (error == 0)
-        error = use_link(lane, worker, is_wide, deadline_ns, &call->link);
+        error = call->exported != NULL ? make_export(call, worker, deadline_ns)
+                                       : use_link(lane, worker, is_wide, deadline_ns, &call->link);
     if (error != 0) {
         call->again = kv_is_passing(error);
         return error;
@@ -278,6 +331,8 @@ static int finish_call(struct kv_call *call)
     call->again = false;
     if (error != 0)
         error = judge(call, tarn_rpc_error(link->rpc));
+    if (call->exported != NULL)
+        tarn_fabric_region_free(call->region);
     if (is_alive(link))
         end_pause(lane);
     else
@@ -405,7 +460,8 @@ void kv_lane_give(struct kv_lane *lane)
 
 int kv_lane_meet(struct kv_lane *lane, uint64_t deadline_ns, struct kv_store_info *ret_info)
 {
-    return connect(lane, 0, false, deadline_ns, ret_info, &lane->links[0]);
+    const struct tarn_rpc_connect_options options = options_of(0, false);
+    return connect(lane, &options, 0, deadline_ns, ret_info, &lane->links[0]);
 }
 
 static void close_lane(void *arg)

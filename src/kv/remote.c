@@ -100,7 +100,7 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
                      struct tarn_record_info *ret_info)
 {
     struct kv_remote *remote = remote_of(kv);
-    const uint64_t deadline_ns = kv_deadline(remote);
+    const uint64_t begin_ns = task_now();
     struct tarn_record_info info;
     size_t done = 0;
     uint32_t bytes;
@@ -110,8 +110,8 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
             data_room - done + KV_RECORD_BYTES > KV_NARROW_RESULT ? TARN_RPC_BYTES_MAX : KV_NARROW_RESULT;
         request.offset = offset + done; /* less than the value's length, unless nothing is done yet */
         request.amount = (uint32_t)base_min(data_room - done, (size_t)most - KV_RECORD_BYTES);
-        int error =
-            read_piece(remote, KV_GET_RANGE, &request, (uint8_t *)data + done, deadline_ns, &bytes, &info);
+        int error = read_piece(remote, KV_GET_RANGE, &request, (uint8_t *)data + done,
+                               kv_deadline_of(remote, begin_ns, done), &bytes, &info);
         if (error != 0)
             return error == -ENOENT && done > 0 ? -ESTALE : error;
         request.if_version = info.version;
@@ -167,6 +167,38 @@ static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
 
 /* ---- changing ----------------------------------------------------------------------------------- */
 
+/* PUT or PUT_REGION. @param call  what it exports and its deadline are there */
+static int send_put(struct kv_remote *remote, enum kv_method method, const struct kv_request *request,
+                    struct kv_call *call, uint64_t *ret_version)
+{
+    struct buffers buffers;
+    int error = take_buffers(remote, &buffers, kv_request_bytes(method, request), sizeof(uint64_t), call);
+    if (error != 0)
+        return error;
+    kv_request_save(method, request, call->request);
+    error = send_call(remote, call);
+    if (error == 0 && call->result_bytes != sizeof(uint64_t))
+        error = -EPROTO;
+    if (error == 0 && ret_version != NULL)
+        *ret_version = base_load_le64(call->result);
+    give_buffers(&buffers);
+    return error;
+}
+
+/* What a request has no room for: the server READs it here, but for what is no multiple of 8. */
+static int put_long(struct kv_remote *remote, const struct kv_request *whole, uint64_t value_len,
+                    uint64_t *ret_version)
+{
+    struct kv_request request = *whole;
+    struct kv_call call = kv_call_of(KV_PUT_REGION, whole, kv_deadline_of(remote, task_now(), value_len));
+    call.exported = whole->value;
+    call.exported_bytes = value_len / 8 * 8;
+    request.region_bytes = call.exported_bytes;
+    request.amount = (uint32_t)(value_len % 8);
+    request.value = call.exported + call.exported_bytes;
+    return send_put(remote, KV_PUT_REGION, &request, &call, ret_version);
+}
+
 static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
                const struct tarn_put_options *options, uint64_t *ret_version)
 {
@@ -177,20 +209,9 @@ static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *
                                        .value = value,
                                        .options = *options};
     struct kv_call call = kv_call_of(KV_PUT, &request, kv_deadline(remote));
-    struct buffers buffers;
-    if (key_len + value_len > TARN_KV_REQUEST_BYTES)
-        return -EMSGSIZE;
-    int error = take_buffers(remote, &buffers, kv_request_bytes(KV_PUT, &request), sizeof(uint64_t), &call);
-    if (error != 0)
-        return error;
-    kv_request_save(KV_PUT, &request, call.request);
-    error = send_call(remote, &call);
-    if (error == 0 && call.result_bytes != sizeof(uint64_t))
-        error = -EPROTO;
-    if (error == 0 && ret_version != NULL)
-        *ret_version = base_load_le64(call.result);
-    give_buffers(&buffers);
-    return error;
+    if (key_len + value_len <= TARN_KV_REQUEST_BYTES)
+        return send_put(remote, KV_PUT, &request, &call, ret_version);
+    return remote->takes_regions ? put_long(remote, &request, value_len, ret_version) : -EMSGSIZE;
 }
 
 static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
@@ -353,9 +374,12 @@ int kv_remote_meet(struct kv_remote *remote, uint64_t deadline_ns)
     if (error != 0)
         return error;
     remote->kv.info = info.info;
+    remote->takes_regions = (info.info.abilities & KV_TAKES_REGIONS) != 0;
+    remote->kv.info.abilities &= ~(uint32_t)KV_TAKES_REGIONS;
     remote->kv.info.abilities |= TARN_KV_REMOTE;
     remote->kv.info.value_bytes_max =
-        base_min(info.info.value_bytes_max, (uint64_t)TARN_KV_REQUEST_BYTES - 1);
+        base_min(info.info.value_bytes_max,
+                 remote->takes_regions ? (uint64_t)UINT32_MAX : (uint64_t)TARN_KV_REQUEST_BYTES - 1);
     remote->kv.info.whole_bytes_max = base_min(info.info.whole_bytes_max, (uint64_t)KV_SCAN_VALUE_MAX);
     return 0;
 }

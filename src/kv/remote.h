@@ -18,6 +18,7 @@
 #define KV_NARROW_REQUEST 4096
 #define KV_NARROW_RESULT  16384
 #define KV_ANY_WORKER     UINT32_MAX
+#define KV_TIMEOUT_BYTES  (UINT64_C(16) << 20) /* of a value, for which a call may take as long again */
 
 /* A connection, and what INFO has told on it. */
 struct kv_link {
@@ -45,6 +46,7 @@ struct kv_remote {
     struct tarn_kv kv;
     struct tarn_fabric *fabric;
     bool owns_fabric;
+    bool takes_regions; /* the server does */
     uint64_t timeout_ns;
     char address[KV_ADDRESS_ROOM], name[KV_NAME_MAX + 1];
     struct kv_lane *lanes[TASK_SCHEDS_MAX]; /* each its scheduler's alone */
@@ -68,17 +70,27 @@ struct kv_call {
     uint32_t room;
     uint32_t result_bytes;
     uint64_t deadline_ns;
-    int error;            /* what it came to: as <tarn/kv.h> */
-    bool again;           /* with an error: it may be asked again. This and the rest: lane.c's */
-    struct kv_link *link; /* while it is under way */
+    const uint8_t *exported;           /* what the server shall READ, of a PUT_REGION; NULL: nothing */
+    uint64_t exported_bytes;           /* a multiple of 8 */
+    int error;                         /* what it came to: as <tarn/kv.h> */
+    bool again;                        /* with an error: it may be asked again. This and the rest: lane.c's */
+    struct kv_link *link;              /* while it is under way */
+    struct tarn_fabric_region *region; /* the same, of what is exported */
     struct tarn_rpc_call rpc;
 };
+
+/** When a call that began at a moment must have ended, and has moved so many bytes of a value: it may take as long again for
+ * each KV_TIMEOUT_BYTES. */
+static inline uint64_t kv_deadline_of(const struct kv_remote *remote, uint64_t begin_ns, uint64_t bytes)
+{
+    const uint64_t times = 1 + bytes / KV_TIMEOUT_BYTES, left_ns = TASK_FOREVER - 1 - begin_ns;
+    return begin_ns + (remote->timeout_ns > left_ns / times ? left_ns : remote->timeout_ns * times);
+}
 
 /** When a call that begins now must have ended. */
 static inline uint64_t kv_deadline(const struct kv_remote *remote)
 {
-    const uint64_t now_ns = task_now();
-    return now_ns + base_min(remote->timeout_ns, TASK_FOREVER - 1 - now_ns);
+    return kv_deadline_of(remote, task_now(), 0);
 }
 
 /** A request's call, with no memory yet. */
@@ -89,7 +101,7 @@ static inline struct kv_call kv_call_of(enum kv_method method, const struct kv_r
                             .key = request->key,
                             .key_len = request->key_len,
                             .worker = KV_ANY_WORKER,
-                            .repeats = method != KV_PUT && method != KV_DELETE,
+                            .repeats = method != KV_PUT && method != KV_PUT_REGION && method != KV_DELETE,
                             .deadline_ns = deadline_ns};
 }
 

@@ -5,6 +5,7 @@
 #include "fabric/fabric.h"
 #include "kv/conformance_testing.h"
 #include "kv/remote.h"
+#include "kv/service.h"
 
 /* A server in this process, on the schedulers that are not the client's, or on threads of its own. */
 struct testing_server {
@@ -38,7 +39,7 @@ static inline void testing_serve_there(struct testing_fabric *testing, struct te
     self->testing = testing;
     (void)snprintf(self->path, sizeof(self->path), "/dev/shm/kv-test-%d-%u.tarn", (int)getpid(), number++);
     assert_int_equal(tarn_kv_open(testing->node, self->path, &options, &self->depot), 0);
-    assert_int_equal(tarn_kv_open(testing->node, "cache:memory=16M,partitions=4,item=1K", NULL, &self->cache),
+    assert_int_equal(tarn_kv_open(testing->node, "cache:memory=24M,partitions=4,item=1K", NULL, &self->cache),
                      0);
     const struct kv_served stores[] = {{"depot", self->depot}, {"cache", self->cache}};
     testing_listen(self, stores, 2);
@@ -495,6 +496,110 @@ static void nothing_is_done_twice(struct testing_fabric *testing)
     with_liar(testing, true, lose_answers);
 }
 
+/* ---- clients that lie about their memory -------------------------------------------------------- */
+
+enum { REGION_BYTES = 3 << 20 };
+
+/* A connection made by hand, and a region that it exports. */
+struct testing_export {
+    struct tarn_rpc_connection *rpc;
+    struct tarn_fabric_region *region;
+    struct tarn_fabric_handle handle; /* that is said to be its */
+};
+
+static struct tarn_fabric_region **_Atomic testing_revoked; /* before the second READ */
+
+static void testing_export_open(struct testing_fabric *testing, struct testing_export *self)
+{
+    const struct tarn_rpc_connect_options options = {.calls = 1, .request_bytes = 1024, .worker = 0};
+    assert_int_equal(rpc_connect(testing_clients(testing), testing->address, &options, REGION_BYTES,
+                                 TESTING_SECONDS(60), &self->rpc),
+                     0);
+    assert_int_equal(tarn_fabric_region_alloc(rpc_fabric_domain(self->rpc), REGION_BYTES,
+                                              TARN_FABRIC_MAY_READ, &self->region),
+                     0);
+    self->handle = self->region->handle;
+}
+
+static void testing_export_close(struct testing_export *self)
+{
+    if (self->region != NULL)
+        tarn_fabric_region_free(self->region);
+    tarn_rpc_disconnect(self->rpc);
+}
+
+/* Have the server store what the handle names. */
+static int testing_export_put(struct testing_export *self, uint64_t offset, uint64_t bytes)
+{
+    uint8_t data[200], result[8];
+    const struct kv_request request = {.key = "x",
+                                       .key_len = 1,
+                                       .amount = 3,
+                                       .value = "end",
+                                       .offset = offset,
+                                       .region_bytes = bytes,
+                                       .handle = self->handle};
+    struct tarn_rpc_call call = {.method = KV_PUT_REGION,
+                                 .request = data,
+                                 .request_bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &request),
+                                 .result = result,
+                                 .room = sizeof(result),
+                                 .deadline_ns = TESTING_SECONDS(60)};
+    kv_request_save(KV_PUT_REGION, &request, data);
+    return tarn_rpc_call(self->rpc, &call);
+}
+
+/* As the server's, but that what it reads is taken back meanwhile. */
+static int read_revoked(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
+                        uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    if (offset >= KV_PIECE_BYTES && testing_revoked != NULL) {
+        tarn_fabric_region_free(*testing_revoked);
+        *testing_revoked = NULL;
+        testing_revoked = NULL;
+    }
+    return kv_region_read(exchange, handle, offset, data, bytes, deadline_ns);
+}
+
+/* Each breaks its own connection, or is told so; nothing is stored, and others are served as ever. */
+static void nobody_reads_what_is_not_his(struct testing_fabric *testing)
+{
+    struct testing_server server;
+    struct testing_export honest, liar;
+    char value[8];
+    testing_serve_both(testing, &server);
+    server.server->read = read_revoked;
+    testing_export_open(testing, &honest);
+    for (unsigned i = 0; i < 6; i++) {
+        uint64_t offset = 0, bytes = REGION_BYTES;
+        testing_export_open(testing, &liar);
+        if (i == 0)
+            liar.handle.key += 1000; /* there is none */
+        else if (i == 1)
+            liar.handle = honest.handle; /* of another connection */
+        else if (i == 2)
+            liar.handle.bytes = bytes = REGION_BYTES + 4096; /* longer than it is */
+        else if (i == 3)
+            offset = 8; /* longer than it says itself */
+        else if (i == 4)
+            testing_revoked = &liar.region; /* it goes while it is read */
+        if (i == 5) {                       /* or before */
+            tarn_fabric_region_free(liar.region);
+            liar.region = NULL;
+        }
+        int error = testing_export_put(&liar, offset, bytes);
+        assert_true(error < 0 && error != -ETIMEDOUT);
+        assert_int_equal(error == -EINVAL, i == 3);
+        assert_int_equal(tarn_rpc_error(liar.rpc) != 0, i != 3);
+        testing_export_close(&liar);
+        assert_int_equal(tarn_kv_get(server.depot, "x", 1, value, sizeof(value), NULL), -ENOENT);
+    }
+    assert_int_equal(testing_export_put(&honest, 16, 8), 0);
+    assert_int_equal(tarn_kv_get(server.depot, "x", 1, value, sizeof(value), NULL), -ENOBUFS);
+    testing_export_close(&honest);
+    testing_serve_no_more(&server);
+}
+
 /* ---- deadlines ---------------------------------------------------------------------------------- */
 
 /* What takes too long is unknown, and what comes later is answered. */
@@ -534,6 +639,7 @@ TESTING_BOTH(liars_do_no_harm)
 TESTING_BOTH(nothing_is_done_twice)
 TESTING_BOTH(parts_are_of_one_value)
 TESTING_BOTH(time_is_short)
+TESTING_BOTH(nobody_reads_what_is_not_his)
 
 #define KV_REMOTE_UNITS                                                                                      \
     TESTING_UNITS(what_is_not_there_cannot_be_opened), TESTING_UNITS(a_server_that_has_gone_is_not_reached), \
@@ -541,7 +647,7 @@ TESTING_BOTH(time_is_short)
         TESTING_UNITS(threads_and_tasks_share), TESTING_UNITS(liars_do_no_harm),                             \
         TESTING_UNITS(parts_are_of_one_value), TESTING_UNITS(wrong_routing_is_mended),                       \
         TESTING_UNITS(nothing_is_done_twice), TESTING_UNITS(time_is_short),                                  \
-        TESTING_UNITS(front_doors_are_refused)
+        TESTING_UNITS(front_doors_are_refused), TESTING_UNITS(nobody_reads_what_is_not_his)
 
 /* ---- over one fabric ---------------------------------------------------------------------------- */
 

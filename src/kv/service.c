@@ -51,6 +51,7 @@ static int answer_info(struct kv_server *server, const struct kv_worker *worker,
                                  .name = store->name,
                                  .name_len = strlen(store->name)};
     tarn_kv_info(store->kv, &info.info);
+    info.info.abilities |= KV_TAKES_REGIONS;
     if (KV_INFO_BYTES + info.name_len > exchange->room)
         return -EMSGSIZE;
     kv_info_save(&info, exchange->result);
@@ -137,6 +138,8 @@ static int answer_of_store(struct kv_server *server, const struct kv_worker *wor
         return answer_many(store, worker, request, exchange);
     case KV_PUT:
         return answer_put(store, request, exchange);
+    case KV_PUT_REGION:
+        return kv_region_answer(server, store->kv, request, exchange);
     case KV_DELETE:
         return tarn_kv_delete(store->kv, request->key, request->key_len);
     default:
@@ -189,11 +192,13 @@ METHOD(method_put, KV_PUT)
 METHOD(method_delete, KV_DELETE)
 METHOD(method_get_range, KV_GET_RANGE)
 METHOD(method_scan, KV_SCAN)
+METHOD(method_put_region, KV_PUT_REGION)
 METHOD(short_get, KV_SHORT + KV_GET)
 METHOD(short_multi_get, KV_SHORT + KV_MULTI_GET)
 METHOD(short_put, KV_SHORT + KV_PUT)
 METHOD(short_delete, KV_SHORT + KV_DELETE)
 METHOD(short_get_range, KV_SHORT + KV_GET_RANGE)
+METHOD(cache_put_region, KV_SHORT + KV_PUT_REGION)
 
 static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
     [KV_INFO] = {.name = "info", .function = method_info, .is_short = true},
@@ -203,11 +208,13 @@ static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
     [KV_DELETE] = {.name = "delete", .function = method_delete},
     [KV_GET_RANGE] = {.name = "get_range", .function = method_get_range},
     [KV_SCAN] = {.name = "scan", .function = method_scan},
+    [KV_PUT_REGION] = {.name = "put_region", .function = method_put_region},
     [KV_SHORT + KV_GET] = {.name = "cache_get", .function = short_get, .is_short = true},
     [KV_SHORT + KV_MULTI_GET] = {.name = "cache_multi_get", .function = short_multi_get, .is_short = true},
     [KV_SHORT + KV_PUT] = {.name = "cache_put", .function = short_put, .is_short = true},
     [KV_SHORT + KV_DELETE] = {.name = "cache_delete", .function = short_delete, .is_short = true},
     [KV_SHORT + KV_GET_RANGE] = {.name = "cache_get_range", .function = short_get_range, .is_short = true},
+    [KV_SHORT + KV_PUT_REGION] = {.name = "cache_put_region", .function = cache_put_region},
 };
 
 /* ---- beginning and end -------------------------------------------------------------------------- */
@@ -219,6 +226,8 @@ int kv_server_init(struct kv_server *server, struct tarn_node *node, const struc
     server->service =
         (struct tarn_rpc_service){.methods = methods, .count = KV_METHOD_NUMBERS, .arg = server};
     kv_scans_init(&server->scans);
+    task_semaphore_init(&server->region_places, KV_REGIONS_MAX);
+    server->read = kv_region_read;
     if (count == 0 || count > KV_STORES_MAX)
         return -EINVAL;
     for (uint32_t i = 0; i < count; i++) {

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM    KV_SCAN_BYTES_MAX
-#define RECORDS 1000
+#define ROOM           KV_SCAN_BYTES_MAX
+#define RECORDS        1000
+#define LONG_MAX_BYTES (UINT64_C(4) << 20) /* of the fake's values */
 
 /* ---- a store that is only scanned --------------------------------------------------------------- */
 
@@ -17,6 +18,8 @@ struct fake {
     int outcome; /* of a scan, behind the last record */
     _Atomic unsigned running;
     _Atomic bool stalls;
+    unsigned puts;
+    uint64_t put_bytes; /* of the last one */
 };
 
 static int fake_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
@@ -36,7 +39,27 @@ static int fake_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     return error != 0 ? error : fake->outcome;
 }
 
-static const struct kv_operations fake_operations = {.scan = fake_scan};
+static uint8_t byte_at(uint64_t offset)
+{
+    return (uint8_t)(offset * 31 + offset / 1000);
+}
+
+/* Takes values whose bytes tell where they have been. */
+static int fake_put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
+                    const struct tarn_put_options *options, uint64_t *ret_version)
+{
+    struct fake *fake = base_container_of(kv, struct fake, kv);
+    const uint8_t *bytes = value;
+    assert_true(key_len == 3 && memcmp(key, "key", 3) == 0 && options->client_flags == 77);
+    for (size_t i = 0; i < value_len; i++)
+        assert_int_equal(bytes[i], byte_at(i));
+    fake->puts++;
+    fake->put_bytes = value_len;
+    *ret_version = 5;
+    return 0;
+}
+
+static const struct kv_operations fake_operations = {.put = fake_put, .scan = fake_scan};
 
 /* ---- asking ------------------------------------------------------------------------------------- */
 
@@ -92,8 +115,11 @@ static void with_server(struct task_testing *testing, void (*test)(struct asking
     assert_non_null(asking);
     asking->fake =
         (struct fake){.kv = {.operations = &fake_operations, .node = testing->node}, .records = RECORDS};
-    asking->fake.kv.info = (struct tarn_kv_info){
-        .kind = kv_kind_depot, .abilities = TARN_KV_SCANS, .partitions = 1, .whole_bytes_max = RECORDS};
+    asking->fake.kv.info = (struct tarn_kv_info){.kind = kv_kind_depot,
+                                                 .abilities = TARN_KV_SCANS,
+                                                 .partitions = 1,
+                                                 .whole_bytes_max = RECORDS,
+                                                 .value_bytes_max = LONG_MAX_BYTES};
     asking->empty = asking->fake;
     asking->empty.records = 0;
     asking->worker.count = 1;
@@ -206,9 +232,11 @@ IN_A_TASK(other_workers_refuse)
 static void a_kind_has_its_methods_with(struct asking *asking)
 {
     struct kv_request request = cache_request("k");
-    for (uint32_t method = KV_GET; method <= KV_GET_RANGE; method++) {
-        if (method == KV_MULTI_GET)
+    for (uint32_t method = KV_GET; method <= KV_PUT_REGION; method++) {
+        if (method == KV_MULTI_GET || method == KV_SCAN)
             continue;
+        request.region_bytes = request.handle.bytes = 1;
+        request.handle.rights = TARN_FABRIC_MAY_READ;
         request.amount = method == KV_DELETE ? 0 : 5;
         request.store = STORE_CACHE;
         assert_int_equal(ask(asking, method, &request), -EOPNOTSUPP);
@@ -262,10 +290,21 @@ static void lengths_are_checked_with(struct asking *asking)
 }
 IN_A_TASK(lengths_are_checked)
 
+static int read_zeros(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
+                      uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    (void)exchange;
+    (void)deadline_ns;
+    assert_true(bytes <= handle->bytes && offset <= handle->bytes - bytes);
+    memset(data, 0, bytes);
+    return 0;
+}
+
 /* Any bytes do no harm: what is asked is made of bytes of good requests. */
 static void rubbish_is_answered_with(struct asking *asking)
 {
     unsigned counts[2] = {0};
+    asking->server.read = read_zeros;
     for (unsigned i = 0; i < 20000; i++) {
         static const uint32_t methods[] = {KV_INFO,
                                            KV_SCAN,
@@ -273,10 +312,13 @@ static void rubbish_is_answered_with(struct asking *asking)
                                            KV_SHORT + KV_MULTI_GET,
                                            KV_SHORT + KV_PUT,
                                            KV_SHORT + KV_DELETE,
-                                           KV_SHORT + KV_GET_RANGE};
+                                           KV_SHORT + KV_GET_RANGE,
+                                           KV_SHORT + KV_PUT_REGION};
         const uint32_t method = methods[i % base_array_count(methods)];
         struct kv_request request = cache_request("k");
         request.scan = i % 2;
+        request.region_bytes = request.handle.bytes = 1 + i % 3;
+        request.handle.rights = TARN_FABRIC_MAY_READ;
         kv_request_save((enum kv_method)(method % KV_SHORT), &request, asking->request);
         for (unsigned k = 0; k < 1 + i % 3; k++)
             asking->request[task_rng(asking->server.node) % 48] = (uint8_t)task_rng(asking->server.node);
@@ -288,6 +330,169 @@ static void rubbish_is_answered_with(struct asking *asking)
     assert_true(counts[0] > 100 && counts[1] > 100);
 }
 IN_A_TASK(rubbish_is_answered)
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+enum { REGION_AT = 4096 };
+
+/* A client's memory, which is not there: the bytes are made when they are READ. */
+static struct {
+    unsigned reads, fails_at; /* 0: none fails */
+    uint64_t bytes;
+    _Atomic bool stalls;
+    _Atomic unsigned stalled;
+    bool is_over; /* all fail */
+} region;
+
+static int read_region(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
+                       uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    uint8_t *to = data;
+    region.stalled++;
+    while (region.stalls)
+        (void)task_sleep(BASE_NS_PER_MS);
+    region.stalled--;
+    if (region.is_over)
+        return -EACCES;
+    assert_true(handle->key == 9 && bytes <= KV_PIECE_BYTES);
+    assert_true(deadline_ns <= exchange->deadline_ns && deadline_ns <= task_now() + KV_PIECE_NS);
+    assert_int_equal(offset, REGION_AT + region.bytes);
+    if (++region.reads == region.fails_at)
+        return -EACCES;
+    for (uint64_t i = 0; i < bytes; i++)
+        to[i] = byte_at(region.bytes + i);
+    region.bytes += bytes;
+    return 0;
+}
+
+static struct kv_request region_request(uint64_t bytes, const uint8_t *tail, uint32_t tail_bytes)
+{
+    return (struct kv_request){.store = STORE_FAKE,
+                               .key = "key",
+                               .key_len = 3,
+                               .amount = tail_bytes,
+                               .value = tail,
+                               .options = {.client_flags = 77},
+                               .offset = REGION_AT,
+                               .region_bytes = bytes,
+                               .handle = {.key = 9, .bytes = UINT64_MAX, .rights = TARN_FABRIC_MAY_READ}};
+}
+
+static int ask_region(struct asking *asking, uint64_t bytes, uint32_t tail_bytes)
+{
+    uint8_t tail[16];
+    const struct kv_request request = region_request(bytes, tail, tail_bytes);
+    for (uint32_t i = 0; i < tail_bytes; i++)
+        tail[i] = byte_at(bytes + i);
+    region.reads = 0;
+    region.bytes = 0;
+    asking->server.read = read_region;
+    return ask(asking, KV_PUT_REGION, &request);
+}
+
+static void regions_are_stored_with(struct asking *asking)
+{
+    static const uint64_t lengths[] = {1, 8, KV_PIECE_BYTES, KV_PIECE_BYTES + 8, LONG_MAX_BYTES - 7};
+    for (unsigned i = 0; i < base_array_count(lengths); i++) {
+        assert_int_equal(ask_region(asking, lengths[i], i % 2 == 0 ? 7 : 0), 0);
+        assert_int_equal(asking->exchange.result_bytes, 8);
+        assert_true(base_load_le64(asking->result) == 5);
+        assert_int_equal(asking->fake.puts, i + 1);
+        assert_int_equal(asking->fake.put_bytes, lengths[i] + (i % 2 == 0 ? 7 : 0));
+        assert_int_equal(region.reads, (lengths[i] + KV_PIECE_BYTES - 1) / KV_PIECE_BYTES);
+    }
+}
+IN_A_TASK(regions_are_stored)
+
+/* What is too long is not READ, however long it says it is. */
+static void long_regions_are_refused_with(struct asking *asking)
+{
+    static const uint64_t lengths[] = {LONG_MAX_BYTES - 6, LONG_MAX_BYTES + 1, UINT64_C(1) << 63,
+                                       UINT64_MAX - REGION_AT};
+    for (unsigned i = 0; i < base_array_count(lengths); i++) {
+        assert_int_equal(ask_region(asking, lengths[i], 7), -EMSGSIZE);
+        assert_int_equal(region.reads, 0);
+    }
+    const struct kv_request request = region_request(8, (const uint8_t *)"", 0);
+    kv_request_save(KV_PUT_REGION, &request, asking->request);
+    asking->exchange.room = 7;
+    asking->exchange.bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &request);
+    assert_int_equal(kv_answer(&asking->server, &asking->worker, KV_PUT_REGION, &asking->exchange),
+                     -EMSGSIZE);
+    assert_int_equal(asking->fake.puts, 0);
+}
+IN_A_TASK(long_regions_are_refused)
+
+/* Whatever fails, nothing is stored, and all memory and the place come back. */
+static void what_cannot_be_read_is_not_stored_with(struct asking *asking)
+{
+    struct base_account *account = &asking->server.node->memory;
+    const uint64_t before = base_account_used(account);
+    unsigned failures = 0;
+    for (region.fails_at = 1; region.fails_at <= 4; region.fails_at++)
+        for (unsigned i = 0; i < KV_REGIONS_MAX; i++)
+            assert_int_equal(ask_region(asking, LONG_MAX_BYTES - 8, 3), -EACCES);
+    region.fails_at = 0;
+    assert_int_equal(asking->fake.puts, 0);
+    for (;; failures++) {
+        base_account_fail_at(account, failures + 1);
+        int error = ask_region(asking, LONG_MAX_BYTES - 8, 3);
+        base_account_fail_at(account, 0);
+        if (error == 0)
+            break;
+        assert_int_equal(error, -ENOMEM);
+        assert_int_equal(asking->fake.puts, 0);
+    }
+    assert_true(failures >= 3);
+    assert_int_equal(base_account_used(account), before);
+}
+IN_A_TASK(what_cannot_be_read_is_not_stored)
+
+/* Somebody whose memory does not answer. */
+static void stall(void *arg)
+{
+    struct asking *asking = arg;
+    uint8_t request[200], result[8];
+    const struct kv_worker worker = {.count = 1};
+    const struct kv_request wanted = region_request(8, request, 0);
+    struct tarn_rpc_request exchange = {.data = request,
+                                        .bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &wanted),
+                                        .result = result,
+                                        .room = sizeof(result),
+                                        .deadline_ns = TASK_FOREVER};
+    kv_request_save(KV_PUT_REGION, &wanted, request);
+    region.bytes = 0;
+    assert_int_equal(kv_answer(&asking->server, &worker, KV_PUT_REGION, &exchange), -EACCES);
+}
+
+/* So many are under way, and who comes then waits for no longer than he has said. */
+static void regions_are_bounded_with(struct asking *asking)
+{
+    const struct kv_request wanted = region_request(8, (const uint8_t *)"", 0);
+    struct task_group group;
+    asking->server.read = read_region;
+    region.stalls = true;
+    region.reads = 0;
+    task_group_init(&group);
+    for (unsigned i = 0; i < KV_REGIONS_MAX; i++)
+        assert_int_equal(task_spawn(NULL, &group, "stall", stall, asking), 0);
+    while (region.stalled < KV_REGIONS_MAX)
+        (void)task_sleep(BASE_NS_PER_MS);
+    kv_request_save(KV_PUT_REGION, &wanted, asking->request);
+    asking->exchange = (struct tarn_rpc_request){.data = asking->request,
+                                                 .bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &wanted),
+                                                 .result = asking->result,
+                                                 .room = ROOM,
+                                                 .deadline_ns = task_now() + 20 * BASE_NS_PER_MS};
+    assert_int_equal(kv_answer(&asking->server, &asking->worker, KV_PUT_REGION, &asking->exchange), -EBUSY);
+    assert_int_equal(region.stalled, KV_REGIONS_MAX);
+    region.is_over = true;
+    region.stalls = false;
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    region.is_over = false;
+    assert_int_equal(ask_region(asking, 8, 0), 0);
+}
+IN_A_TASK(regions_are_bounded)
 
 /* ---- scans -------------------------------------------------------------------------------------- */
 
@@ -411,12 +616,20 @@ IN_A_TASK(scans_are_bounded)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stores_are_told),         cmocka_unit_test(names_must_be_good),
-        cmocka_unit_test(other_workers_refuse),    cmocka_unit_test(a_kind_has_its_methods),
-        cmocka_unit_test(lengths_are_checked),     cmocka_unit_test(rubbish_is_answered),
-        cmocka_unit_test(pages_follow_each_other), cmocka_unit_test(no_page_is_left_out),
-        cmocka_unit_test(damage_comes_last),       cmocka_unit_test(scans_are_bounded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stores_are_told),
+                                       cmocka_unit_test(names_must_be_good),
+                                       cmocka_unit_test(other_workers_refuse),
+                                       cmocka_unit_test(a_kind_has_its_methods),
+                                       cmocka_unit_test(lengths_are_checked),
+                                       cmocka_unit_test(rubbish_is_answered),
+                                       cmocka_unit_test(regions_are_stored),
+                                       cmocka_unit_test(long_regions_are_refused),
+                                       cmocka_unit_test(what_cannot_be_read_is_not_stored),
+                                       cmocka_unit_test(regions_are_bounded),
+                                       cmocka_unit_test(pages_follow_each_other),
+                                       cmocka_unit_test(no_page_is_left_out),
+                                       cmocka_unit_test(damage_comes_last),
+                                       cmocka_unit_test(scans_are_bounded)};
     cmocka_set_test_filter(getenv("TARN_CASE"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

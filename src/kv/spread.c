@@ -153,8 +153,10 @@ static int meet_all(struct kv_spread *spread)
     if (spread->kv.info.kind == NULL)
         return last;
     for (uint32_t i = 0; i < count; i++) {
-        if ((is_silent & UINT64_C(1) << i) != 0)
-            spread->remotes[i]->kv.info = spread->kv.info;
+        if ((is_silent & UINT64_C(1) << i) == 0)
+            continue;
+        spread->remotes[i]->kv.info = spread->kv.info;
+        spread->remotes[i]->takes_regions = true; /* if it does not, it says so */
     }
     return 0;
 }

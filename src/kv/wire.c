@@ -4,6 +4,7 @@
 #include <string.h>
 
 enum { HEAD_BYTES = 8, OPTIONS_BYTES = 32, RANGE_BYTES = 16, SCAN_BYTES = 16 };
+enum { REGION_BYTES = 16 + TARN_FABRIC_HANDLE_BYTES };
 enum { KIND_DEPOT = 1, KIND_CACHE = 2 };
 
 static bool are_zero(const uint8_t *bytes, size_t count)
@@ -29,6 +30,8 @@ static size_t middle_bytes(enum kv_method method)
     switch (method) {
     case KV_PUT:
         return OPTIONS_BYTES;
+    case KV_PUT_REGION:
+        return OPTIONS_BYTES + REGION_BYTES;
     case KV_GET_RANGE:
         return RANGE_BYTES;
     case KV_SCAN:
@@ -38,11 +41,18 @@ static size_t middle_bytes(enum kv_method method)
     }
 }
 
-_Static_assert(HEAD_BYTES + OPTIONS_BYTES == KV_REQUEST_BYTES_MAX, "a PUT has the most before its key");
+_Static_assert(HEAD_BYTES + OPTIONS_BYTES + REGION_BYTES == KV_REQUEST_BYTES_MAX,
+               "a PUT_REGION has the most before its key");
+_Static_assert(HEAD_BYTES + OPTIONS_BYTES + 16 == KV_HANDLE_AT, "a PUT_REGION has its handle there");
+
+static bool has_value(enum kv_method method)
+{
+    return method == KV_PUT || method == KV_PUT_REGION;
+}
 
 uint64_t kv_request_bytes(enum kv_method method, const struct kv_request *request)
 {
-    return HEAD_BYTES + middle_bytes(method) + request->key_len + (method == KV_PUT ? request->amount : 0);
+    return HEAD_BYTES + middle_bytes(method) + request->key_len + (has_value(method) ? request->amount : 0);
 }
 
 static void options_save(const struct tarn_put_options *options, uint8_t *to)
@@ -75,9 +85,14 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
     base_store_le16(to, request->store);
     base_store_le16(to + 2, request->key_len);
     base_store_le32(to + 4, request->amount);
-    if (method == KV_PUT) {
+    if (has_value(method)) {
         options_save(&request->options, middle);
         copy(key + request->key_len, request->value, request->amount);
+    }
+    if (method == KV_PUT_REGION) {
+        base_store_le64(middle + OPTIONS_BYTES, request->offset);
+        base_store_le64(middle + OPTIONS_BYTES + 8, request->region_bytes);
+        tarn_fabric_handle_save(&request->handle, to + KV_HANDLE_AT);
     } else if (method == KV_GET_RANGE) {
         base_store_le64(middle, request->if_version);
         base_store_le64(middle + 8, request->offset);
@@ -89,10 +104,28 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
     copy(key, request->key, request->key_len);
 }
 
+/* Whether the bytes lie within the region, as far as the handle says, and may be read. */
+static bool region_is_good(const struct kv_request *request)
+{
+    const struct tarn_fabric_handle *handle = &request->handle;
+    return (handle->rights & TARN_FABRIC_MAY_READ) != 0 && request->region_bytes > 0 &&
+           request->region_bytes <= handle->bytes && request->offset <= handle->bytes - request->region_bytes;
+}
+
+static int region_load(const uint8_t *bytes, struct kv_request *request)
+{
+    request->offset = base_load_le64(bytes);
+    request->region_bytes = base_load_le64(bytes + 8);
+    return tarn_fabric_handle_load(bytes + 16, &request->handle) == 0 && region_is_good(request) ? 0
+                                                                                                 : -EINVAL;
+}
+
 static int middle_load(enum kv_method method, const uint8_t *middle, struct kv_request *request)
 {
-    if (method == KV_PUT)
-        return options_load(middle, &request->options);
+    if (has_value(method) && options_load(middle, &request->options) != 0)
+        return -EINVAL;
+    if (method == KV_PUT_REGION)
+        return region_load(middle + OPTIONS_BYTES, request);
     if (method == KV_GET_RANGE) {
         request->if_version = base_load_le64(middle);
         request->offset = base_load_le64(middle + 8);

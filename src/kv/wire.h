@@ -17,7 +17,9 @@
 #define KV_PAGE_BYTES        16                    /* at the beginning of a SCAN's */
 #define KV_SCAN_BYTES_MAX    (UINT32_C(256) << 10) /* of a page */
 #define KV_SCAN_VALUE_MAX    (UINT32_C(128) << 10) /* that a client asks for */
-#define KV_REQUEST_BYTES_MAX 40                    /* of a request, before key and value */
+#define KV_REQUEST_BYTES_MAX 88                    /* of a request, before key and value */
+#define KV_HANDLE_AT         56                    /* in a PUT_REGION */
+#define KV_TAKES_REGIONS     128                   /* among the abilities: PUT_REGION */
 #define KV_INFO_BYTES        40                    /* before the name */
 
 enum kv_method {
@@ -28,6 +30,7 @@ enum kv_method {
     KV_DELETE,
     KV_GET_RANGE,
     KV_SCAN,
+    KV_PUT_REGION,
     KV_METHODS,
     KV_SHORT = 16, /* added: of a cache */
 };
@@ -37,12 +40,15 @@ struct kv_request {
     uint16_t store;
     uint16_t key_len;
     const void *key; /* INFO: the name */
-    uint32_t amount; /* as docs/wire.md has it; PUT: of `value` */
+    uint32_t amount; /* as docs/wire.md has it; PUT, PUT_REGION: of `value` */
     const void *value;
-    struct tarn_put_options options; /* PUT */
-    uint64_t if_version, offset;     /* GET_RANGE */
-    uint64_t scan;                   /* SCAN */
-    uint32_t value_room;             /* SCAN */
+    struct tarn_put_options options;  /* PUT, PUT_REGION */
+    uint64_t if_version;              /* GET_RANGE */
+    uint64_t offset;                  /* GET_RANGE; PUT_REGION: in the region */
+    uint64_t region_bytes;            /* PUT_REGION: of the value, there */
+    struct tarn_fabric_handle handle; /* PUT_REGION */
+    uint64_t scan;                    /* SCAN */
+    uint32_t value_room;              /* SCAN */
 };
 
 /** What a request takes, without the keys of a MULTI_GET. */

@@ -6,7 +6,8 @@
 
 #define ROOM 400
 
-static const enum kv_method plain[] = {KV_INFO, KV_GET, KV_PUT, KV_DELETE, KV_GET_RANGE, KV_SCAN};
+static const enum kv_method plain[] = {KV_INFO,      KV_GET,  KV_PUT,       KV_DELETE,
+                                       KV_GET_RANGE, KV_SCAN, KV_PUT_REGION};
 
 static struct kv_request request_of(enum kv_method method)
 {
@@ -25,6 +26,11 @@ static struct kv_request request_of(enum kv_method method)
                                            .note = 3},
                                .if_version = UINT64_C(0x5152535455565758),
                                .offset = UINT64_C(0x6162636465666768),
+                               .region_bytes = 5,
+                               .handle = {.domain = 1,
+                                          .key = 2,
+                                          .bytes = UINT64_C(0x6162636465666768) + 5,
+                                          .rights = TARN_FABRIC_MAY_READ},
                                .scan = UINT64_C(0x7172737475767778),
                                .value_room = 0x21222324};
 }
@@ -35,7 +41,7 @@ static void expect_same(enum kv_method method, const struct kv_request *a, const
     assert_int_equal(a->amount, b->amount);
     assert_int_equal(a->key_len, b->key_len);
     assert_memory_equal(a->key, b->key, a->key_len);
-    if (method == KV_PUT) {
+    if (method == KV_PUT || method == KV_PUT_REGION) {
         assert_memory_equal(a->value, b->value, a->amount);
         assert_int_equal(a->options.condition, b->options.condition);
         assert_true(a->options.if_version == b->options.if_version &&
@@ -45,6 +51,10 @@ static void expect_same(enum kv_method method, const struct kv_request *a, const
     }
     if (method == KV_GET_RANGE)
         assert_true(a->if_version == b->if_version && a->offset == b->offset);
+    if (method == KV_PUT_REGION) {
+        assert_true(a->offset == b->offset && a->region_bytes == b->region_bytes);
+        assert_memory_equal(&a->handle, &b->handle, sizeof(a->handle));
+    }
     if (method == KV_SCAN)
         assert_true(a->scan == b->scan && a->value_room == b->value_room);
 }
@@ -88,10 +98,32 @@ static void what_must_not_be_is_refused(void **state)
     static const struct {
         enum kv_method method;
         uint8_t at, value;
-    } wrong[] = {{KV_INFO, 0, 0},  {KV_INFO, 4, 1},      {KV_DELETE, 4, 1}, {KV_PUT, 36, 4},
-                 {KV_PUT, 37, 4},  {KV_PUT, 38, 1},      {KV_PUT, 39, 1},   {KV_SCAN, 2, 1},
-                 {KV_SCAN, 20, 1}, {KV_SCAN, 23, 1},     {KV_GET, 2, 0},    {KV_DELETE, 2, 0},
-                 {KV_PUT, 2, 0},   {KV_GET_RANGE, 2, 0}, {KV_PUT, 7, 1}};
+    } wrong[] = {
+        {KV_INFO, 0, 0},
+        {KV_INFO, 4, 1},
+        {KV_DELETE, 4, 1},
+        {KV_PUT, 36, 4},
+        {KV_PUT, 37, 4},
+        {KV_PUT, 38, 1},
+        {KV_PUT, 39, 1},
+        {KV_SCAN, 2, 1},
+        {KV_SCAN, 20, 1},
+        {KV_SCAN, 23, 1},
+        {KV_GET, 2, 0},
+        {KV_DELETE, 2, 0},
+        {KV_PUT, 2, 0},
+        {KV_GET_RANGE, 2, 0},
+        {KV_PUT, 7, 1},
+        /* nothing there; more than there is; beyond the end, by one and by far; no right to read; no handle */
+        {KV_PUT_REGION, 48, 0},
+        {KV_PUT_REGION, 48, 6},
+        {KV_PUT_REGION, 55, 0xff},
+        {KV_PUT_REGION, 40, 0x69},
+        {KV_PUT_REGION, 47, 0xff},
+        {KV_PUT_REGION, 80, 2},
+        {KV_PUT_REGION, 84, 0},
+        {KV_PUT_REGION, 36, 4},
+        {KV_PUT_REGION, 2, 0}};
     uint8_t bytes[ROOM];
     struct kv_request got;
     (void)state;

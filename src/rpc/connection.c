@@ -100,10 +100,12 @@ static void cut(struct tarn_rpc_connection *connection, const struct layout *lay
     }
 }
 
-static int make_region(struct tarn_fabric *fabric, struct tarn_rpc_connection *connection)
+static int make_region(struct tarn_fabric *fabric, uint64_t export_bytes,
+                       struct tarn_rpc_connection *connection)
 {
     const uint64_t bytes = base_align_up(rpc_region_bytes(&connection->geometry), BASE_PAGE_BYTES);
-    const struct tarn_fabric_domain_options options = {.writable_bytes = bytes, .regions_max = 1};
+    const struct tarn_fabric_domain_options options = {
+        .writable_bytes = bytes, .readable_bytes = export_bytes, .regions_max = 2};
     int error = tarn_fabric_domain_open(fabric, &options, &connection->domain);
     if (error != 0)
         return error;
@@ -115,7 +117,8 @@ static int make_region(struct tarn_fabric *fabric, struct tarn_rpc_connection *c
 }
 
 int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *geometry,
-                        const struct tarn_rpc_service *service, struct tarn_rpc_connection **ret_connection)
+                        const struct tarn_rpc_service *service, uint64_t export_bytes,
+                        struct tarn_rpc_connection **ret_connection)
 {
     struct tarn_node *node = fabric_node(fabric);
     struct tarn_rpc_connection *connection = base_alloc(&node->memory, sizeof(*connection));
@@ -136,7 +139,7 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
     const struct layout layout = lay_out(geometry);
     connection->charged_bytes = layout.bytes;
     connection->memory = base_alloc(&node->memory, connection->charged_bytes);
-    int error = connection->memory == NULL ? -ENOMEM : make_region(fabric, connection);
+    int error = connection->memory == NULL ? -ENOMEM : make_region(fabric, export_bytes, connection);
     if (error != 0) {
         base_free(&node->memory, connection->memory, connection->charged_bytes);
         base_free(&node->memory, connection, sizeof(*connection));
@@ -293,6 +296,11 @@ struct tarn_fabric_connection *rpc_fabric_connection(const struct tarn_rpc_conne
     return connection->fabric;
 }
 
+struct tarn_fabric_domain *rpc_fabric_domain(const struct tarn_rpc_connection *connection)
+{
+    return connection->domain;
+}
+
 /* ---- who connects ------------------------------------------------------------------------------- */
 
 static void receive(void *arg)
@@ -319,9 +327,9 @@ static int meet_server(struct tarn_rpc_connection *connection, const char *addre
     return error;
 }
 
-int tarn_rpc_connect(struct tarn_fabric *fabric, const char *address,
-                     const struct tarn_rpc_connect_options *options, uint64_t deadline_ns,
-                     struct tarn_rpc_connection **ret_connection)
+int rpc_connect(struct tarn_fabric *fabric, const char *address,
+                const struct tarn_rpc_connect_options *options, uint64_t export_bytes, uint64_t deadline_ns,
+                struct tarn_rpc_connection **ret_connection)
 {
     static const struct tarn_rpc_connect_options defaults = {.worker = 0};
     const struct tarn_rpc_connect_options *wanted = options == NULL ? &defaults : options;
@@ -337,7 +345,7 @@ int tarn_rpc_connect(struct tarn_fabric *fabric, const char *address,
         wanted->way > TARN_RPC_REPLY || wanted->worker > RPC_ANY_WORKER ||
         (geometry.in > 0 && (wanted->service == NULL || task_is_thread())))
         return -EINVAL;
-    int error = rpc_connection_make(fabric, &geometry, wanted->service, &connection);
+    int error = rpc_connection_make(fabric, &geometry, wanted->service, export_bytes, &connection);
     if (error != 0)
         return error;
     connection->worker_place = wanted->worker == 0 ? RPC_ANY_WORKER : wanted->worker - 1;
@@ -350,6 +358,13 @@ int tarn_rpc_connect(struct tarn_fabric *fabric, const char *address,
                    connection->geometry.result_bytes, connection->caller.always_notifies);
     *ret_connection = connection;
     return 0;
+}
+
+int tarn_rpc_connect(struct tarn_fabric *fabric, const char *address,
+                     const struct tarn_rpc_connect_options *options, uint64_t deadline_ns,
+                     struct tarn_rpc_connection **ret_connection)
+{
+    return rpc_connect(fabric, address, options, 0, deadline_ns, ret_connection);
 }
 
 void tarn_rpc_disconnect(struct tarn_rpc_connection *connection)

@@ -124,9 +124,10 @@ struct tarn_rpc_connection {
     struct rpc_callee callee;
 };
 
-/** Make one, with a domain and its region, in the size of `geometry`. @return 0; -ENOMEM; what the fabric says */
+/** Make one, with a domain and its region, in the size of `geometry`. @param export_bytes  as of rpc_connect() @return 0;
+ * -ENOMEM; what the fabric says */
 base_must_check int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *geometry,
-                                        const struct tarn_rpc_service *service,
+                                        const struct tarn_rpc_service *service, uint64_t export_bytes,
                                         struct tarn_rpc_connection **ret_connection);
 
 /** What to say of it when connecting or accepting. */

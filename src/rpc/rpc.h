@@ -40,7 +40,19 @@ struct rpc_calls {
  */
 void rpc_wait_many(const struct rpc_calls *some, uint32_t count);
 
-/** The fabric's connection below, and the domain for more regions: for what is too long for slots. */
+/**
+ * tarn_rpc_connect() with room for one region of the caller's besides the slots, for what is too long for them.
+ *
+ * @param export_bytes  of a region that tarn_fabric_region_alloc() shall make, to be read; 0: it is registered, or none is made
+ */
+base_must_check int rpc_connect(struct tarn_fabric *fabric, const char *address,
+                                const struct tarn_rpc_connect_options *options, uint64_t export_bytes,
+                                uint64_t deadline_ns, struct tarn_rpc_connection **ret_connection);
+
+/** The fabric's connection below. */
 struct tarn_fabric_connection *rpc_fabric_connection(const struct tarn_rpc_connection *connection);
+
+/** The domain of this side, for one more region, which is freed before the connection is. */
+struct tarn_fabric_domain *rpc_fabric_domain(const struct tarn_rpc_connection *connection);
 
 #endif

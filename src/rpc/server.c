@@ -46,7 +46,8 @@ static int accept(struct arrival *arrival, struct tarn_rpc_connection **ret_conn
     struct tarn_fabric_connect_options options;
     struct tarn_rpc_connection *connection;
     uint8_t bytes[RPC_HELLO_BYTES];
-    int error = rpc_connection_make(worker->server->fabric, &geometry, worker->server->service, &connection);
+    int error =
+        rpc_connection_make(worker->server->fabric, &geometry, worker->server->service, 0, &connection);
     if (error != 0) {
         tarn_fabric_reject(arrival->incoming);
         return error;

@@ -72,7 +72,7 @@ def keys_are_scanned(tarn):
 def long_values_come_back(tarn):
     chance = random.Random(3)
     with serving.folder() as folder, serving_stores(folder, f"d=file:{folder}/data") as urls:
-        for length in (100000, 1000000):
+        for length in (100000, 1000000, 5000001):
             value = chance.randbytes(length)
             for url in urls:
                 succeeds(tarn, "put", f"{url}/d", "long", said=value)

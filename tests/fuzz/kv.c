@@ -62,6 +62,9 @@ static void check_answer(uint32_t method, const struct tarn_rpc_request *exchang
         base_assert(kv_record_load(result, &record) == 0);
         base_assert(exchange->result_bytes <= KV_RECORD_BYTES + record.value_bytes);
         break;
+    case KV_SHORT + KV_PUT_REGION:
+        base_assert(exchange->result_bytes == 8);
+        break;
     case KV_SHORT + KV_MULTI_GET:
         for (size_t at = 0, taken; at < exchange->result_bytes; at += taken) {
             taken = kv_got_load(result + at, exchange->result_bytes - at, &item);
@@ -71,6 +74,17 @@ static void check_answer(uint32_t method, const struct tarn_rpc_request *exchang
     default:
         break;
     }
+}
+
+/* A client's memory, of which every fourth READ fails. */
+static int read_region(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
+                       uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    (void)deadline_ns;
+    base_assert(bytes > 0 && bytes <= KV_PIECE_BYTES && (handle->rights & TARN_FABRIC_MAY_READ) != 0);
+    base_assert(bytes <= handle->bytes && offset <= handle->bytes - bytes);
+    memset(data, (int)(offset & UINT8_MAX), bytes);
+    return exchange->bytes % 4 == 3 ? -EACCES : 0;
 }
 
 static void ask(struct kv_server *server, const uint8_t *data, size_t size)
@@ -84,7 +98,8 @@ static void ask(struct kv_server *server, const uint8_t *data, size_t size)
                                        KV_SHORT + KV_MULTI_GET,
                                        KV_SHORT + KV_PUT,
                                        KV_SHORT + KV_DELETE,
-                                       KV_SHORT + KV_GET_RANGE};
+                                       KV_SHORT + KV_GET_RANGE,
+                                       KV_SHORT + KV_PUT_REGION};
     const uint32_t method = methods[data[0] % base_array_count(methods)];
     const uint32_t room = data[1] < 200 ? ROOM : data[1] - 200U;
     struct tarn_rpc_request exchange = {.data = data + 2,
@@ -111,6 +126,7 @@ static void run(void *arg)
     base_assert(server != NULL && tarn_kv_open(input->node, "cache:memory=16K", NULL, &cache) == 0);
     const struct kv_served store = {"s", cache};
     base_assert(kv_server_init(server, input->node, &store, 1) == 0);
+    server->read = read_region;
     base_assert(tarn_kv_put(cache, "k", 1, "value", 5, NULL, NULL) == 0);
     for (unsigned i = 0; i < 2; i++) /* what the first has stored the second may find */
         ask(server, input->data, input->size);

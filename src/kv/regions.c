@@ -1,0 +1,79 @@
+/* Values that lie in a client's memory: READ piece by piece, and stored as they are read. */
+#include "kv/service.h"
+#include <errno.h>
+
+#define KV_TAG 2 /* whom the fabric counts these READs for */
+
+int kv_region_read(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
+                   uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    return tarn_fabric_read(rpc_fabric_connection(exchange->connection), KV_TAG, handle, offset, data, bytes,
+                            deadline_ns);
+}
+
+/* When all of it must have been read: who is slower than that keeps others from a place. */
+static uint64_t end_of(const struct tarn_rpc_request *exchange, uint64_t bytes)
+{
+    const uint64_t end_ns = task_now() + KV_PIECE_NS + bytes / KV_SECOND_BYTES * BASE_NS_PER_SECOND;
+    return base_min(end_ns, exchange->deadline_ns);
+}
+
+/* READ all, and write it. @param piece  KV_PIECE_BYTES */
+static int copy_region(struct kv_server *server, const struct kv_request *request,
+                       const struct tarn_rpc_request *exchange, uint8_t *piece, struct tarn_kv_writer *writer)
+{
+    const uint64_t end_ns = end_of(exchange, request->region_bytes);
+    int error = 0;
+    for (uint64_t done = 0; done < request->region_bytes && error == 0;) {
+        const uint64_t bytes = base_min(request->region_bytes - done, (uint64_t)KV_PIECE_BYTES);
+        error = server->read(exchange, &request->handle, request->offset + done, piece, bytes,
+                             base_min(end_ns, task_now() + KV_PIECE_NS));
+        if (error == 0)
+            error = tarn_kv_writer_write(writer, piece, bytes);
+        done += bytes;
+    }
+    if (error == 0)
+        error = tarn_kv_writer_write(writer, request->value, request->amount);
+    return error;
+}
+
+/* By who has a place. */
+static int put_region(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
+                      const struct tarn_rpc_request *exchange, uint64_t *ret_version)
+{
+    struct base_account *account = &server->node->memory;
+    struct tarn_kv_writer *writer;
+    int error = tarn_kv_writer_open(kv, request->key, request->key_len, &request->options,
+                                    request->region_bytes + request->amount, &writer);
+    if (error != 0)
+        return error;
+    uint8_t *piece = base_alloc(account, KV_PIECE_BYTES);
+    error = piece == NULL ? -ENOMEM : copy_region(server, request, exchange, piece, writer);
+    base_free(account, piece, KV_PIECE_BYTES);
+    if (error == 0)
+        return tarn_kv_writer_commit(writer, ret_version);
+    tarn_kv_writer_abort(writer);
+    return error;
+}
+
+int kv_region_answer(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
+                     struct tarn_rpc_request *exchange)
+{
+    uint64_t version;
+    if (exchange->room < sizeof(version))
+        return -EMSGSIZE;
+    if (request->region_bytes > kv->info.value_bytes_max ||
+        request->region_bytes + request->amount > kv->info.value_bytes_max)
+        return -EMSGSIZE; /* before anything is waited for */
+    int error = task_semaphore_wait(&server->region_places,
+                                    base_min(exchange->deadline_ns, task_now() + KV_PIECE_NS));
+    if (error != 0)
+        return error == -ETIMEDOUT ? -EBUSY : error;
+    error = put_region(server, kv, request, exchange, &version);
+    task_semaphore_post(&server->region_places);
+    if (error != 0)
+        return error;
+    base_store_le64(exchange->result, version);
+    exchange->result_bytes = sizeof(version);
+    return 0;
+}
