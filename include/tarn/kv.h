@@ -7,6 +7,8 @@
  *   unix:PATH/STORE                  the same, by the server's socket PATH, over the fabric's shm
  *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers have together; a comma
  *                                    of a PATH itself is written "\,"
+ *   tarn://…/STORE?tcp:OPTIONS, tarn://…/STORE?verbs:OPTIONS   over that fabric, with its options (<tarn/fabric.h>:
+ *                                    tarn_fabric_open()); tcp: if nothing is said
  *
  * Of several servers each key is of one, by rendezvous hashing of key and address, as the URL has it (docs/wire.md, "Several
  * servers"): all who name the same servers agree, in whatever order. They have a store of that name and of one kind each. A
@@ -41,7 +43,8 @@ struct tarn_kv;
 struct tarn_kv_options {
     const struct tarn_depot_options
         *depot;                 /**< of file:; NULL: as tarn_depot_open(); borrowed until return */
-    struct tarn_fabric *fabric; /**< to reach a server by, there until it is closed. NULL: one of its own */
+    struct tarn_fabric *fabric; /**< to reach a server by, there until it is closed. NULL: one of its own. A URL that
+                                     names one takes no other */
     uint64_t timeout_ns;        /**< of each call to a server, all attempts together; as long again for each 16 MiB of a
                                      value; 0: 10 seconds */
 };

@@ -74,6 +74,7 @@ struct kv_url {
     size_t addresses_len;
     uint32_t servers;
     char name[KV_NAME_MAX + 1]; /* of their store */
+    const char *fabric;         /* as of tarn_fabric_open(), within the URL; NULL: nothing is said */
 };
 
 /** One of the servers of a URL. @param place  below url->servers @param ret_address  room for KV_ADDRESS_ROOM */

@@ -127,6 +127,10 @@ static void urls_are_read(void **state)
         "tarn://host:1,,host:2/store",
         "tarn://host:1,host:2,host:1/store",
         "unix:/a\\,b,/a\\,b/store",
+        "tarn://host:1/store?",
+        "tarn://host:1/store?shm:",
+        "tarn://host:1?tcp:/store",
+        "tarn://host:1/?tcp:",
         "other:thing",
         "http://host/store"};
     unsigned lines = 0;
@@ -153,6 +157,12 @@ static void urls_are_read(void **state)
     expect_url(&node->log, "unix:/run/a.socket/s", KV_UNIX, "/run/a.socket", "s");
     expect_url(&node->log, "tarn://a:1,b:2,[::1]:3/s", KV_TARN, "[::1]:3", "s");
     expect_url(&node->log, "unix:/a,/b\\,c\\d/s", KV_UNIX, "/b,c\\d", "s");
+    expect_url(&node->log, "tarn://a:1/s?tcp:secret=/a/b,tls", KV_TARN, "a:1", "s");
+    assert_int_equal(kv_url_read(&node->log, "tarn://a:1/s?tcp:secret=/a/b,tls", &url), 0);
+    assert_string_equal(url.fabric, "tcp:secret=/a/b,tls");
+    assert_int_equal(kv_url_read(&node->log, "tarn://a:1/s", &url), 0);
+    assert_null(url.fabric);
+    expect_url(&node->log, "unix:/a?b/s", KV_UNIX, "/a?b", "s");
     (void)snprintf(text, sizeof(text), "tarn://h");
     for (unsigned i = 1; i <= KV_SERVERS_MAX; i++) {
         (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), ",%u", i);

@@ -152,6 +152,29 @@ static void a_server_that_has_gone_is_not_reached(struct testing_fabric *testing
     testing_serve_no_more(&server);
 }
 
+/* A URL may say by which fabric, if nobody else does. */
+static void a_url_names_its_fabric(struct testing_fabric *testing)
+{
+    const struct tarn_kv_options given = {.fabric = testing_clients(testing)};
+    const char *fabric =
+        testing->subject->client_url != NULL ? testing->subject->client_url : testing->subject->url;
+    const bool is_named = strcmp(testing_scheme, "tarn://") == 0;
+    struct testing_server server;
+    struct tarn_kv *kv;
+    char url[300];
+    testing_serve_both(testing, &server);
+    (void)snprintf(url, sizeof(url), "%s%s/cache%s%s", testing_scheme, testing->address, is_named ? "?" : "",
+                   is_named ? fabric : "");
+    assert_int_equal(tarn_kv_open(testing->node, url, NULL, &kv), 0);
+    assert_string_equal(tarn_fabric_info(base_container_of(kv, struct kv_remote, kv)->fabric)->provider,
+                        tarn_fabric_info(testing->fabric)->provider);
+    assert_int_equal(tarn_kv_put(kv, "k", 1, "v", 1, NULL, NULL), 0);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    if (is_named)
+        assert_int_equal(tarn_kv_open(testing->node, url, &given, &kv), -EINVAL);
+    testing_serve_no_more(&server);
+}
+
 /* Stores change places, a cache gets other partitions and another seed: nothing goes to the wrong one. */
 static void a_server_comes_back_changed(struct testing_fabric *testing)
 {
@@ -631,6 +654,7 @@ static void time_is_short(struct testing_fabric *testing)
 TESTING_BOTH(front_doors_are_refused)
 TESTING_BOTH(what_is_not_there_cannot_be_opened)
 TESTING_BOTH(a_server_that_has_gone_is_not_reached)
+TESTING_BOTH(a_url_names_its_fabric)
 TESTING_BOTH(a_server_comes_back_changed)
 TESTING_BOTH(wrong_routing_is_mended)
 TESTING_BOTH(nothing_counts_twice)
@@ -643,11 +667,12 @@ TESTING_BOTH(nobody_reads_what_is_not_his)
 
 #define KV_REMOTE_UNITS                                                                                      \
     TESTING_UNITS(what_is_not_there_cannot_be_opened), TESTING_UNITS(a_server_that_has_gone_is_not_reached), \
-        TESTING_UNITS(a_server_comes_back_changed), TESTING_UNITS(nothing_counts_twice),                     \
-        TESTING_UNITS(threads_and_tasks_share), TESTING_UNITS(liars_do_no_harm),                             \
-        TESTING_UNITS(parts_are_of_one_value), TESTING_UNITS(wrong_routing_is_mended),                       \
-        TESTING_UNITS(nothing_is_done_twice), TESTING_UNITS(time_is_short),                                  \
-        TESTING_UNITS(front_doors_are_refused), TESTING_UNITS(nobody_reads_what_is_not_his)
+        TESTING_UNITS(a_url_names_its_fabric), TESTING_UNITS(a_server_comes_back_changed),                   \
+        TESTING_UNITS(nothing_counts_twice), TESTING_UNITS(threads_and_tasks_share),                         \
+        TESTING_UNITS(liars_do_no_harm), TESTING_UNITS(parts_are_of_one_value),                              \
+        TESTING_UNITS(wrong_routing_is_mended), TESTING_UNITS(nothing_is_done_twice),                        \
+        TESTING_UNITS(time_is_short), TESTING_UNITS(front_doors_are_refused),                                \
+        TESTING_UNITS(nobody_reads_what_is_not_his)
 
 /* ---- over one fabric ---------------------------------------------------------------------------- */
 
@@ -665,14 +690,15 @@ static int begin_remote_cache(void **state)
     return testing_subject(state);
 }
 
-/** All of it. @param scheme  of URLs; @param subject  sets the fabric up @return how many failed */
-static inline int testing_run_remote(const char *scheme, int (*subject)(void **state))
+/** All of it. @param scheme  of URLs @param filter  variable that names the cases @param subject  sets the fabric up @return how
+ * many failed */
+static inline int testing_run_remote(const char *scheme, const char *filter, int (*subject)(void **state))
 {
     const struct CMUnitTest suite[] = {KV_CONFORMANCE_UNITS};
     const struct CMUnitTest servers[] = {KV_REMOTE_UNITS};
     testing_scheme = scheme;
     testing_subject = subject;
-    cmocka_set_test_filter(getenv("TARN_CASE"));
+    cmocka_set_test_filter(getenv(filter));
     return cmocka_run_group_tests_name("depot", suite, begin_remote_depot, NULL) +
            cmocka_run_group_tests_name("cache", suite, begin_remote_cache, NULL) +
            cmocka_run_group_tests_name("servers", servers, begin_remote_cache, NULL);

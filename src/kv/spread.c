@@ -214,10 +214,17 @@ static int open_one(struct tarn_node *node, struct tarn_fabric *fabric, const st
 int kv_servers_open(struct tarn_node *node, const struct kv_url *url, const struct tarn_kv_options *options,
                     struct tarn_kv **ret_kv)
 {
+    const char *usual = url->scheme == KV_TARN ? "tcp:" : "shm:";
     struct tarn_fabric *own = NULL;
     struct tarn_kv *kv;
-    int error =
-        options->fabric != NULL ? 0 : tarn_fabric_open(node, url->scheme == KV_TARN ? "tcp:" : "shm:", &own);
+    int error = 0;
+    if (options->fabric != NULL && url->fabric != NULL) {
+        base_error(&node->log, "a store's URL names a fabric, and another is there already",
+                   "store=%s fabric=%s", url->name, tarn_fabric_info(options->fabric)->provider);
+        return -EINVAL;
+    }
+    if (options->fabric == NULL)
+        error = tarn_fabric_open(node, url->fabric == NULL ? usual : url->fabric, &own);
     if (error != 0)
         return error;
     struct tarn_fabric *fabric = own == NULL ? options->fabric : own;

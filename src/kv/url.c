@@ -116,29 +116,35 @@ static const char *read_addresses(struct kv_url *url)
     return NULL;
 }
 
+/* @return what stands behind a scheme; NULL: the text has another one */
+static const char *behind(const char *text, const char *scheme)
+{
+    const size_t len = strlen(scheme);
+    return strncmp(text, scheme, len) == 0 ? text + len : NULL;
+}
+
 static const char *read_server(const char *text, struct kv_url *url)
 {
-    const char *slash = strrchr(text, '/');
+    const char *mark = url->scheme == KV_TARN ? strchr(text, '?') : NULL;
+    const size_t len = mark == NULL ? strlen(text) : (size_t)(mark - text);
+    const char *slash = memrchr(text, '/', len);
     if (slash == NULL || slash == text)
         return url->scheme == KV_TARN ? "a server's store is named as tarn://HOST:PORT[,HOST:PORT…]/STORE"
                                       : "a server's store is named as unix:PATH[,PATH…]/STORE";
-    const size_t name_len = strlen(slash + 1);
+    const size_t name_len = len - (size_t)(slash + 1 - text);
     if (!kv_name_is_good(slash + 1, name_len))
         return "a store's name has 1 to 63 letters, digits, '-', '_' and '.'";
-    memcpy(url->name, slash + 1, name_len + 1);
+    if (mark != NULL && behind(mark + 1, "tcp:") == NULL && behind(mark + 1, "verbs:") == NULL)
+        return "behind the ? stands tcp: or verbs:, with its options";
+    url->fabric = mark == NULL ? NULL : mark + 1;
+    memcpy(url->name, slash + 1, name_len);
+    url->name[name_len] = '\0';
     url->addresses = text;
     url->addresses_len = (size_t)(slash - text);
     return read_addresses(url);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */
-
-/* @return what stands behind a scheme; NULL: the URL has another one */
-static const char *behind(const char *url, const char *scheme)
-{
-    const size_t len = strlen(scheme);
-    return strncmp(url, scheme, len) == 0 ? url + len : NULL;
-}
 
 /* @return NULL; what is wrong */
 static const char *read_url(const char *url, struct kv_url *ret_url)

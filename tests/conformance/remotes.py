@@ -107,6 +107,10 @@ def what_is_wrong_is_said(tarn):
                 for option in ("--size=2M", "--mode=device", "--over-provisioning=20"):
                     is_misuse(tarn, "put", f"{url}/c", "a", "b", option)
                     fails(tarn, "get", f"{url}/c", "a", because="no key")
+                if url.startswith("tarn:"):
+                    succeeds(tarn, "put", f"{url}/c?tcp:heartbeat=2s", "b", "c")
+                    fails(tarn, "get", f"{url}/c?tcp:secret={folder}/none", "b", because="cannot open the store")
+                    is_misuse(tarn, "get", f"{url}/c?shm:", "b")
         fails(tarn, "get", f"{urls[0]}/c", "a", because="nobody listens at that address")
         fails(tarn, "put", f"{urls[1]}/c", "a", "b", because="cannot open the store")
         for url in ("tarn://localhost", "tarn://127.0.0.1:1/", "unix:store", "cache:", "other:x"):
