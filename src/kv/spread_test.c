@@ -1,7 +1,7 @@
 /* Stores that several servers have together: the suite of all stores, which server has a key, and servers that are gone. */
 #include "base/hash.h"
 #include "fabric/shm_testing.h"
-#include "kv/remote_testing.h"
+#include "kv/serving_testing.h"
 
 enum { SERVERS = 3 };
 

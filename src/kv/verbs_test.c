@@ -1,6 +1,6 @@
 /* Stores of a server, over `verbs`. */
 #include "fabric/verbs_testing.h"
-#include "kv/remote_testing.h"
+#include "kv/hostile_testing.h"
 
 int main(void)
 {
