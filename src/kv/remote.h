@@ -144,8 +144,8 @@ void kv_lane_call_many(struct kv_call *const *calls, uint32_t count);
 /** A part of the time until a deadline, where others of so many come after. */
 static inline uint64_t kv_share_of_time(uint64_t deadline_ns, uint32_t others)
 {
-    const uint64_t now_ns = task_now();
-    return deadline_ns <= now_ns ? deadline_ns : now_ns + (deadline_ns - now_ns) / (others + 1);
+    const uint64_t now_ns = task_now(), shares = (uint64_t)others + 1;
+    return deadline_ns <= now_ns ? deadline_ns : now_ns + (deadline_ns - now_ns) / shares;
 }
 
 /* ---- many keys: many.c -------------------------------------------------------------------------- */
