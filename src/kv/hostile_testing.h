@@ -196,11 +196,27 @@ static void parts_are_of_one_value(struct testing_fabric *testing)
     free(value);
 }
 
+/* What all keys of a server fail with is found out once. */
+static void fail_together(struct tarn_kv *kv, struct testing_liar *liar)
+{
+    static const char keys[] = "abcdefghijklmnopqrstuvwxyz";
+    struct tarn_get gets[26];
+    for (unsigned i = 0; i < base_array_count(gets); i++)
+        gets[i] = (struct tarn_get){.key = &keys[i], .key_len = 1};
+    liar->mode = ANSWER_LONG; /* two items, of values that nobody has room for, and nothing more */
+    liar->calls = 0;
+    tarn_kv_get_many(kv, gets, base_array_count(gets));
+    for (unsigned i = 0; i < base_array_count(gets); i++)
+        assert_int_equal(gets[i].error, -EPROTO);
+    assert_int_equal(liar->calls, 1);
+}
+
 static void liars_do_no_harm(struct testing_fabric *testing)
 {
     with_liar(testing, true, be_lied_to);
     with_liar(testing, false, be_lied_to);
     with_liar(testing, true, be_told_too_much);
+    with_liar(testing, true, fail_together);
 }
 
 static void nothing_is_done_twice(struct testing_fabric *testing)
@@ -215,11 +231,11 @@ enum { REGION_BYTES = 3 << 20 };
 /* A connection made by hand, and a region that it exports. */
 struct testing_export {
     struct tarn_rpc_connection *rpc;
-    struct tarn_fabric_region *region;
-    struct tarn_fabric_handle handle; /* that is said to be its */
+    struct tarn_fabric_region *_Atomic region; /* NULL: it was taken back */
+    struct tarn_fabric_handle handle;          /* that is said to be its */
 };
 
-static struct tarn_fabric_region **_Atomic testing_revoked; /* before the second READ */
+static struct testing_export *_Atomic testing_revoked; /* whose region goes before the second READ */
 
 static void testing_export_open(struct testing_fabric *testing, struct testing_export *self)
 {
@@ -227,10 +243,12 @@ static void testing_export_open(struct testing_fabric *testing, struct testing_e
     assert_int_equal(rpc_connect(testing_clients(testing), testing->address, &options, REGION_BYTES,
                                  TESTING_SECONDS(60), &self->rpc),
                      0);
-    assert_int_equal(tarn_fabric_region_alloc(rpc_fabric_domain(self->rpc), REGION_BYTES,
-                                              TARN_FABRIC_MAY_READ, &self->region),
-                     0);
-    self->handle = self->region->handle;
+    struct tarn_fabric_region *region;
+    assert_int_equal(
+        tarn_fabric_region_alloc(rpc_fabric_domain(self->rpc), REGION_BYTES, TARN_FABRIC_MAY_READ, &region),
+        0);
+    self->handle = region->handle;
+    self->region = region;
 }
 
 static void testing_export_close(struct testing_export *self)
@@ -265,10 +283,11 @@ static int testing_export_put(struct testing_export *self, uint64_t offset, uint
 static int read_revoked(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
                         uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
 {
-    if (offset >= KV_PIECE_BYTES && testing_revoked != NULL) {
-        tarn_fabric_region_free(*testing_revoked);
-        *testing_revoked = NULL;
+    struct testing_export *revoked = testing_revoked;
+    if (offset >= KV_PIECE_BYTES && revoked != NULL) {
         testing_revoked = NULL;
+        tarn_fabric_region_free(revoked->region);
+        revoked->region = NULL;
     }
     return kv_region_read(exchange, handle, offset, data, bytes, deadline_ns);
 }
@@ -294,8 +313,8 @@ static void nobody_reads_what_is_not_his(struct testing_fabric *testing)
         else if (i == 3)
             offset = 8; /* longer than it says itself */
         else if (i == 4)
-            testing_revoked = &liar.region; /* it goes while it is read */
-        if (i == 5) {                       /* or before */
+            testing_revoked = &liar; /* it goes while it is read */
+        if (i == 5) {                /* or before */
             tarn_fabric_region_free(liar.region);
             liar.region = NULL;
         }

@@ -179,6 +179,8 @@ static void urls_are_read(void **state)
     assert_int_equal(url.partitions, 1);
     assert_int_equal(tarn_kv_open(node, "cache:memory=4K,partitions=2", NULL, &kv), -EINVAL);
     assert_int_equal(tarn_kv_open(node, "file:/nowhere/at/all", NULL, &kv), -ENOENT);
+    assert_int_equal(tarn_kv_open(node, "tarn://127.0.0.1:1/s?tcp:colour=red", NULL, &kv), -EINVAL);
+    assert_int_equal(tarn_kv_open(node, "tarn://127.0.0.1:1/s?tcp:heartbeat=2s", NULL, &kv), -ECONNREFUSED);
     task_node_close(node);
 }
 

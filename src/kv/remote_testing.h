@@ -117,7 +117,8 @@ static void wrong_routing_is_mended(struct testing_fabric *testing)
     struct testing_server server;
     struct tarn_kv *kv;
     struct kv_lane *lane;
-    char key[16];
+    struct tarn_get gets[20];
+    char key[16], keys[20][16], value[8];
     testing_serve_both(testing, &server);
     assert_int_equal(testing_reach(testing, "cache", 20 * BASE_NS_PER_SECOND, &kv), 0);
     struct kv_remote *remote = base_container_of(kv, struct kv_remote, kv);
@@ -127,8 +128,18 @@ static void wrong_routing_is_mended(struct testing_fabric *testing)
         kv_lane_give(lane);
         (void)snprintf(key, sizeof(key), "key-%u", i);
         assert_int_equal(tarn_kv_put(kv, key, strlen(key), "x", 1, NULL, NULL), 0);
-        assert_int_equal(tarn_kv_delete(server.cache, key, strlen(key)), 0);
+        assert_int_equal(tarn_kv_get(server.cache, key, strlen(key), value, sizeof(value), NULL), 0);
     }
+    for (unsigned i = 0; i < base_array_count(gets); i++) {
+        (void)snprintf(keys[i], sizeof(keys[i]), "key-%u", i);
+        gets[i] = (struct tarn_get){.key = keys[i], .key_len = strlen(keys[i])};
+    }
+    assert_int_equal(kv_lane_take(remote, TESTING_SECONDS(60), &lane), 0);
+    lane->seed ^= 1;
+    kv_lane_give(lane);
+    tarn_kv_get_many(kv, gets, base_array_count(gets));
+    for (unsigned i = 0; i < base_array_count(gets); i++)
+        assert_int_equal(gets[i].error, -ENOBUFS);
     assert_int_equal(tarn_kv_close(kv), 0);
     testing_serve_no_more(&server);
 }

@@ -413,7 +413,11 @@ static void long_regions_are_refused_with(struct asking *asking)
         assert_int_equal(ask_region(asking, lengths[i], 7), -EMSGSIZE);
         assert_int_equal(region.reads, 0);
     }
-    const struct kv_request request = region_request(8, (const uint8_t *)"", 0);
+    struct kv_request request = region_request(UINT64_MAX, (const uint8_t *)"1234567", 7);
+    request.offset = 0;
+    assert_int_equal(ask(asking, KV_PUT_REGION, &request), -EMSGSIZE); /* in all less than nothing */
+    assert_int_equal(region.reads, 0);
+    request = region_request(8, (const uint8_t *)"", 0);
     kv_request_save(KV_PUT_REGION, &request, asking->request);
     asking->exchange.room = 7;
     asking->exchange.bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &request);
