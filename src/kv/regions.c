@@ -1,6 +1,7 @@
 /* Values that lie in a client's memory: READ piece by piece, and stored as they are read. */
 #include "kv/service.h"
 #include <errno.h>
+#include <stdatomic.h>
 
 #define KV_TAG 2 /* whom the fabric counts these READs for */
 
@@ -56,21 +57,32 @@ static int put_region(struct kv_server *server, struct tarn_kv *kv, const struct
     return error;
 }
 
+/* Wait for a place, and have it done. */
+static int put_in_turn(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
+                       const struct tarn_rpc_request *exchange, uint64_t *ret_version)
+{
+    int error = task_semaphore_wait(&server->region_places,
+                                    base_min(exchange->deadline_ns, task_now() + KV_PIECE_NS));
+    if (error != 0)
+        return error == -ETIMEDOUT ? -EBUSY : error;
+    error = put_region(server, kv, request, exchange, ret_version);
+    task_semaphore_post(&server->region_places);
+    return error;
+}
+
 int kv_region_answer(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
                      struct tarn_rpc_request *exchange)
 {
     uint64_t version;
+    int error = -EBUSY;
     if (exchange->room < sizeof(version))
         return -EMSGSIZE;
     if (request->region_bytes > kv->info.value_bytes_max ||
         request->region_bytes + request->amount > kv->info.value_bytes_max)
         return -EMSGSIZE; /* before anything is waited for */
-    int error = task_semaphore_wait(&server->region_places,
-                                    base_min(exchange->deadline_ns, task_now() + KV_PIECE_NS));
-    if (error != 0)
-        return error == -ETIMEDOUT ? -EBUSY : error;
-    error = put_region(server, kv, request, exchange, &version);
-    task_semaphore_post(&server->region_places);
+    if (atomic_fetch_add(&server->region_calls, 1) < KV_REGIONS_MAX + KV_REGIONS_WAIT)
+        error = put_in_turn(server, kv, request, exchange, &version);
+    atomic_fetch_sub(&server->region_calls, 1);
     if (error != 0)
         return error;
     base_store_le64(exchange->result, version);

@@ -12,7 +12,8 @@
 #define KV_SCAN_IDLE_NS   (10 * BASE_NS_PER_SECOND) /* after which its place may be taken */
 #define KV_SCAN_NO_MORE   UINT32_MAX                /* as a page: none will be asked for */
 #define KV_METHOD_NUMBERS (KV_SHORT + KV_PUT_REGION + 1)
-#define KV_REGIONS_MAX    16                        /* PUT_REGIONs under way */
+#define KV_REGIONS_MAX    16 /* PUT_REGIONs under way */
+#define KV_REGIONS_WAIT   48 /* and waiting for that: each is a task of its worker's, which has few */
 #define KV_PIECE_BYTES    (UINT32_C(1) << 20)       /* of one READ */
 #define KV_PIECE_NS       (10 * BASE_NS_PER_SECOND) /* for it; and to wait until one may begin */
 #define KV_SECOND_BYTES   (UINT32_C(1) << 20)       /* for which all of them have a second more */
@@ -42,6 +43,7 @@ struct kv_server {
     struct tarn_rpc_service service;
     struct kv_scans scans;
     struct task_semaphore region_places; /* KV_REGIONS_MAX */
+    _Atomic uint32_t region_calls;       /* that have one, or wait for it */
     kv_read_function *_Atomic read;      /* by the fabric; tests have others */
     uint16_t count;                      /* of stores */
     struct kv_store stores[KV_STORES_MAX];

@@ -490,6 +490,15 @@ static void regions_are_bounded_with(struct asking *asking)
                                                  .deadline_ns = task_now() + 20 * BASE_NS_PER_MS};
     assert_int_equal(kv_answer(&asking->server, &asking->worker, KV_PUT_REGION, &asking->exchange), -EBUSY);
     assert_int_equal(region.stalled, KV_REGIONS_MAX);
+    for (unsigned i = 0; i < KV_REGIONS_WAIT; i++)
+        assert_int_equal(task_spawn(NULL, &group, "wait", stall, asking), 0);
+    while (asking->server.region_calls < KV_REGIONS_MAX + KV_REGIONS_WAIT)
+        (void)task_sleep(BASE_NS_PER_MS);
+    const uint64_t begin_ns = task_now();
+    asking->exchange.deadline_ns = TASK_FOREVER; /* who comes now does not even wait */
+    assert_int_equal(kv_answer(&asking->server, &asking->worker, KV_PUT_REGION, &asking->exchange), -EBUSY);
+    assert_true(task_now() - begin_ns < KV_PIECE_NS);
+    assert_int_equal(region.stalled, KV_REGIONS_MAX);
     region.is_over = true;
     region.stalls = false;
     assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
