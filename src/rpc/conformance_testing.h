@@ -588,6 +588,57 @@ static void slow_methods_are_answered_by_reply(struct testing_fabric *testing)
     testing_calls_close(&calls);
 }
 
+/* ---- several connections ------------------------------------------------------------------------ */
+
+enum { CONNECTIONS = base_array_count(testing_ways) };
+
+static void wake_when_all_nap(void *arg)
+{
+    struct testing_service *service = arg;
+    const uint64_t deadline_ns = TESTING_SECONDS(20);
+    while (service->naps < CONNECTIONS && task_now() < deadline_ns)
+        (void)task_sleep(BASE_NS_PER_MS / 10);
+    assert_int_equal(service->naps, CONNECTIONS);
+    service->nobody_wakes = false;
+}
+
+/* None of the naps ends before all have begun: so the calls of the last connection were sent before one of the first was
+ * answered. Behind each is an echo, where there is one slot waiting for it, and a request that is too long. */
+static void several_connections_are_waited_for(struct testing_fabric *testing)
+{
+    static uint8_t request[5000], results[CONNECTIONS][16];
+    struct tarn_rpc_call made[CONNECTIONS][3];
+    struct rpc_calls some[CONNECTIONS];
+    struct testing_calls calls;
+    struct testing_job job;
+    testing_serve(testing, &calls, NULL);
+    calls.counts.nap_ns = BASE_NS_PER_MS / 10;
+    calls.counts.nobody_wakes = true;
+    testing_start(testing, &job, 0, wake_when_all_nap, &calls.counts);
+    for (unsigned i = 0; i < CONNECTIONS; i++) {
+        made[i][0] = (struct tarn_rpc_call){.method = NAP};
+        made[i][1] = (struct tarn_rpc_call){
+            .method = ECHO, .request = request, .request_bytes = 16, .result = results[i], .room = 16};
+        made[i][2] =
+            (struct tarn_rpc_call){.method = ECHO, .request = request, .request_bytes = sizeof(request)};
+        some[i] = (struct rpc_calls){testing_client(&calls, &testing_ways[i]), made[i], 3};
+        tarn_rpc_post(some[i].connection, made[i], 3);
+    }
+    rpc_wait_many(some, CONNECTIONS);
+    assert_int_equal(calls.counts.naps, CONNECTIONS);
+    assert_false(calls.counts.nobody_wakes);
+    for (unsigned i = 0; i < CONNECTIONS; i++) {
+        assert_int_equal(made[i][0].error, 0);
+        assert_int_equal(made[i][1].error, 0);
+        assert_int_equal(results[i][15], 1);
+        assert_int_equal(made[i][2].error, -EMSGSIZE);
+        tarn_rpc_disconnect(some[i].connection);
+    }
+    testing_join(&job);
+    rpc_wait_many(NULL, 0);
+    testing_calls_close(&calls);
+}
+
 TESTING_BOTH(calls_are_answered)
 TESTING_BOTH(errors_are_answers_too)
 TESTING_BOTH(many_are_in_flight)
@@ -600,6 +651,7 @@ TESTING_BOTH(clients_leave)
 TESTING_BOTH(strangers_are_refused)
 TESTING_BOTH(limits_are_granted)
 TESTING_BOTH(slow_methods_are_answered_by_reply)
+TESTING_BOTH(several_connections_are_waited_for)
 
 #define RPC_CONFORMANCE_UNITS                                                                                \
     TESTING_UNITS(calls_are_answered), TESTING_UNITS(errors_are_answers_too),                                \
@@ -608,6 +660,7 @@ TESTING_BOTH(slow_methods_are_answered_by_reply)
         TESTING_UNITS(workers_sleep_and_are_woken), TESTING_UNITS(a_crowd_is_served),                        \
         TESTING_UNITS(the_server_ends), TESTING_UNITS(clients_leave),                                        \
         cmocka_unit_test(servers_call_clients_in_tasks), TESTING_UNITS(strangers_are_refused),               \
-        TESTING_UNITS(limits_are_granted), TESTING_UNITS(slow_methods_are_answered_by_reply)
+        TESTING_UNITS(limits_are_granted), TESTING_UNITS(slow_methods_are_answered_by_reply),                \
+        TESTING_UNITS(several_connections_are_waited_for)
 
 #endif
