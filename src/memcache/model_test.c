@@ -426,7 +426,7 @@ static void what_is_evicted_is_missed(void **state)
         struct generator *generator = begin_seed(talk, seed);
         generator->evicts = true;
         talk_forget(talk);
-        for (uint32_t i = 0; i < REQUESTS_EVICTING / (TESTING_SLOW ? 4 : 1); i++) {
+        for (uint32_t i = 0; i < REQUESTS_EVICTING; i++) {
             generator->model.now_s = talk->clock.wall_ns / BASE_NS_PER_SECOND;
             evicted += run_request(talk, generator);
             talk->clock.wall_ns += chance(generator, 10) ? 3 * BASE_NS_PER_SECOND : 0;

@@ -129,7 +129,7 @@ def meta_set():
         for preset in (BEFOREHAND["missing"], BEFOREHAND["full"]):
             yield preset + b"ms a 2 M" + mode + b" k\r\n42\r\n" + TAIL + LOOK
     for mode, preset in itertools.product([b"", b" MS", b" MA", b" MP", b" MR", b" ME"], BEFOREHAND.values()):
-        for flags in (b"", b" q", b" k c O1", b" c", b" F9 T200", b" F9", b" T200", b" T-1", b" I", b" I c T50", b" C0", b" C1", b" C99999999", b" C99999999 I", b" q C1", b" C0 I c",
+        for flags in (b"", b" q", b" k c O1", b" c", b" F9 T200", b" F9", b" T200", b" T-1", b" I", b" I c T50", b" C0", b" C1", b" C18446744073709551615", b" C18446744073709551615 I", b" q C1", b" C0 I c",
                       b" f v t"):
             yield preset + b"ms a 2" + mode + flags + b"\r\n42\r\nmn\r\n" + LOOK
         if preset:
@@ -163,7 +163,7 @@ def meta_delete():
         yield b"set a 0 0 1\r\nx\r\n" + line + b"mn\r\nget a\r\n"
         yield b"ms " + line.split()[1] + b" 1 b\r\nx\r\n" + TAIL + line + line + b"mn\r\n"
     for preset in BEFOREHAND.values():
-        for flags in (b"", b"q", b"k", b"O1 k", b"q k O1", b"c t v s f", b"I", b"I T50", b"T50", b"I T0", b"I T-1", b"I q", b"I q k", b"C0", b"C1", b"C99999999 I", b"C99999999 q",
+        for flags in (b"", b"q", b"k", b"O1 k", b"q k O1", b"c t v s f", b"I", b"I T50", b"T50", b"I T0", b"I T-1", b"I q", b"I q k", b"C0", b"C1", b"C18446744073709551615 I", b"C18446744073709551615 q",
                       b"F9", b"I F9 T50", b"N50", b"R50", b"MA"):
             yield preset + b"md a " + flags + b"\r\nmn\r\n" + LOOK + b"md a " + flags + b"\r\nmn\r\n" + LOOK
         if preset:
@@ -204,7 +204,7 @@ def meta_arithmetic(seed):
             yield b"set a 3 0 %d\r\n%b\r\n" % (len(value), value) + (b"ma a " + flags + b"\r\nget a\r\n") * 2
     for preset in [*BEFOREHAND.values(), b"set a 5 100 2\r\n17\r\n", PRESETS["text"]]:
         for flags in (b"", b"v", b"q", b"q v", b"k", b"v k O1 t c", b"c", b"t", b"N0", b"N0 J5", b"N50 J5 t v", b"N50 T200 t v", b"T200 t v", b"t T200", b"N0 q", b"N-1 v", b"T-1 v", b"J5",
-                      b"N0 D5 v", b"N0 J18446744073709551615 v", b"C0 v", b"C1", b"C1 q", b"C99999999 N0", b"s f v", b"I", b"F5 v", b"h", b"MI", b"MD v", b"M+ D9 v", b"M- D9 v k"):
+                      b"N0 D5 v", b"N0 J18446744073709551615 v", b"C0 v", b"C1", b"C1 q", b"C18446744073709551615 N0", b"s f v", b"I", b"F5 v", b"h", b"MI", b"MD v", b"M+ D9 v", b"M- D9 v k"):
             yield preset + b"ma a " + flags + b"\r\nmn\r\n" + LOOK + b"ma a " + flags + b"\r\nmn\r\n" + AFTERWARDS
         if preset:
             for flags in (b"C<cas1> v c", b"C<cas1-1> v", b"C<cas1+1> q k", b"C<cas1> q", b"C<cas1> N0 T50 t"):
@@ -236,7 +236,7 @@ def stale_flows():
     """Invalidation, recaching and vivifying: who wins, who is told that another has, and what ends it."""
     changes = [b"ms a 1\r\nx\r\n", b"ms a 1 q\r\nx\r\n", b"set a 0 0 1\r\nx\r\n", b"add a 0 0 1\r\nx\r\n", b"replace a 0 0 1\r\nx\r\n", b"append a 0 0 1\r\n1\r\n", b"prepend a 0 0 1\r\n1\r\n",
                b"incr a 1\r\n", b"ma a\r\n", b"touch a 300\r\n", b"gat 300 a\r\n", b"get a\r\n", b"mg a T300\r\nmn\r\n", b"md a\r\n", b"delete a\r\n", b"md a I\r\n", b"md a I T40\r\n",
-               b"mg a R1000\r\nmn\r\n", b"mg a R10\r\nmn\r\n", b"mg a N60\r\nmn\r\n", b"ms a 1 C99999999\r\nx\r\n", b"ms a 1 C1 I\r\nx\r\n", b"ms a 1 MA\r\n1\r\n", b"ms a 1 ME\r\nx\r\n",
+               b"mg a R1000\r\nmn\r\n", b"mg a R10\r\nmn\r\n", b"mg a N60\r\nmn\r\n", b"ms a 1 C18446744073709551615\r\nx\r\n", b"ms a 1 C1 I\r\nx\r\n", b"ms a 1 MA\r\n1\r\n", b"ms a 1 ME\r\nx\r\n",
                b"gets a\r\ncas a 0 0 1 <cas1>\r\nx\r\n", b"mg a c\r\nmn\r\nms a 1 C<cas1>\r\nx\r\nmn\r\n", b"mg a c\r\nmn\r\nms a 1 C<cas1-1> I\r\nx\r\nmn\r\n", b"mg a c\r\nmn\r\nms a 1 C<cas1-1> I T20\r\nx\r\nmn\r\n",
                b"mg a c\r\nmn\r\nmd a C<cas1> I\r\nmn\r\n", b"mg a\r\nmn\r\nmd a I\r\n", b"mg a u\r\nmn\r\n", b"ma a N0 T70\r\n", b"me a\r\n"]
     beginnings = [b"set a 5 100 2\r\n17\r\nmd a I\r\n", b"set a 5 100 2\r\n17\r\nmd a I T30\r\nmg a\r\nmn\r\n", b"set a 5 100 2\r\n17\r\nmg a R200\r\nmn\r\n", b"mg a N100\r\nmn\r\n", b"set a 5 0 2\r\n17\r\n",
@@ -261,7 +261,7 @@ def plausible(rng):
         lead, value = b"mg " + key, b"mn\r\n"
     elif kind < 7:
         text = rng.choice([b"%d" % rng.getrandbits(20), b"x" * rng.randrange(10)])
-        flags = rng.sample([b"T100", b"F%d" % rng.getrandbits(32), b"I", b"C%d" % rng.choice([1, 99999999]), b"M%c" % rng.choice(b"SSAPREX")], rng.randrange(3))
+        flags = rng.sample([b"T100", b"F%d" % rng.getrandbits(32), b"I", b"C%d" % rng.choice([1, 2**64 - 1]), b"M%c" % rng.choice(b"SSAPREX")], rng.randrange(3))
         lead, value = b"ms %b %d" % (key, len(text) + rng.choice([0] * 15 + [1])), text + b"\r\n"
     elif kind < 9:
         flags = rng.sample([b"I", b"T50", b"C1"], rng.choice([0, 0, 1, 2]))
