@@ -163,6 +163,7 @@ static const struct attempts {
     struct stuff first, changes[3]; /* those without bytes do not happen */
     const char *answer;             /* up to the value, if there is one */
     struct stuff value;
+    const char *behind; /* of the answer to what is asked behind it */
 } all_attempts[] = {
     {"gat 0 a\r\n", {'x', 3}, {{'y', 20}, {'z', 2}}, "VALUE a 0 2\r\n", {'z', 2}},
     {"gat 0 a\r\n", {'x', 3}, {{'y', 90}, {'z', 99}, {'w', 99}}, "VALUE a 0 99\r\n", {'w', 99}},
@@ -184,6 +185,7 @@ static const struct attempts {
     {"get a\r\n", {'x', 70000}, {{'y', 80000}, {'z', 90000}}, "VALUE a 0 90000\r\n", {'z', 90000}},
     {"get a\r\n", {'x', 70000}, {{'y', 66000}}, "VALUE a 0 66000\r\n", {'y', 66000}},
     {"get a\r\n", {'x', 70000}, {{'y', 5}}, "VALUE a 0 5\r\n", {'y', 5}},
+    {"mg a v\r\nmg s R100\r\n", {'x', 70000}, {{'y', 5}}, "VA 5\r\n", {'y', 5}, "HD W\r\n"},
     {"get a\r\n", {'x', 70000}, {{'\0', 1}}, "END\r\n", {'\0', 0}},
     {"mg a v\r\n", {'x', 70000}, {{'y', 80000}, {'\0', 1}}, "EN\r\n", {'\0', 0}},
 };
@@ -198,7 +200,8 @@ static size_t put_answer(const struct attempts *attempts, char *to)
     memcpy(to, attempts->answer, len);
     memset(to + len, attempts->value.letter, attempts->value.bytes);
     memcpy(to + len + attempts->value.bytes, tail, tail_len + 1);
-    return len + attempts->value.bytes + tail_len;
+    size_t all = len + attempts->value.bytes + tail_len;
+    return attempts->behind == NULL ? all : (size_t)(stpcpy(to + all, attempts->behind) - to);
 }
 
 static void what_was_found_may_be_so_no_more(void **state)
@@ -207,6 +210,7 @@ static void what_was_found_may_be_so_no_more(void **state)
     struct others *others = malloc(sizeof(*others));
     char *answer = malloc(sizeof(others->text) + 100);
     assert_true(others != NULL && answer != NULL);
+    talk_expect_once(talk, "set s 0 10 1\r\nx\r\n", "STORED\r\n"); /* the first who asks is to make it anew */
     others->talk = talk;
     others->meanwhile = (struct testing_meanwhile){.then = meddle, .arg = others};
     for (size_t i = 0; i < base_array_count(all_attempts); i++) {
