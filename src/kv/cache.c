@@ -30,6 +30,8 @@ static struct kv_cache *cache_of(const struct tarn_kv *kv)
 
 static uint32_t number_of(const struct kv_cache *self, const void *key, size_t key_len)
 {
+    if (self->count == 1)
+        return 0;
     return cache_partition_of(cache_seed(self->cache), self->count, key, key_len);
 }
 
