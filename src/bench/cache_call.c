@@ -152,6 +152,8 @@ static int connect_and_ask(struct client *client, struct tarn_fabric *fabric)
     error = ask(client);
     tarn_rpc_call_stats(client->connection, &stats);
     client->load.reads = stats.reads;
+    if (error == 0 && (client->way == TARN_RPC_FETCH ? stats.replied : stats.fetched) > 0)
+        error = -EPROTO; /* it is not what it says that was measured */
     tarn_rpc_disconnect(client->connection);
     return error;
 }
