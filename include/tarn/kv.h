@@ -42,10 +42,12 @@ struct tarn_kv;
 
 struct tarn_kv_options {
     const struct tarn_depot_options
-        *depot;                 /**< of file:; NULL: as tarn_depot_open(); borrowed until return */
-    struct tarn_fabric *fabric; /**< to reach a server by, there until it is closed. NULL: one of its own. A URL that
+        *depot; /**< of file:; NULL: as tarn_depot_open(); borrowed until return */
+    struct tarn_fabric
+        *fabric; /**< to reach a server by, there until it is closed. NULL: one of its own. A URL that
                                      names one takes no other */
-    uint64_t timeout_ns;        /**< of each call to a server, all attempts together; as long again for each 16 MiB of a
+    uint64_t
+        timeout_ns; /**< of each call to a server, all attempts together; as long again for each 16 MiB of a
                                      value; 0: 10 seconds */
 };
 
