@@ -242,6 +242,32 @@ static int store_list(const struct base_settings *settings, const struct base_se
     return result;
 }
 
+static int store_repeated(const struct base_setting *setting, struct base_setting_list *field,
+                          const char *value, char *error, size_t room)
+{
+    const size_t before = field->is_old || value[0] == '\0' ? 0 : field->count;
+    if (before == BASE_SETTING_LIST_MAX)
+        return refuse(setting, value, "one too many", error, room);
+    if (value[0] != '\0') {
+        int result = check_bounds(setting, before + 1, value, "items", error, room);
+        if (result != 0)
+            return result;
+        field->items[before] = value;
+    }
+    field->count = before + (value[0] != '\0');
+    field->is_old = false;
+    return 0;
+}
+
+void base_settings_begin(const struct base_settings *settings)
+{
+    for (size_t i = 0; i < settings->count; i++) {
+        const struct base_setting *setting = &settings->table[i];
+        if (setting->type == BASE_SETTING_REPEATED)
+            ((struct base_setting_list *)((uint8_t *)settings->options + setting->offset))->is_old = true;
+    }
+}
+
 int base_settings_store(const struct base_settings *settings, const struct base_setting *setting,
                         const char *value, char *error, size_t room)
 {
@@ -257,6 +283,8 @@ int base_settings_store(const struct base_settings *settings, const struct base_
         return store_choice(setting, field, value, error, room);
     case BASE_SETTING_LIST:
         return store_list(settings, setting, field, value, error, room);
+    case BASE_SETTING_REPEATED:
+        return store_repeated(setting, field, value, error, room);
     case BASE_SETTING_STRING:
         break;
     }
@@ -298,6 +326,7 @@ static int store_default(const struct base_settings *settings, const struct base
         [BASE_SETTING_STRING] = sizeof(char *),
         [BASE_SETTING_ENUM] = sizeof(unsigned),
         [BASE_SETTING_LIST] = sizeof(struct base_setting_list),
+        [BASE_SETTING_REPEATED] = sizeof(struct base_setting_list),
     };
     if (setting->default_text == NULL) {
         memset((uint8_t *)settings->options + setting->offset, 0, field_bytes[setting->type]);
@@ -316,6 +345,7 @@ int base_settings_set_defaults(const struct base_settings *settings, char *error
         if (result != 0)
             return result;
     }
+    base_settings_begin(settings);
     return 0;
 }
 
@@ -371,6 +401,7 @@ const char *base_settings_format_value(const struct base_settings *settings,
         snprintf(buffer, room, "%s", setting->choices[*(const unsigned *)field]);
         break;
     case BASE_SETTING_LIST:
+    case BASE_SETTING_REPEATED:
         format_list(field, buffer, room);
         break;
     case BASE_SETTING_STRING:
@@ -381,12 +412,26 @@ const char *base_settings_format_value(const struct base_settings *settings,
     return buffer;
 }
 
+static void dump_repeated(const struct base_setting *setting, const struct base_setting_list *list,
+                          void (*visit)(void *arg, const char *name, const char *value), void *arg)
+{
+    char value[BASE_SETTINGS_VALUE_ROOM];
+    for (size_t i = 0; i < base_max(list->count, (size_t)1); i++) {
+        format_text(i < list->count ? list->items[i] : "", value, sizeof(value));
+        visit(arg, setting->name, value);
+    }
+}
+
 void base_settings_dump(const struct base_settings *settings,
                         void (*visit)(void *arg, const char *name, const char *value), void *arg)
 {
     char value[BASE_SETTINGS_VALUE_ROOM];
     for (size_t i = 0; i < settings->count; i++) {
         const struct base_setting *setting = &settings->table[i];
-        visit(arg, setting->name, base_settings_format_value(settings, setting, value, sizeof(value)));
+        if (setting->type == BASE_SETTING_REPEATED)
+            dump_repeated(setting, (const void *)((const uint8_t *)settings->options + setting->offset),
+                          visit, arg);
+        else
+            visit(arg, setting->name, base_settings_format_value(settings, setting, value, sizeof(value)));
     }
 }

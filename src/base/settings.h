@@ -34,6 +34,8 @@ enum base_setting_type {
     BASE_SETTING_STRING,   /* const char *: NULL if neither given nor defaulted */
     BASE_SETTING_ENUM,     /* unsigned: index of the word in choices */
     BASE_SETTING_LIST,     /* struct base_setting_list: between commas; a later one replaces it */
+    BASE_SETTING_REPEATED, /* struct base_setting_list: given again and again, an item each time, commas and all. Those
+                              of the command line together replace those of the file; an empty one, all before it */
 };
 
 enum base_setting_flag {
@@ -45,6 +47,7 @@ enum base_setting_flag {
 struct base_setting_list {
     const char *items[BASE_SETTING_LIST_MAX];
     size_t count;
+    bool is_old; /* REPEATED: what is given next replaces all */
 };
 
 struct base_setting {
@@ -54,11 +57,12 @@ struct base_setting {
     unsigned flags;      /* of enum base_setting_flag */
     const char *metavar; /* what stands for the value in help ("PORT"); NULL for the type's own word */
     const char *unit;    /* of a UINT, shown in help ("threads"); or NULL */
-    uint64_t min; /* of UINT, SIZE, DURATION: the value; STRING: bytes; LIST: items (of one that is given) */
-    uint64_t max; /* the same; 0 is no bound */
+    uint64_t
+        min; /* of UINT, SIZE, DURATION: the value; STRING: bytes; LIST, REPEATED: items (if any is given) */
+    uint64_t max;               /* the same; 0 is no bound */
     const char *const *choices; /* of an ENUM, ends with NULL */
     const char
-        *default_text; /* as it would be typed; NULL: STRING NULL, LIST empty, BOOL no, ENUM first, else 0 */
+        *default_text; /* as it would be typed; NULL: STRING NULL, lists empty, BOOL no, ENUM first, else 0 */
     const char *help;  /* one or more sentences, plain text */
     size_t offset;     /* of the field in the options structure */
 };
@@ -156,6 +160,13 @@ void base_settings_print_help(const struct base_settings *settings, FILE *file);
 void base_settings_print_man(const struct base_settings *settings, FILE *file);
 
 /**
+ * Write an error sentence, as the functions above leave one: for who checks more than the table does.
+ *
+ * @return -EINVAL, for the caller to return
+ */
+int base_settings_fail(char *error, size_t room, const char *format, ...) base_printf_like(3, 4);
+
+/**
  * Write the current value of a setting as it could be typed; a secret as "(secret)", an unset string as "".
  *
  * @param buffer, room  BASE_SETTINGS_VALUE_ROOM; cut off if too long
@@ -165,7 +176,8 @@ const char *base_settings_format_value(const struct base_settings *settings,
                                        const struct base_setting *setting, char *buffer, size_t room);
 
 /**
- * Call a function with the name and the current value of each setting, in the order of the table.
+ * Call a function with the name and the current value of each setting, in the order of the table; of what is repeated for
+ * each item, or once with an empty one.
  *
  * @param visit  its strings are borrowed until it returns
  */

@@ -23,9 +23,9 @@ static bool is_on_by_default(const struct base_setting *setting)
 static const char *value_word(const struct base_setting *setting, char *buffer, size_t room)
 {
     static const char *const words[] = {
-        [BASE_SETTING_BOOL] = "",           [BASE_SETTING_UINT] = "N",      [BASE_SETTING_SIZE] = "SIZE",
-        [BASE_SETTING_DURATION] = "TIME",   [BASE_SETTING_STRING] = "TEXT", [BASE_SETTING_ENUM] = "",
-        [BASE_SETTING_LIST] = "ITEM[,...]",
+        [BASE_SETTING_BOOL] = "",           [BASE_SETTING_UINT] = "N",        [BASE_SETTING_SIZE] = "SIZE",
+        [BASE_SETTING_DURATION] = "TIME",   [BASE_SETTING_STRING] = "TEXT",   [BASE_SETTING_ENUM] = "",
+        [BASE_SETTING_LIST] = "ITEM[,...]", [BASE_SETTING_REPEATED] = "ITEM",
     };
     if (setting->metavar != NULL || setting->type != BASE_SETTING_ENUM) {
         snprintf(buffer, room, "%s", setting->metavar != NULL ? setting->metavar : words[setting->type]);

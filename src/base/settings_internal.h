@@ -6,13 +6,6 @@
 #include "base/settings.h"
 
 /**
- * Write an error sentence.
- *
- * @return -EINVAL, for the caller to return
- */
-int base_settings_fail(char *error, size_t room, const char *format, ...) base_printf_like(3, 4);
-
-/**
  * The setting with exactly this name; NULL if there is none.
  */
 const struct base_setting *base_settings_find(const struct base_settings *settings, const char *name);
@@ -25,6 +18,11 @@ const struct base_setting *base_settings_find(const struct base_settings *settin
  */
 int base_settings_fail_unknown(const struct base_settings *settings, const char *dashes, const char *name,
                                char *error, size_t room);
+
+/**
+ * A source of settings begins: what it repeats replaces what sources before it did.
+ */
+void base_settings_begin(const struct base_settings *settings);
 
 /**
  * Check and store one value.

@@ -96,6 +96,7 @@ int base_settings_parse_arguments(const struct base_settings *settings, int argc
     struct arguments arguments = {settings, argv, argc, 0, error, room};
     size_t count = 0;
     bool options_ended = false;
+    base_settings_begin(settings);
     while (arguments.next < argc) {
         const char *argument = argv[arguments.next++];
         int result = 0;
@@ -242,6 +243,7 @@ int base_settings_parse_file_text(const struct base_settings *settings, const ch
                                   const char *text, size_t len, char *error, size_t room)
 {
     const char *end = text + len;
+    base_settings_begin(settings);
     for (unsigned number = 1; text < end; number++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
         struct line line = {text, newline == NULL ? end : newline};

@@ -14,6 +14,7 @@ struct options {
     const char *token;
     unsigned sync;
     struct base_setting_list data;
+    struct base_setting_list stores;
 };
 
 static const char *const sync_choices[] = {"always", "batch", "never", NULL};
@@ -85,6 +86,12 @@ static const struct base_setting table[] = {
      .metavar = "FILE[,FILE...]",
      .help = "Where to keep the data.",
      .offset = offsetof(struct options, data)},
+    {.name = "store",
+     .type = BASE_SETTING_REPEATED,
+     .letter = 's',
+     .max = 3,
+     .help = "A store.",
+     .offset = offsetof(struct options, stores)},
 };
 
 struct fixture {
@@ -367,7 +374,8 @@ static void test_dump(void **state)
                               "listen = \" a#\\t\\\"\\\\\\x80\"\n"
                               "token = (secret)\n"
                               "sync = batch\n"
-                              "data = a,b\n");
+                              "data = a,b\n"
+                              "store = \n");
     /* A dump is a configuration file again, but for what belongs on the command line. */
     fixture->options.listen = NULL;
     fixture->options.memory = 0;
@@ -415,7 +423,8 @@ static void test_help(void **state)
                         "  -l, --listen=ADDRESS        Address to listen on.\n"
                         "      --sync=always|batch|never\n"
                         "                              When to flush. [default batch]\n"
-                        "  -d, --data=FILE[,FILE...]   Where to keep the data.\n");
+                        "  -d, --data=FILE[,FILE...]   Where to keep the data.\n"
+                        "  -s, --store=ITEM            A store.\n");
     for (const char *line = text; *line != '\0'; line += strcspn(line, "\n") + 1)
         assert_true(strcspn(line, "\n") < 80);
     free(text);
@@ -439,6 +448,57 @@ static void test_man(void **state)
     text = print(fixture, base_settings_print_man);
     assert_string_equal(text, ".TP\n\\fB\\-\\-odd\\fR=\\fITEXT\\fR\n\\&.so a\\enb\n\\&'x [default \\-]\n");
     free(text);
+}
+
+static void expect_stores(const struct fixture *fixture, size_t count, ...)
+{
+    va_list args;
+    va_start(args, count);
+    assert_int_equal(fixture->options.stores.count, count);
+    for (size_t i = 0; i < count; i++)
+        assert_string_equal(fixture->options.stores.items[i], va_arg(args, const char *));
+    va_end(args);
+}
+
+/* Each source adds up; a later one replaces an earlier one, also when the command line is read before and after a file. */
+static void test_repeated(void **state)
+{
+    struct fixture *fixture = *state;
+    char text[2048] = "";
+    expect_stores(fixture, 0);
+    assert_int_equal(parse(fixture, "--store=a,x=1 -sb --store c"), 0);
+    expect_stores(fixture, 3, "a,x=1", "b", "c");
+    assert_int_equal(parse_text(fixture, "port = 80"), 0);
+    expect_stores(fixture, 3, "a,x=1", "b", "c");
+    base_settings_dump(&fixture->settings, append_line, text);
+    assert_non_null(strstr(text, "store = a,x=1\nstore = b\nstore = c\n"));
+    assert_int_equal(parse_text(fixture, "store = d\nport = 81\nstore = \"e, #\"\n"), 0);
+    expect_stores(fixture, 2, "d", "e, #");
+    assert_int_equal(parse(fixture, "-s f"), 0);
+    expect_stores(fixture, 1, "f");
+    assert_int_equal(base_settings_set(&fixture->settings, "store", "g", fixture->error, 100), 0);
+    expect_stores(fixture, 2, "f", "g");
+    assert_int_equal(parse(fixture, "-s h --store= --store=j"), 0);
+    expect_stores(fixture, 1, "j");
+    assert_int_equal(parse(fixture, "-sk -sl -sm -sn"), -EINVAL);
+    assert_string_equal(fixture->error, "store: \"n\" is too much: at most 3 items");
+    expect_stores(fixture, 3, "k", "l", "m");
+    assert_int_equal(parse(fixture, "--store="), 0);
+    expect_stores(fixture, 0);
+}
+
+static void a_list_ends(void **state)
+{
+    static const struct base_setting one[] = {{.name = "many", .type = BASE_SETTING_REPEATED, .help = ""}};
+    struct fixture *fixture = *state;
+    struct base_setting_list list;
+    const struct base_settings settings = {one, 1, &list, &fixture->arena};
+    assert_int_equal(base_settings_set_defaults(&settings, fixture->error, 100), 0);
+    for (size_t i = 0; i < BASE_SETTING_LIST_MAX; i++)
+        assert_int_equal(base_settings_set(&settings, "many", "x", fixture->error, 100), 0);
+    assert_int_equal(base_settings_set(&settings, "many", "y", fixture->error, 100), -EINVAL);
+    assert_string_equal(fixture->error, "many: \"y\" is one too many");
+    assert_int_equal(list.count, BASE_SETTING_LIST_MAX);
 }
 
 static void test_no_memory(void **state)
@@ -509,6 +569,8 @@ int main(void)
         with_fixture(test_set),
         with_fixture(test_help),
         with_fixture(test_man),
+        with_fixture(test_repeated),
+        with_fixture(a_list_ends),
         with_fixture(test_no_memory),
         cmocka_unit_test(test_wrong_tables_abort),
     };

@@ -18,6 +18,7 @@ struct options {
     const char *name;
     unsigned sync;
     struct base_setting_list data;
+    struct base_setting_list stores;
 };
 
 #define PORT_MAX             65535
@@ -83,6 +84,12 @@ static const struct base_setting table[] = {
      .max = DATA_MAX,
      .help = "",
      .offset = offsetof(struct options, data)},
+    {.name = "store",
+     .type = BASE_SETTING_REPEATED,
+     .letter = 's',
+     .max = DATA_MAX,
+     .help = "",
+     .offset = offsetof(struct options, stores)},
 };
 
 static void check_values(const struct options *options)
@@ -95,6 +102,9 @@ static void check_values(const struct options *options)
     base_assert(options->data.count <= DATA_MAX);
     for (size_t i = 0; i < options->data.count; i++)
         base_assert(options->data.items[i][0] != '\0' && strchr(options->data.items[i], ',') == NULL);
+    base_assert(options->stores.count <= DATA_MAX);
+    for (size_t i = 0; i < options->stores.count; i++)
+        base_assert(options->stores.items[i][0] != '\0');
 }
 
 static void check_sentence(const char *error, size_t room)
