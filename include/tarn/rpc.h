@@ -96,6 +96,7 @@ struct tarn_rpc_stats {
     uint64_t notified;     /**< messages that made a worker look */
     uint64_t moved;        /**< connections that became watched, or stopped to be */
     uint64_t memory_bytes; /**< of connections now */
+    uint64_t changes;      /**< callers that ask for results by reply now, after fetching them, or back */
 };
 
 /** What it has done. Any thread. */

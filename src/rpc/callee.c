@@ -198,6 +198,16 @@ static bool copy_out(struct tarn_rpc_connection *connection, struct rpc_incoming
     return rpc_body_is_whole(ret_header, incoming->data);
 }
 
+/* Whether the caller wants this result in the other way than the one before. */
+static void note_way(const struct rpc_incoming *incoming)
+{
+    struct tarn_rpc_connection *connection = incoming->connection;
+    if (incoming->sequence > 1 && incoming->by_reply != connection->callee.by_reply &&
+        connection->worker != NULL)
+        rpc_count(&connection->worker->counters.changes, 1);
+    connection->callee.by_reply = incoming->by_reply;
+}
+
 static void fill(struct rpc_incoming *incoming, const struct rpc_header *header)
 {
     const uint64_t left_ns = header->time * UINT64_C(1000);
@@ -246,6 +256,7 @@ static bool take(struct tarn_rpc_connection *connection, bool *ret_is_left)
     callee->unwhole_since_ns = 0;
     callee->next++;
     fill(incoming, &header);
+    note_way(incoming);
     start(incoming);
     return true;
 }

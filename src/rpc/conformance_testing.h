@@ -587,6 +587,7 @@ static void slow_methods_are_answered_by_reply(struct testing_fabric *testing)
     struct testing_calls calls;
     struct tarn_rpc_call posted[16];
     struct tarn_rpc_call_stats stats;
+    struct tarn_rpc_stats served;
     testing_calls_open(testing, &calls, NULL);
     tarn_rpc_call_stats(calls.connection, &stats);
     const bool starts_by_reply = stats.way == TARN_RPC_REPLY;                     /* tcp: it stays so */
@@ -604,6 +605,11 @@ static void slow_methods_are_answered_by_reply(struct testing_fabric *testing)
         testing_expect_echo(calls.connection, ECHO, 30, i);
     tarn_rpc_call_stats(calls.connection, &stats);
     assert_int_equal(stats.way, starts_by_reply ? TARN_RPC_REPLY : TARN_RPC_FETCH);
+    testing_expect_echo(calls.connection, ECHO, 30,
+                        0); /* tells the server of the last change, and makes none */
+    tarn_rpc_server_stats(calls.server, &served);
+    assert_int_equal(served.changes, stats.changes);
+    assert_int_equal(served.changes > 0, !starts_by_reply);
     testing_calls_close(&calls);
 }
 

@@ -96,6 +96,7 @@ struct rpc_callee {
     uint64_t next;                          /* the next to be taken */
     uint64_t marked;                        /* number whose mark is stored, 0: none */
     uint64_t unwhole_since_ns;              /* 0: what was seen of `next` was whole */
+    bool by_reply;                          /* how the latest result was asked for */
     uint32_t running;
     struct task_group methods;
 };
@@ -208,7 +209,7 @@ void rpc_callee_unmark(struct tarn_rpc_connection *connection);
 /* Counters of a worker, of one writer. */
 struct rpc_worker_counters {
     _Atomic uint64_t connections, watched, requests, fetched, replied, late, unwhole, sleeps, notified, moved,
-        memory_bytes;
+        memory_bytes, changes;
 };
 
 struct rpc_worker {

@@ -362,5 +362,6 @@ void tarn_rpc_server_stats(const struct tarn_rpc_server *server, struct tarn_rpc
         ret_stats->notified += counters->notified;
         ret_stats->moved += counters->moved;
         ret_stats->memory_bytes += counters->memory_bytes;
+        ret_stats->changes += counters->changes;
     }
 }
