@@ -52,25 +52,31 @@ static bool is_to_end(void *arg)
 }
 
 /* SIGUSR1: this thread has nothing else to do. */
-static void dump(const struct serve *server, const char *path)
+static void dump(const struct serve *server)
 {
-    if (path != NULL)
-        cli_serve_dump(server, path, is_to_end, NULL);
-    else
-        base_warn(&serve_node(server)->log, "SIGUSR1 asks for a dump", "remedy=\"name a file with --dump\"");
+    bool is_any = false;
+    for (uint32_t i = 0; i < serve_store_count(server); i++) {
+        if (serve_dump_path(server, i) == NULL)
+            continue;
+        cli_serve_dump(server, i, is_to_end, NULL);
+        is_any = true;
+    }
+    if (!is_any)
+        base_warn(&serve_node(server)->log, "SIGUSR1 asks for a dump",
+                  "remedy=\"name a file with --dump, or with dump=FILE in --store\"");
 }
 
 /* A signal that does not ask for the end. */
-static void obey(struct serve *server, const struct serve_options *options, int number)
+static void obey(struct serve *server, int number)
 {
     if (number == SIGUSR1)
-        dump(server, options->dump);
+        dump(server);
     else if (number == SIGHUP)
         serve_fit(server, is_to_end, NULL);
 }
 
 /* The first one asks for the end; from then on one ends the process at once. */
-static void await_end(struct serve *server, const struct serve_options *options)
+static void await_end(struct serve *server)
 {
     const sigset_t set = cli_ending_signals(), held = held_signals();
     struct sigaction action = {.sa_handler = SIG_DFL};
@@ -78,7 +84,7 @@ static void await_end(struct serve *server, const struct serve_options *options)
     do {
         while (sigwait(&held, &number) != 0) {
         }
-        obey(server, options, number);
+        obey(server, number);
     } while (sigismember(&set, number) != 1);
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
@@ -106,9 +112,9 @@ static int serve(const struct base_settings *settings)
     int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
     if (error != 0)
         return cli_failed("cannot serve: %s", strerrordesc_np(-error));
-    await_end(server, settings->options);
+    await_end(server);
     error = serve_close(server);
-    return error == 0 ? CLI_OK : cli_failed("the store did not close well: %s", strerrordesc_np(-error));
+    return error == 0 ? CLI_OK : cli_failed("a store did not close well: %s", strerrordesc_np(-error));
 }
 
 /* ---- settings ------------------------------------------------------------------------------------ */

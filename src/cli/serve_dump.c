@@ -15,16 +15,31 @@
 /* Others may write about such a part of what is stored before the space that the dump keeps is needed. */
 #define ROOM_PARTS 8
 
-/* Whether a file is one that the store lies on. */
-static bool is_of_store(const struct serve *serve, const struct stat *file)
+/* A dump that is asked for. */
+struct dump {
+    const struct serve *serve;
+    struct tarn_depot *depot;
+    const char *path;
+};
+
+/* Whether a file is one that a store lies on. */
+static bool is_of_depot(const struct tarn_depot *depot, const struct stat *file)
 {
-    const struct drive *whole = depot_drive(serve_depot(serve));
+    const struct drive *whole = depot_drive(depot);
     bool is_one = false;
     for (uint32_t i = 0; i < drive_member_count(whole); i++) {
         struct stat member;
         is_one = is_one || (stat(drive_path(drive_member(whole, i)), &member) == 0 &&
                             member.st_dev == file->st_dev && member.st_ino == file->st_ino);
     }
+    return is_one;
+}
+
+static bool is_of_store(const struct serve *serve, const struct stat *file)
+{
+    bool is_one = false;
+    for (uint32_t i = 0; i < serve_store_count(serve); i++)
+        is_one = is_one || (serve_depot(serve, i) != NULL && is_of_depot(serve_depot(serve, i), file));
     return is_one;
 }
 
@@ -74,22 +89,24 @@ static int sync_directory(const char *path)
     return error;
 }
 
-static int write_moment(const struct serve *serve, struct cli_records *records)
+static int write_moment(const struct dump *dump, struct cli_records *records)
 {
-    struct tarn_depot *depot = serve_depot(serve);
+    struct tarn_depot *depot = dump->depot;
     struct tarn_depot_stats stats;
     tarn_depot_stats(depot, &stats);
     int error = tarn_depot_snapshot_open(depot, stats.live_bytes / ROOM_PARTS, &records->snapshot);
     if (error != 0)
         return error;
-    error = cli_records_write(&serve_node(serve)->memory, records);
+    error = cli_records_write(&serve_node(dump->serve)->memory, records);
     tarn_depot_snapshot_close(records->snapshot);
     return error;
 }
 
 /* @return 0; -EBADMSG (records are damaged); a negative errno. The new file is gone then */
-static int dump(const struct serve *serve, const char *path, struct cli_records *records)
+static int write_dump(const struct dump *dump, struct cli_records *records)
 {
+    const struct serve *serve = dump->serve;
+    const char *path = dump->path;
     char new_path[PATH_MAX];
     int len = snprintf(new_path, sizeof(new_path), "%s.new", path);
     if (len < 0 || (size_t)len >= sizeof(new_path))
@@ -99,7 +116,7 @@ static int dump(const struct serve *serve, const char *path, struct cli_records 
         error = open_new(serve, new_path, &records->file);
     if (error != 0)
         return error;
-    error = write_moment(serve, records);
+    error = write_moment(dump, records);
     if (error == 0 && records->damaged)
         error = -EBADMSG; /* an earlier one that is whole is worth more */
     if (error == 0 && fsync(fileno(records->file)) != 0)
@@ -130,13 +147,16 @@ static const char *reason(int error)
     }
 }
 
-void cli_serve_dump(const struct serve *serve, const char *path, bool (*stops)(void *arg), void *arg)
+void cli_serve_dump(const struct serve *serve, uint32_t place, bool (*stops)(void *arg), void *arg)
 {
+    const struct dump dump = {
+        .serve = serve, .depot = serve_depot(serve, place), .path = serve_dump_path(serve, place)};
     struct base_log *log = &serve_node(serve)->log;
-    struct cli_records records = {.depot = serve_depot(serve), .stops = stops, .arg = arg};
+    struct cli_records records = {.depot = dump.depot, .stops = stops, .arg = arg};
+    const char *path = dump.path;
     uint64_t begin_ns = task_now();
     base_info(log, "dump begins", "path=%s", path);
-    int error = dump(serve, path, &records);
+    int error = write_dump(&dump, &records);
     if (error == 0)
         base_info(log, "dump written", "path=%s records=%" PRIu64 " ms=%" PRIu64, path, records.count,
                   (task_now() - begin_ns) / BASE_NS_PER_MS);

@@ -5,11 +5,13 @@
 #include "serve/serve.h"
 
 /**
- * Write all records of this moment to PATH.new, durably, which then becomes PATH: what is there is whole
- * whenever somebody looks. The log says how it went. Blocks its caller, and nobody else.
+ * Write all records that a depot has at this moment to PATH.new, durably, which then becomes PATH,
+ * serve_dump_path(): what is there is whole whenever somebody looks. The log says how it went. Blocks its caller, and
+ * nobody else.
  *
+ * @param place  of the depot
  * @param stops  asked now and then: whether to leave it
  */
-void cli_serve_dump(const struct serve *serve, const char *path, bool (*stops)(void *arg), void *arg);
+void cli_serve_dump(const struct serve *serve, uint32_t place, bool (*stops)(void *arg), void *arg);
 
 #endif

@@ -55,11 +55,12 @@ void cli_top_help(FILE *file)
 
 /* ---- asking -------------------------------------------------------------------------------------- */
 
-/* What a server has answered to `stats` and `stats stages`. */
+/* What a server has answered to `stats`, `stats stages` and `stats calls`. */
 struct look {
     uint64_t at_ns;
     char general[REPLY_ROOM];
     char stages[REPLY_ROOM]; /* "" if it has none */
+    char calls[REPLY_ROOM];  /* the same */
 };
 
 /* Whether the last line of a reply is there. */
@@ -91,17 +92,25 @@ static int ask(int fd, const char *command, char reply[REPLY_ROOM])
     return memcmp(reply, "STAT ", 5) == 0 ? 0 : -EOPNOTSUPP;
 }
 
+/* The same of what not every server tells. */
+static int ask_more(int fd, const char *command, char reply[REPLY_ROOM])
+{
+    int error = ask(fd, command, reply);
+    if (error != -EOPNOTSUPP)
+        return error;
+    reply[0] = '\0';
+    return 0;
+}
+
 static int look(int fd, struct look *ret_look)
 {
     int error = ask(fd, "stats\r\n", ret_look->general);
     ret_look->at_ns = task_now();
-    if (error != 0)
-        return error;
-    error = ask(fd, "stats stages\r\n", ret_look->stages);
-    if (error != -EOPNOTSUPP)
-        return error;
-    ret_look->stages[0] = '\0';
-    return 0;
+    if (error == 0)
+        error = ask_more(fd, "stats stages\r\n", ret_look->stages);
+    if (error == 0)
+        error = ask_more(fd, "stats calls\r\n", ret_look->calls);
+    return error;
 }
 
 static double number(const char *reply, const char *name)
@@ -169,6 +178,25 @@ static void show_general(const struct view *view)
     show_size(", writes", general_rate(view, "store_written_bytes"), " of it\n");
 }
 
+/* Tarn's own protocol, at each place where it is spoken. */
+static void show_calls(const struct view *view)
+{
+    const char *before = view->before->calls, *now = view->now->calls, *found;
+    for (unsigned door = 0;; door++) {
+        static const char *const whats[] = {"calls", "fetched", "changes", "connections", "fabric"};
+        char names[base_array_count(whats)][VALUE_ROOM], quoted[VALUE_ROOM];
+        for (size_t i = 0; i < base_array_count(whats); i++)
+            (void)snprintf(names[i], sizeof(names[i]), "%u:%s", door, whats[i]);
+        size_t len = bench_memcache_find_stat(now, names[4], &found);
+        if (len == 0)
+            return;
+        (void)printf(
+            "calls     %.0f a second (%.0f fetched)  %.0f changes in all  %.0f connections, over %s\n",
+            rate(view, before, now, names[0]), rate(view, before, now, names[1]), number(now, names[2]),
+            number(now, names[3]), base_log_quote(quoted, sizeof(quoted), found, len));
+    }
+}
+
 /* Of those that are measured, one in `interval`, tells how many there were in all. */
 static void show_stage(const struct view *view, enum tarn_stage stage, double interval)
 {
@@ -207,6 +235,7 @@ static int show(const struct view *view)
 {
     (void)fputs(isatty(STDOUT_FILENO) ? CLEAR : "", stdout);
     show_general(view);
+    show_calls(view);
     show_stages(view);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_failed("cannot print: %s", strerrordesc_np(errno));

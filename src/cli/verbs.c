@@ -5,8 +5,8 @@
 #include <stdarg.h>
 
 static const struct cli_verb verbs[] = {
-    {"serve", "--data=FILE [OPTION...]", "serve memcached's protocol from a file or a device", cli_serve,
-     cli_serve_help},
+    {"serve", "--data=FILE|--store=STORE... [OPTION...]",
+     "serve stores by memcached's protocol and by Tarn's own", cli_serve, cli_serve_help},
     {"format", "file:PATH [--size=SIZE] [OPTION...]", "make a store", cli_format, cli_format_help},
     {"grow", "file:PATH [--size=SIZE]", "make a store larger", cli_grow, cli_grow_help},
     {"check", "file:PATH [OPTION...]", "prove that a store is sound, or repair it", cli_check,

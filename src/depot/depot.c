@@ -469,6 +469,11 @@ int depot_segment(struct tarn_depot *depot, uint32_t segment, struct depot_segme
     return 0;
 }
 
+bool depot_is_cache(const struct tarn_depot *depot)
+{
+    return depot->cache;
+}
+
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot)
 {
     return drive_info(depot->drive);

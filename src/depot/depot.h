@@ -145,6 +145,9 @@ base_must_check int depot_repair(struct tarn_node *node, const char *path, bool 
                                  void (*progress)(void *arg, uint64_t done, uint64_t all), void *arg,
                                  struct depot_repair_report *ret_report);
 
+/** Whether it makes room by evicting. */
+bool depot_is_cache(const struct tarn_depot *depot);
+
 /** What the store's drive is. Valid until the store is closed. */
 const struct drive_info *depot_drive_info(const struct tarn_depot *depot);
 

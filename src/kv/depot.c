@@ -122,14 +122,14 @@ int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_
     struct kv_depot *self = base_alloc(&node->memory, sizeof(*self));
     if (self == NULL)
         return -ENOMEM;
-    self->kv = (struct tarn_kv){
-        .operations = &operations,
-        .node = node,
-        .info = {.kind = kv_kind_depot,
-                 .abilities = TARN_KV_DURABLE | TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS,
-                 .partitions = 1,
-                 .value_bytes_max = tarn_depot_value_bytes_max(depot),
-                 .whole_bytes_max = tarn_depot_whole_bytes_max(depot)}};
+    self->kv = (struct tarn_kv){.operations = &operations,
+                                .node = node,
+                                .info = {.kind = kv_kind_depot,
+                                         .abilities = TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS |
+                                                      (depot_is_cache(depot) ? 0 : TARN_KV_DURABLE),
+                                         .partitions = 1,
+                                         .value_bytes_max = tarn_depot_value_bytes_max(depot),
+                                         .whole_bytes_max = tarn_depot_whole_bytes_max(depot)}};
     self->depot = depot;
     *ret_kv = &self->kv;
     return 0;
@@ -154,8 +154,6 @@ int kv_depot_open(struct tarn_node *node, const char *path, const struct tarn_de
         return error;
     }
     base_container_of(kv, struct kv_depot, kv)->is_owned = true;
-    if (options != NULL && options->cache)
-        kv->info.abilities &= ~(uint32_t)TARN_KV_DURABLE;
     *ret_kv = kv;
     return 0;
 }

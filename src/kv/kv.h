@@ -10,7 +10,13 @@
 #include <tarn/kv.h>
 #include <tarn/rpc.h>
 
+#define KV_NAME_MAX   63 /* bytes of a store's name */
+#define KV_STORES_MAX 64 /* of a server */
+
 struct kv_server;
+
+/** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
+bool kv_name_is_good(const char *name, size_t len);
 
 /** What is wrong with a store's URL. @return static; NULL: nothing, as far as it can be seen. Any thread. */
 const char *kv_url_wrong(const char *url);
@@ -104,7 +110,7 @@ base_must_check int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stat
 
 /* A store to be served. */
 struct kv_served {
-    const char *name;   /* 1 to 63 letters, digits, '-', '_' and '.'; borrowed until return */
+    const char *name;   /* kv_name_is_good(); borrowed until return */
     struct tarn_kv *kv; /* there until the server is closed; others may use it meanwhile. None of a server */
 };
 
@@ -112,7 +118,7 @@ struct kv_served {
  * Serve stores to whoever connects: docs/wire.md.
  *
  * @param address  as tarn_fabric_listen()
- * @param stores   1 to 64
+ * @param stores   1 to KV_STORES_MAX
  * @param options  NULL: the defaults. Longest request and result: 1 MiB each unless it says less, of which a client
  *                 takes what it needs; calls in flight: 16
  * @param scheds   of a worker each; they outlive the server. NULL: threads of its own, so many as `options` says

@@ -8,7 +8,6 @@
 
 struct cache;
 
-#define KV_NAME_MAX       63 /* bytes of a store's name */
 #define KV_ADDRESS_ROOM   256
 #define KV_TIMEOUT_NS     (10 * BASE_NS_PER_SECOND)
 #define KV_PARTITIONS_MAX 256
@@ -79,9 +78,6 @@ struct kv_url {
 
 /** One of the servers of a URL. @param place  below url->servers @param ret_address  room for KV_ADDRESS_ROOM */
 void kv_url_server(const struct kv_url *url, uint32_t place, char *ret_address);
-
-/** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
-bool kv_name_is_good(const char *name, size_t len);
 
 /** Read a URL. @return 0; -EINVAL (logged). Any thread. */
 base_must_check int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url);

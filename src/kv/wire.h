@@ -9,7 +9,6 @@
 #include <tarn/rpc.h>
 
 #define KV_WIRE_VERSION      1
-#define KV_STORES_MAX        64
 #define KV_GETS_MAX          64 /* of one MULTI_GET */
 #define KV_STORE_BY_NAME     UINT16_MAX
 #define KV_RECORD_BYTES      32

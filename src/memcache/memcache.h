@@ -73,6 +73,8 @@ struct memcache_host {
     void (*connections)(void *arg, memcache_setting_function *visit, void *visit_arg);
     /* the same for each drive that the store lies on */
     void (*drives)(void *arg, memcache_setting_function *visit, void *visit_arg);
+    /* the same for each place where Tarn's own protocol is spoken; yields */
+    void (*calls)(void *arg, memcache_setting_function *visit, void *visit_arg);
     /* end in good order, as after SIGTERM; NULL: clients may not ask for it */
     void (*shutdown)(void *arg);
     void *arg;

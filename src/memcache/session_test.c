@@ -38,6 +38,7 @@ static void conversations(void **state)
         {"verbosity 1\r\nverbosity 1 noreply\r\nstats reset\r\nstats nonsense\r\n",
          "OK\r\nRESET\r\nERROR\r\n"},
         {"stats drives\r\n", "STAT 0:path \"disk\"\r\nSTAT 0:failed no\r\nEND\r\n"},
+        {"stats calls\r\n", "STAT 0:calls 7\r\nEND\r\n"},
         {"stats conns\r\n", "STAT 1:addr tcp:127.0.0.1:4000\r\nSTAT 1:state conn_parse_cmd\r\nEND\r\n"},
         {"stats settings\r\n", "STAT port 11211\r\nSTAT mode power\r\nSTAT unix NULL\r\nEND\r\n"},
         {"\r\n\n \r\nGET a\r\nincr a\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},

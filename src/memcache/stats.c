@@ -281,6 +281,8 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
         server->host.connections(server->host.arg, add_text, &listing);
     } else if (names(request, "drives")) {
         server->host.drives(server->host.arg, add_text, &listing);
+    } else if (names(request, "calls")) {
+        server->host.calls(server->host.arg, add_text, &listing);
     } else {
         memcache_output_text(server, output, "ERROR\r\n");
         return;

@@ -98,6 +98,12 @@ static inline void talk_drives(void *arg, memcache_setting_function *visit, void
     visit(visit_arg, "0:failed", "no");
 }
 
+static inline void talk_calls(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    (void)arg;
+    visit(visit_arg, "0:calls", "7");
+}
+
 static inline void talk_shutdown(void *arg)
 {
     struct talk *talk = arg;
@@ -361,6 +367,7 @@ static inline void talk_begin(struct talk *talk)
                                        .settings = talk_settings,
                                        .connections = talk_connections,
                                        .drives = talk_drives,
+                                       .calls = talk_calls,
                                        .shutdown = talk_shutdown,
                                        .arg = talk};
     talk->clock.wall_ns = TESTING_BEGIN;

@@ -19,6 +19,7 @@ struct put_away {
 /* What an idle connection costs the server. */
 struct connection {
     struct serve_lane *lane;
+    struct serve_store *store;
     struct net_connection *net;
     struct put_away *away;  /* NULL: at the beginning of a request */
     struct base_list link;  /* in lane->connections */
@@ -45,14 +46,14 @@ static void delist(struct connection *connection)
     base_spin_unlock(&connection->lane->connections_lock);
 }
 
-uint32_t serve_list_connections(struct serve_lane *lane, uint64_t after,
+uint32_t serve_list_connections(struct serve_lane *lane, const struct serve_store *store, uint64_t after,
                                 struct serve_connection_info *ret_infos, uint32_t room)
 {
     uint32_t count = 0;
     base_spin_lock(&lane->connections_lock);
     base_list_for_each(link, &lane->connections) {
         const struct connection *connection = base_container_of(link, struct connection, link);
-        if (connection->number <= after)
+        if (connection->number <= after || connection->store != store)
             continue;
         struct serve_connection_info *info = &ret_infos[count++];
         info->number = connection->number;
@@ -68,7 +69,8 @@ uint32_t serve_list_connections(struct serve_lane *lane, uint64_t after,
 
 int serve_accepted(struct net_connection *net, void *arg)
 {
-    struct serve *serve = arg;
+    struct serve_store *store = arg;
+    struct serve *serve = store->serve;
     struct connection *connection = base_alloc(&serve->node->memory, sizeof(*connection));
     if (connection == NULL)
         return -ENOMEM;
@@ -77,11 +79,13 @@ int serve_accepted(struct net_connection *net, void *arg)
             connection->lane = &serve->lanes[i];
     }
     base_assert(connection->lane != NULL);
+    connection->store = store;
     connection->net = net;
     atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
     enlist(connection);
     net_set_user(net, connection);
-    atomic_fetch_add_explicit(&serve->connections_total, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->connections, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->connections_total, 1, memory_order_relaxed);
     return 0;
 }
 
@@ -115,7 +119,7 @@ static int put_away(struct connection *connection, const struct memcache_session
 /* @return bytes of input that were put away */
 static size_t bring_back(struct connection *connection, struct memcache_session *session, char *input)
 {
-    memcache_session_init(session, &connection->lane->serve->memcache);
+    memcache_session_init(session, &connection->store->memcache);
     if (connection->away == NULL)
         return 0;
     size_t input_bytes = connection->away->input_bytes;
@@ -128,6 +132,7 @@ static size_t bring_back(struct connection *connection, struct memcache_session 
 static void closed(struct net_connection *net)
 {
     struct connection *connection = net_user(net);
+    atomic_fetch_sub_explicit(&connection->store->connections, 1, memory_order_relaxed);
     delist(connection);
     if (connection->away != NULL) {
         memcache_session_deinit(&connection->away->session);
@@ -142,7 +147,7 @@ static void closed(struct net_connection *net)
 struct work {
     struct connection *connection;
     struct net_connection *net;
-    struct serve *serve;
+    struct serve_store *store;
     struct memcache_session session;
     struct memcache_work *memcache;
     char *input;
@@ -154,7 +159,8 @@ struct work {
 static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
 {
     const struct work *work = arg;
-    return net_writev(work->net, pieces, piece_count, task_now() + work->serve->options->send_timeout_ns);
+    return net_writev(work->net, pieces, piece_count,
+                      task_now() + work->store->serve->options->send_timeout_ns);
 }
 
 /* Wait for bytes: not at all between two requests, a moment within one. A long value comes to where it belongs.
@@ -173,7 +179,7 @@ static ssize_t read_more(struct work *work)
     ssize_t bytes = net_read_try(work->net, to, room);
     if (bytes != -EAGAIN)
         return bytes;
-    int error = memcache_output_flush(&work->serve->memcache, &work->memcache->output);
+    int error = memcache_output_flush(&work->store->memcache, &work->memcache->output);
     if (error != 0)
         return error;
     bool idle = work->input_bytes == 0 && memcache_session_is_idle(&work->session);
@@ -195,7 +201,7 @@ static int execute_requests(struct work *work)
         work->memcache->arrived_ns = net_arrived_ns(work->net);
         atomic_store_explicit(&work->connection->at_ns, work->memcache->arrived_ns, memory_order_relaxed);
         if (again) { /* who always has more does not keep the others waiting */
-            atomic_fetch_add_explicit(&work->serve->yields, 1, memory_order_relaxed);
+            atomic_fetch_add_explicit(&work->store->yields, 1, memory_order_relaxed);
             task_yield();
         }
         work->input_bytes += (size_t)bytes;
@@ -213,11 +219,11 @@ static int execute_requests(struct work *work)
 /* @return false: the connection was closed, and is gone */
 static bool run(struct net_connection *net, struct connection *connection, struct serve_work *memory)
 {
-    struct serve *serve = connection->lane->serve;
+    struct serve_store *store = connection->store;
     struct work work = {
         .connection = connection,
         .net = net,
-        .serve = serve,
+        .store = store,
         .memcache = &memory->memcache,
         .input = memory->input,
     };
@@ -229,7 +235,7 @@ static bool run(struct net_connection *net, struct connection *connection, struc
     if (outcome == -ETIMEDOUT && work.memcache->output.error == 0 &&
         put_away(connection, &work.session, work.input, work.input_bytes) == 0)
         return true;
-    (void)memcache_output_flush(&serve->memcache,
+    (void)memcache_output_flush(&store->memcache,
                                 &work.memcache->output); /* what was answered before it ended */
     memcache_session_deinit(&work.session);
     net_close(net);

@@ -18,14 +18,14 @@ static const char *reason(int error)
     }
 }
 
-static void shrink_index(struct serve *serve, bool (*stops)(void *arg), void *arg)
+static void shrink_index(const struct serve_store *store, bool (*stops)(void *arg), void *arg)
 {
-    struct base_log *log = &serve->node->log;
+    struct base_log *log = &store->serve->node->log;
     struct tarn_depot_stats before, after;
     uint64_t given_bytes, begin_ns = task_now();
-    tarn_depot_stats(serve->depot, &before);
-    int error = depot_shrink_index(serve->depot, stops, arg, &given_bytes);
-    tarn_depot_stats(serve->depot, &after);
+    tarn_depot_stats(store->depot, &before);
+    int error = depot_shrink_index(store->depot, stops, arg, &given_bytes);
+    tarn_depot_stats(store->depot, &after);
     if (error == 0)
         base_info(log, "the index is as small as its records let it be",
                   "bytes_before=%" PRIu64 " bytes_after=%" PRIu64 " records=%" PRIu64 " ms=%" PRIu64,
@@ -40,8 +40,13 @@ static void shrink_index(struct serve *serve, bool (*stops)(void *arg), void *ar
 void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg)
 {
     struct tarn_depot_growth growth;
-    base_info(&serve->node->log, "SIGHUP asks to fit the store to its drive", "path=%s",
-              drive_name(depot_drive(serve->depot)));
-    (void)!tarn_depot_extend(serve->depot, &growth); /* it has said why not */
-    shrink_index(serve, stops, arg);
+    for (uint32_t i = 0; i < serve->store_count; i++) {
+        struct serve_store *store = &serve->stores[i];
+        if (store->depot == NULL)
+            continue;
+        base_info(&serve->node->log, "SIGHUP asks to fit the store to its drive", "store=%s path=%s",
+                  store->options.name, drive_name(depot_drive(store->depot)));
+        (void)!tarn_depot_extend(store->depot, &growth); /* it has said why not */
+        shrink_index(store, stops, arg);
+    }
 }

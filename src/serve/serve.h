@@ -1,5 +1,5 @@
 /*
- * serve: a memcached server on a store: schedulers, listeners, connections, and an end in good order.
+ * serve: stores for memcached's clients and for Tarn's own: schedulers, listeners, connections, and an end in good order.
  *
  * Threading: one plain thread opens, stops and closes a server; its requests run in the threads of its
  * schedulers.
@@ -18,10 +18,14 @@ struct tarn_depot;
 /* What the settings below set. */
 struct serve_options {
     const char *data;
+    struct base_setting_list stores; /* as store_text.c reads them */
     uint64_t size_bytes;
     struct base_setting_list listen;
     uint64_t port;
     const char *unix_path;
+    struct base_setting_list kv_listen;
+    const char *kv_unix_path;
+    const char *kv_fabric;
     bool insecure;
     bool enable_shutdown;
     uint64_t threads; /* 0: one for each processor */
@@ -67,39 +71,45 @@ struct serve_thread_hooks {
 };
 
 /**
- * Open the store, making its file if there is none, and begin to serve. All threads that it starts
+ * Open the stores, making files that there are not, and begin to serve. All threads that it starts
  * inherit the caller's signal mask.
  *
  * @param settings  with a checked struct serve_options; borrowed until serve_close()
  * @param pid       the process's number, for `stats`
  * @param hooks     borrowed until serve_close()
- * @return 0; what the node, the schedulers, the store or the addresses say
+ * @return 0; what the node, the schedulers, the stores or the addresses say
  *
  * Plain threads. Blocks.
  */
 base_must_check int serve_open(const struct base_settings *settings, uint64_t pid,
                                const struct serve_thread_hooks *hooks, struct serve **ret_serve);
 
-/** The store. Until serve_close(). */
-struct tarn_depot *serve_depot(const struct serve *serve);
+/** How many stores there are. */
+uint32_t serve_store_count(const struct serve *serve);
+
+/** One of them, if it is a depot. Until serve_close(). @return NULL: it is none */
+struct tarn_depot *serve_depot(const struct serve *serve, uint32_t place);
+
+/** Where a dump of it goes when one is asked for. @return NULL: nowhere */
+const char *serve_dump_path(const struct serve *serve, uint32_t place);
 
 /** The node of all that it does. Until serve_close(). */
 struct tarn_node *serve_node(const struct serve *serve);
 
 /**
- * Fit the store to its drive and the index to its records: tarn_depot_extend(), then tarn_depot_shrink_index(). The log
+ * Fit each depot to its drive and its index to its records: tarn_depot_extend(), then tarn_depot_shrink_index(). The log
  * says how it went. Blocks its caller, and nobody else.
  *
- * @param stops  asked now and then: whether to leave the index as it is
+ * @param stops  asked now and then: whether to leave indexes as they are
  *
  * Plain threads.
  */
 void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg);
 
 /**
- * Accept no more, let what has begun end, close the store and free the server.
+ * Accept no more, let what has begun end, close the stores and free the server.
  *
- * @return 0; the store's error (what was acknowledged in device mode may not survive a power cut)
+ * @return 0; a store's error (what was acknowledged in device mode may not survive a power cut)
  *
  * Plain threads. Blocks.
  */

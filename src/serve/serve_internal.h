@@ -2,6 +2,7 @@
 #ifndef SERVE_SERVE_INTERNAL_H
 #define SERVE_SERVE_INTERNAL_H
 
+#include "kv/kv.h"
 #include "memcache/memcache.h"
 #include "serve/serve.h"
 #include "task/net.h"
@@ -12,8 +13,54 @@
 #define SERVE_WORK_MIN    16   /* connections of one scheduler that are at work at once: as many as … */
 #define SERVE_WORK_MAX    1024 /* … a share of the memory is enough for */
 #define SERVE_WORK_SHARE  8    /* which is one of so many, and is taken at the start */
+#define SERVE_STORE_BYTES 1024 /* of a store's text, with the zero byte behind it */
+#define SERVE_NO_PORT     UINT64_MAX
+
+#define SERVE_LISTENERS_MAX 256
+#define SERVE_KV_LISTEN_MAX 8
+#define SERVE_DOORS_MAX     (SERVE_KV_LISTEN_MAX + 1) /* and a Unix socket */
 
 _Static_assert(SERVE_INPUT_BYTES > MEMCACHE_LINE_BYTES_MAX, "what a session leaves over fits");
+
+/* ---- stores as they are named: store_text.c ------------------------------------------------------ */
+
+enum serve_kind { SERVE_DEPOT, SERVE_CACHE };
+
+/* What a store's text says. Strings lie in it, or in the options: it is not to be copied. */
+struct serve_store_options {
+    char name[KV_NAME_MAX + 1];
+    enum serve_kind kind;
+    const char *path;      /* of a depot: files and devices, as tarn_depot_open() takes them */
+    const char *dump;      /* of a depot; NULL: none */
+    uint64_t size_bytes;   /* of a depot; 0: not said */
+    uint64_t memory_bytes; /* of a cache, and what follows; 0: not said */
+    uint64_t partitions;
+    uint64_t item_bytes;
+    uint64_t port;         /* SERVE_NO_PORT: not said */
+    const char *unix_path; /* NULL: not said */
+    struct base_setting_list paths;
+    char joined[SERVE_STORE_BYTES];
+    char text[SERVE_STORE_BYTES];
+};
+
+/**
+ * Read what a store is: NAME:depot,path=FILE… or NAME:cache,memory=SIZE…
+ *
+ * @param text         any; copied
+ * @param error, room  for one sentence
+ * @return 0; -EINVAL
+ */
+base_must_check int serve_store_read(const char *text, struct serve_store_options *ret_store, char *error,
+                                     size_t room);
+
+/** How many stores are named, that of --data counted. */
+uint32_t serve_stores_named(const struct serve_options *options);
+
+/** Read one of them: that of --data is the first. @return as serve_store_read() */
+base_must_check int serve_store_at(const struct serve_options *options, uint32_t place,
+                                   struct serve_store_options *ret_store, char *error, size_t room);
+
+/* ---- the server ---------------------------------------------------------------------------------- */
 
 /* What a connection needs while it is at work; an idle one has none. */
 struct serve_work {
@@ -32,6 +79,18 @@ struct serve_lane {
     uint64_t connections_number;  /* the last */
 };
 
+/* A store, and what memcached's clients of it share. */
+struct serve_store {
+    struct serve *serve;
+    struct serve_store_options options;
+    struct tarn_kv *kv;
+    struct tarn_depot *depot; /* NULL: a cache */
+    struct memcache_server memcache;
+    _Atomic uint32_t connections;
+    _Atomic uint64_t connections_total;
+    _Atomic uint64_t yields; /* of connections that have more to do */
+};
+
 /* What is told of a connection. */
 struct serve_connection_info {
     uint64_t number; /* of its lane */
@@ -40,41 +99,102 @@ struct serve_connection_info {
     char peer[NET_ADDRESS_TEXT_MAX];
 };
 
+struct serve_listener {
+    struct net_listener *net; /* NULL once closed, by the thread that accepts */
+    struct serve_store *store;
+    char address[NET_ADDRESS_TEXT_MAX];
+};
+
+/* A place where Tarn's own protocol is spoken. */
+struct serve_door {
+    struct kv_server *server;
+    struct tarn_fabric *fabric;
+    const char *address;
+};
+
 struct serve {
     struct tarn_node *node;
-    struct tarn_depot *depot;
-    struct tarn_kv *kv; /* the same */
     const struct base_settings *settings;
     const struct serve_options *options;
     const struct serve_thread_hooks *hooks;
     uint64_t pid;
-    struct memcache_server memcache;
+    struct serve_store *stores;
+    uint32_t store_count; /* that are open */
+    uint32_t store_room;
     struct serve_lane *lanes;
     uint32_t lane_count; /* with a scheduler */
     uint32_t lane_room;
-    /* NULL once closed, by the thread that accepts */
-    struct net_listener *listeners[BASE_SETTING_LIST_MAX + 1];
-    char addresses[BASE_SETTING_LIST_MAX + 1][NET_ADDRESS_TEXT_MAX]; /* of the listeners */
+    struct serve_listener listeners[SERVE_LISTENERS_MAX];
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
-    _Atomic uint64_t connections_total;
-    _Atomic uint64_t yields;        /* of connections that have more to do */
+    struct tarn_fabric *fabrics[2]; /* of --kv-listen, and shm; NULL: not needed */
+    struct base_spin doors_lock;    /* of how many there are */
+    struct serve_door doors[SERVE_DOORS_MAX];
+    uint32_t door_count;
     struct task_shared_future stop; /* what the keepers wait for */
 };
 
+/* ---- stores: store.c ----------------------------------------------------------------------------- */
+
+/** Bytes that all caches are to take; UINT64_MAX if that is more than can be said. */
+uint64_t serve_cache_bytes(const struct serve_options *options);
+
+/** Open all stores. Failed ones leave a line in the log. @return 0; what the store says */
+base_must_check int serve_stores_open(struct serve *serve);
+
+/** Close those that are open. Schedulers that used them do not run any more. @return 0; the first error of a store */
+int serve_stores_close(struct serve *serve);
+
+/** Free what their connections had of them. The schedulers are closed. */
+void serve_stores_free(struct serve *serve);
+
+/** What the store lives by, for the line that says that it is served. */
+enum tarn_mode serve_mode(const struct serve_options *options);
+
+/* ---- listeners: listen.c ------------------------------------------------------------------------- */
+
+/** Listen for memcached's clients of all stores. @return 0; -EINVAL; as net_listen(): closing is serve_listeners_close()
+ * in any case */
+base_must_check int serve_listeners_open(struct serve *serve);
+
+/** Close those that a scheduler accepts for. In it, or when it does not run. */
+void serve_listeners_close(struct serve *serve, const struct task_sched *sched);
+
+/* ---- doors: door.c ------------------------------------------------------------------------------- */
+
+/** Whether --kv-fabric goes beyond this machine only to those who prove who they are. */
+bool serve_fabric_is_secure(const char *url);
+
+/** Tasks of a scheduler that all doors may need. */
+uint32_t serve_door_tasks(const struct serve_options *options);
+
+/** Open the doors. The schedulers run. @return 0; what the fabric says: closing is serve_doors_close() in any case */
+base_must_check int serve_doors_open(struct serve *serve);
+
+/** Have no more calls come, and end those that run. The schedulers run. */
+void serve_doors_close(struct serve *serve);
+
+/** The schedulers have ended. */
+void serve_fabrics_close(struct serve *serve);
+
+/* ---- connections, and what is told of them ------------------------------------------------------- */
+
+/** What `stats` asks of a store's server. */
+struct memcache_host serve_host(struct serve_store *store);
+
 /**
- * What is known of a lane's connections, in the order of their numbers.
+ * What is known of a lane's connections with a store, in the order of their numbers.
  *
  * @param after  the numbers that are left out: it and all before
  * @return how many there were, up to `room`. Any thread.
  */
-uint32_t serve_list_connections(struct serve_lane *lane, uint64_t after,
+uint32_t serve_list_connections(struct serve_lane *lane, const struct serve_store *store, uint64_t after,
                                 struct serve_connection_info *ret_infos, uint32_t room);
 
 /** What net.h calls for the server's connections. */
 extern const struct net_handler serve_handler;
 
-/** A connection was accepted. @param arg  the server @return 0; -ENOMEM. Does not yield. */
+/** A connection was accepted. @param arg  the store @return 0; -ENOMEM. Does not yield. */
 int serve_accepted(struct net_connection *net, void *arg);
 
 #endif

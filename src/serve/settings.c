@@ -1,9 +1,7 @@
 /* The settings of `tarn serve`: command line, configuration file, help, man page and `stats settings`. */
 #include "depot/depot.h"
 #include "drive/drive.h"
-#include "memcache/memcache.h"
-#include "serve/serve.h"
-#include "task/net.h"
+#include "serve/serve_internal.h"
 #include <errno.h>
 #include <stdio.h>
 #include <tarn/depot.h>
@@ -31,13 +29,26 @@ const struct base_setting serve_settings[] = {
              "store on all of them, each time with all of them, in any order. A comma of a name itself is "
              "written \\,.",
      AT(data)},
+    {.name = "store",
+     .type = BASE_SETTING_REPEATED,
+     .metavar = "NAME:depot|cache,...",
+     .help =
+         "One more store; --data is one, too, of the name `default`. NAME:depot,path=FILE[,size=SIZE]"
+         "[,dump=FILE] keeps what it is given in a file or on a device (path again: one more drive of a "
+         "stripe). NAME:cache,memory=SIZE[,partitions=N][,item=SIZE] keeps some of it in memory, beside "
+         "--memory, until the server ends; item is how long keys and values are, as expected; partitions, "
+         "if not said, one for each thread. Each may have memcached clients of its own at port=N, on the "
+         "hosts of --listen, and at a socket unix=PATH; the first store has them at --listen, --port and "
+         "--unix. Tarn's own clients reach all by name (--kv-listen, --kv-unix). A comma of a file's name is "
+         "written \\,.",
+     AT(stores)},
     {.name = "size",
      .type = BASE_SETTING_SIZE,
      .min = UINT64_C(1) << 20,
      .default_text = "1G",
-     .help =
-         "Size of the file if it has to be made, of several all together. An existing store keeps its own; "
-         "when its file was made longer, or its device larger, it takes that at SIGHUP, while it runs.",
+     .help = "Size of a depot's file if it has to be made, of several all together. An existing store keeps "
+             "its own; "
+             "when its file was made longer, or its device larger, it takes that at SIGHUP, while it runs.",
      AT(size_bytes)},
     {.name = "cache",
      .type = BASE_SETTING_BOOL,
@@ -71,6 +82,26 @@ const struct base_setting serve_settings[] = {
      .metavar = "PATH",
      .help = "Listen on a Unix socket, too, which only its owner may connect to.",
      AT(unix_path)},
+    {.name = "kv-listen",
+     .type = BASE_SETTING_LIST,
+     .max = SERVE_KV_LISTEN_MAX,
+     .metavar = "ADDRESS:PORT,...",
+     .help = "Addresses where all stores are served by Tarn's own protocol: tarn://ADDRESS:PORT/NAME. Beyond "
+             "loopback only with TLS, or --insecure.",
+     AT(kv_listen)},
+    {.name = "kv-unix",
+     .type = BASE_SETTING_STRING,
+     .metavar = "PATH",
+     .help = "The same for processes of this user, by shared memory: unix:PATH/NAME.",
+     AT(kv_unix_path)},
+    {.name = "kv-fabric",
+     .type = BASE_SETTING_STRING,
+     .metavar = "URL",
+     .default_text = "tcp:",
+     .help = "What --kv-listen goes over: tcp: with its options, as tcp:secret=FILE, tcp:tls,secret=FILE or "
+             "tcp:tls,cert=FILE,key=FILE,ca=FILE; or verbs:DEVICE (tarn-fabric(1)). Clients "
+             "name the same: tarn://ADDRESS:PORT/NAME?tcp:secret=FILE.",
+     AT(kv_fabric)},
     {.name = "insecure",
      .type = BASE_SETTING_BOOL,
      .help = "Allow addresses that other machines reach. There is no authentication: whoever reaches the "
@@ -93,8 +124,11 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_SIZE,
      .min = UINT64_C(64) << 20,
      .default_text = "1G",
-     .help = "Most memory that the server takes. The index needs 64 to 128 bytes for each record; where it "
-             "ends, new keys are refused.",
+     .help =
+         "Most memory that the server takes, but for its caches, which have theirs beside it. The index of a "
+         "depot needs 64 to 128 bytes for each record; where it ends, new keys are refused. What connections "
+         "take "
+         "is of it, too.",
      AT(memory_bytes)},
     {.name = "max-connections",
      .letter = 'c',
@@ -188,7 +222,8 @@ const struct base_setting serve_settings[] = {
     {.name = "dump",
      .type = BASE_SETTING_STRING,
      .metavar = "FILE",
-     .help = "Where SIGUSR1 has all records written, as they are at that moment, while the server goes on: a "
+     .help = "Where SIGUSR1 has all records of the one depot written (of several, each says dump=FILE), as "
+             "they are at that moment, while the server goes on: a "
              "stream for `tarn load`. FILE is replaced when the new one is whole. No client can ask for it.",
      AT(dump)},
     {.name = "config",
@@ -212,22 +247,106 @@ const struct base_setting serve_settings[] = {
 
 const size_t serve_settings_count = base_array_count(serve_settings);
 
-int serve_check_options(const struct serve_options *options, char *error, size_t room)
+/* ---- what does not go together ------------------------------------------------------------------- */
+
+static bool has_doors(const struct serve_options *options)
 {
-    if (options->data == NULL || options->data[0] == '\0') {
-        (void)snprintf(error, room, "where is the store? Name a file or a device with --data=FILE");
-        return -EINVAL;
-    }
-    for (size_t i = 0; i < options->listen.count; i++) {
-        const char *address = options->listen.items[i];
-        if (!options->insecure && !net_is_loopback(address)) {
-            (void)snprintf(
-                error, room,
-                "%s may be reached by other machines, and anybody who reaches it could read and change "
-                "everything: say --insecure if that is meant",
-                address);
-            return -EINVAL;
-        }
+    return options->kv_listen.count > 0 || options->kv_unix_path != NULL;
+}
+
+/* Whether a store and those before it can be told apart. */
+static int check_distinct(const struct serve_options *options, const struct serve_store_options *store,
+                          uint32_t place, char *error, size_t room)
+{
+    for (uint32_t i = 0; i < place; i++) {
+        struct serve_store_options other;
+        int result = serve_store_at(options, i, &other, error, room);
+        if (result != 0)
+            return result;
+        if (strcmp(other.name, store->name) == 0)
+            return base_settings_fail(
+                error, room, "two stores have the name %s%s", store->name,
+                other.path != NULL && other.path == options->data ? ": --data is one of them" : "");
+        if (store->path != NULL && other.path != NULL && strcmp(other.path, store->path) == 0)
+            return base_settings_fail(error, room, "the stores %s and %s have the same path", other.name,
+                                      store->name);
     }
     return 0;
+}
+
+static int check_store(const struct serve_options *options, uint32_t place,
+                       struct serve_store_options *ret_store, char *error, size_t room)
+{
+    int result = serve_store_at(options, place, ret_store, error, room);
+    if (result == 0)
+        result = check_distinct(options, ret_store, place, error, room);
+    if (result == 0 && place > 0 && ret_store->port == SERVE_NO_PORT && ret_store->unix_path == NULL &&
+        !has_doors(options))
+        result = base_settings_fail(
+            error, room,
+            "nobody could reach the store %s: say where with port=N or unix=PATH, or offer all stores "
+            "with --kv-listen or --kv-unix",
+            ret_store->name);
+    return result;
+}
+
+static int check_stores(const struct serve_options *options, char *error, size_t room)
+{
+    const uint32_t count = serve_stores_named(options);
+    uint32_t depots = 0;
+    if (count == 0)
+        return base_settings_fail(
+            error, room,
+            "where is the store? Name a file or a device with --data=FILE, or stores with "
+            "--store=NAME:depot,path=FILE and --store=NAME:cache,memory=SIZE");
+    if (count > KV_STORES_MAX)
+        return base_settings_fail(error, room, "there are more than %d stores", KV_STORES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        struct serve_store_options store;
+        int result = check_store(options, i, &store, error, room);
+        if (result != 0)
+            return result;
+        depots += store.kind == SERVE_DEPOT ? 1 : 0;
+    }
+    if (options->dump != NULL && depots != 1)
+        return base_settings_fail(
+            error, room, "--dump is for one depot, and there are %u: say dump=FILE in --store for each",
+            depots);
+    return 0;
+}
+
+static int refuse_outside(const char *address, const char *but, char *error, size_t room)
+{
+    return base_settings_fail(
+        error, room,
+        "%s may be reached by other machines, and anybody who reaches it could read and change everything: "
+        "say %s--insecure if that is meant",
+        address, but);
+}
+
+static int check_doors(const struct serve_options *options, char *error, size_t room)
+{
+    const char *url = options->kv_fabric;
+    if (strncmp(url, "tcp:", 4) != 0 && strncmp(url, "verbs:", 6) != 0)
+        return base_settings_fail(
+            error, room, "--kv-fabric is tcp: or verbs:, with options behind it; --kv-unix is for shm");
+    for (size_t i = 0; i < options->kv_listen.count; i++) {
+        const char *address = options->kv_listen.items[i], *colon = strrchr(address, ':');
+        if (colon == NULL || strchr(colon, ']') != NULL || strcmp(colon, ":0") == 0)
+            return base_settings_fail(error, room, "--kv-listen: %s has no port: say ADDRESS:PORT", address);
+        if (!options->insecure && !net_is_loopback(address) && !serve_fabric_is_secure(url))
+            return refuse_outside(address, "--kv-fabric=tcp:tls,secret=FILE, or ", error, room);
+    }
+    return 0;
+}
+
+int serve_check_options(const struct serve_options *options, char *error, size_t room)
+{
+    int result = check_stores(options, error, room);
+    for (size_t i = 0; i < options->listen.count && result == 0; i++) {
+        const char *address = options->listen.items[i];
+        if (!options->insecure && !net_is_loopback(address))
+            result = refuse_outside(address, "", error, room);
+    }
+    return result == 0 ? check_doors(options, error, room) : result;
 }

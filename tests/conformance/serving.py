@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 
+CACHE = "-cache" in sys.argv
+CACHE_SIZES = {"512M": "256M"}  # of a store's
 PATIENCE = 60  # seconds for what takes a moment; sanitizers and two busy processors included
 
 
@@ -113,10 +115,11 @@ class Process:
 
 
 class Tarn(Process):
-    """`tarn serve`, ready to be asked."""
+    """`tarn serve`, ready to be asked. With -cache its store is one in memory, of at most 256 MiB."""
 
     def __init__(self, program, data, *options, size="64M", listen="127.0.0.1:0"):
-        super().__init__(program, "serve", f"--data={data}", f"--size={size}", f"--listen={listen}", *options)
+        store = [f"--data={data}", f"--size={size}"] if not CACHE else ["--store=default:cache,memory=" + CACHE_SIZES.get(size, "64M")]
+        super().__init__(program, "serve", *store, f"--listen={listen}", *options)
         try:
             self.address = parse_address(self.await_line(r'event="serving".* listen=(127\.\S+)').group(1))
         except Failure:

@@ -114,8 +114,12 @@ static void close_task(void *arg)
 
 static void begin(struct world *world)
 {
-    const struct memcache_host host = {
-        .tell = tell, .settings = list, .connections = list, .shutdown = shut_down};
+    const struct memcache_host host = {.tell = tell,
+                                       .settings = list,
+                                       .connections = list,
+                                       .drives = list,
+                                       .calls = list,
+                                       .shutdown = shut_down};
     world->drive = (struct fuzz_drive){.bytes = calloc(1, STORE_BYTES), .size = STORE_BYTES, .yields = true};
     world->work = malloc(sizeof(*world->work));
     world->input = malloc(INPUT_BYTES);

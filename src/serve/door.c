@@ -1,0 +1,117 @@
+/* Doors: where Tarn's own protocol is spoken, over the fabrics. */
+#include "fabric/fabric.h"
+#include "serve/serve_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define URL_BYTES       1024
+#define CONNECTIONS_MAX 65536 /* of a door: each takes a task */
+#define TASKS_BESIDE    512   /* of a door: methods that run, what listens and looks */
+
+/* What stands behind the colon of a tcp URL; NULL: it is another fabric's. */
+static const char *tcp_options(const char *url)
+{
+    return strncmp(url, "tcp:", 4) == 0 ? url + 4 : NULL;
+}
+
+static bool says(const char *options, const char *word)
+{
+    const size_t len = strlen(word);
+    for (const char *at = options; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',' ? 1 : 0;
+        if (strncmp(at, word, len) == 0 && (at[len] == ',' || at[len] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+bool serve_fabric_is_secure(const char *url)
+{
+    const char *options = tcp_options(url);
+    return options != NULL && says(options, "tls");
+}
+
+/* The URL of --kv-listen: that it is meant to be open, --insecure has said. @return 0; -EINVAL */
+static int open_network(struct serve *serve)
+{
+    const struct serve_options *options = serve->options;
+    const char *url = options->kv_fabric, *rest = tcp_options(url);
+    char full[URL_BYTES];
+    bool is_told = rest == NULL || !options->insecure || says(rest, "tls") || says(rest, "insecure");
+    int len = snprintf(full, sizeof(full), "%s%s%s", url, is_told || *rest == '\0' ? "" : ",",
+                       is_told ? "" : "insecure");
+    if (len < 0 || (size_t)len >= sizeof(full)) {
+        base_error(&serve->node->log, "cannot open fabric", "reason=\"the text of --kv-fabric is too long\"");
+        return -EINVAL;
+    }
+    return tarn_fabric_open(serve->node, full, &serve->fabrics[0]);
+}
+
+static uint32_t connections_max(const struct serve_options *options)
+{
+    return (uint32_t)base_min(options->connections_max, (uint64_t)CONNECTIONS_MAX);
+}
+
+uint32_t serve_door_tasks(const struct serve_options *options)
+{
+    const size_t doors = options->kv_listen.count + (options->kv_unix_path != NULL ? 1 : 0);
+    return (uint32_t)doors * (connections_max(options) + TASKS_BESIDE);
+}
+
+static int open_door(struct serve *serve, struct tarn_fabric *fabric, const char *address)
+{
+    struct serve_door *door = &serve->doors[serve->door_count];
+    struct kv_served stores[KV_STORES_MAX];
+    struct task_sched *scheds[TASK_SCHEDS_MAX];
+    const struct tarn_rpc_serve_options options = {.connections_max = connections_max(serve->options),
+                                                   .spin_ns = serve->options->spin_ns};
+    for (uint32_t i = 0; i < serve->store_count; i++)
+        stores[i] = (struct kv_served){.name = serve->stores[i].options.name, .kv = serve->stores[i].kv};
+    for (uint32_t i = 0; i < serve->lane_count; i++)
+        scheds[i] = serve->lanes[i].sched;
+    door->fabric = fabric;
+    door->address = address;
+    int error = kv_serve(fabric, address, stores, serve->store_count, &options, scheds, serve->lane_count,
+                         &door->server);
+    if (error != 0)
+        return error;
+    base_spin_lock(&serve->doors_lock);
+    serve->door_count++;
+    base_spin_unlock(&serve->doors_lock);
+    base_info(&serve->node->log, "serving calls", "fabric=%s address=%s stores=%" PRIu32,
+              tarn_fabric_info(fabric)->provider, address, serve->store_count);
+    return 0;
+}
+
+int serve_doors_open(struct serve *serve)
+{
+    const struct serve_options *options = serve->options;
+    int error = options->kv_listen.count > 0 ? open_network(serve) : 0;
+    for (size_t i = 0; i < options->kv_listen.count && error == 0; i++)
+        error = open_door(serve, serve->fabrics[0], options->kv_listen.items[i]);
+    if (error == 0 && options->kv_unix_path != NULL)
+        error = tarn_fabric_open(serve->node, "shm:", &serve->fabrics[1]);
+    if (error == 0 && options->kv_unix_path != NULL)
+        error = open_door(serve, serve->fabrics[1], options->kv_unix_path);
+    return error;
+}
+
+void serve_doors_close(struct serve *serve)
+{
+    base_spin_lock(&serve->doors_lock);
+    const uint32_t count = serve->door_count;
+    serve->door_count = 0; /* `stats` asks them no more */
+    base_spin_unlock(&serve->doors_lock);
+    for (uint32_t i = 0; i < count; i++)
+        kv_server_close(serve->doors[i].server);
+}
+
+void serve_fabrics_close(struct serve *serve)
+{
+    for (size_t i = 0; i < base_array_count(serve->fabrics); i++) {
+        if (serve->fabrics[i] != NULL)
+            tarn_fabric_close(serve->fabrics[i]);
+    }
+}

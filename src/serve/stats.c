@@ -1,0 +1,247 @@
+/* What `stats` asks of a store's server. */
+#include "depot/depot.h"
+#include "drive/drive.h"
+#include "fabric/fabric.h"
+#include "rpc/rpc.h"
+#include "serve/serve_internal.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static void tell_facts(void *arg, struct memcache_facts *ret_facts)
+{
+    const struct serve_store *store = arg;
+    const struct serve *serve = store->serve;
+    struct memcache_facts facts = {
+        .pid = serve->pid,
+        .threads = serve->lane_count,
+        .connections_max = serve->options->connections_max,
+        .connections = atomic_load_explicit(&store->connections, memory_order_relaxed),
+        .connections_total = atomic_load_explicit(&store->connections_total, memory_order_relaxed),
+        .yields = atomic_load_explicit(&store->yields, memory_order_relaxed),
+    };
+    for (uint32_t i = 0; i < serve->lane_count; i++)
+        facts.connections_rejected += net_refused_count(serve->lanes[i].sched);
+    *ret_facts = facts;
+}
+
+static void dump_number(memcache_setting_function *visit, void *visit_arg, const char *name, uint64_t number)
+{
+    char value[BASE_UNITS_ROOM];
+    (void)snprintf(value, sizeof(value), "%" PRIu64, number);
+    visit(visit_arg, name, value);
+}
+
+/* What clients and tools know by memcached's names; then all by their own. */
+static void dump_settings(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    const struct serve_store *store = arg;
+    const struct serve *serve = store->serve;
+    const struct serve_options *options = serve->options;
+    const bool is_first = store == serve->stores;
+    const uint64_t port = store->options.port != SERVE_NO_PORT ? store->options.port
+                          : is_first                           ? options->port
+                                                               : 0;
+    const char *path = store->options.unix_path != NULL ? store->options.unix_path
+                       : is_first                       ? options->unix_path
+                                                        : NULL;
+    dump_number(visit, visit_arg, "maxbytes",
+                store->depot == NULL ? store->options.memory_bytes : drive_bytes(depot_drive(store->depot)));
+    dump_number(visit, visit_arg, "maxconns", options->connections_max);
+    dump_number(visit, visit_arg, "tcpport", port);
+    dump_number(visit, visit_arg, "udpport", 0);
+    visit(visit_arg, "domain_socket", path == NULL ? "" : path);
+    visit(visit_arg, "evictions", options->cache || store->depot == NULL ? "on" : "off");
+    dump_number(visit, visit_arg, "num_threads", serve->lane_count);
+    dump_number(visit, visit_arg, "item_size_max", options->item_bytes_max);
+    visit(visit_arg, "cas_enabled", "yes");
+    visit(visit_arg, "flush_enabled", "yes");
+    visit(visit_arg, "binding_protocol", "ascii");
+    base_settings_dump(serve->settings, visit, visit_arg);
+}
+
+#define CONNECTIONS_AT_ONCE 16
+
+static void dump_connection(memcache_setting_function *visit, void *visit_arg, uint64_t id,
+                            const struct serve_connection_info *info)
+{
+    char name[BASE_UNITS_ROOM + 32], value[BASE_UNITS_ROOM];
+    bool is_unix = strncmp(info->peer, "unix:", 5) == 0;
+    char address[NET_ADDRESS_TEXT_MAX + 8];
+    (void)snprintf(address, sizeof(address), "%s%s", is_unix ? "" : "tcp:", info->peer);
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":addr", id);
+    visit(visit_arg, name, address);
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":state", id);
+    visit(visit_arg, name, info->is_at_work ? "conn_parse_cmd" : "conn_read");
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":secs_since_last_cmd", id);
+    (void)snprintf(value, sizeof(value), "%" PRIu64, (task_now() - info->at_ns) / BASE_NS_PER_SECOND);
+    visit(visit_arg, name, value);
+}
+
+static void dump_listeners(const struct serve_store *store, memcache_setting_function *visit, void *visit_arg)
+{
+    const struct serve *serve = store->serve;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < serve->listener_count; i++) {
+        char name[BASE_UNITS_ROOM + 32];
+        if (serve->listeners[i].store != store)
+            continue;
+        (void)snprintf(name, sizeof(name), "listener%" PRIu32 ":addr", number);
+        visit(visit_arg, name, serve->listeners[i].address);
+        (void)snprintf(name, sizeof(name), "listener%" PRIu32 ":state", number++);
+        visit(visit_arg, name, "conn_listening");
+    }
+}
+
+/* A connection's number says its lane, too. */
+static void dump_connections(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    const struct serve_store *store = arg;
+    const struct serve *serve = store->serve;
+    struct serve_connection_info infos[CONNECTIONS_AT_ONCE];
+    dump_listeners(store, visit, visit_arg);
+    for (uint32_t i = 0; i < serve->lane_count; i++) {
+        uint64_t after = 0;
+        uint32_t count;
+        while ((count = serve_list_connections(&serve->lanes[i], store, after, infos, CONNECTIONS_AT_ONCE)) >
+               0) {
+            for (uint32_t c = 0; c < count; c++)
+                dump_connection(visit, visit_arg, infos[c].number * serve->lane_count + i, &infos[c]);
+            after = infos[count - 1].number;
+        }
+    }
+}
+
+static void dump_drive_fact(memcache_setting_function *visit, void *visit_arg, uint32_t place,
+                            const char *what, const char *value)
+{
+    char name[BASE_UNITS_ROOM + 32];
+    (void)snprintf(name, sizeof(name), "%" PRIu32 ":%s", place, what);
+    visit(visit_arg, name, value);
+}
+
+/* The drives that the store lies on: of a stripe its members, by place. */
+static void dump_drives(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    const struct serve_store *store = arg;
+    if (store->depot == NULL)
+        return;
+    const struct drive *whole = depot_drive(store->depot);
+    for (uint32_t place = 0; place < drive_member_count(whole); place++) {
+        const struct drive *drive = drive_member(whole, place);
+        char value[BASE_UNITS_ROOM];
+        dump_drive_fact(visit, visit_arg, place, "path", drive_name(drive));
+        (void)snprintf(value, sizeof(value), "%" PRIu64, drive_bytes(drive));
+        dump_drive_fact(visit, visit_arg, place, "bytes", value);
+        dump_drive_fact(visit, visit_arg, place, "provider", drive_info(drive)->provider);
+        (void)snprintf(value, sizeof(value), "%" PRIu64, drive_failures(drive));
+        dump_drive_fact(visit, visit_arg, place, "requests_failed", value);
+        dump_drive_fact(visit, visit_arg, place, "failed", drive_failed(drive) ? "yes" : "no");
+    }
+}
+
+static void shut_down(void *arg)
+{
+    const struct serve_store *store = arg;
+    (void)kill((pid_t)store->serve->pid, SIGTERM);
+}
+
+/* ---- calls --------------------------------------------------------------------------------------- */
+
+struct calls_listing {
+    memcache_setting_function *visit;
+    void *visit_arg;
+    uint32_t door;
+};
+
+static void dump_call_text(const struct calls_listing *listing, const char *what, const char *value)
+{
+    char name[BASE_UNITS_ROOM + 32];
+    (void)snprintf(name, sizeof(name), "%" PRIu32 ":%s", listing->door, what);
+    listing->visit(listing->visit_arg, name, value);
+}
+
+static void dump_call_number(const struct calls_listing *listing, const char *what, uint64_t number)
+{
+    char value[BASE_UNITS_ROOM];
+    (void)snprintf(value, sizeof(value), "%" PRIu64, number);
+    dump_call_text(listing, what, value);
+}
+
+static void dump_door(const struct calls_listing *listing, const struct serve_door *door,
+                      const struct tarn_rpc_stats *stats)
+{
+    dump_call_text(listing, "fabric", tarn_fabric_info(door->fabric)->provider);
+    dump_call_text(listing, "address", door->address);
+    dump_call_number(listing, "connections", stats->connections);
+    dump_call_number(listing, "watched", stats->watched);
+    dump_call_number(listing, "calls", stats->requests);
+    dump_call_number(listing, "fetched", stats->fetched);
+    dump_call_number(listing, "replied", stats->replied);
+    dump_call_number(listing, "changes", stats->changes);
+    dump_call_number(listing, "late", stats->late);
+    dump_call_number(listing, "unwhole", stats->unwhole);
+    dump_call_number(listing, "notified", stats->notified);
+    dump_call_number(listing, "sleeps", stats->sleeps);
+    dump_call_number(listing, "moved", stats->moved);
+    dump_call_number(listing, "memory_bytes", stats->memory_bytes);
+}
+
+/* What this side did on a fabric for calls; doors of one fabric share it. */
+static void dump_fabric(const struct calls_listing *listing, struct tarn_fabric *fabric)
+{
+    static const char *const kinds[TARN_FABRIC_OP_KINDS] = {[TARN_FABRIC_READ] = "reads",
+                                                            [TARN_FABRIC_WRITE] = "writes",
+                                                            [TARN_FABRIC_WRITE_NOTIFY] = "notified_writes",
+                                                            [TARN_FABRIC_CAS] = "compare_and_swaps",
+                                                            [TARN_FABRIC_FAA] = "fetch_and_adds",
+                                                            [TARN_FABRIC_SEND] = "sends"};
+    struct tarn_fabric_counters counters;
+    char what[BASE_UNITS_ROOM + 32];
+    tarn_fabric_count(fabric, RPC_TAG, &counters);
+    for (unsigned i = 0; i < TARN_FABRIC_OP_KINDS; i++) {
+        (void)snprintf(what, sizeof(what), "fabric_%s", kinds[i]);
+        dump_call_number(listing, what, counters.operations[i]);
+        (void)snprintf(what, sizeof(what), "fabric_%s_bytes", kinds[i]);
+        dump_call_number(listing, what, counters.bytes[i]);
+    }
+    dump_call_number(listing, "fabric_failed", counters.failed);
+    dump_call_number(listing, "fabric_refused", counters.refused);
+    dump_call_number(listing, "fabric_waits", counters.waits);
+    dump_call_number(listing, "fabric_copied_bytes", counters.copied_bytes);
+}
+
+/* @return false: it is not open. The service is there while the lock is held; the fabric outlives who asks */
+static bool ask_door(struct serve *serve, uint32_t place, struct tarn_rpc_stats *ret_stats)
+{
+    base_spin_lock(&serve->doors_lock);
+    const bool is_open = place < serve->door_count;
+    if (is_open)
+        kv_server_stats(serve->doors[place].server, ret_stats);
+    base_spin_unlock(&serve->doors_lock);
+    return is_open;
+}
+
+/* The doors, by their place: the same whichever store's listener is asked. What is visited may be sent: that yields. */
+static void dump_calls(void *arg, memcache_setting_function *visit, void *visit_arg)
+{
+    struct serve *serve = ((const struct serve_store *)arg)->serve;
+    struct tarn_rpc_stats stats;
+    for (uint32_t i = 0; ask_door(serve, i, &stats); i++) {
+        const struct calls_listing listing = {.visit = visit, .visit_arg = visit_arg, .door = i};
+        dump_door(&listing, &serve->doors[i], &stats);
+        dump_fabric(&listing, serve->doors[i].fabric);
+    }
+}
+
+struct memcache_host serve_host(struct serve_store *store)
+{
+    return (struct memcache_host){.tell = tell_facts,
+                                  .settings = dump_settings,
+                                  .connections = dump_connections,
+                                  .drives = dump_drives,
+                                  .calls = dump_calls,
+                                  .shutdown = store->serve->options->enable_shutdown ? shut_down : NULL,
+                                  .arg = store};
+}

@@ -1,0 +1,169 @@
+/* The stores of a server: opening them, and closing them when nobody uses them any more. */
+#include "base/base.h"
+#include "depot/depot.h"
+#include "serve/serve_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Started again after kill -9: what was in flight has to land first, however slow the disk. */
+#define LOCK_WAIT_NS (15 * BASE_NS_PER_SECOND)
+
+#define CACHE_URL_BYTES 128
+#define VALUES_SHARE    4 /* of --memory, that values on their way have */
+
+uint64_t serve_cache_bytes(const struct serve_options *options)
+{
+    uint64_t all_bytes = 0;
+    for (uint32_t i = 0; i < serve_stores_named(options); i++) {
+        struct serve_store_options store;
+        char error[BASE_SETTINGS_ERROR_ROOM];
+        if (serve_store_at(options, i, &store, error, sizeof(error)) == 0 &&
+            __builtin_add_overflow(all_bytes, store.memory_bytes, &all_bytes))
+            return UINT64_MAX;
+    }
+    return all_bytes;
+}
+
+/* A store keeps its promises over power cuts, a cache is fast, unless something else was asked for. */
+enum tarn_mode serve_mode(const struct serve_options *options)
+{
+    if (options->mode != 0)
+        return (enum tarn_mode)(options->mode - 1);
+    return options->cache ? TARN_MODE_DEVICE : TARN_MODE_POWER;
+}
+
+static int open_depot(struct serve_store *store)
+{
+    struct tarn_node *node = store->serve->node;
+    const struct serve_options *options = store->serve->options;
+    const struct tarn_depot_options depot_options = {
+        .create_bytes = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes,
+        .mode = serve_mode(options),
+        .cache = options->cache,
+        .scrub_rate_bytes = options->scrub_rate_bytes,
+        .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
+        .discard = (enum tarn_discard)options->discard,
+        .over_provisioning_percent = (uint32_t)options->over_provisioning_percent,
+        .measure_interval = (uint32_t)options->measure_interval};
+    const struct depot_opening opening = {.direct = options->direct, .lock_wait_ns = LOCK_WAIT_NS};
+    int error = depot_open(node, store->options.path, &depot_options, &opening, &store->depot);
+    if (error == 0)
+        error = kv_wrap_depot(node, store->depot, &store->kv);
+    return error;
+}
+
+/* More than the machine has is refused before it is touched: the kernel would end the process then. */
+static int check_memory(const struct serve *serve)
+{
+    const uint64_t bytes = serve_cache_bytes(serve->options);
+    const uint64_t machine_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    char memory[BASE_UNITS_ROOM], machine[BASE_UNITS_ROOM];
+    if (bytes <= machine_bytes)
+        return 0;
+    base_error(&serve->node->log, "the caches are larger than this machine",
+               "memory=%s machine=%s remedy=\"say a smaller memory=SIZE in --store\"",
+               base_format_size(memory, sizeof(memory), bytes),
+               base_format_size(machine, sizeof(machine), machine_bytes));
+    return -ENOMEM;
+}
+
+static int open_cache(struct serve_store *store)
+{
+    struct tarn_node *node = store->serve->node;
+    const uint64_t partitions = store->options.partitions, bytes = store->options.memory_bytes;
+    char url[CACHE_URL_BYTES], item[BASE_UNITS_ROOM] = "", memory[BASE_UNITS_ROOM];
+    if (store->options.item_bytes != 0)
+        (void)snprintf(item, sizeof(item), ",item=%" PRIu64, store->options.item_bytes);
+    (void)snprintf(url, sizeof(url), "cache:memory=%" PRIu64 ",partitions=%" PRIu64 "%s", bytes,
+                   partitions != 0 ? partitions : store->serve->lane_count, item);
+    int error = tarn_kv_open(node, url, NULL, &store->kv);
+    if (error == -ENOMEM)
+        base_error(&node->log, "the memory of a cache is not to be had",
+                   "store=%s memory=%s remedy=\"say a smaller memory=SIZE in --store\"", store->options.name,
+                   base_format_size(memory, sizeof(memory), bytes));
+    return error;
+}
+
+static int open_store(struct serve_store *store, uint32_t place)
+{
+    struct serve *serve = store->serve;
+    char sentence[BASE_SETTINGS_ERROR_ROOM];
+    int error = serve_store_at(serve->options, place, &store->options, sentence, sizeof(sentence));
+    base_assert(error == 0); /* serve_check_options() */
+    return store->options.kind == SERVE_DEPOT ? open_depot(store) : open_cache(store);
+}
+
+/* Whether memcached's clients reach it: the first store is at the usual addresses. */
+static bool is_spoken(const struct serve_store_options *store, uint32_t place)
+{
+    return place == 0 || store->port != SERVE_NO_PORT || store->unix_path != NULL;
+}
+
+/* Of the values' memory each has the same part. */
+static int open_memcache(struct serve_store *store, uint64_t values_bytes)
+{
+    const struct memcache_host host = serve_host(store);
+    return memcache_server_init(&store->memcache, store->serve->node, store->kv,
+                                store->serve->options->item_bytes_max, values_bytes, &host);
+}
+
+int serve_stores_open(struct serve *serve)
+{
+    const uint32_t count = serve_stores_named(serve->options);
+    uint32_t spoken = 0;
+    int error = check_memory(serve);
+    if (error != 0)
+        return error;
+    serve->stores = base_alloc(&serve->node->memory, count * sizeof(*serve->stores));
+    if (serve->stores == NULL)
+        return -ENOMEM;
+    serve->store_room = count;
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        serve->stores[i].serve = serve;
+        serve->store_count++;
+        error = open_store(&serve->stores[i], i);
+        spoken += error == 0 && is_spoken(&serve->stores[i].options, i) ? 1 : 0;
+    }
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        if (is_spoken(&serve->stores[i].options, i))
+            error = open_memcache(&serve->stores[i], serve->options->memory_bytes / VALUES_SHARE / spoken);
+    }
+    return error;
+}
+
+static int close_store(struct serve_store *store)
+{
+    int error = 0;
+    if (store->kv != NULL)
+        error = tarn_kv_close(store->kv);
+    if (store->depot != NULL)
+        error = tarn_depot_close(store->depot);
+    return error;
+}
+
+int serve_stores_close(struct serve *serve)
+{
+    int error = 0;
+    for (uint32_t i = 0; i < serve->store_count; i++) {
+        struct serve_store *store = &serve->stores[i];
+        if (store->kv == NULL && store->depot == NULL)
+            continue;
+        int its = close_store(store);
+        base_info(&serve->node->log, its == 0 ? "store closed" : "store closed after a failure", "store=%s",
+                  store->options.name);
+        error = error == 0 ? its : error;
+    }
+    return error;
+}
+
+void serve_stores_free(struct serve *serve)
+{
+    for (uint32_t i = 0; i < serve->store_count; i++) {
+        if (serve->stores[i].memcache.kv != NULL)
+            memcache_server_deinit(&serve->stores[i].memcache);
+    }
+    if (serve->stores != NULL)
+        base_free(&serve->node->memory, serve->stores, serve->store_room * sizeof(*serve->stores));
+}

@@ -1,0 +1,169 @@
+/* Stores as --store names them. */
+#include "base/log.h"
+#include "serve/serve_internal.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN_BYTES 80
+
+#define AT(field) .offset = offsetof(struct serve_store_options, field)
+
+/* An empty text is no path, and a size of 0 none. */
+static const struct base_setting table[] = {
+    {.name = "path", .type = BASE_SETTING_REPEATED, .help = "", AT(paths)},
+    {.name = "size", .type = BASE_SETTING_SIZE, .min = UINT64_C(1) << 20, .help = "", AT(size_bytes)},
+    {.name = "dump", .type = BASE_SETTING_STRING, .min = 1, .help = "", AT(dump)},
+    {.name = "memory", .type = BASE_SETTING_SIZE, .min = UINT64_C(1) << 20, .help = "", AT(memory_bytes)},
+    {.name = "partitions", .type = BASE_SETTING_UINT, .min = 1, .max = 256, .help = "", AT(partitions)},
+    {.name = "item",
+     .type = BASE_SETTING_SIZE,
+     .min = 1,
+     .max = UINT64_C(1) << 30,
+     .help = "",
+     AT(item_bytes)},
+    {.name = "port", .type = BASE_SETTING_UINT, .max = UINT16_MAX, .help = "", AT(port)},
+    {.name = "unix", .type = BASE_SETTING_STRING, .min = 1, .help = "", AT(unix_path)},
+};
+
+/* Whether only stores of the other kind have such an option. */
+static bool is_of_others(enum serve_kind kind, const char *name)
+{
+    static const char *const others[][3] = {
+        [SERVE_DEPOT] = {"memory", "partitions", "item"}, [SERVE_CACHE] = {"path", "size", "dump"}};
+    for (size_t i = 0; i < base_array_count(others[kind]); i++) {
+        if (strcmp(others[kind][i], name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* End a text at its first comma that no backslash stands before. @return what is behind it; NULL: there is none */
+static char *cut(char *text)
+{
+    while (*text != '\0' && *text != ',')
+        text += text[0] == '\\' && text[1] == ',' ? 2 : 1;
+    if (*text == '\0')
+        return NULL;
+    *text = '\0';
+    return text + 1;
+}
+
+/* Take the backslashes before commas away. */
+static void take_plainly(char *text)
+{
+    char *to = text;
+    for (; *text != '\0'; text++) {
+        if (text[0] != '\\' || text[1] != ',')
+            *to++ = *text;
+    }
+    *to = '\0';
+}
+
+/* NAME=VALUE. Paths keep their backslashes: whoever opens them reads lists, too. */
+static int read_option(const struct base_settings *settings, char *option, char *error, size_t room)
+{
+    struct serve_store_options *store = settings->options;
+    char *value = strchr(option, '='), what[BASE_SETTINGS_ERROR_ROOM];
+    if (value == NULL)
+        return base_settings_fail(error, room,
+                                  "store %s: \"%s\" is no option: they are NAME=VALUE, with commas between",
+                                  store->name, option);
+    *value++ = '\0';
+    if (is_of_others(store->kind, option))
+        return base_settings_fail(error, room, "store %s: only a %s has the option %s", store->name,
+                                  store->kind == SERVE_DEPOT ? "cache" : "depot", option);
+    if (strcmp(option, "path") != 0)
+        take_plainly(value);
+    int result = base_settings_set(settings, option, value, what, sizeof(what));
+    return result == 0 ? 0 : base_settings_fail(error, room, "store %s: %s", store->name, what);
+}
+
+static int join_paths(struct serve_store_options *store, char *error, size_t room)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < store->paths.count; i++) /* shorter than the text that they come from */
+        used += (size_t)snprintf(store->joined + used, sizeof(store->joined) - used, "%s%s",
+                                 i == 0 ? "" : ",", store->paths.items[i]);
+    store->path = store->joined;
+    if (used == 0)
+        return base_settings_fail(
+            error, room, "store %s: where is it? Name a file or a device with path=FILE", store->name);
+    return 0;
+}
+
+static int read_options(struct serve_store_options *store, char *rest, char *error, size_t room)
+{
+    const struct base_settings settings = {
+        .table = table, .count = base_array_count(table), .options = store};
+    int result = base_settings_set_defaults(&settings, error, room);
+    store->port = SERVE_NO_PORT;
+    while (result == 0 && rest != NULL) {
+        char *option = rest;
+        rest = cut(option);
+        result = read_option(&settings, option, error, room);
+    }
+    if (result == 0 && store->kind == SERVE_DEPOT)
+        result = join_paths(store, error, room);
+    else if (result == 0 && store->memory_bytes == 0)
+        result = base_settings_fail(error, room, "store %s: how much memory does it take? Say memory=SIZE",
+                                    store->name);
+    return result;
+}
+
+int serve_store_read(const char *text, struct serve_store_options *ret_store, char *error, size_t room)
+{
+    char shown[SHOWN_BYTES];
+    const size_t len = strlen(text);
+    (void)base_log_quote(shown, sizeof(shown), text, len);
+    if (len >= sizeof(ret_store->text))
+        return base_settings_fail(error, room, "store %s: the text is longer than %zu bytes", shown,
+                                  sizeof(ret_store->text) - 1);
+    *ret_store = (struct serve_store_options){.kind = SERVE_DEPOT};
+    memcpy(ret_store->text, text, len + 1);
+    for (size_t i = 0; i < len; i++) {
+        if ((uint8_t)text[i] < ' ' || text[i] == 0x7f)
+            return base_settings_fail(error, room, "store %s: there is a control character in it", shown);
+    }
+    char *kind = strchr(ret_store->text, ':');
+    if (kind == NULL || !kv_name_is_good(ret_store->text, (size_t)(kind - ret_store->text)))
+        return base_settings_fail(
+            error, room,
+            "store %s: it is NAME:depot,path=FILE or NAME:cache,memory=SIZE; a name has 1 to %d letters, "
+            "digits, '-', '_' and '.'",
+            shown, KV_NAME_MAX);
+    *kind++ = '\0';
+    memcpy(ret_store->name, ret_store->text, strlen(ret_store->text) + 1);
+    char *rest = cut(kind);
+    if (strcmp(kind, "cache") == 0)
+        ret_store->kind = SERVE_CACHE;
+    else if (strcmp(kind, "depot") != 0)
+        return base_settings_fail(
+            error, room,
+            "store %s: there is no such kind: a depot keeps what it is given on a drive, a "
+            "cache some of it in memory",
+            shown);
+    return read_options(ret_store, rest, error, room);
+}
+
+static bool has_data(const struct serve_options *options)
+{
+    return options->data != NULL && options->data[0] != '\0';
+}
+
+uint32_t serve_stores_named(const struct serve_options *options)
+{
+    return (uint32_t)(options->stores.count + (has_data(options) ? 1 : 0));
+}
+
+int serve_store_at(const struct serve_options *options, uint32_t place, struct serve_store_options *ret_store,
+                   char *error, size_t room)
+{
+    if (!has_data(options))
+        return serve_store_read(options->stores.items[place], ret_store, error, room);
+    if (place > 0)
+        return serve_store_read(options->stores.items[place - 1], ret_store, error, room);
+    *ret_store = (struct serve_store_options){
+        .name = "default", .kind = SERVE_DEPOT, .path = options->data, .port = SERVE_NO_PORT};
+    return 0;
+}
