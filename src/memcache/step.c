@@ -236,7 +236,8 @@ struct showing {
 static void copy_behind(struct memcache_op *op, const void *data, size_t len)
 {
     struct memcache_output *output = &op->work->output;
-    memcpy(output->data + output->used, data, len);
+    if (len > 0) /* what has no bytes may be nowhere */
+        memcpy(output->data + output->used, data, len);
     output->used += len;
     op->len += len;
 }
