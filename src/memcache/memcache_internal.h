@@ -67,9 +67,9 @@ bool memcache_item_fits(const struct memcache_server *server, size_t key_len, ui
 
 /* ---- answer.c ------------------------------------------------------------------------------------- */
 
-/** Write the text of an answer, up to the item's value if it has one. @param text  MEMCACHE_ANSWER_MAX
+/** Write the text of an answer, up to the item's value if it has one. @param to  MEMCACHE_ANSWER_MAX
  * @return its length */
-size_t memcache_answer(struct memcache_op *op, char *text);
+size_t memcache_answer(struct memcache_op *op, char *to);
 
 /** Count what an outcome means for the statistics. */
 void memcache_count_outcome(const struct memcache_op *op);
