@@ -400,15 +400,14 @@ static int begin_remote_cache(void **state)
     return testing_subject(state);
 }
 
-/** All of it. @param scheme  of URLs @param filter  variable that names the cases @param subject  sets the fabric up @return how
- * many failed */
-static inline int testing_run_remote(const char *scheme, const char *filter, int (*subject)(void **state))
+/** All of it. @param scheme  of URLs @param subject  sets the fabric up @return how many failed */
+static inline int testing_run_remote(const char *scheme, int (*subject)(void **state))
 {
     const struct CMUnitTest suite[] = {KV_CONFORMANCE_UNITS};
     const struct CMUnitTest servers[] = {KV_REMOTE_UNITS};
     testing_scheme = scheme;
     testing_subject = subject;
-    cmocka_set_test_filter(getenv(filter));
+    cmocka_set_test_filter(getenv("TARN_CASE"));
     return cmocka_run_group_tests_name("depot", suite, begin_remote_depot, NULL) +
            cmocka_run_group_tests_name("cache", suite, begin_remote_cache, NULL) +
            cmocka_run_group_tests_name("servers", servers, begin_remote_cache, NULL);

@@ -4,5 +4,5 @@
 
 int main(void)
 {
-    return testing_run_remote("tarn://", "TARN_CASE", tcp_testing_setup);
+    return testing_run_remote("tarn://", tcp_testing_setup);
 }

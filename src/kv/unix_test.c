@@ -4,5 +4,5 @@
 
 int main(void)
 {
-    return testing_run_remote("unix:", "TARN_CASE", shm_testing_setup);
+    return testing_run_remote("unix:", shm_testing_setup);
 }
