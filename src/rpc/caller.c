@@ -468,8 +468,9 @@ int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t numbe
         return -EPROTO;
     const bool fits = slot->call != NULL && header.bytes <= slot->call->room;
     if (fits) {
-        tarn_fabric_mem_copy_out(connection->region, offset + RPC_HEADER_BYTES, slot->call->result,
-                                 header.bytes);
+        if (header.bytes > 0) /* else there may be no room at all */
+            tarn_fabric_mem_copy_out(connection->region, offset + RPC_HEADER_BYTES, slot->call->result,
+                                     header.bytes);
         if (!rpc_body_is_whole(&header, slot->call->result))
             return -EPROTO;
     }
