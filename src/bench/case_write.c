@@ -149,7 +149,7 @@ static void print_latency(FILE *out, const struct base_histogram *latency)
 static void print_subject(const struct bench_case *self, const struct bench_subject *subject)
 {
     FILE *out = self->bench->out;
-    (void)fprintf(out, "  %-13s", subject->name);
+    (void)fprintf(out, "  %-16s", subject->name);
     if (subject->skipped != NULL) {
         (void)fprintf(out, " skipped: %s\n", subject->skipped);
         return;
@@ -185,7 +185,7 @@ void bench_case_write_header(struct bench *bench)
     (void)fprintf(bench->out, "tarn %s (%s), %s, %" PRIu32 " processors, %s, seed %" PRIu64 "\n\n",
                   tarn_version(), BENCH_COMMIT, bench->machine.processor, bench->machine.processors,
                   bench->machine.kernel, bench->options.seed);
-    (void)fprintf(bench->out, "  %-13s %10s %11s  %-24s %9s %9s %9s %9s\n", "", "a second", "each",
+    (void)fprintf(bench->out, "  %-16s %10s %11s  %-24s %9s %9s %9s %9s\n", "", "a second", "each",
                   "first / this (spread)", "p50", "p99", "p99.9", "max");
 }
 
