@@ -11,6 +11,7 @@ struct options {
     const char *zipf_exponent;
     uint64_t keys;
     bool peers;
+    const char *program;
 };
 
 static const char *const distributions[] = {"uniform", "zipf", NULL};
@@ -53,8 +54,14 @@ static const struct base_setting table[] = {
     {.name = "peers",
      .type = BASE_SETTING_BOOL,
      .default_text = "yes",
-     .help = "Measure memcached and redis beside it.",
+     .help = "Measure servers behind Unix sockets beside it: the same cache, memcached and redis.",
      .offset = offsetof(struct options, peers)},
+    {.name = "program",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .default_text = "/proc/self/exe",
+     .help = "The tarn that has the cache behind a Unix socket, if not this one.",
+     .offset = offsetof(struct options, program)},
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
@@ -169,7 +176,7 @@ static int run(struct bench *bench, const void *verb_options)
     const struct options *options = verb_options;
     const size_t bytes = BENCH_CACHE_DRAWS * sizeof(uint32_t);
     struct bench_cache_server server;
-    struct bench_cache_job job = {.bench = bench, .server = &server};
+    struct bench_cache_job job = {.bench = bench, .server = &server, .program = options->program};
     if (!bench_has_two_cores(&bench->machine))
         return 0; /* spinning on one would wait for its time slice */
     job.draws = base_alloc(bench->account, bytes);

@@ -47,11 +47,12 @@ struct bench_cache_job {
     struct bench_cache_server *server;
     struct bench_memcache_values values;
     struct bench_memcache_keys keys;
-    uint32_t *draws;   /* BENCH_CACHE_DRAWS numbers of keys, with BENCH_CACHE_PUT added or not */
-    uint32_t depth;    /* requests under way */
-    uint32_t per_get;  /* keys of each */
-    double read_share; /* of the requests; the others put one value */
-    uint64_t measured; /* times so far, so that each has other random numbers */
+    uint32_t *draws;     /* BENCH_CACHE_DRAWS numbers of keys, with BENCH_CACHE_PUT added or not */
+    uint32_t depth;      /* requests under way */
+    uint32_t per_get;    /* keys of each */
+    double read_share;   /* of the requests; the others put one value */
+    const char *program; /* the tarn that serves behind a socket */
+    uint64_t measured;   /* times so far, so that each has other random numbers */
 };
 
 #define BENCH_CACHE_PUT (UINT32_C(1) << 31)
@@ -109,6 +110,10 @@ base_must_check int bench_cache_load_take(struct bench_cache_load *load, uint32_
 
 /** Tell what came of it. @return 0; -ENODATA (less than nine of ten were found): said */
 base_must_check int bench_cache_load_end(const struct bench_cache_load *load, struct bench_sample *sample);
+
+/** Tell how many gets have found something. @return as bench_cache_load_end() */
+base_must_check int bench_cache_hits(const struct bench_cache_job *job, const char *who, uint64_t gets,
+                                     uint64_t hits, struct bench_sample *sample);
 
 /* Each measures once, as bench_subject.measure; `arg` is a struct bench_cache_job. */
 

@@ -90,16 +90,23 @@ int bench_cache_load_take(struct bench_cache_load *load, uint32_t number, const 
     return bench_memcache_check_bytes(&load->job->values, &check, value, bytes) ? 0 : -EBADMSG;
 }
 
+int bench_cache_hits(const struct bench_cache_job *job, const char *who, uint64_t gets, uint64_t hits,
+                     struct bench_sample *sample)
+{
+    if (gets == 0)
+        return 0;
+    sample->values[BENCH_CACHE_HIT_PERCENT] = 100 * (double)hits / (double)gets;
+    if (hits >= gets / 100 * HITS_MIN_PERCENT)
+        return 0;
+    return bench_fail(job->bench, -ENODATA, "%s: of %" PRIu64 " gets only %" PRIu64 " found something", who,
+                      gets, hits);
+}
+
 int bench_cache_load_end(const struct bench_cache_load *load, struct bench_sample *sample)
 {
     sample->operations = load->done;
     sample->elapsed_ns = load->end_ns - load->begin_ns;
-    if (load->gets == 0)
-        return 0;
-    sample->values[BENCH_CACHE_HIT_PERCENT] = 100 * (double)load->hits / (double)load->gets;
-    sample->values[BENCH_CACHE_READS] = (double)load->reads / (double)(load->gets + load->puts);
-    if (load->hits >= load->gets / 100 * HITS_MIN_PERCENT)
-        return 0;
-    return bench_fail(load->job->bench, -ENODATA, "of %" PRIu64 " gets only %" PRIu64 " found something",
-                      load->gets, load->hits);
+    if (load->gets + load->puts > 0)
+        sample->values[BENCH_CACHE_READS] = (double)load->reads / (double)(load->gets + load->puts);
+    return bench_cache_hits(load->job, "tarn", load->gets, load->hits, sample);
 }

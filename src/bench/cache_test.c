@@ -4,6 +4,7 @@
 #include "bench/cache.h"
 #include "bench/memcache.h"
 #include <errno.h>
+#include <sys/stat.h>
 
 /* ---- what is asked ------------------------------------------------------------------------------ */
 
@@ -239,14 +240,45 @@ static void test_results(void **state)
     free_run(&run);
 }
 
+/* In place of `tarn serve`, at the socket that it is told. */
+static const char server_script[] = "#!/bin/sh\nfor option; do case $option in\n"
+                                    "--unix=*) path=${option#--unix=};;\nesac; done\n"
+                                    "user=; test $(id -u) = 0 && user='-u root'\n"
+                                    "exec memcached $user -s $path -t 1 -m 64\n";
+
+static int make_program(void **state)
+{
+    struct folder *folder = test_calloc(1, sizeof(*folder));
+    *state = folder;
+    if (make_folder_in(folder, "", "program") != 0)
+        return -1;
+    (void)snprintf(folder->option, sizeof(folder->option), "--program=./%s", folder->file);
+    FILE *file = fopen(folder->file, "we");
+    return file == NULL || fputs(server_script, file) < 0 || fclose(file) != 0 ||
+           chmod(folder->file, 0700) != 0;
+}
+
+static int remove_program(void **state)
+{
+    struct folder *folder = *state;
+    (void)unlink(folder->file);
+    int error = rmdir(folder->path);
+    test_free(folder);
+    return error;
+}
+
 static void test_beside_peers(void **state)
 {
-    static const char *const names[] = {
-        "tarn", "fetch", "reply", "bypass", "memcached", "memcached-single", "redis", "redis-single"};
+    static const char *const names[] = {"tarn",   "fetch",         "reply",     "bypass",
+                                        "socket", "socket-single", "memcached", "memcached-single",
+                                        "redis",  "redis-single"};
+    const struct folder *folder = *state;
     struct run run;
-    (void)state;
-    RUN(&run, "cache", "--json", "--duration=150ms", "--repeats=1", "--pipeline=3", "--read-share=0.9",
-        "--distribution=zipf", "--keys=200", "--seed=7"); /* long enough to be served on a busy machine */
+    if (!bench_memcache_is_installed("memcached"))
+        skip();
+    RUN(&run, "cache", folder->option, "--json", "--duration=150ms", "--repeats=1", "--pipeline=3",
+        "--read-share=0.9", "--distribution=zipf", "--keys=200",
+        "--seed=7"); /* long enough to be served on a busy machine */
     assert_success(&run);
     assert_int_equal(check_lines(&run, names, base_array_count(names)), has_two_cores() ? 1 : 0);
     free_run(&run);
@@ -262,7 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_time, make_fixture, free_fixture),
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_results),
-        cmocka_unit_test(test_beside_peers),
+        cmocka_unit_test_setup_teardown(test_beside_peers, make_program, remove_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
