@@ -78,6 +78,13 @@ struct sim_change {
     uint64_t before;
 };
 
+/* A change by a task that was charged before: its store is over at that moment. */
+struct sim_late_change {
+    uint64_t seen_ns; /* by READs, from then on */
+    uint64_t word;
+    uint64_t before;
+};
+
 struct sim_region {
     struct base_list link;
     struct sim_domain *domain;
@@ -91,6 +98,8 @@ struct sim_region {
     struct sim_change *changes; /* kept while there are any, oldest first */
     uint64_t change_count;
     uint64_t change_room;
+    struct sim_late_change *late; /* oldest first; those whose moment has come are thrown away now and then */
+    uint64_t late_count, late_room;
     uint64_t users; /* operations in flight that may touch it */
     bool freed;
     uint64_t quarantine; /* sides of the domain with a lower number may still write there */

@@ -14,6 +14,7 @@
 enum {
     COMPARED_BYTES = 16384, /* of a region after each round of its node */
     CHANGES_KEPT = 1024,    /* of ended READs, before they are thrown away */
+    LATE_CHANGES_MIN = 64,
 };
 
 /* ---- words -------------------------------------------------------------------------------------- */
@@ -35,6 +36,33 @@ static bool watches(const struct sim_watcher *watcher, const struct sim_region *
     return false;
 }
 
+/* Forget changes that READs see by now. */
+static void forget_late(struct sim_region *region, uint64_t now_ns)
+{
+    uint64_t over = 0;
+    while (over < region->late_count && region->late[over].seen_ns <= now_ns)
+        over++;
+    region->late_count -= over;
+    if (over > 0)
+        memmove(region->late, region->late + over, region->late_count * sizeof(*region->late));
+}
+
+/* A task that was charged stores when that time is over; it sees its own store at once. */
+static void note_late(struct sim_region *region, uint64_t word, uint64_t before)
+{
+    struct sim_world *world = region->domain->device->net->world;
+    if (region->late_count == region->late_room) {
+        forget_late(region, world->now_ns);
+        const uint64_t room = 2 * region->late_count + LATE_CHANGES_MIN;
+        region->late = base_realloc(&world->memory, region->late, region->late_room * sizeof(*region->late),
+                                    room * sizeof(*region->late));
+        base_assert(region->late != NULL);
+        region->late_room = room;
+    }
+    region->late[region->late_count++] = (struct sim_late_change){
+        .seen_ns = world->now_ns + world->charged_ns, .word = word, .before = before};
+}
+
 void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
 {
     struct sim_net *net = region->domain->device->net;
@@ -42,6 +70,8 @@ void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
     if (before == value)
         return;
     net->tick++;
+    if (net->world->charged_ns > 0)
+        note_late(region, word, before);
     if (!base_list_empty(&region->readers)) {
         if (region->change_count == region->change_room) {
             uint64_t room = 2 * region->change_room + CHANGES_KEPT;
@@ -185,6 +215,7 @@ void sim_region_destroy(struct sim_region *region)
     sim_net_free(net, region->memory, region->bytes);
     sim_net_free(net, region->truth, region->bytes);
     base_free(&net->world->memory, region->changes, region->change_room * sizeof(*region->changes));
+    base_free(&net->world->memory, region->late, region->late_room * sizeof(*region->late));
     sim_net_free(net, region, sizeof(*region));
 }
 
@@ -247,9 +278,21 @@ static void draw_values(const struct sim_op *op, const struct span *span, uint64
     sim_net_free(net, seen, span->count * sizeof(*seen));
 }
 
+/* What tasks are going to store when the time is over that they were charged is not there yet. */
+static void hide_late(struct sim_region *region, const struct span *span, uint64_t *values)
+{
+    forget_late(region, region->domain->device->net->world->now_ns);
+    for (uint64_t i = region->late_count; i > 0; i--) {
+        const uint64_t word = region->late[i - 1].word - span->first;
+        if (word < span->count)
+            values[word] = region->late[i - 1].before;
+    }
+}
+
 static void load_values(const struct sim_op *op, const struct span *span, uint64_t *values)
 {
     sim_net_copy(values, op->region->truth + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
+    hide_late(op->region, span, values);
     if (sim_net_has(op->region->domain->device->net, SIM_NET_TORN_READ | SIM_NET_TORN_WORD))
         draw_values(op, span, values);
 }
