@@ -9,6 +9,8 @@
 #define CLASS_BYTES       8  /* of small results */
 #define SMALL_CLASSES     16 /* then eight classes between a power of two and the next */
 #define ROUND_TRIP_WEIGHT 8
+#define CALL_WEIGHT       16 /* in the histogram at first */
+#define CALLS_OLD         16 /* with fewer no window halves that */
 
 /* Class of a size: linear, then eight to a doubling, as a histogram has it. */
 static uint32_t class_of(uint32_t bytes)
@@ -54,6 +56,12 @@ void rpc_adapt_note_round_trip(struct rpc_adapt *adapt, uint64_t ns)
     adapt->round_trip_ns = base_max(adapt->round_trip_ns, (uint64_t)1);
 }
 
+void rpc_adapt_note_vain(struct rpc_adapt *adapt)
+{
+    if (adapt->vain < UINT32_MAX / 2)
+        adapt->vain += CALL_WEIGHT;
+}
+
 static void choose_way(struct rpc_adapt *adapt)
 {
     const uint64_t mean_ns = adapt->service_ns / adapt->calls;
@@ -70,18 +78,18 @@ static void choose_way(struct rpc_adapt *adapt)
 }
 
 /*
- * What READs cost, in bytes, if so many are fetched at first: each READ's own cost, its bytes, and for each longer result
- * a second READ of the rest.
+ * What READs cost, in bytes, if so many are fetched at first: each READ's own cost, its bytes, also of one that finds
+ * nothing, and for each longer result a second READ of the rest.
  */
 static void choose_fetch_bytes(struct rpc_adapt *adapt)
 {
-    uint64_t all = 0, longer = 0, longer_bytes = 0, best = UINT64_MAX;
+    uint64_t all = adapt->vain, longer = 0, longer_bytes = 0, best = UINT64_MAX;
     uint32_t chosen = adapt->fetch_bytes;
     for (uint32_t class = 0; class < RPC_ADAPT_SIZES; class ++)
         all += adapt->sizes[class];
     for (uint32_t class = RPC_ADAPT_SIZES; class -- > 0;) { /* from the longest: `longer` are those beyond */
         uint64_t bytes = class_bytes(class);
-        if (adapt->sizes[class] > 0) {
+        if (adapt->sizes[class] > 0 || class == 0) {
             uint64_t cost =
                 all * (READ_COST_BYTES + bytes) + longer * READ_COST_BYTES + longer_bytes - longer * bytes;
             if (cost < best) {
@@ -93,23 +101,45 @@ static void choose_fetch_bytes(struct rpc_adapt *adapt)
         longer_bytes += adapt->sizes[class] * bytes;
     }
     adapt->fetch_bytes = chosen;
+}
+
+/* What was seen until now counts half as much. */
+static void grow_old(struct rpc_adapt *adapt)
+{
+    adapt->young = 0;
+    adapt->vain /= 2;
     for (uint32_t class = 0; class < RPC_ADAPT_SIZES; class ++)
         adapt->sizes[class] /= 2;
 }
 
-bool rpc_adapt_note(struct rpc_adapt *adapt, uint64_t service_ns, uint32_t result_bytes)
+/* @return whether something was changed */
+static bool end_window(struct rpc_adapt *adapt)
 {
-    adapt->service_ns += service_ns;
-    adapt->sizes[class_of(result_bytes)]++;
-    if (++adapt->calls < RPC_ADAPT_WINDOW)
-        return false;
     const bool by_reply = adapt->by_reply;
     const uint32_t fetch_bytes = adapt->fetch_bytes;
     if (!adapt->is_fixed)
         choose_way(adapt);
     if (!adapt->is_size_fixed)
         choose_fetch_bytes(adapt);
+    adapt->young += adapt->calls;
+    if (adapt->young >= CALLS_OLD)
+        grow_old(adapt);
     adapt->calls = 0;
     adapt->service_ns = 0;
+    adapt->began_ns = 0;
     return by_reply != adapt->by_reply || fetch_bytes != adapt->fetch_bytes;
+}
+
+bool rpc_adapt_note(struct rpc_adapt *adapt, uint64_t service_ns, uint32_t result_bytes)
+{
+    adapt->service_ns += service_ns;
+    adapt->sizes[class_of(result_bytes)] += CALL_WEIGHT;
+    return ++adapt->calls >= RPC_ADAPT_WINDOW && end_window(adapt);
+}
+
+bool rpc_adapt_note_time(struct rpc_adapt *adapt, uint64_t now_ns)
+{
+    if (adapt->began_ns == 0)
+        adapt->began_ns = now_ns;
+    return now_ns - adapt->began_ns >= RPC_ADAPT_WINDOW_NS && adapt->calls > 0 && end_window(adapt);
 }

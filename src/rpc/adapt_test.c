@@ -129,11 +129,60 @@ static void the_choice_follows(void **state)
     assert_int_equal(adapt.fetch_bytes, 100);
 }
 
+/* Where calls are rare a window has those of two milliseconds. */
+static void a_window_of_few_calls_ends_in_time(void **state)
+{
+    (void)state;
+    struct rpc_adapt adapt;
+    uint64_t now_ns = 1;
+    begin(&adapt);
+    assert_false(rpc_adapt_note_time(&adapt, now_ns)); /* it begins */
+    assert_false(
+        rpc_adapt_note_time(&adapt, now_ns + RPC_ADAPT_WINDOW_NS)); /* without a call it does not end */
+    assert_false(rpc_adapt_note(&adapt, 4001, 10));
+    assert_false(rpc_adapt_note_time(&adapt, now_ns + RPC_ADAPT_WINDOW_NS - 1));
+    (void)rpc_adapt_note_time(&adapt, now_ns += RPC_ADAPT_WINDOW_NS); /* one slow window */
+    assert_false(rpc_adapt_note(&adapt, 4001, 10));
+    assert_false(rpc_adapt_note_time(&adapt, ++now_ns));
+    assert_false(adapt.by_reply);
+    assert_true(rpc_adapt_note_time(&adapt, now_ns += RPC_ADAPT_WINDOW_NS));
+    assert_true(adapt.by_reply);
+    assert_int_equal(adapt.changes, 1);
+}
+
+/* Of one in four calls a READ finds nothing: bytes that are as many as that costs are not to be sent twice. */
+static void what_is_not_there_is_not_fetched(void **state)
+{
+    (void)state;
+    struct rpc_adapt adapt;
+    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 0, 65536, false);
+    for (unsigned i = 0; i < 10; i++)
+        (void)note_window(&adapt, 1, 8192);
+    assert_true(adapt.fetch_bytes >= 8192);
+    for (unsigned i = 0; i < 10 * RPC_ADAPT_WINDOW; i++) {
+        if (i % 4 == 0)
+            rpc_adapt_note_vain(&adapt);
+        (void)rpc_adapt_note(&adapt, 1, 8192);
+    }
+    assert_int_equal(adapt.fetch_bytes, 0);
+    for (unsigned i = 0; i < 10; i++)
+        (void)note_window(&adapt, 1, 8192);
+    assert_true(adapt.fetch_bytes >= 8192);
+    for (unsigned i = 0; i < 10 * RPC_ADAPT_WINDOW; i++) {
+        rpc_adapt_note_vain(&adapt);
+        (void)rpc_adapt_note(&adapt, 1, 32); /* costs less than a READ */
+    }
+    assert_int_equal(adapt.fetch_bytes, 32);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_slow_windows_make_replies), cmocka_unit_test(who_asks_for_a_way_keeps_it),
-        cmocka_unit_test(without_a_round_trip_nothing_changes), cmocka_unit_test(enough_is_fetched),
-        cmocka_unit_test(the_choice_follows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(two_slow_windows_make_replies),
+                                       cmocka_unit_test(who_asks_for_a_way_keeps_it),
+                                       cmocka_unit_test(without_a_round_trip_nothing_changes),
+                                       cmocka_unit_test(enough_is_fetched),
+                                       cmocka_unit_test(the_choice_follows),
+                                       cmocka_unit_test(a_window_of_few_calls_ends_in_time),
+                                       cmocka_unit_test(what_is_not_there_is_not_fetched)};
     return cmocka_run_group_tests_name("rpc/adapt", tests, NULL, NULL);
 }

@@ -61,6 +61,21 @@ static void free_slot(struct tarn_rpc_connection *connection, struct rpc_slot *s
         caller->oldest++;
 }
 
+static void tell_change(const struct tarn_rpc_connection *connection)
+{
+    const struct rpc_adapt *adapt = &connection->caller.adapt;
+    base_debug(&connection->node->log, "calls are answered another way", "peer=%s by=%s fetch_bytes=%u",
+               tarn_fabric_peer_name(connection->fabric), adapt->by_reply ? "reply" : "fetch",
+               adapt->fetch_bytes);
+}
+
+/* It is that late. */
+static void note_time(struct tarn_rpc_connection *connection, uint64_t now_ns)
+{
+    if (rpc_adapt_note_time(&connection->caller.adapt, now_ns))
+        tell_change(connection);
+}
+
 /* The result of a slot's call is proven. @param error  0, or why it could not be taken */
 static void finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot, int error)
 {
@@ -74,9 +89,7 @@ static void finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
     else
         caller->stats.fetched++;
     if (rpc_adapt_note(&caller->adapt, header->time, header->bytes))
-        base_debug(&connection->node->log, "calls are answered another way", "peer=%s by=%s fetch_bytes=%u",
-                   tarn_fabric_peer_name(connection->fabric), caller->adapt.by_reply ? "reply" : "fetch",
-                   caller->adapt.fetch_bytes);
+        tell_change(connection);
     free_slot(connection, slot);
     if (call == NULL)
         return;
@@ -282,6 +295,7 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
                 caller->stats.unready++;
             else
                 caller->stats.unwhole++;
+            rpc_adapt_note_vain(&caller->adapt);
             postpone(slot);
             return poke(connection, slot);
         }
@@ -373,9 +387,11 @@ static int take_sent(struct tarn_rpc_connection *connection, struct rpc_slot *sl
     } else if (slot->has_reply) {
         return rpc_caller_take_reply(connection, (uint32_t)(slot - caller->slots));
     } else if (!slot->was_poked) {
+        const uint64_t now_ns = task_now();
         slot->must_check = true;
         caller->checking++;
-        caller->check_due_ns = task_now() + CHECK_AFTER_NS;
+        caller->check_due_ns = now_ns + CHECK_AFTER_NS;
+        note_time(connection, now_ns);
     }
     return 0;
 }
@@ -402,11 +418,13 @@ static bool begin_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
     struct rpc_round round = {.answered = caller->stats.calls, .posted = caller->next};
+    const uint64_t rests = caller->stats.rests;
     bool has_reads;
     round.count = gather(connection, &has_reads);
     if (round.count == 0)
         return false;
     round.is_timed = has_reads && caller->rounds++ % ROUNDS_A_CLOCK == 0;
+    round.has_rests = caller->stats.rests != rests;
     round.begin_ns = round.is_timed ? task_now() : 0;
     caller->round = round;
     caller->pumping = true;
@@ -420,8 +438,10 @@ static bool end_round(struct tarn_rpc_connection *connection)
     struct rpc_caller *caller = &connection->caller;
     const struct rpc_round *round = &caller->round;
     int error = tarn_fabric_wait(caller->ops, round->count, TARN_FOREVER);
-    if (round->is_timed && error == 0)
+    if (round->is_timed && !round->has_rests && error == 0)
         rpc_adapt_note_round_trip(&caller->adapt, task_now() - round->begin_ns);
+    if (round->is_timed)
+        note_time(connection, round->begin_ns);
     if (error == 0)
         error = take_round(connection, round->count);
     caller->pumping = false;

@@ -46,6 +46,7 @@ struct rpc_slot {
 struct rpc_round {
     uint32_t count; /* of operations */
     bool is_timed;
+    bool has_rests; /* of long results, which take as long as they are */
     uint64_t begin_ns;         /* if it is timed */
     uint64_t answered, posted; /* calls when it began */
 };
