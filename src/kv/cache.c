@@ -21,6 +21,7 @@ struct kv_cache {
     struct cache *cache;
     struct part *parts;
     uint32_t count;
+    bool is_owned;
 };
 
 static struct kv_cache *cache_of(const struct tarn_kv *kv)
@@ -230,7 +231,7 @@ static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
 static void free_cache(struct kv_cache *self)
 {
     struct base_account *account = &self->kv.node->memory;
-    if (self->cache != NULL)
+    if (self->is_owned)
         cache_close(self->cache);
     base_free(account, self->parts, self->count * sizeof(self->parts[0]));
     base_free(account, self, sizeof(*self));
@@ -255,25 +256,22 @@ static const struct kv_operations operations = {.get = get,
                                                 .get_each = get_each,
                                                 .stats = stats};
 
-int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv)
+int kv_wrap_cache(struct tarn_node *node, struct cache *cache, struct tarn_kv **ret_kv)
 {
-    const struct cache_options options = {.memory_bytes = url->memory_bytes,
-                                          .partitions = (uint32_t)url->partitions,
-                                          .item_bytes = (uint32_t)url->item_bytes};
     struct kv_cache *self = base_alloc(&node->memory, sizeof(*self));
     if (self == NULL)
         return -ENOMEM;
     self->kv.node = node;
-    self->count = options.partitions;
+    self->cache = cache;
+    self->count = cache_partitions(cache);
     self->parts =
         base_alloc_aligned(&node->memory, _Alignof(struct part), self->count * sizeof(self->parts[0]));
-    int error = self->parts == NULL ? -ENOMEM : cache_open(node, &options, &self->cache);
-    if (error != 0) {
+    if (self->parts == NULL) {
         free_cache(self);
-        return error;
+        return -ENOMEM;
     }
     for (uint32_t i = 0; i < self->count; i++)
-        self->parts[i].partition = cache_partition(self->cache, i);
+        self->parts[i].partition = cache_partition(cache, i);
     const uint64_t longest = cache_value_bytes_max(self->parts[0].partition, 1);
     self->kv.operations = &operations;
     self->kv.info = (struct tarn_kv_info){.kind = kv_kind_cache,
@@ -282,6 +280,26 @@ int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_
                                           .value_bytes_max = longest,
                                           .whole_bytes_max = longest};
     *ret_kv = &self->kv;
+    return 0;
+}
+
+int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv)
+{
+    const struct cache_options options = {.memory_bytes = url->memory_bytes,
+                                          .partitions = (uint32_t)url->partitions,
+                                          .item_bytes = (uint32_t)url->item_bytes};
+    struct cache *cache;
+    struct tarn_kv *kv;
+    int error = cache_open(node, &options, &cache);
+    if (error != 0)
+        return error;
+    error = kv_wrap_cache(node, cache, &kv);
+    if (error != 0) {
+        cache_close(cache);
+        return error;
+    }
+    cache_of(kv)->is_owned = true;
+    *ret_kv = kv;
     return 0;
 }
 

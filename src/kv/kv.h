@@ -13,6 +13,7 @@
 #define KV_NAME_MAX   63 /* bytes of a store's name */
 #define KV_STORES_MAX 64 /* of a server */
 
+struct cache;
 struct kv_server;
 
 /** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
@@ -31,6 +32,14 @@ base_must_check int kv_open(struct tarn_node *node, const char *url, const struc
  * @return 0; -ENOMEM. Any thread or task.
  */
 base_must_check int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv);
+
+/**
+ * A store's interface for a cache that somebody else has opened, and closes after this. All calls of the cache are made
+ * by the interface.
+ *
+ * @return 0; -ENOMEM. Any thread or task.
+ */
+base_must_check int kv_wrap_cache(struct tarn_node *node, struct cache *cache, struct tarn_kv **ret_kv);
 
 /* ---- front doors ------------------------------------------------------------------------------------ */
 

@@ -6,8 +6,6 @@
 #include "task/node.h"
 #include <errno.h>
 
-struct cache;
-
 #define KV_ADDRESS_ROOM   256
 #define KV_TIMEOUT_NS     (10 * BASE_NS_PER_SECOND)
 #define KV_PARTITIONS_MAX 256
