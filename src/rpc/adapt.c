@@ -1,16 +1,17 @@
 #include "rpc/adapt.h"
 
 /* Of the later paper on RFP: reply pays when a call takes so many round trips that fetching asks in vain. */
-#define SLOW_ROUND_TRIPS  4
-#define FAST_PERCENT      70 /* of that: below it fetching pays again */
-#define SLOW_WINDOWS      2
-#define READ_COST_BYTES   1024 /* a READ costs as much as so many bytes more of it */
-#define FETCH_BYTES_FIRST 256
-#define CLASS_BYTES       8  /* of small results */
-#define SMALL_CLASSES     16 /* then eight classes between a power of two and the next */
-#define ROUND_TRIP_WEIGHT 8
-#define CALL_WEIGHT       16 /* in the histogram at first */
-#define CALLS_OLD         16 /* with fewer no window halves that */
+#define SLOW_ROUND_TRIPS      2  /* where READs in vain load the callee's card */
+#define SLOW_ROUND_TRIPS_COPY 4  /* where they are copies by the caller */
+#define FAST_PERCENT          70 /* of that: below it fetching pays again */
+#define SLOW_WINDOWS          2
+#define READ_COST_BYTES       1024 /* a READ costs as much as so many bytes more of it */
+#define FETCH_BYTES_FIRST     256
+#define CLASS_BYTES           8  /* of small results */
+#define SMALL_CLASSES         16 /* then eight classes between a power of two and the next */
+#define ROUND_TRIP_WEIGHT     8
+#define CALL_WEIGHT           16 /* in the histogram at first */
+#define CALLS_OLD             16 /* with fewer no window halves that */
 
 /* Class of a size: linear, then eight to a doubling, as a histogram has it. */
 static uint32_t class_of(uint32_t bytes)
@@ -34,12 +35,13 @@ static uint32_t class_bytes(uint32_t class)
 }
 
 void rpc_adapt_init(struct rpc_adapt *adapt, enum tarn_rpc_way wanted, uint32_t fetch_bytes,
-                    uint32_t result_bytes_max, bool starts_by_reply)
+                    uint32_t result_bytes_max, bool starts_by_reply, bool reads_load_a_card)
 {
     *adapt = (struct rpc_adapt){
         .wanted = wanted,
         .is_fixed = wanted != TARN_RPC_ADAPTIVE || starts_by_reply,
         .is_size_fixed = fetch_bytes != 0,
+        .reads_load_a_card = reads_load_a_card,
         .by_reply = wanted == TARN_RPC_REPLY || (wanted == TARN_RPC_ADAPTIVE && starts_by_reply),
         .fetch_bytes =
             base_min(fetch_bytes != 0 ? fetch_bytes : (uint32_t)FETCH_BYTES_FIRST, result_bytes_max),
@@ -65,7 +67,8 @@ void rpc_adapt_note_vain(struct rpc_adapt *adapt)
 static void choose_way(struct rpc_adapt *adapt)
 {
     const uint64_t mean_ns = adapt->service_ns / adapt->calls;
-    const uint64_t slow_ns = SLOW_ROUND_TRIPS * adapt->round_trip_ns;
+    const uint64_t slow_ns =
+        (adapt->reads_load_a_card ? SLOW_ROUND_TRIPS : SLOW_ROUND_TRIPS_COPY) * adapt->round_trip_ns;
     if (adapt->round_trip_ns == 0)
         return;
     const bool agrees = adapt->by_reply ? mean_ns < slow_ns * FAST_PERCENT / 100 : mean_ns > slow_ns;

@@ -13,8 +13,9 @@ struct rpc_adapt {
     enum tarn_rpc_way wanted; /* as its user said */
     bool is_fixed;            /* the way */
     bool is_size_fixed;
-    bool by_reply;        /* now */
-    uint32_t fetch_bytes; /* of a result's body, with the first READ, now */
+    bool reads_load_a_card; /* and not the caller's processor alone */
+    bool by_reply;          /* now */
+    uint32_t fetch_bytes;   /* of a result's body, with the first READ, now */
     uint32_t result_bytes_max;
     uint32_t calls;                  /* of this window */
     uint32_t slow_windows;           /* on end */
@@ -27,9 +28,10 @@ struct rpc_adapt {
     uint64_t changes;
 };
 
-/** Begin. @param fetch_bytes  0: to be chosen @param starts_by_reply  adaptive is by reply, and stays so */
+/** Begin. @param fetch_bytes  0: to be chosen @param starts_by_reply  adaptive is by reply, and stays so
+ * @param reads_load_a_card  a READ in vain takes something from others */
 void rpc_adapt_init(struct rpc_adapt *adapt, enum tarn_rpc_way wanted, uint32_t fetch_bytes,
-                    uint32_t result_bytes_max, bool starts_by_reply);
+                    uint32_t result_bytes_max, bool starts_by_reply, bool reads_load_a_card);
 
 /** A READ that asked for a header took that long. */
 void rpc_adapt_note_round_trip(struct rpc_adapt *adapt, uint64_t ns);

@@ -13,7 +13,7 @@ static bool note_window(struct rpc_adapt *adapt, uint64_t service_ns, uint32_t r
 
 static void begin(struct rpc_adapt *adapt)
 {
-    rpc_adapt_init(adapt, TARN_RPC_ADAPTIVE, 64, 4096, false);
+    rpc_adapt_init(adapt, TARN_RPC_ADAPTIVE, 64, 4096, false, false);
     for (unsigned i = 0; i < 100; i++)
         rpc_adapt_note_round_trip(adapt, 1000);
 }
@@ -44,17 +44,17 @@ static void who_asks_for_a_way_keeps_it(void **state)
 {
     (void)state;
     struct rpc_adapt adapt;
-    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 64, 4096, false);
+    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 64, 4096, false, false);
     rpc_adapt_note_round_trip(&adapt, 10);
     for (unsigned i = 0; i < 10; i++)
         (void)note_window(&adapt, 1000000, 10);
     assert_false(adapt.by_reply);
-    rpc_adapt_init(&adapt, TARN_RPC_REPLY, 64, 4096, false);
+    rpc_adapt_init(&adapt, TARN_RPC_REPLY, 64, 4096, false, false);
     rpc_adapt_note_round_trip(&adapt, 1000000);
     for (unsigned i = 0; i < 10; i++)
         (void)note_window(&adapt, 1, 10);
     assert_true(adapt.by_reply);
-    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 0, 4096, true);
+    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 0, 4096, true, false);
     assert_true(adapt.by_reply);
     assert_int_equal(adapt.changes, 0);
 }
@@ -64,7 +64,7 @@ static void without_a_round_trip_nothing_changes(void **state)
 {
     (void)state;
     struct rpc_adapt adapt;
-    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 64, 4096, false);
+    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 64, 4096, false, false);
     for (unsigned i = 0; i < 10; i++)
         (void)note_window(&adapt, 1000000, 10);
     assert_false(adapt.by_reply);
@@ -87,7 +87,7 @@ static void expect_good_choice(const uint32_t *sizes, unsigned count)
 {
     struct rpc_adapt adapt;
     uint64_t best = UINT64_MAX;
-    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 0, 65536, false);
+    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 0, 65536, false, false);
     for (unsigned i = 0; i < 20 * RPC_ADAPT_WINDOW; i++)
         (void)rpc_adapt_note(&adapt, 100, sizes[i % count]);
     for (uint32_t bytes = 0; bytes <= 65536; bytes++)
@@ -113,7 +113,7 @@ static void the_choice_follows(void **state)
 {
     (void)state;
     struct rpc_adapt adapt;
-    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 0, 2000, false);
+    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 0, 2000, false, false);
     for (unsigned i = 0; i < 5; i++)
         (void)note_window(&adapt, 1, 32);
     assert_int_equal(adapt.fetch_bytes, 32);
@@ -123,10 +123,29 @@ static void the_choice_follows(void **state)
     for (unsigned i = 0; i < 10; i++)
         (void)note_window(&adapt, 1, 8);
     assert_int_equal(adapt.fetch_bytes, 8);
-    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 100, 2000, false);
+    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 100, 2000, false, false);
     for (unsigned i = 0; i < 5; i++)
         (void)note_window(&adapt, 1, 32);
     assert_int_equal(adapt.fetch_bytes, 100);
+}
+
+/* READs in vain that others pay for end sooner. */
+static void a_card_is_spared(void **state)
+{
+    (void)state;
+    struct rpc_adapt adapt;
+    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 64, 4096, false, true);
+    rpc_adapt_note_round_trip(&adapt, 1000);
+    (void)note_window(&adapt, 2000, 10);
+    (void)note_window(&adapt, 2000, 10);
+    assert_false(adapt.by_reply);
+    (void)note_window(&adapt, 2001, 10);
+    (void)note_window(&adapt, 2001, 10);
+    assert_true(adapt.by_reply);
+    (void)note_window(&adapt, 1400, 10);
+    assert_true(adapt.by_reply);
+    (void)note_window(&adapt, 1399, 10);
+    assert_false(adapt.by_reply);
 }
 
 /* Where calls are rare a window has those of two milliseconds. */
@@ -155,7 +174,7 @@ static void what_is_not_there_is_not_fetched(void **state)
 {
     (void)state;
     struct rpc_adapt adapt;
-    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 0, 65536, false);
+    rpc_adapt_init(&adapt, TARN_RPC_FETCH, 0, 65536, false, false);
     for (unsigned i = 0; i < 10; i++)
         (void)note_window(&adapt, 1, 8192);
     assert_true(adapt.fetch_bytes >= 8192);
@@ -183,6 +202,7 @@ int main(void)
                                        cmocka_unit_test(enough_is_fetched),
                                        cmocka_unit_test(the_choice_follows),
                                        cmocka_unit_test(a_window_of_few_calls_ends_in_time),
+                                       cmocka_unit_test(a_card_is_spared),
                                        cmocka_unit_test(what_is_not_there_is_not_fetched)};
     return cmocka_run_group_tests_name("rpc/adapt", tests, NULL, NULL);
 }

@@ -49,6 +49,11 @@ bool rpc_is_served_by_processor(const struct tarn_fabric *fabric)
     return strcmp(tarn_fabric_info(fabric)->provider, "tcp") == 0;
 }
 
+bool rpc_reads_are_copies(const struct tarn_fabric *fabric)
+{
+    return strcmp(tarn_fabric_info(fabric)->provider, "shm") == 0;
+}
+
 uint64_t rpc_region_bytes(const struct rpc_geometry *geometry)
 {
     return geometry->in * (request_stride(geometry) + result_stride(geometry)) +
@@ -355,7 +360,8 @@ int rpc_connect(struct tarn_fabric *fabric, const char *address,
         return error;
     }
     rpc_adapt_init(&connection->caller.adapt, wanted->way, wanted->fetch_bytes,
-                   connection->geometry.result_bytes, connection->caller.always_notifies);
+                   connection->geometry.result_bytes, connection->caller.always_notifies,
+                   !rpc_reads_are_copies(fabric));
     *ret_connection = connection;
     return 0;
 }

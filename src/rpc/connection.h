@@ -46,7 +46,7 @@ struct rpc_slot {
 struct rpc_round {
     uint32_t count; /* of operations */
     bool is_timed;
-    bool has_rests; /* of long results, which take as long as they are */
+    bool has_rests;            /* of long results, which take as long as they are */
     uint64_t begin_ns;         /* if it is timed */
     uint64_t answered, posted; /* calls when it began */
 };
@@ -141,6 +141,9 @@ base_must_check int rpc_connection_meet(struct tarn_rpc_connection *connection,
 
 /** Whether a processor of the owner's serves READs and WRITEs: then replies are better, and each request notifies. */
 bool rpc_is_served_by_processor(const struct tarn_fabric *fabric);
+
+/** Whether who READs copies by himself, and nobody else has to do with it. */
+bool rpc_reads_are_copies(const struct tarn_fabric *fabric);
 
 /** The options with which to connect or accept. @param bytes  room for the hello, RPC_HELLO_BYTES */
 void rpc_connection_options(const struct tarn_rpc_connection *connection, uint8_t *bytes,

@@ -67,7 +67,7 @@ static int accept(struct arrival *arrival, struct tarn_rpc_connection **ret_conn
         rpc_connection_free(connection);
         return error;
     }
-    rpc_adapt_init(&connection->caller.adapt, TARN_RPC_REPLY, 0, geometry.result_bytes, true);
+    rpc_adapt_init(&connection->caller.adapt, TARN_RPC_REPLY, 0, geometry.result_bytes, true, false);
     *ret_connection = connection;
     return 0;
 }
