@@ -2,8 +2,8 @@
 #include "sim/campaign.h"
 #include "sim/campaign_internal.h"
 
-const struct sim_campaign *const sim_campaigns[] = {&sim_campaign_task, &sim_campaign_depot,
-                                                    &sim_campaign_fabric, &sim_campaign_rpc, NULL};
+const struct sim_campaign *const sim_campaigns[] = {
+    &sim_campaign_task, &sim_campaign_depot, &sim_campaign_fabric, &sim_campaign_rpc, &sim_campaign_kv, NULL};
 
 int sim_run_seed(const struct sim_campaign *campaign, uint64_t seed, const char *mutation, FILE *trace,
                  uint64_t *ret_hash, char *ret_text, size_t room)

@@ -1,0 +1,86 @@
+/*
+ * What campaign `kv` has seen of the stores of servers: who asks notes it when he begins and when he ends. At the end the
+ * history of each key must be linearizable: operations happened at one moment between beginning and end; those of which
+ * nobody knows happened at one moment after their beginning, or never; what was told not to have happened never did.
+ *
+ * A cache may lose any value at any moment, but for good: who is told that nothing is there binds all later answers. A
+ * client that READs the cache's memory by itself may miss what is there, which binds nobody.
+ */
+#ifndef SIM_KV_HISTORY_H
+#define SIM_KV_HISTORY_H
+
+#include "sim/sim.h"
+#include <tarn/depot.h>
+
+#define SIM_KV_KEYS_MAX  16
+#define SIM_KV_OPS_MAX   4096
+#define SIM_KV_BYTES_MAX 20480 /* of a value */
+
+enum sim_kv_kind {
+    SIM_KV_GET,
+    SIM_KV_READ, /* of the cache's memory, by the client */
+    SIM_KV_PUT,
+    SIM_KV_DELETE,
+    SIM_KV_SCAN, /* one key of a scan */
+};
+
+struct sim_kv_op {
+    enum sim_kv_kind kind;
+    enum tarn_put_condition condition;
+    uint32_t key;
+    uint32_t if_number; /* TARN_PUT_IF_VERSION: the put whose version it must be; of a get the same, 0: any */
+    uint32_t bytes;     /* of a put's value */
+    uint32_t found;     /* number of the put */
+    int error;
+    bool ended;
+    bool is_void;     /* says nothing */
+    uint64_t version; /* of a put, once it was seen */
+    uint64_t begin_ns, end_ns;
+};
+
+struct sim_kv_history {
+    struct sim_world *world;
+    struct sim_kv_op *ops; /* the first is nobody's: numbers are from 1 */
+    uint32_t count;
+    uint32_t keys;
+    bool evicts[SIM_KV_KEYS_MAX]; /* the key is of a cache; set by the campaign */
+    uint64_t hits, unknown;       /* counted */
+};
+
+/** Begin without any. @return 0; -ENOMEM */
+base_must_check int sim_kv_history_init(struct sim_kv_history *history, struct sim_world *world);
+
+/** Free it. */
+void sim_kv_history_deinit(struct sim_kv_history *history);
+
+/** Whether there is room for so many more. */
+bool sim_kv_history_has_room(const struct sim_kv_history *history, uint32_t count);
+
+/** An operation begins. @param op  kind, key and arguments @return its number, which a put stores as client flags */
+uint32_t sim_kv_begin(struct sim_kv_history *history, const struct sim_kv_op *op);
+
+/**
+ * A get, or what is like one, has returned.
+ *
+ * @param offset, data, bytes  the part of the value that came
+ * @return number of the put that it found; 0: none
+ */
+uint32_t sim_kv_end_get(struct sim_kv_history *history, uint32_t number, int error,
+                        const struct tarn_record_info *info, uint64_t offset, const void *data, size_t bytes);
+
+/** A put or a delete has returned. */
+void sim_kv_end(struct sim_kv_history *history, uint32_t number, int error, uint64_t version);
+
+/** It says nothing. */
+void sim_kv_forget(struct sim_kv_history *history, uint32_t number);
+
+/** The latest put of a key whose version is known; 0: none. */
+uint32_t sim_kv_known_put(const struct sim_kv_history *history, uint32_t key);
+
+/** The bytes of a put's value. */
+void sim_kv_fill(uint32_t number, void *value, size_t bytes);
+
+/** Judge the histories of all keys: what cannot be explained fails the world. */
+void sim_kv_check(struct sim_kv_history *history);
+
+#endif
