@@ -112,6 +112,16 @@ void cli_fabric_help(FILE *file);
 /** Run the simulator. */
 int cli_sim(int argc, char **argv);
 
+/** Of --paper=rfp, what the paper has no figure of: fetch, reply and adaptive by service time and size. @return 0; what
+ * keeps from measuring */
+int cli_sim_adaptive(uint64_t seed, bool json);
+
+/** The same after changes of load. @return 0; what keeps from measuring */
+int cli_sim_change(uint64_t seed, bool json);
+
+/** Few clients among many connections. @return 0; what keeps from measuring */
+int cli_sim_idle(uint64_t seed, bool json);
+
 /** Draw a paper's figures. @param figure  one of them; NULL: all. @return as cli_sim() */
 int cli_sim_paper(const char *paper, const char *figure, uint64_t seed, bool json);
 

@@ -437,6 +437,21 @@ static void draw_sensitivity(struct report *report)
     vary(report, "jakiro, 1 KiB", longer);
 }
 
+static void draw_adaptive(struct report *report)
+{
+    note(report, cli_sim_adaptive(report->seed, report->json));
+}
+
+static void draw_change(struct report *report)
+{
+    note(report, cli_sim_change(report->seed, report->json));
+}
+
+static void draw_idle(struct report *report)
+{
+    note(report, cli_sim_idle(report->seed, report->json));
+}
+
 static const struct figure {
     const char *name;
     const char *title;
@@ -451,6 +466,9 @@ static const struct figure {
     {"9", "keys by Zipf with 0.99, by GET share", draw_skewed},
     {"10", "values of mixed sizes, by GET share", draw_mixed},
     {"sensitivity", "each constant 20 % lower and higher", draw_sensitivity},
+    {"adaptive", "fetch, reply and adaptive, by service time and size", draw_adaptive},
+    {"change", "after a change of load", draw_change},
+    {"idle", "16 clients alone, and among 4,096 connections", draw_idle},
 };
 
 int cli_sim_paper(const char *paper, const char *figure, uint64_t seed, bool json)

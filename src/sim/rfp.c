@@ -18,6 +18,7 @@
 enum {
     GET,
     PUT,
+    ANSWER,
     METHODS,
     RING = 8, /* slots of a connection: RFP §V-A */
     NAME_BYTES = 24,
@@ -41,11 +42,13 @@ struct client {
     struct machine *machine;
     struct base_random random;
     struct tarn_rpc_connection *connections[SIM_RFP_WORKERS_MAX];
+    struct tarn_rpc_connection *idle[SIM_RFP_IDLE_MAX];
+    uint32_t turn; /* whose worker's, of phases */
     uint64_t calls, gets, hits, got_bytes;
     struct tarn_rpc_call_stats stats;
     struct base_histogram latency;
     uint8_t request[SIM_RFP_KEY_BYTES + SIM_RFP_VALUE_MAX];
-    uint8_t result[SIM_RFP_VALUE_MAX];
+    uint8_t result[SIM_RFP_ANSWER_MAX];
 };
 
 struct rfp {
@@ -139,9 +142,34 @@ static int serve_put(void *arg, struct tarn_rpc_request *request)
                      request->bytes - SIM_RFP_KEY_BYTES, NULL, sim_world_wall(rfp->world), NULL);
 }
 
+/* What is to be answered now. */
+static const struct sim_rfp_phase *phase_of(const struct rfp *rfp)
+{
+    const struct sim_rfp_options *options = rfp->options;
+    uint64_t end_ns = rfp->from_ns;
+    uint32_t i = 0;
+    while (rfp->from_ns != 0 && i + 1 < options->phase_count &&
+           task_now() >= (end_ns += options->phases[i].for_ns))
+        i++;
+    return &options->phases[i];
+}
+
+/* Bytes that follow from the request's number. */
+static int serve_answer(void *arg, struct tarn_rpc_request *request)
+{
+    const struct sim_rfp_phase *phase = phase_of(arg);
+    if (request->bytes < SIM_RFP_KEY_BYTES)
+        return -EINVAL;
+    task_charge(phase->server_ns);
+    memset(request->result, byte_of(base_load_le64(request->data)), phase->result_bytes);
+    request->result_bytes = phase->result_bytes;
+    return 0;
+}
+
 static const struct tarn_rpc_method methods[METHODS] = {
     [GET] = {.name = "get", .function = serve_get, .is_short = true},
     [PUT] = {.name = "put", .function = serve_put, .is_short = true},
+    [ANSWER] = {.name = "answer", .function = serve_answer, .is_short = true},
 };
 
 /* ---- the server --------------------------------------------------------------------------------- */
@@ -218,7 +246,7 @@ static void run_server(void *arg)
     struct rfp *rfp = arg;
     const struct sim_rfp_options *options = rfp->options;
     const struct tarn_rpc_serve_options serve_options = {
-        .connections_max = options->clients * options->workers,
+        .connections_max = options->clients * (options->workers + options->idle),
         .calls_max = RING,
         .request_bytes_max = SIM_RFP_KEY_BYTES + rfp->value_bytes_max,
         .result_bytes_max = rfp->room};
@@ -234,6 +262,8 @@ static void run_server(void *arg)
     count_while_measured(rfp);
     tarn_rpc_server_stats(server, &stats);
     rfp->result.sleeps = stats.sleeps;
+    rfp->result.connections = stats.connections;
+    rfp->result.watched = stats.watched;
     while (rfp->ended < options->clients)
         (void)task_sleep(LOOK_NS);
     tarn_rpc_server_close(server);
@@ -251,26 +281,63 @@ static void run_machine(void *arg)
     tarn_fabric_close(machine->fabric);
 }
 
+static struct tarn_rpc_connection *connect_worker(const struct client *client, uint32_t worker)
+{
+    const struct rfp *rfp = client->machine->rfp;
+    const struct sim_rfp_options *options = rfp->options;
+    const struct tarn_rpc_connect_options wanted = {.way = options->way,
+                                                    .calls = RING,
+                                                    .request_bytes = SIM_RFP_KEY_BYTES + rfp->value_bytes_max,
+                                                    .result_bytes = rfp->room,
+                                                    .fetch_bytes = options->fetch_bytes,
+                                                    .worker = worker + 1};
+    struct tarn_rpc_connection *connection;
+    base_assert(
+        tarn_rpc_connect(client->machine->fabric, rfp->server.name, &wanted, TARN_FOREVER, &connection) == 0);
+    return connection;
+}
+
+/* An answer of the present phase, by one connection. */
+static void call_phase(struct client *client, struct tarn_rpc_connection *connection,
+                       struct tarn_rpc_call *call)
+{
+    const struct rfp *rfp = client->machine->rfp;
+    const uint64_t number = base_random_u64(&client->random);
+    call->method = ANSWER;
+    call->request_bytes = SIM_RFP_KEY_BYTES;
+    call->room = rfp->room;
+    task_charge(rfp->options->costs->client_ns);
+    build_key(number, client->request);
+    int error = tarn_rpc_call(connection, call);
+    const uint32_t bytes = call->result_bytes;
+    if (error != 0 ||
+        (bytes > 0 && (client->result[0] != byte_of(number) || client->result[bytes - 1] != byte_of(number))))
+        sim_fail(rfp->world, "a call ended with %d and %" PRIu32 " bytes, or not its own", error, bytes);
+}
+
+/* Connections that call once, and are there. */
+static void connect_idle(struct client *client)
+{
+    const struct sim_rfp_options *options = client->machine->rfp->options;
+    for (uint32_t i = 0; i < options->idle; i++) {
+        struct tarn_rpc_call call = {.request = client->request, .result = client->result};
+        client->idle[i] = connect_worker(client, i % options->workers);
+        call_phase(client, client->idle[i], &call);
+    }
+}
+
 static void connect_client(struct client *client)
 {
     struct rfp *rfp = client->machine->rfp;
     const struct sim_rfp_options *options = rfp->options;
     while (!rfp->serves || client->machine->fabric == NULL)
         (void)task_sleep(LOOK_NS);
-    for (uint32_t i = 0; i < options->workers; i++) {
-        const struct tarn_rpc_connect_options wanted = {.way = options->way,
-                                                        .calls = RING,
-                                                        .request_bytes =
-                                                            SIM_RFP_KEY_BYTES + rfp->value_bytes_max,
-                                                        .result_bytes = rfp->room,
-                                                        .fetch_bytes = options->fetch_bytes,
-                                                        .worker = i + 1};
-        base_assert(tarn_rpc_connect(client->machine->fabric, rfp->server.name, &wanted, TARN_FOREVER,
-                                     &client->connections[i]) == 0);
-    }
+    for (uint32_t i = 0; i < options->workers; i++)
+        client->connections[i] = connect_worker(client, i);
+    connect_idle(client);
     if (++rfp->connected == options->clients) {
         rfp->begin_ns = task_now() + LOOK_NS;
-        rfp->from_ns = rfp->begin_ns + options->run_ns / 4;
+        rfp->from_ns = rfp->begin_ns + (options->lead_ns != 0 ? options->lead_ns : options->run_ns / 4);
         rfp->until_ns = rfp->from_ns + options->run_ns;
     }
     while (rfp->begin_ns == 0)
@@ -289,34 +356,45 @@ static void check_answer(struct client *client, const struct tarn_rpc_call *call
                  (int)call->error, call->result_bytes);
 }
 
-/* One call, and what it took. */
-static void call_once(struct client *client)
+/* A get or a put. */
+static void call_cache(struct client *client, struct tarn_rpc_call *call)
 {
     struct rfp *rfp = client->machine->rfp;
     const struct sim_rfp_options *options = rfp->options;
     const uint64_t number = draw_key(client);
     const bool gets = base_random_below(&client->random, 100) < options->get_percent;
     const uint32_t bytes = gets ? 0 : value_bytes_of(options, number);
-    const uint64_t begin_ns = task_now();
-    struct tarn_rpc_call call = {.method = gets ? GET : PUT,
-                                 .request = client->request,
-                                 .request_bytes = SIM_RFP_KEY_BYTES + bytes,
-                                 .result = client->result,
-                                 .room = gets ? rfp->room : 0};
+    call->method = gets ? GET : PUT;
+    call->request_bytes = SIM_RFP_KEY_BYTES + bytes;
+    call->room = gets ? rfp->room : 0;
     task_charge(options->costs->client_ns);
     build_key(number, client->request);
     memset(client->request + SIM_RFP_KEY_BYTES, byte_of(number), bytes);
     const uint32_t place =
         cache_partition_of(cache_seed(rfp->cache), options->workers, client->request, SIM_RFP_KEY_BYTES);
-    (void)!tarn_rpc_call(client->connections[place], &call); /* call.error is judged below */
-    check_answer(client, &call, number);
+    (void)!tarn_rpc_call(client->connections[place], call); /* call->error is judged below */
+    check_answer(client, call, number);
+}
+
+/* One call, and what it took. */
+static void call_once(struct client *client)
+{
+    struct rfp *rfp = client->machine->rfp;
+    const uint64_t begin_ns = task_now();
+    struct tarn_rpc_call call = {.request = client->request, .result = client->result};
+    if (rfp->options->phases != NULL)
+        call_phase(client, client->connections[base_random_below(&client->random, rfp->options->workers)],
+                   &call);
+    else
+        call_cache(client, &call);
     const uint64_t now_ns = task_now();
     if (now_ns < rfp->from_ns || now_ns >= rfp->until_ns)
         return;
     client->calls++;
-    client->gets += gets;
-    client->hits += gets && call.error == 0;
+    client->gets += call.method == GET;
+    client->hits += call.method == GET && call.error == 0;
     client->got_bytes += call.result_bytes;
+    rfp->result.bins[(now_ns - rfp->from_ns) * SIM_RFP_BINS / rfp->options->run_ns]++;
     base_histogram_add(&client->latency, now_ns - begin_ns);
 }
 
@@ -349,19 +427,31 @@ static void run_client(void *arg)
         add_stats(&client->stats, &stats);
         tarn_rpc_disconnect(client->connections[i]);
     }
+    for (uint32_t i = 0; i < rfp->options->idle; i++)
+        tarn_rpc_disconnect(client->idle[i]);
     rfp->ended++;
 }
 
 /* ---- measuring ---------------------------------------------------------------------------------- */
+
+static bool are_phases_valid(const struct sim_rfp_options *options)
+{
+    bool is_valid = options->phase_count > 0 && options->keys == 0 && options->value_bytes == 0;
+    for (uint32_t i = 0; i < options->phase_count && is_valid; i++)
+        is_valid = options->phases[i].result_bytes <= SIM_RFP_ANSWER_MAX;
+    return is_valid;
+}
 
 static bool is_valid(const struct sim_rfp_options *options)
 {
     return options->card != NULL && options->costs != NULL && options->workers > 0 &&
            options->workers <= SIM_RFP_WORKERS_MAX && options->machines > 0 &&
            options->machines <= SIM_RFP_MACHINES_MAX && options->clients > 0 &&
-           options->clients <= SIM_RFP_CLIENTS_MAX && options->keys > 0 && options->keys <= UINT32_MAX &&
+           options->clients <= SIM_RFP_CLIENTS_MAX && options->keys <= UINT32_MAX &&
            options->value_bytes <= SIM_RFP_VALUE_MAX && options->get_percent <= 100 &&
-           options->fetch_bytes <= SIM_RFP_VALUE_MAX && options->run_ns > 0;
+           options->fetch_bytes <= SIM_RFP_VALUE_MAX && options->run_ns > 0 &&
+           options->idle <= SIM_RFP_IDLE_MAX && (options->idle == 0 || options->phases != NULL) &&
+           (options->phases == NULL ? options->keys > 0 : are_phases_valid(options));
 }
 
 /* @return 0; -ENOMEM */
@@ -387,6 +477,7 @@ static int start_machine(struct rfp *rfp, uint32_t number)
     for (uint32_t i = first; i < end && error == 0; i++) {
         struct client *client = &rfp->clients[i];
         client->machine = machine;
+        client->turn = i;
         client->random = base_random_fork(sim_world_random(rfp->world));
         base_histogram_reset(&client->latency);
         error = sim_spawn(machine->node, i - first, "client", run_client, client);
@@ -418,7 +509,7 @@ static int run_world(struct rfp *rfp)
     sim_net_set_troubles(rfp->world, 0);
     (void)snprintf(rfp->server.name, sizeof(rfp->server.name), "server");
     int error = start_node(rfp, &rfp->server, options->workers, run_server, rfp);
-    if (error == 0)
+    if (error == 0 && options->phases == NULL)
         error = fill_cache(rfp);
     for (uint32_t i = 0; i < options->machines && error == 0; i++)
         error = start_machine(rfp, i);
@@ -437,6 +528,17 @@ static int run_world(struct rfp *rfp)
     return 0;
 }
 
+/* How long requests and results get. */
+static void measure_room(struct rfp *rfp)
+{
+    const struct sim_rfp_options *options = rfp->options;
+    if (options->phases == NULL)
+        rfp->value_bytes_max = options->value_bytes == 0 ? SIM_RFP_MIXED_MAX : options->value_bytes;
+    rfp->room = base_max(rfp->value_bytes_max, options->fetch_bytes);
+    for (uint32_t i = 0; options->phases != NULL && i < options->phase_count; i++)
+        rfp->room = base_max(rfp->room, options->phases[i].result_bytes);
+}
+
 int sim_rfp_measure(const struct sim_rfp_options *options, struct sim_rfp_result *ret_result)
 {
     const struct sim_world_options world_options = {
@@ -444,8 +546,7 @@ int sim_rfp_measure(const struct sim_rfp_options *options, struct sim_rfp_result
     struct rfp rfp = {.options = options};
     if (!is_valid(options))
         return -EINVAL;
-    rfp.value_bytes_max = options->value_bytes == 0 ? SIM_RFP_MIXED_MAX : options->value_bytes;
-    rfp.room = base_max(rfp.value_bytes_max, options->fetch_bytes);
+    measure_room(&rfp);
     rfp.service = (struct tarn_rpc_service){.methods = methods, .count = METHODS, .arg = &rfp};
     if (options->is_skewed)
         base_random_zipf_init(&rfp.zipf, options->keys, ZIPF_EXPONENT);

@@ -20,6 +20,16 @@
 #define SIM_RFP_WORKERS_MAX  32
 #define SIM_RFP_VALUE_MAX    4096
 #define SIM_RFP_MIXED_MAX    899 /* bytes of the longest value of the mixed sizes, which are 43 on average */
+#define SIM_RFP_ANSWER_MAX   65536
+#define SIM_RFP_BINS         64
+#define SIM_RFP_IDLE_MAX     1024
+
+/* Instead of gets and puts: answers that take some time and have some length, for a while. */
+struct sim_rfp_phase {
+    uint64_t for_ns; /* from the end of the one before it on; the last one stays */
+    uint64_t server_ns;
+    uint32_t result_bytes; /* 0 to SIM_RFP_ANSWER_MAX */
+};
 
 /* What is measured. */
 struct sim_rfp_options {
@@ -35,8 +45,15 @@ struct sim_rfp_options {
     uint32_t get_percent; /* the rest are PUTs, of values as long as they were */
     bool is_skewed;       /* keys by Zipf with 0.99, else all alike */
     uint32_t
-        fetch_bytes; /* of a value, with the first READ, at most SIM_RFP_VALUE_MAX; 0: the caller chooses */
-    uint64_t run_ns; /* for how long, of virtual time; a quarter of it passes before */
+        fetch_bytes;  /* of a value, with the first READ, at most SIM_RFP_VALUE_MAX; 0: the caller chooses */
+    uint64_t run_ns;  /* for how long, of virtual time */
+    uint64_t lead_ns; /* that passes before; 0: a quarter of it */
+    const struct sim_rfp_phase
+        *phases; /* NULL: the cache; else keys, values and fetch_bytes are 0, and phases begin with the run */
+    uint32_t phase_count;
+    uint32_t
+        idle; /* with phases: connections more of each client, which make a call each before the run and none in
+                      it; at most SIM_RFP_IDLE_MAX */
 };
 
 /* Operations of the fabric, while it was measured. */
@@ -57,7 +74,9 @@ struct sim_rfp_result {
     struct sim_rfp_operations out_bound; /* that the server posted */
     struct tarn_rpc_call_stats stats;    /* of all clients, from their first call on; fetch_bytes: the most */
     uint64_t sleeps;                     /* of workers */
+    uint64_t connections, watched;       /* by workers, at the end */
     struct base_histogram latency;       /* of calls, in ns */
+    uint64_t bins[SIM_RFP_BINS];         /* calls that ended in each part of the time that was measured */
     uint64_t hash;                       /* of the world: equal for equal options */
 };
 

@@ -128,6 +128,20 @@ static void a_worker_takes_the_time_that_it_is_charged(void)
                 base_histogram_mean(&slow.latency) > (double)costs.client_ns);
 }
 
+/* What a method leaves is there when its time is over, not when it begins. */
+static void a_result_is_fetched_when_it_is_ready(void)
+{
+    struct sim_rfp_options options = small();
+    const struct sim_costs costs = {.server_ns = 10000, .client_ns = 20000};
+    options.costs = &costs;
+    options.clients = 1;
+    options.workers = 1;
+    options.machines = 1;
+    options.run_ns = 20 * (uint64_t)RUN_NS;
+    const struct sim_rfp_result result = measure(&options);
+    base_assert(base_histogram_mean(&result.latency) > (double)(30000 + options.card->round_trip_ns / 2));
+}
+
 static void skewed_and_mixed_values_are_right(void)
 {
     struct sim_rfp_options options = small();
@@ -184,6 +198,7 @@ int main(void)
         SIM_TEST(many_busy_clients_cost_no_more),
         SIM_TEST(the_card_limits_the_rate),
         SIM_TEST(a_worker_takes_the_time_that_it_is_charged),
+        SIM_TEST(a_result_is_fetched_when_it_is_ready),
         SIM_TEST(skewed_and_mixed_values_are_right),
         SIM_TEST(equal_options_give_equal_runs),
         SIM_TEST(nonsense_is_refused),

@@ -1,0 +1,147 @@
+/* Fetch, reply and adaptive beside each other. */
+#include "sim/adaptive.h"
+#include "task/task.h"
+
+enum {
+    MACHINES = 7, /* RFP §V-A */
+    LEAST_NS = 2000000,
+    CALLS = 2000,                    /* to be measured at least, if a worker did nothing else */
+    LEAD_NS = 10000000,              /* in which adaptive chooses */
+    STRETCH_BINS = SIM_RFP_BINS / 2, /* in which rates are compared after a change */
+    GOOD_PERMILLE = 950,
+    IDLE_BYTES = 32,
+    IDLE_LEAD_NS =
+        5000000, /* in which places are taken from those that are idle: a pass of the clock or two */
+};
+
+/* ---- rates -------------------------------------------------------------------------------------- */
+
+static struct sim_rfp_options options_of(const struct sim_adaptive_place *place, enum tarn_rpc_way way,
+                                         const struct sim_rfp_phase *phases, uint32_t count)
+{
+    return (struct sim_rfp_options){.card = sim_card_find("connectx3-40g"),
+                                    .costs = &sim_costs_rfp,
+                                    .seed = place->seed,
+                                    .way = way,
+                                    .workers = place->workers,
+                                    .machines = base_min(place->clients, (uint32_t)MACHINES),
+                                    .clients = place->clients,
+                                    .phases = phases,
+                                    .phase_count = count};
+}
+
+/* Of `result` into what is told of its way. */
+static void tell(const struct sim_rfp_result *result, enum tarn_rpc_way way, struct sim_adaptive_rates *rates)
+{
+    const struct tarn_rpc_call_stats *stats = &result->stats;
+    rates->kops[way] = result->kops;
+    rates->vain[way] = 1000 * (stats->unready + stats->unwhole) / base_max(stats->calls, (uint64_t)1);
+    rates->fetch_bytes[way] = stats->fetch_bytes;
+    if (way == TARN_RPC_ADAPTIVE)
+        rates->replied_permille = 1000 * stats->replied / base_max(stats->calls, (uint64_t)1);
+}
+
+static uint64_t better(const struct sim_adaptive_rates *rates)
+{
+    return base_max(rates->kops[TARN_RPC_FETCH], rates->kops[TARN_RPC_REPLY]);
+}
+
+uint64_t sim_adaptive_permille(const struct sim_adaptive_rates *rates)
+{
+    return 1000 * rates->kops[TARN_RPC_ADAPTIVE] / base_max(better(rates), (uint64_t)1);
+}
+
+/* ---- one load ----------------------------------------------------------------------------------- */
+
+/* What a call takes of what is shared by all: the time of a worker, or the link. */
+static uint64_t share_ns(const struct sim_rfp_options *options)
+{
+    const struct sim_rfp_phase *phase = &options->phases[0];
+    const uint64_t link_ns = phase->result_bytes * UINT64_C(8000) / options->card->link_mbps;
+    return base_max(base_max(phase->server_ns / options->workers, link_ns), UINT64_C(500));
+}
+
+int sim_adaptive_measure(const struct sim_adaptive_place *place, uint64_t server_ns, uint32_t result_bytes,
+                         struct sim_adaptive_rates *ret_rates)
+{
+    const struct sim_rfp_phase phase = {.server_ns = server_ns, .result_bytes = result_bytes};
+    struct sim_adaptive_rates rates = {0};
+    struct sim_rfp_result result;
+    int error = 0;
+    for (int way = 0; way < SIM_ADAPTIVE_WAYS && error == 0; way++) {
+        struct sim_rfp_options options = options_of(place, (enum tarn_rpc_way)way, &phase, 1);
+        options.run_ns = base_max(CALLS * share_ns(&options), (uint64_t)LEAST_NS);
+        options.lead_ns = way == TARN_RPC_REPLY ? options.run_ns / 4 : (uint64_t)LEAD_NS;
+        error = sim_rfp_measure(&options, &result);
+        if (error == 0)
+            tell(&result, (enum tarn_rpc_way)way, &rates);
+    }
+    if (error == 0)
+        *ret_rates = rates;
+    return error;
+}
+
+/* ---- a change ----------------------------------------------------------------------------------- */
+
+/* Calls of bins [from, to). */
+static uint64_t sum(const uint64_t *bins, uint32_t from, uint32_t to)
+{
+    uint64_t calls = 0;
+    for (uint32_t i = from; i < to; i++)
+        calls += bins[i];
+    return calls;
+}
+
+/* The first bin from which on each stretch has enough. @return SIM_RFP_BINS: none */
+static uint32_t find_settled(const uint64_t *bins, uint64_t better_calls)
+{
+    uint32_t settled = SIM_RFP_BINS;
+    for (uint32_t i = SIM_RFP_BINS - STRETCH_BINS + 1; i-- > 0;) {
+        if (sum(bins, i, i + STRETCH_BINS) * 1000 * SIM_RFP_BINS <
+            better_calls * GOOD_PERMILLE * STRETCH_BINS)
+            break;
+        settled = i;
+    }
+    return settled;
+}
+
+int sim_adaptive_change(const struct sim_adaptive_place *place, const struct sim_rfp_phase *before,
+                        const struct sim_rfp_phase *after, struct sim_adaptive_rates *ret_rates)
+{
+    const struct sim_rfp_phase phases[2] = {*before, *after}; /* the first one ends when the run begins */
+    struct sim_adaptive_rates rates = {.settled_ns = TASK_FOREVER};
+    struct sim_rfp_result result = {0};
+    uint64_t best = 0;
+    int error = 0;
+    for (int way = SIM_ADAPTIVE_WAYS; way-- > 0 && error == 0;) { /* adaptive last */
+        struct sim_rfp_options options = options_of(place, (enum tarn_rpc_way)way, phases, 2);
+        options.run_ns = after->for_ns;
+        options.lead_ns = LEAD_NS;
+        error = sim_rfp_measure(&options, &result);
+        if (error != 0)
+            break;
+        tell(&result, (enum tarn_rpc_way)way, &rates);
+        if (way != TARN_RPC_ADAPTIVE)
+            best = base_max(best, sum(result.bins, 0, SIM_RFP_BINS));
+    }
+    if (error != 0)
+        return error;
+    const uint32_t settled = find_settled(result.bins, best);
+    if (settled < SIM_RFP_BINS)
+        rates.settled_ns = settled * after->for_ns / SIM_RFP_BINS;
+    *ret_rates = rates;
+    return 0;
+}
+
+/* ---- many connections --------------------------------------------------------------------------- */
+
+int sim_adaptive_idle(const struct sim_adaptive_place *place, enum tarn_rpc_way way, uint32_t idle,
+                      struct sim_rfp_result *ret_result)
+{
+    const struct sim_rfp_phase phase = {.server_ns = sim_costs_rfp.server_ns, .result_bytes = IDLE_BYTES};
+    struct sim_rfp_options options = options_of(place, way, &phase, 1);
+    options.idle = idle;
+    options.lead_ns = IDLE_LEAD_NS;
+    options.run_ns = LEAST_NS;
+    return sim_rfp_measure(&options, ret_result);
+}
