@@ -1,4 +1,5 @@
 /* Stores in this process, and the URLs of all. */
+#include "cache/cache.h"
 #include "fabric/shm_testing.h"
 #include "kv/front_testing.h"
 
@@ -252,12 +253,41 @@ static void no_memory_is_an_error(void **state)
     task_node_close(node);
 }
 
+/* Who has opened a cache has it still when the store is closed. */
+static void a_cache_may_be_somebody_elses(void **state)
+{
+    (void)state;
+    const struct task_node_options options = {.log_level = BASE_LOG_ERROR};
+    const struct cache_options cache_options = {.memory_bytes = 64 << 10, .partitions = 2};
+    struct tarn_record_info info;
+    struct tarn_node *node;
+    struct cache *cache;
+    struct tarn_kv *kv;
+    char value[8];
+    assert_int_equal(task_node_open(&options, &node), 0);
+    assert_int_equal(cache_open(node, &cache_options, &cache), 0);
+    base_account_fail_at(&node->memory, 1);
+    assert_int_equal(kv_wrap_cache(node, cache, &kv), -ENOMEM);
+    base_account_fail_at(&node->memory, 2);
+    assert_int_equal(kv_wrap_cache(node, cache, &kv), -ENOMEM);
+    base_account_fail_at(&node->memory, 0);
+    assert_int_equal(kv_wrap_cache(node, cache, &kv), 0);
+    assert_int_equal(tarn_kv_put(kv, "key", 3, "value", 5, NULL, NULL), 0);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    assert_int_equal(kv_wrap_cache(node, cache, &kv), 0);
+    assert_int_equal(tarn_kv_get(kv, "key", 3, value, sizeof(value), &info), 0);
+    assert_int_equal(info.value_bytes, 5);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    cache_close(cache);
+    task_node_close(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {KV_CONFORMANCE_UNITS, KV_FRONT_UNITS};
-    const struct CMUnitTest urls[] = {cmocka_unit_test(urls_are_read),
-                                      cmocka_unit_test(no_memory_is_an_error),
-                                      cmocka_unit_test(a_partition_has_one_owner)};
+    const struct CMUnitTest urls[] = {
+        cmocka_unit_test(urls_are_read), cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(a_cache_may_be_somebody_elses), cmocka_unit_test(a_partition_has_one_owner)};
     cmocka_set_test_filter(getenv("TARN_CASE"));
     return cmocka_run_group_tests_name("file", tests, begin_depot, NULL) +
            cmocka_run_group_tests_name("cache", tests, begin_cache, NULL) +
