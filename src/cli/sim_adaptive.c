@@ -134,11 +134,11 @@ static int draw_change(const struct sim_adaptive_place *place, const struct sim_
 
 int cli_sim_change(uint64_t seed, bool json)
 {
-    static const struct sim_rfp_phase changes[][2] = {
-        {{0, 1000, 32}, {CHANGE_NS, 50000, 32}},   {{0, 50000, 32}, {CHANGE_NS, 1000, 32}},
-        {{0, 10000, 32}, {CHANGE_NS, 1000, 32}},   {{0, 1000, 32}, {CHANGE_NS, 1000, 4096}},
-        {{0, 1000, 65536}, {CHANGE_NS, 1000, 32}}, {{0, 1000, 32}, {CHANGE_NS, 50000, 65536}},
-        {{0, 50000, 65536}, {CHANGE_NS, 1000, 32}}};
+    static const struct sim_rfp_phase changes[][2] = {{{0, 1000, 32}, {CHANGE_NS, 50000, 32}},
+                                                      {{0, 50000, 32}, {CHANGE_NS, 1000, 32}},
+                                                      {{0, 1000, 32}, {CHANGE_NS, 1000, 4096}},
+                                                      {{0, 1000, 65536}, {CHANGE_NS, 1000, 32}},
+                                                      {{0, 1000, 32}, {CHANGE_NS, 50000, 65536}}};
     int error = 0;
     const struct sim_adaptive_place place = {.workers = workers[0], .clients = CLIENTS, .seed = seed};
     for (size_t i = 0; i < base_array_count(changes) && error == 0; i++)

@@ -5,9 +5,8 @@
 enum {
     MACHINES = 7, /* RFP §V-A */
     LEAST_NS = 2000000,
-    CALLS = 2000,                    /* to be measured at least, if a worker did nothing else */
-    LEAD_NS = 10000000,              /* in which adaptive chooses */
-    STRETCH_BINS = SIM_RFP_BINS / 2, /* in which rates are compared after a change */
+    CALLS = 2000,       /* to be measured at least, if a worker did nothing else */
+    LEAD_NS = 10000000, /* in which adaptive chooses */
     GOOD_PERMILLE = 950,
     IDLE_BYTES = 32,
     IDLE_LEAD_NS =
@@ -92,13 +91,15 @@ static uint64_t sum(const uint64_t *bins, uint32_t from, uint32_t to)
     return calls;
 }
 
-/* The first bin from which on each stretch has enough. @return SIM_RFP_BINS: none */
-static uint32_t find_settled(const uint64_t *bins, uint64_t better_calls)
+/*
+ * The first bin from which on what is left has enough, as long as that is half of the time: the fewer calls there are the
+ * more their number varies. @return SIM_RFP_BINS: none
+ */
+static uint32_t find_settled(const uint64_t *bins, const uint64_t *better_bins)
 {
     uint32_t settled = SIM_RFP_BINS;
-    for (uint32_t i = SIM_RFP_BINS - STRETCH_BINS + 1; i-- > 0;) {
-        if (sum(bins, i, i + STRETCH_BINS) * 1000 * SIM_RFP_BINS <
-            better_calls * GOOD_PERMILLE * STRETCH_BINS)
+    for (uint32_t i = SIM_RFP_BINS / 2 + 1; i-- > 0;) {
+        if (sum(bins, i, SIM_RFP_BINS) * 1000 < sum(better_bins, i, SIM_RFP_BINS) * GOOD_PERMILLE)
             break;
         settled = i;
     }
@@ -111,7 +112,7 @@ int sim_adaptive_change(const struct sim_adaptive_place *place, const struct sim
     const struct sim_rfp_phase phases[2] = {*before, *after}; /* the first one ends when the run begins */
     struct sim_adaptive_rates rates = {.settled_ns = TASK_FOREVER};
     struct sim_rfp_result result = {0};
-    uint64_t best = 0;
+    uint64_t best[SIM_RFP_BINS] = {0}; /* the better way's */
     int error = 0;
     for (int way = SIM_ADAPTIVE_WAYS; way-- > 0 && error == 0;) { /* adaptive last */
         struct sim_rfp_options options = options_of(place, (enum tarn_rpc_way)way, phases, 2);
@@ -121,8 +122,8 @@ int sim_adaptive_change(const struct sim_adaptive_place *place, const struct sim
         if (error != 0)
             break;
         tell(&result, (enum tarn_rpc_way)way, &rates);
-        if (way != TARN_RPC_ADAPTIVE)
-            best = base_max(best, sum(result.bins, 0, SIM_RFP_BINS));
+        if (way != TARN_RPC_ADAPTIVE && sum(result.bins, 0, SIM_RFP_BINS) > sum(best, 0, SIM_RFP_BINS))
+            memcpy(best, result.bins, sizeof(best));
     }
     if (error != 0)
         return error;

@@ -24,7 +24,7 @@ struct sim_adaptive_rates {
     uint64_t vain[SIM_ADAPTIVE_WAYS]; /* READs in vain for a thousand calls */
     uint32_t fetch_bytes[SIM_ADAPTIVE_WAYS];
     uint64_t replied_permille; /* of the adaptive ones */
-    /* after a change: when from then on each half of the time that is looked at has 95 % of the better way's calls;
+    /* after a change: from when on what is left of the time that is looked at has 95 % of the better way's calls;
      * TASK_FOREVER: never */
     uint64_t settled_ns;
 };

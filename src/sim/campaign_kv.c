@@ -110,6 +110,12 @@ static uint32_t draw_key(struct life *life)
     return (uint32_t)draw(life, life->play->history.keys);
 }
 
+/* Most puts are of a server's first key: the log goes round, and evicts what lives, while others READ that. */
+static uint32_t draw_key_to_put(struct life *life)
+{
+    return draw(life, 3) == 0 ? draw_key(life) : (uint32_t)draw(life, life->play->server_count);
+}
+
 static struct tarn_kv *kv_of(const struct life *life, uint32_t key)
 {
     return life->kvs[key % life->play->server_count];
@@ -213,7 +219,7 @@ static void put(struct user *user)
 {
     struct life *life = user->life;
     struct sim_kv_history *history = &life->play->history;
-    struct sim_kv_op op = {.kind = SIM_KV_PUT, .key = draw_key(life), .bytes = draw_bytes(life)};
+    struct sim_kv_op op = {.kind = SIM_KV_PUT, .key = draw_key_to_put(life), .bytes = draw_bytes(life)};
     struct tarn_put_options options = {.condition = TARN_PUT_ANY};
     struct tarn_kv *kv = kv_of(life, op.key);
     uint64_t version = 0;
@@ -662,7 +668,7 @@ static void init(struct play *play, struct sim_world *world)
     base_assert(sim_kv_history_init(&play->history, world) == 0);
     play->server_count = 1 + (uint32_t)base_random_below(random, SERVERS_MAX);
     play->arena.nodes = play->server_count + 1 + (uint32_t)base_random_below(random, 2);
-    play->history.keys = play->server_count * (1 + (uint32_t)base_random_below(random, 6));
+    play->history.keys = play->server_count * (1 + (uint32_t)base_random_below(random, 8));
     play->has_long = base_random_below(random, 3) == 0;
     sim_arena_draw(&play->arena);
     play->timeout_ns = PATIENCE_NS;
