@@ -167,20 +167,21 @@ static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
 
 /* ---- changing ----------------------------------------------------------------------------------- */
 
-/* PUT or PUT_REGION. @param call  what it exports and its deadline are there */
+/* PUT or PUT_REGION. @param wanted  what it exports and its deadline are there */
 static int send_put(struct kv_remote *remote, enum kv_method method, const struct kv_request *request,
-                    struct kv_call *call, uint64_t *ret_version)
+                    const struct kv_call *wanted, uint64_t *ret_version)
 {
+    struct kv_call call = *wanted;
     struct buffers buffers;
-    int error = take_buffers(remote, &buffers, kv_request_bytes(method, request), sizeof(uint64_t), call);
+    int error = take_buffers(remote, &buffers, kv_request_bytes(method, request), sizeof(uint64_t), &call);
     if (error != 0)
         return error;
-    kv_request_save(method, request, call->request);
-    error = send_call(remote, call);
-    if (error == 0 && call->result_bytes != sizeof(uint64_t))
+    kv_request_save(method, request, call.request);
+    error = send_call(remote, &call);
+    if (error == 0 && call.result_bytes != sizeof(uint64_t))
         error = -EPROTO;
     if (error == 0 && ret_version != NULL)
-        *ret_version = base_load_le64(call->result);
+        *ret_version = base_load_le64(call.result);
     give_buffers(&buffers);
     return error;
 }
@@ -208,7 +209,7 @@ static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *
                                        .amount = (uint32_t)value_len,
                                        .value = value,
                                        .options = *options};
-    struct kv_call call = kv_call_of(KV_PUT, &request, kv_deadline(remote));
+    const struct kv_call call = kv_call_of(KV_PUT, &request, kv_deadline(remote));
     if (key_len + value_len <= TARN_KV_REQUEST_BYTES)
         return send_put(remote, KV_PUT, &request, &call, ret_version);
     return remote->takes_regions ? put_long(remote, &request, value_len, ret_version) : -EMSGSIZE;
