@@ -1,41 +1,33 @@
 #!/usr/bin/python3
 """Do get, put, del and scan do at a server what they do on a file, and say why when they do not?
 
-    remotes.py TARN STORES
+    remotes.py TARN
 """
 
 import contextlib
 import random
-import subprocess
 import sys
 
 import serving
 from fabric import free_port
 from serving import expect
+from stores import Server
 from verbs import fails, is_misuse, made, succeeds
 
 
 @contextlib.contextmanager
-def serving_stores(folder, *stores, number=0):
-    """A server of some stores, NAME=URL each: what its URLs begin with, over tcp and over shm."""
+def serving_stores(tarn, folder, *stores, number=0):
+    """A server of some stores: what its URLs begin with, over tcp and over shm."""
     address, path = f"127.0.0.1:{free_port()}", f"{folder}/socket{number}"
-    with subprocess.Popen([sys.argv[2], address, path, *stores], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True) as process:
-        try:
-            expect(process.stdout.readline() == "listening\n", "it does not serve")
-            yield f"tarn://{address}", f"unix:{path}"
-            process.stdin.close()
-            status = process.wait(serving.PATIENCE)
-            expect(status == 0, f"the server ended with {status}: {process.stderr.read()}")
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait(serving.PATIENCE)
+    with Server(tarn, "--port=0", "--threads=2", f"--kv-listen={address}", f"--kv-unix={path}",
+                *(f"--store={store}" for store in stores)) as server:
+        yield f"tarn://{address}", f"unix:{path}"
+        server.stop()
 
 
 def keys_are_those_of_the_server(tarn):
     with serving.folder() as folder:
-        with serving_stores(folder, f"d=file:{folder}/data", "c=cache:memory=16M,partitions=3") as urls:
+        with serving_stores(tarn, folder, f"d:depot,path={folder}/data,size=64M", "c:cache,memory=16M,partitions=3") as urls:
             for url in urls:
                 for name in ("d", "c"):
                     store = f"{url}/{name}"
@@ -61,7 +53,7 @@ def keys_are_scanned(tarn):
         store = made(tarn, folder)
         for key in keys:
             succeeds(tarn, "put", store, key, f"<{key}>", "--mode=async")
-        with serving_stores(folder, f"d={store}", "c=cache:memory=1M") as urls:
+        with serving_stores(tarn, folder, f"d:depot,path={store}", "c:cache,memory=1M") as urls:
             for url in urls:
                 expect(sorted(succeeds(tarn, "scan", f"{url}/d").decode().splitlines()) == sorted(keys), "scan")
                 expect(succeeds(tarn, "scan", f"{url}/d", "--prefix=ot", "--values") == b"other\t<other>\n", "values")
@@ -71,7 +63,7 @@ def keys_are_scanned(tarn):
 
 def long_values_come_back(tarn):
     chance = random.Random(3)
-    with serving.folder() as folder, serving_stores(folder, f"d=file:{folder}/data") as urls:
+    with serving.folder() as folder, serving_stores(tarn, folder, f"d:depot,path={folder}/data,size=64M") as urls:
         for length in (100000, 1000000, 5000001):
             value = chance.randbytes(length)
             for url in urls:
@@ -85,7 +77,7 @@ def long_values_come_back(tarn):
 def keys_are_spread_over_servers(tarn):
     keys = [f"k{number}" for number in range(24)]
     with serving.folder() as folder, contextlib.ExitStack() as stack:
-        urls = [stack.enter_context(serving_stores(folder, f"d=file:{folder}/data{number}", number=number))
+        urls = [stack.enter_context(serving_stores(tarn, folder, f"d:depot,path={folder}/data{number},size=64M", number=number))
                 for number in range(3)]
         tcp, unix = (",".join(url[kind].removeprefix(scheme) for url in urls)
                      for kind, scheme in enumerate(("tarn://", "unix:")))
@@ -101,7 +93,7 @@ def keys_are_spread_over_servers(tarn):
 
 def what_is_wrong_is_said(tarn):
     with serving.folder() as folder:
-        with serving_stores(folder, "c=cache:memory=1M") as urls:
+        with serving_stores(tarn, folder, "c:cache,memory=1M") as urls:
             for url in urls:
                 fails(tarn, "get", f"{url}/d", "a", because="the server has no such store")
                 for option in ("--size=2M", "--mode=device", "--over-provisioning=20"):
