@@ -650,8 +650,8 @@ static void draw_server(struct play *play, uint32_t number)
     (void)snprintf(server->address, sizeof(server->address), "server %" PRIu32, number);
     (void)snprintf(server->door, sizeof(server->door), "door %" PRIu32, number);
     (void)snprintf(server->drive, sizeof(server->drive), "drive%" PRIu32, number);
-    (void)snprintf(server->file, sizeof(server->file), "file:%s", server->drive);
-    (void)snprintf(server->url, sizeof(server->url), "unix:%s/s", server->address);
+    (void)snprintf(server->file, sizeof(server->file), "file:drive%" PRIu32, number);
+    (void)snprintf(server->url, sizeof(server->url), "unix:server %" PRIu32 "/s", number);
     if (server->is_depot) {
         const struct sim_drive_options options = {.bytes = DEPOT_BYTES, .write_cache = true};
         base_assert(sim_drive_add(play->arena.world, server->drive, &options, &drive) == 0);

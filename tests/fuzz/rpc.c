@@ -289,7 +289,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (how >= 128) { /* as if it were a server's */
             const struct rpc_geometry geometry = {.request_bytes = BYTES, .result_bytes = BYTES, .in = CALLS};
             struct tarn_rpc_connection *callee;
-            base_assert(rpc_connection_make(fabric, &geometry, &service, &callee) == 0);
+            base_assert(rpc_connection_make(fabric, &geometry, &service, 0, &callee) == 0);
             callee->peer = connection->peer;
             callee->fabric = connection->fabric;
             be_callee(&other, callee);

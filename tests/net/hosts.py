@@ -38,7 +38,8 @@ class Hosts:
         with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
             file.write(os.urandom(32).hex().encode())
         self.urls = {"plain": f"tcp:insecure,heartbeat={HEARTBEAT_MS}ms", "tls": f"tcp:tls,secret={secret},heartbeat={HEARTBEAT_MS}ms",
-                     "sockets": f"tcp:insecure,sockets=4,heartbeat={HEARTBEAT_MS}ms"}
+                     "sockets": f"tcp:insecure,sockets=4,heartbeat={HEARTBEAT_MS}ms",
+                     "patient": f"tcp:tls,secret={secret},heartbeat={LONG_MS}ms"}
         self.boot()
         self.relay = Relay("10.99.1.1", ("10.99.2.2", PORT))
 
@@ -242,11 +243,11 @@ def a_pulled_cable_is_noticed(hosts):
 
 
 def a_bad_network_is_only_slow(hosts):
-    """By the kernel's own emulation, in both directions."""
+    """By the kernel's own emulation, in both directions. Packets that are lost one after the other make a silence of a second or more."""
     for rules in ("loss 5%", "delay 50ms 5ms reorder 25% 50%", "duplicate 20% corrupt 1%"):
         for host, device in ((hosts.left, "d0"), (hosts.right, "d1")):
             subprocess.run(host.command("tc", "qdisc", "replace", "dev", device, "root", "netem", *rules.split()), check=True)
-        with hosts.peers("tls") as (left, right):
+        with hosts.peers("patient") as (left, right):
             meet(left, right)
             left.ask(f"work 2 {3 * LONG_MS}")
             part(left, right)
