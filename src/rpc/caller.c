@@ -13,6 +13,7 @@
 #define CHECK_AFTER_NS     20000 /* a result by reply that is not there then: the mark is READ */
 #define ROUNDS_A_CLOCK     16    /* rounds of which one is timed */
 #define IDLE_ROUNDS_A_TURN 16    /* in vain, before other tasks have theirs */
+#define AWAKE_NS           20000 /* a plain thread sleeps for no less: to be woken takes longer */
 
 /* Somebody who sleeps until a call has ended. */
 struct rpc_parked {
@@ -610,7 +611,8 @@ static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc
 {
     struct rpc_caller *caller = &connection->caller;
     const uint64_t due_ns = next_due(connection), deadline_ns = deadline_of(call);
-    if (due_ns != 0) {
+    const bool is_soon = connection->sched == NULL && fetches(caller) && due_ns < task_now() + AWAKE_NS;
+    if (due_ns != 0 && !is_soon) {
         int error = rest(connection, call, base_min(due_ns, deadline_ns));
         return error == -ETIMEDOUT && due_ns < deadline_ns ? 0 : error;
     }
