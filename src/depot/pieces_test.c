@@ -4,6 +4,7 @@
  * and caches treat them as one?
  */
 #include "depot/pieces_testing.h"
+#include "seglog/service_testing.h"
 
 /* ---- lengths ------------------------------------------------------------------------------------ */
 
@@ -417,6 +418,7 @@ static void a_head_that_is_gone_may_end_at_any_time(void **state)
                                       .kind = record.header.kind},
                             .grain = record.grain};
     atomic_store(&depot->gone_sequence, record.pieces.id + 1);
+    testing_service_stop(depot->log); /* this thread is the collector now */
     testing_drive_do_in_write(&fixture->drive, end_now, &ending);
     assert_int_equal(testing_put(&fixture->store, "k", "value"), 0);
     testing_expect(&fixture->store, "k", "value");
