@@ -64,6 +64,7 @@ static int open_partition(struct cache *cache, uint32_t number, const struct cac
     if (memory == NULL)
         return -ENOMEM;
     *partition = (struct cache_partition){
+        .node = cache->node,
         .memory = memory,
         .memory_bytes = bytes,
         .index = memory + CACHE_INDEX_OFFSET,

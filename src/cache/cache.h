@@ -8,6 +8,7 @@
  *    memory.
  *  - A key belongs to one partition, cache_partition_of(): the others answer -EXDEV.
  *  - `now_ns` is civil time, which does not go back: task_wall(). What has expired by then is not there.
+ *    Functions that read take CACHE_TIME_IF_NEEDED, too: then they ask the clock, once, if something depends on it.
  *  - Errors are negative errno values, and outputs stay untouched on failure. A key is 1 to TARN_KEY_BYTES_MAX bytes
  *    long, else -EINVAL. What is refused has changed nothing.
  *  - Types, conditions and errors are those of <tarn/depot.h>.
@@ -26,6 +27,7 @@ struct cache_partition;
 #define CACHE_PARTITIONS_MAX      256
 #define CACHE_PARTITION_BYTES_MIN 4096
 #define CACHE_VALUE_BYTES_MAX     (UINT32_C(1) << 20)
+#define CACHE_TIME_IF_NEEDED      0 /* for `now_ns` */
 
 struct cache_options {
     uint64_t

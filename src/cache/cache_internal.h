@@ -18,6 +18,7 @@ struct cache_counters {
 
 struct cache_partition {
     /* what does not change */
+    struct tarn_node *node;
     uint8_t *index, *log;
     uint64_t seed;
     uint64_t buckets, log_bytes;

@@ -6,15 +6,31 @@
 #define AHEAD            ((size_t)16) /* how many are between two stages */
 #define PREFETCHED_LINES 4            /* of a record at most: the processor goes on by itself */
 
+/* ---- what time it is --------------------------------------------------------------------------------------- */
+
+/* Ask the clock, if nobody has yet: that takes as long as to look up a key. */
+static uint64_t time_of(const struct cache_partition *partition, uint64_t *inout_now_ns)
+{
+    if (*inout_now_ns == CACHE_TIME_IF_NEEDED)
+        *inout_now_ns = task_wall(partition->node);
+    return *inout_now_ns;
+}
+
+static void enter(struct cache_partition *partition, uint64_t *inout_now_ns)
+{
+    cache_enter(partition,
+                partition->flush_ns == CACHE_NEVER ? CACHE_TIME_IF_NEEDED : time_of(partition, inout_now_ns));
+}
+
 /* ---- one ------------------------------------------------------------------------------------------------- */
 
 /* What became of a get; the caller counts gets and hits. */
-static int show(struct cache_partition *partition, const struct cache_place *place, uint64_t now_ns,
+static int show(struct cache_partition *partition, const struct cache_place *place, uint64_t *inout_now_ns,
                 struct cache_found *found)
 {
     if (place->slot == CACHE_NONE)
         return -ENOENT;
-    if (base_unlikely(cache_record_expired(&place->header, now_ns))) {
+    if (place->header.expiry != 0 && cache_record_expired(&place->header, time_of(partition, inout_now_ns))) {
         cache_count_add(&partition->counters.expired, 1);
         return -ENOENT;
     }
@@ -26,10 +42,10 @@ static int show(struct cache_partition *partition, const struct cache_place *pla
 int cache_find(struct cache_partition *partition, uint64_t now_ns, struct cache_found *found)
 {
     struct cache_place place;
-    cache_enter(partition, now_ns);
+    enter(partition, &now_ns);
     int error = cache_look(partition, found->key, found->key_len, &place);
     if (error == 0) {
-        error = show(partition, &place, now_ns, found);
+        error = show(partition, &place, &now_ns, found);
         cache_count_add(&partition->counters.gets, 1);
         cache_count_add(&partition->counters.hits, error == 0);
     }
@@ -101,20 +117,20 @@ static void ask_for_record(const struct cache_partition *partition, struct step 
 }
 
 /* @return whether it counts as a get */
-static bool look_at_record(struct cache_partition *partition, uint64_t now_ns, struct cache_found *found,
-                           const struct step *step)
+static bool look_at_record(struct cache_partition *partition, uint64_t *inout_now_ns,
+                           struct cache_found *found, const struct step *step)
 {
     struct cache_place place;
     found->error = step->error;
     if (step->error != 0)
         return false;
     cache_look_among(partition, found->key, found->key_len, step->hash, step->mask, &place);
-    found->error = show(partition, &place, now_ns, found);
+    found->error = show(partition, &place, inout_now_ns, found);
     return true;
 }
 
 /* Up to BATCH of them, like a conveyor: so many are asked for as the processor can have on their way. */
-static void find_batch(struct cache_partition *partition, uint64_t now_ns, struct cache_found *found,
+static void find_batch(struct cache_partition *partition, uint64_t *inout_now_ns, struct cache_found *found,
                        size_t count)
 {
     struct step steps[BATCH];
@@ -125,7 +141,7 @@ static void find_batch(struct cache_partition *partition, uint64_t now_ns, struc
             ask_for_bucket(partition, &found[i], &steps[i]);
         if (second < count)
             ask_for_record(partition, &steps[second]);
-        if (third < count && look_at_record(partition, now_ns, &found[third], &steps[third])) {
+        if (third < count && look_at_record(partition, inout_now_ns, &found[third], &steps[third])) {
             gets++;
             hits += found[third].error == 0;
         }
@@ -152,23 +168,23 @@ void cache_prefetch(struct cache_partition *partition, const struct cache_found 
 void cache_find_many(struct cache_partition *partition, uint64_t now_ns, struct cache_found *found,
                      size_t count)
 {
-    cache_enter(partition, now_ns);
+    enter(partition, &now_ns);
     for (size_t done = 0; done < count; done += BATCH)
-        find_batch(partition, now_ns, found + done, base_min(count - done, (size_t)BATCH));
+        find_batch(partition, &now_ns, found + done, base_min(count - done, (size_t)BATCH));
     (void)cache_leave(partition, 0);
 }
 
 void cache_get_many(struct cache_partition *partition, uint64_t now_ns, struct tarn_get *gets, size_t count)
 {
     struct cache_found found[BATCH];
-    cache_enter(partition, now_ns);
+    enter(partition, &now_ns);
     for (size_t done = 0; done < count;) {
         size_t batch = base_min(count - done, (size_t)BATCH);
         for (size_t i = 0; i < batch; i++) {
             found[i].key = gets[done + i].key;
             found[i].key_len = gets[done + i].key_len;
         }
-        find_batch(partition, now_ns, found, batch);
+        find_batch(partition, &now_ns, found, batch);
         for (size_t i = 0; i < batch; i++, done++)
             gets[done].error = copy_out(&found[i], gets[done].value, gets[done].value_room, &gets[done].info);
     }

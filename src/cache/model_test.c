@@ -304,7 +304,7 @@ static void do_update(struct model *model, struct model_key *key)
     } else { /* where the part began, its place in the old record told */
         while (at + update->value_len <= key->info.value_bytes) {
             struct cache_found found = {.key = key->key, .key_len = key->key_len};
-            if (cache_find(model->testing.partition, 0, &found) == 0 &&
+            if (cache_find(model->testing.partition, 1, &found) == 0 &&
                 memcmp(before + at, found.value, update->value_len) == 0)
                 break;
             at++;

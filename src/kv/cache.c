@@ -52,16 +52,15 @@ static void leave(struct part *part)
 static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
                struct tarn_record_info *ret_info)
 {
-    const uint64_t now_ns = task_wall(kv->node);
     struct part *part = enter(cache_of(kv), key, key_len);
-    int error = cache_get(part->partition, key, key_len, now_ns, value, value_room, ret_info);
+    int error = cache_get(part->partition, key, key_len, CACHE_TIME_IF_NEEDED, value, value_room, ret_info);
     leave(part);
     return error;
 }
 
 /* Those of a few keys that belong to one partition; `numbers` says where each belongs, UINT32_MAX: it is done. */
 static void get_of_partition(struct kv_cache *self, uint32_t number, struct tarn_get *gets, uint32_t *numbers,
-                             size_t count, uint64_t now_ns)
+                             size_t count)
 {
     struct tarn_get some[BATCH_KEYS];
     struct part *part = &self->parts[number];
@@ -71,7 +70,7 @@ static void get_of_partition(struct kv_cache *self, uint32_t number, struct tarn
             some[taken++] = gets[i];
     }
     base_spin_lock(&part->lock);
-    cache_get_many(part->partition, now_ns, some, taken);
+    cache_get_many(part->partition, CACHE_TIME_IF_NEEDED, some, taken);
     base_spin_unlock(&part->lock);
     taken = 0;
     for (size_t i = 0; i < count; i++) {
@@ -82,22 +81,21 @@ static void get_of_partition(struct kv_cache *self, uint32_t number, struct tarn
     }
 }
 
-static void get_few(struct kv_cache *self, struct tarn_get *gets, size_t count, uint64_t now_ns)
+static void get_few(struct kv_cache *self, struct tarn_get *gets, size_t count)
 {
     uint32_t numbers[BATCH_KEYS];
     for (size_t i = 0; i < count; i++) /* what is no key fails in whatever partition */
         numbers[i] = number_of(self, gets[i].key, gets[i].key_len);
     for (size_t i = 0; i < count; i++) {
         if (numbers[i] != UINT32_MAX)
-            get_of_partition(self, numbers[i], gets, numbers, count, now_ns);
+            get_of_partition(self, numbers[i], gets, numbers, count);
     }
 }
 
 static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
 {
-    const uint64_t now_ns = task_wall(kv->node);
     for (size_t done = 0; done < count; done += BATCH_KEYS)
-        get_few(cache_of(kv), gets + done, base_min(count - done, (size_t)BATCH_KEYS), now_ns);
+        get_few(cache_of(kv), gets + done, base_min(count - done, (size_t)BATCH_KEYS));
 }
 
 static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t if_version,
@@ -105,9 +103,8 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
                      struct tarn_record_info *ret_info)
 {
     struct cache_found found = {.key = key, .key_len = key_len};
-    const uint64_t now_ns = task_wall(kv->node);
     struct part *part = enter(cache_of(kv), key, key_len);
-    int error = cache_find(part->partition, now_ns, &found);
+    int error = cache_find(part->partition, CACHE_TIME_IF_NEEDED, &found);
     if (error == 0 && if_version != 0 && found.info.version != if_version)
         error = -ESTALE;
     if (error == 0) {
@@ -199,7 +196,7 @@ static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, d
 static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
                        depot_get_function *visit, void *arg)
 {
-    const uint64_t now_ns = task_wall(kv->node);
+    const uint64_t now_ns = count == 1 ? CACHE_TIME_IF_NEEDED : task_wall(kv->node);
     size_t shown = 0;
     (void)room;
     while (shown < count && show(cache_of(kv), &gets[shown], now_ns, visit, arg))
