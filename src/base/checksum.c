@@ -24,6 +24,8 @@ static __attribute__((target("sse4.2"))) uint32_t crc32c_short(uint32_t crc, con
     for (; i + 8 <= len; i += 8)
         words = __builtin_ia32_crc32di(words, base_load_le64(data + i));
     crc = (uint32_t)words;
+    for (; i + 4 <= len; i += 4)
+        crc = __builtin_ia32_crc32si(crc, base_load_le32(data + i));
     for (; i < len; i++)
         crc = __builtin_ia32_crc32qi(crc, data[i]);
     return crc;

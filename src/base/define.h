@@ -113,6 +113,14 @@ static inline uint64_t base_align_up(uint64_t value, uint64_t alignment)
 }
 
 /**
+ * The smallest power of two that is not below the value, which is 1 to 2^31.
+ */
+static inline uint32_t base_power_of_two_from(uint32_t value)
+{
+    return value <= 1 ? 1 : UINT32_C(1) << (32 - __builtin_clz(value - 1));
+}
+
+/**
  * Whether a value is a multiple of a power of two.
  */
 static inline bool base_is_aligned(uint64_t value, uint64_t alignment)

@@ -667,17 +667,39 @@ static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection
     return wait_for_one(op, deadline_ns);
 }
 
+/* Complete what is filled: the short way if there is one, with nothing that is to be looked at again. */
+static FABRIC_INLINE int run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                             enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes, uint64_t deadline_ns)
+{
+    const struct fabric_provider *provider = connection->fabric->provider;
+    bool may_run = !fabric_needs_proxy(connection) && provider->run != NULL && error_of(connection) == 0;
+    if (base_unlikely(!may_run || check(connection->fabric, op) != 0 ||
+                      !provider->run(connection->state, op)))
+        return post_and_wait(connection, op, deadline_ns);
+    struct tarn_fabric_counters *counters = &connection->counters[tag];
+    count(&counters->operations[kind], 1);
+    count(&counters->bytes[kind], bytes);
+    count(&counters->waits, 1);
+    return 0;
+}
+
+int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op, uint64_t deadline_ns)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < op->iov_count; i++)
+        bytes += op->iov[i].iov_len;
+    return run(connection, op, op->kind, op->tag, bytes, deadline_ns);
+}
+
 /*
- * Fill an operation and complete it: the short way if there is one, with nothing that is to be looked at again. What
- * the fabric fills itself need not be zero: that alone would take as long as the rest.
+ * Fill an operation and complete it. What the fabric fills itself need not be zero: that alone would take as long as
+ * the rest.
  */
 static FABRIC_INLINE int complete(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                   enum tarn_fabric_op_kind kind, uint8_t tag,
                                   const struct tarn_fabric_handle *handle, uint64_t offset,
                                   const struct iovec *vector, uint64_t deadline_ns)
 {
-    const struct fabric_provider *provider = connection->fabric->provider;
-    bool may_run = !fabric_needs_proxy(connection) && provider->run != NULL && error_of(connection) == 0;
     op->kind = kind;
     op->fence = false;
     op->tag = tag;
@@ -686,14 +708,7 @@ static FABRIC_INLINE int complete(struct tarn_fabric_connection *connection, str
     op->iov = vector;
     op->iov_count = vector == NULL ? 0 : 1;
     op->value = 0;
-    if (base_unlikely(!may_run || check(connection->fabric, op) != 0 ||
-                      !provider->run(connection->state, op)))
-        return post_and_wait(connection, op, deadline_ns);
-    struct tarn_fabric_counters *counters = &connection->counters[tag];
-    count(&counters->operations[kind], 1);
-    count(&counters->bytes[kind], vector == NULL ? WORD_BYTES : vector->iov_len);
-    count(&counters->waits, 1);
-    return 0;
+    return run(connection, op, kind, tag, vector == NULL ? WORD_BYTES : vector->iov_len, deadline_ns);
 }
 
 int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,

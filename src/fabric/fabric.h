@@ -164,6 +164,11 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
 /** Whether tarn_fabric_region_register() may succeed. */
 bool fabric_registers(const struct tarn_fabric *fabric);
 
+/** Post an operation that moves bytes and wait for it: without a detour where it can be carried out at once. @return as
+ * tarn_fabric_wait(). Yields. */
+base_must_check int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                               uint64_t deadline_ns);
+
 /** Whether a posted operation has finished; never waits. By the connection's user. */
 bool fabric_op_is_finished(const struct tarn_fabric_op *op);
 

@@ -14,9 +14,9 @@
 typedef uint64_t __attribute__((may_alias, aligned(1))) own_word;
 
 /* Bytes until an address is aligned, at most `bytes`. */
-static uint64_t until_aligned(const void *address, uint64_t alignment, uint64_t bytes)
+static uint64_t until_aligned(uintptr_t address, uint64_t alignment, uint64_t bytes)
 {
-    return base_min((uint64_t)(-(uintptr_t)address & (alignment - 1)), bytes);
+    return base_min((uint64_t)(-address & (alignment - 1)), bytes);
 }
 
 static void load_bytes(uint8_t *to, const uint8_t *shared, uint64_t bytes)
@@ -39,26 +39,30 @@ static void load_words(uint8_t *to, const uint8_t *shared, uint64_t bytes)
 
 static void store_words(uint8_t *shared, const uint8_t *from, uint64_t bytes)
 {
-    for (uint64_t i = 0; i < bytes; i += WORD_BYTES)
-        __atomic_store_n((fabric_word *)(shared + i), *(const own_word *)(from + i), __ATOMIC_RELAXED);
+    while (bytes > 0) {
+        bytes -= WORD_BYTES;
+        __atomic_store_n((fabric_word *)(shared + bytes), *(const own_word *)(from + bytes),
+                         __ATOMIC_RELAXED);
+    }
 }
 
 #ifdef WORDS_ONLY
 
-static uint64_t load_vectors(uint8_t *to, const uint8_t *shared, uint64_t bytes)
+#define VECTOR_BYTES WORD_BYTES
+#define BLOCK_BYTES  0 /* there are no vectors */
+
+static void load_vectors(uint8_t *to, const uint8_t *shared, uint64_t bytes)
 {
     (void)to;
     (void)shared;
     (void)bytes;
-    return 0;
 }
 
-static uint64_t store_vectors(uint8_t *shared, const uint8_t *from, uint64_t bytes)
+static void store_vectors(uint8_t *shared, const uint8_t *from, uint64_t bytes)
 {
     (void)shared;
     (void)from;
     (void)bytes;
-    return 0;
 }
 
 #else
@@ -73,70 +77,75 @@ typedef uint64_t __attribute__((vector_size(16), may_alias, aligned(1))) own_vec
 #define VECTOR_BYTES 16
 #define BLOCK_BYTES  64 /* in one go */
 
-/* @return how many bytes were copied: whole blocks, none before `shared` is aligned */
-static uint64_t load_vectors(uint8_t *to, const uint8_t *shared, uint64_t bytes)
+/* Whole blocks, aligned in `shared`. */
+static void load_vectors(uint8_t *to, const uint8_t *shared, uint64_t bytes)
 {
-    uint64_t done = 0;
-    for (; bytes - done >= BLOCK_BYTES; done += BLOCK_BYTES) {
+    for (uint64_t done = 0; done < bytes; done += BLOCK_BYTES) {
         const volatile shared_vector *in = (const volatile shared_vector *)(shared + done);
         own_vector *out = (own_vector *)(to + done);
         shared_vector a = in[0], b = in[1], c = in[2], d = in[3];
         out[0] = a, out[1] = b, out[2] = c, out[3] = d;
     }
-    return done;
 }
 
-static uint64_t store_vectors(uint8_t *shared, const uint8_t *from, uint64_t bytes)
+static void store_vectors(uint8_t *shared, const uint8_t *from, uint64_t bytes)
 {
-    uint64_t done = 0;
-    for (; bytes - done >= BLOCK_BYTES; done += BLOCK_BYTES) {
+    for (uint64_t done = 0; done < bytes; done += BLOCK_BYTES) {
         const own_vector *in = (const own_vector *)(from + done);
         volatile shared_vector *out = (volatile shared_vector *)(shared + done);
         shared_vector a = in[0], b = in[1], c = in[2], d = in[3];
         out[0] = a, out[1] = b, out[2] = c, out[3] = d;
     }
-    return done;
 }
 
 #endif
 
-#ifndef VECTOR_BYTES
-#define VECTOR_BYTES WORD_BYTES
-#endif
+/* Bytes of each part:   b b│w│v v v v│w│b   up to a word, up to a vector, vectors, words, the rest. */
+struct parts {
+    uint64_t first_bytes, first_words, vectors, last_words, last_bytes;
+};
 
-/*
- * bytes up to a word, words up to a vector, vectors, words, bytes:   b b│w│v v v v│w│b
- */
+static inline struct parts split(const void *shared, uint64_t bytes)
+{
+    const uintptr_t address = (uintptr_t)shared;
+    struct parts parts = {.first_bytes = until_aligned(address, WORD_BYTES, bytes)};
+    bytes -= parts.first_bytes;
+    parts.first_words =
+        base_align_down(until_aligned(address + parts.first_bytes, VECTOR_BYTES, bytes), WORD_BYTES);
+    bytes -= parts.first_words;
+    parts.vectors = BLOCK_BYTES == 0 ? 0 : base_align_down(bytes, BLOCK_BYTES);
+    bytes -= parts.vectors;
+    parts.last_words = base_align_down(bytes, WORD_BYTES);
+    parts.last_bytes = bytes - parts.last_words;
+    return parts;
+}
+
 void fabric_lanes_load_many(void *to, const void *shared, uint64_t bytes)
 {
-    uint8_t *out = to;
+    const struct parts parts = split(shared, bytes);
     const uint8_t *in = shared;
-    uint64_t part = until_aligned(in, WORD_BYTES, bytes);
-    load_bytes(out, in, part);
-    out += part, in += part, bytes -= part;
-    part = base_align_down(until_aligned(in, VECTOR_BYTES, bytes), WORD_BYTES);
-    load_words(out, in, part);
-    out += part, in += part, bytes -= part;
-    part = load_vectors(out, in, bytes);
-    out += part, in += part, bytes -= part;
-    part = base_align_down(bytes, WORD_BYTES);
-    load_words(out, in, part);
-    load_bytes(out + part, in + part, bytes - part);
+    uint8_t *out = to;
+    load_bytes(out, in, parts.first_bytes);
+    out += parts.first_bytes, in += parts.first_bytes;
+    load_words(out, in, parts.first_words);
+    out += parts.first_words, in += parts.first_words;
+    load_vectors(out, in, parts.vectors);
+    out += parts.vectors, in += parts.vectors;
+    load_words(out, in, parts.last_words);
+    load_bytes(out + parts.last_words, in + parts.last_words, parts.last_bytes);
 }
 
 void fabric_lanes_store_many(void *shared, const void *from, uint64_t bytes)
 {
-    uint8_t *out = shared;
-    const uint8_t *in = from;
-    uint64_t part = until_aligned(out, WORD_BYTES, bytes);
-    store_bytes(out, in, part);
-    out += part, in += part, bytes -= part;
-    part = base_align_down(until_aligned(out, VECTOR_BYTES, bytes), WORD_BYTES);
-    store_words(out, in, part);
-    out += part, in += part, bytes -= part;
-    part = store_vectors(out, in, bytes);
-    out += part, in += part, bytes -= part;
-    part = base_align_down(bytes, WORD_BYTES);
-    store_words(out, in, part);
-    store_bytes(out + part, in + part, bytes - part);
+    const struct parts parts = split(shared, bytes);
+    uint8_t *out = (uint8_t *)shared + bytes - parts.last_bytes;
+    const uint8_t *in = (const uint8_t *)from + bytes - parts.last_bytes;
+    store_bytes(out, in, parts.last_bytes);
+    out -= parts.last_words, in -= parts.last_words;
+    store_words(out, in, parts.last_words);
+    out -= parts.vectors, in -= parts.vectors;
+    store_vectors(out, in, parts.vectors);
+    out -= parts.first_words, in -= parts.first_words;
+    store_words(out, in, parts.first_words);
+    store_bytes(shared, from, parts.first_bytes);
 }

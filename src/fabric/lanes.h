@@ -13,39 +13,74 @@ typedef uint64_t __attribute__((may_alias)) fabric_word;
 
 #define FABRIC_WORD_BYTES 8
 
-/** Whether it is a lane and nothing else, which is what is copied most. */
+#define FABRIC_FEW_BYTES 128
+
+/** Load one. */
+static inline uint64_t fabric_lane_load(const void *shared)
+{
+    return __atomic_load_n((const fabric_word *)shared, __ATOMIC_RELAXED);
+}
+
+/** Store one. */
+static inline void fabric_lane_store(void *shared, const void *from)
+{
+    uint64_t word;
+    memcpy(&word, from, sizeof(word));
+    __atomic_store_n((fabric_word *)shared, word, __ATOMIC_RELAXED);
+}
+
+/** Whether it is a lane and nothing else. */
 static inline bool fabric_is_lane(const void *shared, uint64_t bytes)
 {
     return bytes == FABRIC_WORD_BYTES && base_is_aligned((uintptr_t)shared, FABRIC_WORD_BYTES);
 }
 
-/** fabric_lanes_load() of more or less than a lane. */
+/** Whether it is lanes and nothing else, and not many. */
+static inline bool fabric_are_few_lanes(const void *shared, uint64_t bytes)
+{
+    return bytes <= FABRIC_FEW_BYTES && base_is_aligned((uintptr_t)shared | bytes, FABRIC_WORD_BYTES);
+}
+
+/** fabric_lanes_load() of more than one lane. */
 void fabric_lanes_load_many(void *to, const void *shared, uint64_t bytes);
 
-/** fabric_lanes_store() of more or less than a lane. */
+/** fabric_lanes_store() of more than one lane. */
 void fabric_lanes_store_many(void *shared, const void *from, uint64_t bytes);
 
-/** Copy from shared memory. `shared` as it lies, `to` anywhere. */
+/** Copy from shared memory. `shared` as it lies, `to` anywhere. One lane, or a few, are what is copied most. */
 static inline void fabric_lanes_load(void *to, const void *shared, uint64_t bytes)
 {
-    if (!fabric_is_lane(shared, bytes)) {
+    if (fabric_is_lane(shared, bytes)) {
+        const uint64_t word = fabric_lane_load(shared);
+        memcpy(to, &word, sizeof(word));
+        return;
+    }
+    if (!fabric_are_few_lanes(shared, bytes)) {
         fabric_lanes_load_many(to, shared, bytes);
         return;
     }
-    const uint64_t word = __atomic_load_n((const fabric_word *)shared, __ATOMIC_RELAXED);
-    memcpy(to, &word, sizeof(word));
+    for (uint64_t at = 0; at < bytes; at += FABRIC_WORD_BYTES) {
+        const uint64_t word = fabric_lane_load((const uint8_t *)shared + at);
+        memcpy((uint8_t *)to + at, &word, sizeof(word));
+    }
 }
 
-/** Copy into shared memory. */
+/** Copy into shared memory, from the end: who waits for the first word finds the rest, and takes no line of the cache
+ * from under a store. */
 static inline void fabric_lanes_store(void *shared, const void *from, uint64_t bytes)
 {
-    uint64_t word;
-    if (!fabric_is_lane(shared, bytes)) {
+    if (fabric_is_lane(shared, bytes)) {
+        fabric_lane_store(shared, from);
+        return;
+    }
+    if (!fabric_are_few_lanes(shared, bytes)) {
         fabric_lanes_store_many(shared, from, bytes);
         return;
     }
-    memcpy(&word, from, sizeof(word));
-    __atomic_store_n((fabric_word *)shared, word, __ATOMIC_RELAXED);
+    for (uint64_t at = bytes; at > 0;) {
+        at -= FABRIC_WORD_BYTES;
+        fabric_lane_store((uint8_t *)shared + at, (const uint8_t *)from + at);
+    }
 }
 
 #endif

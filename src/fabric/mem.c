@@ -55,28 +55,32 @@ void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset,
 
 /* ---- waiting for a word ------------------------------------------------------------------------- */
 
-#define LOOKS_WITHOUT_PAUSE 1000 /* each a turn for other tasks or threads */
-#define LOOKS_A_CLOCK       8    /* of which one asks what time it is */
+#define LOOKS_A_TURN        8 /* then other tasks or threads have theirs */
+#define TURNS_WITHOUT_PAUSE 1000
+#define TURNS_A_CLOCK       8 /* of which one asks what time it is */
 #define PAUSE_NS_MIN        UINT64_C(10000)
 #define PAUSE_NS_MAX        UINT64_C(1000000)
 
 /* @return the first word that has changed; `count`: none has */
 static uint32_t changed(const struct tarn_fabric_word *words, uint32_t count)
 {
-    uint32_t i = 0;
-    while (i < count && tarn_fabric_mem_load64(words[i].region, words[i].offset) == words[i].old)
-        i++;
-    return i;
+    for (uint32_t look = 0; look < LOOKS_A_TURN; look++) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (tarn_fabric_mem_load64(words[i].region, words[i].offset) != words[i].old)
+                return i;
+        }
+    }
+    return count;
 }
 
-/* The next look's pause. @return 0; -ETIMEDOUT; -ECANCELED */
-static int pause_before_look(uint32_t look, uint64_t *inout_pause_ns, uint64_t deadline_ns)
+/* The next turn's pause. @return 0; -ETIMEDOUT; -ECANCELED */
+static int pause_before_turn(uint32_t turn, uint64_t *inout_pause_ns, uint64_t deadline_ns)
 {
     if (task_cancelled())
         return -ECANCELED;
-    if (look < LOOKS_WITHOUT_PAUSE) {
+    if (turn < TURNS_WITHOUT_PAUSE) {
         task_yield();
-        const bool tells_time = look % LOOKS_A_CLOCK == 0 && deadline_ns != TASK_FOREVER;
+        const bool tells_time = turn % TURNS_A_CLOCK == 0 && deadline_ns != TASK_FOREVER;
         return tells_time && task_now() >= deadline_ns ? -ETIMEDOUT : 0;
     }
     uint64_t now_ns = task_now();
@@ -96,14 +100,14 @@ int tarn_fabric_wait_any(const struct tarn_fabric_word *words, uint32_t count, u
     if (fabric->provider->wait_any != NULL)
         return fabric->provider->wait_any(fabric->state, words, count, deadline_ns, ret_index);
     uint64_t pause_ns = PAUSE_NS_MIN;
-    for (uint32_t look = 0;; look++) {
+    for (uint32_t turn = 0;; turn++) {
         uint32_t index = changed(words, count);
         if (index < count) {
-            tarn_fabric_mem_fence(); /* what was written before the word is seen after it */
+            atomic_thread_fence(memory_order_acquire); /* what was written before the word is seen after it */
             *ret_index = index;
             return 0;
         }
-        int error = pause_before_look(look, &pause_ns, deadline_ns);
+        int error = pause_before_turn(turn, &pause_ns, deadline_ns);
         if (error != 0)
             return error;
     }
