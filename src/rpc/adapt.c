@@ -1,8 +1,9 @@
 #include "rpc/adapt.h"
 
 /* Of the later paper on RFP: reply pays when a call takes so many round trips that fetching asks in vain. */
-#define SLOW_ROUND_TRIPS      2  /* where READs in vain load the callee's card */
-#define SLOW_ROUND_TRIPS_COPY 4  /* where they are copies by the caller */
+#define SLOW_ROUND_TRIPS      2 /* where READs in vain load the callee's card */
+#define SLOW_ROUND_TRIPS_COPY 4 /* where they are copies by the caller */
+#define COPY_NS_MIN           1000 /* what takes less is no round trip: in so little time nobody can do anything else */
 #define FAST_PERCENT          70 /* of that: below it fetching pays again */
 #define SLOW_WINDOWS          2
 #define READ_COST_BYTES       1024 /* a READ costs as much as so many bytes more of it */
@@ -68,7 +69,9 @@ static void choose_way(struct rpc_adapt *adapt)
 {
     const uint64_t mean_ns = adapt->service_ns / adapt->calls;
     const uint64_t slow_ns =
-        (adapt->reads_load_a_card ? SLOW_ROUND_TRIPS : SLOW_ROUND_TRIPS_COPY) * adapt->round_trip_ns;
+        adapt->reads_load_a_card
+            ? SLOW_ROUND_TRIPS * adapt->round_trip_ns
+            : SLOW_ROUND_TRIPS_COPY * base_max(adapt->round_trip_ns, (uint64_t)COPY_NS_MIN);
     if (adapt->round_trip_ns == 0)
         return;
     const bool agrees = adapt->by_reply ? mean_ns < slow_ns * FAST_PERCENT / 100 : mean_ns > slow_ns;

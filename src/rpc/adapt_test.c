@@ -59,6 +59,21 @@ static void who_asks_for_a_way_keeps_it(void **state)
     assert_int_equal(adapt.changes, 0);
 }
 
+/* A READ that is a copy takes next to nothing; what takes a little more is no reason for a reply. */
+static void a_copy_is_no_round_trip(void **state)
+{
+    (void)state;
+    struct rpc_adapt adapt;
+    rpc_adapt_init(&adapt, TARN_RPC_ADAPTIVE, 64, 4096, false, false);
+    rpc_adapt_note_round_trip(&adapt, 30);
+    for (unsigned i = 0; i < 10; i++)
+        (void)note_window(&adapt, 3999, 10);
+    assert_false(adapt.by_reply);
+    for (unsigned i = 0; i < 2; i++)
+        (void)note_window(&adapt, 4001, 10);
+    assert_true(adapt.by_reply);
+}
+
 /* Nothing is known of a READ as long as there was none. */
 static void without_a_round_trip_nothing_changes(void **state)
 {
@@ -198,6 +213,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_slow_windows_make_replies),
                                        cmocka_unit_test(who_asks_for_a_way_keeps_it),
+                                       cmocka_unit_test(a_copy_is_no_round_trip),
                                        cmocka_unit_test(without_a_round_trip_nothing_changes),
                                        cmocka_unit_test(enough_is_fetched),
                                        cmocka_unit_test(the_choice_follows),

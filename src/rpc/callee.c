@@ -9,7 +9,7 @@
 
 static struct rpc_incoming *slot_of(const struct tarn_rpc_connection *connection, uint64_t sequence)
 {
-    return &connection->callee.slots[sequence % connection->geometry.in];
+    return &connection->callee.slots[sequence & (connection->geometry.in - 1)];
 }
 
 /* ---- the mark ----------------------------------------------------------------------------------- */
@@ -54,8 +54,8 @@ static void post_reply(struct rpc_incoming *incoming, uint64_t bytes)
         .offset = rpc_reply_offset(&theirs, incoming->sequence),
         .iov = &incoming->iov,
         .iov_count = 1,
-        .value =
-            rpc_message_value(RPC_RESULT_IS_THERE, (uint32_t)(incoming->sequence % connection->geometry.in))};
+        .value = rpc_message_value(RPC_RESULT_IS_THERE,
+                                   (uint32_t)(incoming->sequence & (connection->geometry.in - 1)))};
     incoming->is_posted = true;
     tarn_fabric_post(connection->fabric, &incoming->op, 1);
 }
@@ -210,6 +210,7 @@ static void note_way(const struct rpc_incoming *incoming)
 
 static void fill(struct rpc_incoming *incoming, const struct rpc_header *header)
 {
+    const bool is_short = incoming->method != NULL && incoming->method->is_short;
     const uint64_t left_ns = header->time * UINT64_C(1000);
     incoming->sequence = header->sequence;
     incoming->by_reply = (header->flags & RPC_BY_REPLY) != 0;
@@ -220,7 +221,7 @@ static void fill(struct rpc_incoming *incoming, const struct rpc_header *header)
         .bytes = header->bytes,
         .room = incoming->connection->geometry.result_bytes,
         .result = incoming->answer + RPC_HEADER_BYTES,
-        .deadline_ns = header->time == 0 ? TASK_FOREVER : task_now() + left_ns,
+        .deadline_ns = header->time == 0 || is_short ? TASK_FOREVER : task_now() + left_ns,
         .epoch = header->epoch,
         .lease_ms = header->lease_ms,
     };

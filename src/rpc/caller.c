@@ -7,12 +7,12 @@
 #include "rpc/connection.h"
 #include <errno.h>
 
-#define LOOKS_AT_ONCE      16 /* READs without a pause between */
+#define LOOKS_AT_ONCE      16 /* READs without a pause between, where they load a card */
+#define LOOKS_AT_ONCE_COPY 64 /* where they are copies by the caller */
 #define PAUSE_SHARE        8  /* of the time waited so far: the pause */
 #define PAUSE_NS_MAX       BASE_NS_PER_MS
 #define CHECK_AFTER_NS     20000 /* a result by reply that is not there then: the mark is READ */
-#define ROUNDS_A_CLOCK     16    /* rounds of which one is timed */
-#define IDLE_ROUNDS_A_TURN 16    /* in vain, before other tasks have theirs */
+#define ROUNDS_A_CLOCK     16
 #define AWAKE_NS           20000 /* a plain thread sleeps for no less: to be woken takes longer */
 
 /* Somebody who sleeps until a call has ended. */
@@ -23,7 +23,12 @@ struct rpc_parked {
 
 static struct rpc_slot *slot_of(struct tarn_rpc_connection *connection, uint64_t sequence)
 {
-    return &connection->caller.slots[sequence % connection->geometry.out];
+    return &connection->caller.slots[sequence & (connection->geometry.out - 1)];
+}
+
+static uint32_t looks_at_once(const struct rpc_caller *caller)
+{
+    return caller->reads_are_copies ? LOOKS_AT_ONCE_COPY : LOOKS_AT_ONCE;
 }
 
 /* ---- ends of calls ------------------------------------------------------------------------------ */
@@ -255,13 +260,14 @@ static void build_check(struct tarn_rpc_connection *connection, struct rpc_slot 
 }
 
 /* Nothing is there yet: look again, later and later. */
-static void postpone(struct rpc_slot *slot)
+static void postpone(const struct rpc_caller *caller, struct rpc_slot *slot)
 {
+    const uint32_t looks = looks_at_once(caller);
     slot->has_header = false;
-    if (++slot->looks < LOOKS_AT_ONCE)
+    if (++slot->looks < looks)
         return;
     const uint64_t now_ns = task_now();
-    if (slot->looks == LOOKS_AT_ONCE)
+    if (slot->looks == looks)
         slot->since_ns = now_ns;
     slot->due_ns = now_ns + base_min((now_ns - slot->since_ns) / PAUSE_SHARE, PAUSE_NS_MAX);
 }
@@ -288,16 +294,17 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
 {
     struct rpc_caller *caller = &connection->caller;
     if (!slot->has_header) {
-        struct rpc_header header;
-        const bool is_whole = rpc_header_load(slot->head + RPC_MARK_BYTES, &header);
-        if (!is_whole || header.sequence != slot->sequence ||
+        const uint8_t *head = slot->head + RPC_MARK_BYTES;
+        struct rpc_header header = {.sequence = rpc_header_sequence(head)};
+        const bool is_there = header.sequence == slot->sequence;
+        if (!is_there || !rpc_header_load(head, &header) ||
             header.bytes > connection->geometry.result_bytes) {
-            if (is_whole)
-                caller->stats.unready++;
-            else
+            if (is_there)
                 caller->stats.unwhole++;
+            else
+                caller->stats.unready++;
             rpc_adapt_note_vain(&caller->adapt);
-            postpone(slot);
+            postpone(caller, slot);
             return poke(connection, slot);
         }
         slot->answer = header;
@@ -313,7 +320,7 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
         finish_slot(connection, slot, 0);
     } else {
         caller->stats.unwhole++;
-        postpone(slot);
+        postpone(caller, slot);
     }
     return 0;
 }
@@ -351,31 +358,61 @@ static bool has_work(struct tarn_rpc_connection *connection)
            (is_stuck && caller->abandoned > 0);
 }
 
-/* @return operations in caller->ops */
-static uint32_t gather(struct tarn_rpc_connection *connection, bool *ret_reads)
+/* A READ of a slot that asks for one. */
+static void build_read(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
+                       struct tarn_fabric_op *ret_op)
+{
+    if (slot->by_reply)
+        build_check(connection, slot, ret_op);
+    else
+        build_fetch(connection, slot, ret_op);
+}
+
+/* @return 0, or what the connection died of */
+static int take_read(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    if (!slot->by_reply)
+        return take_fetched(connection, slot);
+    return slot->must_check ? take_check(connection, slot) : 0; /* else its result was quicker */
+}
+
+/* A READ that is a copy is over at once. @return 0, or what the connection died of */
+static int look(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+{
+    struct tarn_fabric_op op;
+    build_read(connection, slot, &op);
+    int error = fabric_run(connection->fabric, &op, TARN_FOREVER);
+    return error != 0 ? error : take_read(connection, slot);
+}
+
+/* READs that are due: to be posted, or over. */
+static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_round *round)
 {
     struct rpc_caller *caller = &connection->caller;
     uint64_t now_ns = 0;
-    uint32_t count = 0;
-    const bool is_any = fetches(caller) || (caller->checking > 0 && is_due(caller->check_due_ns, &now_ns));
-    for (uint64_t sequence = caller->oldest; is_any && sequence < caller->next; sequence++) {
+    if (!fetches(caller) && !(caller->checking > 0 && is_due(caller->check_due_ns, &now_ns)))
+        return;
+    for (uint64_t sequence = caller->oldest; sequence < caller->next && round->error == 0; sequence++) {
         struct rpc_slot *slot = slot_of(connection, sequence);
         uint64_t due_ns;
         if (!asks(caller, slot, &due_ns) || !is_due(due_ns, &now_ns))
             continue;
-        caller->slots_of_ops[count] = (uint32_t)(slot - caller->slots);
-        if (slot->by_reply)
-            build_check(connection, slot, &caller->ops[count++]);
-        else
-            build_fetch(connection, slot, &caller->ops[count++]);
+        if (caller->reads_are_copies) {
+            round->looks++;
+            round->error = look(connection, slot);
+        } else {
+            caller->slots_of_ops[round->count] = (uint32_t)(slot - caller->slots);
+            build_read(connection, slot, &caller->ops[round->count++]);
+        }
     }
-    *ret_reads = count > 0;
-    while (begin_call(connection, &caller->ops[count])) {
-        caller->slots_of_ops[count] = (uint32_t)((caller->next - 1) % connection->geometry.out);
-        if (++count == connection->geometry.out)
-            break;
-    }
-    return count;
+}
+
+static void gather_requests(struct tarn_rpc_connection *connection, struct rpc_round *round)
+{
+    struct rpc_caller *caller = &connection->caller;
+    while (round->count < connection->geometry.out && begin_call(connection, &caller->ops[round->count]))
+        caller->slots_of_ops[round->count++] =
+            (uint32_t)((caller->next - 1) & (connection->geometry.out - 1));
 }
 
 /* The WRITE of a request has completed. @return 0, or what the connection died of */
@@ -404,12 +441,8 @@ static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
     int error = 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
         struct rpc_slot *slot = &caller->slots[caller->slots_of_ops[i]];
-        if (caller->ops[i].kind != TARN_FABRIC_READ)
-            error = take_sent(connection, slot);
-        else if (!slot->by_reply)
-            error = take_fetched(connection, slot);
-        else if (slot->must_check) /* else its result was quicker */
-            error = take_check(connection, slot);
+        error = caller->ops[i].kind == TARN_FABRIC_READ ? take_read(connection, slot)
+                                                        : take_sent(connection, slot);
     }
     return error;
 }
@@ -418,19 +451,33 @@ static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
 static bool begin_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
-    struct rpc_round round = {.answered = caller->stats.calls, .posted = caller->next};
     const uint64_t rests = caller->stats.rests;
-    bool has_reads;
-    round.count = gather(connection, &has_reads);
-    if (round.count == 0)
-        return false;
-    round.is_timed = has_reads && caller->rounds++ % ROUNDS_A_CLOCK == 0;
-    round.has_rests = caller->stats.rests != rests;
-    round.begin_ns = round.is_timed ? task_now() : 0;
-    caller->round = round;
+    const bool is_timed = (fetches(caller) || caller->checking > 0) && caller->rounds++ % ROUNDS_A_CLOCK == 0;
+    struct rpc_round *round = &caller->round;
+    *round = (struct rpc_round){
+        .answered = caller->stats.calls, .posted = caller->next, .begin_ns = is_timed ? task_now() : 0};
     caller->pumping = true;
-    tarn_fabric_post(connection->fabric, caller->ops, round.count);
-    return true;
+    gather_reads(connection, round);
+    round->has_reads = round->count + round->looks > 0;
+    round->has_rests = caller->stats.rests != rests;
+    if (round->error == 0)
+        gather_requests(connection, round);
+    if (round->count > 0)
+        tarn_fabric_post(connection->fabric, caller->ops, round->count);
+    caller->pumping = round->count + round->looks > 0;
+    return caller->pumping;
+}
+
+/* What was timed tells how long a READ takes, if there was one and all were alike. */
+static void note_round_time(struct tarn_rpc_connection *connection)
+{
+    const struct rpc_round *round = &connection->caller.round;
+    if (round->begin_ns == 0)
+        return;
+    if (round->has_reads && !round->has_rests)
+        rpc_adapt_note_round_trip(&connection->caller.adapt,
+                                  (task_now() - round->begin_ns) / base_max(round->looks, 1U));
+    note_time(connection, round->begin_ns);
 }
 
 /* Take what it has come to. @return whether a call has ended, or began */
@@ -438,19 +485,23 @@ static bool end_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
     const struct rpc_round *round = &caller->round;
-    int error = tarn_fabric_wait(caller->ops, round->count, TARN_FOREVER);
-    if (round->is_timed && !round->has_rests && error == 0)
-        rpc_adapt_note_round_trip(&caller->adapt, task_now() - round->begin_ns);
-    if (round->is_timed)
-        note_time(connection, round->begin_ns);
-    if (error == 0)
+    int error = round->error;
+    if (round->count > 0 && error == 0)
+        error = tarn_fabric_wait(caller->ops, round->count, TARN_FOREVER);
+    if (error == 0) {
+        note_round_time(connection);
         error = take_round(connection, round->count);
+    }
     caller->pumping = false;
     if (error == 0)
         error = connection->error;
     if (error != 0)
         rpc_connection_died(connection, error);
-    return error != 0 || caller->stats.calls != round->answered || caller->next != round->posted;
+    const bool is_better =
+        error != 0 || caller->stats.calls != round->answered || caller->next != round->posted;
+    if (is_better)
+        caller->idle_rounds = 0;
+    return is_better;
 }
 
 /* One round. @return as end_round() */
@@ -611,12 +662,13 @@ static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc
 {
     struct rpc_caller *caller = &connection->caller;
     const uint64_t due_ns = next_due(connection), deadline_ns = deadline_of(call);
-    const bool is_soon = connection->sched == NULL && fetches(caller) && due_ns < task_now() + AWAKE_NS;
-    if (due_ns != 0 && !is_soon) {
+    const bool is_soon =
+        due_ns == 0 || (connection->sched == NULL && fetches(caller) && due_ns < task_now() + AWAKE_NS);
+    if (!is_soon) {
         int error = rest(connection, call, base_min(due_ns, deadline_ns));
         return error == -ETIMEDOUT && due_ns < deadline_ns ? 0 : error;
     }
-    if (++caller->idle_rounds % IDLE_ROUNDS_A_TURN == 0 ||
+    if (++caller->idle_rounds % looks_at_once(caller) == 0 ||
         (connection->sched != NULL && task_sched_runnable(connection->sched)))
         task_yield();
     return deadline_ns != TASK_FOREVER && task_now() >= deadline_ns ? -ETIMEDOUT : 0;

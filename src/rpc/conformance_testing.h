@@ -360,7 +360,7 @@ static void limits_are_granted(struct testing_fabric *testing)
     testing_serve(testing, &calls, &options);
     calls.connection = testing_client(&calls, &greedy);
     tarn_rpc_limits(calls.connection, &limits);
-    assert_int_equal(limits.calls, 5);
+    assert_int_equal(limits.calls, 8);
     assert_int_equal(limits.request_bytes, 104);
     assert_int_equal(limits.result_bytes, 200);
     assert_in_range(limits.worker, 1, limits.workers);

@@ -30,18 +30,19 @@ static uint64_t reply_stride(const struct rpc_geometry *geometry)
 
 uint64_t rpc_request_offset(const struct rpc_geometry *geometry, uint64_t sequence)
 {
-    return sequence % geometry->in * request_stride(geometry);
+    return (sequence & (geometry->in - 1)) * request_stride(geometry);
 }
 
 uint64_t rpc_result_offset(const struct rpc_geometry *geometry, uint64_t sequence)
 {
-    return geometry->in * request_stride(geometry) + sequence % geometry->in * result_stride(geometry);
+    return geometry->in * request_stride(geometry) +
+           (sequence & (geometry->in - 1)) * result_stride(geometry);
 }
 
 uint64_t rpc_reply_offset(const struct rpc_geometry *geometry, uint64_t sequence)
 {
     return geometry->in * (request_stride(geometry) + result_stride(geometry)) +
-           sequence % geometry->out * reply_stride(geometry);
+           (sequence & (geometry->out - 1)) * reply_stride(geometry);
 }
 
 bool rpc_is_served_by_processor(const struct tarn_fabric *fabric)
@@ -135,6 +136,7 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
     connection->callee.service = service;
     connection->callee.next = connection->caller.next = connection->caller.oldest = 1;
     connection->caller.notifies = true;
+    connection->caller.reads_are_copies = rpc_reads_are_copies(fabric);
     connection->caller.always_notifies = rpc_is_served_by_processor(fabric);
     base_list_init(&connection->link);
     base_list_init(&connection->pending_link);
@@ -343,10 +345,10 @@ int rpc_connect(struct tarn_fabric *fabric, const char *address,
     const uint32_t result_bytes = wanted->result_bytes == 0 ? BYTES : wanted->result_bytes;
     const struct rpc_geometry geometry = {.request_bytes = (uint32_t)base_align_up(request_bytes, ALIGNMENT),
                                           .result_bytes = (uint32_t)base_align_up(result_bytes, ALIGNMENT),
-                                          .out = wanted->calls == 0 ? CALLS : wanted->calls,
-                                          .in = wanted->calls_back};
+                                          .out = rpc_slots(wanted->calls == 0 ? CALLS : wanted->calls),
+                                          .in = rpc_slots(wanted->calls_back)};
     if (request_bytes > TARN_RPC_BYTES_MAX || result_bytes > TARN_RPC_BYTES_MAX ||
-        geometry.out > TARN_RPC_CALLS_MAX || geometry.in > TARN_RPC_CALLS_MAX ||
+        wanted->calls > TARN_RPC_CALLS_MAX || wanted->calls_back > TARN_RPC_CALLS_MAX ||
         wanted->way > TARN_RPC_REPLY || wanted->worker > RPC_ANY_WORKER ||
         (geometry.in > 0 && (wanted->service == NULL || task_is_thread())))
         return -EINVAL;
@@ -361,7 +363,7 @@ int rpc_connect(struct tarn_fabric *fabric, const char *address,
     }
     rpc_adapt_init(&connection->caller.adapt, wanted->way, wanted->fetch_bytes,
                    connection->geometry.result_bytes, connection->caller.always_notifies,
-                   !rpc_reads_are_copies(fabric));
+                   !connection->caller.reads_are_copies);
     *ret_connection = connection;
     return 0;
 }

@@ -15,8 +15,14 @@ struct rpc_worker;
 /* What both sides have agreed on, as one of them sees it. */
 struct rpc_geometry {
     uint32_t request_bytes, result_bytes;
-    uint32_t in, out; /* slots for calls of the other side, and for one's own */
+    uint32_t in, out; /* slots for calls of the other side, and for one's own: powers of two, or 0 */
 };
+
+/** Slots for so many calls. */
+static inline uint32_t rpc_slots(uint32_t calls)
+{
+    return calls == 0 ? 0 : base_power_of_two_from(base_min(calls, (uint32_t)TARN_RPC_CALLS_MAX));
+}
 
 /* ---- calls of this side ------------------------------------------------------------------------- */
 
@@ -45,9 +51,11 @@ struct rpc_slot {
 /* A round under way. */
 struct rpc_round {
     uint32_t count; /* of operations */
-    bool is_timed;
+    uint32_t looks; /* READs that were copies, and are over */
+    int error;      /* of those */
+    bool has_reads;
     bool has_rests;            /* of long results, which take as long as they are */
-    uint64_t begin_ns;         /* if it is timed */
+    uint64_t begin_ns;         /* 0: it is not timed */
     uint64_t answered, posted; /* calls when it began */
 };
 
@@ -65,8 +73,9 @@ struct rpc_caller {
     struct rpc_round round;
     bool notifies; /* the callee does not look by itself */
     bool always_notifies;
+    bool reads_are_copies; /* by this side, and nobody else has to do with them */
     uint32_t rounds;
-    uint32_t idle_rounds;
+    uint32_t idle_rounds;               /* on end */
     struct tarn_rpc_call *first, *last; /* calls without a slot */
     struct base_list parked;            /* of struct rpc_parked */
     struct rpc_adapt adapt;

@@ -235,12 +235,12 @@ static int fill_options(const struct tarn_rpc_serve_options *options,
     *ret_options = (struct tarn_rpc_serve_options){
         .workers = or_default(given->workers, 1),
         .connections_max = or_default(given->connections_max, CONNECTIONS_MAX),
-        .calls_max = or_default(given->calls_max, CALLS_MAX),
+        .calls_max = rpc_slots(or_default(given->calls_max, CALLS_MAX)),
         .request_bytes_max = (uint32_t)base_align_up(or_default(given->request_bytes_max, BYTES_MAX), 8),
         .result_bytes_max = (uint32_t)base_align_up(or_default(given->result_bytes_max, BYTES_MAX), 8),
         .running_max = or_default(given->running_max, RUNNING_MAX),
         .spin_ns = given->spin_ns == 0 ? SPIN_NS : given->spin_ns};
-    return ret_options->workers <= TARN_RPC_WORKERS_MAX && ret_options->calls_max <= TARN_RPC_CALLS_MAX &&
+    return ret_options->workers <= TARN_RPC_WORKERS_MAX && given->calls_max <= TARN_RPC_CALLS_MAX &&
                    given->request_bytes_max <= TARN_RPC_BYTES_MAX &&
                    given->result_bytes_max <= TARN_RPC_BYTES_MAX
                ? 0

@@ -5,45 +5,45 @@
 
 enum {
     AT_SEQUENCE = 0,
-    AT_CRC = 8,
-    AT_BODY_CRC = 12,
+    AT_EPOCH = 8,
     AT_BYTES = 16,
     AT_TIME = 20,
-    AT_EPOCH = 24,
-    AT_LEASE = 32,
-    AT_WORD = 36,
-    AT_FLAGS = 40,
-    AT_ZERO = 44,
+    AT_LEASE = 24,
+    AT_WORD = 28,
+    AT_FLAGS = 32,
+    AT_ZERO = 36,
+    AT_BODY_CRC = 40,
+    AT_CRC = 44,
 };
 
-_Static_assert(AT_ZERO + 4 == RPC_HEADER_BYTES, "a header ends with zeros");
+_Static_assert(AT_CRC + 4 == RPC_HEADER_BYTES, "a header ends with its checksum");
 
 static uint32_t body_crc(const void *body, uint32_t bytes)
 {
     return bytes == 0 ? 0 : base_crc32c(0, body, bytes);
 }
 
+/* Two fields in one store: what is loaded as a word soon should have been stored as one. */
+static void store_two(uint8_t *bytes, uint32_t first, uint32_t second)
+{
+    base_store_le64(bytes, first | (uint64_t)second << 32);
+}
+
 void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t *bytes)
 {
+    const uint32_t of_body = body_crc(body, header->bytes);
     base_store_le64(bytes + AT_SEQUENCE, header->sequence);
-    base_store_le32(bytes + AT_CRC, 0);
-    base_store_le32(bytes + AT_BODY_CRC, body_crc(body, header->bytes));
-    base_store_le32(bytes + AT_BYTES, header->bytes);
-    base_store_le32(bytes + AT_TIME, header->time);
     base_store_le64(bytes + AT_EPOCH, header->epoch);
-    base_store_le32(bytes + AT_LEASE, header->lease_ms);
-    base_store_le32(bytes + AT_WORD, header->word);
-    base_store_le32(bytes + AT_FLAGS, header->flags);
-    base_store_le32(bytes + AT_ZERO, 0);
-    base_store_le32(bytes + AT_CRC, base_crc32c(0, bytes, RPC_HEADER_BYTES));
+    store_two(bytes + AT_BYTES, header->bytes, header->time);
+    store_two(bytes + AT_LEASE, header->lease_ms, header->word);
+    store_two(bytes + AT_FLAGS, header->flags, 0);
+    store_two(bytes + AT_BODY_CRC, of_body, 0);
+    store_two(bytes + AT_BODY_CRC, of_body, base_crc32c(0, bytes, AT_CRC));
 }
 
 bool rpc_header_load(const uint8_t *bytes, struct rpc_header *ret_header)
 {
-    uint8_t copy[RPC_HEADER_BYTES];
-    memcpy(copy, bytes, sizeof(copy));
-    base_store_le32(copy + AT_CRC, 0);
-    if (base_crc32c(0, copy, sizeof(copy)) != base_load_le32(bytes + AT_CRC))
+    if (base_crc32c(0, bytes, AT_CRC) != base_load_le32(bytes + AT_CRC))
         return false;
     *ret_header = (struct rpc_header){.sequence = base_load_le64(bytes + AT_SEQUENCE),
                                       .body_crc = base_load_le32(bytes + AT_BODY_CRC),
@@ -92,6 +92,11 @@ void rpc_hello_save(const struct rpc_hello *hello, uint8_t *bytes)
     tarn_fabric_handle_save(&hello->handle, bytes + AT_HANDLE);
 }
 
+static bool is_count(uint32_t calls)
+{
+    return calls <= TARN_RPC_CALLS_MAX && base_is_power_of_two(calls);
+}
+
 static bool is_length(uint32_t bytes)
 {
     return bytes <= TARN_RPC_BYTES_MAX && bytes % 8 == 0;
@@ -111,7 +116,7 @@ int rpc_hello_load(const void *bytes, uint32_t count, struct rpc_hello *ret_hell
     hello.request_bytes = base_load_le32(from + AT_REQUEST_BYTES);
     hello.result_bytes = base_load_le32(from + AT_RESULT_BYTES);
     hello.workers = base_load_le32(from + AT_WORKERS);
-    if (hello.calls == 0 || hello.calls > TARN_RPC_CALLS_MAX || hello.calls_back > TARN_RPC_CALLS_MAX ||
+    if (!is_count(hello.calls) || (hello.calls_back != 0 && !is_count(hello.calls_back)) ||
         !is_length(hello.request_bytes) || !is_length(hello.result_bytes) ||
         hello.workers > TARN_RPC_WORKERS_MAX)
         return -EPROTO;

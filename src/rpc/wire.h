@@ -34,6 +34,12 @@ struct rpc_header {
 /** Write a header, RPC_HEADER_BYTES. Its body_crc is computed from the body. */
 void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t *bytes);
 
+/** The number that it says, whole or not. */
+static inline uint64_t rpc_header_sequence(const uint8_t *bytes)
+{
+    return base_load_le64(bytes);
+}
+
 /** Read one that somebody else could write: from a copy. @return whether it is whole */
 base_must_check bool rpc_header_load(const uint8_t *bytes, struct rpc_header *ret_header);
 
