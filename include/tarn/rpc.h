@@ -33,10 +33,9 @@ struct tarn_rpc_request {
     uint32_t room;         /**< for the result */
     void *result;          /**< to be filled */
     uint32_t result_bytes; /**< to be set: at most `room`; 0 at first. With an error, too */
-    uint64_t
-        deadline_ns; /**< after which nobody waits for the result; TARN_FOREVER: none, or the method is short */
-    uint64_t epoch;    /**< the caller's; to be set to what the result shall carry */
-    uint32_t lease_ms; /**< the same */
+    uint64_t deadline_ns;  /**< nobody waits for longer; TARN_FOREVER: none, or the method is short */
+    uint64_t epoch;        /**< the caller's; to be set to what the result shall carry */
+    uint32_t lease_ms;     /**< the same */
 };
 
 /** @return 0 or negative errno, which the caller gets */
@@ -60,10 +59,9 @@ struct tarn_rpc_service {
 /* ---- serving ------------------------------------------------------------------------------------ */
 
 struct tarn_rpc_serve_options {
-    uint32_t workers;         /**< each with a thread; 0: 1 */
-    uint32_t connections_max; /**< 0: 1,024 */
-    uint32_t calls_max; /**< in flight of a connection; 0: 64. What a client asks for beyond is cut. Both are
-                                   rounded up to powers of two */
+    uint32_t workers;           /**< each with a thread; 0: 1 */
+    uint32_t connections_max;   /**< 0: 1,024 */
+    uint32_t calls_max;         /**< in flight, rounded up to a power of two; 0: 64. More is cut */
     uint32_t request_bytes_max; /**< 0: 4,096 */
     uint32_t result_bytes_max;  /**< 0: 4,096 */
     uint32_t running_max;       /**< methods that are not short, at once, of a worker; 0: 256 */
@@ -115,7 +113,7 @@ enum tarn_rpc_way {
 
 struct tarn_rpc_connect_options {
     enum tarn_rpc_way way;
-    uint32_t calls;         /**< in flight; 0: 16 */
+    uint32_t calls;         /**< in flight, rounded up to a power of two; 0: 16 */
     uint32_t request_bytes; /**< the longest; 0: 1,024 */
     uint32_t result_bytes;  /**< 0: 1,024 */
     uint32_t fetch_bytes;   /**< of results, with the first READ; 0: chosen by what was seen lately */

@@ -9,7 +9,7 @@
 
 static struct rpc_incoming *slot_of(const struct tarn_rpc_connection *connection, uint64_t sequence)
 {
-    return &connection->callee.slots[sequence & (connection->geometry.in - 1)];
+    return &connection->callee.slots[rpc_slot_number(sequence, connection->geometry.in)];
 }
 
 /* ---- the mark ----------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ static void post_reply(struct rpc_incoming *incoming, uint64_t bytes)
         .iov = &incoming->iov,
         .iov_count = 1,
         .value = rpc_message_value(RPC_RESULT_IS_THERE,
-                                   (uint32_t)(incoming->sequence & (connection->geometry.in - 1)))};
+                                   rpc_slot_number(incoming->sequence, connection->geometry.in))};
     incoming->is_posted = true;
     tarn_fabric_post(connection->fabric, &incoming->op, 1);
 }

@@ -12,7 +12,7 @@
 #define PAUSE_SHARE        8  /* of the time waited so far: the pause */
 #define PAUSE_NS_MAX       BASE_NS_PER_MS
 #define CHECK_AFTER_NS     20000 /* a result by reply that is not there then: the mark is READ */
-#define ROUNDS_A_CLOCK     16
+#define ROUNDS_A_CLOCK     16    /* rounds of which one is timed */
 #define AWAKE_NS           20000 /* a plain thread sleeps for no less: to be woken takes longer */
 
 /* Somebody who sleeps until a call has ended. */
@@ -23,7 +23,7 @@ struct rpc_parked {
 
 static struct rpc_slot *slot_of(struct tarn_rpc_connection *connection, uint64_t sequence)
 {
-    return &connection->caller.slots[sequence & (connection->geometry.out - 1)];
+    return &connection->caller.slots[rpc_slot_number(sequence, connection->geometry.out)];
 }
 
 static uint32_t looks_at_once(const struct rpc_caller *caller)
@@ -411,8 +411,7 @@ static void gather_requests(struct tarn_rpc_connection *connection, struct rpc_r
 {
     struct rpc_caller *caller = &connection->caller;
     while (round->count < connection->geometry.out && begin_call(connection, &caller->ops[round->count]))
-        caller->slots_of_ops[round->count++] =
-            (uint32_t)((caller->next - 1) & (connection->geometry.out - 1));
+        caller->slots_of_ops[round->count++] = rpc_slot_number(caller->next - 1, connection->geometry.out);
 }
 
 /* The WRITE of a request has completed. @return 0, or what the connection died of */

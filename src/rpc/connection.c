@@ -30,19 +30,19 @@ static uint64_t reply_stride(const struct rpc_geometry *geometry)
 
 uint64_t rpc_request_offset(const struct rpc_geometry *geometry, uint64_t sequence)
 {
-    return (sequence & (geometry->in - 1)) * request_stride(geometry);
+    return rpc_slot_number(sequence, geometry->in) * request_stride(geometry);
 }
 
 uint64_t rpc_result_offset(const struct rpc_geometry *geometry, uint64_t sequence)
 {
     return geometry->in * request_stride(geometry) +
-           (sequence & (geometry->in - 1)) * result_stride(geometry);
+           rpc_slot_number(sequence, geometry->in) * result_stride(geometry);
 }
 
 uint64_t rpc_reply_offset(const struct rpc_geometry *geometry, uint64_t sequence)
 {
     return geometry->in * (request_stride(geometry) + result_stride(geometry)) +
-           (sequence & (geometry->out - 1)) * reply_stride(geometry);
+           rpc_slot_number(sequence, geometry->out) * reply_stride(geometry);
 }
 
 bool rpc_is_served_by_processor(const struct tarn_fabric *fabric)

@@ -24,6 +24,12 @@ static inline uint32_t rpc_slots(uint32_t calls)
     return calls == 0 ? 0 : base_power_of_two_from(base_min(calls, (uint32_t)TARN_RPC_CALLS_MAX));
 }
 
+/** Which of so many slots a call has. */
+static inline uint32_t rpc_slot_number(uint64_t sequence, uint32_t slots)
+{
+    return (uint32_t)sequence & (slots - 1);
+}
+
 /* ---- calls of this side ------------------------------------------------------------------------- */
 
 enum rpc_slot_state { RPC_FREE, RPC_POSTED, RPC_SENT };

@@ -1,6 +1,5 @@
 #include "rpc/wire.h"
 #include <errno.h>
-#include <string.h>
 #include <tarn/rpc.h>
 
 enum {
@@ -11,7 +10,6 @@ enum {
     AT_LEASE = 24,
     AT_WORD = 28,
     AT_FLAGS = 32,
-    AT_ZERO = 36,
     AT_BODY_CRC = 40,
     AT_CRC = 44,
 };
@@ -36,7 +34,7 @@ void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t 
     base_store_le64(bytes + AT_EPOCH, header->epoch);
     store_two(bytes + AT_BYTES, header->bytes, header->time);
     store_two(bytes + AT_LEASE, header->lease_ms, header->word);
-    store_two(bytes + AT_FLAGS, header->flags, 0);
+    store_two(bytes + AT_FLAGS, header->flags, 0); /* and zeros */
     store_two(bytes + AT_BODY_CRC, of_body, 0);
     store_two(bytes + AT_BODY_CRC, of_body, base_crc32c(0, bytes, AT_CRC));
 }
