@@ -56,6 +56,13 @@ enum tarn_fabric_atomics {
     TARN_FABRIC_ATOMICS_MEMORY, /**< with tarn_fabric_mem_load64() and store64(), and with WRITEs of whole words */
 };
 
+/** Who carries out READs and WRITEs of a peer's memory. */
+enum tarn_fabric_served_by {
+    TARN_FABRIC_SERVED_BY_CARD, /**< the peer's card: nobody's processor has to do with it */
+    TARN_FABRIC_SERVED_BY_SELF, /**< who posts them copies: nobody else has to do with it */
+    TARN_FABRIC_SERVED_BY_PEER, /**< a processor of the peer's host */
+};
+
 /**
  * The names of the providers that this build has, for URLs.
  *
@@ -69,6 +76,7 @@ struct tarn_fabric_info {
     const char *provider;
     bool whole_words; /**< an aligned word of 8 bytes is read and written whole */
     enum tarn_fabric_atomics atomics;
+    enum tarn_fabric_served_by served_by;
 };
 
 /**

@@ -3,13 +3,13 @@
 #include "cli/cli.h"
 #include "cli/fabric.h"
 #include "cli/store.h"
+#include "fabric/fabric.h"
 #include "task/node.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <net/if.h>
-#include <tarn/fabric.h>
 
 struct info_options {
     bool json;
@@ -106,13 +106,6 @@ static void tell_places(struct output *output, const char *provider)
 
 /* ---- providers ------------------------------------------------------------------------------------------- */
 
-static const char *atomics_text(enum tarn_fabric_atomics atomics)
-{
-    return atomics == TARN_FABRIC_ATOMICS_MEMORY   ? "memory"
-           : atomics == TARN_FABRIC_ATOMICS_DEVICE ? "device"
-                                                   : "none";
-}
-
 static void tell_unusable(struct output *output, const char *name, int error)
 {
     const char *why = strerrordesc_np(-error);
@@ -131,10 +124,12 @@ static void tell_info(struct output *output, const struct tarn_fabric_info *info
         base_json_string(&output->json, "provider", info->provider);
         base_json_bool(&output->json, "usable", true);
         base_json_bool(&output->json, "whole_words", info->whole_words);
-        base_json_string(&output->json, "atomics", atomics_text(info->atomics));
+        base_json_string(&output->json, "atomics", fabric_atomics_name(info->atomics));
+        base_json_string(&output->json, "served_by", fabric_served_by_name(info->served_by));
     } else {
-        (void)printf("%-7s whole words: %s; atomics: %s\n", info->provider, info->whole_words ? "yes" : "no",
-                     atomics_text(info->atomics));
+        (void)printf("%-7s whole words: %s; atomics: %s; served by: %s\n", info->provider,
+                     info->whole_words ? "yes" : "no", fabric_atomics_name(info->atomics),
+                     fabric_served_by_name(info->served_by));
     }
     tell_places(output, info->provider);
 }

@@ -78,11 +78,9 @@ int tarn_fabric_open(struct tarn_node *node, const char *url, struct tarn_fabric
         base_free(&node->memory, fabric, sizeof(*fabric));
         return error;
     }
-    base_info(&node->log, "fabric open", "url=%s provider=%s whole_words=%s atomics=%s", quoted,
+    base_info(&node->log, "fabric open", "url=%s provider=%s whole_words=%s atomics=%s served_by=%s", quoted,
               fabric->info.provider, fabric->info.whole_words ? "yes" : "no",
-              fabric->info.atomics == TARN_FABRIC_ATOMICS_MEMORY   ? "memory"
-              : fabric->info.atomics == TARN_FABRIC_ATOMICS_DEVICE ? "device"
-                                                                   : "none");
+              fabric_atomics_name(fabric->info.atomics), fabric_served_by_name(fabric->info.served_by));
     *ret_fabric = fabric;
     return 0;
 }
@@ -102,6 +100,22 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric)
 bool fabric_registers(const struct tarn_fabric *fabric)
 {
     return fabric->provider->region_register != NULL;
+}
+
+const char *fabric_atomics_name(enum tarn_fabric_atomics atomics)
+{
+    static const char *const names[] = {[TARN_FABRIC_ATOMICS_NONE] = "none",
+                                        [TARN_FABRIC_ATOMICS_DEVICE] = "device",
+                                        [TARN_FABRIC_ATOMICS_MEMORY] = "memory"};
+    return names[atomics];
+}
+
+const char *fabric_served_by_name(enum tarn_fabric_served_by served_by)
+{
+    static const char *const names[] = {[TARN_FABRIC_SERVED_BY_CARD] = "card",
+                                        [TARN_FABRIC_SERVED_BY_SELF] = "self",
+                                        [TARN_FABRIC_SERVED_BY_PEER] = "peer"};
+    return names[served_by];
 }
 
 const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric)

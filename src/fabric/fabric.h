@@ -14,6 +14,12 @@
 
 struct fabric_provider;
 
+/** How that is called. @return static. Any thread or task. */
+const char *fabric_atomics_name(enum tarn_fabric_atomics atomics);
+
+/** How that is called. @return static. Any thread or task. */
+const char *fabric_served_by_name(enum tarn_fabric_served_by served_by);
+
 /* How the owner gets at exported memory that is not plain memory. */
 struct tarn_fabric_mem_operations {
     uint64_t (*load64)(const struct tarn_fabric_region *region, uint64_t offset);

@@ -207,7 +207,7 @@ static void a_crowd_is_served(struct testing_fabric *testing)
         testing_expect_echo(crowd[count - 1 - round % 4], ECHO, 30, round);
     tarn_rpc_server_stats(calls.server, &stats);
     assert_int_equal(stats.connections, count);
-    const bool watches = !rpc_is_served_by_processor(testing->fabric);
+    const bool watches = tarn_fabric_info(testing->fabric)->served_by != TARN_FABRIC_SERVED_BY_PEER;
     assert_int_equal(stats.watched, watches ? RPC_WATCHED_MAX : 0);
     assert_int_equal(stats.requests, 4 * count + 100);
     struct tarn_rpc_call_stats one;

@@ -45,16 +45,6 @@ uint64_t rpc_reply_offset(const struct rpc_geometry *geometry, uint64_t sequence
            rpc_slot_number(sequence, geometry->out) * reply_stride(geometry);
 }
 
-bool rpc_is_served_by_processor(const struct tarn_fabric *fabric)
-{
-    return strcmp(tarn_fabric_info(fabric)->provider, "tcp") == 0;
-}
-
-bool rpc_reads_are_copies(const struct tarn_fabric *fabric)
-{
-    return strcmp(tarn_fabric_info(fabric)->provider, "shm") == 0;
-}
-
 uint64_t rpc_region_bytes(const struct rpc_geometry *geometry)
 {
     return geometry->in * (request_stride(geometry) + result_stride(geometry)) +
@@ -136,8 +126,8 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
     connection->callee.service = service;
     connection->callee.next = connection->caller.next = connection->caller.oldest = 1;
     connection->caller.notifies = true;
-    connection->caller.reads_are_copies = rpc_reads_are_copies(fabric);
-    connection->caller.always_notifies = rpc_is_served_by_processor(fabric);
+    connection->caller.reads_are_copies = tarn_fabric_info(fabric)->served_by == TARN_FABRIC_SERVED_BY_SELF;
+    connection->caller.always_notifies = tarn_fabric_info(fabric)->served_by == TARN_FABRIC_SERVED_BY_PEER;
     base_list_init(&connection->link);
     base_list_init(&connection->pending_link);
     base_list_init(&connection->caller.parked);

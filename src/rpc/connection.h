@@ -79,7 +79,7 @@ struct rpc_caller {
     struct rpc_round round;
     bool notifies; /* the callee does not look by itself */
     bool always_notifies;
-    bool reads_are_copies; /* by this side, and nobody else has to do with them */
+    bool reads_are_copies; /* TARN_FABRIC_SERVED_BY_SELF */
     uint32_t rounds;
     uint32_t idle_rounds;               /* on end */
     struct tarn_rpc_call *first, *last; /* calls without a slot */
@@ -153,12 +153,6 @@ void rpc_connection_greet(const struct tarn_rpc_connection *connection, struct r
 /** Take what the other side has said. @return 0; -EPROTO: its region is too small, or it grants more than was asked */
 base_must_check int rpc_connection_meet(struct tarn_rpc_connection *connection,
                                         const struct rpc_hello *hello);
-
-/** Whether a processor of the owner's serves READs and WRITEs: then replies are better, and each request notifies. */
-bool rpc_is_served_by_processor(const struct tarn_fabric *fabric);
-
-/** Whether who READs copies by himself, and nobody else has to do with it. */
-bool rpc_reads_are_copies(const struct tarn_fabric *fabric);
 
 /** The options with which to connect or accept. @param bytes  room for the hello, RPC_HELLO_BYTES */
 void rpc_connection_options(const struct tarn_rpc_connection *connection, uint8_t *bytes,

@@ -256,7 +256,7 @@ static int start_workers(struct tarn_rpc_server *server, struct task_sched *cons
         worker->place = i;
         worker->running_max = server->options.running_max;
         worker->spin_ns = server->options.spin_ns;
-        worker->watches = !rpc_is_served_by_processor(server->fabric);
+        worker->watches = tarn_fabric_info(server->fabric)->served_by != TARN_FABRIC_SERVED_BY_PEER;
         base_list_init(&worker->connections);
         base_list_init(&worker->pending);
         task_group_init(&worker->group);

@@ -117,6 +117,7 @@ void sim_arena_draw(struct sim_arena *arena)
     }
     sim_net_set_troubles(arena->world, troubles);
     sim_net_set_fence_cuts(arena->world, draw(arena, 2) == 0);
+    sim_net_set_served_by(arena->world, (enum tarn_fabric_served_by)draw(arena, 3));
     for (uint32_t i = 0; i < arena->nodes; i++)
         (void)snprintf(arena->names[i], sizeof(arena->names[i]), "node %" PRIu32, i);
 }

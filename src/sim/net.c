@@ -54,6 +54,12 @@ void sim_net_set_troubles(struct sim_world *world, uint32_t troubles)
     world->net->troubles = troubles;
 }
 
+void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by served_by)
+{
+    base_assert(base_list_empty(&world->net->devices));
+    world->net->served_by = served_by;
+}
+
 void sim_net_set_fence_cuts(struct sim_world *world, bool cuts)
 {
     world->net->fence_cuts = cuts;
@@ -194,6 +200,7 @@ static int open_device(struct tarn_node *tarn, void *arg, struct tarn_fabric_inf
         .whole_words = !sim_net_has(net, SIM_NET_TORN_WORD),
         .atomics =
             sim_net_has(net, SIM_NET_SLIPPED_SWAP) ? TARN_FABRIC_ATOMICS_DEVICE : TARN_FABRIC_ATOMICS_MEMORY,
+        .served_by = net->served_by,
     };
     *ret_state = device;
     return 0;

@@ -9,6 +9,7 @@
 #define SIM_NET_H
 
 #include "sim/sim.h"
+#include <tarn/fabric.h>
 
 /* What the network may do to operations, each on its own; a world begins with all of them. */
 enum sim_net_trouble {
@@ -36,6 +37,12 @@ void sim_net_set_troubles(struct sim_world *world, uint32_t troubles);
  * or ended, as with `shm`. Off at first.
  */
 void sim_net_set_fence_cuts(struct sim_world *world, bool cuts);
+
+/**
+ * What tarn_fabric_info.served_by says; of a card at first. What nodes do depends on it, what the network does not: an
+ * operation takes as long, and is as torn. Before a fabric is opened.
+ */
+void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by served_by);
 
 /** Cut one direction between two nodes: what `from` sends waits until it is healed. Outside. */
 void sim_net_cut(struct sim_node *from, struct sim_node *to);

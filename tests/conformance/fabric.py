@@ -54,6 +54,7 @@ def info_tells_each_provider(tarn):
     for name in ("shm", "tcp"):
         expect(providers[name]["usable"] and providers[name]["whole_words"], f"{providers}")
         expect(providers[name]["atomics"] == "memory" and providers[name]["places"], f"{providers}")
+    expect(providers["shm"]["served_by"] == "self" and providers["tcp"]["served_by"] == "peer", f"{providers}")
     expect("127.0.0.1 (lo)" in providers["tcp"]["places"], f"{providers}")
     expect(found["limits"]["operation_bytes"] == 1 << 30 and found["limits"]["private_bytes"] == 56, f"{found}")
     text = succeeds(tarn, "fabric", "info").decode()

@@ -9,6 +9,7 @@
  */
 #include "litmus.h"
 #include "base/json.h"
+#include "fabric/fabric.h"
 #include "task/node.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -70,13 +71,6 @@ static const char *rule_name(enum litmus_rule rule)
     return names[rule];
 }
 
-static const char *atomics_name(enum tarn_fabric_atomics atomics)
-{
-    return atomics == TARN_FABRIC_ATOMICS_MEMORY   ? "memory"
-           : atomics == TARN_FABRIC_ATOMICS_DEVICE ? "device"
-                                                   : "none";
-}
-
 /* In which order a READ, or a WRITE, takes its words. */
 static const char *order_name(const struct column *column, enum litmus_sight up, enum litmus_sight down)
 {
@@ -114,7 +108,8 @@ static void cell_line(const struct column *column, unsigned arg, char *text)
 static void cell_reports(const struct column *column, unsigned arg, char *text)
 {
     (void)snprintf(text, TEXT_BYTES, "%s",
-                   arg == 0 ? (column->info.whole_words ? "yes" : "no") : atomics_name(column->info.atomics));
+                   arg == 0 ? (column->info.whole_words ? "yes" : "no")
+                            : fabric_atomics_name(column->info.atomics));
 }
 
 static void cell_count(const struct column *column, unsigned arg, char *text)
@@ -150,7 +145,7 @@ static void print_json(const struct column *column)
         base_json_object_begin(&json, NULL);
         base_json_string(&json, "provider", column->name);
         base_json_bool(&json, "whole_words", column->info.whole_words);
-        base_json_string(&json, "atomics", atomics_name(column->info.atomics));
+        base_json_string(&json, "atomics", fabric_atomics_name(column->info.atomics));
         base_json_string(&json, "behaviour", litmus_behaviours[i].name);
         base_json_string(&json, "contract", rule_name(litmus_behaviours[i].rule));
         base_json_bool(&json, "allowed", is_allowed(column, i));

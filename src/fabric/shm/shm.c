@@ -21,8 +21,10 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
         base_free(&node->memory, shm, sizeof(*shm));
         return error;
     }
-    *ret_info = (struct tarn_fabric_info){
-        .provider = "shm", .whole_words = true, .atomics = TARN_FABRIC_ATOMICS_MEMORY};
+    *ret_info = (struct tarn_fabric_info){.provider = "shm",
+                                          .whole_words = true,
+                                          .atomics = TARN_FABRIC_ATOMICS_MEMORY,
+                                          .served_by = TARN_FABRIC_SERVED_BY_SELF};
     *ret_state = shm;
     return 0;
 }

@@ -167,8 +167,10 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
         base_free(&node->memory, tcp, sizeof(*tcp));
         return error;
     }
-    *ret_info = (struct tarn_fabric_info){
-        .provider = "tcp", .whole_words = true, .atomics = TARN_FABRIC_ATOMICS_MEMORY};
+    *ret_info = (struct tarn_fabric_info){.provider = "tcp",
+                                          .whole_words = true,
+                                          .atomics = TARN_FABRIC_ATOMICS_MEMORY,
+                                          .served_by = TARN_FABRIC_SERVED_BY_PEER};
     *ret_state = tcp;
     return 0;
 }

@@ -32,7 +32,8 @@ static int verbs_open(struct tarn_node *node, void *provider_arg, struct tarn_fa
                                                        [IBV_ATOMIC_GLOB] = TARN_FABRIC_ATOMICS_MEMORY};
     *ret_info = (struct tarn_fabric_info){.provider = "verbs",
                                           .whole_words = verbs->device.in_order,
-                                          .atomics = atomics[verbs->device.atomics]};
+                                          .atomics = atomics[verbs->device.atomics],
+                                          .served_by = TARN_FABRIC_SERVED_BY_CARD};
     *ret_state = verbs;
     return 0;
 }
