@@ -526,6 +526,7 @@ int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t numbe
     struct rpc_caller *caller = &connection->caller;
     struct rpc_slot *slot = &caller->slots[number];
     uint64_t offset = rpc_reply_offset(&connection->geometry, slot->sequence);
+    uint8_t head[RPC_HEADER_BYTES]; /* the slot's may be what a READ of the mark writes to */
     struct rpc_header header;
     if (slot->state == RPC_FREE || !slot->by_reply)
         return -EPROTO;
@@ -533,8 +534,8 @@ int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t numbe
         slot->has_reply = true; /* the round takes it */
         return 0;
     }
-    tarn_fabric_mem_copy_out(connection->region, offset, slot->head, RPC_HEADER_BYTES);
-    if (!rpc_header_load(slot->head, &header) || header.sequence != slot->sequence ||
+    tarn_fabric_mem_copy_out(connection->region, offset, head, sizeof(head));
+    if (!rpc_header_load(head, &header) || header.sequence != slot->sequence ||
         header.bytes > connection->geometry.result_bytes)
         return -EPROTO;
     const bool fits = slot->call != NULL && header.bytes <= slot->call->room;

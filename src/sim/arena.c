@@ -98,6 +98,7 @@ void sim_arena_draw(struct sim_arena *arena)
                                    SIM_ARENA_FLAPS,
                                    SIM_ARENA_IMPATIENCE,
                                    SIM_ARENA_ALL_EVENTS};
+    static const uint32_t preempted_one_in[] = {0, 16, 256};
     const uint64_t drawn = draw(arena, 2 * base_array_count(few));
     uint32_t troubles = SIM_NET_ALL_TROUBLES;
     arena->events =
@@ -117,6 +118,7 @@ void sim_arena_draw(struct sim_arena *arena)
     }
     sim_net_set_troubles(arena->world, troubles);
     sim_net_set_fence_cuts(arena->world, draw(arena, 2) == 0);
+    sim_net_set_preempted(arena->world, preempted_one_in[draw(arena, base_array_count(preempted_one_in))]);
     sim_net_set_served_by(arena->world, (enum tarn_fabric_served_by)draw(arena, 3));
     for (uint32_t i = 0; i < arena->nodes; i++)
         (void)snprintf(arena->names[i], sizeof(arena->names[i]), "node %" PRIu32, i);

@@ -44,8 +44,9 @@ struct host {
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_listener *listener;
-    uint64_t version; /* of what it publishes */
-    uint32_t visits;  /* that it serves */
+    uint64_t publishing, published; /* rounds: begun, done */
+    uint32_t guests;                /* visitors of it that run */
+    uint32_t visits;                /* that it serves */
     bool slots_used[SLOTS];
     uint64_t adds_begun, adds_done;
     uint64_t swaps_begun, swaps_done;
@@ -298,12 +299,12 @@ static int swap(struct visit *visit)
 
 static int read_published(struct visit *visit)
 {
-    uint64_t words[PUBLISHED_WORDS], oldest = visit->host->version;
+    uint64_t words[PUBLISHED_WORDS], oldest = visit->host->published;
     int error = tarn_fabric_read(visit->connection, TAG, &visit->handle, offset_of(PUBLISHED), words,
                                  sizeof(words), deadline(visit));
     if (error == 0)
         check_words(visit->guest, "what a host publishes", words, PUBLISHED_WORDS, visit->host->number,
-                    oldest, visit->host->version);
+                    oldest, visit->host->publishing);
     return error;
 }
 
@@ -397,6 +398,7 @@ static void be_visitor(void *arg)
         make_visit(guest, &random);
         (void)task_sleep(base_random_below(&random, 1000000));
     }
+    guest->guests--;
     guest->play->guests--;
 }
 
@@ -404,10 +406,11 @@ static void be_visitor(void *arg)
 
 static void publish(struct host *host)
 {
-    host->version++;
+    host->publishing++;
     for (uint32_t i = 0; i < PUBLISHED_WORDS; i++)
         tarn_fabric_mem_store64(host->region, offset_of(PUBLISHED + i),
-                                word_of(host->number, host->version, i));
+                                word_of(host->number, host->publishing, i));
+    host->published = host->publishing;
 }
 
 static void check_slot_is_zero(const struct host *host, uint64_t slot)
@@ -552,6 +555,7 @@ static void be_host(void *arg)
     struct tarn_fabric_incoming *incoming;
     open_host(host);
     for (uint32_t i = 0; i < play->visitors; i++) {
+        host->guests++;
         play->guests++;
         base_assert(sim_spawn(host->node, i % host->scheds, "visitor", be_visitor, host) == 0);
     }
@@ -585,14 +589,12 @@ static void begin_life(struct sim_arena *arena, uint32_t number)
     base_assert(sim_spawn(host->node, 0, "host", be_host, host) == 0);
 }
 
-/* Its visitors end with it: nobody else has counted them. */
+/* Its visitors end with it. */
 static void end_life(struct sim_arena *arena, uint32_t number)
 {
     struct play *play = play_of(arena);
-    struct host *host = play->current[number];
-    if (host->listener != NULL) /* it has begun */
-        play->guests -= play->visitors;
-    host->node = NULL;
+    play->guests -= play->current[number]->guests;
+    play->current[number]->node = NULL;
     play->current[number] = NULL;
 }
 

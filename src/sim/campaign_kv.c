@@ -84,6 +84,8 @@ struct play {
     uint32_t server_count;
     uint32_t clients; /* lives of clients that go on */
     bool has_long;    /* some values are long */
+    uint32_t bytes;   /* of each value: records take the places of others, to the byte; 0: as it comes */
+    bool reads_often; /* clients READ exported memory and put, and do little else */
     uint64_t timeout_ns;
 };
 
@@ -123,6 +125,8 @@ static struct tarn_kv *kv_of(const struct life *life, uint32_t key)
 
 static uint32_t draw_bytes(struct life *life)
 {
+    if (life->play->bytes > 0)
+        return life->play->bytes;
     const bool is_long = life->play->has_long && draw(life, 2) == 0;
     return is_long ? SIM_KV_BYTES_MAX - (uint32_t)draw(life, LONG_BYTES)
                    : 1 + (uint32_t)draw(life, VALUE_BYTES);
@@ -364,9 +368,10 @@ static void read_keys(struct user *user, struct tarn_fabric_connection *connecti
     int error = 0;
     for (uint64_t more = 1 + draw(life, READS_MAX); more > 0 && error == 0; more--) {
         const uint64_t keys = play->history.keys / play->server_count;
+        const uint32_t which =
+            draw(life, 2) == 0 ? 0 : (uint32_t)draw(life, keys); /* most puts are of the first */
         if (sim_kv_history_has_room(&play->history, 1))
-            error = read_key(user, connection, &handle, &remote,
-                             server + play->server_count * (uint32_t)draw(life, keys));
+            error = read_key(user, connection, &handle, &remote, server + play->server_count * which);
     }
 }
 
@@ -395,7 +400,12 @@ static bool read_memory(struct user *user)
 static void act(struct user *user)
 {
     const uint64_t what = draw(user->life, 20);
-    if (what < 6)
+    const bool reads_often = user->life->play->reads_often;
+    if (reads_often && what < 8 && read_memory(user))
+        return;
+    if (reads_often && what < 16)
+        put(user);
+    else if (what < 6)
         get_one(user);
     else if (what < 8)
         get_many(user);
@@ -523,6 +533,13 @@ static struct tarn_kv *open_store(struct life *life)
     return error == 0 ? kv : NULL;
 }
 
+static void let_go(struct tarn_fabric_connection **visitor)
+{
+    if (*visitor != NULL)
+        tarn_fabric_disconnect(*visitor);
+    *visitor = NULL;
+}
+
 /* Let in who wants to READ. Visitors are let go in the end. */
 static void open_door(void *arg)
 {
@@ -537,14 +554,12 @@ static void open_door(void *arg)
     base_assert(tarn_fabric_listen(life->fabric, server_of(life)->door, &listener) == 0);
     while (tarn_fabric_listener_wait(listener, TASK_FOREVER, &incoming) == 0) {
         struct tarn_fabric_connection **place = &life->visitors[life->visitor_count % VISITORS_MAX];
-        if (life->visitor_count >= VISITORS_MAX) /* the one of long ago */
-            tarn_fabric_disconnect(*place);
-        *place = NULL;
+        let_go(place); /* the one of long ago */
         if (tarn_fabric_accept(incoming, life->domain, &options, place) == 0)
             life->visitor_count++;
     }
-    for (uint32_t i = 0; i < base_min(life->visitor_count, (uint32_t)VISITORS_MAX); i++)
-        tarn_fabric_disconnect(life->visitors[i]);
+    for (uint32_t i = 0; i < VISITORS_MAX; i++)
+        let_go(&life->visitors[i]);
     tarn_fabric_listener_close(listener);
 }
 
@@ -643,8 +658,9 @@ static void draw_server(struct play *play, uint32_t number)
     *server =
         (struct server){.is_depot = base_random_below(random, 3) == 0,
                         .partitions = 1 + (uint32_t)base_random_below(random, PARTITIONS_MAX),
-                        .partition_bytes = play->has_long ? UINT64_C(128) << 10
-                                                          : UINT64_C(4096) << base_random_below(random, 3),
+                        .partition_bytes = play->bytes > 0  ? UINT64_C(4096)
+                                           : play->has_long ? UINT64_C(128) << 10
+                                                            : UINT64_C(4096) << base_random_below(random, 3),
                         .workers = 1 + (uint32_t)base_random_below(random, 2)};
     server->is_exported = !server->is_depot && base_random_below(random, 2) == 0;
     (void)snprintf(server->address, sizeof(server->address), "server %" PRIu32, number);
@@ -670,6 +686,9 @@ static void init(struct play *play, struct sim_world *world)
     play->arena.nodes = play->server_count + 1 + (uint32_t)base_random_below(random, 2);
     play->history.keys = play->server_count * (1 + (uint32_t)base_random_below(random, 8));
     play->has_long = base_random_below(random, 3) == 0;
+    if (base_random_below(random, 3) == 0)
+        play->bytes = 1 + (uint32_t)base_random_below(random, 2 * VALUE_BYTES);
+    play->reads_often = base_random_below(random, 2) == 0;
     sim_arena_draw(&play->arena);
     play->timeout_ns = PATIENCE_NS;
     if ((play->arena.events & SIM_ARENA_IMPATIENCE) != 0)

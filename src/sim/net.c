@@ -60,6 +60,12 @@ void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by s
     world->net->served_by = served_by;
 }
 
+void sim_net_set_preempted(struct sim_world *world, uint32_t one_in)
+{
+    base_assert(base_list_empty(&world->net->devices));
+    world->net->preempted_one_in = one_in;
+}
+
 void sim_net_set_fence_cuts(struct sim_world *world, bool cuts)
 {
     world->net->fence_cuts = cuts;

@@ -511,6 +511,34 @@ static void write_again(struct stage *stage)
 
 /* ---- the plays ---------------------------------------------------------------------------------- */
 
+/* ---- the owner's processor ---------------------------------------------------------------------- */
+
+/* The first half is what others READ, the second what they WRITE. */
+static void copy_for_a_while(struct stage *stage)
+{
+    uint64_t words[WORDS / 2];
+    for (unsigned round = 0; round < 20; round++) {
+        words[0] = words[1] = OLD + round % 2;
+        tarn_fabric_mem_copy_in(stage->region, 0, words, sizeof(words));
+        tarn_fabric_mem_copy_out(stage->region, sizeof(words), words, sizeof(words));
+        if (words[0] != words[1])
+            see(stage, 1);
+        nap(stage, 1000);
+    }
+}
+
+static void move_meanwhile(struct stage *stage)
+{
+    for (unsigned round = 0; round < 20; round++) {
+        prepare(stage, 0, TARN_FABRIC_READ, 0, WORDS / 2);
+        prepare_write(stage, 1, WORDS / 2 * 8, WORDS / 2, OLD + round % 2);
+        tarn_fabric_post(stage->peer, stage->ops, 2);
+        base_assert(tarn_fabric_wait(stage->ops, 2, A_SECOND) == 0);
+        if (stage->data[0][0] != stage->data[0][1])
+            see(stage, 0);
+    }
+}
+
 static const struct play plays[] = {
     {.name = "torn READ",
      .trouble = SIM_NET_TORN_READ,
@@ -595,6 +623,11 @@ static const struct play plays[] = {
      .owner = do_nothing,
      .peer = write_while_it_flaps,
      .driver = flap},
+    {.name = "an owner is preempted",
+     .outcomes = {"half of a copy in is READ", "half of a copy out is older"},
+     .owner = copy_for_a_while,
+     .peer = move_meanwhile,
+     .preempts = true},
     {.name = "delays",
      .trouble = SIM_NET_DELAY,
      .outcomes = {"an operation is slow"},

@@ -23,6 +23,7 @@ struct play {
     void (*peer)(struct stage *stage);
     void (*driver)(struct sim_event *event); /* once the two are connected, after a while */
     bool fence_cuts;
+    bool preempts; /* the owner, now and then */
 };
 
 /* One seed of a play. */
@@ -145,6 +146,7 @@ static inline uint32_t run_play(const struct play *play, uint64_t seed, uint32_t
     stage.world = sim_test_world(seed);
     sim_net_set_troubles(stage.world, troubles);
     sim_net_set_fence_cuts(stage.world, play->fence_cuts);
+    sim_net_set_preempted(stage.world, play->preempts ? 4 : 0);
     stage.random = base_random_fork(sim_world_random(stage.world));
     for (unsigned i = 0; i < 2; i++) {
         const struct sim_node_options options = {.name = names[i], .scheds = 1};

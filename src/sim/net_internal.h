@@ -15,6 +15,7 @@ struct sim_net {
         random; /* its own, so that worlds without fabrics are what they were before there was one */
     uint32_t troubles;
     bool fence_cuts;
+    uint32_t preempted_one_in; /* accesses of owners; 0: none */
     enum tarn_fabric_served_by served_by;
     uint64_t tick;                /* counts changes of exported words and beginnings of operations */
     uint64_t names;               /* of domains and regions, given so far */

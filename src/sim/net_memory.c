@@ -15,7 +15,10 @@ enum {
     COMPARED_BYTES = 16384, /* of a region after each round of its node */
     CHANGES_KEPT = 1024,    /* of ended READs, before they are thrown away */
     LATE_CHANGES_MIN = 64,
+    PREEMPTED_NS_BITS = 18, /* of who is within an access: up to a quarter of a millisecond */
 };
+
+#define NEVER UINT64_MAX
 
 /* ---- words -------------------------------------------------------------------------------------- */
 
@@ -110,24 +113,56 @@ static void change_bytes(struct sim_region *region, uint64_t offset, const uint8
 
 /* ---- the owner's side --------------------------------------------------------------------------- */
 
+/* @return how much of an access is over when its task loses the processor; NEVER: it does not */
+static uint64_t draw_preemption(const struct sim_region *region, uint64_t bytes)
+{
+    struct sim_net *net = region->domain->device->net;
+    if (net->preempted_one_in == 0 || task_sched_self() == NULL ||
+        base_random_below(&net->random, net->preempted_one_in) > 0)
+        return NEVER;
+    return base_align_down(base_random_below(&net->random, bytes + 1), SIM_WORD_BYTES);
+}
+
+static void preempt(const struct sim_region *region)
+{
+    const struct sim_device *device = region->domain->device;
+    sim_preempt(device->node, &device->net->random, PREEMPTED_NS_BITS);
+}
+
 static uint64_t mem_load64(const struct tarn_fabric_region *region, uint64_t offset)
 {
+    if (draw_preemption(region->state, 0) == 0)
+        preempt(region->state);
     return sim_region_load(region->state, offset / SIM_WORD_BYTES);
 }
 
 static void mem_store64(struct tarn_fabric_region *region, uint64_t offset, uint64_t value)
 {
+    if (draw_preemption(region->state, 0) == 0)
+        preempt(region->state);
     sim_region_change(region->state, offset / SIM_WORD_BYTES, value);
 }
 
 static void mem_copy_out(const struct tarn_fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
 {
     const struct sim_region *state = region->state;
+    const uint64_t first = draw_preemption(state, bytes);
+    if (first != NEVER) {
+        sim_net_copy(to, state->truth + offset, first);
+        preempt(state);
+        to = (uint8_t *)to + first, offset += first, bytes -= first;
+    }
     sim_net_copy(to, state->truth + offset, bytes);
 }
 
 static void mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
 {
+    const uint64_t first = draw_preemption(region->state, bytes);
+    if (first != NEVER) {
+        change_bytes(region->state, offset, from, first);
+        preempt(region->state);
+        from = (const uint8_t *)from + first, offset += first, bytes -= first;
+    }
     change_bytes(region->state, offset, from, bytes);
 }
 

@@ -36,6 +36,7 @@ struct sim_sched {
     struct base_list link;
     struct task_sched *sched;
     uint64_t paused_until_ns; /* the machine gives its processor to others */
+    bool is_preempted;        /* within a task */
     uint32_t number;          /* in its node, from 0 */
 };
 
@@ -61,6 +62,9 @@ struct sim_node {
     struct base_list tasks; /* of struct sim_task that have not ended */
     uint32_t running;
 };
+
+/** The calling task loses its processor to others for a while, which is drawn: up to 2^bits_max ns. */
+void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max);
 
 /** The simulated drives, for task_node_options.drives; its argument is the struct sim_node. */
 extern const struct drive_provider sim_drive_provider;

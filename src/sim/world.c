@@ -177,20 +177,37 @@ static void run_event(struct sim_world *world)
 /* The moment from which a scheduler has something to do; TASK_FOREVER: only when somebody else acts. */
 static uint64_t ready_ns(const struct sim_sched *sched)
 {
-    uint64_t ready = task_sched_runnable(sched->sched) ? 0 : task_sched_next_timer(sched->sched);
+    const bool is_runnable = sched->is_preempted || task_sched_runnable(sched->sched);
+    uint64_t ready = is_runnable ? 0 : task_sched_next_timer(sched->sched);
     return base_max(ready, sched->paused_until_ns);
+}
+
+void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max)
+{
+    struct task_sched *self = task_sched_self();
+    base_list_for_each(link, &node->scheds) {
+        struct sim_sched *sched = base_container_of(link, struct sim_sched, link);
+        if (sched->sched != self)
+            continue;
+        const uint64_t while_ns = UINT64_C(1) << base_random_below(random, bits_max + 1);
+        sched->is_preempted = true;
+        sched->paused_until_ns = node->world->now_ns + while_ns;
+        task_sched_preempt(self);
+        return;
+    }
 }
 
 static void step_sched(struct sim_world *world, const struct sim_node *node, struct sim_sched *sched)
 {
-    sim_note(world, node->name, sched->number, 0);
+    sim_note(world, node->name, sched->number, sched->is_preempted);
+    sched->is_preempted = false;
+    sched->paused_until_ns = 0;
     bool worked = task_sched_step(sched->sched);
     if (worked)
         sim_net_check(node);
     uint64_t took_ns = world->timed ? 0 : base_random_below(&world->order, world->step_ns_max + 1);
     sim_note(world, "took", took_ns, worked);
     world->now_ns += took_ns;
-    sched->paused_until_ns = 0;
     if (world->charged_ns > 0) {
         sim_note(world, "charged", world->charged_ns, 0);
         sched->paused_until_ns = world->now_ns + world->charged_ns;

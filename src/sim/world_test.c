@@ -342,14 +342,93 @@ static void a_cut_node_does_nothing_more(void)
     sim_world_close(world);
 }
 
+/* ---- a processor that is lost within a task ----------------------------------------------------- */
+
+struct loss {
+    struct sim_node *node;
+    struct base_random random;
+    uint64_t rounds;
+    bool is_within; /* what a task does without yielding */
+    uint64_t seen_by_neighbours, seen_by_others;
+};
+
+static void lose_the_processor(void *arg)
+{
+    struct loss *loss = arg;
+    for (; loss->rounds < 1000; loss->rounds++) {
+        loss->is_within = true;
+        sim_preempt(loss->node, &loss->random, 12);
+        loss->is_within = false;
+        (void)task_sleep(100);
+    }
+}
+
+static void look_on(struct loss *loss, uint64_t *seen)
+{
+    while (loss->rounds < 1000) {
+        *seen += loss->is_within;
+        (void)task_sleep(100);
+    }
+}
+
+static void look_from_beside(void *arg)
+{
+    struct loss *loss = arg;
+    look_on(loss, &loss->seen_by_neighbours);
+}
+
+static void look_from_outside(void *arg)
+{
+    struct loss *loss = arg;
+    look_on(loss, &loss->seen_by_others);
+}
+
+static void who_is_preempted_takes_its_scheduler_along(void)
+{
+    struct sim_world *world = sim_test_world(10);
+    struct sim_node *other = sim_test_node(world, 1);
+    struct loss loss = {.node = sim_test_node(world, 2)};
+    loss.random = base_random_fork(sim_world_random(world));
+    base_assert(sim_spawn(loss.node, 0, "loser", lose_the_processor, &loss) == 0);
+    base_assert(sim_spawn(loss.node, 0, "beside", look_from_beside, &loss) == 0);
+    base_assert(sim_spawn(loss.node, 1, "other scheduler", look_from_outside, &loss) == 0);
+    base_assert(sim_spawn(other, 0, "other node", look_from_outside, &loss) == 0);
+    base_assert(sim_world_run(world, TASK_FOREVER, NULL, NULL) == 0);
+    base_assert(loss.seen_by_neighbours == 0 && loss.seen_by_others > 100);
+    sim_world_close(world);
+}
+
+/* Power cuts come within a task, too. */
+static void who_is_preempted_can_be_cut_off(void)
+{
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        struct sim_world *world = sim_test_world(seed);
+        struct loss loss = {.node = sim_test_node(world, 1)};
+        loss.random = base_random_fork(sim_world_random(world));
+        base_assert(sim_spawn(loss.node, 0, "loser", lose_the_processor, &loss) == 0);
+        while (!loss.is_within)
+            base_assert(sim_world_run(world, sim_world_now(world) + 1000, NULL, NULL) == -ETIMEDOUT);
+        sim_node_cut(loss.node);
+        base_assert(sim_world_run(world, TASK_FOREVER, NULL, NULL) == 0);
+        sim_world_close(world);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SIM_TEST(equal_seeds_give_equal_runs), SIM_TEST(a_year_is_instant),
-        SIM_TEST(events_come_in_time),         SIM_TEST(the_wall_clock_jumps),
-        SIM_TEST(threads_pass_for_threads),    SIM_TEST(sockets_are_refused),
-        SIM_TEST(a_deadlock_is_found),         SIM_TEST(a_run_without_end_is_found),
-        SIM_TEST(the_first_failure_is_kept),   SIM_TEST(a_cut_node_does_nothing_more),
+        SIM_TEST(equal_seeds_give_equal_runs),
+        SIM_TEST(a_year_is_instant),
+        SIM_TEST(events_come_in_time),
+        SIM_TEST(the_wall_clock_jumps),
+        SIM_TEST(threads_pass_for_threads),
+        SIM_TEST(sockets_are_refused),
+        SIM_TEST(a_deadlock_is_found),
+        SIM_TEST(a_run_without_end_is_found),
+        SIM_TEST(the_first_failure_is_kept),
+        SIM_TEST(a_cut_node_does_nothing_more),
+        SIM_TEST(who_is_preempted_takes_its_scheduler_along),
+        SIM_TEST(who_is_preempted_can_be_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -344,16 +344,22 @@ static bool pollers_may_sleep(struct task_sched *sched)
 
 static bool run_round(struct task_sched *sched)
 {
-    count(&sched->stats.rounds);
-    bool worked = drain_inbox(sched, NULL);
-    worked |= task_start_queued(sched);
-    worked |= net_sched_retry(sched);
-    worked |= expire_timers(sched);
-    sched->budget = ROUND_TASKS_MAX;
-    struct task *first = next_task(sched);
+    bool worked = false;
+    struct task *first = sched->current;
+    if (base_likely(first == NULL)) { /* else it was preempted */
+        count(&sched->stats.rounds);
+        worked |= drain_inbox(sched, NULL);
+        worked |= task_start_queued(sched);
+        worked |= net_sched_retry(sched);
+        worked |= expire_timers(sched);
+        sched->budget = ROUND_TASKS_MAX;
+        first = next_task(sched);
+    }
     if (first != NULL) {
         task_context_switch(&sched->context, &first->context, false);
         worked = true;
+        if (base_unlikely(sched->current != NULL))
+            return true;
     }
     worked |= poll_pollers(sched) > 0;
     worked |= sched->engine_ops->poll(sched->engine, 0) > 0;
@@ -457,6 +463,12 @@ void task_sched_run(struct task_sched *sched)
         sleep_idle(sched);
     }
     thread_sched = before;
+}
+
+void task_sched_preempt(struct task_sched *sched)
+{
+    base_assert(thread_sched == sched && sched->current != NULL);
+    task_context_switch(&sched->current->context, &sched->context, false);
 }
 
 bool task_sched_step(struct task_sched *sched)

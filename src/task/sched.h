@@ -79,6 +79,12 @@ void task_sched_stop(struct task_sched *sched);
  */
 bool task_sched_step(struct task_sched *sched);
 
+/**
+ * The running task loses the processor, and its scheduler with it, as a thread does anywhere: the round is over, and the
+ * next one begins where it was. For the simulator only; a task of the scheduler that task_sched_step() runs.
+ */
+void task_sched_preempt(struct task_sched *sched);
+
 /** Whether a round would do something now. */
 bool task_sched_runnable(const struct task_sched *sched);
 
