@@ -42,8 +42,8 @@ struct tarn_rpc_request {
 typedef int tarn_rpc_function(void *arg, struct tarn_rpc_request *request);
 
 struct tarn_rpc_method {
-    const char *name; /**< for statistics; NULL: there is none of this number */
-    tarn_rpc_function *function;
+    const char *name;            /**< for statistics */
+    tarn_rpc_function *function; /**< NULL: there is none of this number */
     bool
         is_short; /**< never yields and takes a few microseconds at most: it is run where its request is found, by one
                         thread at a time of a worker */
@@ -101,6 +101,18 @@ struct tarn_rpc_stats {
 
 /** What it has done. Any thread. */
 TARN_API void tarn_rpc_server_stats(const struct tarn_rpc_server *server, struct tarn_rpc_stats *ret_stats);
+
+/** What a method has done. */
+struct tarn_rpc_method_stats {
+    const char *name;
+    uint64_t calls;      /**< that were answered */
+    uint64_t errors;     /**< of those, with a status that is not 0: -ETIMEDOUT unrun, too */
+    uint64_t service_ns; /**< of all together, from taking to answering; of short ones one of some is timed */
+};
+
+/** What a method has done. @return false: there is none of this number. Any thread. */
+TARN_API bool tarn_rpc_method_stats(const struct tarn_rpc_server *server, uint32_t method,
+                                    struct tarn_rpc_method_stats *ret_stats);
 
 /* ---- connections -------------------------------------------------------------------------------- */
 

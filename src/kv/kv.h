@@ -144,4 +144,10 @@ void kv_server_close(struct kv_server *server);
 /** What it has done. Any thread. */
 void kv_server_stats(const struct kv_server *server, struct tarn_rpc_stats *ret_stats);
 
+#define KV_SERVER_METHODS_MAX 32
+
+/** What its methods have done. @return how many there are: at most KV_SERVER_METHODS_MAX. Any thread. */
+uint32_t kv_server_method_stats(const struct kv_server *server,
+                                struct tarn_rpc_method_stats ret_stats[KV_SERVER_METHODS_MAX]);
+
 #endif

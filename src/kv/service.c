@@ -289,3 +289,13 @@ void kv_server_stats(const struct kv_server *server, struct tarn_rpc_stats *ret_
 {
     tarn_rpc_server_stats(server->rpc, ret_stats);
 }
+
+uint32_t kv_server_method_stats(const struct kv_server *server,
+                                struct tarn_rpc_method_stats ret_stats[KV_SERVER_METHODS_MAX])
+{
+    _Static_assert(KV_METHOD_NUMBERS <= KV_SERVER_METHODS_MAX, "there is room");
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < KV_METHOD_NUMBERS; i++)
+        count += tarn_rpc_method_stats(server->rpc, i, &ret_stats[count]);
+    return count;
+}

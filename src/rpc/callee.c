@@ -60,6 +60,19 @@ static void post_reply(struct rpc_incoming *incoming, uint64_t bytes)
     tarn_fabric_post(connection->fabric, &incoming->op, 1);
 }
 
+static void count_answer(struct rpc_worker *worker, const struct rpc_incoming *incoming, int status,
+                         uint64_t service_ns)
+{
+    rpc_count(incoming->by_reply ? &worker->counters.replied : &worker->counters.fetched, 1);
+    if (incoming->method == NULL)
+        return;
+    struct rpc_method_counters *counters =
+        &worker->methods[incoming->method - incoming->connection->callee.service->methods];
+    rpc_count(&counters->calls, 1);
+    rpc_count(&counters->errors, status != 0);
+    rpc_count(&counters->service_ns, service_ns);
+}
+
 static void answer(struct rpc_incoming *incoming, int status, uint64_t service_ns)
 {
     struct tarn_rpc_connection *connection = incoming->connection;
@@ -82,7 +95,7 @@ static void answer(struct rpc_incoming *incoming, int status, uint64_t service_n
                                 rpc_result_offset(&connection->geometry, incoming->sequence) + RPC_MARK_BYTES,
                                 incoming->answer, RPC_HEADER_BYTES + request->result_bytes);
     if (worker != NULL)
-        rpc_count(incoming->by_reply ? &worker->counters.replied : &worker->counters.fetched, 1);
+        count_answer(worker, incoming, status, service_ns);
 }
 
 /* ---- running ------------------------------------------------------------------------------------ */

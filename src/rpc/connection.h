@@ -225,6 +225,11 @@ struct rpc_worker_counters {
         memory_bytes, changes;
 };
 
+/* Of a method of a worker, of one writer. */
+struct rpc_method_counters {
+    _Atomic uint64_t calls, errors, service_ns;
+};
+
 struct rpc_worker {
     struct tarn_rpc_server *server;
     struct task_sched *sched;
@@ -249,6 +254,7 @@ struct rpc_worker {
     struct task_semaphore wake;
     struct task_group group; /* its task, and those of connections */
     struct rpc_worker_counters counters;
+    struct rpc_method_counters *methods; /* of the service, by number */
 };
 
 /** Add to a counter of its only writer. */

@@ -188,8 +188,16 @@ static void stop_workers(struct tarn_rpc_server *server)
         join_firmly(&server->workers[i].group);
 }
 
+/* Of a worker. */
+static uint64_t method_counters_bytes(const struct tarn_rpc_service *service)
+{
+    return service->count * sizeof(struct rpc_method_counters);
+}
+
 static void free_server(struct tarn_rpc_server *server)
 {
+    for (uint32_t i = 0; i < server->count; i++)
+        base_free(&server->node->memory, server->workers[i].methods, method_counters_bytes(server->service));
     base_free(&server->node->memory, server, sizeof(*server) + server->count * sizeof(server->workers[0]));
 }
 
@@ -271,6 +279,18 @@ static int start_workers(struct tarn_rpc_server *server, struct task_sched *cons
     return error;
 }
 
+/* Those of a worker share no cache line with those of another one. */
+static int alloc_method_counters(struct tarn_rpc_server *server)
+{
+    const uint64_t bytes = method_counters_bytes(server->service);
+    for (uint32_t i = 0; i < server->count; i++) {
+        server->workers[i].methods = base_alloc_aligned(&server->node->memory, BASE_CACHE_LINE_BYTES, bytes);
+        if (server->workers[i].methods == NULL)
+            return -ENOMEM;
+    }
+    return 0;
+}
+
 int rpc_serve(struct tarn_fabric *fabric, const char *address, const struct tarn_rpc_service *service,
               const struct tarn_rpc_serve_options *options, struct task_sched *const *scheds, uint32_t count,
               struct tarn_rpc_server **ret_server)
@@ -290,7 +310,9 @@ int rpc_serve(struct tarn_fabric *fabric, const char *address, const struct tarn
     server->options = filled;
     server->count = count;
     task_group_init(&server->acceptor);
-    error = tarn_fabric_listen(fabric, address, &server->listener);
+    error = alloc_method_counters(server);
+    if (error == 0)
+        error = tarn_fabric_listen(fabric, address, &server->listener);
     if (error != 0) {
         free_server(server);
         return error;
@@ -364,4 +386,20 @@ void tarn_rpc_server_stats(const struct tarn_rpc_server *server, struct tarn_rpc
         ret_stats->memory_bytes += counters->memory_bytes;
         ret_stats->changes += counters->changes;
     }
+}
+
+bool tarn_rpc_method_stats(const struct tarn_rpc_server *server, uint32_t method,
+                           struct tarn_rpc_method_stats *ret_stats)
+{
+    const struct tarn_rpc_service *service = server->service;
+    if (method >= service->count || service->methods[method].function == NULL)
+        return false;
+    *ret_stats = (struct tarn_rpc_method_stats){.name = service->methods[method].name};
+    for (uint32_t i = 0; i < server->count; i++) {
+        const struct rpc_method_counters *counters = &server->workers[i].methods[method];
+        ret_stats->calls += counters->calls;
+        ret_stats->errors += counters->errors;
+        ret_stats->service_ns += counters->service_ns;
+    }
+    return true;
 }

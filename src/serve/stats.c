@@ -169,6 +169,28 @@ static void dump_call_number(const struct calls_listing *listing, const char *wh
     dump_call_text(listing, what, value);
 }
 
+/* What a door has done. */
+struct door_stats {
+    struct tarn_rpc_stats calls;
+    struct tarn_rpc_method_stats methods[KV_SERVER_METHODS_MAX];
+    uint32_t method_count;
+};
+
+static void dump_method(const struct calls_listing *listing, const struct tarn_rpc_method_stats *method)
+{
+    const struct {
+        const char *what;
+        uint64_t number;
+    } facts[] = {{"calls", method->calls},
+                 {"errors", method->errors},
+                 {"service_us", method->service_ns / BASE_NS_PER_US}};
+    char what[BASE_UNITS_ROOM + 32];
+    for (uint32_t i = 0; i < base_array_count(facts); i++) {
+        (void)snprintf(what, sizeof(what), "%s_%s", method->name, facts[i].what);
+        dump_call_number(listing, what, facts[i].number);
+    }
+}
+
 static void dump_door(const struct calls_listing *listing, const struct serve_door *door,
                       const struct tarn_rpc_stats *stats)
 {
@@ -213,12 +235,14 @@ static void dump_fabric(const struct calls_listing *listing, struct tarn_fabric 
 }
 
 /* @return false: it is not open. The service is there while the lock is held; the fabric outlives who asks */
-static bool ask_door(struct serve *serve, uint32_t place, struct tarn_rpc_stats *ret_stats)
+static bool ask_door(struct serve *serve, uint32_t place, struct door_stats *ret_stats)
 {
     base_spin_lock(&serve->doors_lock);
     const bool is_open = place < serve->door_count;
-    if (is_open)
-        kv_server_stats(serve->doors[place].server, ret_stats);
+    if (is_open) {
+        kv_server_stats(serve->doors[place].server, &ret_stats->calls);
+        ret_stats->method_count = kv_server_method_stats(serve->doors[place].server, ret_stats->methods);
+    }
     base_spin_unlock(&serve->doors_lock);
     return is_open;
 }
@@ -227,10 +251,14 @@ static bool ask_door(struct serve *serve, uint32_t place, struct tarn_rpc_stats 
 static void dump_calls(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     struct serve *serve = ((const struct serve_store *)arg)->serve;
-    struct tarn_rpc_stats stats;
+    struct door_stats stats;
     for (uint32_t i = 0; ask_door(serve, i, &stats); i++) {
         const struct calls_listing listing = {.visit = visit, .visit_arg = visit_arg, .door = i};
-        dump_door(&listing, &serve->doors[i], &stats);
+        dump_door(&listing, &serve->doors[i], &stats.calls);
+        for (uint32_t k = 0; k < stats.method_count; k++) {
+            if (stats.methods[k].calls > 0)
+                dump_method(&listing, &stats.methods[k]);
+        }
         dump_fabric(&listing, serve->doors[i].fabric);
     }
 }

@@ -158,6 +158,9 @@ def tell_apart(server):
             expect(counts["connections"] >= 2 and counts["memory_bytes"] > 0 and counts["changes"] >= 0, f"{fact}")
             expect(counts["calls"] >= 14 and counts["fetched"] + counts["replied"] == counts["calls"], f"{fact}")
             expect((counts["fetched"] == 0) == (door == 0), f"on tcp results are replied, on shm fetched at first: {fact}")
+            methods = {key: value for key, value in counts.items() if key.endswith("_calls")}
+            expect(methods["info_calls"] >= 2 and sum(methods.values()) == counts["calls"], f"{fact}")
+            expect(counts["cache_get_errors"] < counts["cache_get_calls"] and counts["cache_get_service_us"] >= 0, f"{fact}")
             expect(counts["fabric_failed"] == counts["fabric_refused"] == counts["late"] == 0, f"{fact}")
         expect(int(calls["0:fabric_notified_writes"]) > 0, f"{calls}")  # counted when the peer says so
     drives = told(Asked(server.of("keep")), b" drives")
