@@ -11,7 +11,8 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, WORD_BYTES = 8 };
 static const struct bench_verb *const bench_verbs[] = {
     &bench_verb_task,     &bench_verb_drive,         &bench_verb_index,  &bench_verb_depot,
     &bench_verb_memcache, &bench_verb_amplification, &bench_verb_growth, &bench_verb_restart,
-    &bench_verb_ycsb,     &bench_verb_fabric,        &bench_verb_rpc,    &bench_verb_cache};
+    &bench_verb_ycsb,     &bench_verb_fabric,        &bench_verb_rpc,    &bench_verb_cache,
+    &bench_verb_kv};
 
 const char *const bench_directs[] = {"auto", "on", "off", NULL};
 

@@ -54,6 +54,7 @@ extern const struct bench_verb bench_verb_ycsb;
 extern const struct bench_verb bench_verb_fabric;
 extern const struct bench_verb bench_verb_rpc;
 extern const struct bench_verb bench_verb_cache;
+extern const struct bench_verb bench_verb_kv;
 
 extern const char *const bench_directs[]; /* as enum drive_direct */
 
