@@ -161,6 +161,55 @@ static void half_a_request_ends_its_connection(struct testing_fabric *testing)
     testing_calls_close(&calls);
 }
 
+/* A request of 8 bytes, in the slot of one number and with another. */
+static void write_whole_request(struct testing_stranger *stranger, uint64_t slot, uint64_t number)
+{
+    uint8_t bytes[RPC_HEADER_BYTES + 8] = {0};
+    const struct rpc_header header = {.sequence = number, .bytes = 8, .word = ECHO};
+    rpc_header_save(&header, bytes + RPC_HEADER_BYTES, bytes);
+    assert_int_equal(
+        testing_scribble(stranger, rpc_request_offset(&stranger->theirs, slot), bytes, sizeof(bytes)), 0);
+    assert_int_equal(testing_poke(stranger), 0);
+}
+
+/* Wait for the result of a number. */
+static void expect_result(struct testing_stranger *stranger, uint64_t number)
+{
+    uint8_t bytes[RPC_MARK_BYTES + RPC_HEADER_BYTES];
+    struct rpc_header header;
+    do {
+        assert_int_equal(tarn_fabric_read(stranger->connection, 0, &stranger->answer.handle,
+                                          rpc_result_offset(&stranger->theirs, number), bytes, sizeof(bytes),
+                                          TESTING_SECONDS(60)),
+                         0);
+    } while (!rpc_header_load(bytes + RPC_MARK_BYTES, &header) || header.sequence != number);
+    assert_int_equal(header.word, 0);
+    assert_int_equal(header.bytes, 8);
+}
+
+/* Numbers that were, that are not next, or of another slot: only the next one is taken, once, wherever else it stands. */
+static void wrong_numbers_are_not_taken(struct testing_fabric *testing)
+{
+    static const uint64_t wrong[][2] = {{1, 0}, {1, 5}, {1, UINT64_MAX}, {3, 1}, {2, 1}, {4, 3}, {3, 3}};
+    struct testing_stranger stranger;
+    struct testing_calls calls;
+    testing_serve(testing, &calls, NULL);
+    testing_stranger_enter(&calls, &stranger);
+    for (size_t i = 0; i < base_array_count(wrong); i++)
+        write_whole_request(&stranger, wrong[i][0], wrong[i][1]);
+    write_whole_request(&stranger, 1, 1);
+    expect_result(&stranger, 1);
+    write_whole_request(&stranger, 1, 1); /* again */
+    write_whole_request(&stranger, 2, 2);
+    expect_result(&stranger, 3); /* which was there already: its turn has come */
+    write_whole_request(&stranger, 4, 4);
+    expect_result(&stranger, 4);
+    assert_int_equal(calls.counts.echoes, 4);
+    assert_int_equal(tarn_fabric_error(stranger.connection), 0);
+    testing_stranger_close(&stranger);
+    testing_calls_close(&calls);
+}
+
 /* And one that says that its body is longer than a slot. */
 static void a_length_that_lies_ends_its_connection(struct testing_fabric *testing)
 {
@@ -314,6 +363,7 @@ static void rubbish_is_no_result(struct testing_fabric *testing)
 TESTING_BOTH(rubbish_hurts_nobody_else)
 TESTING_BOTH(half_a_request_ends_its_connection)
 TESTING_BOTH(a_length_that_lies_ends_its_connection)
+TESTING_BOTH(wrong_numbers_are_not_taken)
 TESTING_BOTH(wrong_messages_end_their_connection)
 TESTING_BOTH(regions_that_are_too_small_are_refused)
 TESTING_BOTH(slots_of_others_are_out_of_reach)
@@ -321,7 +371,7 @@ TESTING_BOTH(rubbish_is_no_result)
 
 #define RPC_HOSTILE_UNITS                                                                                    \
     TESTING_UNITS(rubbish_hurts_nobody_else), TESTING_UNITS(half_a_request_ends_its_connection),             \
-        TESTING_UNITS(a_length_that_lies_ends_its_connection),                                               \
+        TESTING_UNITS(a_length_that_lies_ends_its_connection), TESTING_UNITS(wrong_numbers_are_not_taken),   \
         TESTING_UNITS(wrong_messages_end_their_connection),                                                  \
         TESTING_UNITS(regions_that_are_too_small_are_refused),                                               \
         TESTING_UNITS(slots_of_others_are_out_of_reach), TESTING_UNITS(rubbish_is_no_result)
