@@ -5,11 +5,9 @@
 enum {
     AT_SEQUENCE = 0,
     AT_EPOCH = 8,
-    AT_BYTES = 16,
-    AT_TIME = 20,
-    AT_LEASE = 24,
-    AT_WORD = 28,
-    AT_FLAGS = 32,
+    AT_BYTES = 16, /* and the time */
+    AT_LEASE = 24, /* and the word */
+    AT_FLAGS = 32, /* and zeros */
     AT_BODY_CRC = 40,
     AT_CRC = 44,
 };
@@ -21,36 +19,67 @@ static uint32_t body_crc(const void *body, uint32_t bytes)
     return bytes == 0 ? 0 : base_crc32c(0, body, bytes);
 }
 
-/* Two fields in one store: what is loaded as a word soon should have been stored as one. */
-static void store_two(uint8_t *bytes, uint32_t first, uint32_t second)
+static uint64_t two(uint32_t first, uint32_t second)
 {
-    base_store_le64(bytes, first | (uint64_t)second << 32);
+    return first | (uint64_t)second << 32;
 }
 
+/* A header as words, which lie in registers: a loop over an array would go by memory. */
+struct words {
+    uint64_t sequence, epoch, bytes_time, lease_word, flags;
+    uint32_t body_crc;
+};
+
+/* Of all but the last four bytes. @param bytes  the same words, as they are stored */
+static inline __attribute__((always_inline)) uint32_t header_crc(struct words words, const uint8_t *bytes)
+{
+    if (!base_crc32c_has_steps())
+        return base_crc32c(0, bytes, AT_CRC);
+    uint32_t crc = base_crc32c_step64(BASE_CRC32C_BEGIN, words.sequence);
+    crc = base_crc32c_step64(crc, words.epoch);
+    crc = base_crc32c_step64(crc, words.bytes_time);
+    crc = base_crc32c_step64(crc, words.lease_word);
+    crc = base_crc32c_step64(crc, words.flags);
+    return ~base_crc32c_step32(crc, words.body_crc);
+}
+
+/* By whole words: what is loaded as a word soon should have been stored as one. */
 void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t *bytes)
 {
-    const uint32_t of_body = body_crc(body, header->bytes);
-    base_store_le64(bytes + AT_SEQUENCE, header->sequence);
-    base_store_le64(bytes + AT_EPOCH, header->epoch);
-    store_two(bytes + AT_BYTES, header->bytes, header->time);
-    store_two(bytes + AT_LEASE, header->lease_ms, header->word);
-    store_two(bytes + AT_FLAGS, header->flags, 0); /* and zeros */
-    store_two(bytes + AT_BODY_CRC, of_body, 0);
-    store_two(bytes + AT_BODY_CRC, of_body, base_crc32c(0, bytes, AT_CRC));
+    const struct words words = {.sequence = header->sequence,
+                                .epoch = header->epoch,
+                                .bytes_time = two(header->bytes, header->time),
+                                .lease_word = two(header->lease_ms, header->word),
+                                .flags = header->flags, /* and zeros */
+                                .body_crc = body_crc(body, header->bytes)};
+    base_store_le64(bytes + AT_SEQUENCE, words.sequence);
+    base_store_le64(bytes + AT_EPOCH, words.epoch);
+    base_store_le64(bytes + AT_BYTES, words.bytes_time);
+    base_store_le64(bytes + AT_LEASE, words.lease_word);
+    base_store_le64(bytes + AT_FLAGS, words.flags);
+    base_store_le64(bytes + AT_BODY_CRC, words.body_crc);
+    base_store_le64(bytes + AT_BODY_CRC, two(words.body_crc, header_crc(words, bytes)));
 }
 
 bool rpc_header_load(const uint8_t *bytes, struct rpc_header *ret_header)
 {
-    if (base_crc32c(0, bytes, AT_CRC) != base_load_le32(bytes + AT_CRC))
+    const uint64_t crcs = base_load_le64(bytes + AT_BODY_CRC);
+    const struct words words = {.sequence = base_load_le64(bytes + AT_SEQUENCE),
+                                .epoch = base_load_le64(bytes + AT_EPOCH),
+                                .bytes_time = base_load_le64(bytes + AT_BYTES),
+                                .lease_word = base_load_le64(bytes + AT_LEASE),
+                                .flags = base_load_le64(bytes + AT_FLAGS),
+                                .body_crc = (uint32_t)crcs};
+    if (header_crc(words, bytes) != crcs >> 32)
         return false;
-    *ret_header = (struct rpc_header){.sequence = base_load_le64(bytes + AT_SEQUENCE),
-                                      .body_crc = base_load_le32(bytes + AT_BODY_CRC),
-                                      .bytes = base_load_le32(bytes + AT_BYTES),
-                                      .time = base_load_le32(bytes + AT_TIME),
-                                      .epoch = base_load_le64(bytes + AT_EPOCH),
-                                      .lease_ms = base_load_le32(bytes + AT_LEASE),
-                                      .word = base_load_le32(bytes + AT_WORD),
-                                      .flags = base_load_le32(bytes + AT_FLAGS)};
+    *ret_header = (struct rpc_header){.sequence = words.sequence,
+                                      .body_crc = words.body_crc,
+                                      .bytes = (uint32_t)words.bytes_time,
+                                      .time = (uint32_t)(words.bytes_time >> 32),
+                                      .epoch = words.epoch,
+                                      .lease_ms = (uint32_t)words.lease_word,
+                                      .word = (uint32_t)(words.lease_word >> 32),
+                                      .flags = (uint32_t)words.flags};
     return true;
 }
 
