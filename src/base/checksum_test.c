@@ -62,7 +62,8 @@ static void test_short_ones(void **state base_unused)
         for (size_t len = 0; len <= 300; len++) {
             const uint64_t expected = slow_crc(0x82f63b78, UINT32_MAX, bytes + begin, len);
             assert_true(base_crc32c(0, bytes + begin, len) == expected);
-            assert_true(base_crc32c_long(0, bytes + begin, len) == expected); /* as where there are no steps */
+            assert_true(base_crc32c_long(0, bytes + begin, len) ==
+                        expected); /* as where there are no steps */
         }
     }
 }
