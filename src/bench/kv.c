@@ -286,7 +286,7 @@ static int get_many(struct asker *asker)
     return error;
 }
 
-/* Closed loop: until the time is over. */
+/* Closed loop: once, and until the time is over. */
 static void ask(void *arg)
 {
     struct load *load = arg;
@@ -298,7 +298,7 @@ static void ask(void *arg)
     if (asker.values == NULL)
         load->error = -ENOMEM;
     uint64_t now_ns = task_now();
-    while (load->error == 0 && now_ns < load->until_ns) {
+    for (bool is_first = true; load->error == 0 && (is_first || now_ns < load->until_ns); is_first = false) {
         const uint64_t begin_ns = now_ns;
         int error = base_random_u64(&asker.random) >> 1 >= read_below ? put(&asker)
                     : job->pattern.keys_per_get == 1                  ? get_one(&asker)
