@@ -2,6 +2,7 @@
 
 #include "bench/bench_internal.h"
 #include "bench/case.h"
+#include "task/task.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/random.h>
@@ -25,6 +26,18 @@ int bench_fail(struct bench *bench, int error, const char *format, ...)
     (void)fprintf(bench->err, error == 0 ? "\n" : ": %s\n", strerror(-error));
     va_end(args);
     return error == 0 ? -EINVAL : error;
+}
+
+static uint64_t progress_clock(void *arg)
+{
+    (void)arg;
+    return task_now();
+}
+
+void bench_progress_init(const struct bench *bench, struct base_progress *progress, const char *label,
+                         const char *unit, uint64_t total)
+{
+    base_progress_init(progress, bench->err, label, unit, total, progress_clock, NULL);
 }
 
 bool bench_is_wanted(const struct base_setting_list *list, const char *name)

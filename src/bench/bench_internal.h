@@ -119,6 +119,10 @@ extern const char *const bench_directs[]; /* as enum drive_direct */
  */
 int bench_fail(struct bench *bench, int error, const char *format, ...) base_printf_like(3, 4);
 
+/** A progress bar on bench->err. @param label, unit, total  as base_progress_init() */
+void bench_progress_init(const struct bench *bench, struct base_progress *progress, const char *label,
+                         const char *unit, uint64_t total);
+
 /** Whether a name is in a list of words, or the list is empty. */
 bool bench_is_wanted(const struct base_setting_list *list, const char *name);
 

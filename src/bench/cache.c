@@ -65,31 +65,16 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-/* @return 0; -EINVAL */
-static int read_pattern(const char *text, struct bench_memcache_pattern *ret_pattern)
-{
-    int error = bench_memcache_pattern_read(text, ret_pattern);
-    if (error != 0 || ret_pattern->pipeline > BENCH_CACHE_REQUESTS_MAX ||
-        ret_pattern->keys_per_get > BENCH_CACHE_KEYS_MAX)
-        return -EINVAL;
-    return 0;
-}
-
 static int check(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    struct bench_memcache_pattern pattern;
     double share;
-    for (size_t i = 0; i < options->patterns.count; i++) {
-        if (read_pattern(options->patterns.items[i], &pattern) != 0)
-            return bench_fail(bench, 0, "--pipeline: '%s' is neither N nor NxM, each from 1 to %d",
-                              options->patterns.items[i], BENCH_CACHE_REQUESTS_MAX);
-    }
-    for (size_t i = 0; i < options->read_shares.count; i++) {
-        if (bench_memcache_share_read(options->read_shares.items[i], &share) != 0)
-            return bench_fail(bench, 0, "--read-share: '%s' is no number from 0 to 1",
-                              options->read_shares.items[i]);
-    }
+    int error = bench_memcache_patterns_check(bench, &options->patterns, BENCH_CACHE_REQUESTS_MAX,
+                                              BENCH_CACHE_KEYS_MAX);
+    if (error == 0)
+        error = bench_memcache_shares_check(bench, &options->read_shares);
+    if (error != 0)
+        return error;
     if (bench_memcache_share_read(options->zipf_exponent, &share) != 0 || share <= 0 || share >= 1)
         return bench_fail(bench, 0, "--zipf-exponent: '%s' is no number between 0 and 1",
                           options->zipf_exponent);
@@ -143,7 +128,7 @@ static int run_patterns(struct bench_cache_job *job, struct bench_cache_peers *p
     bench_cache_job_draw(job);
     for (size_t i = 0; i < options->patterns.count && error == 0; i++) {
         struct bench_memcache_pattern pattern;
-        error = read_pattern(options->patterns.items[i], &pattern);
+        error = bench_memcache_pattern_read(options->patterns.items[i], &pattern);
         job->depth = pattern.pipeline;
         job->per_get = pattern.keys_per_get;
         if (error == 0)

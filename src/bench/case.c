@@ -70,12 +70,6 @@ static int measure(struct bench_case *self, struct bench_subject *subject, size_
     return 0;
 }
 
-static uint64_t clock_of_progress(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 /* Measure each subject once: in order, or every other time from last to first. @return 0 or negative errno:
  * said */
 static int measure_all(struct bench_case *self, size_t repeat, struct base_progress *progress)
@@ -96,8 +90,8 @@ int bench_case_run(struct bench_case *self)
     struct base_progress progress;
     int error = 0;
     size_t repeat = 0;
-    base_progress_init(&progress, self->bench->err, self->name, "measurements",
-                       self->repeats * self->subject_count, clock_of_progress, NULL);
+    bench_progress_init(self->bench, &progress, self->name, "measurements",
+                        self->repeats * self->subject_count);
     for (; repeat < self->repeats && error == 0; repeat++)
         error = measure_all(self, repeat, &progress);
     base_progress_done(&progress, repeat * self->subject_count);

@@ -134,12 +134,6 @@ struct load {
     int error; /* the first */
 };
 
-static uint64_t progress_clock(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 static void put_number(struct load *load, uint64_t number, uint8_t *value)
 {
     uint8_t key[BENCH_DEPOT_KEY_BYTES];
@@ -175,8 +169,7 @@ int bench_depot_put_all(struct bench_depot_store *store, struct tarn_depot *depo
     struct load load = {.store = store, .depot = depot, .next = begin, .end = end};
     struct task_group group;
     task_group_init(&group);
-    base_progress_init(&load.progress, store->bench->err, store->file.path, "records", end, progress_clock,
-                       NULL);
+    bench_progress_init(store->bench, &load.progress, store->file.path, "records", end);
     int error = 0;
     for (uint32_t i = 0; i < LOADERS && error == 0; i++)
         error = task_spawn(NULL, &group, "loader", loader, &load);

@@ -23,12 +23,6 @@ static int write_all(int fd, const uint8_t *data, size_t bytes)
     return 0;
 }
 
-static uint64_t progress_clock(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 /* Random bytes from its beginning to its end, on the medium and not in the page cache. */
 static int fill(struct bench *bench, int fd, const char *path, uint64_t bytes)
 {
@@ -37,7 +31,7 @@ static int fill(struct bench *bench, int fd, const char *path, uint64_t bytes)
     uint8_t *piece = base_alloc(bench->account, PIECE_BYTES);
     int error = piece == NULL ? -ENOMEM : 0;
     base_random_init(&random, bench->options.seed);
-    base_progress_init(&progress, bench->err, path, NULL, bytes, progress_clock, NULL);
+    bench_progress_init(bench, &progress, path, NULL, bytes);
     uint64_t done = 0;
     while (error == 0 && done < bytes) {
         size_t now = (size_t)base_min(bytes - done, (uint64_t)PIECE_BYTES);

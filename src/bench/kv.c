@@ -97,32 +97,16 @@ struct store {
 
 /* ---- options ------------------------------------------------------------------------------------ */
 
-/* @return 0; -EINVAL */
-static int read_pattern(const char *text, struct bench_memcache_pattern *ret_pattern)
-{
-    int error = bench_memcache_pattern_read(text, ret_pattern);
-    return error != 0 || ret_pattern->pipeline > BENCH_DEPTH_MAX ||
-                   ret_pattern->keys_per_get > KEYS_PER_GET_MAX
-               ? -EINVAL
-               : 0;
-}
-
 static int check(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    struct bench_memcache_pattern pattern;
     double share;
     uint32_t bytes;
-    for (size_t i = 0; i < options->patterns.count; i++) {
-        if (read_pattern(options->patterns.items[i], &pattern) != 0)
-            return bench_fail(bench, 0, "--pipeline: '%s' is neither N nor NxM, N from 1 to %d, M to %d",
-                              options->patterns.items[i], BENCH_DEPTH_MAX, KEYS_PER_GET_MAX);
-    }
-    for (size_t i = 0; i < options->read_shares.count; i++) {
-        if (bench_memcache_share_read(options->read_shares.items[i], &share) != 0)
-            return bench_fail(bench, 0, "--read-share: '%s' is no number from 0 to 1",
-                              options->read_shares.items[i]);
-    }
+    int error = bench_memcache_patterns_check(bench, &options->patterns, BENCH_DEPTH_MAX, KEYS_PER_GET_MAX);
+    if (error == 0)
+        error = bench_memcache_shares_check(bench, &options->read_shares);
+    if (error != 0)
+        return error;
     for (size_t i = 0; i < options->sizes.count; i++) {
         if (bench_read_size(options->sizes.items[i], 1 << 20, &bytes) != 0 ||
             bytes < BENCH_MEMCACHE_VALUE_BYTES_MIN)
@@ -182,18 +166,11 @@ static int run_tasks(uint32_t count, task_function *function, void *arg)
     return error;
 }
 
-static uint64_t clock_of_progress(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 static int walk_store(struct store *store, bool deletes)
 {
     struct job *job = store->job;
     struct walk walk = {.store = store, .deletes = deletes};
-    base_progress_init(&walk.progress, job->bench->err, deletes ? "delete" : "fill", "keys", job->keys.count,
-                       clock_of_progress, NULL);
+    bench_progress_init(job->bench, &walk.progress, deletes ? "delete" : "fill", "keys", job->keys.count);
     int error = run_tasks(WALKERS, walk_keys, &walk);
     base_progress_done(&walk.progress, walk.next);
     error = error != 0 ? error : walk.error;
@@ -353,7 +330,7 @@ static int run_patterns(struct job *job, const char *read_share)
 {
     int error = bench_memcache_share_read(read_share, &job->read_share);
     for (size_t i = 0; i < job->options->patterns.count && error == 0; i++) {
-        error = read_pattern(job->options->patterns.items[i], &job->pattern);
+        error = bench_memcache_pattern_read(job->options->patterns.items[i], &job->pattern);
         const bool means_gets = job->pattern.keys_per_get > 1;
         if (error == 0 && (job->read_share > 0 || !means_gets))
             error = run_case(job, read_share);

@@ -194,17 +194,43 @@ static int read_value_bytes(const char *text, uint32_t *ret_bytes)
     return 0;
 }
 
-static int check_lists(struct bench *bench, const struct bench_memcache_options *options)
+int bench_memcache_patterns_check(struct bench *bench, const struct base_setting_list *patterns,
+                                  uint32_t pipeline_max, uint32_t keys_max)
 {
     struct bench_memcache_pattern pattern;
+    for (size_t i = 0; i < patterns->count; i++) {
+        if (bench_memcache_pattern_read(patterns->items[i], &pattern) != 0 ||
+            pattern.pipeline > pipeline_max || pattern.keys_per_get > keys_max)
+            return bench_fail(bench, 0, "--pipeline: '%s' is not N or NxM, N from 1 to %u and M from 1 to %u",
+                              patterns->items[i], pipeline_max, keys_max);
+    }
+    return 0;
+}
+
+static int check_share(struct bench *bench, const char *setting, const char *text, bool below_one)
+{
+    double share;
+    if (bench_memcache_share_read(text, &share) != 0 || (below_one && !(share > 0 && share < 1)))
+        return bench_fail(bench, 0, "--%s: '%s' is no number from 0 to 1", setting, text);
+    return 0;
+}
+
+int bench_memcache_shares_check(struct bench *bench, const struct base_setting_list *shares)
+{
+    int error = 0;
+    for (size_t i = 0; i < shares->count && error == 0; i++)
+        error = check_share(bench, "read-share", shares->items[i], false);
+    return error;
+}
+
+static int check_lists(struct bench *bench, const struct bench_memcache_options *options)
+{
     uint32_t bytes;
     uint64_t threads;
-    for (size_t i = 0; i < options->pipelines.count; i++) {
-        if (bench_memcache_pattern_read(options->pipelines.items[i], &pattern) != 0)
-            return bench_fail(bench, 0, "--pipeline: '%s' is not N or NxM, N from 1 to %d and M from 1 to %d",
-                              options->pipelines.items[i], BENCH_MEMCACHE_PIPELINE_MAX,
-                              BENCH_MEMCACHE_KEYS_PER_GET_MAX);
-    }
+    int error = bench_memcache_patterns_check(bench, &options->pipelines, BENCH_MEMCACHE_PIPELINE_MAX,
+                                              BENCH_MEMCACHE_KEYS_PER_GET_MAX);
+    if (error != 0)
+        return error;
     for (size_t i = 0; i < options->sizes.count; i++) {
         if (read_value_bytes(options->sizes.items[i], &bytes) != 0)
             return bench_fail(bench, 0, "--sizes: '%s' is not from %d to %dK", options->sizes.items[i],
@@ -216,14 +242,6 @@ static int check_lists(struct bench *bench, const struct bench_memcache_options 
             return bench_fail(bench, 0, "--ext-threads: '%s' is no number from 1 to %d",
                               options->ext_threads.items[i], EXT_THREADS_MAX);
     }
-    return 0;
-}
-
-static int check_share(struct bench *bench, const char *setting, const char *text, bool below_one)
-{
-    double share;
-    if (bench_memcache_share_read(text, &share) != 0 || (below_one && !(share > 0 && share < 1)))
-        return bench_fail(bench, 0, "--%s: '%s' is no number from 0 to 1", setting, text);
     return 0;
 }
 

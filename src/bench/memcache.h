@@ -51,6 +51,14 @@ struct bench_memcache_pattern {
 /** Read "16" or "1x50". @return 0; -EINVAL */
 base_must_check int bench_memcache_pattern_read(const char *text, struct bench_memcache_pattern *ret_pattern);
 
+/** Check that every word of --pipeline is one. @param pipeline_max, keys_max  the most @return 0; -EINVAL: said in bench->err */
+base_must_check int bench_memcache_patterns_check(struct bench *bench,
+                                                  const struct base_setting_list *patterns,
+                                                  uint32_t pipeline_max, uint32_t keys_max);
+
+/** Check that every word of --read-share is a share. @return 0; -EINVAL: said in bench->err */
+base_must_check int bench_memcache_shares_check(struct bench *bench, const struct base_setting_list *shares);
+
 /** Read a number from 0 to 1, as "0.9". @return 0; -EINVAL */
 base_must_check int bench_memcache_share_read(const char *text, double *ret_share);
 

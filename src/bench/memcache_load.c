@@ -390,12 +390,6 @@ static bool is_done(struct run *run)
 
 /* ---- runs ---------------------------------------------------------------------------------------- */
 
-static uint64_t clock_of_progress(void *arg)
-{
-    (void)arg;
-    return task_now();
-}
-
 static void init_run(struct run *run, const struct bench_memcache_load *load,
                      struct bench_memcache_outcome *outcome, enum goal goal)
 {
@@ -476,8 +470,7 @@ int bench_memcache_load_fill(const struct bench_memcache_load *load)
     struct run run;
     struct bench_memcache_outcome outcome = {.latency = NULL};
     init_run(&run, load, &outcome, FILL);
-    base_progress_init(&run.progress, load->bench->err, load->name, "keys", load->keys->count,
-                       clock_of_progress, NULL);
+    bench_progress_init(load->bench, &run.progress, load->name, "keys", load->keys->count);
     int error = execute(&run);
     base_progress_done(&run.progress, run.answered);
     return error;
