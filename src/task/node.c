@@ -1,5 +1,6 @@
 #include "task/node.h"
 #include "base/base.h"
+#include "base/hash.h"
 #include "task/sched_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -25,6 +26,17 @@ static uint64_t machine_wall(void *arg)
 {
     (void)arg;
     return read_clock(CLOCK_REALTIME);
+}
+
+/* The kernel draws a new identity at each boot. @return 0: it does not tell it */
+static uint64_t machine_boot(void)
+{
+    char identity[64];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t bytes = file == NULL ? 0 : fread(identity, 1, sizeof(identity), file);
+    if (file != NULL)
+        (void)fclose(file);
+    return bytes == 0 ? 0 : base_hash64(identity, bytes, 0);
 }
 
 static const struct task_clock machine_clock = {.monotonic = machine_monotonic, .wall = machine_wall};
@@ -67,6 +79,7 @@ int task_node_open(const struct task_node_options *options, struct tarn_node **r
                   options->log_sink == NULL ? stderr : options->log_arg, log_clock, node);
     base_spin_init(&node->lock);
     base_random_init(&node->random, seed);
+    node->boot = options->drives == NULL ? machine_boot() : 0;
     *ret_node = node;
     return 0;
 }

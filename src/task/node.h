@@ -61,6 +61,7 @@ struct tarn_node {
     uint32_t sched_count;
     uint64_t files_used;                  /* bits: numbers of open task_files */
     uint64_t files_opened;                /* so far: the next one's generation */
+    uint64_t boot;                        /* task_boot(); never changes */
     const struct task_engine_ops *engine; /* task_engine_choose()'s answer, once it was asked */
 };
 
@@ -74,6 +75,15 @@ base_must_check int task_node_open(const struct task_node_options *options, stru
 /** Free a node whose schedulers, drives and stores are closed and whose memory was all given back (asserted).
  */
 void task_node_close(struct tarn_node *node);
+
+/**
+ * A number that the kernel has had since it was booted: a store that was written in the same boot was not cut
+ * from power since. @return 0: not known, as with drives that are not the machine's. Any thread or task.
+ */
+static inline uint64_t task_boot(const struct tarn_node *node)
+{
+    return node->boot;
+}
 
 /**
  * Civil time that never goes back: the clock's, or the highest that was told before if the clock
