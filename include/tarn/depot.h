@@ -49,6 +49,12 @@ struct tarn_depot_options {
     uint64_t create_bytes; /**< > 0: make and format the file with this size if there is none */
     enum tarn_mode mode;
     bool read_only;
+    /** Open the store also where acknowledged records are missing because the drive has damaged it, and nobody can tell
+     * of which keys. Else it is refused (-EUCLEAN). It is opened so: of each key whose newest record may be missing,
+     * and of each that is not found, gets, conditions and removals of what is not there return -EBADMSG, never an
+     * older value; a put without a condition stores it anew. So until the store is flushed, or repaired by
+     * `tarn check --repair`. Caches need no such permission: they give up what they hold */
+    bool serve_damaged;
     bool direct_off; /**< through the page cache even where the drive could do without */
     bool cache;      /**< a full store makes room by *evicting*: what was stored first goes first, unless it
                       * was read meanwhile. What is gone stays gone, crashes included: no older value comes

@@ -127,8 +127,7 @@ static void tell_text(struct check *check, int error, const struct depot_check_r
     if (error != 0)
         return;
     if (report->segments_unsure > 0)
-        (void)printf("%s: in %" PRIu32
-                     " segment%s with a damaged summary records may be missing: what is not "
+        (void)printf("%s: in %" PRIu32 " place%s with damage records may be missing: what is not "
                      "found there any more is gone, or has an older value\n",
                      check->path, report->segments_unsure, report->segments_unsure == 1 ? "" : "s");
     (void)printf("%s: %" PRIu64 " records, %" PRIu64 " tombstones, %" PRIu64 " superseded, in %" PRIu32

@@ -26,6 +26,7 @@ enum depot_invariant {
     DEPOT_INVARIANT_INDEX,
     DEPOT_INVARIANT_PIECES,
     DEPOT_INVARIANT_BATCH,
+    DEPOT_INVARIANT_WHOLE,
 };
 
 struct depot_check {

@@ -18,6 +18,7 @@ struct segments {
     uint8_t *summary; /* summary_bytes */
     uint64_t summary_bytes;
     uint32_t segment; /* whose records are looked at */
+    bool sealed;      /* a recovery has decided what is in it */
     /* the batch of which a record was met, and its last one not yet */
     struct seglog_batch_format batch; /* id 0: none; number: of the next record */
     uint64_t batch_grain;             /* where that is */
@@ -103,6 +104,27 @@ static void check_summary(struct depot_check *check, const struct frame *frame)
                           frame->segment, trailer->session, frame->header.session);
 }
 
+/*
+ * A header that is none, and no summary either. The log may know the segment all the same, by the copy of the header
+ * that an open segment has at its end. If nothing in it was acknowledged, the header's write was cut off.
+ */
+static uint64_t check_without_frame(struct depot_check *check, const struct frame *frame)
+{
+    struct seglog_segment_info info;
+    seglog_segment_info(check->log, frame->segment, &info);
+    if (info.stamp <= check->state->freed_stamps[frame->segment]) {
+        check->report.segments_free++;
+        return 0;
+    }
+    check->report.segments_unsealed++;
+    if (info.headerless)
+        depot_check_fault(check, DEPOT_INVARIANT_HEADER,
+                          "segment %" PRIu32 " is known under stamp %" PRIu64
+                          ", but has no header of that stamp",
+                          frame->segment, info.stamp);
+    return info.stamp;
+}
+
 /* @return the stamp under which its records count; 0: there are none */
 static uint64_t check_frame(struct depot_check *check, const struct frame *frame)
 {
@@ -115,10 +137,8 @@ static uint64_t check_frame(struct depot_check *check, const struct frame *frame
                           frame->segment, frame->trailer.stamp);
         return frame->trailer.stamp;
     }
-    if (header_stamp <= freed_stamp) {
-        check->report.segments_free++;
-        return 0;
-    }
+    if (header_stamp <= freed_stamp)
+        return check_without_frame(check, frame);
     check_header(check, frame);
     if (frame->header.kind != SEGLOG_SEGMENT_RECORDS)
         return 0;
@@ -169,11 +189,14 @@ static void end_batch(struct segments *segments)
     segments->batch_damaged = false;
 }
 
-/* Of a batch all records stand one behind the other, and the last one says how many. */
+/* Of a batch all records stand one behind the other, and the last one says how many; where a recovery has decided,
+ * some of them may have been damaged, and that is told otherwise. */
 static void check_batch(struct segments *segments, const struct seglog_entry_format *entry, uint64_t grain,
                         const struct seglog_record_format *header, const uint8_t *record)
 {
     struct seglog_batch_format batch;
+    if (segments->sealed)
+        return;
     if ((header->kind & SEGLOG_MARKS_BATCH) == 0) {
         end_batch(segments);
         return;
@@ -234,6 +257,9 @@ static int check_segment(struct segments *segments, uint32_t segment)
     if (check->stamps[segment] == 0)
         return 0;
     segments->segment = segment;
+    struct seglog_segment_info info;
+    seglog_segment_info(check->log, segment, &info);
+    segments->sealed = info.sealed;
     check->report.bytes_read += check->superblock->segment_bytes;
     error = seglog_check_segment(check->log, segment, check_record, segments);
     end_batch(segments);

@@ -196,6 +196,7 @@ static int open_log(struct tarn_depot *depot, const struct tarn_depot_options *o
                                                .user_streams = user_streams(depot),
                                                .read_only = options->read_only,
                                                .repair = depot->repair != NULL,
+                                               .serve_damaged = options->serve_damaged,
                                                .cache = depot->cache,
                                                .scrub_rate_bytes = options->scrub_rate_bytes,
                                                .discard = options->discard != TARN_DISCARD_OFF,

@@ -73,6 +73,7 @@ struct tarn_depot {
 
     /* flush.c: what is gone. The sequence is changed under all key locks. */
     _Atomic uint64_t gone_sequence; /* records with a lower one: flushed or evicted */
+    _Atomic uint64_t loss_sequence; /* as seglog_loss_sequence(), until all that is older is gone */
     _Atomic uint64_t
         flush_when_ns; /* the moment at which all that is there then shall go; 0: none is ordered */
 
@@ -264,7 +265,22 @@ base_must_check int depot_get_begin(struct tarn_depot *depot, const void *key, s
 base_must_check int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want,
                                bool locked, struct depot_record *ret_record);
 
-/** The same for an entry that an iteration has met, of a snapshot or (NULL) not: 0 as long as the index holds
+/**
+ * Whether something newer may be missing than what was found of a key: acknowledged records are missing of keys
+ * that nobody can tell (seglog_loss_sequence()). Then nothing is answered but an error.
+ *
+ * @param record  NULL: nothing was found
+ */
+bool depot_is_unsure(struct tarn_depot *depot, const struct depot_record *record);
+
+/** As depot_find(), and -EBADMSG where that is unsure: for whoever answers a client. Yields. */
+base_must_check int depot_find_sure(struct tarn_depot *depot, const struct depot_key *key,
+                                    enum depot_want want, bool locked, struct depot_record *ret_record);
+
+/** All that may be missing is gone, or was given up. */
+void depot_loss_forget(struct tarn_depot *depot);
+
+/** As depot_find() for an entry that an iteration has met, of a snapshot or (NULL) not: 0 as long as the index holds
  * it. If only the key is wanted there is but the header. @return as depot_find(). Yields. */
 base_must_check int depot_read_entry(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot,
                                      uint64_t hash, uint64_t word, enum depot_want want,

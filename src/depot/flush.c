@@ -14,11 +14,18 @@ void depot_resume_writes(struct tarn_depot *depot)
         task_mutex_unlock(&depot->key_locks[i]);
 }
 
-/* Everything that is stored so far is gone. All key locks held. */
+void depot_loss_forget(struct tarn_depot *depot)
+{
+    atomic_store_explicit(&depot->loss_sequence, 0, memory_order_relaxed);
+    seglog_loss_forget(depot->log);
+}
+
+/* Everything that is stored so far is gone, what was missing included. All key locks held. */
 static void forget_all(struct tarn_depot *depot, uint64_t sequence)
 {
     atomic_store_explicit(&depot->gone_sequence, sequence, memory_order_release);
     atomic_store_explicit(&depot->flush_when_ns, 0, memory_order_release);
+    depot_loss_forget(depot);
     depot_index_empty(depot);
     atomic_store_explicit(&depot->live_bytes, 0, memory_order_relaxed);
     atomic_store_explicit(&depot->pieces, 0, memory_order_relaxed);

@@ -221,7 +221,7 @@ static void what_turns_and_turns(void **state)
 }
 
 /*
- * What a segment's trailer says is damaged. A start that does not look at it leaves it; one that has to know
+ * What a segment's summary says is damaged. A start that does not look at it leaves it; one that has to know
  * which pieces count finds it damaged, and writes it again.
  */
 static void a_clean_end_spares_the_summaries(void **state)
@@ -232,8 +232,7 @@ static void a_clean_end_spares_the_summaries(void **state)
     turn(fixture, 1);
     testing_close(&fixture->store);
     const struct place place = find_records(&fixture->drive, SEGLOG_VALUE);
-    uint64_t at = (uint64_t)(place.segment - fixture->drive.bytes) + place.superblock.segment_bytes -
-                  sizeof(place.trailer);
+    const uint64_t at = (uint64_t)(place.summary - fixture->drive.bytes);
     memset(fixture->drive.bytes + at, 0, sizeof(place.trailer));
     open_with_checkpoints(fixture);
     expect_long(fixture, "k", 1, bytes);

@@ -512,7 +512,8 @@ static void damage_a_piece(struct testing_fixture *fixture, bool killed)
     assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 0, found, 1000, &read, NULL), 0);
     assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 150000, found, 1, &read, NULL), -EBADMSG);
     testing_close(&fixture->store);
-    expect_fault(&fixture->drive, killed ? 14 : 7);
+    /* the end of its group names it; in other modes a cut may have left it out */
+    expect_fault(&fixture->drive, killed && fixture->mode != TARN_MODE_POWER ? 14 : 7);
     testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     assert_int_equal(put_long(fixture, "k", 2, 200000), 0); /* its room comes back all the same */
     expect_long(fixture, "k", 2, 200000);

@@ -258,6 +258,27 @@ int depot_find(struct tarn_depot *depot, const struct depot_key *key, enum depot
     return error;
 }
 
+bool depot_is_unsure(struct tarn_depot *depot, const struct depot_record *record)
+{
+    uint64_t loss = atomic_load_explicit(&depot->loss_sequence, memory_order_relaxed);
+    return base_unlikely(loss != 0) && (record == NULL || record->header.sequence < loss);
+}
+
+int depot_find_sure(struct tarn_depot *depot, const struct depot_key *key, enum depot_want want, bool locked,
+                    struct depot_record *ret_record)
+{
+    struct depot_record record;
+    int error = depot_find(depot, key, want, locked, &record);
+    if (error != 0)
+        return error == -ENOENT && depot_is_unsure(depot, NULL) ? -EBADMSG : error;
+    if (depot_is_unsure(depot, &record)) {
+        depot_record_release(&record);
+        return -EBADMSG;
+    }
+    *ret_record = record;
+    return 0;
+}
+
 int depot_read_entry(struct tarn_depot *depot, const struct tarn_depot_snapshot *snapshot, uint64_t hash,
                      uint64_t word, enum depot_want want, struct depot_record *ret_record)
 {
@@ -330,7 +351,7 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
     int error = depot_get_begin(depot, key, key_len, &trace, &found_key);
     if (error != 0)
         return error;
-    error = depot_find(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
+    error = depot_find_sure(depot, &found_key, DEPOT_WANT_WHOLE, false, &record);
     if (error == 0 && depot_is_head(&record)) {
         depot_record_release(&record);
         error = depot_pieces_get(depot, &found_key, value, value_room, ret_info);
@@ -433,10 +454,10 @@ static int finish_first(struct gets *gets, struct depot_record *ret_record)
     struct pending_get *pending = pending_of(gets, gets->shown);
     struct depot_record *record = &pending->read.record;
     if (!pending->reading)
-        return pending->error;
+        return pending->error == -ENOENT && depot_is_unsure(gets->depot, NULL) ? UNDECIDED : pending->error;
     if (depot_read_finish(gets->depot, &pending->read) != 0)
         return UNDECIDED;
-    if (is_key(record, &pending->key) &&
+    if (is_key(record, &pending->key) && !depot_is_unsure(gets->depot, record) &&
         still_there(gets->depot, NULL, pending->key.hash.low, &pending->read, NULL)) {
         *ret_record = *record;
         return 0;
@@ -463,8 +484,8 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
     get->error = finish_first(gets, &record);
     if (get->error == UNDECIDED) {
         recall(gets);
-        get->error =
-            depot_find(gets->depot, &pending_of(gets, gets->shown)->key, DEPOT_WANT_WHOLE, false, &record);
+        get->error = depot_find_sure(gets->depot, &pending_of(gets, gets->shown)->key, DEPOT_WANT_WHOLE,
+                                     false, &record);
     }
     if (get->error == 0)
         get->error = depot_show(gets->depot, &pending_of(gets, gets->shown)->key, &record, &get->info);

@@ -389,6 +389,10 @@ int depot_recover(struct tarn_depot *depot)
     bool due = points.flush_when_ns != 0 && task_wall(depot->node) >= points.flush_when_ns;
     if (due) /* whatever is here was stored before the moment */
         gone = seglog_sequence_next(depot->log);
+    if (seglog_loss_sequence(depot->log) <= gone) /* a cache's horizon is above it */
+        depot_loss_forget(depot);
+    else
+        atomic_store_explicit(&depot->loss_sequence, seglog_loss_sequence(depot->log), memory_order_relaxed);
     atomic_store_explicit(&depot->gone_sequence, gone, memory_order_relaxed);
     /* a due order is made durable by the first call: depot_flush_due() */
     atomic_store_explicit(&depot->flush_when_ns, points.flush_when_ns, memory_order_relaxed);

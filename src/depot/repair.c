@@ -149,6 +149,8 @@ void depot_repair_serve(struct tarn_depot *depot)
     if (repair->doomed.count > 0)
         qsort(repair->doomed.items, repair->doomed.count, sizeof(*repair->doomed.items), compare_grains);
     int error = give_up_all(depot);
+    if (error == 0) /* the check has said that something is missing */
+        depot_loss_forget(depot);
     base_assert(task_wait_wake(&repair->done, error));
 }
 

@@ -50,6 +50,11 @@ static int show(struct scan *scan, uint64_t hash, uint64_t word, bool *ret_gone)
             scan->damage = error;
         return 0;
     }
+    if (!depot_is_piece(&record) && depot_is_unsure(scan->depot, &record)) {
+        depot_record_release(&record);
+        scan->damage = -EBADMSG;
+        return 0;
+    }
     bool visible = !depot_is_piece(&record) && depot_visible(scan->depot, scan->snapshot, &record);
     size_t key_bytes = record.header.key_bytes;
     if (visible)
@@ -126,6 +131,8 @@ int depot_scan(struct tarn_depot *depot, struct tarn_depot_snapshot *snapshot, t
     int outcome = scan.items == NULL || scan.copy == NULL ? -ENOMEM : scan_all(&scan);
     base_free(account, scan.copy, copy_bytes);
     base_free(account, scan.items, items_bytes);
+    if (depot_is_unsure(depot, NULL)) /* whole keys may be missing */
+        scan.damage = scan.damage == 0 ? -EBADMSG : scan.damage;
     return outcome == 0 ? scan.damage : outcome;
 }
 

@@ -86,7 +86,7 @@ static int read_once(struct tarn_depot *depot, struct part *part, bool locked,
 {
     struct depot_record record;
     ret_head->id = 0;
-    int error = depot_find(depot, part->key, DEPOT_WANT_WHOLE, locked, &record);
+    int error = depot_find_sure(depot, part->key, DEPOT_WANT_WHOLE, locked, &record);
     if (error != 0)
         return error;
     error = depot_show(depot, part->key, &record, &part->info);

@@ -29,6 +29,7 @@ int depot_write_find(struct tarn_depot *depot, struct depot_write *write, enum d
         return error;
     write->indexed = error == 0;
     write->there = write->indexed && depot_visible(depot, NULL, &write->old);
+    write->unsure = depot_is_unsure(depot, write->indexed ? &write->old : NULL);
     if (want == DEPOT_WANT_KEY)
         depot_record_release(&write->old);
     return 0;
@@ -279,6 +280,8 @@ static int remove_key(struct tarn_depot *depot, struct depot_write *write)
 
 int depot_write_decide(const struct depot_write *write, const struct tarn_put_options *options)
 {
+    if (write->unsure && options->condition != TARN_PUT_ANY)
+        return -EBADMSG;
     switch (options->condition) {
     case TARN_PUT_ANY:
         return 0;
@@ -300,7 +303,7 @@ int depot_condition_look(struct tarn_depot *depot, const struct depot_key *key,
     struct depot_write write = {.key = *key};
     if (options->condition == TARN_PUT_ANY)
         return 0;
-    int error = depot_find(depot, key, DEPOT_WANT_KEY, false, &write.old);
+    int error = depot_find_sure(depot, key, DEPOT_WANT_KEY, false, &write.old);
     if (error != 0 && error != -ENOENT)
         return error;
     write.there = error == 0 && depot_visible(depot, NULL, &write.old);
@@ -401,7 +404,7 @@ int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
                       seglog_record_bytes(SEGLOG_TOMBSTONE, key_len, SEGLOG_BIRTH_BYTES), &write);
     if (error != 0)
         return error;
-    error = write.there ? remove_key(depot, &write) : -ENOENT;
+    error = write.there ? remove_key(depot, &write) : write.unsure ? -EBADMSG : -ENOENT;
     if (error == 0)
         base_counter_add(&depot->deletes, 1);
     return end(depot, &write, TARN_STAGE_DELETE, error);
@@ -436,8 +439,8 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
     int error = begin(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
     if (error != 0)
         return error;
-    if (!write.there)
-        return end(depot, &write, TARN_STAGE_TOUCH, -ENOENT);
+    if (!write.there || write.unsure)
+        return end(depot, &write, TARN_STAGE_TOUCH, write.unsure ? -EBADMSG : -ENOENT);
     struct depot_content content = old_content(&write);
     content.version = write.old.header.version;
     content.expiry_ns = expiry_ns;
@@ -530,7 +533,8 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
         update.note = info.note;
     }
     bool shown = write.there && !depot_is_head(&write.old);
-    error = decide(arg, write.there ? &info : NULL, shown ? write.old.value : NULL, &update);
+    error = write.unsure ? -EBADMSG
+                         : decide(arg, write.there ? &info : NULL, shown ? write.old.value : NULL, &update);
     if (error == 0)
         error = apply_update(depot, &write, &update, ret_version);
     return end(depot, &write, TARN_STAGE_UPDATE, error);

@@ -11,6 +11,7 @@ struct depot_write {
     struct depot_record old;          /* what the index has */
     bool indexed;                     /* it has something */
     bool there;                       /* a get would find it */
+    bool unsure;                      /* something newer may be missing: it decides nothing */
     bool place_held;                  /* depot_index_reserve() */
     struct seglog_pieces_format dead; /* of what was replaced: its pieces are dropped at the end */
     struct depot_trace trace;
@@ -21,7 +22,7 @@ struct depot_write {
 base_must_check int depot_write_find(struct tarn_depot *depot, struct depot_write *write,
                                      enum depot_want want);
 
-/** Whether the condition holds of what was found. @return 0; -EEXIST; -ENOENT; -EINVAL */
+/** Whether the condition holds of what was found. @return 0; -EEXIST; -ENOENT; -EINVAL; -EBADMSG (it cannot be told) */
 base_must_check int depot_write_decide(const struct depot_write *write,
                                        const struct tarn_put_options *options);
 

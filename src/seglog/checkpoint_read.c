@@ -181,10 +181,11 @@ static int apply_covers(struct seglog *log)
     for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
         struct seglog_segment *segment = &log->segments[i];
         cover = log->checkpoints.covers[i];
+        segment->missing = segment->state == SEGLOG_STATE_FREE && cover.stamp > segment->freed_stamp;
         if (segment->state != SEGLOG_STATE_CLOSED || cover.stamp != segment->stamp)
             continue;
         segment->covered_grain = cover.grain;
-        if ((cover.flags & SEGLOG_COVER_PROVEN) == 0 || log->checkpoints.read_all)
+        if ((cover.flags & SEGLOG_COVER_PROVEN) == 0 || log->checkpoints.read_all || segment->endless)
             continue;
         segment->vouched = true;
         segment->covered_tombstone_bytes = cover.tombstone_bytes;

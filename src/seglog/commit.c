@@ -10,6 +10,31 @@
 
 /* ---- one write ----------------------------------------------------------------------------------- */
 
+/* What the end of a group tells, as it is closed. */
+static struct seglog_group_end_format describe_group_locked(struct seglog_stream *stream,
+                                                            const struct seglog_group *group)
+{
+    const struct seglog *log = stream->log;
+    const uint64_t header_bytes = seglog_segment_header_bytes(log->superblock.grain_bytes);
+    const uint64_t begin = group->begin_position - stream->segment_position;
+    const uint64_t tail = base_max(stream->tail_position, stream->segment_position);
+    const struct seglog_group_end_format end = {
+        .flags = (log->mode == SEGLOG_POWER ? SEGLOG_GROUP_DURABLE : 0) |
+                 (uint32_t)atomic_load_explicit(&log->generation, memory_order_relaxed)
+                     << SEGLOG_GROUP_GENERATION_SHIFT,
+        .hash = {group->hash[0], group->hash[1]},
+        .sequence = group->sequence,
+        .begin = (uint32_t)base_max(begin, header_bytes),
+        .count = group->count,
+        .acknowledged = (uint32_t)(tail - stream->segment_position),
+        .before_end = stream->before_end,
+        .before_stamp = stream->before_stamp,
+    };
+    stream->before_stamp = log->segments[stream->open_summary->segment].stamp;
+    stream->before_end = (uint32_t)(stream->head_position - stream->segment_position);
+    return end;
+}
+
 /* Close the open group: it is in flight, and the next one is open. @return the closed one */
 static struct seglog_group *close_group_locked(struct seglog_stream *stream)
 {
@@ -26,6 +51,8 @@ static struct seglog_group *close_group_locked(struct seglog_stream *stream)
     next->begin_position = end;
     next->offset = group->offset + group->bytes;
     next->bytes = 0;
+    next->count = 0;
+    next->hash[0] = next->hash[1] = next->sequence = 0;
     return group;
 }
 
@@ -68,8 +95,7 @@ int seglog_flush_behind(struct seglog *log)
     return error == 0 ? 0 : -EIO;
 }
 
-/* Durable writes where they are cheap: with FUA, and to a file, for which the kernel knows what to flush. */
-static bool writes_durably(const struct seglog *log)
+bool seglog_writes_durably(const struct seglog *log)
 {
     const struct drive_info *info = drive_info(log->drive);
     return log->mode == SEGLOG_POWER && (info->fua || !info->device);
@@ -84,7 +110,7 @@ static int write_group(struct seglog_stream *stream, const struct seglog_group *
                                {.iov_base = stream->ring, .iov_len = group->bytes - first}};
     struct drive_request request = {
         .op = DRIVE_WRITE,
-        .durable = writes_durably(log),
+        .durable = seglog_writes_durably(log),
         .offset = group->offset,
         .iov = vectors,
         .iov_count = group->bytes > first ? 2 : 1,
@@ -104,11 +130,19 @@ static int write_group(struct seglog_stream *stream, const struct seglog_group *
     return error == 0 ? 0 : -EIO;
 }
 
-/* Zeros from the last record to the end of the block; the records end before `end`. */
-static void pad_group(struct seglog_stream *stream, uint64_t end, uint64_t padded_end)
+/* From the last record, which ends before `position`, to the end of the block: the group's end, if there is room,
+ * and zeros. */
+static void pad_group(struct seglog_stream *stream, const struct seglog_group *group, uint64_t position,
+                      struct seglog_group_end_format *end)
 {
-    if (padded_end > end)
-        memset(stream->ring + end % stream->ring_bytes, 0, padded_end - end); /* within a block: no wrap */
+    const uint64_t padded_end = group->begin_position + group->bytes, room = padded_end - position;
+    uint8_t *to = stream->ring + position % stream->ring_bytes; /* within a block: no wrap */
+    memset(to, 0, room);
+    if (room < sizeof(*end))
+        return;
+    uint64_t offset = group->offset + (position - group->begin_position);
+    seglog_group_end_seal(end, stream->record_seed, offset >> stream->log->grain_shift);
+    memcpy(to, end, sizeof(*end));
 }
 
 /* ---- outcomes ------------------------------------------------------------------------------------ */
@@ -166,16 +200,16 @@ void seglog_lead(struct seglog_stream *stream)
     base_list_init(&done);
     base_list_init(&failed);
     base_spin_lock(&stream->lock);
-    uint64_t end = stream->head_position;
+    const uint64_t position = stream->head_position;
+    struct seglog_group_end_format end = describe_group_locked(stream, seglog_open_group(stream));
     struct seglog_group *group = close_group_locked(stream);
-    uint64_t padded_end = stream->head_position;
     bool wait = group->filling > 0;
     if (wait) {
         task_wait_init(&filled);
         group->filled = &filled;
     }
     base_spin_unlock(&stream->lock);
-    pad_group(stream, end, padded_end);
+    pad_group(stream, group, position, &end);
     if (wait)
         (void)task_wait_park_firmly(&filled);
     int error = write_group(stream, group);

@@ -83,6 +83,7 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->mode = options->mode;
     log->read_only = options->read_only;
     log->cache = options->cache;
+    log->serve_damaged = options->serve_damaged || options->repair;
     log->discards = options->discard && !options->read_only && drive_info(drive)->discard;
     log->over_provisioning_percent = options->over_provisioning_percent;
     log->timed = options->timed;
@@ -313,6 +314,7 @@ void seglog_segment_info(struct seglog *log, uint32_t segment_number, struct seg
         .entries = segment->entry_count,
         .stream = open_stream == 0 ? segment->stream : open_stream - 1,
         .sealed = segment->sealed,
+        .headerless = segment->headerless,
     };
     base_spin_unlock(&log->lock);
 }

@@ -4,31 +4,9 @@
  */
 #include "seglog/ahead_internal.h"
 #include "seglog/checkpoint_internal.h"
+#include "seglog/scan_internal.h"
 #include <errno.h>
 #include <inttypes.h>
-
-#define HEADERS_AT_ONCE 32
-
-/* A header on its way. */
-struct header_read {
-    struct drive_request request;
-    struct iovec iov;
-    uint32_t segment;
-    bool again; /* the second reading */
-    uint8_t first[sizeof(struct seglog_segment_format)];
-};
-
-struct recovery {
-    struct seglog *log;
-    struct header_read *reads; /* HEADERS_AT_ONCE */
-    uint8_t *headers;          /* their memory, header_bytes each */
-    uint64_t header_bytes;
-    uint8_t *summary; /* NULL until a header is damaged */
-    uint64_t *stamps; /* of all that is live: a table with open addressing, 0 is empty */
-    uint64_t stamps_count;
-    uint64_t live_segments, summary_records;
-    struct seglog_salvage salvage;
-};
 
 int seglog_refuse_segment(struct seglog *log, uint32_t segment, const char *why, int error)
 {
@@ -39,7 +17,7 @@ int seglog_refuse_segment(struct seglog *log, uint32_t segment, const char *why,
     return error;
 }
 
-static int refuse_memory(const struct seglog *log)
+int scan_refuse_memory(const struct seglog *log)
 {
     base_error(&log->node->log, "there is too little memory to open the store", "path=%s",
                drive_name(log->drive));
@@ -203,224 +181,39 @@ static const struct seglog_ahead_item *take_summary(struct seglog_ahead *ahead)
 
 static const struct seglog_ahead_ops summary_ops = {.next = next_summary, .fetch = fetch_summary};
 
-/* ---- headers ------------------------------------------------------------------------------------- */
-
-/* @return false: it is there already */
-static bool add_stamp(struct recovery *recovery, uint64_t stamp)
-{
-    uint64_t mask = recovery->stamps_count - 1;
-    uint64_t at = base_hash64(&stamp, sizeof(stamp), 0) & mask;
-    while (recovery->stamps[at] != 0) {
-        if (recovery->stamps[at] == stamp)
-            return false;
-        at = (at + 1) & mask;
-    }
-    recovery->stamps[at] = stamp;
-    return true;
-}
-
-/* Take a segment as live; whether its checkpoint is whole is seen later. */
-static int take_live(struct recovery *recovery, uint32_t number, const struct seglog_segment_format *header)
-{
-    uint64_t stamp = header->stamp;
-    struct seglog *log = recovery->log;
-    struct seglog_segment *segment = &log->segments[number];
-    if (stamp >= log->state->stamp_bound)
-        return seglog_refuse_segment(
-            log, number,
-            "it is newer than the state, of which an old copy was found: restore the "
-            "store from a dump",
-            -EUCLEAN);
-    if (!add_stamp(recovery, stamp))
-        return seglog_refuse_segment(
-            log, number, "two segments have the same stamp: restore the store from a dump", -EUCLEAN);
-    segment->stamp = stamp;
-    segment->session = header->session;
-    segment->stream = header->stream;
-    if (header->kind == SEGLOG_SEGMENT_RECORDS) {
-        segment->state = SEGLOG_STATE_CLOSED;
-    } else if (header->kind == SEGLOG_SEGMENT_CHECKPOINT) {
-        segment->state = SEGLOG_STATE_CHECKPOINT; /* unless there is more of it missing */
-        segment->place = header->stream;
-        segment->part_count = header->part_count;
-        segment->checkpoint_stamp = header->checkpoint_stamp;
-    } else {
-        segment->freed_stamp = stamp;
-    }
-    return 0;
-}
-
-/*
- * A header that is no header. Where a whole summary stands behind it, with a stamp that was not freed, the
- * segment is live and only its header is damaged.
- */
-static int take_without_header(struct recovery *recovery, uint32_t number)
-{
-    struct seglog *log = recovery->log;
-    struct seglog_trailer_format trailer;
-    if (recovery->summary == NULL)
-        recovery->summary = drive_memory_alloc(log->node, log->drive, seglog_summary_memory_bytes(log));
-    if (recovery->summary == NULL)
-        return refuse_memory(log);
-    int error = seglog_summary_find(log, number, 0, recovery->summary, &trailer);
-    if (error != 0 && error != -EUCLEAN)
-        return seglog_refuse_segment(log, number, "its summary cannot be read", error);
-    if (error != 0 || trailer.stamp <= log->segments[number].freed_stamp)
-        return 0;
-    base_warn(&log->node->log, "the header of a segment is damaged, its summary is used",
-              "path=%s segment=%" PRIu32, drive_name(log->drive), number);
-    const struct seglog_segment_format header = {.kind = SEGLOG_SEGMENT_RECORDS,
-                                                 .stamp = trailer.stamp,
-                                                 .session = trailer.session,
-                                                 .stream = SEGLOG_NO_STREAM};
-    return take_live(recovery, number, &header);
-}
-
-/* @return whether these bytes are the header of a live segment */
-static bool is_live(const struct recovery *recovery, uint32_t number, const uint8_t *bytes,
-                    struct seglog_segment_format *ret_header)
-{
-    const struct seglog *log = recovery->log;
-    return seglog_segment_parse(bytes, log->superblock.check_seed, number, ret_header) == 0 &&
-           ret_header->stamp > log->segments[number].freed_stamp;
-}
-
-/* Nothing lives there, two readings say. */
-static int take_dead(struct recovery *recovery, uint32_t number, const uint8_t *bytes)
-{
-    struct seglog_segment_format header;
-    uint64_t check_seed = recovery->log->superblock.check_seed;
-    bool is_header = seglog_segment_parse(bytes, check_seed, number, &header) == 0;
-    if (is_header || base_is_zero(bytes, sizeof(header)))
-        return 0;
-    return take_without_header(recovery, number);
-}
-
-/* One that differs from reading to reading: alone, until two agree. */
-static int read_header_alone(struct recovery *recovery, uint32_t number)
-{
-    struct seglog *log = recovery->log;
-    uint8_t *bytes = recovery->headers + HEADERS_AT_ONCE * recovery->header_bytes;
-    struct seglog_readings readings = {.count = 0};
-    struct seglog_segment_format header;
-    int error = -EIO;
-    for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
-        error =
-            seglog_drive_read(log->drive, seglog_segment_offset(log, number), bytes, recovery->header_bytes);
-        if (error != 0)
-            break;
-        if (is_live(recovery, number, bytes, &header))
-            return take_live(recovery, number, &header);
-        if (seglog_readings_agree(&readings, bytes, sizeof(header)))
-            return take_dead(recovery, number, bytes);
-        error = -EIO;
-    }
-    return seglog_refuse_segment(log, number, "the drive does not return its header twice", error);
-}
-
-static uint8_t *header_memory(const struct recovery *recovery, const struct header_read *read)
-{
-    return recovery->headers + (size_t)(read - recovery->reads) * recovery->header_bytes;
-}
-
-static void post_header(struct recovery *recovery, struct header_read *read)
-{
-    read->iov = (struct iovec){.iov_base = header_memory(recovery, read), .iov_len = recovery->header_bytes};
-    read->request = (struct drive_request){
-        .op = DRIVE_READ,
-        .offset = seglog_segment_offset(recovery->log, read->segment),
-        .iov = &read->iov,
-        .iov_count = 1,
-        .region = -1,
-    };
-    drive_post(recovery->log->drive, &read->request);
-}
-
-/* @param ret_settled  whether one reading was enough: only a live header proves itself */
-static int look_at_header(struct recovery *recovery, struct header_read *read, bool *ret_settled)
-{
-    struct seglog_segment_format header;
-    const uint8_t *bytes = header_memory(recovery, read);
-    *ret_settled = is_live(recovery, read->segment, bytes, &header);
-    if (*ret_settled)
-        return take_live(recovery, read->segment, &header);
-    if (!read->again) {
-        memcpy(read->first, bytes, sizeof(read->first));
-        return 0;
-    }
-    *ret_settled = true;
-    if (memcmp(read->first, bytes, sizeof(read->first)) == 0)
-        return take_dead(recovery, read->segment, bytes);
-    return read_header_alone(recovery, read->segment);
-}
-
-/* Read some headers at once; those that are not live once more. All requests are waited for, whatever
- * happens. */
-static int read_batch(struct recovery *recovery, uint32_t begin, uint32_t count)
-{
-    int error = 0;
-    bool settled[HEADERS_AT_ONCE] = {false};
-    for (uint32_t i = 0; i < count; i++)
-        recovery->reads[i].segment = begin + i;
-    for (int round = 0; round < 2; round++) {
-        for (uint32_t i = 0; i < count; i++) {
-            recovery->reads[i].again = round > 0;
-            if (!settled[i])
-                post_header(recovery, &recovery->reads[i]);
-        }
-        int results[HEADERS_AT_ONCE];
-        for (uint32_t i = 0; i < count; i++)
-            results[i] = settled[i] ? 0 : drive_wait(&recovery->reads[i].request, TASK_FOREVER);
-        for (uint32_t i = 0; error == 0 && i < count; i++) {
-            if (results[i] != 0)
-                error = read_header_alone(recovery, begin + i);
-            else if (!settled[i])
-                error = look_at_header(recovery, &recovery->reads[i], &settled[i]);
-            settled[i] = settled[i] || results[i] != 0;
-        }
-        if (error != 0)
-            return error;
-    }
-    return 0;
-}
-
-static int read_headers(struct recovery *recovery)
-{
-    struct seglog *log = recovery->log;
-    uint32_t segment_count = log->superblock.segment_count;
-    for (uint32_t i = 0; i < segment_count; i++) {
-        struct seglog_segment *segment = &log->segments[i];
-        segment->freed_stamp = log->state->freed_stamps[i];
-        segment->stamp = segment->freed_stamp;
-        segment->state = SEGLOG_STATE_FREE;
-        base_list_init(&segment->link);
-    }
-    int error = 0;
-    for (uint32_t begin = 0; error == 0 && begin < segment_count; begin += HEADERS_AT_ONCE) {
-        seglog_progress(log, "reading headers", "segments", begin, segment_count);
-        error = read_batch(recovery, begin, base_min(segment_count - begin, (uint32_t)HEADERS_AT_ONCE));
-    }
-    return error;
-}
-
 /* ---- recovery ------------------------------------------------------------------------------------ */
 
+/* Whether a segment must have had a summary: its session has ended, in good order or because the next began. */
+static bool had_summary(const struct seglog *log, const struct seglog_segment *segment)
+{
+    return (log->state->flags & SEGLOG_STATE_ENDED) != 0 || segment->session < log->state->session;
+}
+
 /* A segment whose summary does not verify: an open one, a torn summary, or damage. */
-static int recover_unproven(struct recovery *recovery, uint32_t number,
+static int recover_unproven(struct scan_recovery *recovery, uint32_t number,
                             const struct seglog_trailer_format *trailer)
 {
     struct seglog *log = recovery->log;
     const struct seglog_segment *segment = &log->segments[number];
-    uint64_t limit = log->superblock.segment_bytes;
-    bool had_one = (log->state->flags & SEGLOG_STATE_ENDED) != 0 || segment->session < log->state->session;
+    const bool had_one = had_summary(log, segment);
+    uint64_t limit = UINT64_MAX;
+    int error = 0;
     if (trailer->magic != 0) {
         base_warn(&log->node->log, "the summary of a segment is cut off or damaged, its records are read",
                   "path=%s segment=%" PRIu32, drive_name(log->drive), number);
         /* What an earlier recovery hid stays hidden. */
         if ((trailer->flags & SEGLOG_SUMMARY_SEALED) != 0)
             limit = trailer->end;
+    } else if (had_one) {
+        base_warn(&log->node->log, "the summary of a segment is missing, its records are read",
+                  "path=%s segment=%" PRIu32, drive_name(log->drive), number);
     }
-    int error = seglog_salvage_segment(&recovery->salvage, number, limit);
+    if (segment->missing) {
+        const struct seglog_segment_format header = scan_missing_header(log, number);
+        error = scan_put_header(recovery, number, &header);
+    }
+    if (error == 0)
+        error = seglog_salvage_segment(&recovery->salvage, number, had_one, limit);
     /* where as many are found as a damaged summary tells, it is none of them that it has lost */
     bool all = trailer->magic != 0 && trailer->entries == segment->entry_count;
     log->summaries_damaged += had_one;
@@ -439,7 +232,7 @@ static int write_again(struct seglog *log, const struct seglog_ahead_item *item)
     return drive_write(log->drive, end - bytes, item->memory, bytes, true);
 }
 
-static int take_records(struct recovery *recovery, const struct seglog_ahead_item *item)
+static int take_records(struct scan_recovery *recovery, const struct seglog_ahead_item *item)
 {
     struct seglog *log = recovery->log;
     struct seglog_segment *segment = &log->segments[item->number];
@@ -486,7 +279,7 @@ static uint64_t covered_tombstones(const struct seglog *log, const struct seglog
     return bytes;
 }
 
-static int recover_segment(struct recovery *recovery, const struct seglog_ahead_item *item)
+static int recover_segment(struct scan_recovery *recovery, const struct seglog_ahead_item *item)
 {
     struct seglog_segment *segment = &recovery->log->segments[item->number];
     const struct seglog_entry_format *entries = segment->unsealed_entries;
@@ -502,8 +295,68 @@ static int recover_segment(struct recovery *recovery, const struct seglog_ahead_
     return 0;
 }
 
+/* The segment with the highest stamp below one of those that nothing proves. @return SEGLOG_NO_SEGMENT: there is none */
+static uint32_t newest_unproven(const struct seglog *log, uint64_t below_stamp)
+{
+    uint32_t newest = SEGLOG_NO_SEGMENT;
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) {
+        const struct seglog_segment *segment = &log->segments[i];
+        if (segment->unproven && segment->stamp < below_stamp &&
+            (newest == SEGLOG_NO_SEGMENT || segment->stamp > log->segments[newest].stamp))
+            newest = i;
+    }
+    return newest;
+}
+
+/* Of a segment that only a checkpoint knows all is there if as many records are found. */
+static int survey_unproven(struct scan_recovery *recovery, uint32_t number)
+{
+    struct seglog *log = recovery->log;
+    const struct seglog_segment *segment = &log->segments[number];
+    const struct seglog_cover_format *cover = &log->checkpoints.covers[number];
+    int error = seglog_salvage_survey(&recovery->salvage, number, had_summary(log, segment));
+    bool whole = (cover->flags & SEGLOG_COVER_PROVEN) != 0 && cover->entries <= segment->entry_count;
+    if (error == 0 && segment->missing && !whole)
+        error = seglog_loss_note(log, number, log->state->sequence_bound,
+                                 "the header and the end of a segment are both damaged");
+    return error;
+}
+
+/*
+ * Segments that nothing proves, the newest first: each tells where the one before it in its stream ends. All are read
+ * before anything is written, and what is missing is durable before what tells of it is sealed.
+ */
+static int recover_all_unproven(struct scan_recovery *recovery)
+{
+    struct seglog *log = recovery->log;
+    const struct seglog_state_format *state = log->state;
+    struct seglog_ahead_item item = {.error = 0};
+    uint32_t number = newest_unproven(log, UINT64_MAX);
+    int error = 0;
+    if (number != SEGLOG_NO_SEGMENT && recovery->summary == NULL)
+        recovery->summary = drive_memory_alloc(log->node, log->drive, seglog_summary_memory_bytes(log));
+    if (number != SEGLOG_NO_SEGMENT && recovery->summary == NULL)
+        return scan_refuse_memory(log);
+    recovery->salvage.entries = (void *)recovery->summary;
+    for (; error == 0 && number != SEGLOG_NO_SEGMENT;
+         number = newest_unproven(log, log->segments[number].stamp))
+        error = survey_unproven(recovery, number);
+    uint64_t known = base_max(state->loss_sequence, base_max(state->flush_sequence, state->horizon_sequence));
+    if (error == 0 && !log->read_only && seglog_loss_sequence(log) > known)
+        error = seglog_state_loss_write(log);
+    while (error == 0 && (number = newest_unproven(log, UINT64_MAX)) != SEGLOG_NO_SEGMENT) {
+        log->segments[number].unproven = false;
+        item.number = number;
+        item.memory = recovery->summary;
+        item.error =
+            seglog_summary_find(log, number, log->segments[number].stamp, item.memory, &item.trailer);
+        error = recover_segment(recovery, &item);
+    }
+    return error;
+}
+
 /* What the checkpoint does not vouch for. */
-static int recover_unknown(struct recovery *recovery)
+static int recover_unknown(struct scan_recovery *recovery)
 {
     struct seglog *log = recovery->log;
     const struct summaries summaries = {.log = log, .scope = SCOPE_UNKNOWN};
@@ -511,19 +364,25 @@ static int recover_unknown(struct recovery *recovery)
     struct seglog_ahead ahead;
     int error = seglog_ahead_init(&ahead, log, &summary_ops, &summaries, seglog_summary_memory_bytes(log));
     if (error != 0)
-        return refuse_memory(log);
-    while (error == 0 && (item = take_summary(&ahead)) != NULL)
-        error = recover_segment(recovery, item);
+        return scan_refuse_memory(log);
+    while (error == 0 && (item = take_summary(&ahead)) != NULL) {
+        struct seglog_segment *segment = &log->segments[item->number];
+        segment->unproven = item->error == -EUCLEAN && segment->unsealed_entries == NULL;
+        if (!segment->unproven)
+            error = recover_segment(recovery, item);
+    }
     seglog_ahead_deinit(&ahead);
-    return error;
+    return error == 0 ? recover_all_unproven(recovery) : error;
 }
 
-static int recover_segments(struct recovery *recovery)
+static int recover_segments(struct scan_recovery *recovery)
 {
     struct seglog *log = recovery->log;
-    int error = read_headers(recovery);
+    int error = scan_read_headers(recovery);
     if (error == 0)
         seglog_checkpoints_find(log);
+    if (error == 0)
+        error = scan_check_missing(recovery);
     for (uint32_t i = 0; error == 0 && i < log->superblock.segment_count; i++) {
         struct seglog_segment *segment = &log->segments[i];
         recovery->live_segments += segment->state == SEGLOG_STATE_CLOSED;
@@ -535,7 +394,7 @@ static int recover_segments(struct recovery *recovery)
     return error == 0 ? recover_unknown(recovery) : error;
 }
 
-static int take_memory(struct recovery *recovery)
+static int take_memory(struct scan_recovery *recovery)
 {
     struct seglog *log = recovery->log;
     struct base_account *memory = &log->node->memory;
@@ -544,20 +403,20 @@ static int take_memory(struct recovery *recovery)
     recovery->stamps_count = 64;
     while (recovery->stamps_count < UINT64_C(2) * log->superblock.segment_count)
         recovery->stamps_count *= 2;
-    recovery->reads = base_alloc(memory, HEADERS_AT_ONCE * sizeof(struct header_read));
+    recovery->reads = base_alloc(memory, scan_headers_bytes());
     recovery->headers =
-        drive_memory_alloc(log->node, log->drive, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
+        drive_memory_alloc(log->node, log->drive, (SCAN_HEADERS_AT_ONCE + 1) * recovery->header_bytes);
     recovery->stamps = base_alloc(memory, recovery->stamps_count * sizeof(uint64_t));
     bool whole = recovery->reads != NULL && recovery->headers != NULL && recovery->stamps != NULL;
     return whole ? 0 : -ENOMEM;
 }
 
-static void free_memory(struct recovery *recovery)
+static void free_memory(struct scan_recovery *recovery)
 {
     struct seglog *log = recovery->log;
     struct base_account *memory = &log->node->memory;
-    base_free(memory, recovery->reads, HEADERS_AT_ONCE * sizeof(struct header_read));
-    base_free(memory, recovery->headers, (HEADERS_AT_ONCE + 1) * recovery->header_bytes);
+    base_free(memory, recovery->reads, scan_headers_bytes());
+    base_free(memory, recovery->headers, (SCAN_HEADERS_AT_ONCE + 1) * recovery->header_bytes);
     base_free(memory, recovery->stamps, recovery->stamps_count * sizeof(uint64_t));
     base_free(memory, recovery->summary, seglog_summary_memory_bytes(log));
     seglog_salvage_deinit(&recovery->salvage);
@@ -565,11 +424,11 @@ static void free_memory(struct recovery *recovery)
 
 int seglog_recover(struct seglog *log)
 {
-    struct recovery recovery = {.log = log, .salvage = {.log = log}};
+    struct scan_recovery recovery = {.log = log, .salvage = {.log = log}};
     uint64_t begin_ns = task_now();
     int error = take_memory(&recovery);
     if (error != 0)
-        error = refuse_memory(log);
+        error = scan_refuse_memory(log);
     else
         error = recover_segments(&recovery);
     const struct seglog_salvage *salvage = &recovery.salvage;
@@ -586,7 +445,7 @@ int seglog_recover(struct seglog *log)
 
 int seglog_recover_unknown(struct seglog *log)
 {
-    struct recovery recovery = {.log = log, .salvage = {.log = log}};
+    struct scan_recovery recovery = {.log = log, .salvage = {.log = log}};
     int error = recover_unknown(&recovery);
     free_memory(&recovery);
     return error;

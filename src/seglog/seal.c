@@ -8,54 +8,24 @@
  *   ─┴─────────────┴──────────┴───────┴──────────────────────────────────┴─ ─
  *
  * The records of a batch are accepted when its last one is met. Until then the window goes on from its first.
+ *
+ * All of it is read twice. The first reading, the *survey*, writes nothing. It compares the records with what the
+ * ends of groups tell: so it knows up to where all was acknowledged, and which acknowledged records are missing.
+ * One that is missing alone in its group is named by the group's end, and stays in the segment as damaged. Of
+ * others nobody can tell the keys: see seglog_loss_note(). README, "Damage in a tail".
  */
-#include "seglog/seglog_internal.h"
+#include "seglog/seal_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 
 #define WINDOW_BYTES (UINT64_C(1) << 20) /* and the largest record */
 
-/* One segment's sealing. Positions are bytes from the segment's beginning. */
-struct seal {
-    struct seglog_salvage *salvage;
-    struct seglog *log;
-    struct seglog_segment *segment;
-    uint32_t number;
-    uint32_t block_bytes;
-    uint64_t record_seed;
-    uint64_t limit;
-    uint64_t window_begin;
-    uint64_t window_end;
-    uint64_t position;
-    uint32_t count;           /* accepted, and the batch's so far */
-    uint32_t first_unwritten; /* the first of them that is not written again whole */
-    bool confirmed;           /* two readings of the window from here to its end agree */
-    bool hole;                /* something that is not zero was skipped since the last accepted record */
-    uint64_t skipped_bytes;
-    uint64_t cut_count;  /* records whose header verifies and whose body does not */
-    uint64_t hole_count; /* places that were skipped, with accepted records behind them */
-    /* the batch that is being met; all that was taken since `batch_first` */
-    bool in_batch;
-    uint32_t batch_first;
-    uint64_t batch_id;
-    uint64_t uncommitted_count; /* records of batches that are not whole */
-};
-
-static uint8_t *at(const struct seal *seal, uint64_t position)
-{
-    return seal->salvage->window + (position - seal->window_begin);
-}
-
-static uint64_t drive_offset(const struct seal *seal, uint64_t position)
-{
-    return seglog_segment_offset(seal->log, seal->number) + position;
-}
-
 /* ---- reading ------------------------------------------------------------------------------------- */
 
-static int read_piece(struct seal *seal, uint64_t from, uint64_t to)
+int seal_read_piece(struct seal *seal, uint64_t from, uint64_t to)
 {
-    int error = seglog_drive_read(seal->log->drive, drive_offset(seal, from), at(seal, from), to - from);
+    int error =
+        seglog_drive_read(seal->log->drive, seal_drive_offset(seal, from), seal_at(seal, from), to - from);
     if (error != 0)
         return seglog_refuse_segment(seal->log, seal->number, "it cannot be read", error);
     return 0;
@@ -68,38 +38,52 @@ static int read_first(struct seal *seal)
     struct seglog_segment_format header = {.stamp = 0};
     seal->window_end = base_min(seal->salvage->window_bytes, base_align_up(seal->limit, seal->block_bytes));
     for (int try = 0; try < SEGLOG_READ_TRIES; try++) {
-        int error = read_piece(seal, 0, seal->window_end);
+        int error = seal_read_piece(seal, 0, seal->window_end);
         if (error != 0)
             return error;
-        if (seglog_segment_parse(at(seal, 0), log->superblock.check_seed, seal->number, &header) == 0 &&
-            header.stamp == seal->segment->stamp)
+        if (seal->segment->headerless ||
+            (seglog_segment_parse(seal_at(seal, 0), log->superblock.check_seed, seal->number, &header) == 0 &&
+             header.stamp == seal->segment->stamp))
             return 0;
     }
     return seglog_refuse_segment(log, seal->number, "the drive does not return the same bytes twice", -EIO);
 }
 
-enum found { FOUND_NOTHING, FOUND_CUT, FOUND_BEYOND, FOUND_RECORD };
+enum found { FOUND_NOTHING, FOUND_CUT, FOUND_GROUP_END, FOUND_BEYOND, FOUND_LOST, FOUND_RECORD };
+
+/* The missing record that is named next, if it stands at the position. */
+static const struct seglog_entry_format *lost_here(const struct seal *seal)
+{
+    const struct seglog_entry_format *next = &seal->survey->lost[seal->lost_taken];
+    bool here = !seal->surveys && seal->lost_taken < seal->survey->lost_count &&
+                (uint64_t)next->grain << seal->log->grain_shift == seal->position;
+    return here ? next : NULL;
+}
 
 /* What stands at the position. FOUND_BEYOND: more of it must be read first; FOUND_CUT: a header without its
- * body. */
+ * body; FOUND_LOST: nothing, but it is known what should. */
 static enum found look(const struct seal *seal, struct seglog_record_format *ret_header)
 {
     const struct seglog_superblock_format *superblock = &seal->log->superblock;
+    const struct seglog_entry_format *lost = lost_here(seal);
     uint64_t position = seal->position, room = seal->limit - position;
+    struct seglog_group_end_format end;
     if (room < sizeof(*ret_header))
         return FOUND_NOTHING;
     if (seal->window_end - position < sizeof(*ret_header))
         return FOUND_BEYOND;
-    uint64_t grain = drive_offset(seal, position) >> seal->log->grain_shift;
-    if (seglog_record_parse(at(seal, position), room, seal->record_seed, grain, superblock->record_bytes_max,
-                            ret_header) != 0)
-        return FOUND_NOTHING;
+    if (lost != NULL)
+        return lost->bytes > seal->window_end - position ? FOUND_BEYOND : FOUND_LOST;
+    uint64_t grain = seal_drive_offset(seal, position) >> seal->log->grain_shift;
+    if (seglog_record_parse(seal_at(seal, position), room, seal->record_seed, grain,
+                            superblock->record_bytes_max, ret_header) != 0)
+        return seal_is_group_end(seal, position, &end) ? FOUND_GROUP_END : FOUND_NOTHING;
     uint64_t bytes = seglog_record_bytes(ret_header->kind, ret_header->key_bytes, ret_header->value_bytes);
     if (bytes > room || ret_header->sequence >= seal->log->state->sequence_bound)
         return FOUND_CUT;
     if (bytes > seal->window_end - position)
         return FOUND_BEYOND;
-    return seglog_record_verify_body(at(seal, position), ret_header, superblock->check_seed) == 0
+    return seglog_record_verify_body(seal_at(seal, position), ret_header, superblock->check_seed) == 0
                ? FOUND_RECORD
                : FOUND_CUT;
 }
@@ -115,15 +99,15 @@ static int read_again(struct seal *seal)
     uint64_t front_bytes = seal->position - begin, rest_bytes = seal->window_end - seal->position;
     struct seglog_readings readings = {.count = 0};
     struct seglog_record_format header;
-    (void)seglog_readings_agree(&readings, at(seal, seal->position), rest_bytes);
-    memcpy(seal->salvage->front, at(seal, begin), front_bytes);
+    (void)seglog_readings_agree(&readings, seal_at(seal, seal->position), rest_bytes);
+    memcpy(seal->salvage->front, seal_at(seal, begin), front_bytes);
     for (int try = 1; try < SEGLOG_READ_TRIES; try++) {
-        int error = read_piece(seal, begin, seal->window_end);
+        int error = seal_read_piece(seal, begin, seal->window_end);
         if (error != 0)
             return error;
-        memcpy(at(seal, begin), seal->salvage->front, front_bytes);
-        seal->confirmed = seglog_readings_agree(&readings, at(seal, seal->position), rest_bytes);
-        if (seal->confirmed || look(seal, &header) >= FOUND_BEYOND)
+        memcpy(seal_at(seal, begin), seal->salvage->front, front_bytes);
+        seal->confirmed = seglog_readings_agree(&readings, seal_at(seal, seal->position), rest_bytes);
+        if (seal->confirmed || look(seal, &header) >= FOUND_GROUP_END)
             return 0;
     }
     return seglog_refuse_segment(seal->log, seal->number, "the drive does not return the same bytes twice",
@@ -132,34 +116,35 @@ static int read_again(struct seal *seal)
 
 /* ---- writing again ------------------------------------------------------------------------------- */
 
-static uint64_t entry_begin(const struct seal *seal, uint32_t entry)
-{
-    return (uint64_t)seal->salvage->entries[entry].grain << seal->log->grain_shift;
-}
-
-static uint64_t entry_end(const struct seal *seal, uint32_t entry)
-{
-    return entry_begin(seal, entry) + seal->salvage->entries[entry].bytes;
-}
-
-/* Make zeros of what belongs to no accepted record in a block. @return whether anything else is in it */
+/* Make zeros of what belongs to no accepted record in a block, nor ends a group. @return whether anything else is
+ * in it */
 static bool clean_block(struct seal *seal, uint64_t begin)
 {
-    uint64_t end = begin + seal->block_bytes, kept_to = begin;
+    const uint64_t end = begin + seal->block_bytes, grain_bytes = seal->log->superblock.grain_bytes;
+    uint64_t kept_to = begin;
+    struct seglog_group_end_format group_end;
     bool kept = false;
     if (begin == 0) {
         kept = true;
         kept_to = sizeof(struct seglog_segment_format);
     }
-    while (seal->first_unwritten < seal->count && entry_end(seal, seal->first_unwritten) <= begin)
+    while (seal->first_unwritten < seal->count && seal_entry_end(seal, seal->first_unwritten) <= begin)
         seal->first_unwritten++;
-    for (uint32_t i = seal->first_unwritten; i < seal->count && entry_begin(seal, i) < end; i++) {
+    for (uint32_t i = seal->first_unwritten; i < seal->count && seal_entry_begin(seal, i) < end; i++) {
         kept = true;
-        if (entry_begin(seal, i) > kept_to)
-            memset(at(seal, kept_to), 0, entry_begin(seal, i) - kept_to);
-        kept_to = base_min(entry_end(seal, i), end);
+        if (seal_entry_begin(seal, i) > kept_to)
+            memset(seal_at(seal, kept_to), 0, seal_entry_begin(seal, i) - kept_to);
+        kept_to = base_min(seal_entry_end(seal, i), end);
     }
-    memset(at(seal, kept_to), 0, end - kept_to);
+    for (uint64_t place = base_align_up(kept_to, grain_bytes); place < end; place += grain_bytes) {
+        if (!seal_is_group_end(seal, place, &group_end))
+            continue;
+        kept = true;
+        memset(seal_at(seal, kept_to), 0, place - kept_to);
+        kept_to = place + sizeof(group_end);
+        break;
+    }
+    memset(seal_at(seal, kept_to), 0, end - kept_to);
     return kept;
 }
 
@@ -168,7 +153,8 @@ static int write_run(struct seal *seal, uint64_t begin, uint64_t end)
     if (begin == end)
         return 0;
     struct seglog *log = seal->log;
-    int error = drive_write(log->drive, drive_offset(seal, begin), at(seal, begin), end - begin, false);
+    int error =
+        drive_write(log->drive, seal_drive_offset(seal, begin), seal_at(seal, begin), end - begin, false);
     if (error != 0)
         return seglog_refuse_segment(log, seal->number, "it cannot be written again", error);
     seglog_count_write(log, end - begin);
@@ -178,7 +164,7 @@ static int write_run(struct seal *seal, uint64_t begin, uint64_t end)
 /* Write the accepted records between the window's beginning and a block's. */
 static int write_again(struct seal *seal, uint64_t to)
 {
-    if (seal->log->read_only)
+    if (seal->log->read_only || seal->surveys)
         return 0;
     uint64_t run_begin = seal->window_begin;
     for (uint64_t block = seal->window_begin; block < to; block += seal->block_bytes) {
@@ -195,20 +181,20 @@ static int write_again(struct seal *seal, uint64_t to)
 /* Move the window on, so that it begins with the position's block, or the batch's, and fill it. */
 static int advance(struct seal *seal)
 {
-    uint64_t needed = seal->in_batch ? entry_begin(seal, seal->batch_first) : seal->position;
+    uint64_t needed = seal->in_batch ? seal_entry_begin(seal, seal->batch_first) : seal->position;
     uint64_t begin = base_align_down(needed, seal->block_bytes);
     uint64_t limit = base_align_up(seal->limit, seal->block_bytes);
     uint64_t kept_bytes = seal->window_end - begin;
     int error = write_again(seal, begin);
     if (error != 0)
         return error;
-    memmove(seal->salvage->window, at(seal, begin), kept_bytes);
+    memmove(seal->salvage->window, seal_at(seal, begin), kept_bytes);
     seal->window_begin = begin;
     uint64_t read_begin = seal->window_end;
     seal->window_end = base_min(begin + seal->salvage->window_bytes, limit);
     base_assert(read_begin < seal->window_end);
     seal->confirmed = false;
-    return read_piece(seal, read_begin, seal->window_end);
+    return seal_read_piece(seal, read_begin, seal->window_end);
 }
 
 /* ---- deciding ------------------------------------------------------------------------------------ */
@@ -226,13 +212,13 @@ static void drop_batch(struct seal *seal)
 
 /*
  * Whether a record counts as far as its batch is concerned, or may: its place in the batch is the next. What
- * the checkpoint is about was committed before, whatever has become of its neighbours.
+ * was acknowledged was committed before, whatever has become of its neighbours.
  */
 static bool fits_batch(struct seal *seal, const struct seglog_record_format *header, const uint8_t *record)
 {
     struct seglog_batch_format batch;
-    bool covered = seal->position >> seal->log->grain_shift < seal->segment->covered_grain;
-    if ((header->kind & SEGLOG_MARKS_BATCH) == 0 || covered) {
+    bool committed = seal->surveys || seal->position < seal->survey->acknowledged;
+    if ((header->kind & SEGLOG_MARKS_BATCH) == 0 || committed) {
         drop_batch(seal);
         return true;
     }
@@ -258,8 +244,8 @@ static void end_batch(struct seal *seal, const struct seglog_record_format *head
         return;
     memcpy(&batch, record + sizeof(*header), sizeof(batch));
     uint64_t count = seal->count - seal->batch_first;
-    uint64_t bytes =
-        seal->position - entry_begin(seal, seal->batch_first) + count * sizeof(struct seglog_entry_format);
+    uint64_t bytes = seal->position - seal_entry_begin(seal, seal->batch_first) +
+                     count * sizeof(struct seglog_entry_format);
     bool last = (header->kind & SEGLOG_MARK_COMMIT) != 0;
     if (bytes > seglog_batch_bytes_max(seal->log) || (last && batch.count != count))
         drop_batch(seal);
@@ -270,7 +256,7 @@ static void end_batch(struct seal *seal, const struct seglog_record_format *head
 static int take_record(struct seal *seal, const struct seglog_record_format *header)
 {
     const struct seglog_superblock_format *superblock = &seal->log->superblock;
-    const uint8_t *record = at(seal, seal->position);
+    const uint8_t *record = seal_at(seal, seal->position);
     uint64_t bytes = seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes);
     uint64_t end = seal->position + bytes;
     bool fits = fits_batch(seal, header, record);
@@ -300,18 +286,57 @@ static int take_record(struct seal *seal, const struct seglog_record_format *hea
     return 0;
 }
 
-/* What is here is no record: the next may begin at the next block, as every write does. */
+/* What is here is no record: the next may begin at the next grain or, behind zeros, at the next block. */
 static void skip(struct seal *seal, enum found found)
 {
-    uint64_t next = base_align_down(seal->position, seal->block_bytes) + seal->block_bytes;
-    uint64_t bytes = base_min(next, seal->window_end) - seal->position;
+    uint64_t next = base_min(seal_next_block(seal), seal->window_end);
     drop_batch(seal);
     seal->cut_count += found == FOUND_CUT;
-    if (!base_is_zero(at(seal, seal->position), bytes)) {
+    if (!base_is_zero(seal_at(seal, seal->position), next - seal->position)) {
+        next = base_min(next, seal->position + seal->log->superblock.grain_bytes);
         seal->hole = true;
-        seal->skipped_bytes += bytes;
+        seal->skipped_bytes += next - seal->position;
     }
     seal->position = next;
+}
+
+/* A record is missing, and named: it stays in the segment as damaged. */
+static void take_lost(struct seal *seal)
+{
+    const struct seglog_entry_format *lost = lost_here(seal);
+    drop_batch(seal);
+    seal->salvage->entries[seal->count++] = *lost;
+    seal->position += seglog_padded(seal->log, lost->bytes);
+    seal->lost_taken++;
+}
+
+/* Let the end of a group tell of those records that are accepted: what was cut off shall not be missed later. */
+static void mend_group_end(struct seal *seal, struct seglog_group_end_format *end)
+{
+    uint32_t i = seal->count;
+    end->count = 0;
+    end->hash[0] = end->hash[1] = end->sequence = 0;
+    while (i > 0 && seal_entry_begin(seal, i - 1) >= end->begin)
+        seal_combine(end, &seal->salvage->entries[--i]);
+    if (i > 0)
+        end->before_end = (uint32_t)seglog_padded(seal->log, seal_entry_end(seal, i - 1));
+    seglog_group_end_seal(end, seal->record_seed,
+                          seal_drive_offset(seal, seal->position) >> seal->log->grain_shift);
+    memcpy(seal_at(seal, seal->position), end, sizeof(*end));
+}
+
+/* The end of a group stands at the position. */
+static void take_group_end(struct seal *seal)
+{
+    struct seglog_group_end_format end;
+    drop_batch(seal);
+    if (seal_is_group_end(seal, seal->position, &end)) {
+        if (seal->surveys)
+            seal_survey_group_end(seal, &end);
+        else
+            mend_group_end(seal, &end);
+    }
+    seal->position = seal_next_block(seal);
 }
 
 static int scan(struct seal *seal)
@@ -322,6 +347,10 @@ static int scan(struct seal *seal)
         enum found found = seal->position < seal->window_end ? look(seal, &header) : FOUND_BEYOND;
         if (found == FOUND_BEYOND)
             error = advance(seal);
+        else if (found == FOUND_GROUP_END)
+            take_group_end(seal);
+        else if (found == FOUND_LOST)
+            take_lost(seal);
         else if (found == FOUND_RECORD)
             error = take_record(seal, &header);
         else if (!seal->confirmed)
@@ -335,13 +364,6 @@ static int scan(struct seal *seal)
     return write_again(seal, seal->window_end);
 }
 
-/* Where the last accepted record ends. */
-static uint64_t accepted_end(const struct seal *seal)
-{
-    return seal->count > 0 ? entry_end(seal, seal->count - 1)
-                           : seglog_segment_header_bytes(seal->log->superblock.grain_bytes);
-}
-
 /* ---- the summary --------------------------------------------------------------------------------- */
 
 static int write_summary(struct seal *seal)
@@ -351,14 +373,14 @@ static int write_summary(struct seal *seal)
         .stamp = seal->segment->stamp,
         .session = log->session,
         .entries = seal->count,
-        .end = (uint32_t)accepted_end(seal),
+        .end = (uint32_t)seal_accepted_end(seal),
         .flags = SEGLOG_SUMMARY_SEALED,
     };
     uint64_t bytes = seglog_summary_bytes(seal->count, seal->block_bytes);
     seglog_summary_seal(seal->salvage->entries, &trailer, &log->superblock);
     int error = seglog_flush(log);
     if (error == 0)
-        error = drive_write(log->drive, drive_offset(seal, log->superblock.segment_bytes - bytes),
+        error = drive_write(log->drive, seal_drive_offset(seal, log->superblock.segment_bytes - bytes),
                             seal->salvage->entries, bytes, true);
     if (error != 0)
         return seglog_refuse_segment(log, seal->number, "it cannot be sealed", error);
@@ -402,14 +424,13 @@ static int take_window(struct seglog_salvage *salvage)
     return salvage->window == NULL || salvage->front == NULL ? -ENOMEM : 0;
 }
 
-int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t number, uint64_t limit)
+int seal_read(struct seglog_salvage *salvage, uint32_t number, uint64_t limit, bool surveys,
+              struct seal_survey *survey, struct seal *ret_seal)
 {
     struct seglog *log = salvage->log;
-    if (salvage->window == NULL && take_window(salvage) != 0)
-        return seglog_refuse_segment(log, number, "there is too little memory to read it", -ENOMEM);
     struct seglog_segment *segment = &log->segments[number];
     uint64_t begin = seglog_segment_header_bytes(log->superblock.grain_bytes);
-    struct seal seal = {
+    *ret_seal = (struct seal){
         .salvage = salvage,
         .log = log,
         .segment = segment,
@@ -418,24 +439,63 @@ int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t number, uint
         .record_seed = seglog_record_seed(log->superblock.check_seed, segment->stamp),
         .limit = base_max(limit, begin),
         .position = begin,
+        .surveys = surveys,
+        .survey = survey,
     };
-    int error = read_first(&seal);
+    int error = read_first(ret_seal);
+    return error == 0 ? scan(ret_seal) : error;
+}
+
+static void tell_lost(const struct seglog *log, uint32_t number, const struct seal_survey *survey)
+{
+    for (uint32_t i = 0; i < survey->lost_count; i++)
+        base_error(
+            &log->node->log,
+            "a record that was acknowledged is damaged: gets of its key fail until it is stored anew; tarn "
+            "check tells, tarn check --repair gives it up",
+            "path=%s segment=%" PRIu32 " offset=%" PRIu64, drive_name(log->drive), number,
+            seglog_segment_offset(log, number) + ((uint64_t)survey->lost[i].grain << log->grain_shift));
+}
+
+int seglog_salvage_survey(struct seglog_salvage *salvage, uint32_t number, bool closed)
+{
+    struct seglog *log = salvage->log;
+    struct seal_survey survey;
+    uint64_t limit = UINT64_MAX;
+    if (salvage->window == NULL && take_window(salvage) != 0)
+        return seglog_refuse_segment(log, number, "there is too little memory to read it", -ENOMEM);
+    int error = seal_survey(salvage, number, closed, &limit, &survey);
+    if (error == 0 && survey.unnamed != UINT64_MAX)
+        error = seglog_loss_note(log, number, log->state->sequence_bound,
+                                 "records that were acknowledged are damaged, and their keys cannot be told");
+    return error;
+}
+
+int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t number, bool closed, uint64_t limit)
+{
+    struct seglog *log = salvage->log;
+    struct seglog_segment *segment = &log->segments[number];
+    struct seal_survey survey;
+    struct seal seal;
+    int error = seal_survey(salvage, number, closed, &limit, &survey);
     if (error == 0)
-        error = scan(&seal);
+        error = seal_read(salvage, number, limit, false, &survey, &seal);
     if (error == 0)
         error = log->read_only ? keep_summary(&seal) : write_summary(&seal);
     if (error != 0)
         return error;
     segment->entry_count = seal.count;
-    segment->end = (uint32_t)accepted_end(&seal);
+    segment->end = (uint32_t)seal_accepted_end(&seal);
     segment->highest_sequence = 0;
     for (uint32_t i = 0; i < seal.count; i++)
         segment->highest_sequence = base_max(segment->highest_sequence, salvage->entries[i].sequence);
     segment->lowest_sequence = seglog_lowest_sequence(salvage->entries, seal.count);
     segment->sealed = true;
+    segment->headerless = segment->headerless && survey.acknowledged > 0;
     salvage->segments++;
     salvage->records += seal.count;
     salvage->skipped_bytes += seal.skipped_bytes;
+    tell_lost(log, number, &survey);
     tell_damage(&seal);
     return 0;
 }

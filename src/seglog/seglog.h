@@ -143,14 +143,15 @@ typedef void seglog_progress_function(void *arg, const char *what, const char *u
 struct seglog_options {
     enum seglog_mode mode;
     uint32_t owner_kind;
-    uint32_t user_streams;          /* 0: 1 */
-    bool read_only;                 /* nothing is written, not even seals */
-    bool read_all;                  /* all summaries, though a checkpoint may vouch for them */
-    bool repair;                    /* both superblocks are written again, for one may be damaged */
-    bool cache;                     /* what is in the way is evicted instead of moved */
-    uint64_t scrub_rate_bytes;      /* a second at most, read in the background to verify them; 0: none */
-    uint64_t scrub_interval_ns;     /* from the beginning of one pass to that of the next; 0: the constant */
-    bool discard;                   /* free segments are discarded, if the drive can */
+    uint32_t user_streams;      /* 0: 1 */
+    bool read_only;             /* nothing is written, not even seals */
+    bool read_all;              /* all summaries, though a checkpoint may vouch for them */
+    bool repair;                /* both superblocks are written again, for one may be damaged */
+    bool serve_damaged;         /* open also where acknowledged records are missing: seglog_loss_sequence() */
+    bool cache;                 /* what is in the way is evicted instead of moved */
+    uint64_t scrub_rate_bytes;  /* a second at most, read in the background to verify them; 0: none */
+    uint64_t scrub_interval_ns; /* from the beginning of one pass to that of the next; 0: the constant */
+    bool discard;               /* free segments are discarded, if the drive can */
     uint64_t checkpoint_rate_bytes; /* a second at most, of checkpoints that are written while it runs; 0:
                                        none are but at the end */
     uint64_t
@@ -230,6 +231,16 @@ void seglog_points(struct seglog *log, struct seglog_points *ret_points);
 
 /** Of it: records with a lower sequence are gone, by a flush or the eviction horizon. */
 uint64_t seglog_gone_sequence(struct seglog *log);
+
+/**
+ * Acknowledged records are missing, and nobody can tell of which keys: of a key whose newest record has a lower
+ * sequence than this, and of one without any record, the newest may be missing. It stays so, in the state, until
+ * seglog_loss_forget(). @return 0: nothing is missing
+ */
+uint64_t seglog_loss_sequence(const struct seglog *log);
+
+/** The owner has said what is missing, or hides all that is older: the next state says so. */
+void seglog_loss_forget(struct seglog *log);
 
 /** Cache: records with a lower sequence are gone from seglog_start() on, which makes it durable. Before it.
  */
@@ -720,6 +731,7 @@ struct seglog_segment_info {
     uint32_t entries;
     uint32_t stream; /* that wrote it, 0: the collector's; SEGLOG_NO_STREAM: not known */
     bool sealed;     /* by a recovery */
+    bool headerless; /* something in it was acknowledged, and its header is damaged */
 };
 
 /** What a segment is and has. */

@@ -10,6 +10,7 @@
 #define SUMMARY_MAGIC    UINT64_C(0x6d6d75536e726154)
 #define PART_MAGIC       UINT64_C(0x747261506e726154)
 #define COVERAGE_MAGIC   UINT64_C(0x72766f436e726154)
+#define GROUP_MAGIC      UINT32_C(0x70757247) /* "Grup" */
 
 /* Bounds and generations count up from 1; what has come so far is damage, and sums with it cannot overflow.
  */
@@ -373,6 +374,32 @@ bool seglog_entry_tells_of(const struct seglog_entry_format *entry, const struct
     return entry->sequence == header->sequence && entry->kind == header->kind &&
            entry->bytes == seglog_record_bytes(header->kind, header->key_bytes, header->value_bytes) &&
            memcmp(entry->expiry, header->expiry, sizeof(entry->expiry)) == 0;
+}
+
+/* ---- group ends ------------------------------------------------------------------------------ */
+
+static uint64_t group_end_check(const struct seglog_group_end_format *end, uint64_t record_seed,
+                                uint64_t grain)
+{
+    return base_hash64(&end->magic, sizeof(*end) - sizeof(end->check), record_seed + grain);
+}
+
+void seglog_group_end_seal(struct seglog_group_end_format *end, uint64_t record_seed, uint64_t grain)
+{
+    end->magic = GROUP_MAGIC;
+    end->check = group_end_check(end, record_seed, grain);
+}
+
+int seglog_group_end_parse(const void *bytes, uint64_t record_seed, uint64_t grain, uint64_t place,
+                           struct seglog_group_end_format *ret_end)
+{
+    struct seglog_group_end_format end;
+    memcpy(&end, bytes, sizeof(end));
+    if (end.magic != GROUP_MAGIC || end.check != group_end_check(&end, record_seed, grain) ||
+        end.begin > place || end.acknowledged > end.begin)
+        return -EBADMSG;
+    *ret_end = end;
+    return 0;
 }
 
 /* ---- summary --------------------------------------------------------------------------------- */

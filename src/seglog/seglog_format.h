@@ -67,9 +67,13 @@
  *       64    8  flush point: records with a lower sequence are gone
  *       72    8  the moment when the flush point shall be raised to the sequence reached then; 0: none
  *       80    8  eviction horizon: records with a lower sequence are gone (cache)
- *       88   12  0 (earlier releases named the checkpoint of a clean end here)
+ *       88    4  flag 1 only: number of closed segments of records + 1; 0: not told
+ *       92    8  0 (earlier releases named the checkpoint of a clean end from 88 on)
  *      100    4  number of segments n: as many as the superblock says, or as it said before the store grew
- *      104   24  0 (as before)
+ *      104    8  loss: acknowledged records with a lower sequence are missing, of keys that nobody can tell;
+ *                0: none
+ *      112    8  the machine's boot that the session runs in (task_boot()); 0: not told
+ *      120    8  flag 1 only: sum of the stamps of the closed segments of records
  *      128  8×n  freed stamp of each segment: what it holds under this stamp or a lower one is gone
  *                then zeros to the end of the slot
  *
@@ -86,6 +90,8 @@
  *       44    4  checkpoint, place 0: number of its parts · else 0
  *       48    8  the sequence that was next when the segment was opened
  *       56    8  checkpoint: stamp of the segment at place 0 · else 0
+ * The header of a segment of records stands in the last 64 bytes of the segment, too, until the summary takes
+ * that place: so the segment is known while one of the two sectors is whole.
  *
  * Checkpoint: a string of bytes, cut in parts, each from a block to a block. Behind the header's block a
  * segment has as many parts as it has room for, each of 1 MiB, but the last, which is as long as the rest.
@@ -142,6 +148,24 @@
  *   A nameless one, which has no marks, has the 16 bytes of the key's hash instead of the key.
  *   The records of a batch stand one behind the other in one segment, by number. In a segment that nothing
  *   proves they count only if all are there.
+ *
+ * Group end: 64 bytes at the grain behind the last record of a write, where the write's last block has that
+ * much room left; else there is none. It tells what the write had, and what was acknowledged before it, so
+ * that a record that was damaged can be told from one whose write was cut off, and one that is missing named.
+ *   OFFSET SIZE  MEANING
+ *        0    8  check: XXH3-64 of the other 56 bytes, with the seed of the segment's records + the grain in
+ *                the store, as a record's header
+ *        8    4  "Grup"
+ *       12    1  flags: 1 what was acknowledged was durable, too
+ *       13    3  low bits of the generation of the newest durable state, when the write was closed
+ *       16   16  key hashes (as in a summary's entries) of the write's records, combined by exclusive or
+ *       32    8  their sequences, combined by exclusive or
+ *       40    4  where the first of them lies, bytes from the segment's beginning
+ *       44    4  number of them
+ *       48    4  all before this byte of the segment was acknowledged when the write was closed
+ *       52    4  where the records of the write before end, bytes from its segment's beginning, padded; 0: not told
+ *       56    8  stamp of the segment that the write before lies in: of this one, or of the one that its stream
+ *                filled before; 0: none
  *
  * Summary: an array of entries and the trailer, written after everything else in the segment is durable. The
  * trailer is the last 64 bytes of the segment; entries begin at the block that leaves them just enough room.
@@ -261,9 +285,12 @@ struct seglog_state_format {
     uint64_t flush_sequence;
     uint64_t flush_when_ns;
     uint64_t horizon_sequence;
-    uint32_t reserved0[3];
+    uint32_t closed_count; /* + 1 */
+    uint32_t reserved[2];
     uint32_t segment_count;
-    uint64_t reserved1[3];
+    uint64_t loss_sequence;
+    uint64_t boot;
+    uint64_t closed_stamps;
     uint64_t freed_stamps[];
 };
 _Static_assert(sizeof(struct seglog_state_format) == 128, "see the table");
@@ -398,6 +425,24 @@ struct seglog_pieces_format {
     uint32_t piece_bytes; /* of every piece but the last */
 };
 _Static_assert(sizeof(struct seglog_pieces_format) == 16, "see the table");
+
+#define SEGLOG_GROUP_DURABLE          1
+#define SEGLOG_GROUP_GENERATION_SHIFT 8
+
+struct seglog_group_end_format {
+    uint64_t check;
+    uint32_t magic;
+    uint32_t flags;
+    uint64_t hash[2];
+    uint64_t sequence;
+    uint32_t begin;
+    uint32_t count;
+    uint32_t acknowledged;
+    uint32_t before_end;
+    uint64_t before_stamp;
+};
+_Static_assert(sizeof(struct seglog_group_end_format) == 64, "see the table");
+_Static_assert(offsetof(struct seglog_group_end_format, begin) == 40, "see the table");
 
 #define SEGLOG_SUMMARY_SEALED 1
 
@@ -603,6 +648,20 @@ void seglog_entry_take_pieces(struct seglog_entry_format *entry, const void *ext
 /** Verify a record's body. @param record  the whole of it, contiguous @return 0; -EBADMSG */
 base_must_check int seglog_record_verify_body(const void *record, const struct seglog_record_format *header,
                                               uint64_t check_seed);
+
+/* ---- group ends ------------------------------------------------------------------------------ */
+
+/** Finish a group end: magic and check. @param record_seed, grain  as for seglog_record_seal() */
+void seglog_group_end_seal(struct seglog_group_end_format *end, uint64_t record_seed, uint64_t grain);
+
+/**
+ * Read a group end from any 64 bytes.
+ *
+ * @param place  where they lie, bytes from the segment's beginning
+ * @return 0; -EBADMSG
+ */
+base_must_check int seglog_group_end_parse(const void *bytes, uint64_t record_seed, uint64_t grain,
+                                           uint64_t place, struct seglog_group_end_format *ret_end);
 
 /* ---- summary --------------------------------------------------------------------------------- */
 

@@ -57,12 +57,17 @@ struct seglog_segment {
     uint32_t stream; /* that wrote it, once it has ended; SEGLOG_NO_STREAM: not known */
     enum seglog_segment_state state;
     bool sealed;
-    bool damaged;                     /* scrubbing says so: to be collected, or evicted */
-    bool discardable;                 /* FREE since it was last written, and not discarded since */
-    bool summary_read;                /* opening: what the summary says is known */
-    bool vouched;                     /* opening: so it is, from the checkpoint */
-    bool doubted;                     /* opening: see seglog_doubt() */
-    uint32_t covered_grain;           /* opening: the checkpoint is about the records before it */
+    bool damaged;              /* scrubbing says so: to be collected, or evicted */
+    bool discardable;          /* FREE since it was last written, and not discarded since */
+    bool summary_read;         /* opening: what the summary says is known */
+    bool vouched;              /* opening: so it is, from the checkpoint */
+    bool unproven;             /* opening: it has no valid summary */
+    bool endless;              /* opening: it has no trailer, whatever a checkpoint says */
+    bool missing;              /* opening: a checkpoint knows it, and nothing else does */
+    bool headerless;           /* opening: its header was damaged, and is known from elsewhere */
+    uint32_t acknowledged_end; /* opening: its records end here, says the segment after it; 0: not known */
+    bool doubted;              /* opening: see seglog_doubt() */
+    uint32_t covered_grain;    /* opening: the checkpoint is about the records before it */
     uint64_t covered_tombstone_bytes; /* opening: of them, footprints */
     uint32_t cut_number;              /* of the log's last cut when it was begun; of the stream's lock */
     uint32_t place;                   /* CHECKPOINT: in the checkpoint */
@@ -97,7 +102,11 @@ struct seglog_group {
     uint64_t bytes;          /* padded to blocks once it is closed */
     uint64_t offset;         /* on the drive */
     uint32_t filling;        /* records that have room but are not copied yet */
-    bool written;            /* its write has returned, with this: */
+    /* What its end will tell (struct seglog_group_end_format): of its records, since it was opened. */
+    uint32_t count;
+    uint64_t hash[2];
+    uint64_t sequence;
+    bool written; /* its write has returned, with this: */
     int error;
     struct task_wait *filled; /* the leader, waiting for filling == 0 */
     struct base_list waiters; /* of struct task_wait: who waits for it to be acknowledged */
@@ -138,8 +147,10 @@ struct seglog_stream {
     struct seglog_summary *open_summary; /* of the open segment; NULL: there is no open segment */
     uint64_t segment_position;           /* where the open segment begins */
     uint64_t record_seed;                /* of the open segment */
-    uint8_t cut_phase;                   /* what is placed now counts in unsettled[cut_phase] */
-    _Atomic uint32_t unsettled[2];       /* records that are placed and not settled; README, "Checkpoints" */
+    uint64_t before_stamp;         /* of the segment that the last closed group lies in; 0: there is none */
+    uint32_t before_end;           /* where that group's records end in it */
+    uint8_t cut_phase;             /* what is placed now counts in unsettled[cut_phase] */
+    _Atomic uint32_t unsettled[2]; /* records that are placed and not settled; README, "Checkpoints" */
     /* Who copies out of the ring. Readers of the present phase began after tail_position had come to
      * phase_position, those of the one before read nothing that lies before free_position. */
     uint32_t readers[2];
@@ -241,6 +252,7 @@ struct seglog {
     struct task_mutex state_mutex;          /* one writer of the state at a time; held across its write */
     struct seglog_state_format *state;      /* as durable */
     struct seglog_state_format *next_state; /* two slots of memory: what is written */
+    _Atomic uint64_t generation;            /* of the durable state */
     _Atomic uint64_t wall_durable_ns;
     _Atomic uint64_t sequence;       /* next to be drawn */
     _Atomic uint64_t sequence_bound; /* durable: nothing at or above is drawn before it is raised */
@@ -262,10 +274,12 @@ struct seglog {
         wanted_segments; /* that the service shall free besides, for who asks before he takes them */
     _Atomic uint64_t
         pinned_below; /* segments of records with a lower stamp are not freed; changed under the lock */
-    uint64_t horizon_sequence;   /* as it is in memory: at least that of the durable state */
-    uint64_t needed;             /* sum of the streams' */
-    uint64_t grants;             /* reservations granted to waiters */
-    _Atomic uint64_t user_taken; /* segments that users' streams have taken */
+    uint64_t horizon_sequence;      /* as it is in memory: at least that of the durable state */
+    _Atomic uint64_t loss_sequence; /* seglog_loss_sequence() */
+    bool serve_damaged;             /* a store that lacks acknowledged records is opened all the same */
+    uint64_t needed;                /* sum of the streams' */
+    uint64_t grants;                /* reservations granted to waiters */
+    _Atomic uint64_t user_taken;    /* segments that users' streams have taken */
     uint64_t
         no_space_at; /* `chances` + 1 when the collector last began to look and found nothing; 0: never */
     uint64_t no_space_until_ns; /* when something will have expired */
@@ -322,6 +336,10 @@ static inline uint32_t seglog_segment_of(const struct seglog *log, uint64_t grai
 
 /** drive_read(), several times if it fails: a read that fails may succeed the next time. Yields. */
 base_must_check int seglog_drive_read(struct drive *drive, uint64_t offset, void *data, size_t bytes);
+
+/** Whether groups are written durably, because that is cheap: with FUA, and to a file, for which the kernel knows
+ * what to flush. */
+bool seglog_writes_durably(const struct seglog *log);
 
 /** A write has reached the drive: for the statistics. */
 void seglog_count_write(struct seglog *log, uint64_t bytes);
@@ -411,6 +429,14 @@ struct seglog_state_change {
  */
 base_must_check int seglog_state_write(struct seglog *log, const struct seglog_state_change *change);
 
+/**
+ * Before the session begins: make durable that acknowledged records are missing, or (cache) that all which may be older
+ * is gone; nothing else changes.
+ *
+ * @return 0; -EIO. Yields.
+ */
+base_must_check int seglog_state_loss_write(struct seglog *log);
+
 /* ---- scan.c: opening ------------------------------------------------------------------------------ */
 
 /**
@@ -464,13 +490,35 @@ struct seglog_salvage {
 };
 
 /**
- * Read a segment record by record, write again what is accepted, and its summary; when read_only keep the
+ * Read a segment without a valid summary record by record, and note what is missing of it. Writes nothing.
+ *
+ * @param closed  all of it was durable: what is missing is damage
+ * @return 0; -EUCLEAN (also of seglog_loss_note()); -ENOMEM; -EIO and the like. Yields.
+ */
+base_must_check int seglog_salvage_survey(struct seglog_salvage *salvage, uint32_t segment, bool closed);
+
+/**
+ * The same once more, and write again what is accepted, and its summary; when read_only keep the
  * summary in memory. Fills in the segment.
  *
- * @param limit  records end here at the latest, bytes from the segment's beginning
+ * @param limit   records end here at the latest, bytes from the segment's beginning; not believed where none does,
+ *                so UINT64_MAX if it is not known
  * @return 0; -EUCLEAN; -ENOMEM; -EIO and the like. Yields.
  */
-base_must_check int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t segment, uint64_t limit);
+base_must_check int seglog_salvage_segment(struct seglog_salvage *salvage, uint32_t segment, bool closed,
+                                           uint64_t limit);
+
+/**
+ * Records that were acknowledged are missing, and nobody can tell of which keys. Logged.
+ *
+ * @param segment         where; SEGLOG_NO_SEGMENT: not known
+ * @param below_sequence  what is missing has a lower one
+ * @param why             a piece of a sentence
+ * @return 0: the store is opened all the same, and seglog_loss_sequence() is above all that may be missing; -EUCLEAN:
+ *         it is not
+ */
+base_must_check int seglog_loss_note(struct seglog *log, uint32_t segment, uint64_t below_sequence,
+                                     const char *why);
 
 /** Free its memory. */
 void seglog_salvage_deinit(struct seglog_salvage *salvage);

@@ -43,7 +43,7 @@ static int read_slot(struct seglog *log, uint64_t slot, bool *ret_good)
 /* The newest of all good slots. One that cannot be read counts as damaged if its twin is good. */
 static int read_newest(struct seglog *log, uint64_t *ret_generation)
 {
-    uint64_t newest = 0;
+    uint64_t newest = 0, bad_slots = 0;
     for (uint64_t pair = 0; pair < SEGLOG_STATE_SLOTS / 2; pair++) {
         bool any_good = false;
         int pair_error = 0;
@@ -52,6 +52,7 @@ static int read_newest(struct seglog *log, uint64_t *ret_generation)
             int error = read_slot(log, slot, &good);
             pair_error = error != 0 ? error : pair_error;
             any_good = any_good || good;
+            bad_slots += !good;
             if (good && log->next_state->generation > newest) {
                 newest = log->next_state->generation;
                 memcpy(log->state, log->next_state, log->superblock.state_bytes);
@@ -60,6 +61,10 @@ static int read_newest(struct seglog *log, uint64_t *ret_generation)
         if (!any_good && pair_error != 0)
             return pair_error;
     }
+    /* the first generation stands in one pair alone */
+    if (newest > 1 && bad_slots > 0)
+        base_warn(&log->node->log, "copies of the state are cut off or damaged, another one is used",
+                  "path=%s copies=%" PRIu64, drive_name(log->drive), bad_slots);
     *ret_generation = newest;
     return 0;
 }
@@ -68,12 +73,14 @@ static int read_newest(struct seglog *log, uint64_t *ret_generation)
 static void continue_from_state(struct seglog *log)
 {
     const struct seglog_state_format *state = log->state;
+    atomic_store_explicit(&log->generation, state->generation, memory_order_relaxed);
     atomic_store_explicit(&log->wall_durable_ns, state->wall_ns, memory_order_relaxed);
     atomic_store_explicit(&log->sequence, state->sequence_bound, memory_order_relaxed);
     atomic_store_explicit(&log->sequence_bound, state->sequence_bound, memory_order_relaxed);
     log->stamp = state->stamp_bound - 1;
     log->stamp_bound = state->stamp_bound;
     log->horizon_sequence = state->horizon_sequence;
+    log->loss_sequence = state->loss_sequence;
     log->session = state->session + !log->read_only;
 }
 
@@ -143,6 +150,28 @@ int seglog_state_settle(struct seglog *log)
     return error;
 }
 
+int seglog_state_loss_write(struct seglog *log)
+{
+    const uint64_t loss = seglog_loss_sequence(log);
+    struct seglog_state_format *next = log->next_state;
+    task_mutex_lock_firmly(&log->state_mutex);
+    memcpy(next, log->state, log->superblock.state_bytes);
+    next->generation++;
+    if (log->cache)
+        next->horizon_sequence = base_max(next->horizon_sequence, loss);
+    else
+        next->loss_sequence = loss;
+    seglog_state_seal(next, &log->superblock);
+    int error = write_pair_locked(log);
+    if (error == 0) {
+        *log->state = *next;
+        log->horizon_sequence = next->horizon_sequence;
+        atomic_store_explicit(&log->generation, next->generation, memory_order_relaxed);
+    }
+    task_mutex_unlock(&log->state_mutex);
+    return error;
+}
+
 /* Freed stamps as they are in memory, those of collected and evicted segments raised. */
 static void fill_freed_stamps(struct seglog *log)
 {
@@ -157,6 +186,20 @@ static void fill_freed_stamps(struct seglog *log)
         }
         base_spin_unlock(&log->lock);
     }
+}
+
+/* Which segments of records there are at a good end, in two numbers: the next opening misses none unseen. */
+static void fill_closed(struct seglog *log)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < log->superblock.segment_count; i++) { /* nothing runs any more: no lock */
+        const struct seglog_segment *segment = &log->segments[i];
+        if (segment->state != SEGLOG_STATE_CLOSED && segment->state != SEGLOG_STATE_BAD)
+            continue;
+        count++;
+        log->next_state->closed_stamps += segment->stamp;
+    }
+    log->next_state->closed_count = count + 1;
 }
 
 /* Segments whose freed stamp has just become durable are free; what was collected meanwhile waits. */
@@ -209,10 +252,15 @@ static void fill_next_locked(struct seglog *log, const struct seglog_state_chang
     next->flush_sequence = base_max(next->flush_sequence, change->flush_sequence);
     if (change->set_flush_when)
         next->flush_when_ns = change->flush_when_ns;
-    memset(next->reserved0, 0, sizeof(next->reserved0));
-    memset(next->reserved1, 0, sizeof(next->reserved1));
+    memset(next->reserved, 0, sizeof(next->reserved));
+    next->loss_sequence = seglog_loss_sequence(log);
+    next->boot = task_boot(log->node);
+    next->closed_count = 0;
+    next->closed_stamps = 0;
     fill_bounds(log, change->ended);
     fill_freed_stamps(log);
+    if (change->ended)
+        fill_closed(log);
     fill_horizon(log);
     seglog_state_seal(next, &log->superblock);
 }
@@ -226,6 +274,7 @@ static void publish_locked(struct seglog *log)
     base_spin_unlock(&log->lock);
     memcpy(log->state->freed_stamps, log->next_state->freed_stamps,
            log->superblock.segment_count * sizeof(uint64_t));
+    atomic_store_explicit(&log->generation, log->state->generation, memory_order_relaxed);
     /* Pairs with the acquire in seglog_wall_note(). */
     atomic_store_explicit(&log->wall_durable_ns, log->state->wall_ns, memory_order_release);
     /* Pairs with the acquire in draw(). */
@@ -273,6 +322,16 @@ uint64_t seglog_gone_sequence(struct seglog *log)
     struct seglog_points points;
     seglog_points(log, &points);
     return base_max(points.flush_sequence, points.horizon_sequence);
+}
+
+uint64_t seglog_loss_sequence(const struct seglog *log)
+{
+    return atomic_load_explicit(&log->loss_sequence, memory_order_relaxed);
+}
+
+void seglog_loss_forget(struct seglog *log)
+{
+    atomic_store_explicit(&log->loss_sequence, 0, memory_order_relaxed);
 }
 
 void seglog_horizon_raise(struct seglog *log, uint64_t sequence)

@@ -195,7 +195,16 @@ static void add_entry(struct seglog_summary *summary, const struct seglog_append
     summary->count++;
 }
 
-/* Put all of an append into a segment's summary, one behind the other. */
+/* What the end of the group will tell of a record. */
+static void add_to_group(struct seglog_group *group, const struct seglog_draft *draft)
+{
+    group->count++;
+    group->hash[0] ^= draft->hash.low;
+    group->hash[1] ^= draft->hash.high;
+    group->sequence ^= draft->sequence;
+}
+
+/* Put all of an append into its group and into the segment's summary, one behind the other. */
 static void add_entries(struct seglog_stream *stream, const struct seglog_append *append, uint64_t used)
 {
     struct seglog *log = stream->log;
@@ -203,6 +212,7 @@ static void add_entries(struct seglog_stream *stream, const struct seglog_append
     struct seglog_segment *segment = &log->segments[summary->segment];
     for (uint32_t number = 0; number < append->count; number++) {
         uint64_t bytes = bytes_of(append, number);
+        add_to_group(append->group, &append->drafts[number]);
         add_entry(summary, append, number, used >> log->grain_shift);
         segment->lowest_sequence = base_min(segment->lowest_sequence, append->drafts[number].sequence);
         summary->end = (uint32_t)(used + bytes);
@@ -271,6 +281,27 @@ static void begin_segment_locked(struct seglog_stream *stream, struct seglog_sum
                           memory_order_release);
 }
 
+/*
+ * Write the header to where the summary will end, before anything else is written to the segment: so no damaged
+ * sector makes the segment look free. Durable, at the latest, when the segment's first group is.
+ *
+ * @param memory  a block, aligned for the drive
+ */
+static int write_header_copy(struct seglog *log, const struct seglog_segment_format *header, uint8_t *memory)
+{
+    const uint32_t block_bytes = log->superblock.block_bytes;
+    uint64_t offset =
+        seglog_segment_offset(log, header->segment) + log->superblock.segment_bytes - block_bytes;
+    memset(memory, 0, block_bytes);
+    memcpy(memory + block_bytes - sizeof(*header), header, sizeof(*header));
+    int error = drive_write(log->drive, offset, memory, block_bytes, seglog_writes_durably(log));
+    seglog_count_write(log, block_bytes);
+    if (error == 0)
+        return 0;
+    seglog_fail(log, "the copy of a segment's header", offset, error);
+    return -EIO;
+}
+
 /* End the open segment, all of which is acknowledged, and take the next. By the maker. */
 static int switch_segment(struct seglog_stream *stream)
 {
@@ -300,6 +331,11 @@ static int switch_segment(struct seglog_stream *stream)
     };
     seglog_segment_seal(&header, log->superblock.check_seed);
     summary->segment = segment;
+    error = write_header_copy(log, &header, summary->memory);
+    if (error != 0) { /* the log has failed: the segment is not taken by anybody else */
+        seglog_summary_give(log, summary);
+        return error;
+    }
     base_spin_lock(&stream->lock);
     begin_segment_locked(stream, summary, &header);
     base_spin_unlock(&stream->lock);

@@ -40,6 +40,7 @@ struct serve_options {
     uint64_t over_provisioning_percent;
     uint64_t measure_interval;
     unsigned discard;   /* enum tarn_discard */
+    unsigned damaged;   /* 1: tarn_depot_options.serve_damaged */
     unsigned mode;      /* 0: auto; else enum tarn_mode + 1 */
     unsigned direct;    /* enum drive_direct */
     unsigned engine;    /* enum task_engine_choice */

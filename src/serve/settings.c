@@ -8,6 +8,7 @@
 
 static const char *const modes[] = {"auto", "power", "device", "async", NULL};
 static const char *const directs[] = {"auto", "on", "off", NULL};
+static const char *const damaged_ways[] = {"refuse", "serve", NULL};
 static const char *const discards[] = {"auto", "on", "off", NULL};
 static const char *const engines[] = {"auto", "uring", "aio", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
@@ -194,6 +195,16 @@ const struct base_setting serve_settings[] = {
          "auto: if it takes that. on: refuse to start if not. Files never: their space would have to be "
          "allocated again.",
      AT(discard)},
+    {.name = "damaged",
+     .type = BASE_SETTING_ENUM,
+     .choices = damaged_ways,
+     .default_text = "refuse",
+     .help = "What to do with a store that lacks acknowledged records, of keys that nobody can tell. refuse: "
+             "do not "
+             "start. serve: answer with an error, never with an older value, for each key whose newest "
+             "record may be "
+             "missing; a set stores it anew. A cache gives up what it holds instead.",
+     AT(damaged)},
     {.name = "engine",
      .type = BASE_SETTING_ENUM,
      .choices = engines,

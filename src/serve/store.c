@@ -42,6 +42,7 @@ static int open_depot(struct serve_store *store)
         .create_bytes = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes,
         .mode = serve_mode(options),
         .cache = options->cache,
+        .serve_damaged = options->damaged != 0,
         .scrub_rate_bytes = options->scrub_rate_bytes,
         .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
         .discard = (enum tarn_discard)options->discard,

@@ -1,0 +1,330 @@
+/*
+ * Acknowledged records that the drive has damaged, in segments that nothing proves or that are not found: the key that
+ * is known answers with an error; where nobody can tell which keys are missing, the store is opened only for whoever
+ * asks for that, and no older value comes back.
+ */
+#include "depot/repair_testing.h"
+
+enum { KEPT = 20, BATCH_KEYS = 8 }; /* so few that their segment stays open */
+
+static const struct tarn_depot_options usual = {.mode = TARN_MODE_POWER};
+static const struct tarn_depot_options serving = {.mode = TARN_MODE_POWER, .serve_damaged = true};
+
+static int get(struct testing_store *store, const char *key)
+{
+    char value[64];
+    return tarn_depot_get(store->depot, key, strlen(key), value, sizeof(value), NULL);
+}
+
+/* Where a text stands that is on the drive once. */
+static uint64_t place_of(struct testing_drive *drive, const char *text)
+{
+    uint8_t *found = testing_find_text(drive, text, NULL);
+    assert_non_null(found);
+    assert_null(testing_find_text(drive, text, found + 1));
+    return (uint64_t)(found - drive->bytes);
+}
+
+static struct testing_drive killed_store(void)
+{
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    testing_put_keys(&store, 0, 10, "value");
+    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(testing_put(&store, "lost", NEW_TEXT), 0);
+    testing_put_keys(&store, 10, KEPT, "value");
+    return testing_end(&store, &drive, true);
+}
+
+/* ---- one record ----------------------------------------------------------------------------------- */
+
+/* Whatever is damaged of a record, its group's end names it: in this opening, and in the next. */
+static void any_byte_of_an_acknowledged_record(void **state)
+{
+    (void)state;
+    struct testing_drive whole = killed_store();
+    const uint64_t value = place_of(&whole, NEW_TEXT),
+                   begin = value - 4 - sizeof(struct seglog_record_format);
+    for (uint64_t at = begin; at < value + strlen(NEW_TEXT); at++) {
+        struct testing_drive drive = testing_drive_copy(&whole);
+        struct testing_store store;
+        drive.bytes[at] ^= 0x20;
+        expect_only(&drive, 7);
+        for (int opening = 0; opening < 2; opening++) {
+            testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+            assert_int_equal(get(&store, "lost"), -EBADMSG);
+            testing_expect_keys(&store, 0, KEPT, "value");
+            drive = testing_end(&store, &drive, opening == 0);
+        }
+        testing_drive_free(&drive);
+    }
+    testing_drive_free(&whole);
+}
+
+/* Nothing tells that the last group was acknowledged, so its damage is a write that was cut off. */
+static void the_last_group_may_have_been_cut_off(void **state)
+{
+    (void)state;
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    testing_put_keys(&store, 0, KEPT, "value");
+    assert_int_equal(testing_put(&store, "lost", NEW_TEXT), 0);
+    drive = testing_end(&store, &drive, true);
+    drive.bytes[place_of(&drive, NEW_TEXT)] ^= 1;
+    expect_sound(&drive);
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    testing_expect(&store, "lost", NULL);
+    testing_expect_keys(&store, 0, KEPT, "value");
+    testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+/* What tells of a group is damaged, and all its records are there: nothing is missing. */
+static void the_end_of_a_group_alone(void **state)
+{
+    (void)state;
+    struct testing_drive whole = killed_store();
+    const uint64_t value = place_of(&whole, NEW_TEXT);
+    const uint64_t block = base_align_down(value, (uint64_t)TESTING_BLOCK_BYTES);
+    const uint8_t *end = memmem(whole.bytes + block, TESTING_BLOCK_BYTES, "Grup", 4);
+    assert_non_null(end);
+    for (uint64_t at = 0; at < sizeof(struct seglog_group_end_format); at++) {
+        struct testing_drive drive = testing_drive_copy(&whole);
+        struct testing_store store;
+        drive.bytes[(uint64_t)(end - whole.bytes) - 8 + at] ^= 1;
+        expect_sound(&drive);
+        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        testing_expect(&store, "lost", NEW_TEXT);
+        testing_expect_keys(&store, 0, KEPT, "value");
+        testing_close(&store);
+        testing_drive_free(&drive);
+    }
+    testing_drive_free(&whole);
+}
+
+/* The header of a segment that is open: its copy tells the same, and is put back. */
+static void the_header_of_an_open_segment(void **state)
+{
+    (void)state;
+    struct testing_drive drive = killed_store();
+    struct testing_store store;
+    const struct seglog_superblock_format superblock = testing_superblock(&drive);
+    const uint64_t segment_begin =
+        base_align_down(place_of(&drive, NEW_TEXT) - superblock.data_offset, superblock.segment_bytes) +
+        superblock.data_offset;
+    struct seglog_segment_format header;
+    memcpy(&header, drive.bytes + segment_begin, sizeof(header));
+    memset(drive.bytes + segment_begin, 0, sizeof(header));
+    expect_only(&drive, 4);
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    struct seglog_segment_format mended;
+    memcpy(&mended, drive.bytes + segment_begin, sizeof(mended));
+    assert_int_equal(mended.stamp, header.stamp);
+    assert_memory_equal(&mended, &header, sizeof(header));
+    testing_expect(&store, "lost", NEW_TEXT);
+    testing_expect_keys(&store, 0, KEPT, "value");
+    testing_close(&store);
+    expect_sound(&drive);
+    testing_drive_free(&drive);
+}
+
+/* ---- records of which nobody can tell the keys ------------------------------------------------------ */
+
+static struct testing_drive store_that_lacks_two(bool cache)
+{
+    static const char *const keys[BATCH_KEYS] = {"b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7"};
+    const struct tarn_depot_options options = {
+        .create_bytes = TESTING_STORE_BYTES, .mode = TARN_MODE_POWER, .cache = cache};
+    struct tarn_batch_item items[BATCH_KEYS] = {{.key = NULL}};
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
+    testing_put_keys(&store, 0, KEPT, "value");
+    for (int i = 0; i < BATCH_KEYS; i++) {
+        assert_int_equal(testing_put(&store, keys[i], OLD_TEXT), 0);
+        items[i].key = keys[i];
+        items[i].key_len = 2;
+        items[i].value = NEW_TEXT;
+        items[i].value_len = strlen(NEW_TEXT);
+    }
+    assert_int_equal(tarn_depot_write_batch(store.depot, items, BATCH_KEYS), 0);
+    testing_put_keys(&store, 0, 1, "value");
+    drive = testing_end(&store, &drive, true);
+    testing_find_text(&drive, "b2" NEW_TEXT, NULL)[0] ^= 1;
+    testing_find_text(&drive, "b5" NEW_TEXT, NULL)[0] ^= 1;
+    return drive;
+}
+
+static int visit_nothing(void *arg, const void *key, size_t key_len, const void *value,
+                         const struct tarn_record_info *info)
+{
+    (void)arg;
+    (void)key;
+    (void)key_len;
+    (void)value;
+    (void)info;
+    return 0;
+}
+
+static void nothing_is_answered_that_may_be_old(void **state)
+{
+    (void)state;
+    struct testing_drive drive = store_that_lacks_two(false);
+    struct testing_store store;
+    const struct tarn_put_options if_absent = {.condition = TARN_PUT_IF_ABSENT};
+    struct tarn_get gets[2] = {{.key = "0", .key_len = 1}, {.key = "none", .key_len = 4}};
+    char value[64];
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), -EUCLEAN);
+    expect_only(&drive, 16);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
+    assert_int_equal(get(&store, "b2"), -EBADMSG);
+    assert_int_equal(get(&store, "b5"), -EBADMSG);
+    assert_int_equal(get(&store, "0"), -EBADMSG);
+    assert_int_equal(get(&store, "none"), -EBADMSG);
+    for (int i = 0; i < 2; i++) {
+        gets[i].value = value;
+        gets[i].value_room = sizeof(value);
+    }
+    tarn_depot_get_many(store.depot, gets, 2);
+    assert_int_equal(gets[0].error, -EBADMSG);
+    assert_int_equal(gets[1].error, -EBADMSG);
+    assert_int_equal(tarn_depot_put(store.depot, "b2", 2, "x", 1, &if_absent, NULL), -EBADMSG);
+    assert_int_equal(tarn_depot_put(store.depot, "none", 4, "x", 1, &if_absent, NULL), -EBADMSG);
+    assert_int_equal(tarn_depot_touch(store.depot, "1", 1, 0), -EBADMSG);
+    assert_int_equal(testing_delete(&store, "none"), -EBADMSG);
+    assert_int_equal(tarn_depot_scan(store.depot, visit_nothing, NULL), -EBADMSG);
+    assert_int_equal(testing_put(&store, "b5", "anew"), 0);
+    testing_expect(&store, "b5", "anew");
+    testing_close(&store);
+    /* it is remembered, although the segments are sealed now */
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), -EUCLEAN);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
+    testing_expect(&store, "b5", "anew");
+    assert_int_equal(get(&store, "b2"), -EBADMSG);
+    testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+static void a_flush_ends_it(void **state)
+{
+    (void)state;
+    struct testing_drive drive = store_that_lacks_two(false);
+    struct testing_store store;
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
+    assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
+    testing_expect(&store, "b2", NULL);
+    drive = testing_end(&store, &drive, true);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), 0);
+    testing_expect(&store, "b2", NULL);
+    testing_close(&store);
+    expect_sound(&drive);
+    testing_drive_free(&drive);
+}
+
+static void a_repair_ends_it(void **state)
+{
+    (void)state;
+    struct testing_drive drive = store_that_lacks_two(false);
+    struct testing_store store;
+    struct losses losses;
+    assert_int_equal(testing_repair(&drive, &losses), 0);
+    expect_sound(&drive);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), 0);
+    testing_expect_keys(&store, 0, KEPT, "value");
+    testing_expect(&store, "b3", NEW_TEXT);
+    testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+/* A cache may forget: it gives up all, and asks nobody. */
+static void a_cache_forgets(void **state)
+{
+    (void)state;
+    struct testing_drive drive = store_that_lacks_two(true);
+    struct testing_store store;
+    const struct tarn_depot_options cache = {.mode = TARN_MODE_POWER, .cache = true};
+    for (int opening = 0; opening < 3; opening++) {
+        assert_int_equal(testing_try_open(&store, &drive, NULL, &cache), 0);
+        testing_expect(&store, "b2", NULL);
+        testing_expect(&store, "b3", NULL);
+        testing_expect(&store, "none", opening > 0 ? "new" : NULL);
+        assert_int_equal(testing_put(&store, "none", "new"), 0);
+        drive = testing_end(&store, &drive, opening == 0);
+    }
+    testing_drive_free(&drive);
+}
+
+/* ---- segments and states that are not found --------------------------------------------------------- */
+
+/* @param checkpoint  it is damaged, too: then only the state tells how many segments there were */
+static void lose_a_segment(bool checkpoint)
+{
+    struct testing_drive drive = testing_losing_store(false);
+    struct testing_store store;
+    struct place place = find_records(&drive, SEGLOG_VALUE);
+    memset(place.segment, 0, sizeof(place.header));
+    memset(place.segment + place.superblock.segment_bytes - DRIVE_SECTOR_BYTES, 0, DRIVE_SECTOR_BYTES);
+    if (checkpoint)
+        memset(find_checkpoint(&drive).segment, 0, sizeof(place.header));
+    expect_fault(&drive, checkpoint ? 16 : 4);
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), -EUCLEAN);
+    for (int opening = 0; opening < 2; opening++) {
+        assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
+        int error = get(&store, "lost");
+        assert_int_equal(error, checkpoint ? -EBADMSG : 0);
+        if (!checkpoint)
+            testing_expect(&store, "lost", NEW_TEXT);
+        testing_close(&store);
+    }
+    testing_drive_free(&drive);
+}
+
+static void a_segment_that_a_checkpoint_knows(void **state)
+{
+    (void)state;
+    lose_a_segment(false);
+}
+
+static void a_segment_that_the_state_counted(void **state)
+{
+    (void)state;
+    lose_a_segment(true);
+}
+
+/* Both copies of the newest state: what was written since tells that it was durable. */
+static void an_older_state_is_not_believed(void **state)
+{
+    (void)state;
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
+    testing_put_keys(&store, 0, KEPT, "value");
+    drive = testing_end(&store, &drive, true);
+    const uint32_t newest = newest_slot(&drive);
+    state_at(&drive, newest)->check ^= 1;
+    state_at(&drive, newest ^ 1)->check ^= 1;
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), -EUCLEAN);
+    testing_drive_free(&drive);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_byte_of_an_acknowledged_record),
+        cmocka_unit_test(the_last_group_may_have_been_cut_off),
+        cmocka_unit_test(the_end_of_a_group_alone),
+        cmocka_unit_test(the_header_of_an_open_segment),
+        cmocka_unit_test(nothing_is_answered_that_may_be_old),
+        cmocka_unit_test(a_flush_ends_it),
+        cmocka_unit_test(a_repair_ends_it),
+        cmocka_unit_test(a_cache_forgets),
+        cmocka_unit_test(a_segment_that_a_checkpoint_knows),
+        cmocka_unit_test(a_segment_that_the_state_counted),
+        cmocka_unit_test(an_older_state_is_not_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
