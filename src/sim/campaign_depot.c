@@ -39,13 +39,25 @@ static int format_device(struct play *play)
     return tarn_depot_format(sim_node_tarn(play->shared.node), play->path, &options);
 }
 
+/* What an opening and its reads have met, a check before it must have found. */
+static void judge_check(struct play *play, uint64_t errors_before)
+{
+    bool other_reasons = sim_depot_fault_count(&play->shared) > play->shared.faults_before;
+    if (play->damage_checked && !play->damage_reported && !other_reasons &&
+        (play->error != 0 || play->shared.errors > errors_before))
+        sim_fail(play->world, "the checker found nothing, and then there were errors");
+    play->damage_checked = false;
+}
+
 static void open_and_read(void *arg)
 {
     struct sim_depot_client *client = arg;
     struct play *play = base_container_of(client->shared, struct play, shared);
+    const uint64_t errors_before = play->shared.errors;
     const struct tarn_depot_options options = {
         .mode = play->mode,
         .read_only = play->shared.read_only,
+        .serve_damaged = play->shared.damages > 0 && base_random_below(&play->damage_random, 2) == 0,
         .cache = play->shared.oracle.evicts,
         .scrub_rate_bytes =
             play->scrubs ? UINT64_C(1) << (SCRUB_BITS_MIN + sim_play_draw(play, SCRUB_BITS)) : 0,
@@ -59,8 +71,10 @@ static void open_and_read(void *arg)
     if (play->error == 0)
         play->error =
             tarn_depot_open(sim_node_tarn(play->shared.node), play->path, &options, &play->shared.depot);
-    if (play->error != 0)
+    if (play->error != 0) {
+        judge_check(play, errors_before);
         return;
+    }
     play->made = true;
     play->opened_ns = sim_world_now(play->world);
     settle(play);
@@ -68,6 +82,7 @@ static void open_and_read(void *arg)
     if (tarn_depot_open(sim_node_tarn(play->shared.node), play->path, &options, &second) != -EBUSY)
         sim_fail(play->world, "the store was opened twice");
     sim_depot_read_all(client);
+    judge_check(play, errors_before);
     /* what a reader has missed of a cache, nobody has noted */
     play->shared.may_miss = play->shared.oracle.evicts || (play->shared.read_only && play->shared.may_miss);
     play->opened = true;
@@ -110,7 +125,8 @@ static void close_store(void *arg)
 static void tell_fault(void *arg, unsigned invariant, const char *sentence)
 {
     struct play *play = arg;
-    sim_fail(play->world, "the checker says that invariant %u does not hold: %s", invariant, sentence);
+    if (play->shared.damages == 0)
+        sim_fail(play->world, "the checker says that invariant %u does not hold: %s", invariant, sentence);
 }
 
 static void check_store(void *arg)
@@ -120,7 +136,9 @@ static void check_store(void *arg)
     struct depot_check_report report = {.faults = 0};
     play->error =
         depot_check(sim_node_tarn(play->shared.node), play->path, false, tell_fault, NULL, play, &report);
-    if (play->error != 0 || report.faults != 0)
+    play->damage_checked = true;
+    play->damage_reported = play->error != 0 || report.faults != 0;
+    if (play->damage_reported && play->shared.damages == 0)
         sim_fail(play->world, "the checker returned %d and found %" PRIu64 " faults", play->error,
                  report.faults);
 }
@@ -298,6 +316,8 @@ static enum ending draw_ending(struct play *play)
 /* May a store say that it cannot be opened? What looks damaged, and is no store yet, is left alone. */
 static void judge_opening(struct play *play)
 {
+    if (play->shared.damages > 0)
+        return;
     if (!sim_depot_faulted(&play->shared) || (play->damages_only && play->made))
         sim_fail(play->world, "open returned %s without a reason", strerrorname_np(-play->error));
 }
@@ -353,11 +373,32 @@ static void end_closed_epoch(struct play *play)
     note_evictions(play);
 }
 
-static void play_epoch(struct play *play, bool last)
+/* The store is open, and nobody works: note what may be damaged, and let later writes vouch for it. @return whether the
+ * power is still there */
+static bool prepare_damage(struct play *play, uint32_t scheds)
 {
+    if (depot_failed(play->shared.depot))
+        return true;
+    sim_play_mark(play);
+    for (uint32_t i = 0; i < scheds; i++)
+        base_assert(sim_spawn(play->shared.node, i, "voucher", sim_play_vouch, play) == 0);
+    base_assert(sim_thread(play->shared.node, "voucher", sim_play_vouch, play) == 0);
+    return run_until_done(play);
+}
+
+/* @param epochs_left  to come, with the last */
+static void play_epoch(struct play *play, uint64_t epochs_left)
+{
+    const bool last = epochs_left == 0;
     uint32_t scheds = 1 + (uint32_t)sim_play_draw(play, 2);
+    const bool damages = !last && epochs_left <= play->damage_epoch && play->shared.damages == 0 &&
+                         play->shared.disk_count == 1;
     begin_epoch(play, scheds, last);
-    bool done = run_epoch(play, scheds);
+    play->damage_mark.vouched = false;
+    if (damages)
+        sim_event_cancel(play->world, &play->cut); /* else few would come so far */
+    bool done = run_epoch(play, scheds) && (!damages || prepare_damage(play, scheds));
+    bool rots = done && play->damage_mark.vouched;
     enum ending ending = draw_ending(play);
     if (!done && ending == END_CLOSE)
         ending = END_CUT;
@@ -371,6 +412,9 @@ static void play_epoch(struct play *play, bool last)
         end_closed_epoch(play);
     else
         end_epoch(play, ending);
+    if (rots && sim_world_failure(play->world) == NULL)
+        sim_play_damage(play);
+    sim_play_remember_drive(play);
 }
 
 /* ---- between epochs -------------------------------------------------------------------------- */
@@ -431,7 +475,7 @@ static void look_between(struct play *play)
     if (!play->made || sim_world_failure(play->world) != NULL)
         return;
     uint64_t choice = sim_play_draw(play, 12);
-    if (choice < 2)
+    if (choice < (play->damage_mark.vouched ? 6 : 2))
         check_between(play);
     else if (choice == 2 && undurable(play) == 0)
         read_between(play);
@@ -532,22 +576,24 @@ static void run(struct sim_world *world, const char *mutation)
                         .shared = {.world = world, .cut_soon = cut_soon},
                         .mutation = mutation};
     draw_play(&play);
+    sim_play_draw_damage(&play);
     sim_play_init_events(&play);
     sim_play_add_drive(&play);
     base_assert(sim_oracle_init(&play.shared.oracle, world) == 0);
     for (uint64_t epochs = 1 + sim_play_draw(&play, EPOCHS_MAX - 1);
          epochs > 0 && sim_world_failure(world) == NULL; epochs--) {
-        play_epoch(&play, false);
+        play_epoch(&play, epochs);
         look_between(&play);
         append_between(&play);
     }
     if (sim_world_failure(world) == NULL)
-        play_epoch(&play, true);
+        play_epoch(&play, 0);
     if (sim_world_failure(world) == NULL)
         check_between(&play);
     if (sim_world_failure(world) == NULL)
         sim_oracle_check(&play.shared.oracle, play.shared.keys);
     sim_oracle_deinit(&play.shared.oracle);
+    sim_play_forget_drive(&play);
     for (size_t i = 0; i < base_array_count(play.epoch_clients); i++)
         base_free(sim_world_memory(world), play.epoch_clients[i].value, SIM_DEPOT_VALUE_BYTES_MAX);
 }

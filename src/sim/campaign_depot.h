@@ -43,6 +43,20 @@ enum ending { END_CUT, END_KILL, END_CLOSE };
 /* What is to be said to the oracle when the store is open again. */
 enum pending { PENDING_NOTHING, PENDING_DURABLE, PENDING_LOSS };
 
+/* What a segment was when the drive was marked. */
+enum sim_segment { SIM_SEGMENT_OTHER, SIM_SEGMENT_OPEN, SIM_SEGMENT_SPARED };
+
+/* What was on the drive before the writes that vouch for it. */
+struct sim_damage_mark {
+    uint8_t *early;  /* the drive after an earlier epoch; NULL: it was not looked at */
+    uint8_t *marked; /* the drive at the mark; NULL: there was none yet */
+    uint64_t data_offset;
+    uint64_t segment_bytes;
+    enum sim_segment segments[128];
+    uint64_t vouchers; /* puts that were begun to vouch for it */
+    bool vouched;      /* all of them were acknowledged */
+};
+
 /* One run: what is drawn for the seed, and what stands now. */
 struct play {
     struct sim_depot_shared shared;
@@ -66,6 +80,12 @@ struct play {
     struct base_random growth_random; /* seeds keep their other draws */
     bool appends;                     /* now and then, between epochs, one more drive joins */
     struct base_random append_random;
+    uint64_t
+        damage_epoch; /* so many epochs before the last its drive is damaged at rest, or later; 0: never */
+    struct base_random damage_random;
+    struct sim_damage_mark damage_mark;
+    bool damage_checked;                      /* the checker has looked since the store was open last */
+    bool damage_reported;                     /* and has found something */
     uint64_t disk_bytes[SIM_DEPOT_DISKS_MAX]; /* at first */
     struct sim_drive_options disk_options;    /* of a single one */
     const char *mutation;
@@ -126,6 +146,24 @@ void sim_play_add_drive(struct play *play);
 
 /** Make one more drive, and name it with the others from now on. */
 void sim_play_append_drive(struct play *play);
+
+/** Draw whether and when there is damage at rest. Other draws stay as they were. */
+void sim_play_draw_damage(struct play *play);
+
+/** Keep what is on the drive, which damage may bring back. */
+void sim_play_remember_drive(struct play *play);
+
+/** Free all that was kept of the drive. */
+void sim_play_forget_drive(struct play *play);
+
+/** All clients have ended: only what is on the drive now may be damaged. */
+void sim_play_mark(struct play *play);
+
+/** Have the store acknowledge one more write. A task function; its argument is the play. Yields. */
+void sim_play_vouch(void *arg);
+
+/** Damage a sector that has not changed since the mark. The store is at rest. */
+void sim_play_damage(struct play *play);
 
 /* Names of what a drive may do wrong; NULL at the end. */
 extern const char *const sim_play_mutations[];

@@ -91,7 +91,7 @@ uint64_t sim_depot_fault_count(const struct sim_depot_shared *shared)
 
 bool sim_depot_faulted(const struct sim_depot_shared *shared)
 {
-    return sim_depot_fault_count(shared) > shared->faults_before;
+    return shared->damages > 0 || sim_depot_fault_count(shared) > shared->faults_before;
 }
 
 /* What lives, and what others want to add just now, must come near to what the store says it holds. */
@@ -111,14 +111,14 @@ static bool has_lost_segments(const struct sim_depot_shared *shared)
     struct tarn_depot_stats stats;
     tarn_depot_stats(shared->depot, &stats);
     if (stats.segments_free == 0)
-        return sim_depot_fault_count(shared) > 0;
+        return shared->damages > 0 || sim_depot_fault_count(shared) > 0;
     return stats.segments_bad > 0 && sim_depot_faulted(shared);
 }
 
 void sim_depot_check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
                            bool grows)
 {
-    const struct sim_depot_shared *shared = client->shared;
+    struct sim_depot_shared *shared = client->shared;
     switch (error) {
     case 0:
     case -ENOENT:
@@ -131,6 +131,7 @@ void sim_depot_check_error(struct sim_depot_client *client, const char *what, in
     case -EROFS:
     case -ENODEV:
     case -EBADMSG:
+        shared->errors++;
         if (sim_depot_faulted(shared))
             return;
         break;

@@ -51,7 +51,9 @@ struct sim_depot_shared {
     struct sim_node *node;
     struct tarn_depot *depot;
     bool read_only;
-    uint64_t faults_before;   /* that had happened when faults were last set or cleared */
+    uint64_t faults_before; /* that had happened when faults were last set or cleared */
+    uint64_t damages; /* sectors that were damaged at rest in this run: a reason for errors until its end */
+    uint64_t errors;  /* of reads and writes that were answered so far */
     uint64_t reserving_bytes; /* of all writes under way */
     uint64_t full_ns;         /* when it was last seen to be almost full */
 };

@@ -51,7 +51,7 @@ def expect_all_but(tarn, store, *lost):
 def every_kind_of_damage_is_repaired(tarn):
     with serving.folder() as folder:
         store = filled(tarn, folder)
-        layout = Layout(store)
+        layout = Layout(contents(store))
         value = layout.data.index(b"<value 7>")
         written = max(offset for offset in layout.segments(1) if offset < value)
         places = {"superblock": 4096 + 300, "state": layout.state + 64, "header": written + 20,
@@ -116,7 +116,7 @@ def what_is_in_use_or_does_not_open_is_refused(tarn):
             fails(tarn, "check", store, "--repair", because="cannot check")
             server.stop()
         repaired(tarn, store, LOST)
-        layout = Layout(store)
+        layout = Layout(contents(store))
         for slot in range(4):
             damage(store, layout.state + slot * layout.state_bytes + 64)
         before = contents(store)
@@ -128,7 +128,7 @@ def where_records_may_be_missing_it_is_said(tarn):
     """A summary and a record of it: nobody knows which key that was."""
     with serving.folder() as folder:
         store = filled(tarn, folder)
-        layout = Layout(store)
+        layout = Layout(contents(store))
         value = layout.data.index(b"<value 7>")
         written = max(offset for offset in layout.segments(1) if offset < value)
         damage(store, value + 3)

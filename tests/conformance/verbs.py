@@ -71,8 +71,8 @@ def fill(tarn, store, count):
 class Layout:
     """Where things lie in a store: the offsets are those of docs/format.md."""
 
-    def __init__(self, path):
-        self.data = contents(path)
+    def __init__(self, data):
+        self.data = data
         self.state, self.state_bytes, self.first, self.segment_bytes, self.count, self.block, self.grain = \
             struct.unpack_from("<QQQQIII", self.data, 64)
 
@@ -307,7 +307,7 @@ def check_finds_every_kind_of_damage(tarn):
     with serving.folder() as folder:
         store = made(tarn, folder)
         fill(tarn, store, 30)
-        layout = Layout(store)
+        layout = Layout(contents(store))
         text = succeeds(tarn, "check", store).decode()
         expect("30 records" in text and text.endswith("sound\n"), text)
         report = json.loads(succeeds(tarn, "check", store, "--json"))

@@ -1,13 +1,32 @@
 /*
- * A store under load, to be killed, and a look at what is left; load.py beside this file judges.
+ * A store under load, to be killed, and looks at what is left; load.py beside this file judges, and so do the scripts of
+ * tests/damage.
  *
- *     crash_load run STORE MODE SEED     write, delete and read from threads and tasks until killed or, after
- * a SIGTERM, to a good end; tell every operation on standard output crash_load look STORE              tell
- * what each key holds: a line `KEY NUMBER` for each that is there
+ *     crash_load run STORE MODE SEED BYTES [cache]
+ *         write, delete and read, one key or a batch at a time, from threads and tasks until killed or, after a
+ *         SIGTERM, to a good end; tell every operation on standard output
+ *     crash_load look
+ *         for each line `HOW STORE` on standard input, tell what is there, and then `end`. HOW is `check`, `repair`,
+ *         or how the store is opened: `read`, `write`, or `put` (to write, and key 0 is stored first); perhaps with
+ *         `,cache` or `,damaged` behind it
  *
- * An operation is told twice, as a struct event: when it begins and when it was acknowledged.
+ * An operation is told twice, as a struct event for each of its keys: when it begins and when it was acknowledged.
+ *
+ * A look tells these lines, in which ERROR is the name of an errno value, or 0:
+ *
+ *     open ERROR       of the opening; nothing but lines of the log follows a refusal
+ *     KEY NUMBER       what a get of the key returns: the number of the value, 0 if it is one that was never stored
+ *     KEY ERROR        ... or that it fails. No line: there is no such key
+ *     visit KEY NUMBER what a scan shows of the key
+ *     scan ERROR       of the scan
+ *     close ERROR
+ *     check ERROR      of the check; if 0, the number of faults follows
+ *     put ERROR        of the put
+ *     repair ERROR     of the repair; if 0, the number of lost records follows
+ *     log LINE         what the store warns of meanwhile
  */
 #include "base/base.h"
+#include "depot/depot.h"
 #include "task/node.h"
 #include "task/sched.h"
 #include "task/task.h"
@@ -27,11 +46,15 @@ enum {
     TASKS = 6,
     THREADS = 2,
     CLIENTS = TASKS + THREADS,
-    KEYS = 30, /* of each client */
+    KEYS = 30,     /* of each client */
+    KEYS_LONG = 2, /* of them, that may hold long values */
+    BATCH_MAX = 5,
     VALUE_BYTES_MAX = 12000,
+    LONG_BYTES_MIN = 70000, /* in pieces, in a store of 4 MiB */
+    LONG_BYTES_MAX = 100000,
 };
 
-#define STORE_BYTES (UINT64_C(8) << 20) /* little, so that it is collected all the time */
+#define PUT_NUMBER 1 /* of the value that a look stores: no run's */
 
 /* format: as load.py reads it */
 struct event {
@@ -54,7 +77,7 @@ struct load {
     _Atomic uint32_t clients;
     int error; /* of opening in a task */
     struct task_shared_future opened;
-    enum tarn_mode mode;
+    struct tarn_depot_options options;
     const char *path;
 };
 
@@ -75,6 +98,11 @@ static uint64_t now(void)
 
 /* ---- values ------------------------------------------------------------------------------------- */
 
+static bool is_long(uint64_t key, uint64_t number)
+{
+    return key % KEYS < KEYS_LONG && number % 8 == 0;
+}
+
 /* Everything in a value follows from key and number, its length too. */
 static size_t fill_value(uint64_t key, uint64_t number, uint8_t *value)
 {
@@ -82,6 +110,8 @@ static size_t fill_value(uint64_t key, uint64_t number, uint8_t *value)
     base_random_init(&random, number << 16 | key);
     size_t bytes = sizeof(number) + base_random_below(&random, UINT64_C(1) << base_random_below(&random, 14));
     bytes = base_min(bytes, (size_t)VALUE_BYTES_MAX);
+    if (is_long(key, number))
+        bytes = LONG_BYTES_MIN + base_random_below(&random, LONG_BYTES_MAX - LONG_BYTES_MIN);
     base_random_fill(&random, value, bytes);
     memcpy(value, &number, sizeof(number));
     return bytes;
@@ -90,7 +120,7 @@ static size_t fill_value(uint64_t key, uint64_t number, uint8_t *value)
 /* @return the number; 0 if the value is not one that was ever written */
 static uint64_t read_value(uint64_t key, const uint8_t *value, size_t bytes)
 {
-    uint8_t *expected = malloc(VALUE_BYTES_MAX);
+    uint8_t *expected = malloc(LONG_BYTES_MAX);
     uint64_t number = 0;
     base_assert(expected != NULL);
     if (bytes >= sizeof(number)) {
@@ -112,29 +142,68 @@ static void tell(uint64_t key, uint64_t number, bool writes, bool acknowledged)
         _exit(1); /* nobody listens */
 }
 
+static void read_one(struct load *load, uint64_t key, uint8_t *value)
+{
+    struct tarn_record_info info;
+    int error = tarn_depot_get(load->depot, &key, sizeof(key), value, LONG_BYTES_MAX, &info);
+    uint64_t found = error == 0 ? read_value(key, value, info.value_bytes) : 0;
+    base_assert(error == -ENOENT || (error == 0 && found != 0));
+    tell(key, found, false, true);
+}
+
+static void write_one(struct load *load, uint64_t key, uint64_t number, uint8_t *value)
+{
+    int error;
+    tell(key, number, true, false);
+    if (number == 0)
+        error = tarn_depot_delete(load->depot, &key, sizeof(key));
+    else
+        error =
+            tarn_depot_put(load->depot, &key, sizeof(key), value, fill_value(key, number, value), NULL, NULL);
+    base_assert(error == 0 || (number == 0 && error == -ENOENT));
+    tell(key, number, true, true);
+}
+
+/* Some of the client's keys, from this one on, each of which is given a value or removed. */
+static void write_batch(struct load *load, struct base_random *random, uint64_t first, uint64_t number,
+                        uint8_t *value)
+{
+    struct tarn_batch_item items[BATCH_MAX];
+    uint64_t keys[BATCH_MAX], numbers[BATCH_MAX];
+    size_t count = 0, used = 0;
+    for (uint64_t key = first; key < (first / KEYS + 1) * KEYS && count < BATCH_MAX; key++) {
+        if (is_long(key, number) || base_random_below(random, 2) == 0)
+            continue;
+        keys[count] = key;
+        numbers[count] = base_random_below(random, 4) == 0 ? 0 : number;
+        items[count] = (struct tarn_batch_item){.key = &keys[count],
+                                                .key_len = sizeof(key),
+                                                .value = value + used,
+                                                .remove = numbers[count] == 0};
+        if (numbers[count] != 0)
+            used += items[count].value_len = fill_value(key, number, value + used);
+        count++;
+    }
+    if (count == 0 || used > LONG_BYTES_MIN / 4)
+        return;
+    for (size_t i = 0; i < count; i++)
+        tell(keys[i], numbers[i], true, false);
+    base_assert(tarn_depot_write_batch(load->depot, items, count) == 0);
+    for (size_t i = 0; i < count; i++)
+        tell(keys[i], numbers[i], true, true);
+}
+
 static void do_one(struct load *load, struct base_random *random, uint64_t client, uint64_t number,
                    uint8_t *value)
 {
     uint64_t key = client * KEYS + base_random_below(random, KEYS);
     uint64_t choice = base_random_below(random, 10);
-    int error;
-    if (choice < 2) {
-        struct tarn_record_info info;
-        error = tarn_depot_get(load->depot, &key, sizeof(key), value, VALUE_BYTES_MAX, &info);
-        uint64_t found = error == 0 ? read_value(key, value, info.value_bytes) : 0;
-        base_assert(error == -ENOENT || (error == 0 && found != 0));
-        tell(key, found, false, true);
-        return;
-    }
-    bool deletes = choice < 4;
-    tell(key, deletes ? 0 : number, true, false);
-    if (deletes)
-        error = tarn_depot_delete(load->depot, &key, sizeof(key));
+    if (choice < 2)
+        read_one(load, key, value);
+    else if (choice < 3)
+        write_batch(load, random, key, number, value);
     else
-        error =
-            tarn_depot_put(load->depot, &key, sizeof(key), value, fill_value(key, number, value), NULL, NULL);
-    base_assert(error == 0 || (deletes && error == -ENOENT));
-    tell(key, deletes ? 0 : number, true, true);
+        write_one(load, key, choice < 5 ? 0 : number, value);
 }
 
 static void run_client(void *arg)
@@ -142,7 +211,7 @@ static void run_client(void *arg)
     struct load *load = arg;
     uint64_t client = atomic_fetch_add(&load->clients, 1);
     struct base_random random;
-    uint8_t *value = malloc(VALUE_BYTES_MAX);
+    uint8_t *value = malloc(LONG_BYTES_MAX);
     base_assert(value != NULL);
     base_random_init(&random, load->seed << 8 | client);
     for (uint64_t count = 1; !atomic_load(&stopping); count++) {
@@ -164,8 +233,7 @@ static void *run_thread(void *arg)
 static void open_store(void *arg)
 {
     struct load *load = arg;
-    const struct tarn_depot_options options = {.create_bytes = STORE_BYTES, .mode = load->mode};
-    load->error = tarn_depot_open(load->node, load->path, &options, &load->depot);
+    load->error = tarn_depot_open(load->node, load->path, &load->options, &load->depot);
     task_shared_future_set(&load->opened, 0);
 }
 
@@ -187,9 +255,8 @@ static void start(struct load *load, bool in_task)
     base_assert(task_shared_future_wait(&load->opened, TASK_FOREVER, &opened) == 0);
 }
 
-static int finish(struct load *load)
+static void finish(struct load *load)
 {
-    int error = tarn_depot_close(load->depot);
     for (int i = 0; i < SCHEDS; i++)
         task_sched_stop(load->scheds[i]);
     for (int i = 0; i < SCHEDS; i++)
@@ -197,7 +264,6 @@ static int finish(struct load *load)
     for (int i = 0; i < SCHEDS; i++)
         task_sched_close(load->scheds[i]);
     task_node_close(load->node);
-    return error;
 }
 
 static int run(struct load *load)
@@ -215,51 +281,111 @@ static int run(struct load *load)
     base_assert(task_group_join(&load->group, TASK_FOREVER) == 0);
     for (int i = 0; i < THREADS; i++)
         base_assert(pthread_join(threads[i], NULL) == 0);
-    return finish(load) == 0 ? 0 : 1;
+    int error = tarn_depot_close(load->depot);
+    finish(load);
+    return error == 0 ? 0 : 1;
 }
 
-struct looking {
-    uint64_t visited;
-    uint64_t found;
-};
+/* ---- looks -------------------------------------------------------------------------------------- */
+
+static const char *name(int error)
+{
+    return error == 0 ? "0" : strerrorname_np(-error);
+}
+
+static void tell_log(void *arg, enum base_log_level level, const char *line, size_t len)
+{
+    (void)arg;
+    (void)level;
+    (void)printf("log %.*s", (int)len, line);
+}
 
 static int visit(void *arg, const void *key, size_t key_len, const void *value,
                  const struct tarn_record_info *info)
 {
-    struct looking *looking = arg;
     uint64_t number;
+    (void)arg;
     base_assert(key_len == sizeof(number));
     memcpy(&number, key, sizeof(number));
-    base_assert(number < (uint64_t)CLIENTS * KEYS);
-    base_assert(read_value(number, value, info->value_bytes) != 0);
-    looking->visited++;
+    if (value != NULL) /* it is not in pieces */
+        (void)printf("visit %" PRIu64 " %" PRIu64 "\n", number, read_value(number, value, info->value_bytes));
     return 0;
 }
 
-static int look(struct load *load)
+static void look_at_keys(struct load *load)
 {
-    struct looking looking = {.visited = 0};
-    uint8_t *value = malloc(VALUE_BYTES_MAX);
+    uint8_t *value = malloc(LONG_BYTES_MAX);
     base_assert(value != NULL);
-    load->mode = TARN_MODE_POWER;
-    start(load, false);
-    if (load->error != 0) {
-        (void)fprintf(stderr, "open: %s\n", strerrordesc_np(-load->error));
-        return 1;
-    }
     for (uint64_t key = 0; key < (uint64_t)CLIENTS * KEYS; key++) {
         struct tarn_record_info info;
-        int error = tarn_depot_get(load->depot, &key, sizeof(key), value, VALUE_BYTES_MAX, &info);
-        base_assert(error == 0 || error == -ENOENT);
-        if (error != 0)
-            continue;
-        looking.found++;
-        (void)printf("%" PRIu64 " %" PRIu64 "\n", key, read_value(key, value, info.value_bytes));
+        int error = tarn_depot_get(load->depot, &key, sizeof(key), value, LONG_BYTES_MAX, &info);
+        if (error == 0)
+            (void)printf("%" PRIu64 " %" PRIu64 "\n", key, read_value(key, value, info.value_bytes));
+        else if (error != -ENOENT)
+            (void)printf("%" PRIu64 " %s\n", key, name(error));
     }
-    base_assert(tarn_depot_scan(load->depot, visit, &looking) == 0);
-    base_assert(looking.visited == looking.found);
     free(value);
-    return finish(load) == 0 ? 0 : 1;
+    (void)printf("scan %s\n", name(tarn_depot_scan(load->depot, visit, NULL)));
+}
+
+static void check(struct load *load)
+{
+    struct depot_check_report report;
+    int error = depot_check(load->node, load->path, false, NULL, NULL, NULL, &report);
+    (void)printf("check %s %" PRIu64 "\n", name(error), error == 0 ? report.faults : 0);
+}
+
+static void repair(struct load *load)
+{
+    struct depot_repair_report report;
+    int error = depot_repair(load->node, load->path, false, NULL, NULL, NULL, &report);
+    (void)printf("repair %s %" PRIu64 "\n", name(error), error == 0 ? report.lost : 0);
+}
+
+static void put_first(struct load *load)
+{
+    const uint64_t key = 0;
+    uint8_t value[VALUE_BYTES_MAX];
+    size_t bytes = fill_value(key, PUT_NUMBER, value);
+    (void)printf("put %s\n", name(tarn_depot_put(load->depot, &key, sizeof(key), value, bytes, NULL, NULL)));
+}
+
+static void look(const char *how, const char *path)
+{
+    struct load load = {.path = path,
+                        .options = {.read_only = strncmp(how, "read", 4) == 0,
+                                    .cache = strstr(how, ",cache") != NULL,
+                                    .serve_damaged = strstr(how, ",damaged") != NULL}};
+    const struct task_node_options options = {.log_level = BASE_LOG_WARN, .log_sink = tell_log};
+    base_assert(task_node_open(&options, &load.node) == 0);
+    if (strcmp(how, "check") == 0) {
+        check(&load);
+    } else if (strcmp(how, "repair") == 0) {
+        repair(&load);
+    } else {
+        int error = tarn_depot_open(load.node, path, &load.options, &load.depot);
+        (void)printf("open %s\n", name(error));
+        if (error == 0 && strncmp(how, "put", 3) == 0)
+            put_first(&load);
+        if (error == 0) {
+            look_at_keys(&load);
+            (void)printf("close %s\n", name(tarn_depot_close(load.depot)));
+        }
+    }
+    task_node_close(load.node);
+    (void)printf("end\n");
+    (void)fflush(stdout);
+}
+
+static int look_at_all(void)
+{
+    char line[4096], how[32], path[4000];
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        if (sscanf(line, "%31s %3999[^\n]", how, path) != 2)
+            return 2;
+        look(how, path);
+    }
+    return 0;
 }
 
 int main(int argc, char **argv)
@@ -267,18 +393,20 @@ int main(int argc, char **argv)
     static const char *const modes[] = {
         [TARN_MODE_POWER] = "power", [TARN_MODE_DEVICE] = "device", [TARN_MODE_ASYNC] = "async"};
     struct load load = {.path = argc > 2 ? argv[2] : NULL};
-    if (argc == 3 && strcmp(argv[1], "look") == 0)
-        return look(&load);
-    if (argc != 5 || strcmp(argv[1], "run") != 0) {
-        (void)fputs("usage: crash_load run STORE MODE SEED | crash_load look STORE\n", stderr);
+    if (argc == 2 && strcmp(argv[1], "look") == 0)
+        return look_at_all();
+    if (argc < 6 || argc > 7 || strcmp(argv[1], "run") != 0) {
+        (void)fputs("usage: crash_load run STORE MODE SEED BYTES [cache] | crash_load look\n", stderr);
         return 2;
     }
     for (size_t i = 0; i < base_array_count(modes); i++) {
         if (strcmp(argv[3], modes[i]) == 0)
-            load.mode = (enum tarn_mode)i;
+            load.options.mode = (enum tarn_mode)i;
     }
     load.seed = strtoull(argv[4], NULL, 10);
     load.run = load.seed & UINT32_MAX;
+    load.options.create_bytes = strtoull(argv[5], NULL, 10);
+    load.options.cache = argc == 7;
     const struct sigaction action = {.sa_handler = stop};
     base_assert(sigaction(SIGTERM, &action, NULL) == 0);
     return run(&load);
