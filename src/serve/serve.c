@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <tarn/tarn.h>
 #include <unistd.h>
 
@@ -135,10 +136,18 @@ static int start_lanes(struct serve *serve, uint32_t *ret_started)
 
 /* ---- the whole ------------------------------------------------------------------------------------ */
 
+/* What the lanes have: from one on that gets no ring all have AIO. */
+static const char *engine_name(const struct serve *serve)
+{
+    const char *first = task_sched_engine_name(serve->lanes[0].sched);
+    const char *last = task_sched_engine_name(serve->lanes[serve->lane_count - 1].sched);
+    return strcmp(first, last) == 0 ? first : "uring,aio";
+}
+
 static void log_listener(const struct serve *serve, const struct serve_listener *listener)
 {
     const struct serve_store *store = listener->store;
-    const char *engine = task_sched_engine_name(serve->lanes[0].sched);
+    const char *engine = engine_name(serve);
     if (store->depot == NULL) {
         base_info(&serve->node->log, "serving",
                   "version=%s listen=%s threads=%" PRIu32 " engine=%s store=%s kind=cache memory=%" PRIu64,
@@ -201,6 +210,7 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
     const struct serve_options *options = settings->options;
     const struct task_node_options node_options = {
         .engine_choice = (enum task_engine_choice)options->engine,
+        .warn_without_uring = true,
         .memory_bytes = memory_wanted(options),
         .log_level = (enum base_log_level)options->log_level,
     };

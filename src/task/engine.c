@@ -8,32 +8,71 @@
 
 enum { BUFFER_RESERVE_DIVISOR = 8 };
 
+/* What an operator can do so that io_uring takes what it was refused. */
+static const char *remedy_of(int error)
+{
+    switch (error) {
+    case -ENOMEM:
+        return "raise the memory-lock limit, which all processes of a user share: ulimit -l, or "
+               "LimitMEMLOCK= of "
+               "the unit";
+    case -EMFILE:
+    case -ENFILE:
+        return "raise the limit of open files: ulimit -n, or LimitNOFILE= of the unit";
+    case -EPERM:
+    case -EACCES:
+        return "allow io_uring: in the seccomp profile of the container, or by sysctl "
+               "kernel.io_uring_disabled=0";
+    default:
+        return "use Linux 6.1 or later with io_uring";
+    }
+}
+
+/* The first shortcoming of io_uring in a node that lasts is a warning, with its remedy; what follows from it is not. */
+static enum base_log_level level_of_shortcoming(struct tarn_node *node, enum base_log_level otherwise)
+{
+    bool is_first = !atomic_exchange_explicit(&node->uring_complained, true, memory_order_relaxed);
+    return is_first && node->options.warn_without_uring ? BASE_LOG_WARN : otherwise;
+}
+
+void task_uring_complain(struct tarn_node *node, const char *what, int error)
+{
+    const enum base_log_level level = level_of_shortcoming(node, BASE_LOG_DEBUG);
+    BASE_LOG_AT(
+        &node->log, level, "io_uring has less than it could use",
+        "reason=\"%s\" error=\"%s\" effect=\"requests cost more, and further threads may have to use Linux "
+        "AIO and epoll\" remedy=\"%s\"",
+        what, strerrordesc_np(-error), remedy_of(error));
+}
+
+/* Say that io_uring does not work here, and what is used instead. @return NULL: nothing, as it was forced */
+static const struct task_engine_ops *replace_uring(struct tarn_node *node, const char *reason, int error)
+{
+    if (node->options.engine_choice == TASK_ENGINE_URING) {
+        base_error(&node->log, "io_uring was asked for and does not work here",
+                   "reason=\"%s\" error=\"%s\" remedy=\"%s\"", reason, strerrordesc_np(-error),
+                   remedy_of(error));
+        return NULL;
+    }
+    const enum base_log_level level = level_of_shortcoming(node, BASE_LOG_INFO);
+    BASE_LOG_AT(&node->log, level, "engine chosen", "engine=aio reason=\"%s\" error=\"%s\" remedy=\"%s\"",
+                reason, strerrordesc_np(-error), remedy_of(error));
+    return &task_engine_aio;
+}
+
 static const struct task_engine_ops *choose(struct tarn_node *node)
 {
     const char *reason = "forced";
-    switch (node->options.engine_choice) {
-    case TASK_ENGINE_AIO:
+    if (node->options.engine_choice == TASK_ENGINE_AIO) {
         base_info(&node->log, "engine chosen", "engine=aio reason=\"%s\"", reason);
         return &task_engine_aio;
-    case TASK_ENGINE_URING:
-    case TASK_ENGINE_AUTO:
-        break;
     }
-    bool forced = node->options.engine_choice == TASK_ENGINE_URING;
     int error = task_uring_probe(&reason);
-    if (error == 0) {
-        base_info(&node->log, "engine chosen", "engine=uring reason=\"%s\"",
-                  forced ? "forced" : "works here");
-        return &task_engine_uring;
-    }
-    if (forced) {
-        base_error(&node->log, "io_uring was asked for and does not work here", "reason=\"%s\" error=\"%s\"",
-                   reason, strerrordesc_np(-error));
-        return NULL;
-    }
-    base_info(&node->log, "engine chosen", "engine=aio reason=\"%s\" error=\"%s\"", reason,
-              strerrordesc_np(-error));
-    return &task_engine_aio;
+    if (error != 0)
+        return replace_uring(node, reason, error);
+    base_info(&node->log, "engine chosen", "engine=uring reason=\"%s\"",
+              node->options.engine_choice == TASK_ENGINE_URING ? "forced" : "works here");
+    return &task_engine_uring;
 }
 
 const struct task_engine_ops *task_engine_choose(struct tarn_node *node)
@@ -47,6 +86,24 @@ const struct task_engine_ops *task_engine_choose(struct tarn_node *node)
         __atomic_store_n(&node->engine, known, __ATOMIC_RELEASE);
     }
     return known;
+}
+
+int task_engine_open(struct task_sched *sched)
+{
+    struct tarn_node *node = sched->node;
+    void *arg = node->options.engine_arg;
+    sched->engine_ops = task_engine_choose(node);
+    if (sched->engine_ops == NULL)
+        return -ENOTSUP;
+    int error = sched->engine_ops->open(sched, arg, &sched->engine);
+    if (error == 0 || sched->engine_ops != &task_engine_uring)
+        return error;
+    /* The trial had a ring, this scheduler gets none: it and all that come later do without. */
+    sched->engine_ops = replace_uring(node, "no ring could be made for a further thread", error);
+    if (sched->engine_ops == NULL)
+        return error;
+    __atomic_store_n(&node->engine, sched->engine_ops, __ATOMIC_RELEASE);
+    return sched->engine_ops->open(sched, arg, &sched->engine);
 }
 
 void task_io_begin(struct task_io *io)

@@ -74,7 +74,8 @@ struct task_io {
 struct task_engine_ops {
     const char *name;
 
-    /** Make the engine of a scheduler, called by whoever opens it. @return 0 or negative errno, logged */
+    /** Make the engine of a scheduler, called by whoever opens it. @return 0 or negative errno; task_engine_open() logs
+     * that of `uring`, the others log theirs */
     int (*open)(struct task_sched *sched, void *arg, struct task_engine **ret_engine);
 
     /** First call in the thread that runs the scheduler, before anything else. @return 0 or negative errno */
@@ -111,9 +112,17 @@ struct task_engine_ops {
 extern const struct task_engine_ops task_engine_uring;
 extern const struct task_engine_ops task_engine_aio;
 
-/** The engine that the node's options ask for, or the best that works here; logged with the reason. @return
- * NULL: forced but impossible (logged) */
+/** The engine that the node's next scheduler gets: the one that the node's options ask for, or the best that works
+ * here; logged with the reason. @return NULL: forced but impossible (logged) */
 const struct task_engine_ops *task_engine_choose(struct tarn_node *node);
+
+/**
+ * Make a scheduler's engine, the chosen one. Where no ring can be made for it, and none was asked for, this scheduler
+ * and those opened later get `aio`; those that have a ring keep it.
+ *
+ * @return 0; -ENOTSUP, -ENOMEM, -EMFILE and the like, logged
+ */
+base_must_check int task_engine_open(struct task_sched *sched);
 
 /** The scheduler's engine and its operations, for posting. */
 void task_io_post(struct task_sched *sched, struct task_io *io);

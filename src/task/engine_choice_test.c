@@ -130,7 +130,8 @@ static bool check_locked_memory(int arg)
     struct task_node_options options = {.log_level = BASE_LOG_WARN,
                                         .log_sink = collect,
                                         .log_arg = &lines,
-                                        .engine_choice = TASK_ENGINE_URING};
+                                        .engine_choice = TASK_ENGINE_URING,
+                                        .warn_without_uring = true};
     struct tarn_node *node;
     struct task_sched *sched;
     if (task_node_open(&options, &node) != 0 || task_sched_open(node, NULL, &sched) != 0)
@@ -142,6 +143,42 @@ static bool check_locked_memory(int arg)
     task_sched_close(sched);
     task_node_close(node);
     return ok;
+}
+
+/* Rings for the first schedulers of a node, and none for the later ones. */
+static bool check_rings_that_run_out(int arg)
+{
+    enum { SCHEDS = 12 };
+    (void)arg;
+    struct lines lines = {0};
+    struct task_node_options options = {
+        .log_level = BASE_LOG_INFO, .log_sink = collect, .log_arg = &lines, .warn_without_uring = true};
+    struct tarn_node *node;
+    struct task_sched *scheds[SCHEDS];
+    if (task_node_open(&options, &node) != 0)
+        return false;
+    for (int i = 0; i < SCHEDS; i++) {
+        if (i == SCHEDS / 2)
+            forbid(SYS_io_uring_setup);
+        if (task_sched_open(node, NULL, &scheds[i]) != 0)
+            return false;
+    }
+    bool ok = count_of(lines.text, "level=warn") == 1 && count_of(lines.text, "remedy=") == 1;
+    for (int i = 0; i < SCHEDS; i++) {
+        ok = ok && strcmp(task_sched_engine_name(scheds[i]), i < SCHEDS / 2 ? "uring" : "aio") == 0;
+        task_sched_close(scheds[i]);
+    }
+    task_node_close(node);
+    return ok;
+}
+
+static void rings_that_run_out_are_replaced(void **state)
+{
+    (void)state;
+    const char *reason;
+    if (task_uring_probe(&reason) != 0)
+        skip();
+    in_a_child(check_rings_that_run_out, 0);
 }
 
 static void a_small_memory_lock_limit_is_survived(void **state)
@@ -158,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_choice_is_logged_once),
         cmocka_unit_test(a_forbidden_ring_is_not_chosen),
+        cmocka_unit_test(rings_that_run_out_are_replaced),
         cmocka_unit_test(a_small_memory_lock_limit_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

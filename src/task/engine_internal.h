@@ -15,6 +15,14 @@
  */
 base_must_check int task_uring_probe(const char **ret_reason);
 
+/**
+ * Say that io_uring works with less than it could use: once for each node that asks for it as a warning, with the
+ * remedy.
+ *
+ * @param what  as a phrase for the log
+ */
+void task_uring_complain(struct tarn_node *node, const char *what, int error);
+
 /*
  * Requests for files that wait for the round's call; with this many they are handed over at once. A drive
  * that gets a whole round in one wave idles before it and queues behind it.

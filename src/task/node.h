@@ -42,6 +42,8 @@ struct task_node_options {
     const void *fabric; /* NULL: real ones; else the table that `fabric` opens with */
     void *fabric_arg;
     enum task_engine_choice engine_choice;
+    bool
+        warn_without_uring; /* what io_uring lacks here is a warning: for nodes that live long enough for it to matter */
     uint64_t memory_bytes; /* cap of the accountant; 0: none */
     uint64_t seed;         /* of task_rng(); 0: from the kernel */
     enum base_log_level log_level;
@@ -59,10 +61,12 @@ struct tarn_node {
     struct base_random random;
     struct task_sched *scheds[TASK_SCHEDS_MAX];
     uint32_t sched_count;
-    uint64_t files_used;                  /* bits: numbers of open task_files */
-    uint64_t files_opened;                /* so far: the next one's generation */
-    uint64_t boot;                        /* task_boot(); never changes */
-    const struct task_engine_ops *engine; /* task_engine_choose()'s answer, once it was asked */
+    uint64_t files_used;   /* bits: numbers of open task_files */
+    uint64_t files_opened; /* so far: the next one's generation */
+    uint64_t boot;         /* task_boot(); never changes */
+    const struct task_engine_ops
+        *engine;                   /* what the next scheduler gets, once task_engine_choose() was asked */
+    _Atomic bool uring_complained; /* the warning that io_uring lacks something was written */
 };
 
 /**

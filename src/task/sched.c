@@ -126,15 +126,9 @@ static int open_parts(struct task_sched *sched)
     error = base_buffer_pool_init(&sched->buffers, account, options->buffer_bytes, options->buffers_count);
     if (error != 0)
         goto close_stacks;
-    sched->engine_ops = task_engine_choose(sched->node);
-    if (sched->engine_ops == NULL) {
-        error = -ENOTSUP;
-        goto deinit_buffers;
-    }
-    error = sched->engine_ops->open(sched, sched->node->options.engine_arg, &sched->engine);
+    error = task_engine_open(sched);
     if (error == 0)
         return 0;
-deinit_buffers:
     base_buffer_pool_deinit(&sched->buffers);
 close_stacks:
     task_stacks_close(sched->stacks);

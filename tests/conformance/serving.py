@@ -43,6 +43,31 @@ def folder():
         shutil.rmtree(path)
 
 
+class OrdinaryUser:
+    """A user without rights, and with a folder: with a number of its own, as the kernel counts locked memory by user.
+    A test that root does not run is of an ordinary user already."""
+
+    def __init__(self, program, path):
+        self.number = 20000 + os.getpid() % 30000 if os.geteuid() == 0 else os.geteuid()
+        self.program = f"{path}/tarn"  # the build folder may be closed to others
+        shutil.copy(program, self.program)
+        if os.geteuid() == 0:
+            os.chown(path, self.number, self.number)
+
+    def words(self, **limits):
+        """What stands before a command that the user gives, under limits as prlimit(1) names them."""
+        become = [f"--reuid={self.number}", f"--regid={self.number}", "--clear-groups", "--"]
+        return [*(["setpriv", *become] if os.geteuid() == 0 else []),
+                *(["prlimit", *(f"--{name}={value}" for name, value in limits.items()), "--"] if limits else [])]
+
+
+@contextlib.contextmanager
+def ordinary_user(program):
+    """A user and a folder of his."""
+    with folder() as path:
+        yield OrdinaryUser(program, path), path
+
+
 class Process:
     """A program, its standard error line by line, and its end."""
 
@@ -117,9 +142,9 @@ class Process:
 class Tarn(Process):
     """`tarn serve`, ready to be asked. With -cache its store is one in memory, of at most 256 MiB."""
 
-    def __init__(self, program, data, *options, size="64M", listen="127.0.0.1:0"):
+    def __init__(self, program, data, *options, size="64M", listen="127.0.0.1:0", words=()):
         store = [f"--data={data}", f"--size={size}"] if not CACHE else ["--store=default:cache,memory=" + CACHE_SIZES.get(size, "64M")]
-        super().__init__(program, "serve", *store, f"--listen={listen}", *options)
+        super().__init__(*words, program, "serve", *store, f"--listen={listen}", *options)
         try:
             self.address = parse_address(self.await_line(r'event="serving".* listen=(127\.\S+)').group(1))
         except Failure:

@@ -42,6 +42,24 @@ close_epoll:
     return error;
 }
 
+static const char *remedy_of(int error)
+{
+    switch (error) {
+    case -EMFILE:
+    case -ENFILE:
+        return "too many files are open: raise the limit (ulimit -n, LimitNOFILE= of the unit), or have "
+               "fewer "
+               "threads";
+    case -EAGAIN:
+        return "the contexts of all processes have used up sysctl fs.aio-max-nr: raise it, or have fewer "
+               "threads";
+    case -ENOMEM:
+        return "have fewer threads, or give them more memory";
+    default:
+        return "allow Linux AIO and epoll";
+    }
+}
+
 static int aio_open(struct task_sched *sched, void *arg, struct task_engine **ret_engine)
 {
     (void)arg;
@@ -58,9 +76,8 @@ static int aio_open(struct task_sched *sched, void *arg, struct task_engine **re
     base_list_init(&engine->starved);
     int error = open_parts(engine);
     if (error != 0) {
-        base_error(&node->log, "cannot make an AIO context",
-                   "sched=%s error=\"%s\" hint=\"raise fs.aio-max-nr and the limit of open files\"",
-                   sched->name, strerrordesc_np(-error));
+        base_error(&node->log, "cannot make an AIO context", "sched=%s error=\"%s\" remedy=\"%s\"",
+                   sched->name, strerrordesc_np(-error), remedy_of(error));
         base_free(&node->memory, engine, sizeof(*engine));
         return error;
     }

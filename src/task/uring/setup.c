@@ -31,8 +31,10 @@ int task_uring_probe(const char **ret_reason)
     struct io_uring_params params = {.flags = URING_SETUP_FLAGS, .cq_entries = PROBE_ENTRIES};
     int error = io_uring_queue_init_params(PROBE_ENTRIES, &ring, &params);
     if (error != 0) {
-        *ret_reason =
-            error == -EINVAL ? "the kernel is older than 6.1" : "io_uring is not permitted or not there";
+        *ret_reason = error == -EINVAL ? "the kernel is older than 6.1"
+                      : error == -ENOMEM || error == -EMFILE || error == -ENFILE
+                          ? "there is not enough of something for a ring"
+                          : "io_uring is not permitted or not there";
         return error;
     }
     error = try_request(&ring);
@@ -47,20 +49,16 @@ int task_uring_probe(const char **ret_reason)
 /* The file table and the arena make requests cheaper; without them there is only a line in the log. */
 static void register_what_may_fail(struct task_engine *engine)
 {
-    struct base_log *log = &engine->node->log;
     int error = io_uring_register_files_sparse(&engine->ring, TASK_FILES_MAX);
     engine->has_file_table = error == 0;
     if (error != 0)
-        base_warn(log, "files are not registered with io_uring", "error=\"%s\"", strerrordesc_np(-error));
-    uint64_t arena_bytes = base_buffer_pool_arena_bytes(engine->pool);
-    struct iovec arena = {.iov_base = engine->pool->arena, .iov_len = arena_bytes};
+        task_uring_complain(engine->node, "files are not registered", error);
+    struct iovec arena = {.iov_base = engine->pool->arena,
+                          .iov_len = base_buffer_pool_arena_bytes(engine->pool)};
     error = io_uring_register_buffers(&engine->ring, &arena, 1);
     base_buffer_pool_set_region(engine->pool, error == 0 ? URING_ARENA_REGION : -1);
     if (error != 0)
-        base_warn(log, "buffers are not registered with io_uring",
-                  "arena_bytes=%" PRIu64
-                  " error=\"%s\" hint=\"raise the memory-lock limit (ulimit -l, LimitMEMLOCK)\"",
-                  arena_bytes, strerrordesc_np(-error));
+        task_uring_complain(engine->node, "buffers are not registered", error);
 }
 
 /* Newer kernels count the ring itself as locked memory: where that is short, be content with a small one. */
@@ -117,9 +115,6 @@ int uring_open(struct task_sched *sched, void *arg, struct task_engine **ret_eng
     base_list_init(&engine->finished);
     int error = open_parts(engine);
     if (error != 0) {
-        base_error(&node->log, "cannot make a ring",
-                   "sched=%s error=\"%s\" hint=\"raise the limits of open files and of locked memory\"",
-                   sched->name, strerrordesc_np(-error));
         base_free(&node->memory, engine, sizeof(*engine));
         return error;
     }
