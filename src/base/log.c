@@ -253,3 +253,38 @@ bool base_log_limit_allow(struct base_log_limit *limit, uint64_t now_ns, uint64_
     base_spin_unlock(&limit->lock);
     return allowed;
 }
+
+bool base_log_spell_note(const struct base_log *log, struct base_log_spell *spell)
+{
+    const uint64_t now_ns = log->clock(log->clock_arg);
+    base_spin_lock(&spell->lock);
+    const bool begins = !atomic_load_explicit(&spell->lasts, memory_order_relaxed);
+    if (begins) {
+        spell->begin_ns = now_ns;
+        spell->refused_count = 0;
+        atomic_store_explicit(&spell->lasts, true, memory_order_relaxed);
+    }
+    spell->refused_count++;
+    spell->last_ns = now_ns;
+    base_spin_unlock(&spell->lock);
+    return begins;
+}
+
+bool base_log_spell_ended(const struct base_log *log, struct base_log_spell *spell, bool at_once,
+                          uint64_t *ret_refused_count, uint64_t *ret_lasted_ns)
+{
+    if (base_likely(!atomic_load_explicit(&spell->lasts, memory_order_relaxed)))
+        return false;
+    const uint64_t now_ns = log->clock(log->clock_arg);
+    base_spin_lock(&spell->lock);
+    /* A clock that was set back gives a difference beyond any time of quiet. */
+    const bool ended = atomic_load_explicit(&spell->lasts, memory_order_relaxed) &&
+                       (at_once || now_ns - spell->last_ns >= BASE_LOG_SPELL_QUIET_NS);
+    if (ended) {
+        atomic_store_explicit(&spell->lasts, false, memory_order_relaxed);
+        *ret_refused_count = spell->refused_count;
+        *ret_lasted_ns = spell->last_ns < spell->begin_ns ? 0 : spell->last_ns - spell->begin_ns;
+    }
+    base_spin_unlock(&spell->lock);
+    return ended;
+}

@@ -59,6 +59,22 @@ struct base_log_limit {
 };
 
 /**
+ * A state in which one request after the other is refused, such as a full store. However many are, the log gets a line
+ * when the state begins, and one when it has ended. It has ended when something was accepted and the last refusal is
+ * BASE_LOG_SPELL_QUIET_NS ago, so that a state that comes and goes with every request is one state. All zero is ready
+ * for use.
+ */
+struct base_log_spell {
+    _Atomic bool lasts;
+    struct base_spin lock;  /* of what follows */
+    uint64_t refused_count; /* since the state began */
+    uint64_t begin_ns;
+    uint64_t last_ns; /* of the last refusal */
+};
+
+#define BASE_LOG_SPELL_QUIET_NS UINT64_C(3000000000)
+
+/**
  * Make a log.
  *
  * @param sink, sink_arg    where lines go; called without a lock
@@ -130,6 +146,25 @@ void base_log_limit_init(struct base_log_limit *limit, uint32_t lines_max, uint6
  */
 bool base_log_limit_allow(struct base_log_limit *limit, uint64_t now_ns, uint64_t *ret_suppressed_count)
     base_must_check;
+
+/**
+ * Note a refusal. Any thread.
+ *
+ * @param log  whose clock is used
+ * @return whether the state begins with it: then the caller writes a line
+ */
+bool base_log_spell_note(const struct base_log *log, struct base_log_spell *spell) base_must_check;
+
+/**
+ * Whether a state has ended, now that something was accepted: then the caller writes a line. Any thread; costs nothing
+ * where nothing was refused.
+ *
+ * @param at_once            do not wait for quiet: nothing will be asked any more
+ * @param ret_refused_count  in all that time; set only if it has ended, like the next
+ * @param ret_lasted_ns      from the first refusal to the last
+ */
+bool base_log_spell_ended(const struct base_log *log, struct base_log_spell *spell, bool at_once,
+                          uint64_t *ret_refused_count, uint64_t *ret_lasted_ns) base_must_check;
 
 /**
  * Make a line: exactly one newline, at its end, then a zero byte; no control characters; valid UTF-8.

@@ -250,6 +250,37 @@ static void test_limit_counts_every_line(void **state base_unused)
     assert_int_equal(total, THREADS * ROUNDS);
 }
 
+static void test_spell(void **state base_unused)
+{
+    struct capture capture;
+    struct base_log_spell spell = {.refused_count = 0};
+    uint64_t refused = 77, lasted_ns = 77;
+    capture_init(&capture, BASE_LOG_INFO);
+    assert_false(base_log_spell_ended(&capture.log, &spell, false, &refused, &lasted_ns));
+    assert_false(base_log_spell_ended(&capture.log, &spell, true, &refused, &lasted_ns));
+    for (uint64_t round = 0; round < 2; round++) {
+        assert_true(base_log_spell_note(&capture.log, &spell));
+        for (uint64_t i = 1; i < 100 + round; i++) { /* with something accepted in between */
+            capture.now_ns += BASE_LOG_SPELL_QUIET_NS - 1;
+            assert_false(base_log_spell_ended(&capture.log, &spell, false, &refused, &lasted_ns));
+            assert_false(base_log_spell_note(&capture.log, &spell));
+        }
+        assert_int_equal(refused, round == 0 ? 77 : 100);
+        capture.now_ns += BASE_LOG_SPELL_QUIET_NS;
+        assert_true(base_log_spell_ended(&capture.log, &spell, false, &refused, &lasted_ns));
+        assert_int_equal(refused, 100 + round);
+        assert_int_equal(lasted_ns, (99 + round) * (BASE_LOG_SPELL_QUIET_NS - 1));
+        assert_false(base_log_spell_ended(&capture.log, &spell, true, &refused, &lasted_ns));
+    }
+    assert_true(base_log_spell_note(&capture.log, &spell));
+    capture.now_ns -= BASE_NS_PER_SECOND; /* the clock is set back */
+    assert_true(base_log_spell_ended(&capture.log, &spell, false, &refused, &lasted_ns));
+    assert_true(base_log_spell_note(&capture.log, &spell));
+    assert_true(base_log_spell_ended(&capture.log, &spell, true, &refused, &lasted_ns));
+    assert_int_equal(refused, 1);
+    assert_int_equal(lasted_ns, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +292,7 @@ int main(void)
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_file_sink),
+        cmocka_unit_test(test_spell),
         cmocka_unit_test(test_limit_counts_every_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,6 @@
 #include "cli/serve_dump.h"
 #include <errno.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 static const struct serve_thread_hooks hooks = {.begin = cli_fault_begin_thread, .end = cli_fault_end_thread};
@@ -93,22 +92,11 @@ static void await_end(struct serve *server)
 
 /* ---- serving ------------------------------------------------------------------------------------- */
 
-/* As many files as the system lets us have: each connection is one. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int serve(const struct base_settings *settings)
 {
     struct serve *server;
     hold_signals();
     cli_fault_install();
-    raise_file_limit();
     int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
     if (error != 0)
         return cli_failed("cannot serve: %s", strerrordesc_np(-error));

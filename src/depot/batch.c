@@ -310,8 +310,10 @@ static int write_batch(struct batch *batch, uint64_t bytes)
     if (error == 0 && batch->count > 1)
         error = depot_feature_note(depot, SEGLOG_FEATURE_BATCHES);
     if (error == 0)
-        error = seglog_reserve_batch(depot->log, removes_only ? SEGLOG_SPACE_DELETE : SEGLOG_SPACE_DATA,
-                                     bytes, &batch->room);
+        error = depot_refuse(depot, DEPOT_LACKS_SPACE,
+                             seglog_reserve_batch(depot->log,
+                                                  removes_only ? SEGLOG_SPACE_DELETE : SEGLOG_SPACE_DATA,
+                                                  bytes, &batch->room));
     depot_trace_mark(&batch->trace, TARN_STAGE_ROOM);
     if (error != 0)
         return error;
@@ -321,6 +323,8 @@ static int write_batch(struct batch *batch, uint64_t bytes)
     end(batch);
     if (error == 0)
         tell_versions(batch);
+    if (error == 0 && !removes_only)
+        depot_accept(depot);
     return error;
 }
 

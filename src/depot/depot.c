@@ -372,6 +372,7 @@ int tarn_depot_close(struct tarn_depot *depot)
 {
     struct tarn_node *node = depot->node;
     base_assert(atomic_load_explicit(&depot->writers, memory_order_relaxed) == 0 && depot->snapshot == NULL);
+    depot_refusals_end(depot);
     int error = wind_up(depot);
     int closed = seglog_close(depot->log);
     deinit_memory(depot);

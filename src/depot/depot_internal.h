@@ -70,6 +70,7 @@ struct tarn_depot {
     struct base_account leases; /* what there is of buffers because of leases */
     struct depot_stages stages;
     struct base_log_limit damage_limit;
+    struct base_log_spell refusals; /* for want of room */
 
     /* flush.c: what is gone. The sequence is changed under all key locks. */
     _Atomic uint64_t gone_sequence; /* records with a lower one: flushed or evicted */
@@ -552,5 +553,18 @@ base_must_check int depot_cache_shed(struct tarn_depot *depot, uint32_t eighths,
 /** Fill the index from a checkpoint or the summaries. The log is open and not started. @return 0; -ENOMEM;
  * -ENOSPC; -EUCLEAN; the drive's error; logged. Yields. */
 base_must_check int depot_recover(struct tarn_depot *depot);
+
+/* ---- refusal.c: what is told of a store without room --------------------------------------------------- */
+
+enum depot_lack { DEPOT_LACKS_SPACE, DEPOT_LACKS_INDEX };
+
+/** Note that something is not stored, if it is for want of room. @return the error. Any thread or task. */
+int depot_refuse(struct tarn_depot *depot, enum depot_lack lack, int error);
+
+/** Note that something was stored. Any thread or task. */
+void depot_accept(struct tarn_depot *depot);
+
+/** The store is closed: say how much was refused, if that lasts. */
+void depot_refusals_end(struct tarn_depot *depot);
 
 #endif

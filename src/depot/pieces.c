@@ -60,7 +60,7 @@ static int promise(struct tarn_depot *depot, uint64_t value_bytes, struct depot_
     chain->promised_bytes = footprint;
     return promised + atomic_load_explicit(&depot->live_bytes, memory_order_relaxed) <= depot_capacity(depot)
                ? 0
-               : -ENOSPC;
+               : depot_refuse(depot, DEPOT_LACKS_SPACE, -ENOSPC);
 }
 
 static void end_promise(struct tarn_depot *depot, struct depot_chain *chain)

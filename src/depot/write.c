@@ -19,7 +19,7 @@ static int reserve(struct tarn_depot *depot, struct depot_write *write, enum seg
 {
     int error = seglog_reserve(depot->log, space, bytes, &write->room);
     depot_trace_mark(&write->trace, TARN_STAGE_ROOM);
-    return error;
+    return depot_refuse(depot, DEPOT_LACKS_SPACE, error);
 }
 
 int depot_write_find(struct tarn_depot *depot, struct depot_write *write, enum depot_want want)
@@ -85,7 +85,7 @@ int depot_charge(struct tarn_depot *depot, uint64_t footprint, uint64_t old_foot
     if (depot->cache || footprint <= old_footprint || live <= depot_capacity(depot) + old_footprint)
         return 0; /* what a cache has no room for it evicts */
     atomic_fetch_sub_explicit(&depot->live_bytes, footprint, memory_order_relaxed);
-    return -ENOSPC;
+    return depot_refuse(depot, DEPOT_LACKS_SPACE, -ENOSPC);
 }
 
 void depot_discharge(struct tarn_depot *depot, uint64_t footprint)
@@ -104,7 +104,7 @@ int depot_write_hold_place(struct tarn_depot *depot, struct depot_write *write)
         if (error == -EAGAIN && (error = depot_place_make(depot, tries)) == 0)
             continue;
         write->place_held = error == 0;
-        return error;
+        return depot_refuse(depot, DEPOT_LACKS_INDEX, error);
     }
 }
 
@@ -253,6 +253,8 @@ static int store(struct tarn_depot *depot, struct depot_write *write, const stru
     }
     if (error != 0)
         depot_discharge(depot, footprint);
+    else
+        depot_accept(depot);
     return error;
 }
 
@@ -318,7 +320,7 @@ int depot_piece_write(struct tarn_depot *depot, const struct depot_key *key,
     struct depot_write write = {.key = *key, .lock = depot_piece_lock(depot, key->piece_id)};
     int error = seglog_reserve(depot->log, SEGLOG_SPACE_DATA, bytes, &write.room);
     if (error != 0)
-        return error;
+        return depot_refuse(depot, DEPOT_LACKS_SPACE, error);
     task_mutex_lock_firmly(write.lock);
     uint64_t promised = base_min(chain->promised_bytes, seglog_footprint(depot->log, bytes));
     atomic_fetch_sub_explicit(&depot->promised_bytes, promised, memory_order_relaxed);

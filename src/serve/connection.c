@@ -255,4 +255,7 @@ static void ready(struct net_connection *net)
     base_pool_put(&lane->work, memory);
 }
 
-const struct net_handler serve_handler = {.ready = ready, .closed = closed, .task_name = "connection"};
+const struct net_handler serve_handler = {.ready = ready,
+                                          .closed = closed,
+                                          .task_name = "connection",
+                                          .refusal = "ERROR Too many open connections\r\n"};

@@ -176,6 +176,8 @@ static int open_parts(struct serve *serve)
         error = start_lanes(serve, &started);
     if (error == 0)
         error = serve_doors_open(serve);
+    if (error == 0)
+        serve_files_check(serve);
     if (error != 0)
         stop(serve, started);
     return error;
@@ -215,6 +217,7 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
         .log_level = (enum base_log_level)options->log_level,
     };
     struct tarn_node *node;
+    serve_files_raise();
     int error = task_node_open(&node_options, &node);
     if (error != 0)
         return error;

@@ -177,6 +177,14 @@ void serve_doors_close(struct serve *serve);
 /** The schedulers have ended. */
 void serve_fabrics_close(struct serve *serve);
 
+/* ---- the limit of open files: limits.c ----------------------------------------------------------- */
+
+/** Raise it as far as anybody may. Before anything is opened. */
+void serve_files_raise(void);
+
+/** Raise it for all connections that there may be, or say how many do not fit. Everything else is open. */
+void serve_files_check(struct serve *serve);
+
 /* ---- connections, and what is told of them ------------------------------------------------------- */
 
 /** What `stats` asks of a store's server. */

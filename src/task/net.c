@@ -31,6 +31,7 @@ struct net_sched *net_sched_get(struct task_sched *sched)
     base_list_init(&net->listeners);
     base_list_init(&net->waiting);
     base_list_init(&net->paused);
+    net->spare = -1;
     base_log_limit_init(&net->complaints, COMPLAINTS_MAX, COMPLAINTS_INTERVAL_S * UINT64_C(1000000000));
     __atomic_store_n(&sched->net, net, __ATOMIC_RELEASE); /* pairs with net_connection_count() */
     return net;
@@ -520,6 +521,8 @@ void net_sched_close(struct task_sched *sched)
         destroy(base_container_of(first, struct net_connection, link));
     while ((first = base_list_first(&net->listeners)) != NULL)
         net_listener_abandon(base_container_of(first, struct net_listener, link));
+    if (net->spare >= 0)
+        (void)close(net->spare);
     base_free(account_of(sched), net, sizeof(*net));
 }
 

@@ -46,6 +46,9 @@ struct net_handler {
 
     const char *task_name;
 
+    /** What a peer is told that is refused, as there are too many connections or open files; NULL: nothing. */
+    const char *refusal;
+
     /** Whether something is received only after net_demand() or in net_await(), a buffer's worth each time: who does
      * not always take what comes keeps none of the scheduler's buffers so. */
     bool on_demand;
@@ -68,7 +71,8 @@ base_must_check int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max
  * @param accepted  called on the target scheduler for each new connection before its first byte,
  *                  may set net_user(); a negative return closes it, without a call of `closed`.
  *                  May be NULL. Must not yield.
- * @param connections_max  further ones are accepted and closed at once, counted and logged
+ * @param connections_max  further ones are accepted, told the handler's `refusal` and closed at once, as are those for
+ *                         which no descriptor is left: counted, and logged when that begins and when it has ended
  * @return 0; -ENOMEM; -EINVAL, -EADDRINUSE, -EACCES and the like (with a sentence in the log)
  *
  * A Unix socket's path is replaced only if nobody listens there; mode 0700.

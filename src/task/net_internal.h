@@ -21,7 +21,8 @@ struct net_sched {
     struct base_list paused;      /* listeners that found no descriptor or no memory */
     uint64_t retry_ns;            /* when to try both again */
     _Atomic uint32_t connection_count;
-    _Atomic uint64_t refused; /* connections: too many, or no memory for them */
+    _Atomic uint64_t refused; /* connections: too many, or no memory or descriptor for them */
+    int spare; /* a descriptor that is given up for a moment, to refuse with where none is left; -1: none */
     struct base_log_limit complaints;
 };
 
@@ -68,6 +69,7 @@ struct net_listener {
     _Atomic bool closing;
     _Atomic uint32_t references; /* one while it is open, one for each connection */
     uint32_t connections_max;
+    struct base_log_spell refusals;
     struct net_unix_file file; /* of a Unix socket */
     char address[NET_ADDRESS_TEXT_MAX];
     uint32_t target_next;

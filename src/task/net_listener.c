@@ -7,7 +7,10 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
+
+#define REFUSED_AT_ONCE_MAX 256 /* for want of descriptors, before others have their turn */
 
 static size_t listener_bytes(uint32_t target_count)
 {
@@ -40,12 +43,51 @@ static void run_arrival(struct task_message *message)
     net_connection_adopt(task_thread_sched(), base_container_of(message, struct net_connection, arrival));
 }
 
-static void refuse(struct net_listener *listener, int socket, const char *reason)
+static void refuse(struct net_listener *listener, int socket, const char *reason, const char *remedy)
 {
+    const char *refusal = listener->handler->refusal;
+    struct base_log *log = &listener->node->log;
+    if (refusal != NULL)
+        (void)send(socket, refusal, strlen(refusal), MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)close(socket);
-    uint64_t refused = atomic_fetch_add_explicit(&listener->net->refused, 1, memory_order_relaxed) + 1;
-    base_warn_limited(&listener->node->log, &listener->net->complaints, "connection refused",
-                      "listener=%s reason=\"%s\" refused=%" PRIu64, listener->address, reason, refused);
+    atomic_fetch_add_explicit(&listener->net->refused, 1, memory_order_relaxed);
+    if (base_log_spell_note(log, &listener->refusals))
+        base_warn(log, "connections are refused",
+                  "listener=%s reason=\"%s\" connections=%" PRIu32 " remedy=\"%s\"", listener->address,
+                  reason, atomic_load_explicit(&listener->references, memory_order_relaxed) - 1, remedy);
+}
+
+/* @param at_once  whether no other connection will come */
+static void tell_end_of_refusals(struct net_listener *listener, bool at_once)
+{
+    uint64_t refused, lasted_ns;
+    if (base_log_spell_ended(&listener->node->log, &listener->refusals, at_once, &refused, &lasted_ns))
+        base_info(&listener->node->log,
+                  at_once ? "connections were refused until the end" : "connections are accepted again",
+                  "listener=%s refused=%" PRIu64 " seconds=%" PRIu64, listener->address, refused,
+                  lasted_ns / BASE_NS_PER_SECOND);
+}
+
+static void keep_spare(struct net_sched *net)
+{
+    if (net->spare < 0)
+        net->spare = eventfd(0, EFD_CLOEXEC);
+}
+
+/* No descriptor is left for those that wait to be accepted: refuse them one by one, by the one that is spared. */
+static void refuse_waiting(struct net_listener *listener)
+{
+    struct net_sched *net = listener->net;
+    int socket = 0;
+    for (int i = 0; i < REFUSED_AT_ONCE_MAX && socket >= 0 && net->spare >= 0; i++) {
+        (void)close(net->spare);
+        net->spare = -1;
+        socket = accept4(listener->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (socket >= 0)
+            refuse(listener, socket, "too many files are open",
+                   "raise the limit of open files: ulimit -n, or LimitNOFILE= of the unit");
+        keep_spare(net);
+    }
 }
 
 /* Give a new connection to the scheduler whose turn it is. */
@@ -53,14 +95,16 @@ static void deal(struct net_listener *listener, int socket)
 {
     uint32_t connections = atomic_load_explicit(&listener->references, memory_order_relaxed) - 1;
     if (connections >= listener->connections_max) {
-        refuse(listener, socket, "too many connections");
+        refuse(listener, socket, "there are as many as may be",
+               "allow more: --max-connections of the server");
         return;
     }
     struct net_connection *connection = base_alloc(&listener->node->memory, sizeof(*connection));
     if (connection == NULL) {
-        refuse(listener, socket, "out of memory");
+        refuse(listener, socket, "there is no memory for it", "raise the memory cap: --memory of the server");
         return;
     }
+    tell_end_of_refusals(listener, false);
     connection->socket = socket;
     connection->handler = listener->handler;
     connection->listener = listener;
@@ -78,8 +122,12 @@ static void deal(struct net_listener *listener, int socket)
 static void pause_accepting(struct net_listener *listener, int error)
 {
     struct net_sched *net = listener->net;
-    base_warn_limited(&listener->node->log, &net->complaints, "cannot accept connections for now",
-                      "listener=%s error=\"%s\"", listener->address, strerrordesc_np(-error));
+    keep_spare(net);
+    if ((error == -EMFILE || error == -ENFILE) && net->spare >= 0)
+        refuse_waiting(listener);
+    else
+        base_warn_limited(&listener->node->log, &net->complaints, "cannot accept connections for now",
+                          "listener=%s error=\"%s\"", listener->address, strerrordesc_np(-error));
     if (base_list_empty(&net->waiting) && base_list_empty(&net->paused))
         net->retry_ns = task_now() + NET_RETRY_NS;
     base_list_push_back(&net->paused, &listener->paused);
@@ -88,6 +136,7 @@ static void pause_accepting(struct net_listener *listener, int error)
 /* Close the socket and let go; its connections may still hold it. */
 static void end(struct net_listener *listener)
 {
+    tell_end_of_refusals(listener, true);
     if (listener->net != NULL)
         base_list_remove(&listener->link);
     (void)close(listener->socket);
@@ -200,6 +249,7 @@ int net_listen(struct task_sched *sched, const char *address, struct task_sched 
     listener->target_count = target_count;
     memcpy(listener->targets, targets, target_count * sizeof(struct task_sched *));
     base_list_push_back(&net->listeners, &listener->link);
+    keep_spare(net);
     post_accept(listener);
     *ret_listener = listener;
     return 0;

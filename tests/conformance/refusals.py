@@ -1,0 +1,147 @@
+#!/usr/bin/python3
+"""A server that has no room, or no more connections or descriptors: does every client hear of it at once, and does the
+log say when that begins and when it has ended, in one line each?
+
+    refusals.py TARN
+"""
+
+import re
+import sys
+
+import serving
+from serving import Connection, Tarn, await_that, expect
+
+CAP_SYS_RESOURCE = 24
+REFUSED = b"ERROR Too many open connections"
+
+
+def lines_of(server, event):
+    return [line for line in server.log().splitlines() if f'event="{event}"' in line]
+
+
+def expect_remedy(line):
+    expect("level=warn" in line and re.search(r' remedy="[^"]+"', line), line)
+
+
+def welcome(address):
+    """A new client, and whether it is served; it hears one or the other."""
+    client = Connection(address)
+    try:
+        answer = client.ask(b"version\r\n")
+    except (ConnectionError, BrokenPipeError):
+        return client, False  # it had said something before it was refused, and so could not hear the reason
+    expect(answer == REFUSED or answer.startswith(b"VERSION"), f"it is told {answer!r}")
+    return client, answer != REFUSED
+
+
+def a_full_store_says_so_once(tarn):
+    with serving.ordinary_user(tarn) as (user, folder):
+        words = user.words(memlock=0)
+        with Tarn(user.program, f"{folder}/store", size="8M", words=words) as server, Connection(server.address) as client:
+            value, refused = b"x" * 100000, 0
+            for number in range(2000):
+                answer = client.set(b"%d" % number, value)
+                refused += answer != b"STORED"
+                expect(answer in (b"STORED", b"SERVER_ERROR out of memory storing object"), answer)
+            for _ in range(100):
+                client.send(b"".join(b"set new 0 0 100000\r\n%s\r\n" % value for _ in range(10)))
+                for _ in range(10):
+                    expect(client.line() == b"SERVER_ERROR out of memory storing object", "it is not full")
+                    refused += 1
+            began = lines_of(server, "new data is refused: the store is full")
+            expect(len(began) == 1, f"it is told {len(began)} times that it is full:\n{server.log()}")
+            expect_remedy(began[0])
+            expect(not lines_of(server, "new data is taken again"), "it ends while it lasts")
+            expect(client.ask(b"flush_all\r\n") == b"OK", "it does not flush")
+
+            def ended():
+                answer = client.set(b"new", b"y")
+                expect(answer == b"STORED", answer)
+                return lines_of(server, "new data is taken again")
+            await_that(ended, "its end is not told", 0.1)
+            expect(f" refused={refused} " in lines_of(server, "new data is taken again")[0], f"{refused}:\n{server.log()}")
+            expect(len(lines_of(server, "new data is refused: the store is full")) == 1, "it begins twice")
+            server.stop()
+
+
+def who_is_too_many_is_told(tarn):
+    with serving.ordinary_user(tarn) as (user, folder):
+        with Tarn(user.program, f"{folder}/store", "--max-connections=10", words=user.words(memlock=0)) as server:
+            clients = [Connection(server.address) for _ in range(30)]
+            for client in clients[:10]:
+                expect(client.ask(b"version\r\n").startswith(b"VERSION"), "it does not serve")
+            for client in clients[10:]:
+                expect(client.line() == REFUSED, "it is not told")
+                expect(client.socket.recv(1) == b"", "the connection stays open")
+            began = lines_of(server, "connections are refused")
+            expect(len(began) == 1 and "--max-connections" in began[0], server.log())
+            expect_remedy(began[0])
+            for client in clients:
+                client.socket.close()
+            expect_end(server, 20)
+            server.stop()
+
+
+def expect_end(server, refused):
+    """Connections come until one finds that it is over. Those that are refused until then count, too."""
+    more = 0
+
+    def ended():
+        nonlocal more
+        client, is_served = welcome(server.address)
+        more += not is_served
+        client.socket.close()
+        return lines_of(server, "connections are accepted again")
+    await_that(ended, "its end is not told", 0.1)
+    expect(f" refused={refused + more} " in lines_of(server, "connections are accepted again")[0],
+           f"{refused} and {more}:\n{server.log()}")
+    expect(len(lines_of(server, "connections are refused")) == 1, f"it begins twice:\n{server.log()}")
+
+
+def few_descriptors_hang_nobody(tarn):
+    with serving.ordinary_user(tarn) as (user, folder):
+        words = user.words(memlock=0, nofile=64)
+        with Tarn(user.program, f"{folder}/store", "--threads=2", words=words) as server:
+            warned = lines_of(server, "the limit of open files allows fewer connections than --max-connections")
+            expect(len(warned) == 1 and " limit=64 " in warned[0] and "ulimit -n" in warned[0], server.log())
+            met = [welcome(server.address) for _ in range(100)]
+            served = [client for client, is_served in met if is_served]
+            expect(10 < len(served) < 64, f"{len(served)} of {len(met)} are served")
+            for number, client in enumerate(served):
+                expect(client.set(b"%d" % number, b"x") == b"STORED", "it does not store")
+            began = lines_of(server, "connections are refused")
+            expect(len(began) == 1 and "too many files are open" in began[0] and "ulimit -n" in began[0], server.log())
+            expect_remedy(began[0])
+            for client, _ in met:
+                client.socket.close()
+            expect_end(server, len(met) - len(served))
+            server.stop()
+
+
+def may_raise_limits():
+    """Root may, but where it was taken from him, as in containers."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        return int(re.search(r"^CapEff:\s*(\w+)", file.read(), re.MULTILINE).group(1), 16) >> CAP_SYS_RESOURCE & 1
+
+
+def more_connections_than_descriptors(tarn):
+    event = "the limit of open files allows fewer connections than --max-connections"
+    with serving.ordinary_user(tarn) as (user, folder):
+        words = user.words(memlock=0, nofile=1024)
+        with Tarn(user.program, f"{folder}/store", "-c", "5000", words=words) as server:
+            warned = lines_of(server, event)
+            expect(len(warned) == 1 and " max_connections=5000 " in warned[0], server.log())
+            expect_remedy(warned[0])
+            server.stop()
+        with Tarn(user.program, f"{folder}/store", "-c", "100", words=words) as server:
+            expect(not lines_of(server, event), server.log())
+            server.stop()
+    if may_raise_limits():
+        with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "-c", "5000", words=("prlimit", "--nofile=1024", "--")) as server:
+            expect(not lines_of(server, event), server.log())
+            server.stop()
+
+
+if __name__ == "__main__":
+    serving.run([a_full_store_says_so_once, who_is_too_many_is_told, few_descriptors_hang_nobody,
+                 more_connections_than_descriptors], sys.argv[1])
