@@ -241,14 +241,14 @@ static int mend(struct check *check, const struct depot_check_report *before)
             "load what is left into a new store",
             check->path);
     if (error != 0)
-        return cli_failed("cannot repair %s to the end: %s", check->path, strerrordesc_np(-error));
+        return cli_failed("cannot repair %s to the end: %s", check->path, cli_file_reason(error));
     if (check->options->json)
         base_json_object_begin(&check->json, "after");
     error = check_store(check, &after);
     if (check->options->json)
         base_json_object_end(&check->json);
     if (error != 0)
-        return cli_failed("cannot check %s: %s", check->path, strerrordesc_np(-error));
+        return cli_failed("cannot check %s: %s", check->path, cli_file_reason(error));
     if (after.faults > 0)
         return cli_failed("%s is still not sound: dump it, and load what is left into a new store",
                           check->path);
@@ -263,7 +263,7 @@ static int look_and_mend(struct check *check)
     struct depot_check_report report = {.faults = 0};
     int error = check_store(check, &report);
     if (error != 0)
-        return cli_failed("cannot check %s: %s", check->path, strerrordesc_np(-error));
+        return cli_failed("cannot check %s: %s", check->path, cli_file_reason(error));
     if (report.faults > 0)
         return check->options->repair ? mend(check, &report) : CLI_FAILED;
     if (check->options->repair && !check->options->json)

@@ -44,7 +44,7 @@ static int grow(struct tarn_node *node, const char *path, uint64_t bytes)
             "file was made longer (fallocate -l SIZE FILE) or the device larger; else end who has it",
             path);
     if (error != 0) /* the log has said why */
-        return cli_failed("cannot make the store in %s larger: %s", path, strerrordesc_np(-error));
+        return cli_failed("cannot make the store in %s larger: %s", path, cli_file_reason(error));
     (void)base_format_size(before, sizeof(before), growth.before_bytes);
     (void)base_format_size(after, sizeof(after), growth.after_bytes);
     if (growth.after_bytes == growth.before_bytes)

@@ -82,12 +82,8 @@ static int make(struct tarn_node *node, const char *path, const struct make_opti
         return CLI_OK;
     case -EEXIST:
         return refuse(node, path);
-    case -ENOENT:
-        return cli_failed(options->size_bytes == 0 ? "there is no %s; --size=SIZE makes it"
-                                                   : "there is no folder for %s",
-                          path);
     default: /* the log has said why */
-        return cli_failed("cannot make a store in %s: %s", path, strerrordesc_np(-error));
+        return cli_failed("cannot make a store in %s: %s", path, cli_file_reason(error));
     }
 }
 

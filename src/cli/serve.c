@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/fault.h"
 #include "cli/serve_dump.h"
+#include "cli/store.h"
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
@@ -99,10 +100,10 @@ static int serve(const struct base_settings *settings)
     cli_fault_install();
     int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
     if (error != 0)
-        return cli_failed("cannot serve: %s", strerrordesc_np(-error));
+        return cli_failed("cannot serve: %s", cli_file_reason(error));
     await_end(server);
     error = serve_close(server);
-    return error == 0 ? CLI_OK : cli_failed("a store did not close well: %s", strerrordesc_np(-error));
+    return error == 0 ? CLI_OK : cli_failed("a store did not close well: %s", cli_file_reason(error));
 }
 
 /* ---- settings ------------------------------------------------------------------------------------ */

@@ -238,7 +238,7 @@ static int stat_store(struct cli_store *store, const char *path, const struct st
     struct facts facts;
     int error = gather(store, path, &facts);
     if (error != 0)
-        return cli_failed("cannot read %s: %s", path, strerrordesc_np(-error));
+        return cli_failed("cannot read %s: %s", path, cli_file_reason(error));
     bool written = true;
     if (options->json) {
         written = write_json(store, &facts, options->segments);

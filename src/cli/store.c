@@ -9,7 +9,7 @@ static const char file_scheme[] = "file:";
 
 static int fail(const char *what, int error)
 {
-    return cli_failed("%s: %s", what, strerrordesc_np(-error));
+    return cli_failed("%s: %s", what, cli_reason(error));
 }
 
 /* Whether a text begins like a URL: two or more letters and a colon. */
@@ -87,7 +87,7 @@ static int open_store(const char *url, const struct tarn_depot_options *options,
     if (error != 0) { /* the log has said why */
         tarn_node_close(store.node);
         return cli_failed("cannot open the store: %s",
-                          names_server(url) ? cli_reason(error) : strerrordesc_np(-error));
+                          names_server(url) ? cli_reason(error) : cli_file_reason(error));
     }
     tarn_kv_info(store.kv, &store.info);
     store.depot = kv_depot_of(store.kv);
@@ -134,6 +134,38 @@ const char *cli_reason(int error)
         return "this store cannot do that";
     default:
         return strerrordesc_np(-error);
+    }
+}
+
+const char *cli_file_reason(int error)
+{
+    switch (error) {
+    case -EUCLEAN:
+        return "there is no Tarn store, or a damaged one: the line above says which, and what to do";
+    case -EBUSY:
+        return "another process has it open: the line above says how to reach it";
+    case -ENOENT:
+        return "there is no such file or folder: the line above says which";
+    case -EACCES:
+    case -EPERM:
+        return "it is not allowed: the line above says what to change";
+    case -ENOSPC:
+    case -EDQUOT:
+        return "there is no room: the line above says for what";
+    case -ENOMEM:
+        return "there is too little memory: free some, or allow more";
+    case -EADDRINUSE:
+    case -EADDRNOTAVAIL:
+        return "its address cannot be had: the line above says why, and what to do";
+    case -EMFILE:
+    case -ENFILE:
+        return "too many files are open: raise the limit (ulimit -n)";
+    case -EIO:
+        return "the drive cannot be read or written: the line above says where";
+    case -EISDIR:
+        return "it is a folder: name a file in it";
+    default:
+        return "the line above says why";
     }
 }
 

@@ -49,6 +49,12 @@ int cli_key_failed(const char *key, int error);
 /** Why something failed, for people; what servers and their connections may say among it. */
 const char *cli_reason(int error);
 
+/**
+ * Why a file or a device cannot be used, or a server not start, for people. The log has told the particulars before, on a
+ * line of its own.
+ */
+const char *cli_file_reason(int error);
+
 /** Say that standard output takes no more. @return CLI_FAILED */
 int cli_output_failed(void);
 

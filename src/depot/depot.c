@@ -10,6 +10,7 @@ const char *const depot_mode_names[] = {
 #define DAMAGE_LINES_MAX    10 /* a minute */
 #define USER_STREAMS_MAX    8
 #define PIECES_OF_A_SEGMENT 4
+#define SIZE_TOLERANCE      64 /* one part of so many: what labels and rounding take */
 
 _Static_assert(TARN_OVER_PROVISIONING_MIN == SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
                    TARN_OVER_PROVISIONING_MAX == SEGLOG_OVER_PROVISIONING_PERCENT_MAX,
@@ -234,9 +235,27 @@ static void warn_if_overfull(struct tarn_depot *depot)
     if (depot->read_only || depot->cache || live_bytes <= depot_capacity(depot))
         return;
     base_warn(&depot->node->log, "the store holds more than it takes: new keys are refused",
-              "path=%s live=%s capacity=%s", drive_name(depot->drive),
+              "path=%s live=\"%s\" capacity=\"%s\"", drive_name(depot->drive),
               base_format_size(live, sizeof(live), live_bytes),
               base_format_size(capacity, sizeof(capacity), depot_capacity(depot)));
+}
+
+/* An existing store keeps the size that it was made with, whatever is asked for. Of a stripe each drive has a label, too. */
+static void warn_of_size(struct tarn_depot *depot, const struct tarn_depot_options *options,
+                         const struct depot_opening *opening)
+{
+    const uint64_t asked = options->create_bytes, bytes = drive_bytes(depot->drive);
+    const uint64_t apart = asked < bytes ? bytes - asked : asked - bytes;
+    char wanted[BASE_UNITS_ROOM], size[BASE_UNITS_ROOM];
+    if (asked == 0 || opening->size_unasked || options->read_only || drive_info(depot->drive)->created ||
+        apart <= asked / SIZE_TOLERANCE)
+        return;
+    base_warn(&depot->node->log, "the store keeps its size: another one is asked for",
+              "path=%s size=\"%s\" asked=\"%s\" remedy=\"%s\"", drive_name(depot->drive),
+              base_format_size(size, sizeof(size), bytes), base_format_size(wanted, sizeof(wanted), asked),
+              drive_info(depot->drive)->device ? "leave the size out: a device has its own"
+              : asked > bytes ? "make it larger with tarn grow, or ask for the size that it has"
+                              : "dump it and load it into a smaller one, or ask for the size that it has");
 }
 
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
@@ -259,6 +278,7 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
             error = seglog_start(depot->log, &depot_owner_ops, depot);
         depot->running = error == 0 && !depot->read_only;
         if (error == 0) {
+            warn_of_size(depot, options, opening);
             warn_if_overfull(depot);
             return 0;
         }

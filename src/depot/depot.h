@@ -30,6 +30,7 @@ struct depot_opening {
     void (*progress)(void *arg, const char *what, const char *unit, uint64_t done, uint64_t all);
     void *progress_arg;
     struct depot_repair *repair; /* depot_repair()'s */
+    bool size_unasked;           /* nobody has asked for create_bytes: an existing store may have any size */
 };
 
 /**

@@ -17,11 +17,11 @@ int depot_refuse(struct tarn_depot *depot, enum depot_lack lack, int error)
                   " remedy=\"raise the memory cap (--memory of the server), or delete records\"",
                   drive_name(depot->drive), depot_index_bytes(&depot->index));
     else
-        base_warn(
-            log, "new data is refused: the store is full",
-            "path=%s live=%s capacity=%s remedy=\"delete records, make the store larger, or let it evict as "
-            "a cache does\"",
-            drive_name(depot->drive), live, capacity);
+        base_warn(log, "new data is refused: the store is full",
+                  "path=%s live=\"%s\" capacity=\"%s\" remedy=\"delete records, make the store larger, or "
+                  "let it evict as "
+                  "a cache does\"",
+                  drive_name(depot->drive), live, capacity);
     return error;
 }
 

@@ -205,8 +205,8 @@ int drive_ask(struct drive_opening *opening)
     if (info->bytes < DRIVE_BYTES_MIN)
         return drive_refuse(opening->node, opening->path, -EINVAL,
                             info->device ? "the device is empty or below 64 KiB: no medium, or not set up"
-                            : info->bytes == 0 ? "the file is empty: give a size to make it a drive"
-                                               : "the file is below 64 KiB: not a drive of ours");
+                            : info->bytes == 0 ? "the file is empty: give a size (--size) to make it a store"
+                                               : "the file is below 64 KiB, and so no store: name another");
     error = choose_direct(opening);
     if (error == 0)
         error = check_blocks(opening);

@@ -163,6 +163,15 @@ base_must_check int drive_open(struct tarn_node *node, const char *path, const s
  */
 base_must_check int drive_establish(struct drive *drive);
 
+/**
+ * Leave with a file how a server of it is reached, for those that find it locked, or take that back. Nothing happens where
+ * the file system has no extended attributes, and with devices. Any thread.
+ *
+ * @param path  of a drive that is open
+ * @param url   NULL: none any more
+ */
+void drive_file_set_door(const char *path, const char *url);
+
 /** How many drives it is made of; 1: it is no stripe. */
 uint32_t drive_member_count(const struct drive *drive);
 

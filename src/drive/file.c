@@ -11,9 +11,13 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define LOCK_RETRY_NS (10 * BASE_NS_PER_MS)
+
+#define DOOR_ATTRIBUTE "user.tarn.url" /* of a file that a server has open: where it is reached */
+#define DOOR_BYTES     256
 
 #define FILE_MODE 0600 /* what is stored is its owner's alone */
 
@@ -40,18 +44,53 @@ static int check_kind(const struct drive_opening *opening, const struct stat *st
     }
 }
 
-static const char *open_reason(int error)
+/* The folder of a path, opened. @return descriptor or negative errno */
+static int open_folder(const struct drive_opening *opening)
+{
+    const char *slash = strrchr(opening->path, '/');
+    size_t length = slash == NULL ? 0 : (size_t)(slash - opening->path) + 1;
+    char *folder = base_alloc(&opening->node->memory, length + 2);
+    if (folder == NULL)
+        return -ENOMEM;
+    memcpy(folder, opening->path, length);
+    folder[length] = '.'; /* "." or "FOLDER/." */
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        fd = -errno;
+    base_free(&opening->node->memory, folder, length + 2);
+    return fd;
+}
+
+static bool has_folder(const struct drive_opening *opening)
+{
+    int fd = open_folder(opening);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd != -ENOENT;
+}
+
+static const char *missing_reason(const struct drive_opening *opening)
+{
+    if (!has_folder(opening))
+        return "there is no such folder: make it (mkdir -p), or name another path";
+    return opening->options->read_only || opening->options->grow_bytes > 0
+               ? "there is no such file: check the path"
+               : "there is no such file: check the path, or give a size (--size) to make it";
+}
+
+static const char *open_reason(const struct drive_opening *opening, int error)
 {
     switch (error) {
     case -EACCES:
     case -EPERM:
         return "its permissions do not allow it: check owner and mode of the file and its folder";
     case -ENOENT:
-        return "there is no such file: give a size to make it";
+        return missing_reason(opening);
     case -ENOTDIR:
-        return "a part of its path is not a folder";
+        return "a part of its path is not a folder: check the path";
     case -EROFS:
-        return "its file system is mounted read-only";
+        return "its file system is mounted read-only: mount it to be written (mount -o remount,rw), or use "
+               "another";
     case -EEXIST:
         return "it is a link to nothing, or somebody else has just made it";
     case -EMFILE:
@@ -97,6 +136,44 @@ static int open_and_lock(struct drive_opening *opening, int flags, bool device)
     return 0;
 }
 
+/* What the holder of the lock has left with the file: how a server of it is reached. @return whether it has said that */
+static bool read_door(const struct drive_opening *opening, char *text, size_t room)
+{
+    ssize_t bytes = getxattr(opening->path, DOOR_ATTRIBUTE, text, room - 1);
+    if (bytes <= 0)
+        return false;
+    text[bytes] = '\0';
+    return true;
+}
+
+/* Say who has it, as far as that is known. A door that a killed server has left is removed by the next who may write. */
+static int tell_holder(const struct drive_opening *opening, enum base_log_level level, const char *event)
+{
+    char door[DOOR_BYTES], path[DRIVE_QUOTED_BYTES], quoted[DRIVE_QUOTED_BYTES];
+    (void)base_log_quote(path, sizeof(path), opening->path, strlen(opening->path));
+    if (read_door(opening, door, sizeof(door)))
+        BASE_LOG_AT(&opening->node->log, level, event,
+                    "drive=%s reason=\"a server has it open\" url=%s remedy=\"use the server by this URL, or "
+                    "stop it\"",
+                    path, base_log_quote(quoted, sizeof(quoted), door, strlen(door)));
+    else
+        BASE_LOG_AT(
+            &opening->node->log, level, event,
+            "drive=%s reason=\"another process has it open, or it is mounted\" remedy=\"end that first; a "
+            "server with --kv-unix or --kv-listen is used by its URL\"",
+            path);
+    return -EBUSY;
+}
+
+void drive_file_set_door(const char *path, const char *url)
+{
+    /* a file system without such attributes, or a device, has none: then only the URL is not told */
+    if (url != NULL)
+        (void)setxattr(path, DOOR_ATTRIBUTE, url, base_min(strlen(url), (size_t)DOOR_BYTES - 1), 0);
+    else
+        (void)removexattr(path, DOOR_ATTRIBUTE);
+}
+
 /* Open and lock, with patience. @return 0 or negative errno, logged */
 static int acquire(struct drive_opening *opening, int flags, bool device)
 {
@@ -106,19 +183,20 @@ static int acquire(struct drive_opening *opening, int flags, bool device)
     int error;
     while ((error = open_and_lock(opening, flags, device)) == -EBUSY && task_now() < deadline_ns) {
         if (!told)
-            drive_note(opening->node, BASE_LOG_INFO, opening->path, "waiting for drive",
-                       "somebody else has it open");
+            (void)tell_holder(opening, BASE_LOG_WARN, "waiting for drive");
         told = true;
         flags &= ~O_EXCL; /* a file that this opening made is there now */
         if (task_sleep(LOCK_RETRY_NS) != 0)
             break;
     }
     if (error == -EBUSY)
-        return refuse(opening, error, "somebody else has it open (or mounted): close that first");
+        return tell_holder(opening, BASE_LOG_ERROR, "cannot open drive");
     if (error == -ENOLCK || error == -ENOSYS || error == -EOPNOTSUPP)
         return refuse(opening, -ENOTSUP,
                       "its file system has no locks (flock): use another, or start the lock service");
-    return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+    if (error == 0 && !opening->options->read_only)
+        (void)fremovexattr(opening->fd, DOOR_ATTRIBUTE);
+    return error == 0 ? 0 : refuse(opening, error, open_reason(opening, error));
 }
 
 /* Whether the path still leads to what was opened: it may have been removed while the lock was waited for. */
@@ -138,18 +216,11 @@ static int check_same(struct drive_opening *opening, struct stat *ret_status)
 /* Make the name of a file durable. @return 0 or negative errno */
 static int sync_folder(struct drive_opening *opening)
 {
-    const char *slash = strrchr(opening->path, '/');
-    size_t length = slash == NULL ? 0 : (size_t)(slash - opening->path) + 1;
-    char *folder = base_alloc(&opening->node->memory, length + 2);
-    if (folder == NULL)
-        return -ENOMEM;
-    memcpy(folder, opening->path, length);
-    folder[length] = '.'; /* "." or "FOLDER/." */
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int error = fd < 0 || fsync(fd) != 0 ? -errno : 0;
-    if (fd >= 0)
-        (void)close(fd);
-    base_free(&opening->node->memory, folder, length + 2);
+    int fd = open_folder(opening);
+    if (fd < 0)
+        return fd;
+    int error = fsync(fd) != 0 ? -errno : 0;
+    (void)close(fd);
     return error;
 }
 
@@ -205,7 +276,7 @@ static int make(struct drive_opening *opening)
         error = -errno;
     if (error == 0)
         error = sync_folder(opening);
-    return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+    return error == 0 ? 0 : refuse(opening, error, open_reason(opening, error));
 }
 
 /* Make a file longer: its space is reserved first, as above. A failure leaves it as it was. */
@@ -220,7 +291,7 @@ static int grow(struct drive_opening *opening, const struct stat *status)
     error = reserve(opening->fd, 0, bytes);
     if (error == 0 || error == -EOPNOTSUPP)
         error = ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0 ? -errno : 0;
-    return error == 0 ? 0 : refuse(opening, error, open_reason(error));
+    return error == 0 ? 0 : refuse(opening, error, open_reason(opening, error));
 }
 
 int drive_file_extend(int fd, uint64_t from, uint64_t *ret_bytes)
@@ -318,7 +389,7 @@ int drive_file_acquire(struct drive_opening *opening)
             return error;
         flags |= O_CREAT | O_EXCL;
     } else {
-        return refuse(opening, error, open_reason(error));
+        return refuse(opening, error, open_reason(opening, error));
     }
     error = acquire(opening, flags, device);
     if (error != 0)

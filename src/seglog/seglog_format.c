@@ -99,9 +99,11 @@ int seglog_superblock_parse(const void *bytes, struct seglog_superblock_format *
     if (superblock.magic != SUPERBLOCK_MAGIC)
         wrong = drive_is_member(bytes)
                     ? "it is one drive of a stripe: name all its drives, with commas between: A,B,C"
-                    : "it is not a Tarn store";
+                    : "it is not a Tarn store: name another; or make one, in place of all that is in it, "
+                      "with tarn "
+                      "format";
     else if (superblock.check != superblock_check(&superblock))
-        wrong = "its superblock is damaged";
+        wrong = "its superblock is damaged: restore it from a dump (tarn load), or a copy";
     if (wrong != NULL) {
         *ret_wrong = wrong;
         return -EUCLEAN;

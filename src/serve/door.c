@@ -27,6 +27,11 @@ static bool says(const char *options, const char *word)
     return false;
 }
 
+bool serve_fabric_has_ports(const char *url)
+{
+    return tcp_options(url) != NULL;
+}
+
 bool serve_fabric_is_secure(const char *url)
 {
     const char *options = tcp_options(url);

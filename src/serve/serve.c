@@ -167,6 +167,10 @@ static int open_parts(struct serve *serve)
 {
     int error = open_lanes(serve);
     if (error == 0)
+        error = serve_stores_name(serve);
+    if (error == 0)
+        error = serve_listeners_bind(serve); /* before a file is made: it would be left behind */
+    if (error == 0)
         error = serve_stores_open(serve);
     if (error != 0)
         return error;
@@ -188,6 +192,7 @@ static int free_parts(struct serve *serve)
 {
     struct tarn_node *node = serve->node;
     serve_fabrics_close(serve);
+    serve_listeners_unbind(serve);
     int error =
         serve_stores_close(serve); /* before the lanes: a depot's service may just be waking a task of one */
     close_lanes(serve);
@@ -238,6 +243,7 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
         (void)free_parts(serve);
         return error;
     }
+    serve_stores_set_doors(serve, true);
     for (uint32_t i = 0; i < serve->listener_count; i++)
         log_listener(serve, &serve->listeners[i]);
     *ret_serve = serve;
@@ -270,6 +276,7 @@ struct tarn_node *serve_node(const struct serve *serve)
 int serve_close(struct serve *serve)
 {
     base_info(&serve->node->log, "stopping", "");
+    serve_stores_set_doors(serve, false);
     stop(serve, serve->lane_count);
     return free_parts(serve);
 }

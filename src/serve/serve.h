@@ -23,6 +23,8 @@ struct serve_options {
     struct base_setting_list listen;
     uint64_t port;
     const char *unix_path;
+    const char *unix_mask;  /* as memcached's: the mode, octal */
+    const char *unix_group; /* NULL: the process's own */
     struct base_setting_list kv_listen;
     const char *kv_unix_path;
     const char *kv_fabric;

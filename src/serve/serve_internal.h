@@ -100,9 +100,10 @@ struct serve_connection_info {
 };
 
 struct serve_listener {
-    struct net_listener *net; /* NULL once closed, by the thread that accepts */
+    struct net_bound bound;
+    struct net_listener *net; /* NULL before it is open, and once closed, by the thread that accepts */
     struct serve_store *store;
-    char address[NET_ADDRESS_TEXT_MAX];
+    char address[NET_ADDRESS_TEXT_MAX]; /* empty until somebody has listened there */
 };
 
 /* A place where Tarn's own protocol is spoken. */
@@ -119,11 +120,13 @@ struct serve {
     const struct serve_thread_hooks *hooks;
     uint64_t pid;
     struct serve_store *stores;
-    uint32_t store_count; /* that are open */
+    uint32_t store_count; /* that are named */
     uint32_t store_room;
     struct serve_lane *lanes;
     uint32_t lane_count; /* with a scheduler */
     uint32_t lane_room;
+    mode_t unix_mode; /* of the sockets of memcached's protocol */
+    gid_t unix_group;
     struct serve_listener listeners[SERVE_LISTENERS_MAX];
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
@@ -139,11 +142,17 @@ struct serve {
 /** Bytes that all caches are to take; UINT64_MAX if that is more than can be said. */
 uint64_t serve_cache_bytes(const struct serve_options *options);
 
+/** Read what stores there are. @return 0; -ENOMEM */
+base_must_check int serve_stores_name(struct serve *serve);
+
 /** Open all stores. Failed ones leave a line in the log. @return 0; what the store says */
 base_must_check int serve_stores_open(struct serve *serve);
 
 /** Close those that are open. Schedulers that used them do not run any more. @return 0; the first error of a store */
 int serve_stores_close(struct serve *serve);
+
+/** Leave with the files of depots how they are reached, or take that back. */
+void serve_stores_set_doors(struct serve *serve, bool open);
 
 /** Free what their connections had of them. The schedulers are closed. */
 void serve_stores_free(struct serve *serve);
@@ -153,14 +162,28 @@ enum tarn_mode serve_mode(const struct serve_options *options);
 
 /* ---- listeners: listen.c ------------------------------------------------------------------------- */
 
-/** Listen for memcached's clients of all stores. @return 0; -EINVAL; as net_listen(): closing is serve_listeners_close()
- * in any case */
+/** Take the addresses of all stores, and try those of the doors, before a file is made. Nobody is served yet. @return 0;
+ * -EINVAL; as net_bind(): serve_listeners_unbind() is called in any case */
+base_must_check int serve_listeners_bind(struct serve *serve);
+
+/** Listen for memcached's clients of all stores. @return 0; as net_listen_at(): closing is serve_listeners_close() in any
+ * case */
 base_must_check int serve_listeners_open(struct serve *serve);
+
+/** Give back the addresses at which nobody has listened. */
+void serve_listeners_unbind(struct serve *serve);
+
+/** Who may connect to Unix sockets, as the settings say. @return 0; -EINVAL: no mode; -ENOENT: no such group */
+base_must_check int serve_unix_access(const struct serve_options *options, mode_t *ret_mode,
+                                      gid_t *ret_group);
 
 /** Close those that a scheduler accepts for. In it, or when it does not run. */
 void serve_listeners_close(struct serve *serve, const struct task_sched *sched);
 
 /* ---- doors: door.c ------------------------------------------------------------------------------- */
+
+/** Whether the addresses of --kv-fabric are ports of the machine's network. */
+bool serve_fabric_has_ports(const char *url);
 
 /** Whether --kv-fabric goes beyond this machine only to those who prove who they are. */
 bool serve_fabric_is_secure(const char *url);

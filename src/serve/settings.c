@@ -3,7 +3,9 @@
 #include "drive/drive.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
+#include <grp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <tarn/depot.h>
 
 static const char *const modes[] = {"auto", "power", "device", "async", NULL};
@@ -26,7 +28,9 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_STRING,
      .metavar = "FILE[,FILE...]",
      .help = "The file, block device or NVMe namespace (/dev/ng0n1) that holds the store. A file that does "
-             "not exist is made; one that is not a store is left alone. Several, as A,B,C, are a stripe: one "
+             "not exist is made, and one that is blank (empty, or all zeros) becomes a store; whatever else "
+             "is no "
+             "store, and any device, is left alone. Several, as A,B,C, are a stripe: one "
              "store on all of them, each time with all of them, in any order. A comma of a name itself is "
              "written \\,.",
      AT(data)},
@@ -46,10 +50,10 @@ const struct base_setting serve_settings[] = {
     {.name = "size",
      .type = BASE_SETTING_SIZE,
      .min = UINT64_C(1) << 20,
-     .default_text = "1G",
-     .help = "Size of a depot's file if it has to be made, of several all together. An existing store keeps "
-             "its own; "
-             "when its file was made longer, or its device larger, it takes that at SIGHUP, while it runs.",
+     .help =
+         "Size of a depot's file if it has to be made, of several all together; 1G if not said. An existing "
+         "store keeps its own, and the log says so if another is asked for; "
+         "when its file was made longer, or its device larger, it takes that at SIGHUP, while it runs.",
      AT(size_bytes)},
     {.name = "cache",
      .type = BASE_SETTING_BOOL,
@@ -67,7 +71,8 @@ const struct base_setting serve_settings[] = {
      .letter = 'l',
      .type = BASE_SETTING_LIST,
      .metavar = "ADDRESS[:PORT],...",
-     .help = "Addresses to listen on: 127.0.0.1, 127.0.0.1:11211, [::1]:11211. Port 0 is any free one, told "
+     .help = "Addresses to listen on: 127.0.0.1, 127.0.0.1:11211, [::1]:11211, or the name of a host: "
+             "localhost is 127.0.0.1 and ::1. Port 0 is any free one, told "
              "in the log. Default: 127.0.0.1, unless --unix is given. Beyond loopback only with --insecure.",
      AT(listen)},
     {.name = "port",
@@ -81,8 +86,22 @@ const struct base_setting serve_settings[] = {
      .letter = 's',
      .type = BASE_SETTING_STRING,
      .metavar = "PATH",
-     .help = "Listen on a Unix socket, too, which only its owner may connect to.",
+     .help = "Listen on a Unix socket, too. Who may connect: --unix-mask.",
      AT(unix_path)},
+    {.name = "unix-mask",
+     .letter = 'a',
+     .type = BASE_SETTING_STRING,
+     .metavar = "MODE",
+     .default_text = "0700",
+     .help = "Mode of Unix sockets of memcached's protocol, in octal, whatever the umask: 0700 is for their "
+             "owner, 0770 for a group, too.",
+     AT(unix_mask)},
+    {.name = "unix-group",
+     .type = BASE_SETTING_STRING,
+     .metavar = "GROUP",
+     .help = "Group of these sockets, by name or number; one that the server's user is in. If not said, that "
+             "of the server.",
+     AT(unix_group)},
     {.name = "kv-listen",
      .type = BASE_SETTING_LIST,
      .max = SERVE_KV_LISTEN_MAX,
@@ -93,7 +112,7 @@ const struct base_setting serve_settings[] = {
     {.name = "kv-unix",
      .type = BASE_SETTING_STRING,
      .metavar = "PATH",
-     .help = "The same for processes of this user, by shared memory: unix:PATH/NAME.",
+     .help = "The same for processes of this user and no other, by shared memory: unix:PATH/NAME.",
      AT(kv_unix_path)},
     {.name = "kv-fabric",
      .type = BASE_SETTING_STRING,
@@ -127,9 +146,9 @@ const struct base_setting serve_settings[] = {
      .default_text = "1G",
      .help =
          "Most memory that the server takes, but for its caches, which have theirs beside it. The index of a "
-         "depot needs 64 to 128 bytes for each record; where it ends, new keys are refused. What connections "
-         "take "
-         "is of it, too.",
+         "depot takes 10 to 20 bytes for each record, buffers some 50 MB; where it ends, new keys are "
+         "refused. "
+         "What connections take is of it, too.",
      AT(memory_bytes)},
     {.name = "max-connections",
      .letter = 'c',
@@ -140,7 +159,7 @@ const struct base_setting serve_settings[] = {
      .unit = "connections",
      .help = "Most connections of each address at once; further ones are closed.",
      AT(connections_max)},
-    {.name = "item-size-max",
+    {.name = "max-item-size",
      .letter = 'I',
      .type = BASE_SETTING_SIZE,
      .min = 1024,
@@ -148,6 +167,14 @@ const struct base_setting serve_settings[] = {
      .default_text = "1M",
      .help = "Largest item, counted as memcached does: key, value and 59 bytes. The store has a limit of its "
              "own, a little below 2 MiB, less in stores below 64 MiB.",
+     AT(item_bytes_max)},
+    {.name = "item-size-max", /* an earlier name of max-item-size */
+     .type = BASE_SETTING_SIZE,
+     .flags = BASE_SETTING_HIDDEN,
+     .min = 1024,
+     .max = UINT64_C(2) << 20,
+     .default_text = "1M",
+     .help = "The same as --max-item-size.",
      AT(item_bytes_max)},
     {.name = "mode",
      .type = BASE_SETTING_ENUM,
@@ -351,9 +378,47 @@ static int check_doors(const struct serve_options *options, char *error, size_t 
     return 0;
 }
 
+int serve_unix_access(const struct serve_options *options, mode_t *ret_mode, gid_t *ret_group)
+{
+    char *end;
+    const unsigned long mode = strtoul(options->unix_mask, &end, 8);
+    if (options->unix_mask[0] < '0' || options->unix_mask[0] > '7' || *end != '\0' || mode > 0777)
+        return -EINVAL;
+    gid_t group = NET_GROUP_SAME;
+    if (options->unix_group != NULL) {
+        const struct group *named = getgrnam(options->unix_group);
+        const unsigned long number = strtoul(options->unix_group, &end, 10);
+        bool is_number = options->unix_group[0] >= '0' && options->unix_group[0] <= '9' && *end == '\0';
+        if (named == NULL && (!is_number || number >= NET_GROUP_SAME))
+            return -ENOENT;
+        group = named != NULL ? named->gr_gid : (gid_t)number;
+    }
+    *ret_mode = (mode_t)mode;
+    *ret_group = group;
+    return 0;
+}
+
+static int check_unix_access(const struct serve_options *options, char *error, size_t room)
+{
+    mode_t mode;
+    gid_t group;
+    switch (serve_unix_access(options, &mode, &group)) {
+    case 0:
+        return 0;
+    case -ENOENT:
+        return base_settings_fail(error, room, "--unix-group: there is no group %s (getent group lists them)",
+                                  options->unix_group);
+    default:
+        return base_settings_fail(error, room, "--unix-mask: %s is no mode: say 0700 to 0777, in octal",
+                                  options->unix_mask);
+    }
+}
+
 int serve_check_options(const struct serve_options *options, char *error, size_t room)
 {
     int result = check_stores(options, error, room);
+    if (result == 0)
+        result = check_unix_access(options, error, room);
     for (size_t i = 0; i < options->listen.count && result == 0; i++) {
         const char *address = options->listen.items[i];
         if (!options->insecure && !net_is_loopback(address))

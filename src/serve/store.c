@@ -1,6 +1,7 @@
 /* The stores of a server: opening them, and closing them when nobody uses them any more. */
 #include "base/base.h"
 #include "depot/depot.h"
+#include "drive/drive.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -9,6 +10,10 @@
 
 /* Started again after kill -9: what was in flight has to land first, however slow the disk. */
 #define LOCK_WAIT_NS (15 * BASE_NS_PER_SECOND)
+
+#define DOOR_URL_BYTES 256
+
+#define SIZE_USUAL (UINT64_C(1) << 30) /* of a file that has to be made, and is to have no particular size */
 
 #define CACHE_URL_BYTES 128
 #define VALUES_SHARE    4 /* of --memory, that values on their way have */
@@ -38,17 +43,19 @@ static int open_depot(struct serve_store *store)
 {
     struct tarn_node *node = store->serve->node;
     const struct serve_options *options = store->serve->options;
-    const struct tarn_depot_options depot_options = {
-        .create_bytes = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes,
-        .mode = serve_mode(options),
-        .cache = options->cache,
-        .serve_damaged = options->damaged != 0,
-        .scrub_rate_bytes = options->scrub_rate_bytes,
-        .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
-        .discard = (enum tarn_discard)options->discard,
-        .over_provisioning_percent = (uint32_t)options->over_provisioning_percent,
-        .measure_interval = (uint32_t)options->measure_interval};
-    const struct depot_opening opening = {.direct = options->direct, .lock_wait_ns = LOCK_WAIT_NS};
+    const uint64_t asked = store->options.size_bytes != 0 ? store->options.size_bytes : options->size_bytes;
+    const struct tarn_depot_options depot_options = {.create_bytes = asked != 0 ? asked : SIZE_USUAL,
+                                                     .mode = serve_mode(options),
+                                                     .cache = options->cache,
+                                                     .serve_damaged = options->damaged != 0,
+                                                     .scrub_rate_bytes = options->scrub_rate_bytes,
+                                                     .checkpoint_rate_bytes = options->checkpoint_rate_bytes,
+                                                     .discard = (enum tarn_discard)options->discard,
+                                                     .over_provisioning_percent =
+                                                         (uint32_t)options->over_provisioning_percent,
+                                                     .measure_interval = (uint32_t)options->measure_interval};
+    const struct depot_opening opening = {
+        .direct = options->direct, .lock_wait_ns = LOCK_WAIT_NS, .size_unasked = asked == 0};
     int error = depot_open(node, store->options.path, &depot_options, &opening, &store->depot);
     if (error == 0)
         error = kv_wrap_depot(node, store->depot, &store->kv);
@@ -87,12 +94,8 @@ static int open_cache(struct serve_store *store)
     return error;
 }
 
-static int open_store(struct serve_store *store, uint32_t place)
+static int open_store(struct serve_store *store)
 {
-    struct serve *serve = store->serve;
-    char sentence[BASE_SETTINGS_ERROR_ROOM];
-    int error = serve_store_at(serve->options, place, &store->options, sentence, sizeof(sentence));
-    base_assert(error == 0); /* serve_check_options() */
     return store->options.kind == SERVE_DEPOT ? open_depot(store) : open_cache(store);
 }
 
@@ -110,21 +113,30 @@ static int open_memcache(struct serve_store *store, uint64_t values_bytes)
                                 store->serve->options->item_bytes_max, values_bytes, &host);
 }
 
-int serve_stores_open(struct serve *serve)
+int serve_stores_name(struct serve *serve)
 {
     const uint32_t count = serve_stores_named(serve->options);
-    uint32_t spoken = 0;
-    int error = check_memory(serve);
-    if (error != 0)
-        return error;
+    char sentence[BASE_SETTINGS_ERROR_ROOM];
     serve->stores = base_alloc(&serve->node->memory, count * sizeof(*serve->stores));
     if (serve->stores == NULL)
         return -ENOMEM;
     serve->store_room = count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct serve_store *store = &serve->stores[serve->store_count++];
+        store->serve = serve;
+        int error = serve_store_at(serve->options, i, &store->options, sentence, sizeof(sentence));
+        base_assert(error == 0); /* serve_check_options() */
+    }
+    return 0;
+}
+
+int serve_stores_open(struct serve *serve)
+{
+    const uint32_t count = serve->store_count;
+    uint32_t spoken = 0;
+    int error = check_memory(serve);
     for (uint32_t i = 0; i < count && error == 0; i++) {
-        serve->stores[i].serve = serve;
-        serve->store_count++;
-        error = open_store(&serve->stores[i], i);
+        error = open_store(&serve->stores[i]);
         spoken += error == 0 && is_spoken(&serve->stores[i].options, i) ? 1 : 0;
     }
     for (uint32_t i = 0; i < count && error == 0; i++) {
@@ -167,4 +179,41 @@ void serve_stores_free(struct serve *serve)
     }
     if (serve->stores != NULL)
         base_free(&serve->node->memory, serve->stores, serve->store_room * sizeof(*serve->stores));
+}
+
+/* ---- what is left with the files, for those that find them locked ------------------------------------------------ */
+
+static void set_door(const struct tarn_depot *depot, const char *url)
+{
+    const struct drive *whole = depot_drive(depot);
+    for (uint32_t i = 0; i < drive_member_count(whole); i++)
+        drive_file_set_door(drive_path(drive_member(whole, i)), url);
+}
+
+/* How the command line reaches a store of this server; else where memcached's clients do. */
+static void format_door(const struct serve_store *store, char *url, size_t room)
+{
+    const struct serve *serve = store->serve;
+    const struct serve_options *options = serve->options;
+    if (options->kv_unix_path != NULL)
+        (void)snprintf(url, room, "unix:%s/%s", options->kv_unix_path, store->options.name);
+    else if (options->kv_listen.count > 0)
+        (void)snprintf(url, room, "tarn://%s/%s", options->kv_listen.items[0], store->options.name);
+    for (uint32_t i = 0; i < serve->listener_count && url[0] == '\0'; i++) {
+        if (serve->listeners[i].store == store)
+            (void)snprintf(url, room, "memcached://%s", serve->listeners[i].address);
+    }
+}
+
+void serve_stores_set_doors(struct serve *serve, bool open)
+{
+    for (uint32_t i = 0; i < serve->store_count; i++) {
+        const struct serve_store *store = &serve->stores[i];
+        char url[DOOR_URL_BYTES] = "";
+        if (store->depot == NULL)
+            continue;
+        if (open)
+            format_door(store, url, sizeof(url));
+        set_door(store->depot, url[0] == '\0' ? NULL : url);
+    }
 }

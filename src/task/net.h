@@ -63,20 +63,62 @@ struct net_handler {
  */
 base_must_check int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max);
 
+/* Who may connect to a Unix socket. */
+struct net_unix_access {
+    mode_t mode;
+    gid_t group; /* NET_GROUP_SAME: the process's own */
+};
+
+#define NET_GROUP_SAME ((gid_t)-1)
+
+/* Which file the path of a Unix socket named when it was bound. */
+struct net_unix_file {
+    dev_t device;
+    ino_t inode;
+};
+
+/* An address that is taken, before anybody listens there: who connects is refused. */
+struct net_bound {
+    int socket;
+    struct net_unix_file file;          /* of a Unix socket */
+    char address[NET_ADDRESS_TEXT_MAX]; /* port 0 resolved */
+};
+
+/**
+ * Take an address.
+ *
+ * @param node    whose log has a sentence about a failure; NULL: none
+ * @param access  to a Unix socket; NULL: its owner's alone
+ * @return 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EACCES and the like. Any thread.
+ *
+ * A Unix socket's path is replaced only if nobody listens there.
+ */
+base_must_check int net_bind(struct tarn_node *node, const char *address,
+                             const struct net_unix_access *access, struct net_bound *ret_bound);
+
+/** Give an address back that nobody listens at. Any thread. */
+void net_unbind(const struct net_bound *bound);
+
 /**
  * Listen, and hand accepted connections to schedulers in turn.
  *
  * @param sched     accepts (any thread may call before it runs; else from its own tasks)
+ * @param bound     where; the listener's if 0 is returned, else the caller's
  * @param targets   schedulers that get the connections
  * @param accepted  called on the target scheduler for each new connection before its first byte,
  *                  may set net_user(); a negative return closes it, without a call of `closed`.
  *                  May be NULL. Must not yield.
  * @param connections_max  further ones are accepted, told the handler's `refusal` and closed at once, as are those for
  *                         which no descriptor is left: counted, and logged when that begins and when it has ended
- * @return 0; -ENOMEM; -EINVAL, -EADDRINUSE, -EACCES and the like (with a sentence in the log)
- *
- * A Unix socket's path is replaced only if nobody listens there; mode 0700.
+ * @return 0; -ENOMEM; -EADDRINUSE (with a sentence in the log)
  */
+base_must_check int net_listen_at(struct task_sched *sched, const struct net_bound *bound,
+                                  struct task_sched *const *targets, uint32_t target_count,
+                                  const struct net_handler *handler,
+                                  int (*accepted)(struct net_connection *connection, void *arg), void *arg,
+                                  uint32_t connections_max, struct net_listener **ret_listener);
+
+/** net_bind() and net_listen_at(). */
 base_must_check int net_listen(struct task_sched *sched, const char *address,
                                struct task_sched *const *targets, uint32_t target_count,
                                const struct net_handler *handler,
@@ -195,22 +237,18 @@ bool net_is_loopback(const char *address);
 
 /* ---- paths of Unix sockets, for who serves them without a scheduler ------------------------------ */
 
-/* Which file the path of a socket named when it was bound. */
-struct net_unix_file {
-    dev_t device;
-    ino_t inode;
-};
-
 /** The address of a path. @return 0; -EINVAL: empty, or too long. Any thread. */
 base_must_check int net_unix_address(const char *path, struct sockaddr_un *ret_address);
 
 /**
- * Bind a socket to a path, mode 0700; the socket of a server that is gone is replaced.
+ * Bind a socket to a path; the socket of a server that is gone is replaced.
  *
+ * @param access    NULL: its owner's alone
  * @param ret_file  for net_unix_remove()
  * @return 0; -EADDRINUSE (somebody listens there, or it is no socket); errors of the kernel's. Any thread.
  */
-base_must_check int net_unix_bind(int fd, const struct sockaddr_un *address, struct net_unix_file *ret_file);
+base_must_check int net_unix_bind(int fd, const struct sockaddr_un *address,
+                                  const struct net_unix_access *access, struct net_unix_file *ret_file);
 
 /** Remove the path, unless somebody else has put his own there. Any thread. */
 void net_unix_remove(const char *path, const struct net_unix_file *file);

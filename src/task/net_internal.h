@@ -64,14 +64,12 @@ struct net_listener {
     void *arg;
     struct task_io accept;
     struct task_wait *closer; /* in net_listener_close() */
-    int socket;
-    bool accepting; /* `accept` is posted */
+    bool accepting;           /* `accept` is posted */
     _Atomic bool closing;
     _Atomic uint32_t references; /* one while it is open, one for each connection */
     uint32_t connections_max;
     struct base_log_spell refusals;
-    struct net_unix_file file; /* of a Unix socket */
-    char address[NET_ADDRESS_TEXT_MAX];
+    struct net_bound bound;
     uint32_t target_next;
     uint32_t target_count;
     struct task_sched *targets[];

@@ -53,7 +53,7 @@ static void refuse(struct net_listener *listener, int socket, const char *reason
     atomic_fetch_add_explicit(&listener->net->refused, 1, memory_order_relaxed);
     if (base_log_spell_note(log, &listener->refusals))
         base_warn(log, "connections are refused",
-                  "listener=%s reason=\"%s\" connections=%" PRIu32 " remedy=\"%s\"", listener->address,
+                  "listener=%s reason=\"%s\" connections=%" PRIu32 " remedy=\"%s\"", listener->bound.address,
                   reason, atomic_load_explicit(&listener->references, memory_order_relaxed) - 1, remedy);
 }
 
@@ -64,7 +64,7 @@ static void tell_end_of_refusals(struct net_listener *listener, bool at_once)
     if (base_log_spell_ended(&listener->node->log, &listener->refusals, at_once, &refused, &lasted_ns))
         base_info(&listener->node->log,
                   at_once ? "connections were refused until the end" : "connections are accepted again",
-                  "listener=%s refused=%" PRIu64 " seconds=%" PRIu64, listener->address, refused,
+                  "listener=%s refused=%" PRIu64 " seconds=%" PRIu64, listener->bound.address, refused,
                   lasted_ns / BASE_NS_PER_SECOND);
 }
 
@@ -82,7 +82,7 @@ static void refuse_waiting(struct net_listener *listener)
     for (int i = 0; i < REFUSED_AT_ONCE_MAX && socket >= 0 && net->spare >= 0; i++) {
         (void)close(net->spare);
         net->spare = -1;
-        socket = accept4(listener->socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        socket = accept4(listener->bound.socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (socket >= 0)
             refuse(listener, socket, "too many files are open",
                    "raise the limit of open files: ulimit -n, or LimitNOFILE= of the unit");
@@ -127,7 +127,7 @@ static void pause_accepting(struct net_listener *listener, int error)
         refuse_waiting(listener);
     else
         base_warn_limited(&listener->node->log, &net->complaints, "cannot accept connections for now",
-                          "listener=%s error=\"%s\"", listener->address, strerrordesc_np(-error));
+                          "listener=%s error=\"%s\"", listener->bound.address, strerrordesc_np(-error));
     if (base_list_empty(&net->waiting) && base_list_empty(&net->paused))
         net->retry_ns = task_now() + NET_RETRY_NS;
     base_list_push_back(&net->paused, &listener->paused);
@@ -139,7 +139,7 @@ static void end(struct net_listener *listener)
     tell_end_of_refusals(listener, true);
     if (listener->net != NULL)
         base_list_remove(&listener->link);
-    (void)close(listener->socket);
+    (void)close(listener->bound.socket);
     net_listener_put(listener);
 }
 
@@ -173,77 +173,126 @@ static int bind_inet(int fd, const struct net_address *address)
     return bind(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ? 0 : -errno;
 }
 
-static void remove_path(const struct net_listener *listener)
+static void remove_path(const struct net_bound *bound)
 {
     struct net_address address;
-    if (net_address_parse(listener->address, &address) != 0 || net_address_path(&address) == NULL)
-        return;
-    net_unix_remove(net_address_path(&address), &listener->file);
+    if (net_address_parse(bound->address, &address) == 0 && net_address_path(&address) != NULL)
+        net_unix_remove(net_address_path(&address), &bound->file);
 }
 
-/* @return the listening socket or negative errno; writes the address with the port that the kernel chose */
-static int open_socket(const struct net_address *address, struct net_listener *listener)
+/* @return 0 or negative errno; the port is the one that the kernel chose */
+static int bind_address(const struct net_address *address, const struct net_unix_access *access,
+                        struct net_bound *bound)
 {
-    int fd = net_address_socket(address);
-    if (fd < 0)
-        return fd;
-    struct net_address bound = *address;
+    struct net_address found = *address;
     bool local = net_address_path(address) != NULL;
-    int error = local ? net_unix_bind(fd, (const struct sockaddr_un *)&address->storage, &listener->file)
-                      : bind_inet(fd, address);
-    if (error == 0 && listen(fd, SOMAXCONN) != 0)
-        error = -errno;
-    if (error == 0 && !local && getsockname(fd, (struct sockaddr *)&bound.storage, &bound.bytes) != 0)
+    bound->socket = net_address_socket(address);
+    if (bound->socket < 0)
+        return bound->socket;
+    int error = local ? net_unix_bind(bound->socket, (const struct sockaddr_un *)&address->storage, access,
+                                      &bound->file)
+                      : bind_inet(bound->socket, address);
+    if (error == 0 && !local &&
+        getsockname(bound->socket, (struct sockaddr *)&found.storage, &found.bytes) != 0)
         error = -errno;
     if (error != 0) {
-        (void)close(fd);
+        (void)close(bound->socket);
         return error;
     }
-    net_address_format(&bound, listener->address, sizeof(listener->address));
-    return fd;
+    net_address_format(&found, bound->address, sizeof(bound->address));
+    return 0;
+}
+
+static const char *remedy_of(const struct net_address *address, int error)
+{
+    bool local = net_address_path(address) != NULL;
+    switch (error) {
+    case -EADDRINUSE:
+        return local ? "another process listens there, or it is no socket: end that, or name another path"
+                     : "another process listens there: end it (ss -ltnp shows which), or choose another port";
+    case -EADDRNOTAVAIL:
+        return "this machine has no such address: `ip address` shows those that it has";
+    case -EACCES:
+    case -EPERM:
+        return local ? "the mode of its folder does not allow it: choose a folder of this user"
+                     : "ports below 1024 need a right (CAP_NET_BIND_SERVICE): choose a higher one";
+    case -ENOENT:
+        return "there is no such folder: make it, or name another path";
+    case -EAFNOSUPPORT:
+        return "this machine has no IPv6: leave that address out";
+    case -EMFILE:
+        return "too many files are open: raise the limit (ulimit -n, LimitNOFILE= of the unit)";
+    default:
+        return "choose another address";
+    }
 }
 
 /* Say why an address cannot be listened on. */
-static int complain(struct tarn_node *node, const char *address, int error)
+static int complain(struct tarn_node *node, const char *text, const struct net_address *address, int error)
 {
     char quoted[NET_ADDRESS_TEXT_MAX];
-    const char *reason = error == -EINVAL
-                             ? "not an address: use 127.0.0.1:11211, [::1]:11211 or unix:/path/of/socket"
-                             : strerrordesc_np(-error);
-    base_error(&node->log, "cannot listen", "address=%s reason=\"%s\"",
-               base_log_quote(quoted, sizeof(quoted), address, strlen(address)), reason);
+    if (node == NULL)
+        return error;
+    (void)base_log_quote(quoted, sizeof(quoted), text, strlen(text));
+    if (address == NULL)
+        base_error(&node->log, "cannot listen",
+                   "address=%s reason=\"not an address\" remedy=\"use 127.0.0.1:11211, [::1]:11211 or "
+                   "unix:/path/of/socket\"",
+                   quoted);
+    else
+        base_error(&node->log, "cannot listen", "address=%s reason=\"%s\" remedy=\"%s\"", quoted,
+                   strerrordesc_np(-error), remedy_of(address, error));
     return error;
 }
 
-int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets,
-               uint32_t target_count, const struct net_handler *handler,
-               int (*accepted)(struct net_connection *connection, void *arg), void *arg,
-               uint32_t connections_max, struct net_listener **ret_listener)
+int net_bind(struct tarn_node *node, const char *address, const struct net_unix_access *access,
+             struct net_bound *ret_bound)
 {
-    base_assert(target_count > 0);
-    struct tarn_node *node = sched->node;
     struct net_address parsed;
     int error = net_address_parse(address, &parsed);
     if (error != 0)
-        return complain(node, address, error);
+        return complain(node, address, NULL, error);
+    struct net_bound bound = {.socket = -1};
+    error = bind_address(&parsed, access, &bound);
+    if (error != 0)
+        return complain(node, address, &parsed, error);
+    *ret_bound = bound;
+    return 0;
+}
+
+void net_unbind(const struct net_bound *bound)
+{
+    remove_path(bound);
+    (void)close(bound->socket);
+}
+
+int net_listen_at(struct task_sched *sched, const struct net_bound *bound, struct task_sched *const *targets,
+                  uint32_t target_count, const struct net_handler *handler,
+                  int (*accepted)(struct net_connection *connection, void *arg), void *arg,
+                  uint32_t connections_max, struct net_listener **ret_listener)
+{
+    base_assert(target_count > 0);
+    struct tarn_node *node = sched->node;
     struct net_sched *net = net_sched_get(sched);
     struct net_listener *listener =
         net == NULL ? NULL : base_alloc(&node->memory, listener_bytes(target_count));
     if (listener == NULL)
         return -ENOMEM;
-    listener->socket = open_socket(&parsed, listener);
-    if (listener->socket < 0) {
-        error = listener->socket;
+    if (listen(bound->socket, SOMAXCONN) != 0) { /* somebody else was quicker */
+        int error = -errno;
+        struct net_address address;
         base_free(&node->memory, listener, listener_bytes(target_count));
-        return complain(node, address, error);
+        bool is_address = net_address_parse(bound->address, &address) == 0;
+        return complain(node, bound->address, is_address ? &address : NULL, error);
     }
+    listener->bound = *bound;
     listener->net = net;
     listener->node = node;
     listener->handler = handler;
     listener->accepted = accepted;
     listener->arg = arg;
-    listener->accept = (struct task_io){
-        .op = TASK_IO_ACCEPT, .socket = listener->socket, .done = accept_done, .arg = listener};
+    listener->accept =
+        (struct task_io){.op = TASK_IO_ACCEPT, .socket = bound->socket, .done = accept_done, .arg = listener};
     atomic_init(&listener->references, 1);
     listener->connections_max = connections_max;
     listener->target_count = target_count;
@@ -255,9 +304,25 @@ int net_listen(struct task_sched *sched, const char *address, struct task_sched 
     return 0;
 }
 
+int net_listen(struct task_sched *sched, const char *address, struct task_sched *const *targets,
+               uint32_t target_count, const struct net_handler *handler,
+               int (*accepted)(struct net_connection *connection, void *arg), void *arg,
+               uint32_t connections_max, struct net_listener **ret_listener)
+{
+    struct net_bound bound;
+    int error = net_bind(sched->node, address, NULL, &bound);
+    if (error != 0)
+        return error;
+    error = net_listen_at(sched, &bound, targets, target_count, handler, accepted, arg, connections_max,
+                          ret_listener);
+    if (error != 0)
+        net_unbind(&bound);
+    return error;
+}
+
 void net_listener_address(const struct net_listener *listener, char *ret_text, size_t room)
 {
-    (void)snprintf(ret_text, room, "%s", listener->address);
+    (void)snprintf(ret_text, room, "%s", listener->bound.address);
 }
 
 /* ---- closing ------------------------------------------------------------------------------------ */
@@ -265,7 +330,7 @@ void net_listener_address(const struct net_listener *listener, char *ret_text, s
 void net_listener_close(struct net_listener *listener)
 {
     atomic_store_explicit(&listener->closing, true, memory_order_relaxed);
-    remove_path(listener);
+    remove_path(&listener->bound);
     struct net_sched *net = listener->net;
     if (net == NULL) {
         end(listener);
@@ -279,7 +344,7 @@ void net_listener_close(struct net_listener *listener)
     }
     if (task_sched_self() == NULL) {
         /* The scheduler does not run: whatever it does next, run or be closed, ends the listener. */
-        (void)shutdown(listener->socket, SHUT_RDWR);
+        (void)shutdown(listener->bound.socket, SHUT_RDWR);
         return;
     }
     base_assert(task_sched_self() == net->sched);

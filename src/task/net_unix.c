@@ -1,4 +1,4 @@
-/* Paths of Unix sockets: bound with a mode of their own, replaced when their server is gone. */
+/* Paths of Unix sockets: bound with a mode and a group of their own, replaced when their server is gone. */
 #include "task/net.h"
 #include <errno.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define UNIX_SOCKET_MODE 0700
+#define OWNERS_MODE 0700
 
 int net_unix_address(const char *path, struct sockaddr_un *ret_address)
 {
@@ -38,10 +38,19 @@ static int remove_stale(const struct sockaddr_un *address)
     return unlink(address->sun_path) == 0 ? 0 : -errno;
 }
 
-int net_unix_bind(int fd, const struct sockaddr_un *address, struct net_unix_file *ret_file)
+/* Let others in, once the group is the right one; the process's umask has no say. */
+static int open_to(const char *path, const struct net_unix_access *access)
+{
+    if (access->group != NET_GROUP_SAME && lchown(path, (uid_t)-1, access->group) != 0)
+        return -errno;
+    return chmod(path, access->mode) == 0 ? 0 : -errno;
+}
+
+int net_unix_bind(int fd, const struct sockaddr_un *address, const struct net_unix_access *access,
+                  struct net_unix_file *ret_file)
 {
     /* the file gets the mode that the socket has before it is bound */
-    if (fchmod(fd, UNIX_SOCKET_MODE) != 0)
+    if (fchmod(fd, OWNERS_MODE) != 0)
         return -errno;
     const struct sockaddr *where = (const struct sockaddr *)address;
     int error = bind(fd, where, sizeof(*address)) == 0 ? 0 : -errno;
@@ -49,6 +58,11 @@ int net_unix_bind(int fd, const struct sockaddr_un *address, struct net_unix_fil
         error = remove_stale(address);
         if (error == 0)
             error = bind(fd, where, sizeof(*address)) == 0 ? 0 : -errno;
+    }
+    if (error == 0 && access != NULL) {
+        error = open_to(address->sun_path, access);
+        if (error != 0)
+            (void)unlink(address->sun_path);
     }
     struct stat status;
     if (error == 0 && lstat(address->sun_path, &status) == 0)

@@ -103,7 +103,7 @@ def pymemcache_told(client):
     expect(stats[b"cmd_set"] >= 306 and stats[b"get_hits"] > 40, "stats do not count")
     equal(stats[b"threads"], 2)
     equal(stats[b"version"], client.version())
-    equal(client.stats("settings")[b"item-size-max"], b"1M")
+    equal(client.stats("settings")[b"max-item-size"], b"1M")
 
 
 def pymemcache_over_tcp(tarn):

@@ -313,7 +313,7 @@ def damage_is_told(tarn):
 
 def one_holder_at_a_time(tarn):
     with serving.folder() as folder, Tarn(tarn, f"{folder}/store") as server:
-        expect("somebody else" in refused(tarn, f"{folder}/store"), "the refusal does not say why")
+        expect("has it open" in refused(tarn, f"{folder}/store"), "the refusal does not say why")
         port = server.address[1]
         expect("cannot listen" in refused(tarn, f"{folder}/other", f"--listen=127.0.0.1:{port}"),
                "the refusal does not say why")

@@ -24,7 +24,7 @@ def every_verb_takes_a_list(tarn):
     with serving.folder() as folder:
         paths = paths_in(folder)
         store, turned = ",".join(paths), ",".join(reversed(paths))
-        fails(tarn, "format", store, because="give a size to make it")
+        fails(tarn, "format", store, because="give a size (--size) to make it")
         expect(not any(map(os.path.exists, paths)), "format made files without being told their size")
         succeeds(tarn, "format", store, "--size=12M")
         expect([os.path.getsize(path) for path in paths] == [4 << 20] * DRIVES, "the files have other sizes")

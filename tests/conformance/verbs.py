@@ -91,7 +91,7 @@ class Layout:
 def format_makes_a_store(tarn):
     with serving.folder() as folder:
         store = f"{folder}/store"
-        fails(tarn, "format", store, because="--size=SIZE makes it")
+        fails(tarn, "format", store, because="give a size (--size) to make it")
         expect(not os.path.exists(store), "format made a file without being told its size")
         expect(succeeds(tarn, "format", f"file:{store}", "--size=3M") == b"", "format prints something")
         expect(os.path.getsize(store) == 3 << 20, "the file has another size")

@@ -123,7 +123,7 @@ static int open_socket(struct shm_listener *listener)
     int error = shm_socket(&listener->socket.fd);
     if (error != 0)
         return error;
-    error = net_unix_bind(listener->socket.fd, &listener->address, &listener->file);
+    error = net_unix_bind(listener->socket.fd, &listener->address, NULL, &listener->file);
     if (error == 0) {
         error = listen(listener->socket.fd, SOMAXCONN) == 0 ? 0 : -errno;
         if (error == 0) {
