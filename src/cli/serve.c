@@ -4,11 +4,10 @@
 #include "cli/fault.h"
 #include "cli/serve_dump.h"
 #include "cli/store.h"
+#include "cli/systemd.h"
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
-
-static const struct serve_thread_hooks hooks = {.begin = cli_fault_begin_thread, .end = cli_fault_end_thread};
 
 static struct base_settings settings_of(struct serve_options *options, struct base_settings_arena *arena)
 {
@@ -93,17 +92,34 @@ static void await_end(struct serve *server)
 
 /* ---- serving ------------------------------------------------------------------------------------- */
 
-static int serve(const struct base_settings *settings)
+static int serve_until_the_end(const struct base_settings *settings, struct cli_notify *notify)
 {
+    const struct serve_hooks hooks = {.begin = cli_fault_begin_thread,
+                                      .end = cli_fault_end_thread,
+                                      .progress = cli_notify_progress,
+                                      .progress_arg = notify,
+                                      .log_sink = cli_is_journal() ? cli_journal_sink : NULL};
     struct serve *server;
-    hold_signals();
-    cli_fault_install();
+    cli_notify(notify, "STATUS=opening the stores\n");
     int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
     if (error != 0)
         return cli_failed("cannot serve: %s", cli_file_reason(error));
+    cli_notify(notify, "READY=1\nSTATUS=serving\n");
     await_end(server);
+    cli_notify(notify, "STOPPING=1\nSTATUS=finishing what has begun, and closing the stores\n");
     error = serve_close(server);
     return error == 0 ? CLI_OK : cli_failed("a store did not close well: %s", cli_file_reason(error));
+}
+
+static int serve(const struct base_settings *settings)
+{
+    struct cli_notify notify;
+    hold_signals();
+    cli_fault_install();
+    cli_notify_open(&notify);
+    int status = serve_until_the_end(settings, &notify);
+    cli_notify_close(&notify);
+    return status;
 }
 
 /* ---- settings ------------------------------------------------------------------------------------ */

@@ -153,7 +153,7 @@ const char *cli_file_reason(int error)
     case -EDQUOT:
         return "there is no room: the line above says for what";
     case -ENOMEM:
-        return "there is too little memory: free some, or allow more";
+        return "there is too little memory: the line above says for what, or the machine has no more";
     case -EADDRINUSE:
     case -EADDRNOTAVAIL:
         return "its address cannot be had: the line above says why, and what to do";

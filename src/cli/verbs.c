@@ -1,6 +1,7 @@
 /* The table of verbs. */
 #include "cli/verbs.h"
 #include "cli/cli.h"
+#include "cli/systemd.h"
 #include "task/task.h"
 #include <stdarg.h>
 
@@ -28,7 +29,7 @@ static const struct cli_verb verbs[] = {
 
 static int complain(int status, const char *format, va_list args)
 {
-    (void)fputs("tarn: ", stderr);
+    (void)fputs(cli_is_journal() ? "<3>tarn: " : "tarn: ", stderr);
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);
     return status;

@@ -211,7 +211,7 @@ static uint64_t memory_wanted(const struct serve_options *options)
                : bytes;
 }
 
-int serve_open(const struct base_settings *settings, uint64_t pid, const struct serve_thread_hooks *hooks,
+int serve_open(const struct base_settings *settings, uint64_t pid, const struct serve_hooks *hooks,
                struct serve **ret_serve)
 {
     const struct serve_options *options = settings->options;
@@ -220,6 +220,8 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
         .warn_without_uring = true,
         .memory_bytes = memory_wanted(options),
         .log_level = (enum base_log_level)options->log_level,
+        .log_sink = hooks->log_sink,
+        .log_arg = hooks->log_arg,
     };
     struct tarn_node *node;
     serve_files_raise();
@@ -239,6 +241,11 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
     task_shared_future_init(&serve->stop);
     base_spin_init(&serve->doors_lock);
     error = open_parts(serve);
+    if (error == -ENOMEM)
+        base_error(&node->log, "there is too little memory to start",
+                   "memory_bytes=%" PRIu64 " threads=%" PRIu32
+                   " remedy=\"raise --memory, or have fewer --threads\"",
+                   options->memory_bytes, serve->lane_room);
     if (error != 0) {
         (void)free_parts(serve);
         return error;

@@ -67,10 +67,16 @@ extern const size_t serve_settings_count;
  */
 base_must_check int serve_check_options(const struct serve_options *options, char *error, size_t room);
 
-/* What to do in each thread of the server besides serving, in a task; either may be NULL. */
-struct serve_thread_hooks {
-    void (*begin)(struct tarn_node *node); /* before its first request */
-    void (*end)(struct tarn_node *node);   /* after its last */
+/* What the program does about a server; each may be NULL. */
+struct serve_hooks {
+    void (*begin)(struct tarn_node *node); /* in a task of each thread, before its first request */
+    void (*end)(struct tarn_node *node);   /* the same, after its last */
+    /* How far the opening of a store is, as seglog_progress_function has it. */
+    void (*progress)(void *arg, const char *store, const char *what, const char *unit, uint64_t done,
+                     uint64_t all);
+    void *progress_arg;
+    base_log_sink_function *log_sink; /* NULL: standard error, as the lines are */
+    void *log_arg;
 };
 
 /**
@@ -85,7 +91,7 @@ struct serve_thread_hooks {
  * Plain threads. Blocks.
  */
 base_must_check int serve_open(const struct base_settings *settings, uint64_t pid,
-                               const struct serve_thread_hooks *hooks, struct serve **ret_serve);
+                               const struct serve_hooks *hooks, struct serve **ret_serve);
 
 /** How many stores there are. */
 uint32_t serve_store_count(const struct serve *serve);

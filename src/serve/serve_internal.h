@@ -117,7 +117,7 @@ struct serve {
     struct tarn_node *node;
     const struct base_settings *settings;
     const struct serve_options *options;
-    const struct serve_thread_hooks *hooks;
+    const struct serve_hooks *hooks;
     uint64_t pid;
     struct serve_store *stores;
     uint32_t store_count; /* that are named */

@@ -146,7 +146,7 @@ const struct base_setting serve_settings[] = {
      .default_text = "1G",
      .help =
          "Most memory that the server takes, but for its caches, which have theirs beside it. The index of a "
-         "depot takes 10 to 20 bytes for each record, buffers some 50 MB; where it ends, new keys are "
+         "depot takes 8 to 20 bytes for each record; where it ends, new keys are "
          "refused. "
          "What connections take is of it, too.",
      AT(memory_bytes)},

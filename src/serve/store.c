@@ -39,6 +39,14 @@ enum tarn_mode serve_mode(const struct serve_options *options)
     return options->cache ? TARN_MODE_DEVICE : TARN_MODE_POWER;
 }
 
+static void tell_progress(void *arg, const char *what, const char *unit, uint64_t done, uint64_t all)
+{
+    const struct serve_store *store = arg;
+    const struct serve_hooks *hooks = store->serve->hooks;
+    if (hooks->progress != NULL)
+        hooks->progress(hooks->progress_arg, store->options.name, what, unit, done, all);
+}
+
 static int open_depot(struct serve_store *store)
 {
     struct tarn_node *node = store->serve->node;
@@ -54,8 +62,11 @@ static int open_depot(struct serve_store *store)
                                                      .over_provisioning_percent =
                                                          (uint32_t)options->over_provisioning_percent,
                                                      .measure_interval = (uint32_t)options->measure_interval};
-    const struct depot_opening opening = {
-        .direct = options->direct, .lock_wait_ns = LOCK_WAIT_NS, .size_unasked = asked == 0};
+    const struct depot_opening opening = {.direct = options->direct,
+                                          .lock_wait_ns = LOCK_WAIT_NS,
+                                          .size_unasked = asked == 0,
+                                          .progress = tell_progress,
+                                          .progress_arg = store};
     int error = depot_open(node, store->options.path, &depot_options, &opening, &store->depot);
     if (error == 0)
         error = kv_wrap_depot(node, store->depot, &store->kv);
