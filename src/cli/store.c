@@ -121,7 +121,13 @@ const char *cli_reason(int error)
     case -EHOSTUNREACH:
         return "the server cannot be reached";
     case -ECONNREFUSED:
-        return "nobody listens at that address";
+        return "nobody listens at that address, or there are as many connections as may be";
+    case -ENOENT:
+        return "there is no such socket: check the path (--kv-unix of the server)";
+    case -EACCES:
+    case -EPERM:
+        return "it is not allowed: a socket is its server's user's alone; of other reasons the log above "
+               "tells";
     case -ECONNRESET:
         return "the connection with the server ended; nobody knows what it has done";
     case -ETIMEDOUT:
@@ -141,31 +147,38 @@ const char *cli_file_reason(int error)
 {
     switch (error) {
     case -EUCLEAN:
-        return "there is no Tarn store, or a damaged one: the line above says which, and what to do";
+        return "there is no Tarn store, or a damaged one: the log above says which, and what to do";
     case -EBUSY:
-        return "another process has it open: the line above says how to reach it";
+        return "another process has it open: the log above says how to reach it";
     case -ENOENT:
-        return "there is no such file or folder: the line above says which";
+        return "there is no such file or folder: the log above says which";
     case -EACCES:
     case -EPERM:
-        return "it is not allowed: the line above says what to change";
+        return "it is not allowed: the log above says what to change";
     case -ENOSPC:
     case -EDQUOT:
-        return "there is no room: the line above says for what";
+        return "there is no room: the log above says for what";
     case -ENOMEM:
-        return "there is too little memory: the line above says for what, or the machine has no more";
+        return "there is too little memory: the log above says for what, or the machine has no more";
     case -EADDRINUSE:
     case -EADDRNOTAVAIL:
-        return "its address cannot be had: the line above says why, and what to do";
+        return "its address cannot be had: the log above says why, and what to do";
     case -EMFILE:
     case -ENFILE:
         return "too many files are open: raise the limit (ulimit -n)";
     case -EIO:
-        return "the drive cannot be read or written: the line above says where";
+        return "the drive cannot be read or written: the log above says where";
     case -EISDIR:
         return "it is a folder: name a file in it";
+    case -EINVAL:
+    case -ENOTDIR:
+    case -ENOTSUP:
+    case -EROFS:
+    case -EFBIG:
+    case -ENOLCK:
+        return "it cannot be used as it is: the log above says why";
     default:
-        return "the line above says why";
+        return strerrordesc_np(-error);
     }
 }
 

@@ -9,9 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define LINES_BYTES    512
@@ -34,17 +32,12 @@ static socklen_t find_address(struct sockaddr_un *address)
 
 void cli_notify_open(struct cli_notify *notify)
 {
-    struct sockaddr_un address;
-    const socklen_t bytes = find_address(&address);
     *notify = (struct cli_notify){.is_wanted = false};
-    if (bytes == 0)
+    notify->address_bytes = find_address(&notify->address);
+    if (notify->address_bytes == 0)
         return;
     notify->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (notify->socket < 0)
-        return;
-    notify->is_wanted = connect(notify->socket, (const struct sockaddr *)&address, bytes) == 0;
-    if (!notify->is_wanted)
-        (void)close(notify->socket);
+    notify->is_wanted = notify->socket >= 0;
 }
 
 void cli_notify_close(struct cli_notify *notify)
@@ -56,8 +49,10 @@ void cli_notify_close(struct cli_notify *notify)
 
 void cli_notify(const struct cli_notify *notify, const char *lines)
 {
+    /* to the address each time: the manager may have made its socket anew */
     if (notify->is_wanted)
-        (void)send(notify->socket, lines, strlen(lines), MSG_NOSIGNAL);
+        (void)sendto(notify->socket, lines, strlen(lines), MSG_NOSIGNAL,
+                     (const struct sockaddr *)&notify->address, notify->address_bytes);
 }
 
 void cli_notify_progress(void *arg, const char *store, const char *what, const char *unit, uint64_t done,

@@ -3,11 +3,15 @@
 #define CLI_SYSTEMD_H
 
 #include "base/base.h"
+#include <sys/socket.h>
+#include <sys/un.h>
 
 /* Where a service manager wants to be told; all zero: there is none. */
 struct cli_notify {
-    int socket;
     bool is_wanted;
+    int socket;
+    struct sockaddr_un address;
+    socklen_t address_bytes;
     uint64_t extended_ns; /* when it was asked for patience last; 0: never */
 };
 

@@ -2,6 +2,7 @@
 #include "fabric/fabric.h"
 #include "rpc/connection.h"
 #include <errno.h>
+#include <inttypes.h>
 
 #define CONNECTIONS_MAX 1024
 #define CALLS_MAX       64
@@ -21,6 +22,7 @@ struct tarn_rpc_server {
     uint32_t next;  /* worker for who asks for none */
     bool owns_scheds;
     _Atomic uint32_t connections;
+    struct base_log_spell refusals; /* of connections */
     struct rpc_worker workers[];
 };
 
@@ -120,6 +122,17 @@ static struct rpc_worker *choose_worker(struct tarn_rpc_server *server, const st
     return &server->workers[server->next++ % server->count];
 }
 
+/* @param at_once  whether no other connection will come */
+static void tell_end_of_refusals(struct tarn_rpc_server *server, bool at_once)
+{
+    uint64_t refused, lasted_ns;
+    if (base_log_spell_ended(&server->node->log, &server->refusals, at_once, &refused, &lasted_ns))
+        base_info(&server->node->log,
+                  at_once ? "connections for calls were refused until the end"
+                          : "connections for calls are taken again",
+                  "refused=%" PRIu64 " seconds=%" PRIu64, refused, lasted_ns / BASE_NS_PER_SECOND);
+}
+
 static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incoming *incoming)
 {
     struct rpc_hello hello;
@@ -137,6 +150,7 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
     else if ((arrival = base_alloc(&server->node->memory, sizeof(*arrival))) == NULL)
         refusal = "out of memory";
     if (refusal == NULL) {
+        tell_end_of_refusals(server, false);
         *arrival = (struct arrival){.worker = worker, .incoming = incoming, .hello = hello};
         atomic_fetch_add(&server->connections, 1);
         if (task_spawn(worker->sched, &worker->group, "rpc-connection", attend, arrival) == 0)
@@ -145,7 +159,9 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
         base_free(&server->node->memory, arrival, sizeof(*arrival));
         refusal = "its worker has too many tasks";
     }
-    base_warn(&server->node->log, "a connection for calls is refused", "reason=\"%s\"", refusal);
+    if (base_log_spell_note(&server->node->log, &server->refusals))
+        base_warn(&server->node->log, "connections for calls are refused",
+                  "reason=\"%s\" connections=%" PRIu32, refusal, atomic_load(&server->connections));
     tarn_fabric_reject(incoming);
 }
 
@@ -222,6 +238,7 @@ void tarn_rpc_server_close(struct tarn_rpc_server *server)
     for (uint32_t i = 0; i < count; i++)
         scheds[i] = server->workers[i].sched;
     const bool owns_scheds = server->owns_scheds;
+    tell_end_of_refusals(server, true);
     free_server(server);
     if (owns_scheds)
         close_scheds(scheds, count);

@@ -5,7 +5,10 @@
 #include "serve/serve_internal.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Started again after kill -9: what was in flight has to land first, however slow the disk. */
@@ -206,10 +209,16 @@ static void format_door(const struct serve_store *store, char *url, size_t room)
 {
     const struct serve *serve = store->serve;
     const struct serve_options *options = serve->options;
-    if (options->kv_unix_path != NULL)
-        (void)snprintf(url, room, "unix:%s/%s", options->kv_unix_path, store->options.name);
+    const bool is_plain = strcmp(options->kv_fabric, "tcp:") == 0;
+    char path[PATH_MAX];
+    int len = 0;
+    if (options->kv_unix_path != NULL && realpath(options->kv_unix_path, path) != NULL)
+        len = snprintf(url, room, "unix:%s/%s", path, store->options.name);
     else if (options->kv_listen.count > 0)
-        (void)snprintf(url, room, "tarn://%s/%s", options->kv_listen.items[0], store->options.name);
+        len = snprintf(url, room, "tarn://%s/%s%s%s", options->kv_listen.items[0], store->options.name,
+                       is_plain ? "" : "?", is_plain ? "" : options->kv_fabric);
+    if (len < 0 || (size_t)len >= room) /* half a URL is of no use */
+        url[0] = '\0';
     for (uint32_t i = 0; i < serve->listener_count && url[0] == '\0'; i++) {
         if (serve->listeners[i].store == store)
             (void)snprintf(url, room, "memcached://%s", serve->listeners[i].address);

@@ -6,6 +6,7 @@ log say when that begins and when it has ended, in one line each?
 """
 
 import re
+import subprocess
 import sys
 
 import serving
@@ -36,7 +37,7 @@ def welcome(address):
 
 def a_full_store_says_so_once(tarn):
     with serving.ordinary_user(tarn) as (user, folder):
-        words = user.words(memlock=0)
+        words = user.words()
         with Tarn(user.program, f"{folder}/store", size="8M", words=words) as server, Connection(server.address) as client:
             value, refused = b"x" * 100000, 0
             for number in range(2000):
@@ -66,7 +67,7 @@ def a_full_store_says_so_once(tarn):
 
 def who_is_too_many_is_told(tarn):
     with serving.ordinary_user(tarn) as (user, folder):
-        with Tarn(user.program, f"{folder}/store", "--max-connections=10", words=user.words(memlock=0)) as server:
+        with Tarn(user.program, f"{folder}/store", "--max-connections=10", words=user.words()) as server:
             clients = [Connection(server.address) for _ in range(30)]
             for client in clients[:10]:
                 expect(client.ask(b"version\r\n").startswith(b"VERSION"), "it does not serve")
@@ -100,7 +101,7 @@ def expect_end(server, refused):
 
 def few_descriptors_hang_nobody(tarn):
     with serving.ordinary_user(tarn) as (user, folder):
-        words = user.words(memlock=0, nofile=64)
+        words = user.words(nofile=64)
         with Tarn(user.program, f"{folder}/store", "--threads=2", words=words) as server:
             warned = lines_of(server, "the limit of open files allows fewer connections than --max-connections")
             expect(len(warned) == 1 and " limit=64 " in warned[0] and "ulimit -n" in warned[0], server.log())
@@ -124,10 +125,48 @@ def may_raise_limits():
         return int(re.search(r"^CapEff:\s*(\w+)", file.read(), re.MULTILINE).group(1), 16) >> CAP_SYS_RESOURCE & 1
 
 
+def calls_that_are_too_many(tarn):
+    """The same where Tarn's own protocol is spoken."""
+    with serving.ordinary_user(tarn) as (user, folder):
+        url = f"unix:{folder}/kv/default"
+        options = ["--max-connections=2", "--threads=1", f"--kv-unix={folder}/kv"]
+        with Tarn(user.program, f"{folder}/store", *options, words=user.words()) as server, Connection(server.address) as client:
+            holders = [subprocess.Popen([*user.words(), user.program, "put", url, f"key{number}"], stdin=subprocess.PIPE)
+                       for number in range(2)]
+
+            def all_are_there():
+                client.send(b"stats calls\r\n")
+                lines = []
+                while (line := client.line()) != b"END":
+                    lines.append(line)
+                return b"STAT 0:connections 2" in lines
+            await_that(all_are_there, "they do not connect")
+
+            def is_refused():
+                return subprocess.run([*user.words(), user.program, "get", url, "key0"], capture_output=True, check=False,
+                                      timeout=serving.PATIENCE).returncode == 1
+            expect(is_refused() and is_refused() and is_refused(), "there are too many")
+            began = lines_of(server, "connections for calls are refused")
+            expect(len(began) == 1 and "level=warn" in began[0], server.log())
+            for holder in holders:
+                holder.communicate(b"value", serving.PATIENCE)
+                expect(holder.returncode == 0, "who was there is not served")
+            refused = 3
+
+            def ended():
+                nonlocal refused
+                refused += is_refused()
+                return lines_of(server, "connections for calls are taken again")
+            await_that(ended, "its end is not told", 0.1)
+            expect(f" refused={refused} " in lines_of(server, "connections for calls are taken again")[0], server.log())
+            expect(len(lines_of(server, "connections for calls are refused")) == 1, "it begins twice")
+            server.stop()
+
+
 def more_connections_than_descriptors(tarn):
     event = "the limit of open files allows fewer connections than --max-connections"
     with serving.ordinary_user(tarn) as (user, folder):
-        words = user.words(memlock=0, nofile=1024)
+        words = user.words(nofile=1024)
         with Tarn(user.program, f"{folder}/store", "-c", "5000", words=words) as server:
             warned = lines_of(server, event)
             expect(len(warned) == 1 and " max_connections=5000 " in warned[0], server.log())
@@ -144,4 +183,4 @@ def more_connections_than_descriptors(tarn):
 
 if __name__ == "__main__":
     serving.run([a_full_store_says_so_once, who_is_too_many_is_told, few_descriptors_hang_nobody,
-                 more_connections_than_descriptors], sys.argv[1])
+                 calls_that_are_too_many, more_connections_than_descriptors], sys.argv[1])

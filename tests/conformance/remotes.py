@@ -7,6 +7,7 @@
 import contextlib
 import random
 import sys
+import time
 
 import serving
 from fabric import free_port
@@ -40,6 +41,7 @@ def keys_are_those_of_the_server(tarn):
                     output = fails(tarn, "get", store, "a", "none", "b", because="no key")
                     expect(output == b'a\tone\nb\t"\\x00two\\n"\n', f"{output}")
                     succeeds(tarn, "put", store, "brief", "x", "--expire=1ms")
+                    time.sleep(0.1)  # expiry is exact to 10 ms
                     fails(tarn, "get", store, "brief", because="no key")
                     succeeds(tarn, "del", store, "b")
                     fails(tarn, "del", store, "b", because="no key")
