@@ -23,6 +23,22 @@ static int complain(const struct serve *serve, const char *reason)
     return -EINVAL;
 }
 
+/* Two that are bound and not listened at yet do not disturb each other: the kernel says nothing. */
+static int check_apart(const struct serve *serve, const struct net_bound *bound)
+{
+    for (uint32_t i = 0; i < serve->listener_count; i++) {
+        if (strcmp(serve->listeners[i].bound.address, bound->address) != 0)
+            continue;
+        base_error(&serve->node->log, "cannot listen",
+                   "address=%s reason=\"it is named twice\" remedy=\"give each store, and Tarn's own "
+                   "protocol, an address "
+                   "of its own\"",
+                   bound->address);
+        return -EADDRINUSE;
+    }
+    return 0;
+}
+
 /* Take an address for a store. @param node  whose log is told of a failure; NULL: none */
 static int bind_one(struct serve_store *store, struct tarn_node *node, const char *address)
 {
@@ -34,6 +50,11 @@ static int bind_one(struct serve_store *store, struct tarn_node *node, const cha
     int error = net_bind(node, address, &access, &listener->bound);
     if (error != 0)
         return error;
+    error = check_apart(serve, &listener->bound);
+    if (error != 0) {
+        net_unbind(&listener->bound);
+        return error;
+    }
     listener->store = store;
     serve->listener_count++;
     return 0;
@@ -158,7 +179,6 @@ static int bind_address(struct serve_store *store, const char *address)
     char *end;
     if (address[len] == '\0')
         return bind_port(store, address, len, port);
-    errno = 0;
     port = strtoull(address + len + 1, &end, 10);
     bool is_port = address[len + 1] >= '0' && address[len + 1] <= '9' && *end == '\0' && port <= UINT16_MAX;
     return is_port ? bind_port(store, address, len, port) : bind_one(store, store->serve->node, address);
@@ -206,8 +226,10 @@ static int try_address(struct serve *serve, const char *address)
 {
     struct net_bound bound;
     int error = net_bind(serve->node, address, NULL, &bound);
-    if (error == 0)
-        net_unbind(&bound);
+    if (error != 0)
+        return error;
+    error = check_apart(serve, &bound);
+    net_unbind(&bound);
     return error;
 }
 

@@ -250,6 +250,9 @@ base_must_check int net_unix_address(const char *path, struct sockaddr_un *ret_a
 base_must_check int net_unix_bind(int fd, const struct sockaddr_un *address,
                                   const struct net_unix_access *access, struct net_unix_file *ret_file);
 
+/** Whether a path still names the file that it named when it was bound. Any thread. */
+bool net_unix_is_same(const char *path, const struct net_unix_file *file);
+
 /** Remove the path, unless somebody else has put his own there. Any thread. */
 void net_unix_remove(const char *path, const struct net_unix_file *file);
 

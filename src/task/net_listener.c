@@ -266,6 +266,15 @@ void net_unbind(const struct net_bound *bound)
     (void)close(bound->socket);
 }
 
+/* @return 0; -EADDRINUSE: somebody else was quicker, or took the path of a socket at which nobody listened yet */
+static int start_listening(const struct net_bound *bound, const struct net_address *address)
+{
+    const char *path = net_address_path(address);
+    if (path != NULL && !net_unix_is_same(path, &bound->file))
+        return -EADDRINUSE;
+    return listen(bound->socket, SOMAXCONN) == 0 ? 0 : -errno;
+}
+
 int net_listen_at(struct task_sched *sched, const struct net_bound *bound, struct task_sched *const *targets,
                   uint32_t target_count, const struct net_handler *handler,
                   int (*accepted)(struct net_connection *connection, void *arg), void *arg,
@@ -278,12 +287,12 @@ int net_listen_at(struct task_sched *sched, const struct net_bound *bound, struc
         net == NULL ? NULL : base_alloc(&node->memory, listener_bytes(target_count));
     if (listener == NULL)
         return -ENOMEM;
-    if (listen(bound->socket, SOMAXCONN) != 0) { /* somebody else was quicker */
-        int error = -errno;
-        struct net_address address;
+    struct net_address address;
+    base_assert(net_address_parse(bound->address, &address) == 0); /* it was made of one */
+    int error = start_listening(bound, &address);
+    if (error != 0) {
         base_free(&node->memory, listener, listener_bytes(target_count));
-        bool is_address = net_address_parse(bound->address, &address) == 0;
-        return complain(node, bound->address, is_address ? &address : NULL, error);
+        return complain(node, bound->address, &address, error);
     }
     listener->bound = *bound;
     listener->net = net;

@@ -70,9 +70,14 @@ int net_unix_bind(int fd, const struct sockaddr_un *address, const struct net_un
     return error;
 }
 
-void net_unix_remove(const char *path, const struct net_unix_file *file)
+bool net_unix_is_same(const char *path, const struct net_unix_file *file)
 {
     struct stat status;
-    if (lstat(path, &status) == 0 && status.st_dev == file->device && status.st_ino == file->inode)
+    return lstat(path, &status) == 0 && status.st_dev == file->device && status.st_ino == file->inode;
+}
+
+void net_unix_remove(const char *path, const struct net_unix_file *file)
+{
+    if (net_unix_is_same(path, file))
         (void)unlink(path);
 }
