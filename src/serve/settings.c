@@ -378,6 +378,14 @@ static int check_doors(const struct serve_options *options, char *error, size_t 
     return 0;
 }
 
+/* The name that is never another machine's (RFC 6761), with or without a port. */
+static bool is_localhost(const char *address)
+{
+    static const char name[] = "localhost";
+    const char *rest = address + sizeof(name) - 1;
+    return strncmp(address, name, sizeof(name) - 1) == 0 && (*rest == '\0' || *rest == ':');
+}
+
 int serve_unix_access(const struct serve_options *options, mode_t *ret_mode, gid_t *ret_group)
 {
     char *end;
@@ -421,7 +429,7 @@ int serve_check_options(const struct serve_options *options, char *error, size_t
         result = check_unix_access(options, error, room);
     for (size_t i = 0; i < options->listen.count && result == 0; i++) {
         const char *address = options->listen.items[i];
-        if (!options->insecure && !net_is_loopback(address))
+        if (!options->insecure && !net_is_loopback(address) && !is_localhost(address))
             result = refuse_outside(address, "", error, room);
     }
     return result == 0 ? check_doors(options, error, room) : result;

@@ -81,8 +81,9 @@ static void only_loopback_is_secure(void **state)
     struct fixture *fixture = *state;
     const char *const inside[] = {"127.0.0.1",   "127.0.0.1:0",     "127.8.9.10:11211", "[::1]",
                                   "[::1]:11211", "127.0.0.1,[::1]", "localhost",        "localhost:0"};
-    const char *const outside[] = {"0.0.0.0",   "0.0.0.0:11211", "[::]:11211", "10.0.0.1",
-                                   "1.127.0.1", "[::1:1]:1",     "localhosts", "127.0.0.1,192.0.2.1"};
+    const char *const outside[] = {"0.0.0.0",    "0.0.0.0:11211",     "[::]:11211",
+                                   "10.0.0.1",   "1.127.0.1",         "[::1:1]:1",
+                                   "localhosts", "localhost.example", "127.0.0.1,192.0.2.1"};
     set(fixture, "data", "store");
     for (size_t i = 0; i < base_array_count(inside); i++) {
         set(fixture, "listen", inside[i]);

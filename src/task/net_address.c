@@ -109,8 +109,5 @@ int net_address_socket(const struct net_address *address)
 
 bool net_is_loopback(const char *address)
 {
-    static const char name[] = "localhost"; /* by RFC 6761 never another machine */
-    const size_t len = sizeof(name) - 1;
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
-           (strncmp(address, name, len) == 0 && (address[len] == '\0' || address[len] == ':'));
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0;
 }

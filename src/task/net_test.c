@@ -56,10 +56,9 @@ static void addresses_are_text(void **state)
 static void loopback_is_this_machine(void **state)
 {
     (void)state;
-    static const char *const inside[] = {"127.0.0.1:1", "127.0.0.1",   "127.9.9.9:0", "[::1]:1",
-                                         "[::1]",       "localhost:1", "localhost"};
-    static const char *const beyond[] = {
-        "0.0.0.0:0", "[::]:1", "128.0.0.1:1", "[::1:1]:1", "localhosts:1", "localhost.example:1", ""};
+    static const char *const inside[] = {"127.0.0.1:1", "127.0.0.1", "127.9.9.9:0", "[::1]:1", "[::1]"};
+    static const char *const beyond[] = {"0.0.0.0:0", "[::]:1",      "128.0.0.1:1",
+                                         "[::1:1]:1", "localhost:1", ""};
     for (size_t i = 0; i < base_array_count(inside); i++)
         assert_true(net_is_loopback(inside[i]));
     for (size_t i = 0; i < base_array_count(beyond); i++)
