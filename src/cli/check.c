@@ -52,15 +52,13 @@ void cli_check_help(FILE *file)
         "Reads all of the store in the file PATH and proves that it is sound, without writing anything.\n"
         "Each fault is a line, with the number of the invariant that does not hold. The store must not be\n"
         "open elsewhere to be written. Exit status 0: it is sound; 1: it is not, or cannot be read.\n\n"
-        "With --repair what is damaged is given up then, if there are faults; without any, nothing is "
-        "written.\n"
-        "All that can be read stays. A key whose record cannot be read is gone: each is a line, \"lost: "
-        "KEY\",\n"
-        "or the hash of a key that cannot be told. No older value of it comes back. The store must not be "
-        "open\n"
-        "elsewhere; a repair that was cut off is made again. Exit status 0: it is sound, and nothing was "
-        "lost;\n"
-        "3: it is sound now, and records are lost; 1: it is not sound, or cannot be repaired.\n\n",
+        "With --repair what is damaged is given up then, if there are faults; without any, nothing is\n"
+        "written. All that can be read stays. A key whose record cannot be read is gone: each is a line,\n"
+        "\"lost: KEY\", or the hash of a key that cannot be told. No older value of it comes back. Where\n"
+        "records are missing and not even hashes tell their keys, the check says so (invariant 16); such\n"
+        "a key is then missing, or has the value before. The store must not be open elsewhere; a repair\n"
+        "that was cut off is made again. Exit status 0: it is sound, and nothing was lost; 3: it is sound\n"
+        "now, and records are lost; 1: it is not sound, or cannot be repaired.\n\n",
         file);
     cli_print_options(&arguments, file);
 }

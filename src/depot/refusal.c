@@ -18,9 +18,8 @@ int depot_refuse(struct tarn_depot *depot, enum depot_lack lack, int error)
                   drive_name(depot->drive), depot_index_bytes(&depot->index));
     else
         base_warn(log, "new data is refused: the store is full",
-                  "path=%s live=\"%s\" capacity=\"%s\" remedy=\"delete records, make the store larger, or "
-                  "let it evict as "
-                  "a cache does\"",
+                  "path=%s live=\"%s\" capacity=\"%s\" "
+                  "remedy=\"delete records, make the store larger, or let it evict as a cache does\"",
                   drive_name(depot->drive), live, capacity);
     return error;
 }
