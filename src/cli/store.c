@@ -73,14 +73,15 @@ static void show_opening(void *arg, const char *what, const char *unit, uint64_t
 /* Of a URL that is good. */
 static int open_store(const char *url, const struct tarn_depot_options *options, struct cli_store *ret_store)
 {
-    struct tarn_depot_options depot_options = *options;
+    static const struct tarn_depot_options defaults = {.read_only = false};
+    struct tarn_depot_options depot_options = options == NULL ? defaults : *options;
     const struct tarn_kv_options kv_options = {.depot = &depot_options};
     struct cli_store store;
     int error = tarn_node_open(NULL, &store.node);
     if (error != 0)
         return fail("cannot begin", error);
     struct opening progress = {.what = NULL};
-    depot_options.serve_damaged = options->read_only; /* what may be missing is an error, key by key */
+    depot_options.serve_damaged = depot_options.read_only; /* what may be missing is an error, key by key */
     const struct depot_opening opening = {.progress = show_opening, .progress_arg = &progress};
     error = kv_open(store.node, url, &kv_options, &opening, &store.kv);
     end_bar(&progress);

@@ -125,13 +125,14 @@ def what_is_in_use_or_does_not_open_is_refused(tarn):
 
 
 def where_records_may_be_missing_it_is_said(tarn):
-    """A summary and a record of it: nobody knows which key that was."""
+    """A summary, a record of it and the end of its group: nobody knows which key that was."""
     with serving.folder() as folder:
         store = filled(tarn, folder)
         layout = Layout(contents(store))
         value = layout.data.index(b"<value 7>")
         written = max(offset for offset in layout.segments(1) if offset < value)
         damage(store, value + 3)
+        damage(store, layout.data.index(b"Grup", value))
         damage(store, written + layout.segment_bytes - 20)
         expect(b"records may be missing" in fails(tarn, "check", store, because=""), "a check does not say so")
         lines = repaired(tarn, store, LOST)
