@@ -17,7 +17,7 @@ TARGET ?=
 
 .PHONY: help
 help:
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r target line; do \
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r target line; do \
 		printf 'make %-9s %s\n' "$$target" "$$line"; done
 
 .PHONY: run
@@ -25,9 +25,14 @@ run: program ## serve memcached's protocol on 127.0.0.1:11211 from ./data.tarn (
 	@exec build/tarn serve --data data.tarn --size 1G --listen 127.0.0.1:11211 $(ARGS)
 
 .PHONY: test
-test: ## build, then run every kind of test, in at most 25 minutes (STAGES="unit lint" for some)
+test: ## build, then run a part of every kind of test, in some 10 minutes (STAGES="unit lint" for some)
 	@tools/packages test
 	@tools/test $(STAGES)
+
+.PHONY: test-all
+test-all: ## build, then run all tests, in some 40 minutes (STAGES="unit lint" for some)
+	@tools/packages test
+	@tools/test --all $(STAGES)
 
 .PHONY: bench
 bench: program ## print the benchmarks' results, a JSON line each (BENCH="task drive depot")
@@ -37,12 +42,12 @@ bench: program ## print the benchmarks' results, a JSON line each (BENCH="task d
 .PHONY: asan
 asan: ## run the tests with the address and undefined behaviour sanitizers
 	@tools/packages test
-	@tools/test asan
+	@tools/test --all asan
 
 .PHONY: tsan
 tsan: ## run the tests with the thread sanitizer
 	@tools/packages test
-	@tools/test tsan
+	@tools/test --all tsan
 
 .PHONY: fuzz
 fuzz: ## fuzz every target for SECONDS=60, or one (TARGET=name)
@@ -56,7 +61,7 @@ sim: program ## run SEEDS=1000 of the simulator, of every campaign or one (CAMPA
 .PHONY: model
 model: ## a million operations against a plain map, and histories of real threads (OPERATIONS= ARGS="" for the seed)
 	@tools/packages test
-	@[ -e build/build.ninja ] || meson setup build
+	@[ -e build/build.ninja ] || meson setup -Dwerror=true build
 	@ninja -C build depot_model_test tests/model/model_threads
 	@build/depot_model_test $(OPERATIONS) $(ARGS)
 	@build/tests/model/model_threads 60 $(ARGS)
@@ -91,10 +96,10 @@ install: program ## install under PREFIX=/usr/local (DESTDIR=... for packages)
 
 .PHONY: clean
 clean: ## remove everything built; stores (*.tarn) stay
-	rm -rf build build-asan build-clang build-fuzz build-tsan
+	rm -rf build build-*
 
 .PHONY: program
 program:
 	@tools/packages run
-	@[ -e build/build.ninja ] || meson setup build
+	@[ -e build/build.ninja ] || meson setup -Dwerror=true build
 	@ninja -C build tarn

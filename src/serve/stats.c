@@ -149,6 +149,9 @@ static void shut_down(void *arg)
 
 /* ---- calls --------------------------------------------------------------------------------------- */
 
+/* Names of what a door is asked for, before its number is put in front of them. */
+#define CALL_NAME_ROOM (BASE_UNITS_ROOM + 32)
+
 struct calls_listing {
     memcache_setting_function *visit;
     void *visit_arg;
@@ -157,7 +160,7 @@ struct calls_listing {
 
 static void dump_call_text(const struct calls_listing *listing, const char *what, const char *value)
 {
-    char name[BASE_UNITS_ROOM + 32];
+    char name[CALL_NAME_ROOM + 16]; /* and a number before it */
     (void)snprintf(name, sizeof(name), "%" PRIu32 ":%s", listing->door, what);
     listing->visit(listing->visit_arg, name, value);
 }
@@ -184,7 +187,7 @@ static void dump_method(const struct calls_listing *listing, const struct tarn_r
     } facts[] = {{"calls", method->calls},
                  {"errors", method->errors},
                  {"service_us", method->service_ns / BASE_NS_PER_US}};
-    char what[BASE_UNITS_ROOM + 32];
+    char what[CALL_NAME_ROOM];
     for (uint32_t i = 0; i < base_array_count(facts); i++) {
         (void)snprintf(what, sizeof(what), "%s_%s", method->name, facts[i].what);
         dump_call_number(listing, what, facts[i].number);
@@ -220,7 +223,7 @@ static void dump_fabric(const struct calls_listing *listing, struct tarn_fabric 
                                                             [TARN_FABRIC_FAA] = "fetch_and_adds",
                                                             [TARN_FABRIC_SEND] = "sends"};
     struct tarn_fabric_counters counters;
-    char what[BASE_UNITS_ROOM + 32];
+    char what[CALL_NAME_ROOM];
     tarn_fabric_count(fabric, RPC_TAG, &counters);
     for (unsigned i = 0; i < TARN_FABRIC_OP_KINDS; i++) {
         (void)snprintf(what, sizeof(what), "fabric_%s", kinds[i]);
