@@ -89,10 +89,14 @@ lint: ## check the repository's rules, the layout and what clang-tidy knows
 	@tools/lint
 
 .PHONY: install
-install: program ## install under PREFIX=/usr/local (DESTDIR=... for packages)
-	meson configure build -Dprefix=$(PREFIX)
-	ninja -C build
-	DESTDIR=$(DESTDIR) meson install -C build --no-rebuild
+install: ## install under PREFIX=/usr/local (DESTDIR=... for packages)
+	@tools/packages run
+	@[ -e build-install/build.ninja ] || meson setup -Dtests=false build-install
+	meson configure build-install -Dprefix=$(PREFIX)
+	ninja -C build-install
+	DESTDIR=$(DESTDIR) meson install -C build-install --no-rebuild
+	@# so that programs find the library; a package does that by itself
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ldconfig
 
 .PHONY: clean
 clean: ## remove everything built; stores (*.tarn) stay

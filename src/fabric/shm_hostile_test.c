@@ -658,7 +658,7 @@ static void other_users_are_refused(void **state)
     int ready[2], tried[2], status;
     char byte;
     if (getuid() != 0) {
-        print_message("skipped: only root can become another user\n");
+        print_message("only root can become another user\n");
         skip();
     }
     testing.subject->address(testing.address, sizeof(testing.address));
