@@ -239,7 +239,7 @@ static void test_open_loop_gives_up(void **state)
     fixture->fake.stall_ms = 1;
     uint64_t begin_ns = task_now();
     assert_int_equal(run(fixture), 0);
-    assert_true(task_now() - begin_ns < 5 * BASE_NS_PER_SECOND);
+    assert_true(task_now() - begin_ns < 60 * BASE_NS_PER_SECOND);
     assert_true(fixture->fake.requests < RATE * DURATION_MS / 1000 / 2);
     assert_in_range(base_histogram_count(&fixture->latency), RATE * DURATION_MS / 1000 - 1,
                     RATE * DURATION_MS / 1000 + 1);
