@@ -229,7 +229,7 @@ static void answer_meta_get(const struct memcache_op *op, struct text *text)
     put(text, outcome->won ? " W\r\n" : "\r\n");
 }
 
-static void answer_meta_change(const struct memcache_op *op, struct text *text)
+static void answer_meta_change(struct memcache_op *op, struct text *text)
 {
     int error = op->outcome.error;
     bool sets = op->request.verb == MEMCACHE_META_SET;
@@ -245,8 +245,10 @@ static void answer_meta_change(const struct memcache_op *op, struct text *text)
         word = "NS";
     if (error == 0 && op->request.noreply)
         return;
+    if (error != 0)
+        op->outcome.info.value_bytes = op->request.value_bytes; /* of what was not stored */
     put(text, word);
-    put_flags(op, text, sets ? (error == 0 ? "cs" : "c") : "");
+    put_flags(op, text, sets ? "cs" : "");
     put(text, "\r\n");
 }
 
@@ -260,7 +262,7 @@ static void answer_meta_arithmetic(const struct memcache_op *op, struct text *te
         put(text, "\r\n");
         return;
     }
-    if (op->request.noreply && op->outcome.hit) /* of what is made even a quiet client hears */
+    if (op->request.noreply)
         return;
     put_u64(&number, op->outcome.number);
     size_t len = (size_t)(number.end - number.begin);
@@ -298,7 +300,7 @@ static bool is_answer(int error)
     return error == 0 || error == -ENOENT || error == -EEXIST;
 }
 
-static void answer_meta(const struct memcache_op *op, struct text *text)
+static void answer_meta(struct memcache_op *op, struct text *text)
 {
     char mode = op->request.meta.mode;
     bool too_long = op->outcome.error == -EMSGSIZE && (mode == 'A' || mode == 'P');

@@ -181,7 +181,7 @@ static const struct attempts {
      {{'x', 3}},
      "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
      {'\0', 0}},
-    {"ma a MD D100 N0 J7 q\r\n", {'1', 3}, {{'\0', 1}}, "HD\r\n", {'\0', 0}},
+    {"ma a MD D100 N0 J7\r\n", {'1', 3}, {{'\0', 1}}, "HD\r\n", {'\0', 0}},
     {"get a\r\n", {'x', 70000}, {{'y', 80000}, {'z', 90000}}, "VALUE a 0 90000\r\n", {'z', 90000}},
     {"get a\r\n", {'x', 70000}, {{'y', 66000}}, "VALUE a 0 66000\r\n", {'y', 66000}},
     {"get a\r\n", {'x', 70000}, {{'y', 5}}, "VALUE a 0 5\r\n", {'y', 5}},

@@ -230,7 +230,7 @@ struct memcache_session {
     bool failed_list;                /* a list has ended early, no END follows; between calls only in KEYS */
     char *memory;                    /* VALUE: the value, then what the request's texts need */
     size_t memory_bytes;
-    uint64_t missing; /* VALUE, SWALLOW: bytes still to come */
+    uint64_t missing; /* VALUE, SWALLOW: bytes still to come; KEYS: spaces since the last key */
 };
 
 /** A new connection's state. */
@@ -259,7 +259,8 @@ char *memcache_session_place(const struct memcache_session *session, size_t *ret
  *                      came there: then it is all consumed
  * @param ret_consumed  bytes that are done with; the rest, at most MEMCACHE_LINE_BYTES_MAX, is the
  *                      beginning of a line and belongs in front of what comes next
- * @return 0; -ESHUTDOWN (the client has quit); -EPROTO (a line without end); what `send` said
+ * @return 0; -ESHUTDOWN (the client has quit); -EPROTO (a line without end, or one behind which a value
+ * of unknown length may come); what `send` said
  *
  * Yields.
  */

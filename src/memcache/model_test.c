@@ -204,7 +204,7 @@ static void any_other(struct generator *generator)
         {"mn\r\n", "MN\r\n"},
         {"version\r\n", "VERSION " TALK_VERSION "\r\n"},
         {"nonsense\r\n", "ERROR\r\n"},
-        {"set k1 x 0 1\r\n", "CLIENT_ERROR bad command line format\r\n"},
+        {"set k1 x 0 1\r\nz\r\n", "CLIENT_ERROR bad command line format\r\n"},
         {"set k1 0 0 2\r\nxyz\n", "CLIENT_ERROR bad data chunk\r\n"},
         {"ms k1 3 !\r\nget\r\n", "CLIENT_ERROR invalid flag\r\n"},
         {"verbosity 1\r\n", "OK\r\n"},

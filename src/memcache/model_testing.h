@@ -327,7 +327,7 @@ static inline void model_print_flags(struct model *model, const struct model_req
             model_print_version(model, item);
         } else {
             model_print(&model->answer, " %c%llu", word[0],
-                        word[0] == 's'   ? (unsigned long long)item->len
+                        word[0] == 's'   ? (unsigned long long)(item == NULL ? request->len : item->len)
                         : word[0] == 'f' ? (unsigned long long)item->flags
                                          : 0ULL);
         }
@@ -436,7 +436,7 @@ static inline void model_meta_set(struct model *model, const struct model_reques
 {
     const char *word = model_meta_store(model, request, model_find(model, request->keys[0]));
     if (word != NULL)
-        model_answer_meta(model, request, word, NULL, "c");
+        model_answer_meta(model, request, word, NULL, "cs");
     else if (model_word(request, 'q') == NULL)
         model_answer_meta(model, request, "HD", &model->items[request->keys[0]], "cs");
 }
@@ -450,7 +450,7 @@ static inline void model_meta_delete(struct model *model, const struct model_req
     }
     bool invalidates = model_word(request, 'I') != NULL, empties = model_word(request, 'x') != NULL;
     item->there = invalidates || empties;
-    if (item->there)
+    if (invalidates || (empties && model_word(request, 'E') != NULL))
         model_renew(model, item, request);
     if (invalidates) {
         item->stale = true;
@@ -491,7 +491,7 @@ static inline void model_meta_arithmetic(struct model *model, const struct model
         return;
     }
     item->expiry_s = model_walk(model, request, made, begin_s, &wins);
-    if (!made && model_word(request, 'q') != NULL)
+    if (model_word(request, 'q') != NULL)
         return;
     char text[32];
     size_t len = model_digits(text, number, 0);

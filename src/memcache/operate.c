@@ -362,7 +362,7 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
     if (is_another(op, old))
         return -EEXIST;
     update->remove = !has(op, 'I') && !has(op, 'x');
-    update->version = new_version(op);
+    update->version = has(op, 'I') || has(op, 'E') ? new_version(op) : old->version;
     update->keep = !has(op, 'x');
     if (has(op, 'I')) {
         update->note = MEMCACHE_NOTE_STALE; /* the next client wins */

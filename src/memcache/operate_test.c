@@ -17,9 +17,9 @@ static void values_are_joined(void **state)
         {"set a 0 0 1\r\nb\r\nappend a 0 0 1 noreply\r\nc\r\nprepend a 0 0 1 noreply\r\na\r\nget a\r\nappend "
          "none 0 0 1 noreply\r\nx\r\nmn\r\n",
          "STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\nMN\r\n"},
-        {"append a 0 0\r\nappend a 0 0 x\r\nappend a 0 0 1\r\nxy\r\nversio\r\n",
-         "ERROR\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad data "
-         "chunk\r\nERROR\r\nERROR\r\n"},
+        {"append a x 0 2\r\nzz\r\nappend a 0 0 1\r\nxy\r\nversio\r\n",
+         "CLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad data chunk\r\n"
+         "CLIENT_ERROR bad command line format\r\nERROR\r\n"},
     };
     TALK_EXPECT_ALL(*state, talks);
 }
@@ -50,8 +50,9 @@ static void numbers_are_counted(void **state)
         {"set a 0 0 1\r\n5\r\nincr a x\r\nincr a -1\r\nincr a 18446744073709551616\r\nincr a\r\nincr a 1 2 "
          "3\r\nincr a 1 noreply\r\nget a\r\n",
          "STORED\r\nCLIENT_ERROR invalid numeric delta argument\r\nCLIENT_ERROR invalid numeric delta "
-         "argument\r\nCLIENT_ERROR invalid numeric delta argument\r\nERROR\r\nERROR\r\nVALUE a 0 "
-         "1\r\n6\r\nEND\r\n"},
+         "argument\r\nCLIENT_ERROR invalid numeric delta argument\r\nCLIENT_ERROR bad command line "
+         "format\r\n6\r\nVALUE a 0 "
+         "1\r\n7\r\nEND\r\n"},
         {"set a 0 0 3\r\n5  \r\nincr a 1\r\nget a\r\n", "STORED\r\n6\r\nVALUE a 0 3\r\n6  \r\nEND\r\n"},
         {"set a 0 0 2\r\n 5\r\nincr a 1\r\nset a 0 0 2\r\n-5\r\nincr a 1\r\n",
          "STORED\r\n6\r\nSTORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n"},
@@ -68,8 +69,9 @@ static void gets_that_touch(void **state)
          "STORED\r\nSTORED\r\nVALUE a 5 1\r\nx\r\nVALUE c 6 2\r\nyy\r\nVALUE a 5 1\r\nx\r\nEND\r\nHD "
          "t50\r\nHD t50\r\nVALUE a 5 1\r\nx\r\nEND\r\nHD t-1\r\nVALUE a 5 1\r\nx\r\nEND\r\nEND\r\nEND\r\n"},
         {"gat a b\r\ngat 1\r\ngat\r\ngat x a\r\ngats\r\n",
-         "CLIENT_ERROR invalid exptime argument\r\nEND\r\nERROR\r\nCLIENT_ERROR invalid exptime "
-         "argument\r\nERROR\r\n"},
+         "CLIENT_ERROR invalid exptime argument\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad "
+         "command line format\r\nCLIENT_ERROR invalid exptime "
+         "argument\r\nCLIENT_ERROR bad command line format\r\n"},
         {"set a 0 0 1\r\nx\r\ngat 60 none a\r\ngat 60 a none\r\nmg a t\r\n",
          "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nVALUE a 0 1\r\nx\r\nEND\r\nHD t60\r\n"},
         {"touch a 1\r\nset a 4 0 1\r\nx\r\ntouch a 77\r\nmg a t f v\r\ntouch a 0 noreply\r\nmg a t\r\ntouch "
@@ -90,7 +92,8 @@ static void meta_gets(void **state)
          "O9\r\nabc\r\nMN\r\n"},
         {"mg\r\nmg a vv\r\nmg a v v\r\nmg a !\r\nmg a O1234567890123456789012345678901\r\nmg a "
          "O12345678901234567890123456789012\r\n",
-         "ERROR\r\nEN\r\nCLIENT_ERROR duplicate flag\r\nCLIENT_ERROR invalid flag\r\nEN "
+         "CLIENT_ERROR bad command line format\r\nEN\r\nCLIENT_ERROR duplicate flag\r\nCLIENT_ERROR invalid "
+         "flag\r\nEN "
          "O1234567890123456789012345678901\r\nCLIENT_ERROR opaque token too long\r\n"},
         {"set a 5 0 1\r\nx\r\nmg a T60 t f\r\nmg a t\r\nmg a T0 t v\r\nmg a t\r\nmg a T-1\r\nmg a\r\n",
          "STORED\r\nHD t60 f5\r\nHD t60\r\nVA 1 t-1\r\nx\r\nHD t-1\r\nHD\r\nEN\r\n"},
@@ -140,15 +143,14 @@ static void meta_sets(void **state)
         {"ms a 1 MS\r\nx\r\nms a 1 Ms\r\ny\r\nms a 1 MX\r\nz\r\nms a 1 M\r\nz\r\nms a 1 MEE\r\nz\r\nget "
          "a\r\n",
          "HD\r\nCLIENT_ERROR invalid mode for ms M token\r\nCLIENT_ERROR invalid mode for ms M "
-         "token\r\nCLIENT_ERROR incorrect length for M token\r\nCLIENT_ERROR incorrect length for M "
-         "token\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
-        {"ms a\r\nms a x\r\nms a -1\r\nms a 1 1\r\nxy\r\nms a 1 v\r\nx\r\nms a 1 !\r\nx\r\nget a\r\n",
-         "CLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad "
-         "command line format\r\nCLIENT_ERROR invalid flag\r\nERROR\r\nHD\r\nCLIENT_ERROR invalid "
-         "flag\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
+         "token\r\nCLIENT_ERROR invalid mode for ms M token\r\nNS\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
+        {"ms a 1 1\r\nx\r\nms a 1 1\r\nxy\r\nms a 1 v\r\nx\r\nms a 1 !\r\nx\r\nget a\r\n",
+         "CLIENT_ERROR invalid flag\r\nCLIENT_ERROR invalid flag\r\nCLIENT_ERROR bad command line "
+         "format\r\nHD\r\nCLIENT_ERROR invalid flag\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
         {"ms a 3\r\nxy\r\nms a 1\r\nxyz\r\nget a\r\n",
          "CLIENT_ERROR bad data chunk\r\nERROR\r\nERROR\r\nEND\r\n"},
-        {"ms a 3 q\r\nxyz1\r\nmn\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
+        {"ms a 3 q\r\nxyz1\r\nmn\r\n",
+         "CLIENT_ERROR bad data chunk\r\nCLIENT_ERROR bad command line format\r\nMN\r\n"},
         {"ms a 1 C5\r\nx\r\nms a 1 C5 I\r\nx\r\nset a 0 0 1\r\nx\r\nms a 1 C1 k\r\ny\r\nms a 1 "
          "C18446744073709551615 I\r\ny\r\nms a 1 C1 q\r\ny\r\nmn\r\n",
          "NF\r\nNF\r\nSTORED\r\nEX ka\r\nEX\r\nEX\r\nMN\r\n"},
@@ -176,8 +178,9 @@ static void meta_deletes(void **state)
          "W\r\nHD t30 Z X\r\n"},
         {"set a 5 0 1\r\nx\r\nmd a C1\r\nmd a C1 I q\r\nmd none C1\r\nmg a v\r\nmd\r\nmd a !\r\nmd a C\r\nmd "
          "a k k\r\n",
-         "STORED\r\nEX\r\nEX\r\nNF\r\nVA 1\r\nx\r\nERROR\r\nCLIENT_ERROR invalid or duplicate "
-         "flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate flag\r\n"},
+         "STORED\r\nEX\r\nEX\r\nNF\r\nVA 1\r\nx\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR "
+         "invalid flag\r\n"
+         "CLIENT_ERROR bad token in command line format\r\nCLIENT_ERROR duplicate flag\r\n"},
         {"set a 5 100 1\r\nx\r\nmd a T30\r\nmg a\r\n", "STORED\r\nHD\r\nEN\r\n"},
     };
     TALK_EXPECT_ALL(*state, talks);
@@ -194,7 +197,7 @@ static void meta_arithmetic(void **state)
          "\r\nEND\r\n"},
         {"ma a N60\r\nma a v t\r\nma b N60 J13 v t\r\nma b N60 J13 v t\r\nma c N0 J5 q\r\nmn\r\nget a b "
          "c\r\n",
-         "HD\r\nVA 1 t60\r\n1\r\nVA 2 t60\r\n13\r\nVA 2 t60\r\n14\r\nHD\r\nMN\r\nVALUE a 0 1\r\n1\r\nVALUE b "
+         "HD\r\nVA 1 t60\r\n1\r\nVA 2 t60\r\n13\r\nVA 2 t60\r\n14\r\nMN\r\nVALUE a 0 1\r\n1\r\nVALUE b "
          "0 2\r\n14\r\nVALUE c 0 1\r\n5\r\nEND\r\n"},
         {"set a 0 0 1\r\n5\r\nma a T40 t v\r\nmg a t\r\nma a q\r\nma a v q\r\nmn\r\nget a\r\n",
          "STORED\r\nVA 1 t40\r\n6\r\nHD t40\r\nMN\r\nVALUE a 0 1\r\n8\r\nEND\r\n"},
@@ -202,10 +205,10 @@ static void meta_arithmetic(void **state)
          "STORED\r\nVA 1\r\n0\r\nVALUE a 0 20\r\n0                   \r\nEND\r\n"},
         {"set a 0 0 1\r\n5\r\nma a MX\r\nma a M\r\nma a Dx\r\nma a Jx N0\r\nma a Nx\r\nma a !\r\nma\r\nma a "
          "C1\r\nma a C1 q k\r\nmn\r\nget a\r\n",
-         "STORED\r\nCLIENT_ERROR invalid mode for ma M token\r\nCLIENT_ERROR invalid or duplicate "
+         "STORED\r\nCLIENT_ERROR invalid mode for ma M token\r\nCLIENT_ERROR invalid mode for ma M "
+         "token\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate "
          "flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate "
-         "flag\r\nCLIENT_ERROR invalid or duplicate flag\r\nCLIENT_ERROR invalid or duplicate "
-         "flag\r\nERROR\r\nEX\r\nEX ka\r\nMN\r\nVALUE a 0 1\r\n5\r\nEND\r\n"},
+         "flag\r\nCLIENT_ERROR bad command line format\r\nEX\r\nEX ka\r\nMN\r\nVALUE a 0 1\r\n5\r\nEND\r\n"},
         {"set a 0 0 3\r\n100\r\nma a MD D1 v\r\nget a\r\nma a v\r\nget a\r\n",
          "STORED\r\nVA 2\r\n99\r\nVALUE a 0 3\r\n99 \r\nEND\r\nVA 3\r\n100\r\nVALUE a 0 3\r\n100\r\nEND\r\n"},
     };
@@ -305,8 +308,10 @@ static void more_about_changes(void **state)
         {"set a 0 0 1\r\nx\r\nmd a I\r\nmg a\r\nprepend a 0 0 1\r\ny\r\nmg a\r\nmd a I\r\nmg a\r\nms a 1 "
          "MA\r\nz\r\nmg a v\r\n",
          "STORED\r\nHD\r\nHD X W\r\nSTORED\r\nHD\r\nHD\r\nHD X W\r\nHD\r\nVA 3\r\nyxz\r\n"},
-        {"touch\r\ntouch a\r\nverbosity\r\nget\r\nincr a 1 noreply noreply x\r\n",
-         "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
+        {"touch\r\ntouch a\r\nverbosity\r\nget\r\nincr a noreply x\r\n",
+         "CLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR bad "
+         "command line format\r\nCLIENT_ERROR bad command line format\r\nCLIENT_ERROR invalid numeric delta "
+         "argument\r\n"},
     };
     TALK_EXPECT_ALL(*state, talks);
 }

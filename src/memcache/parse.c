@@ -1,11 +1,10 @@
 /* The text protocol's lines. */
 #include "memcache/parse.h"
 
-#define WORDS_MAX 8 /* no command has more; a line with more is counted as having so many */
+#define WORDS_MAX 8 /* no command looks at more; a line with more is counted as having so many */
 
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char bad_exptime[] = "CLIENT_ERROR invalid exptime argument\r\n";
-static const char bad_delete[] = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n";
 static const char bad_delta[] = "CLIENT_ERROR invalid numeric delta argument\r\n";
 static const char error[] = "ERROR\r\n";
 
@@ -91,6 +90,17 @@ bool memcache_parse_signed(const struct memcache_text *word, int64_t *ret_value)
     return true;
 }
 
+bool memcache_parse_length(const struct memcache_text *word, uint32_t *ret_bytes)
+{
+    uint64_t bytes;
+    bool negative = word->len > 0 && word->text[0] == '-';
+    if (base_parse_u64_len(word->text + negative, word->len - negative, &bytes) != 0 ||
+        bytes > (negative ? 0 : INT32_MAX - 2))
+        return false;
+    *ret_bytes = (uint32_t)bytes;
+    return true;
+}
+
 /* The key, which stands behind the command's name. @return whether it is short enough */
 static bool take_key(const struct line *line, struct memcache_request *request)
 {
@@ -101,34 +111,29 @@ static bool take_key(const struct line *line, struct memcache_request *request)
     return false;
 }
 
+/* Whatever else is wrong, a value whose length can be read is skipped, so that none of it is taken for commands. */
 static void parse_storage(const struct line *line, struct memcache_request *request)
 {
-    uint64_t flags, bytes;
-    if (!take_key(line, request))
+    uint64_t flags;
+    bool is_cas = request->verb == MEMCACHE_CAS;
+    if (!memcache_parse_length(&line->words[4], &request->value_bytes)) {
+        memcache_refuse_and_close(request, bad_format);
         return;
-    if (!memcache_parse_unsigned(&line->words[2], UINT32_MAX, &flags) ||
+    }
+    if (!take_key(line, request) || !memcache_parse_unsigned(&line->words[2], UINT32_MAX, &flags) ||
         !memcache_parse_signed(&line->words[3], &request->exptime) ||
-        !memcache_parse_unsigned(&line->words[4], INT32_MAX - 2, &bytes) ||
-        (request->verb == MEMCACHE_CAS &&
-         !memcache_parse_unsigned(&line->words[5], UINT64_MAX, &request->cas))) {
+        (is_cas &&
+         (line->count < 6 || !memcache_parse_unsigned(&line->words[5], UINT64_MAX, &request->cas)))) {
         memcache_refuse(request, bad_format);
+        request->swallow = true;
         return;
     }
     request->client_flags = (uint32_t)flags;
-    request->value_bytes = (uint32_t)bytes;
 }
 
-/* Older clients send a time of 0 behind the key. */
 static void parse_delete(const struct line *line, struct memcache_request *request)
 {
-    bool zero = line->count > 2 && equal(&line->words[2], "0");
-    request->noreply = request->noreply && line->count > 2; /* else it is the key */
-    bool valid = line->count == 2 || (line->count == 3 && (zero || request->noreply)) ||
-                 (line->count == 4 && zero && request->noreply);
-    if (!valid)
-        memcache_refuse(request, bad_delete);
-    else
-        (void)take_key(line, request);
+    (void)take_key(line, request);
 }
 
 static void parse_touch(const struct line *line, struct memcache_request *request)
@@ -167,40 +172,46 @@ static void parse_verbosity(const struct line *line, struct memcache_request *re
         memcache_refuse(request, bad_format);
 }
 
+static void parse_shutdown(const struct line *line, struct memcache_request *request)
+{
+    if (line->count > 2 || (line->count == 2 && !equal(&line->words[1], "graceful")))
+        request->refusal = "CLIENT_ERROR invalid shutdown mode\r\n";
+}
+
 static void parse_stats(const struct line *line, struct memcache_request *request)
 {
     if (line->count > 1)
         request->key = line->words[1];
 }
 
-/* The commands, and how many words, its own name included, each may have. */
+/* The commands. Each has at least so many words, its own name included; those that it does not look at do not matter. */
 static const struct command {
     const char *name;
     enum memcache_verb verb;
-    size_t words_min, words_max;
+    size_t words_min;
     void (*parse)(const struct line *line, struct memcache_request *request);
     bool quiet; /* knows "noreply" as its last word */
 } commands[] = {
-    {"get", MEMCACHE_GET, 2, WORDS_MAX, NULL, false},
-    {"gets", MEMCACHE_GETS, 2, WORDS_MAX, NULL, false},
-    {"gat", MEMCACHE_GAT, 2, WORDS_MAX, parse_get_and_touch, false},
-    {"gats", MEMCACHE_GATS, 2, WORDS_MAX, parse_get_and_touch, false},
-    {"set", MEMCACHE_SET, 5, 6, parse_storage, true},
-    {"add", MEMCACHE_ADD, 5, 6, parse_storage, true},
-    {"replace", MEMCACHE_REPLACE, 5, 6, parse_storage, true},
-    {"append", MEMCACHE_APPEND, 5, 6, parse_storage, true},
-    {"prepend", MEMCACHE_PREPEND, 5, 6, parse_storage, true},
-    {"cas", MEMCACHE_CAS, 6, 7, parse_storage, true},
-    {"delete", MEMCACHE_DELETE, 2, 4, parse_delete, true},
-    {"incr", MEMCACHE_INCR, 3, 4, parse_delta, true},
-    {"decr", MEMCACHE_DECR, 3, 4, parse_delta, true},
-    {"touch", MEMCACHE_TOUCH, 3, 4, parse_touch, true},
-    {"flush_all", MEMCACHE_FLUSH_ALL, 1, 3, parse_flush_all, true},
-    {"stats", MEMCACHE_STATS, 1, WORDS_MAX, parse_stats, false},
-    {"version", MEMCACHE_VERSION, 1, WORDS_MAX, NULL, false},
-    {"verbosity", MEMCACHE_VERBOSITY, 2, 3, parse_verbosity, true},
-    {"shutdown", MEMCACHE_SHUTDOWN, 1, WORDS_MAX, NULL, false},
-    {"quit", MEMCACHE_QUIT, 1, WORDS_MAX, NULL, false},
+    {"get", MEMCACHE_GET, 2, NULL, false},
+    {"gets", MEMCACHE_GETS, 2, NULL, false},
+    {"gat", MEMCACHE_GAT, 3, parse_get_and_touch, false},
+    {"gats", MEMCACHE_GATS, 3, parse_get_and_touch, false},
+    {"set", MEMCACHE_SET, 5, parse_storage, true},
+    {"add", MEMCACHE_ADD, 5, parse_storage, true},
+    {"replace", MEMCACHE_REPLACE, 5, parse_storage, true},
+    {"append", MEMCACHE_APPEND, 5, parse_storage, true},
+    {"prepend", MEMCACHE_PREPEND, 5, parse_storage, true},
+    {"cas", MEMCACHE_CAS, 5, parse_storage, true},
+    {"delete", MEMCACHE_DELETE, 2, parse_delete, true},
+    {"incr", MEMCACHE_INCR, 3, parse_delta, true},
+    {"decr", MEMCACHE_DECR, 3, parse_delta, true},
+    {"touch", MEMCACHE_TOUCH, 3, parse_touch, true},
+    {"flush_all", MEMCACHE_FLUSH_ALL, 1, parse_flush_all, true},
+    {"stats", MEMCACHE_STATS, 1, parse_stats, false},
+    {"version", MEMCACHE_VERSION, 1, NULL, false},
+    {"verbosity", MEMCACHE_VERBOSITY, 2, parse_verbosity, true},
+    {"shutdown", MEMCACHE_SHUTDOWN, 1, parse_shutdown, false},
+    {"quit", MEMCACHE_QUIT, 1, NULL, false},
 };
 
 static const struct command *find_command(const struct line *line)
@@ -208,7 +219,7 @@ static const struct command *find_command(const struct line *line)
     for (size_t i = 0; i < base_array_count(commands); i++) {
         const struct command *command = &commands[i];
         if (equal(&line->words[0], command->name))
-            return line->count >= command->words_min && line->count <= command->words_max ? command : NULL;
+            return command;
     }
     return NULL;
 }
@@ -228,6 +239,44 @@ static bool is_meta(const struct memcache_text *name)
            strchr(letters, name->text[1]) != NULL;
 }
 
+/* The last word of a line. @param rest  what stands behind line->words */
+static struct memcache_text last_word(const struct line *line, struct memcache_text rest)
+{
+    struct memcache_text last = line->count == 0 ? rest : line->words[line->count - 1];
+    while (memcache_next_word(&rest, &last))
+        ;
+    return last;
+}
+
+static void refuse_unknown(const struct line *line, struct memcache_text rest,
+                           struct memcache_request *request)
+{
+    const struct memcache_text last = last_word(line, rest);
+    if (is_http(&last))
+        memcache_refuse_and_close(request, "");
+    else
+        memcache_refuse(request, error);
+}
+
+static void parse_command(const struct command *command, const struct line *line, struct memcache_text rest,
+                          struct memcache_request *request)
+{
+    request->verb = command->verb;
+    if (line->count < command->words_min) {
+        if (memcache_has_value(request))
+            memcache_refuse_and_close(request, bad_format);
+        else
+            memcache_refuse(request, bad_format);
+        return;
+    }
+    if (command->quiet) {
+        const struct memcache_text last = last_word(line, rest);
+        request->noreply = equal(&last, "noreply");
+    }
+    if (command->parse != NULL)
+        command->parse(line, request);
+}
+
 void memcache_parse(char *text, size_t len, struct memcache_request *ret_request)
 {
     struct memcache_text rest = {text, strnlen(text, len)}; /* memcached's lines end at a zero byte */
@@ -245,15 +294,10 @@ void memcache_parse(char *text, size_t len, struct memcache_request *ret_request
     while (line.count > 0 && line.count < WORDS_MAX && memcache_next_word(&rest, &line.words[line.count]))
         line.count++;
     const struct command *command = line.count == 0 ? NULL : find_command(&line);
-    if (command == NULL) {
-        memcache_refuse(&request, error);
-        request.is_http = line.count > 0 && is_http(&line.words[line.count - 1]);
-    } else {
-        request.verb = command->verb;
-        request.noreply = command->quiet && equal(&line.words[line.count - 1], "noreply");
-        if (command->parse != NULL)
-            command->parse(&line, &request);
-    }
+    if (command == NULL)
+        refuse_unknown(&line, rest, &request);
+    else
+        parse_command(command, &line, rest, &request);
     *ret_request = request;
 }
 

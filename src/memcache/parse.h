@@ -67,12 +67,12 @@ struct memcache_meta {
 struct memcache_request {
     enum memcache_verb verb;
     bool noreply;        /* of a meta request: q, which silences only the usual answer */
-    const char *refusal; /* with its line end */
+    const char *refusal; /* with its line end; of a SHUTDOWN what is wrong with it if it is enabled */
     struct memcache_text key;
     struct memcache_text rest; /* keys; of a meta request its flags */
     uint32_t client_flags;
     uint32_t value_bytes; /* without its line end */
-    bool is_http;         /* REFUSED: a line of another protocol, whose sender is not to be listened to */
+    bool closes;          /* REFUSED: what follows cannot be told from commands, so nothing more is taken */
     bool swallow;         /* REFUSED: a value of value_bytes is to be skipped, with its line end */
     int64_t exptime;      /* as memcached reads it; of a FLUSH_ALL the delay */
     uint64_t cas;         /* what it must be: CAS, and the meta flag C */
@@ -163,6 +163,17 @@ static inline void memcache_refuse(struct memcache_request *request, const char 
     request->verb = MEMCACHE_REFUSED;
     request->refusal = refusal;
 }
+
+/** parse.c and parse_meta.c: make one whose connection is closed behind the text, which nobody may be spared. */
+static inline void memcache_refuse_and_close(struct memcache_request *request, const char *refusal)
+{
+    memcache_refuse(request, refusal);
+    request->noreply = false;
+    request->closes = true;
+}
+
+/** Read the length of a value: digits alone, as memcached takes them. @return false: it is none */
+bool memcache_parse_length(const struct memcache_text *word, uint32_t *ret_bytes);
 
 /** parse_meta.c: parse a meta command's words, the command itself taken off. @param letter  its second */
 void memcache_parse_meta(struct memcache_text words, char letter, struct memcache_request *request);

@@ -4,8 +4,10 @@
 
 #define WORDS_MAX 19 /* of a line: command, key, length, flags */
 
-static const char error[] = "ERROR\r\n";
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
+static const char duplicate_flag[] = "CLIENT_ERROR duplicate flag\r\n";
+static const char invalid_flag[] = "CLIENT_ERROR invalid flag\r\n";
+static const char many_flags[] = "CLIENT_ERROR options flags too long\r\n";
 static const char bad_flag[] = "CLIENT_ERROR invalid or duplicate flag\r\n";
 static const char bad_token[] = "CLIENT_ERROR bad token in command line format\r\n";
 static const char bad_key[] = "CLIENT_ERROR error decoding key\r\n";
@@ -54,16 +56,12 @@ static const char *take_flag(const struct memcache_text *word, struct memcache_r
     struct memcache_text value = {word->text + 1, word->len - 1};
     bool known = flag != '\0' && strchr(known_flags, flag) != NULL;
     if ((unsigned char)flag >= 127 || (known && memcache_meta_has(request, flag)))
-        return "CLIENT_ERROR duplicate flag\r\n";
+        return duplicate_flag;
     if (!known)
-        return "CLIENT_ERROR invalid flag\r\n";
+        return invalid_flag;
     request->meta.flags |= memcache_meta_bit(flag);
-    if (flag == 'M') {
-        request->meta.mode = value.len == 1 ? value.text[0] : '\0';
-        return value.len == 1 ? NULL : "CLIENT_ERROR incorrect length for M token\r\n";
-    }
-    if (flag == 'O' && word->len > MEMCACHE_OPAQUE_BYTES_MAX)
-        return long_opaque;
+    if (flag == 'M')
+        request->meta.mode = value.len > 0 ? value.text[0] : ' '; /* which is none */
     return take_numbers(&value, flag, request);
 }
 
@@ -78,37 +76,45 @@ static const char *decode_key(struct memcache_request *request)
 static bool has_too_many_words(const struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word;
-    int count = 2;
+    int count = request->verb == MEMCACHE_META_SET ? 3 : 2;
     while (memcache_next_word(&rest, &word))
         count++;
     return count > WORDS_MAX;
 }
 
-/* @return what is wrong with the flags, or NULL */
+/* Of several things that are wrong memcached tells the last; of flags that it does not know the first, at once.
+ * @return NULL: nothing is wrong with the flags, nor with the key */
 static const char *take_flags(struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word;
+    const char *wrong = NULL;
+    if (request->key.len > MEMCACHE_KEY_BYTES_MAX)
+        return bad_format;
+    if (has_too_many_words(request))
+        return request->verb == MEMCACHE_META_GET ? "CLIENT_ERROR options flags are too long\r\n"
+                                                  : many_flags;
     while (memcache_next_word(&rest, &word)) {
-        const char *wrong = take_flag(&word, request);
-        if (wrong != NULL)
-            return wrong;
+        const char *wrong_here = take_flag(&word, request);
+        if (wrong_here == duplicate_flag || wrong_here == invalid_flag)
+            return wrong_here;
+        if (wrong_here == NULL && word.text[0] == 'b')
+            wrong_here = decode_key(request);
+        if (wrong_here != NULL && (wrong == NULL || wrong_here != bad_format))
+            wrong = wrong_here;
     }
     request->noreply = memcache_meta_has(request, 'q');
-    return memcache_meta_has(request, 'b') ? decode_key(request) : NULL;
+    return wrong;
 }
 
-/* The length of the value, known before anything else can be wrong, so that the value can be skipped. */
-static bool take_length(struct memcache_request *request)
+/* @return what is wrong with an opaque, or NULL */
+static const char *wrong_opaque(const struct memcache_request *request)
 {
-    struct memcache_text word;
-    uint64_t bytes;
-    if (!memcache_next_word(&request->rest, &word) ||
-        !memcache_parse_unsigned(&word, INT32_MAX - 2, &bytes)) {
-        memcache_refuse(request, bad_format);
-        return false;
+    struct memcache_text rest = request->rest, word;
+    while (memcache_next_word(&rest, &word)) {
+        if (word.text[0] == 'O' && word.len > MEMCACHE_OPAQUE_BYTES_MAX)
+            return long_opaque;
     }
-    request->value_bytes = (uint32_t)bytes;
-    return true;
+    return NULL;
 }
 
 static const char *wrong_mode(const struct memcache_request *request)
@@ -125,11 +131,13 @@ static const char *wrong_mode(const struct memcache_request *request)
 static void parse_flags(struct memcache_request *request)
 {
     const char *wrong = take_flags(request);
-    bool terse = request->verb == MEMCACHE_META_DELETE || request->verb == MEMCACHE_META_ARITHMETIC;
-    if (wrong != NULL && wrong != long_opaque && terse)
+    if (wrong != NULL && wrong != many_flags && wrong != bad_format &&
+        request->verb == MEMCACHE_META_ARITHMETIC)
         wrong = bad_flag;
     if (wrong == NULL)
         wrong = wrong_mode(request);
+    if (wrong == NULL)
+        wrong = wrong_opaque(request);
     if (wrong == NULL)
         return;
     request->swallow = memcache_has_value(request);
@@ -141,6 +149,10 @@ static void parse_flags(struct memcache_request *request)
 static void parse_debug(struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word;
+    if (request->key.len > MEMCACHE_KEY_BYTES_MAX) {
+        memcache_refuse(request, bad_format);
+        return;
+    }
     if (!memcache_next_word(&rest, &word) || word.len != 1 || word.text[0] != 'b')
         return;
     request->meta.flags = memcache_meta_bit('b');
@@ -161,18 +173,19 @@ void memcache_parse_meta(struct memcache_text words, char letter, struct memcach
     }
     request->verb = verbs[(unsigned char)letter];
     request->delta = 1;
-    if (!memcache_next_word(&words, &request->key)) {
-        memcache_refuse(request, letter == 'e' ? bad_format : error);
+    struct memcache_text length;
+    bool has_key = memcache_next_word(&words, &request->key);
+    /* the length comes first: whatever else is wrong, the value can then be skipped */
+    if (letter == 's' && (!has_key || !memcache_next_word(&words, &length) ||
+                          !memcache_parse_length(&length, &request->value_bytes))) {
+        memcache_refuse_and_close(request, bad_format);
         return;
     }
     request->rest = words;
-    if (request->key.len > MEMCACHE_KEY_BYTES_MAX)
+    if (!has_key)
         memcache_refuse(request, bad_format);
     else if (letter == 'e')
         parse_debug(request);
-    else if (has_too_many_words(request))
-        memcache_refuse(request, letter == 'g' ? "CLIENT_ERROR options flags are too long\r\n"
-                                               : "CLIENT_ERROR options flags too long\r\n");
-    else if (letter != 's' || take_length(request))
+    else
         parse_flags(request);
 }

@@ -14,6 +14,9 @@
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 
+#define LINE_BYTES_MIN                                                                                       \
+    4 /* memcached takes no shorter line for a command, its end included: not mn without \r */
+
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char bad_chunk[] = "CLIENT_ERROR bad data chunk\r\n";
 static const char too_large[] = "SERVER_ERROR object too large for cache\r\n";
@@ -198,6 +201,15 @@ static bool keys_are_valid(struct memcache_text keys)
     return true;
 }
 
+/* @return spaces at the end of a text */
+static size_t blanks_behind(struct memcache_text keys)
+{
+    size_t count = 0;
+    while (count < keys.len && keys.text[keys.len - 1 - count] == ' ')
+        count++;
+    return count;
+}
+
 /* A list whose line is there as a whole: nothing is answered before all keys are known to be valid. */
 static void take_list(struct memcache_session *session, struct memcache_work *work,
                       const struct memcache_request *request)
@@ -208,9 +220,10 @@ static void take_list(struct memcache_session *session, struct memcache_work *wo
         refuse(session, work, bad_format, false);
 }
 
-/* More keys of a line that is longer than what is there. @return bytes that are done with */
-static size_t take_keys(struct memcache_session *session, struct memcache_work *work, const char *data,
-                        size_t len)
+/* More keys of a line that is longer than what is there. @return bytes that are done with, or
+ * -EPROTO */
+static ssize_t take_keys(struct memcache_session *session, struct memcache_work *work, const char *data,
+                         size_t len)
 {
     const char *newline = memchr(data, '\n', len);
     const char *last_space = memrchr(data, ' ', len);
@@ -220,17 +233,21 @@ static size_t take_keys(struct memcache_session *session, struct memcache_work *
     struct memcache_text keys = {data, end - carriage};
     bool endless = newline == NULL && len - end > MEMCACHE_KEY_BYTES_MAX + 2;
     bool well = keys_are_valid(keys) && !endless;
+    size_t blanks = blanks_behind(keys);
+    session->missing = blanks + (blanks == keys.len ? session->missing : 0);
+    if (session->missing > MEMCACHE_LINE_BYTES_MAX) /* a line too long, of nothing */
+        return -EPROTO;
     if (well)
         add_keys(session, work, &session->request, keys, newline != NULL);
     else
         end_keys(session, work, &session->request, bad_format);
     if (newline != NULL) {
         session->place = MEMCACHE_PLACE_LINE;
-        return end + 1;
+        return (ssize_t)end + 1;
     }
     if (!well)
         session->place = MEMCACHE_PLACE_SKIP;
-    return end;
+    return (ssize_t)end;
 }
 
 /* ---- lines -------------------------------------------------------------------------------------- */
@@ -257,7 +274,9 @@ static void execute_alone(struct memcache_session *session, struct memcache_work
         memcache_stats(server, &work->output, request);
     } else if (request->verb == MEMCACHE_SHUTDOWN) {
         if (server->host.shutdown == NULL)
-            memcache_output_text(server, &work->output, "ERROR: shutdown not enabled\r\n");
+            memcache_output_text(server, &work->output, "SERVER_ERROR: shutdown not enabled\r\n");
+        else if (request->refusal != NULL)
+            memcache_output_text(server, &work->output, request->refusal);
         else
             server->host.shutdown(server->host.arg);
     } else {
@@ -289,10 +308,10 @@ static ssize_t take_request(struct memcache_session *session, struct memcache_wo
     default:
         if (memcache_has_keys(&request))
             take_list(session, work, &request);
-        else if (request.is_http)
-            return -EPROTO;
         else
             (void)memcache_add(session, work, &request);
+        if (request.closes)
+            return -EPROTO;
         if (request.swallow)
             swallow_value(session, &request);
         break;
@@ -310,6 +329,7 @@ static ssize_t wait_for_line(struct memcache_session *session, char *data, size_
     if (!memcache_has_keys(&session->request) || last_space == NULL)
         return -EPROTO;
     session->place = MEMCACHE_PLACE_KEYS;
+    session->missing = 0;
     return session->request.rest.text - data;
 }
 
@@ -325,6 +345,10 @@ static ssize_t take_line(struct memcache_session *session, struct memcache_work 
     }
     size_t line_len = (size_t)(newline - data);
     size_t with_end = line_len + 1;
+    if (with_end < LINE_BYTES_MIN) {
+        refuse(session, work, bad_format, false);
+        return (ssize_t)with_end;
+    }
     if (line_len > 0 && data[line_len - 1] == '\r')
         line_len--;
     ssize_t taken = take_request(session, work, data, line_len, data + with_end, len - with_end);
@@ -343,7 +367,7 @@ static size_t skip(struct memcache_session *session, const char *data, size_t le
 static ssize_t take(struct memcache_session *session, struct memcache_work *work, char *data, size_t len,
                     bool *ret_stuck)
 {
-    size_t taken = 0;
+    ssize_t taken = 0;
     switch (session->place) {
     case MEMCACHE_PLACE_LINE:
         return take_line(session, work, data, len, ret_stuck);
@@ -352,16 +376,16 @@ static ssize_t take(struct memcache_session *session, struct memcache_work *work
         *ret_stuck = taken == 0 && session->place == MEMCACHE_PLACE_KEYS;
         break;
     case MEMCACHE_PLACE_VALUE:
-        taken = take_value(session, work, data, len);
+        taken = (ssize_t)take_value(session, work, data, len);
         break;
     case MEMCACHE_PLACE_SWALLOW:
-        taken = swallow(session, len);
+        taken = (ssize_t)swallow(session, len);
         break;
     case MEMCACHE_PLACE_SKIP:
-        taken = skip(session, data, len);
+        taken = (ssize_t)skip(session, data, len);
         break;
     }
-    return (ssize_t)taken;
+    return taken;
 }
 
 int memcache_session_consume(struct memcache_session *session, struct memcache_work *work, char *data,

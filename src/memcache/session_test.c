@@ -4,6 +4,8 @@
  */
 #include "memcache/testing.h"
 
+#define FORMAT "CLIENT_ERROR bad command line format\r\n"
+
 static void conversations(void **state)
 {
     static const char *const talks[][2] = {
@@ -14,12 +16,12 @@ static void conversations(void **state)
         {"set a 0 0 4\r\n\r\n\r\n\r\nget a\r\n", "STORED\r\nVALUE a 0 4\r\n\r\n\r\n\r\nEND\r\n"},
         {"set a 0 0 1 noreply\r\nx\r\nset b 0 0 1\r\ny\r\nget a none b a\r\n",
          "STORED\r\nVALUE a 0 1\r\nx\r\nVALUE b 0 1\r\ny\r\nVALUE a 0 1\r\nx\r\nEND\r\n"},
-        {"set a 0 0 1\r\nxy\r\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\nEND\r\n"},
+        {"set a 0 0 1\r\nxy\r\nget a\r\n", "CLIENT_ERROR bad data chunk\r\n" FORMAT "END\r\n"},
         {"set a 0 0 1\r\nx\rZversion\r\nset a 0 0 1\r\nxZ\r\nmn\r\n",
-         "CLIENT_ERROR bad data chunk\r\nVERSION " TALK_VERSION
-         "\r\nCLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
+         "CLIENT_ERROR bad data chunk\r\nVERSION " TALK_VERSION "\r\nCLIENT_ERROR bad data chunk\r\n" FORMAT
+         "MN\r\n"},
         {"set a 0 0 1\r\nx\nget a\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"},
-        {"set a 0 0 1 noreply\r\nxyz\r\nversion x\r\n", "ERROR\r\nVERSION " TALK_VERSION "\r\n"},
+        {"set a 0 0 1 noreply\r\nxyz\r\nversion x\r\n", FORMAT "VERSION " TALK_VERSION "\r\n"},
         {"set a 0 0 9999999\r\n", "SERVER_ERROR object too large for cache\r\n"},
         {"set a 0 0 9999999 noreply\r\n", ""},
         {"set a 0 -1 1\r\nx\r\nget a\r\nadd a 0 0 1\r\ny\r\nget a\r\n",
@@ -41,15 +43,74 @@ static void conversations(void **state)
         {"stats calls\r\n", "STAT 0:calls 7\r\nEND\r\n"},
         {"stats conns\r\n", "STAT 1:addr tcp:127.0.0.1:4000\r\nSTAT 1:state conn_parse_cmd\r\nEND\r\n"},
         {"stats settings\r\n", "STAT port 11211\r\nSTAT mode power\r\nSTAT unix NULL\r\nEND\r\n"},
-        {"\r\n\n \r\nGET a\r\nincr a\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nERROR\r\n"},
+        {"\r\n\n \r\nGET a\r\nincr a\r\n", FORMAT FORMAT FORMAT "ERROR\r\n" FORMAT},
+        {"mn\nmn\r\n   \r\nx\r\n", FORMAT "MN\r\nERROR\r\n" FORMAT},
         {"ms a 1\r\nxy\r\nms a 1 q\r\nxy\r\nmn\r\n",
-         "CLIENT_ERROR bad data chunk\r\nERROR\r\nCLIENT_ERROR bad data chunk\r\nERROR\r\nMN\r\n"},
+         "CLIENT_ERROR bad data chunk\r\n" FORMAT "CLIENT_ERROR bad data chunk\r\n" FORMAT "MN\r\n"},
         {"ms a 5 z\r\nmn\r\nx\r\nms a 5 z q\r\nmn\r\nx\r\nmn\r\n",
          "CLIENT_ERROR invalid flag\r\nCLIENT_ERROR invalid flag\r\nMN\r\n"},
         {"ms a 9999999 q\r\n", "SERVER_ERROR object too large for cache\r\n"},
         {"ms YWJj 3 b k O1\r\nxyz\r\nmg abc v\r\n", "HD kYWJj b O1\r\nVA 3\r\nxyz\r\n"},
     };
     TALK_EXPECT_ALL(*state, talks);
+}
+
+/* What a refused line announces is not taken for commands, whatever was wrong with the line. */
+static void refused_values_are_no_commands(void **state)
+{
+    struct talk *talk = *state;
+    static const char *const lines[] = {
+        "set %0251d 0 0 9",    "set b%.0d x 0 9",   "add b%.0d 0 x 9",
+        "cas b%.0d 0 0 9",     "cas b%.0d 0 0 9 x", "set b%.0d x x 9 1 2 3 4 5",
+        "append b%.0d -1 0 9", "ms %0251d 9",       "ms b%.0d 9 Fx",
+        "ms b%.0d 9 k k",      "ms b%.0d 9 MX q"};
+    for (size_t i = 0; i < base_array_count(lines); i++) {
+        char line[300], text[500];
+        (void)snprintf(line, sizeof(line), lines[i], 0);
+        int len = snprintf(text, sizeof(text), "set a 0 0 1\r\nx\r\n%s\r\nflush_all\r\nget a\r\n", line);
+        for (size_t piece = 1; piece < 400; piece += piece < 20 ? 1 : 100) {
+            assert_int_equal(talk_say(talk, text, (size_t)len, piece), 0);
+            assert_memory_equal(talk->said, "STORED\r\nCLIENT_ERROR ", 21);
+            assert_string_equal(strstr(talk->said, "\r\nVALUE"), "\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+            assert_null(strstr(talk->said, "OK"));
+        }
+    }
+    talk_expect(talk,
+                "set a 0 0 1\r\nx\r\nset b x 0 9 noreply\r\nflush_all\r\nset b 0 0 9 1 2 3 4 5 "
+                "noreply\r\nflush_all\r\n"
+                "get a b\r\n",
+                "STORED\r\nVALUE a 0 1\r\nx\r\nVALUE b 0 9\r\nflush_all\r\nEND\r\n");
+}
+
+/* Where the length is not known, nothing that follows is listened to. */
+static void values_of_unknown_length_close(void **state)
+{
+    struct talk *talk = *state;
+    static const char *const lines[] = {"set",
+                                        "set b",
+                                        "set b 0 0",
+                                        "cas b 0 0",
+                                        "set b 0 0 x",
+                                        "set b 0 0 -1 noreply",
+                                        "set b 0 0 +9",
+                                        "set b 0 0 2147483646",
+                                        "set b 0 0 99999999999999999999",
+                                        "set b 0 0 9x noreply",
+                                        "ms",
+                                        "ms b",
+                                        "ms b q",
+                                        "ms b -1 q",
+                                        "ms b 4294967305"};
+    for (size_t i = 0; i < base_array_count(lines); i++) {
+        char text[200];
+        int len = snprintf(text, sizeof(text), "set a 0 0 1\r\nx\r\n%s\r\nflush_all\r\nmn\r\n", lines[i]);
+        for (size_t piece = 1; piece < 100; piece++) {
+            assert_int_equal(talk_say(talk, text, (size_t)len, piece), -EPROTO);
+            assert_string_equal(talk->said, "STORED\r\n" FORMAT);
+        }
+        assert_int_equal(talk_say(talk, "get a\r\n", 7, 7), 0);
+        assert_string_equal(talk->said, "VALUE a 0 1\r\nx\r\nEND\r\n");
+    }
 }
 
 static void gets_gives_what_cas_takes(void **state)
@@ -131,6 +192,26 @@ static void a_line_without_end_ends(void **state)
     text[3000] = '\n'; /* one key, too long, in a line that is too long */
     assert_int_equal(talk_say(talk, text, 3001, 100), 0);
     assert_string_equal(talk->said, "CLIENT_ERROR bad command line format\r\n");
+}
+
+/* The keys of a get may be many, but it ends when none come. */
+static void a_line_of_spaces_ends(void **state)
+{
+    struct talk *talk = *state;
+    static const char *const beginnings[] = {"", "get", "get a", "gats 0 a", "gat 0"};
+    char text[4 * MEMCACHE_LINE_BYTES_MAX];
+    for (size_t i = 0; i < base_array_count(beginnings); i++) {
+        memset(text, ' ', sizeof(text));
+        memcpy(text, beginnings[i], strlen(beginnings[i]));
+        for (size_t piece = 100; piece <= sizeof(text); piece += 1000)
+            assert_int_equal(talk_say(talk, text, sizeof(text), piece), -EPROTO);
+    }
+    memset(text, ' ', sizeof(text));
+    memcpy(text, "get a", 5);
+    memcpy(text + 2000, "a", 1);
+    memcpy(text + 4000, "a\r\n", 3);
+    assert_int_equal(talk_say(talk, text, 4003, 100), 0);
+    assert_string_equal(talk->said, "END\r\n");
 }
 
 /* Keys in a line of any length, and a bad one far behind. */
@@ -334,9 +415,16 @@ static void a_client_may_ask_for_the_end(void **state)
     talk_expect(talk, "version\r\nshutdown\r\nmn\r\n", "VERSION " TALK_VERSION "\r\nMN\r\n");
     assert_true(talk->ending);
     talk->ending = false;
+    talk_expect(talk, "shutdown foo\r\nshutdown graceful now\r\n",
+                "CLIENT_ERROR invalid shutdown mode\r\nCLIENT_ERROR invalid shutdown mode\r\n");
+    assert_false(talk->ending);
+    talk_expect(talk, "shutdown graceful\r\n", "");
+    assert_true(talk->ending);
+    talk->ending = false;
     talk->server.host.shutdown = NULL;
     talk_expect(talk, "version\r\nshutdown\r\nmn\r\n",
-                "VERSION " TALK_VERSION "\r\nERROR: shutdown not enabled\r\nMN\r\n");
+                "VERSION " TALK_VERSION "\r\nSERVER_ERROR: shutdown not enabled\r\nMN\r\n");
+    talk_expect(talk, "shutdown foo\r\n", "SERVER_ERROR: shutdown not enabled\r\n");
     assert_false(talk->ending);
 }
 
@@ -344,11 +432,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TALK_TESTS(conversations),
+        TALK_TESTS(refused_values_are_no_commands),
+        TALK_TESTS(values_of_unknown_length_close),
         TALK_TESTS(gets_gives_what_cas_takes),
         TALK_TESTS(keys_have_a_limit),
         TALK_TESTS(quit_ends),
         TALK_TESTS(large_values),
         TALK_TESTS(a_line_without_end_ends),
+        TALK_TESTS(a_line_of_spaces_ends),
         TALK_TESTS(endless_gets),
         TALK_TESTS(values_have_a_memory_limit),
         TALK_TESTS(a_dead_client_ends_it),

@@ -73,12 +73,14 @@ static void pipelines(void **state)
          "MN\r\nSTORED\r\nVA 1 kb O1\r\nx\r\nMN\r\n"},
         {"ms a 1 q\r\nx\r\nms b 1 q\r\ny\r\nmd a q\r\nmd none q\r\nma c N0 q\r\nma c q\r\nmn\r\nget a b "
          "c\r\n",
-         "NF\r\nHD\r\nMN\r\nVALUE b 0 1\r\ny\r\nVALUE c 0 1\r\n1\r\nEND\r\n"},
+         "NF\r\nMN\r\nVALUE b 0 1\r\ny\r\nVALUE c 0 1\r\n1\r\nEND\r\n"},
         {"mn\r\nmn x\r\nmn\r\n", "MN\r\nMN\r\nMN\r\n"},
-        {"set a 0 0 1\r\nx\r\nget a\r\nnonsense\r\nget a\r\nset a 0 x 1\r\nget a\r\nset a 0 0 1\r\nxy\r\nget "
+        {"set a 0 0 1\r\nx\r\nget a\r\nnonsense\r\nget a\r\nset a 0 x 1\r\nz\r\nget a\r\nset a 0 0 "
+         "1\r\nxy\r\nget "
          "a\r\ndelete a\r\nget a\r\n",
          "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\nERROR\r\nVALUE a 0 1\r\nx\r\nEND\r\nCLIENT_ERROR bad command "
-         "line format\r\nVALUE a 0 1\r\nx\r\nEND\r\nCLIENT_ERROR bad data chunk\r\nERROR\r\nVALUE a 0 "
+         "line format\r\nVALUE a 0 1\r\nx\r\nEND\r\nCLIENT_ERROR bad data chunk\r\nCLIENT_ERROR bad command "
+         "line format\r\nVALUE a 0 "
          "1\r\nx\r\nEND\r\nDELETED\r\nEND\r\n"},
         {"set a 0 0 1\r\n1\r\nget a b a\r\nset b 0 0 1\r\n2\r\nget a b a\r\nset a 0 0 1\r\n3\r\nget a "
          "b\r\nincr a 5\r\nincr a 5\r\nget a\r\nappend a 0 0 1\r\n0\r\nincr a 1\r\ndelete a\r\nadd a 0 0 "
@@ -344,7 +346,7 @@ static void answers_longer_than_requests(void **state)
 {
     struct script words = {.len = 0}, answer = {.len = 0};
     for (uint32_t i = 0; i < 3 * MEMCACHE_OUTPUT_BYTES / 7; i++) {
-        append(&words, "x\n");
+        append(&words, "xyz\n");
         append(&answer, "ERROR\r\n");
     }
     expect_script(*state, &words, &answer);

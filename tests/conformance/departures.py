@@ -33,7 +33,7 @@ def forms_of_keys():
 def strict_base64():
     for key in BAD_BASE64:
         yield b"mg %b b\r\nms %b 1 b\r\nx\r\nmn\r\n" % (key, key), UNDECODED * 2 + b"MN\r\n"
-        yield b"md %b b\r\nma %b b\r\nma %b N0 b\r\nmn\r\n" % (key, key, key), b"CLIENT_ERROR invalid or duplicate flag\r\n" * 3 + b"MN\r\n"
+        yield b"md %b b\r\nma %b b\r\nma %b N0 b\r\nmn\r\n" % (key, key, key), UNDECODED + b"CLIENT_ERROR invalid or duplicate flag\r\n" * 2 + b"MN\r\n"
         yield b"me %b b\r\nmn\r\n" % key, b"CLIENT_ERROR bad command line format\r\nMN\r\n"
 
 
@@ -59,6 +59,10 @@ CONVERSATIONS = {
     ],
     "a refused value changes nothing": [(b"set a 0 0 1\r\nx\r\nset a 0 0 1048577\r\n" + b"y" * 1048577 + b"\r\nget a\r\n",
                                          b"STORED\r\nSERVER_ERROR object too large for cache\r\nVALUE a 0 1\r\nx\r\nEND\r\n")],
+    "a length that cannot be read closes": [
+        (KEPT + line + b"\r\nflush_all\r\nmn\r\n", b"STORED\r\nCLIENT_ERROR bad command line format\r\n")
+        for line in (b"set b", b"set b 0 0 x", b"set b 0 0 -1 noreply", b"set b 0 0 +9", b"set b 0 0 2147483646", b"ms b", b"ms b q")
+    ],
     "a line without an end": [(b"gat 0 " + b"x" * 100000 + b"\r\nmn\r\n", b"CLIENT_ERROR bad command line format\r\nMN\r\n")],
 }
 

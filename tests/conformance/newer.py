@@ -15,6 +15,7 @@ import serving
 from memcached import Speaker, named
 from serving import Tarn, expect
 
+REFUSED = b"CLIENT_ERROR bad command line format\r\n"
 KEPT = b"set a 5 100 2\r\n17\r\n"
 
 CONVERSATIONS = {
@@ -31,7 +32,7 @@ CONVERSATIONS = {
         (KEPT + b"mg a E777 v\r\n", b"STORED\r\nVA 2\r\n17\r\n"),
         (b"ms a 2 E\r\nhi\r\nms a 2 Ex\r\nhi\r\nms a 2 E-1\r\nhi\r\nms a 2 E18446744073709551616\r\nhi\r\nget a\r\n",
          b"CLIENT_ERROR bad token in command line format\r\n" * 4 + b"END\r\n"),
-        (b"mg a Ex\r\nmd a Ex\r\nma a Ex\r\nms a 2 E1 E2\r\nhi\r\n", b"CLIENT_ERROR bad token in command line format\r\n" + b"CLIENT_ERROR invalid or duplicate flag\r\n" * 2 +
+        (b"mg a Ex\r\nmd a Ex\r\nma a Ex\r\nms a 2 E1 E2\r\nhi\r\n", b"CLIENT_ERROR bad token in command line format\r\n" * 2 + b"CLIENT_ERROR invalid or duplicate flag\r\n" +
          b"CLIENT_ERROR duplicate flag\r\n"),
         (b"ms a 2 E777 ME c\r\nhi\r\nms a 2 E778 ME\r\nho\r\nmg a c v\r\n", b"HD c777\r\nNS\r\nVA 2 c777\r\nhi\r\n"),
     ],
@@ -52,8 +53,21 @@ CONVERSATIONS = {
         (b"ms a 2 MP N0 F5\r\nhi\r\nms a 2 MP N0\r\nho\r\nmg a v t f\r\n", b"HD\r\nHD\r\nVA 4 t-1 f5\r\nhohi\r\n"),
         (b"ms a 2 MA\r\nhi\r\nms a 2 MP q\r\nhi\r\nmn\r\nget a\r\n", b"NS\r\nNS\r\nMN\r\nEND\r\n"),
     ],
+    "data behind a refused line is no command": [
+        (KEPT + b"set %b 0 0 9\r\nflush_all\r\nget a\r\n" % (b"k" * 251), b"STORED\r\n" + REFUSED + b"VALUE a 5 2\r\n17\r\nEND\r\n"),
+        (KEPT + b"set b x 0 9 noreply\r\nflush_all\r\ncas a 0 0 9\r\nflush_all\r\nget a\r\n", b"STORED\r\n" + REFUSED + b"VALUE a 5 2\r\n17\r\nEND\r\n"),
+        (KEPT + b"ms %b 9 q\r\nflush_all\r\nms b 9 Fx\r\nflush_all\r\nget a\r\n" % (b"k" * 251), b"STORED\r\n" + REFUSED * 2 + b"VALUE a 5 2\r\n17\r\nEND\r\n"),
+    ],
+    "lines that newer releases take apart otherwise": [
+        (b"\r\n\nmn\nget\r\ngat 100\r\nincr a\r\nmg\r\nfoo\r\n", REFUSED * 7 + b"ERROR\r\n"),
+        (b"set a 0 0 2 1 2 3 4 5\r\n17\r\ntouch a 100 1 2 3\r\nincr a 1 x y z\r\ndelete a 1 2 3\r\n", b"STORED\r\nTOUCHED\r\n18\r\nDELETED\r\n"),
+        (b"ma a N0 q\r\nmn\r\nget a\r\nms b 2 s MR\r\nhi\r\n", b"MN\r\nVALUE a 0 1\r\n0\r\nEND\r\nNS s2\r\n"),
+        (b"ms a 2 E777\r\nhi\r\nmd a x\r\nmg a c v\r\n", b"HD\r\nHD\r\nVA 0 c777\r\n\r\n"),
+        (b"md a k k\r\nmd a z\r\nmd a Cx\r\nms a 1 MEX\r\nx\r\nms a 1 M\r\nx\r\n", b"CLIENT_ERROR duplicate flag\r\nCLIENT_ERROR invalid flag\r\n"
+         b"CLIENT_ERROR bad token in command line format\r\nHD\r\nCLIENT_ERROR invalid mode for ms M token\r\n"),
+    ],
     "client flags have 32 bits": [
-        (b"set a 4294967296 0 2\r\nhi\r\nset a 4294967295 0 2\r\nhi\r\nget a\r\n", b"CLIENT_ERROR bad command line format\r\nERROR\r\nSTORED\r\nVALUE a 4294967295 2\r\nhi\r\nEND\r\n"),
+        (b"set a 4294967296 0 2\r\nhi\r\nset a 4294967295 0 2\r\nhi\r\nget a\r\n", b"CLIENT_ERROR bad command line format\r\nSTORED\r\nVALUE a 4294967295 2\r\nhi\r\nEND\r\n"),
         (b"ms a 2 F4294967296\r\nhi\r\nms a 2 F4294967295\r\nhi\r\nmg a f\r\n", b"CLIENT_ERROR bad command line format\r\nHD\r\nHD f4294967295\r\n"),
     ],
 }
