@@ -260,7 +260,7 @@ char *memcache_session_place(const struct memcache_session *session, size_t *ret
  * @param ret_consumed  bytes that are done with; the rest, at most MEMCACHE_LINE_BYTES_MAX, is the
  *                      beginning of a line and belongs in front of what comes next
  * @return 0; -ESHUTDOWN (the client has quit); -EPROTO (a line without end, or one behind which a value
- * of unknown length may come); what `send` said
+ * of unknown length may come); -EPROTONOSUPPORT (the client speaks memcached's binary protocol, and was told); what `send` said
  *
  * Yields.
  */

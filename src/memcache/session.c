@@ -333,10 +333,48 @@ static ssize_t wait_for_line(struct memcache_session *session, char *data, size_
     return session->request.rest.text - data;
 }
 
+/* ---- the binary protocol ------------------------------------------------------------------------- */
+
+#define BINARY_REQUEST      0x80 /* the first byte of a request of memcached's other protocol, and of no command */
+#define BINARY_RESPONSE     0x81
+#define BINARY_HEADER_BYTES 24
+#define BINARY_UNKNOWN      0x81 /* the status "Unknown command" */
+
+/*
+ * OFFSET  SIZE  MEANING
+ *      0     1  BINARY_REQUEST, BINARY_RESPONSE
+ *      1     1  opcode, the same in the response
+ *      6     2  status of the response
+ *      8     4  length of what stands behind the header
+ *     12     4  opaque, the same in the response
+ *
+ * All else is 0 in a response that says nothing but a text.
+ */
+static ssize_t refuse_binary(struct memcache_session *session, struct memcache_work *work, const char *data,
+                             size_t len, bool *ret_stuck)
+{
+    static const char text[] = "Unknown command";
+    char packet[BINARY_HEADER_BYTES + sizeof(text) - 1] = {(char)BINARY_RESPONSE};
+    if (len < BINARY_HEADER_BYTES) {
+        *ret_stuck = true;
+        return 0;
+    }
+    packet[1] = data[1];
+    packet[7] = (char)BINARY_UNKNOWN;
+    packet[11] = sizeof(text) - 1;
+    memcpy(packet + 12, data + 12, 4);
+    memcpy(packet + BINARY_HEADER_BYTES, text, sizeof(text) - 1);
+    memcache_step(session, work);
+    memcache_output_add(session->server, &work->output, packet, sizeof(packet));
+    return -EPROTONOSUPPORT;
+}
+
 /* @param ret_stuck  set when nothing can be done before more has come */
 static ssize_t take_line(struct memcache_session *session, struct memcache_work *work, char *data, size_t len,
                          bool *ret_stuck)
 {
+    if ((unsigned char)data[0] == BINARY_REQUEST)
+        return refuse_binary(session, work, data, len, ret_stuck);
     const char *newline = memchr(data, '\n', len);
     if (newline == NULL) {
         ssize_t taken = wait_for_line(session, data, len);

@@ -113,6 +113,22 @@ static void values_of_unknown_length_close(void **state)
     }
 }
 
+/* A request of the binary protocol is answered in that, and ends the connection. */
+static void the_binary_protocol_is_refused(void **state)
+{
+    struct talk *talk = *state;
+    static const char text[] = "version\r\n\x80\x0a\0\0\0\0\0\0\0\0\0\0\xde\xad\n\xef\0\0\0\0\0\0\0\0"
+                               "mn\r\n";
+    static const char answer[] =
+        "VERSION " TALK_VERSION "\r\n\x81\x0a\0\0\0\0\0\x81\0\0\0\x0f\xde\xad\n\xef\0\0\0\0\0\0\0\0"
+        "Unknown command";
+    for (size_t piece = 1; piece < sizeof(text); piece++) {
+        assert_int_equal(talk_say(talk, text, sizeof(text) - 1, piece), -EPROTONOSUPPORT);
+        assert_int_equal(talk->said_bytes, sizeof(answer) - 1);
+        assert_memory_equal(talk->said, answer, sizeof(answer) - 1);
+    }
+}
+
 static void gets_gives_what_cas_takes(void **state)
 {
     struct talk *talk = *state;
@@ -434,6 +450,7 @@ int main(void)
         TALK_TESTS(conversations),
         TALK_TESTS(refused_values_are_no_commands),
         TALK_TESTS(values_of_unknown_length_close),
+        TALK_TESTS(the_binary_protocol_is_refused),
         TALK_TESTS(gets_gives_what_cas_takes),
         TALK_TESTS(keys_have_a_limit),
         TALK_TESTS(quit_ends),

@@ -216,6 +216,18 @@ static int execute_requests(struct work *work)
     }
 }
 
+/* Its own log often says no more than that the server does not answer. */
+static void tell_of_binary_peer(struct serve *serve, struct net_connection *net)
+{
+    char peer[NET_ADDRESS_TEXT_MAX];
+    net_peer(net, peer, sizeof(peer));
+    base_warn_limited(
+        &serve->node->log, &serve->binary_peers, "connection refused",
+        "peer=%s reason=\"it speaks memcached's binary protocol, and only the text protocol is served: "
+        "set the client to text or ASCII, for instance BINARY_PROTOCOL off\"",
+        peer);
+}
+
 /* @return false: the connection was closed, and is gone */
 static bool run(struct net_connection *net, struct connection *connection, struct serve_work *memory)
 {
@@ -238,6 +250,8 @@ static bool run(struct net_connection *net, struct connection *connection, struc
     (void)memcache_output_flush(&store->memcache,
                                 &work.memcache->output); /* what was answered before it ended */
     memcache_session_deinit(&work.session);
+    if (outcome == -EPROTONOSUPPORT)
+        tell_of_binary_peer(store->serve, net);
     net_close(net);
     return false;
 }

@@ -240,6 +240,7 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
     serve->pid = pid;
     task_shared_future_init(&serve->stop);
     base_spin_init(&serve->doors_lock);
+    base_log_limit_init(&serve->binary_peers, 10, 10 * BASE_NS_PER_SECOND);
     error = open_parts(serve);
     if (error == -ENOMEM)
         base_error(&node->log, "there is too little memory to start",

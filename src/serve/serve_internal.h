@@ -130,8 +130,9 @@ struct serve {
     struct serve_listener listeners[SERVE_LISTENERS_MAX];
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
-    struct tarn_fabric *fabrics[2]; /* of --kv-listen, and shm; NULL: not needed */
-    struct base_spin doors_lock;    /* of how many there are */
+    struct tarn_fabric *fabrics[2];     /* of --kv-listen, and shm; NULL: not needed */
+    struct base_log_limit binary_peers; /* of lines about clients of memcached's other protocol */
+    struct base_spin doors_lock;        /* of how many there are */
     struct serve_door doors[SERVE_DOORS_MAX];
     uint32_t door_count;
     struct task_shared_future stop; /* what the keepers wait for */

@@ -63,6 +63,9 @@ CONVERSATIONS = {
         (KEPT + line + b"\r\nflush_all\r\nmn\r\n", b"STORED\r\nCLIENT_ERROR bad command line format\r\n")
         for line in (b"set b", b"set b 0 0 x", b"set b 0 0 -1 noreply", b"set b 0 0 +9", b"set b 0 0 2147483646", b"ms b", b"ms b q")
     ],
+    "the binary protocol is refused in its own words": [
+        (b"\x80\x0b" + bytes(10) + b"\1\2\3\4" + bytes(8) + b"version\r\n", b"\x81\x0b" + bytes(5) + b"\x81" + bytes(3) + b"\x0f\1\2\3\4" + bytes(8) + b"Unknown command"),
+    ],
     "a line without an end": [(b"gat 0 " + b"x" * 100000 + b"\r\nmn\r\n", b"CLIENT_ERROR bad command line format\r\nMN\r\n")],
 }
 
