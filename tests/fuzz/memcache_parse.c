@@ -55,9 +55,16 @@ static void check_flags(const struct memcache_request *request)
         base_assert(strchr("EAPRS", request->meta.mode) != NULL);
 }
 
-static void check_refusal(const struct memcache_request *request)
+/* What announces a value is refused so that none of it can be taken for a command. */
+static void check_refusal(const struct memcache_request *request, const char *original, size_t line_len)
 {
     size_t len = strlen(request->refusal);
+    if (line_len >= 4 && (memcmp(original, "set ", 4) == 0 || memcmp(original, "ms ", 3) == 0))
+        base_assert(request->swallow != request->closes);
+    if (len == 0) {
+        base_assert(request->closes); /* another protocol */
+        return;
+    }
     base_assert(len > 2 && strcmp(request->refusal + len - 2, "\r\n") == 0);
     base_assert(strchr(request->refusal, '\n') == request->refusal + len - 1);
 }
@@ -68,10 +75,11 @@ static void check_request(const struct memcache_request *request, const char *li
     struct memcache_text rest = request->rest, word;
     base_assert(request->value_bytes <= INT32_MAX - 2);
     base_assert(!request->swallow || request->verb == MEMCACHE_REFUSED);
-    base_assert((request->verb == MEMCACHE_REFUSED) == (request->refusal != NULL));
+    base_assert((request->verb == MEMCACHE_REFUSED) == (request->refusal != NULL) ||
+                request->verb == MEMCACHE_SHUTDOWN);
     base_assert(!memcache_only_reads(request) || !memcache_has_value(request));
     if (request->verb == MEMCACHE_REFUSED) {
-        check_refusal(request);
+        check_refusal(request, original, len);
         return;
     }
     check_within(&request->key, line, len);
