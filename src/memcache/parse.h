@@ -16,7 +16,7 @@
 
 enum memcache_verb {
     MEMCACHE_REFUSED, /* nothing to do but to answer `refusal` */
-    /* of many keys: `rest` holds them, at least one but for GAT and GATS */
+    /* of many keys: `rest` holds them, at least one */
     MEMCACHE_GET,
     MEMCACHE_GETS,
     MEMCACHE_GAT,
