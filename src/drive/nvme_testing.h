@@ -368,7 +368,7 @@ static inline void test_read_only(void **state)
 static inline void test_locks(void **state)
 {
     struct device *device = *state;
-    struct testing_log log = {.text = "somebody else has it open"};
+    struct testing_log log = {.text = "another process has it open"};
     struct tarn_node *node = testing_log_node(&log);
     const struct drive_options impatient = {.lock_wait_ns = 1};
     const char *const paths[] = {device->path, device->sibling.path};

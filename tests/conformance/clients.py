@@ -189,10 +189,10 @@ def memccapable_finds_a_delete_amiss(tarn):
         host, port = server.address
         result = subprocess.run(["memccapable", "-a", "-v", "-t", "5", "-h", host, "-p", str(port)],
                                 capture_output=True, text=True, timeout=2 * serving.PATIENCE, check=False)
-        failed = re.findall(r"(ascii [a-z ]*?) +\n\[FAIL\]", result.stdout)
+        said = result.stdout + result.stderr
         # it wants `delete KEY WORD` to be refused, which memcached itself carries out since it reads lines anew
-        expect(failed == ["ascii delete", "ascii delete noreply"], f"{failed}\n{result.stdout}{result.stderr}")
-        expect(result.stdout.count("[pass]") >= 25, f"so few tests: {result.stdout}")
+        expect(said.count("[FAIL]") == 2 and not re.search(r"ascii delete( noreply)? +\[pass\]", said), said)
+        expect(said.count("[pass]") >= 25, f"so few tests: {said}")
         server.stop()
 
 
