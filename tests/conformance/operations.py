@@ -516,7 +516,7 @@ def shutdown_is_obeyed_if_allowed(tarn):
                 expect(client.get(b"%d" % key) == b"value", f"{key} is lost")
             for command_line in (b"shutdown\r\n", b"shutdown graceful\r\n", b"shutdown x\r\n"):
                 found = client.ask(command_line)
-                expect(found == b"ERROR: shutdown not enabled", f"a shutdown that is not allowed is answered {found!r}")
+                expect(found == b"SERVER_ERROR: shutdown not enabled", f"a shutdown that is not allowed is answered {found!r}")
             expect(client.get(b"7") == b"value", "it does not serve any more")
             server.stop()
 

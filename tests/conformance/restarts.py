@@ -152,8 +152,8 @@ def counters_and_joined_values(life):
 @each_ending
 def what_meta_commands_mark(life):
     """An invalid value is still one, with its winner; a given unique is still given."""
-    life.hear(b"ms a 1 F5 T1000 c E12345\r\nx\r\nmd a I T500 E12346\r\nmg a v f c\r\nms b 1\r\ny\r\nmd b I\r\nms \x00\x00\x00 1\r\nmn\r\n",
-              b"HD c12345\r\nHD\r\nVA 1 f5 c12346 X W\r\nx\r\nHD\r\nHD\r\nERROR\r\nMN\r\n")
+    life.hear(b"ms a 1 F5 T1000 c E12345\r\nx\r\nmd a I T500 E12346\r\nmg a v f c\r\nms b 1\r\ny\r\nmd b I\r\nmn\r\n",
+              b"HD c12345\r\nHD\r\nVA 1 f5 c12346 X W\r\nx\r\nHD\r\nHD\r\nMN\r\n")
     life.hear(b"ms /wABDQo= 3 b k F9\r\nbin\r\n", b"HD k/wABDQo= b\r\n")
     life.again()
     life.hear(b"mg a v f c\r\nmg b v\r\nmg b v\r\nmg /wABDQo= b k f v\r\n",
