@@ -136,7 +136,10 @@ class Relay:
             with self.lock:
                 sources = [self.listener, self.wake, *([] if self.silent else self.partners)]
                 due = self.queue[0][0] - time.monotonic() if self.queue and not self.silent else None
-            ready, _, _ = select.select(sources, [], [], None if due is None else max(due, 0))
+            try:
+                ready, _, _ = select.select(sources, [], [], None if due is None else max(due, 0))
+            except (OSError, ValueError):  # one of them was closed meanwhile
+                continue
             if self.wake in ready and not self.wake.recv(1):
                 return
             with self.lock:
