@@ -27,7 +27,7 @@ static const struct cli_arguments arguments = {dump_settings, base_array_count(d
 void cli_dump_help(FILE *file)
 {
     (void)fputs(
-        "Prints every record of the store in the file PATH as JSON lines, in no order: an object with\n"
+        "Prints every record of the store URL as JSON lines, in no order: an object with\n"
         "  key or key_hex      the key as a string if it is UTF-8 without zero bytes, else in hexadecimal\n"
         "                      digits\n"
         "  version             changes with every put of the key\n"
@@ -43,7 +43,10 @@ void cli_dump_help(FILE *file)
         "without\n"
         "it is cut off. Later releases may add members. `tarn load` reads it; docs/dump.md tells all about "
         "it.\n"
-        "The store must not be open elsewhere to be written.\n\n",
+        "A store in a file must not be open elsewhere to be written; a server (tarn://HOST:PORT/STORE,\n"
+        "unix:PATH/STORE) goes on meanwhile, and each record is as it was when its turn came. A cache "
+        "cannot\n"
+        "be dumped.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -53,24 +56,36 @@ static void show_progress(void *arg, uint64_t count)
     base_progress_update(arg, count);
 }
 
-static int dump_store(struct cli_store *store, const struct dump_options *options)
+static uint64_t count_of(const struct cli_store *store)
 {
     struct tarn_depot_stats stats;
+    if (store->depot == NULL)
+        return 0; /* a server has not said it */
+    tarn_depot_stats(store->depot, &stats);
+    return stats.records;
+}
+
+static int dump_store(struct cli_store *store, const struct dump_options *options)
+{
     struct base_progress progress;
-    struct cli_records records = {.depot = store->depot,
+    struct cli_records records = {.kv = store->kv,
+                                  .whole_bytes_max = store->info.whole_bytes_max,
                                   .values = (enum cli_values)options->values,
                                   .file = stdout,
                                   .progress = show_progress,
                                   .arg = &progress};
-    tarn_depot_stats(store->depot, &stats);
-    cli_progress_begin(&progress, "dump", "records", stats.records);
+    cli_progress_begin(&progress, "dump", "records", count_of(store));
     progress.silent |= isatty(STDOUT_FILENO) == 1; /* the records themselves are seen */
     int error = cli_records_write(&store->node->memory, &records);
     base_progress_done(&progress, records.count);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_output_failed();
+    if (error == -ESTALE)
+        return cli_failed(
+            "cannot dump: a long value is replaced faster than it can be read, or the server has begun "
+            "anew: dump again, or have the server write a dump of one moment (tarn serve --dump)");
     if (error != 0)
-        return cli_failed("cannot dump: %s", strerrordesc_np(-error));
+        return cli_failed("cannot dump: %s", cli_reason(error));
     if (records.damaged)
         return cli_failed("records are damaged, and were left out; `tarn check` tells more");
     return CLI_OK;
@@ -82,7 +97,7 @@ static int run(const void *options, const char *const *words, size_t count)
     struct cli_store store;
     if (count != 1)
         return cli_usage("dump takes a store");
-    int status = cli_depot_open(words[0], &depot_options, &store);
+    int status = cli_store_open(words[0], &depot_options, &store);
     return status == CLI_OK ? cli_store_close(&store, dump_store(&store, options)) : status;
 }
 

@@ -64,18 +64,18 @@ static const struct cli_arguments arguments = {load_settings, base_array_count(l
 
 void cli_load_help(FILE *file)
 {
-    (void)fputs("Stores the records of a stream that `tarn dump` has written in the store in the file PATH, "
-                "with their\n"
-                "versions, expiries, flags and notes. STREAM is a file; what standard input holds if it is "
-                "missing or -.\n"
-                "Of records with the same key the last one counts; those that have expired are left out. All "
-                "are durable\n"
-                "when the command ends. The store must not be open elsewhere. Exit status 1: the stream is "
-                "malformed, cut\n"
-                "off, or had lost damaged records when it was written, or the store does not take it; what "
-                "was loaded\n"
-                "until then stays.\n\n",
-                file);
+    (void)fputs(
+        "Stores the records of a stream that `tarn dump` has written in the store URL, with their versions,\n"
+        "expiries, flags and notes. STREAM is a file; what standard input holds if it is missing or -. Of\n"
+        "records with the same key the last one counts; those that have expired are left out. All are "
+        "durable\n"
+        "when the command ends, if the store is durable. A store in a file must not be open elsewhere; "
+        "--size\n"
+        "and --mode are for such a store alone. Exit status 1: the stream is malformed, cut off, or had "
+        "lost\n"
+        "damaged records when it was written, or the store does not take it; what was loaded until then\n"
+        "stays, and may be loaded again.\n\n",
+        file);
     cli_print_options(&arguments, file);
 }
 
@@ -92,8 +92,7 @@ struct slot {
 
 struct load {
     const struct load_options *options;
-    struct tarn_node *node;
-    struct tarn_depot *depot;
+    struct cli_store *store;
     struct task_channel work; /* of slots, to the tasks */
     struct task_channel done; /* and back */
     struct slot slots[SLOTS];
@@ -110,7 +109,7 @@ struct load {
     bool ended;       /* its last line was the end of a stream */
     /* a long value under way */
     bool in_parts;
-    struct tarn_depot_writer *writer; /* NULL: it is passed over */
+    struct tarn_kv_writer *writer; /* NULL: it is passed over */
     uint64_t long_line, long_bytes, long_done;
     char long_key[KEY_ROOM]; /* quoted */
     bool damaged;            /* records were left out of it */
@@ -143,12 +142,12 @@ static struct tarn_put_options options_of(const struct load *load, const struct 
     };
 }
 
-static int store(const struct load *load, const struct slot *slot)
+static int put(const struct load *load, const struct slot *slot)
 {
     const struct cli_stream_item *item = &slot->item;
     const struct tarn_put_options options = options_of(load, item);
-    return tarn_depot_put(load->depot, item->key, item->key_len, item->value, item->value_len, &options,
-                          NULL);
+    return tarn_kv_put(load->store->kv, item->key, item->key_len, item->value, item->value_len, &options,
+                       NULL);
 }
 
 /* A task. */
@@ -158,7 +157,7 @@ static void work(void *arg)
     void *item;
     while (task_channel_receive(&load->work, TASK_FOREVER, &item) == 0) {
         struct slot *slot = item;
-        slot->error = store(load, slot);
+        slot->error = put(load, slot);
         int error = task_channel_send(&load->done, slot, TASK_FOREVER);
         base_assert(error == 0); /* it has room for all slots, and nobody closes it */
     }
@@ -261,15 +260,15 @@ static void begin_long(struct load *load, struct slot *slot)
     (void)base_log_quote(load->long_key, sizeof(load->long_key), item->key, item->key_len);
     load->long_bytes = item->value_bytes;
     load->long_done = 0;
-    if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->node)) {
+    if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->store->node)) {
         load->expired++;
         return;
     }
     uint64_t hash = base_hash64(item->key, item->key_len, 0);
     while (is_under_way(load, hash))
         settle_one(load);
-    slot->error = tarn_depot_writer_open(load->depot, item->key, item->key_len, &options, item->value_bytes,
-                                         &load->writer);
+    slot->error = tarn_kv_writer_open(load->store->kv, item->key, item->key_len, &options, item->value_bytes,
+                                      &load->writer);
     if (slot->error != 0)
         count_outcome(load, slot);
 }
@@ -281,7 +280,7 @@ static void end_long(struct load *load, struct slot *slot)
     slot->line = load->long_line;
     if (load->writer == NULL)
         return;
-    slot->error = tarn_depot_writer_commit(load->writer, NULL);
+    slot->error = tarn_kv_writer_commit(load->writer, NULL);
     load->writer = NULL;
     count_outcome(load, slot);
 }
@@ -289,7 +288,7 @@ static void end_long(struct load *load, struct slot *slot)
 static void abort_long(struct load *load)
 {
     if (load->writer != NULL)
-        tarn_depot_writer_abort(load->writer);
+        tarn_kv_writer_abort(load->writer);
     load->writer = NULL;
     load->in_parts = false;
 }
@@ -304,8 +303,7 @@ static int take_part(struct load *load, struct slot *slot)
         item->value_len > load->long_bytes - load->long_done)
         return refuse(load, slot->line, "it is not the next part of its value: the stream was changed");
     load->long_done += item->value_len;
-    slot->error =
-        load->writer == NULL ? 0 : tarn_depot_writer_write(load->writer, item->value, item->value_len);
+    slot->error = load->writer == NULL ? 0 : tarn_kv_writer_write(load->writer, item->value, item->value_len);
     if (slot->error != 0) {
         abort_long(load);
         count_outcome(load, slot);
@@ -358,7 +356,7 @@ static int take_line(struct load *load, const char *line, size_t len, bool cut)
     if (item->kind != CLI_STREAM_RECORD)
         return take_long(load, slot);
     load->records++;
-    if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->node))
+    if (item->expiry_ns != 0 && item->expiry_ns <= task_wall(load->store->node))
         load->expired++;
     else
         hand_over(load, slot);
@@ -417,7 +415,8 @@ static int store_failed(const struct load *load)
                        load->failed_key);
     else
         (void)snprintf(why, sizeof(why), "%s was not stored: %s", load->failed_key,
-                       strerrordesc_np(-load->failed_error));
+                       load->failed_error == -EMSGSIZE ? "its value is longer than this store takes"
+                                                       : cli_reason(load->failed_error));
     return refuse(load, load->failed_line, why);
 }
 
@@ -469,6 +468,7 @@ static int load_on(struct load *load, struct task_sched *sched)
     task_channel_close(&load->work);
     int joined = task_group_join(&group, TASK_FOREVER);
     base_assert(joined == 0); /* nobody cancels */
+    status = cli_store_shut(load->store, status);
     task_sched_stop(sched);
     task_sched_join(sched);
     return status;
@@ -477,7 +477,7 @@ static int load_on(struct load *load, struct task_sched *sched)
 static int load_on_node(struct load *load)
 {
     struct task_sched *sched;
-    int error = task_sched_open(load->node, NULL, &sched);
+    int error = task_sched_open(load->store->node, NULL, &sched);
     if (error != 0)
         return cli_failed("cannot begin: %s", strerrordesc_np(-error));
     int status = load_on(load, sched);
@@ -490,7 +490,7 @@ static int load_on_node(struct load *load)
 /* All that a loading takes: of the slots only those pages are touched that their records need. */
 static int take_memory(struct load *load)
 {
-    struct base_account *account = &load->node->memory;
+    struct base_account *account = &load->store->node->memory;
     size_t slot_bytes = TARN_KEY_BYTES_MAX + load->value_bytes_max;
     load->memory_bytes = SLOTS * slot_bytes;
     load->memory = base_alloc(account, load->memory_bytes);
@@ -517,10 +517,9 @@ static int load_store(struct cli_store *opened, const char *name, int input,
                       const struct load_options *options)
 {
     struct load load = {.options = options,
-                        .node = opened->node,
-                        .depot = opened->depot,
-                        .value_bytes_max = base_min(tarn_depot_value_bytes_max(opened->depot),
-                                                    (uint64_t)SEGLOG_RECORD_BYTES_MAX),
+                        .store = opened,
+                        .value_bytes_max =
+                            base_min(opened->info.value_bytes_max, (uint64_t)SEGLOG_RECORD_BYTES_MAX),
                         .name = name,
                         .input = input};
     int status = CLI_OK;
@@ -532,8 +531,31 @@ static int load_store(struct cli_store *opened, const char *name, int input,
         task_channel_deinit(&load.done);
         task_channel_deinit(&load.work);
     }
-    base_free(&load.node->memory, load.memory, load.memory_bytes);
+    base_free(&load.store->node->memory, load.memory, load.memory_bytes);
     return status;
+}
+
+/* Whether something was said that only the opening of a depot can obey. */
+static bool is_for_files(const struct load_options *options)
+{
+    return options->size_bytes != 0 || options->mode != TARN_MODE_POWER;
+}
+
+/* Open what is to be read. @return CLI_OK; CLI_FAILED: said */
+static int open_input(const char *name, int *ret_input)
+{
+    struct stat input;
+    *ret_input = open(name, O_RDONLY | O_CLOEXEC);
+    if (*ret_input < 0 && errno == ENOENT)
+        return cli_failed("cannot read %s: there is no such file", name);
+    if (*ret_input < 0 && errno == EACCES)
+        return cli_failed("cannot read %s: its permissions do not allow it", name);
+    if (*ret_input < 0)
+        return cli_failed("cannot read %s: %s", name, strerrordesc_np(errno));
+    if (fstat(*ret_input, &input) != 0 || !S_ISDIR(input.st_mode))
+        return CLI_OK;
+    (void)close(*ret_input);
+    return cli_failed("cannot read %s: it is a folder: name a file that `tarn dump` has written", name);
 }
 
 /* @param words  store and perhaps a stream */
@@ -547,11 +569,13 @@ static int run(const void *parsed, const char *const *words, size_t count)
         return cli_usage("load takes a store, and a stream unless it is on standard input");
     bool is_file = count == 2 && strcmp(words[1], "-") != 0;
     const char *name = is_file ? words[1] : "standard input";
-    int input = is_file ? open(words[1], O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-    if (input < 0)
-        return cli_failed("cannot read %s: %s", name, strerrordesc_np(errno));
-    int status = cli_depot_open(words[0], &depot_options, &opened);
-    if (status == CLI_OK)
+    int input = STDIN_FILENO;
+    if (is_file && open_input(name, &input) != CLI_OK)
+        return CLI_FAILED;
+    int status = cli_store_open(words[0], &depot_options, &opened);
+    if (status == CLI_OK && opened.depot == NULL && is_for_files(options))
+        status = cli_store_close(&opened, cli_usage("--size and --mode are for file:PATH"));
+    else if (status == CLI_OK)
         status = cli_store_close(&opened, load_store(&opened, name, input, options));
     if (is_file)
         (void)close(input);

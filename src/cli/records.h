@@ -4,15 +4,16 @@
 
 #include "base/base.h"
 #include <stdio.h>
-#include <tarn/depot.h>
+#include <tarn/kv.h>
 
 /* How values are written. */
 enum cli_values { CLI_VALUES_TEXT, CLI_VALUES_HEX, CLI_VALUES_NONE };
 
 /* What is to be written, and what was. */
 struct cli_records {
-    struct tarn_depot *depot;
-    struct tarn_depot_snapshot *snapshot; /* as they were then; NULL: each as it is when its turn comes */
+    struct tarn_kv *kv;                   /* each as it is when its turn comes */
+    struct tarn_depot_snapshot *snapshot; /* or all as they were then; else NULL */
+    uint64_t whole_bytes_max;             /* of a value that a scan of it shows */
     enum cli_values values;
     FILE *file;
     bool (*stops)(void *arg); /* asked before each record and some parts of long ones; NULL: it goes on */

@@ -152,7 +152,8 @@ void cli_serve_dump(const struct serve *serve, uint32_t place, bool (*stops)(voi
     const struct dump dump = {
         .serve = serve, .depot = serve_depot(serve, place), .path = serve_dump_path(serve, place)};
     struct base_log *log = &serve_node(serve)->log;
-    struct cli_records records = {.depot = dump.depot, .stops = stops, .arg = arg};
+    struct cli_records records = {
+        .whole_bytes_max = tarn_depot_whole_bytes_max(dump.depot), .stops = stops, .arg = arg};
     const char *path = dump.path;
     uint64_t begin_ns = task_now();
     base_info(log, "dump begins", "path=%s", path);

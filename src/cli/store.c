@@ -109,11 +109,19 @@ int cli_depot_open(const char *url, const struct tarn_depot_options *options, st
     return status == CLI_OK ? open_store(url, options, ret_store) : status;
 }
 
-int cli_store_close(struct cli_store *store, int status)
+int cli_store_shut(struct cli_store *store, int status)
 {
     int error = tarn_kv_close(store->kv);
-    tarn_node_close(store->node);
+    store->kv = NULL;
     return error == 0 || status != CLI_OK ? status : fail("cannot close the store", error);
+}
+
+int cli_store_close(struct cli_store *store, int status)
+{
+    if (store->kv != NULL)
+        status = cli_store_shut(store, status);
+    tarn_node_close(store->node);
+    return status;
 }
 
 const char *cli_reason(int error)

@@ -8,7 +8,7 @@
 /* A store and the node that it hangs from. */
 struct cli_store {
     struct tarn_node *node;
-    struct tarn_kv *kv;
+    struct tarn_kv *kv; /* NULL: it is shut */
     struct tarn_kv_info info;
     struct tarn_depot *depot; /* NULL: it is none of this process */
 };
@@ -33,7 +33,14 @@ base_must_check int cli_store_open(const char *url, const struct tarn_depot_opti
 base_must_check int cli_depot_open(const char *url, const struct tarn_depot_options *options,
                                    struct cli_store *ret_store);
 
-/** Close it. @param status  of the verb so far @return that, or CLI_FAILED: said on standard error */
+/**
+ * Close it before its node goes, as is necessary while a scheduler whose tasks have used it still runs.
+ *
+ * @param status  of the verb so far @return that, or CLI_FAILED: said on standard error
+ */
+int cli_store_shut(struct cli_store *store, int status);
+
+/** Close it, unless it is shut, and its node. @param status  of the verb so far @return that, or CLI_FAILED: said on standard error */
 int cli_store_close(struct cli_store *store, int status);
 
 /**

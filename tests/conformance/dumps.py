@@ -327,7 +327,7 @@ def refusals(tarn):
     with serving.folder() as folder:
         store = made(tarn, folder)
         fails(tarn, "load", store, f"{folder}/none", because="cannot read")
-        fails(tarn, "load", store, folder, because="Is a directory")
+        fails(tarn, "load", store, folder, because="it is a folder")
         fails(tarn, "load", f"{folder}/new", f"{folder}/none", "--size=4M", because="cannot read")
         expect(not os.path.exists(f"{folder}/new"), "a store was made for a stream that is not there")
         fails(tarn, "load", f"{folder}/new", because="cannot open the store")

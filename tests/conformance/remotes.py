@@ -108,9 +108,9 @@ def what_is_wrong_is_said(tarn):
         fails(tarn, "get", f"{urls[0]}/c", "a", because="nobody listens at that address")
         fails(tarn, "put", f"{urls[1]}/c", "a", "b", because="cannot open the store")
         for url in ("tarn://localhost", "tarn://127.0.0.1:1/", "unix:store", "cache:", "other:x"):
-            for words in (["get", url, "a"], ["put", url, "a", "b"], ["del", url, "a"], ["scan", url]):
+            for words in (["get", url, "a"], ["put", url, "a", "b"], ["del", url, "a"], ["scan", url], ["dump", url], ["load", url]):
                 is_misuse(tarn, *words)
-        for verb in ("dump", "stat", "load", "check"):
+        for verb in ("stat", "check", "grow"):
             is_misuse(tarn, verb, urls[0] + "/c")
 
 
