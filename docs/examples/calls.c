@@ -1,4 +1,5 @@
-/* calls: a process serves a counter; another one, which it starts, adds to it. */
+/* calls: a process serves a counter; another one, which it starts,
+ * adds to it. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -9,7 +10,8 @@ enum { ADD };
 
 static const char address[] = "calls.socket";
 
-/* The request is how much to add; the result, what the counter was before. */
+/* The request is how much to add; the result, what the counter was
+ * before. */
 static int add(void *arg, struct tarn_rpc_request *request)
 {
     uint64_t *counter = arg, more;
@@ -22,7 +24,8 @@ static int add(void *arg, struct tarn_rpc_request *request)
     return 0;
 }
 
-static const struct tarn_rpc_method methods[] = {[ADD] = {.name = "add", .function = add, .is_short = true}};
+static const struct tarn_rpc_method methods[] = {
+    [ADD] = {.name = "add", .function = add, .is_short = true}};
 
 static int use(struct tarn_fabric *fabric)
 {
@@ -36,7 +39,8 @@ static int use(struct tarn_fabric *fabric)
                                  .room = sizeof(before),
                                  .deadline_ns = until};
 
-    while (tarn_rpc_connect(fabric, address, NULL, until, &server) != 0) { /* until it listens */
+    while (tarn_rpc_connect(fabric, address, NULL, until, &server) !=
+           0) { /* until it listens */
         if (tarn_now_ns() > until)
             return 1;
     }
@@ -50,20 +54,24 @@ static int use(struct tarn_fabric *fabric)
 
 int main(void)
 {
-    pid_t child = fork(); /* before there is a node, whose threads only one process would have */
+    /* before there is a node: its threads stay in one process */
+    pid_t child = fork();
     uint64_t counter = 0;
-    const struct tarn_rpc_service service = {.methods = methods, .count = 1, .arg = &counter};
+    const struct tarn_rpc_service service = {
+        .methods = methods, .count = 1, .arg = &counter};
     struct tarn_node *node;
     struct tarn_fabric *fabric;
     struct tarn_rpc_server *server;
     int status = 0, failed = 0;
 
-    if (child < 0 || tarn_node_open(NULL, &node) != 0 || tarn_fabric_open(node, "shm:", &fabric) != 0)
+    if (child < 0 || tarn_node_open(NULL, &node) != 0 ||
+        tarn_fabric_open(node, "shm:", &fabric) != 0)
         return 1;
     if (child == 0) {
         failed = use(fabric);
     } else {
-        if (tarn_rpc_serve(fabric, address, &service, NULL, &server) != 0)
+        if (tarn_rpc_serve(fabric, address, &service, NULL, &server) !=
+            0)
             return 1;
         failed = waitpid(child, &status, 0) != child || status != 0;
         tarn_rpc_server_close(server);

@@ -6,6 +6,7 @@
 FOLDER holds the man pages. --write brings their generated parts up to date.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -71,6 +72,13 @@ def versions_agree(tarn, folder):
         expect(f'"tarn {version}"' in page(folder, name), f"{name} is not of version {version}")
 
 
+def pages_fit_a_terminal_of_80_columns(_, folder):
+    for name in sorted(os.listdir(folder)):
+        text = output("groff", "-man", "-Tutf8", "-Kutf8", "-P-c", "-ww", "-rLL=80n", f"{folder}/{name}")
+        for line in re.sub(".\b", "", text).splitlines():
+            expect(len(line) <= 80, f"{name} has a line of {len(line)} columns: {line}")
+
+
 def main():
     tarn, folder = sys.argv[1:3]
     if "--write" in sys.argv:
@@ -78,7 +86,8 @@ def main():
         with open(f"{folder}/tarn-serve.1", "w", encoding="utf-8") as file:
             file.write(text)
     serving.run([options_are_those_of_the_table, verbs_are_those_of_the_command, calls_are_those_of_the_header,
-                 options_of_ping_are_told, versions_agree], tarn, folder)
+                 options_of_ping_are_told, versions_agree,
+                 pages_fit_a_terminal_of_80_columns], tarn, folder)
 
 
 if __name__ == "__main__":
