@@ -268,9 +268,18 @@ void base_settings_begin(const struct base_settings *settings)
     }
 }
 
+static int refuse_other(const struct base_setting *setting, char *error, size_t room)
+{
+    const char letter[] = {'-', setting->letter, '\0'};
+    return base_settings_fail(error, room, "%s%s--%s: %s", setting->letter == 0 ? "" : letter,
+                              setting->letter == 0 ? "" : ", ", setting->name, setting->help);
+}
+
 int base_settings_store(const struct base_settings *settings, const struct base_setting *setting,
                         const char *value, char *error, size_t room)
 {
+    if ((setting->flags & BASE_SETTING_REFUSED) != 0)
+        return refuse_other(setting, error, room);
     void *field = (uint8_t *)settings->options + setting->offset;
     switch (setting->type) {
     case BASE_SETTING_BOOL:
@@ -309,6 +318,8 @@ static void check_table(const struct base_settings *settings)
         check_name(setting);
         base_assert(base_settings_find(settings, setting->name) == setting);
         base_assert((setting->type == BASE_SETTING_ENUM) == (setting->choices != NULL));
+        base_assert((setting->flags & BASE_SETTING_REFUSED) == 0 ||
+                    (setting->flags & BASE_SETTING_HIDDEN) != 0);
         base_assert(setting->max == 0 || setting->min <= setting->max);
         for (size_t j = 0; j < i && setting->letter != 0; j++)
             base_assert(settings->table[j].letter != setting->letter);
@@ -328,6 +339,8 @@ static int store_default(const struct base_settings *settings, const struct base
         [BASE_SETTING_LIST] = sizeof(struct base_setting_list),
         [BASE_SETTING_REPEATED] = sizeof(struct base_setting_list),
     };
+    if ((setting->flags & BASE_SETTING_REFUSED) != 0)
+        return 0;
     if (setting->default_text == NULL) {
         memset((uint8_t *)settings->options + setting->offset, 0, field_bytes[setting->type]);
         return 0;
@@ -428,6 +441,8 @@ void base_settings_dump(const struct base_settings *settings,
     char value[BASE_SETTINGS_VALUE_ROOM];
     for (size_t i = 0; i < settings->count; i++) {
         const struct base_setting *setting = &settings->table[i];
+        if ((setting->flags & BASE_SETTING_REFUSED) != 0)
+            continue;
         if (setting->type == BASE_SETTING_REPEATED)
             dump_repeated(setting, (const void *)((const uint8_t *)settings->options + setting->offset),
                           visit, arg);

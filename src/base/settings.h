@@ -42,6 +42,9 @@ enum base_setting_flag {
     BASE_SETTING_COMMAND_ONLY = 1, /* not in a configuration file (--help, --config) */
     BASE_SETTING_HIDDEN = 2,       /* neither in --help nor in the man page */
     BASE_SETTING_SECRET = 4,       /* the value is never shown */
+    BASE_SETTING_REFUSED =
+        8, /* of another program, for its users: giving it fails, and the help says why. It has no
+                                      field, is in no dump, and is HIDDEN */
 };
 
 struct base_setting_list {

@@ -92,6 +92,11 @@ static const struct base_setting table[] = {
      .max = 3,
      .help = "A store.",
      .offset = offsetof(struct options, stores)},
+    {.name = "slabs",
+     .type = BASE_SETTING_STRING,
+     .letter = 'f',
+     .flags = BASE_SETTING_REFUSED | BASE_SETTING_HIDDEN,
+     .help = "there are none"},
 };
 
 struct fixture {
@@ -240,6 +245,8 @@ static void test_command_line_errors(void **state)
         {"--data=a,,b", "data: \"a,,b\" is a list with an empty item"},
         {"--data=a,b,c,d", "data: \"a,b,c,d\" is too much: at most 3 items"},
         {"--token=verysecret", "token: the value is too much: at most 8 bytes"},
+        {"-f 1.25", "-f, --slabs: there are none"},
+        {"--slabs=x", "-f, --slabs: there are none"},
         {"--port=1\n2", "port: \"1\\n2\" is not a number"},
     };
     for (size_t i = 0; i < base_array_count(cases); i++) {

@@ -2,11 +2,13 @@
 #include "serve/serve.h"
 #include "cli/cli.h"
 #include "cli/fault.h"
+#include "cli/process.h"
 #include "cli/serve_dump.h"
 #include "cli/store.h"
 #include "cli/systemd.h"
 #include <errno.h>
 #include <signal.h>
+#include <tarn/tarn.h>
 #include <unistd.h>
 
 static struct base_settings settings_of(struct serve_options *options, struct base_settings_arena *arena)
@@ -92,7 +94,21 @@ static void await_end(struct serve *server)
 
 /* ---- serving ------------------------------------------------------------------------------------- */
 
-static int serve_until_the_end(const struct base_settings *settings, struct cli_notify *notify)
+/* A server that is open, until its end is asked for. */
+static int serve_ready(struct serve *server, struct cli_process *process, struct cli_notify *notify)
+{
+    int status = cli_process_ready(process);
+    if (status != CLI_OK)
+        return status;
+    cli_notify(notify, "READY=1\nSTATUS=serving\n");
+    await_end(server);
+    cli_notify(notify, "STOPPING=1\nSTATUS=finishing what has begun, and closing the stores\n");
+    cli_process_end(process);
+    return CLI_OK;
+}
+
+static int serve_until_the_end(const struct base_settings *settings, struct cli_process *process,
+                               struct cli_notify *notify)
 {
     const struct serve_hooks hooks = {.begin = cli_fault_begin_thread,
                                       .end = cli_fault_end_thread,
@@ -104,20 +120,22 @@ static int serve_until_the_end(const struct base_settings *settings, struct cli_
     int error = serve_open(settings, (uint64_t)getpid(), &hooks, &server);
     if (error != 0)
         return cli_failed("cannot serve: %s", cli_file_reason(error));
-    cli_notify(notify, "READY=1\nSTATUS=serving\n");
-    await_end(server);
-    cli_notify(notify, "STOPPING=1\nSTATUS=finishing what has begun, and closing the stores\n");
+    int status = serve_ready(server, process, notify);
     error = serve_close(server);
-    return error == 0 ? CLI_OK : cli_failed("a store did not close well: %s", cli_file_reason(error));
+    return error == 0 ? status : cli_failed("a store did not close well: %s", cli_file_reason(error));
 }
 
 static int serve(const struct base_settings *settings)
 {
     struct cli_notify notify;
+    struct cli_process process;
+    int status = cli_process_begin(&process, settings->options);
+    if (status != CLI_OK)
+        return status;
     hold_signals();
     cli_fault_install();
     cli_notify_open(&notify);
-    int status = serve_until_the_end(settings, &notify);
+    status = serve_until_the_end(settings, &process, &notify);
     cli_notify_close(&notify);
     return status;
 }
@@ -155,6 +173,10 @@ static int run(const struct base_settings *settings, int argc, char **argv)
     char error[BASE_SETTINGS_ERROR_ROOM];
     if (parse(settings, argc, argv, error, sizeof(error)) != 0)
         return cli_usage("%s", error);
+    if (options->version) {
+        (void)printf("tarn %s\n", tarn_version());
+        return CLI_OK;
+    }
     if (options->help || options->man) {
         if (options->man)
             base_settings_print_man(settings, stdout);

@@ -59,7 +59,8 @@ struct memcache_facts {
     uint64_t connections;
     uint64_t connections_total;
     uint64_t connections_rejected;
-    uint64_t yields; /* of connections that had more to do, to others */
+    uint64_t yields;     /* of connections that had more to do, to others */
+    uint64_t idle_kicks; /* connections that were closed because they said nothing */
 };
 
 typedef void memcache_setting_function(void *arg, const char *name, const char *value);
@@ -77,6 +78,7 @@ struct memcache_host {
     void (*calls)(void *arg, memcache_setting_function *visit, void *visit_arg);
     /* end in good order, as after SIGTERM; NULL: clients may not ask for it */
     void (*shutdown)(void *arg);
+    bool refuses_flush; /* the command flush_all */
     void *arg;
 };
 

@@ -280,6 +280,10 @@ static void execute_alone(struct memcache_session *session, struct memcache_work
         else
             server->host.shutdown(server->host.arg);
     } else {
+        if (server->host.refuses_flush) {
+            memcache_output_text(server, &work->output, "CLIENT_ERROR flush_all not allowed\r\n");
+            return;
+        }
         memcache_count(&server->counters.cmd_flush, 1);
         int error = flush_all(server, request->exptime);
         if (error != 0)

@@ -104,6 +104,7 @@ static void add_process(struct listing *listing)
     add(listing, "total_connections", facts.connections_total - server->connections_forgotten);
     add(listing, "rejected_connections", facts.connections_rejected);
     add(listing, "conn_yields", facts.yields);
+    add(listing, "idle_kicks", facts.idle_kicks);
     add(listing, "accepting_conns", 1);     /* always: */
     add(listing, "listen_disabled_num", 0); /* who is one too many is rejected */
     add(listing, "threads", facts.threads);

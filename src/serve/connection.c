@@ -26,6 +26,7 @@ struct connection {
     uint64_t number;        /* of its lane: 1, 2, 3 … */
     _Atomic uint64_t at_ns; /* when something came last */
     _Atomic bool is_at_work;
+    bool is_kicked; /* it has said nothing for too long, and is about to end */
 };
 
 /* ---- all of them --------------------------------------------------------------------------------- */
@@ -67,6 +68,22 @@ uint32_t serve_list_connections(struct serve_lane *lane, const struct serve_stor
     return count;
 }
 
+void serve_close_idle(struct serve_lane *lane, uint64_t idle_ns)
+{
+    const uint64_t now_ns = task_now();
+    base_spin_lock(&lane->connections_lock);
+    base_list_for_each(link, &lane->connections) {
+        struct connection *connection = base_container_of(link, struct connection, link);
+        const uint64_t at_ns = atomic_load_explicit(&connection->at_ns, memory_order_relaxed);
+        if (connection->is_kicked || connection->is_at_work || now_ns < at_ns || now_ns - at_ns <= idle_ns)
+            continue;
+        connection->is_kicked = true;
+        atomic_fetch_add_explicit(&connection->store->idle_kicks, 1, memory_order_relaxed);
+        net_shutdown(connection->net); /* its end comes as if the client had closed it */
+    }
+    base_spin_unlock(&lane->connections_lock);
+}
+
 int serve_accepted(struct net_connection *net, void *arg)
 {
     struct serve_store *store = arg;
@@ -74,13 +91,10 @@ int serve_accepted(struct net_connection *net, void *arg)
     struct connection *connection = base_alloc(&serve->node->memory, sizeof(*connection));
     if (connection == NULL)
         return -ENOMEM;
-    for (uint32_t i = 0; i < serve->lane_count; i++) {
-        if (serve->lanes[i].sched == task_sched_self())
-            connection->lane = &serve->lanes[i];
-    }
-    base_assert(connection->lane != NULL);
+    connection->lane = serve_lane_here(serve);
     connection->store = store;
     connection->net = net;
+    connection->is_kicked = false;
     atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
     enlist(connection);
     net_set_user(net, connection);

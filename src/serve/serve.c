@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define CONNECTIONS_POLL_NS BASE_NS_PER_MS
+#define IDLE_POLL_NS        BASE_NS_PER_SECOND
 
 #define TASKS 4096 /* of a lane, besides those of doors */
 
@@ -68,6 +69,17 @@ static int open_lanes(struct serve *serve)
     return 0;
 }
 
+struct serve_lane *serve_lane_here(struct serve *serve)
+{
+    struct serve_lane *lane = NULL;
+    for (uint32_t i = 0; i < serve->lane_count; i++) {
+        if (serve->lanes[i].sched == task_sched_self())
+            lane = &serve->lanes[i];
+    }
+    base_assert(lane != NULL);
+    return lane;
+}
+
 static void close_lanes(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->lane_count; i++) {
@@ -92,8 +104,11 @@ static void keeper(void *arg)
     int value;
     if (serve->hooks->begin != NULL)
         serve->hooks->begin(serve->node);
-    while (task_shared_future_wait(&serve->stop, TASK_FOREVER, &value) != 0) {
-    }
+    const uint64_t idle_ns = serve_idle_timeout_ns(serve->options);
+    while (task_shared_future_wait(&serve->stop, idle_ns == 0 ? TASK_FOREVER : task_now() + IDLE_POLL_NS,
+                                   &value) != 0)
+        if (idle_ns != 0)
+            serve_close_idle(serve_lane_here(serve), idle_ns);
     serve_listeners_close(serve, sched);
     while (atomic_load_explicit(&serve->listeners_open, memory_order_acquire) > 0 ||
            net_connection_count(sched) > 0) {

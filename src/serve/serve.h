@@ -35,8 +35,15 @@ struct serve_options {
     uint64_t connections_max;
     uint64_t item_bytes_max;
     uint64_t send_timeout_ns;
+    struct base_setting_list extended; /* memcached's -o */
     uint64_t spin_ns;
     bool cache;
+    uint64_t memory_limit_mib; /* of the store `default`, a cache; 0: there is none */
+    bool disable_evictions;
+    bool disable_flush_all;
+    bool disable_watching;
+    uint64_t udp_port;
+    unsigned protocol;
     uint64_t scrub_rate_bytes;      /* a second; 0: none */
     uint64_t checkpoint_rate_bytes; /* a second; 0: none while it runs */
     uint64_t over_provisioning_percent;
@@ -49,6 +56,12 @@ struct serve_options {
     unsigned log_level; /* enum base_log_level */
     const char *dump;   /* where a dump goes when one is asked for; NULL: nowhere */
     const char *config;
+    bool daemon;
+    const char *user;    /* NULL: who has started it */
+    const char *pidfile; /* NULL: none */
+    bool lock_memory;
+    bool verbose;
+    bool version;
     bool help;
     bool man;
 };
@@ -66,6 +79,9 @@ extern const size_t serve_settings_count;
  * @return 0; -EINVAL
  */
 base_must_check int serve_check_options(const struct serve_options *options, char *error, size_t room);
+
+/** After how long without a request a connection is closed; 0: never. @param options  checked */
+uint64_t serve_idle_timeout_ns(const struct serve_options *options);
 
 /* What the program does about a server; each may be NULL. */
 struct serve_hooks {

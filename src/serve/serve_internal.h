@@ -88,7 +88,8 @@ struct serve_store {
     struct memcache_server memcache;
     _Atomic uint32_t connections;
     _Atomic uint64_t connections_total;
-    _Atomic uint64_t yields; /* of connections that have more to do */
+    _Atomic uint64_t yields;     /* of connections that have more to do */
+    _Atomic uint64_t idle_kicks; /* connections that were closed because they said nothing */
 };
 
 /* What is told of a connection. */
@@ -137,6 +138,9 @@ struct serve {
     uint32_t door_count;
     struct task_shared_future stop; /* what the keepers wait for */
 };
+
+/** The lane of the calling thread. */
+struct serve_lane *serve_lane_here(struct serve *serve);
 
 /* ---- stores: store.c ----------------------------------------------------------------------------- */
 
@@ -222,6 +226,9 @@ struct memcache_host serve_host(struct serve_store *store);
  */
 uint32_t serve_list_connections(struct serve_lane *lane, const struct serve_store *store, uint64_t after,
                                 struct serve_connection_info *ret_infos, uint32_t room);
+
+/** Close the connections of a lane that have said nothing for so long. In the lane's thread; does not yield. */
+void serve_close_idle(struct serve_lane *lane, uint64_t idle_ns);
 
 /** What net.h calls for the server's connections. */
 extern const struct net_handler serve_handler;

@@ -13,6 +13,7 @@ static const char *const directs[] = {"auto", "on", "off", NULL};
 static const char *const damaged_ways[] = {"refuse", "serve", NULL};
 static const char *const discards[] = {"auto", "on", "off", NULL};
 static const char *const engines[] = {"auto", "uring", "aio", NULL};
+static const char *const protocols[] = {"auto", "ascii", "binary", NULL};
 static const char *const log_levels[] = {"error", "warn", "info", "debug", NULL};
 
 _Static_assert(TARN_MODE_POWER == 0 && TARN_MODE_DEVICE == 1 && TARN_MODE_ASYNC == 2, "modes[]");
@@ -22,6 +23,16 @@ _Static_assert(TASK_ENGINE_AUTO == 0 && TASK_ENGINE_URING == 1 && TASK_ENGINE_AI
 _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
 
 #define AT(field) .offset = offsetof(struct serve_options, field)
+
+/* An option of memcached's that means nothing here. */
+#define REFUSED(option_letter, option_name, option_type, why)                                                \
+    {                                                                                                        \
+        .name = option_name, .letter = option_letter, .type = option_type,                                   \
+        .flags = BASE_SETTING_REFUSED | BASE_SETTING_HIDDEN, .help = why                                     \
+    }
+#define NO_SLABS " is of memcached's slabs, and here there are none: leave it out"
+
+enum { BINARY = 2 }; /* of protocols[] */
 
 const struct base_setting serve_settings[] = {
     {.name = "data",
@@ -245,6 +256,13 @@ const struct base_setting serve_settings[] = {
      .default_text = "0",
      .help = "How long a thread without work looks for some before it sleeps.",
      AT(spin_ns)},
+    {.name = "extended",
+     .letter = 'o',
+     .type = BASE_SETTING_LIST,
+     .metavar = "idle_timeout=N",
+     .help = "As memcached's: a connection that has said nothing for N seconds is closed; 0 is never. "
+             "maxconns_fast is what is done in any case.",
+     AT(extended)},
     {.name = "send-timeout",
      .type = BASE_SETTING_DURATION,
      .min = BASE_NS_PER_MS,
@@ -264,6 +282,53 @@ const struct base_setting serve_settings[] = {
              "they are at that moment, while the server goes on: a "
              "stream for `tarn load`. FILE is replaced when the new one is whole. No client can ask for it.",
      AT(dump)},
+    {.name = "memory-limit",
+     .letter = 'm',
+     .type = BASE_SETTING_UINT,
+     .metavar = "MEGABYTES",
+     .max = UINT32_MAX,
+     .help = "As memcached's: a store in memory alone, of the name `default`, that keeps items in so many "
+             "megabytes and evicts what was not used. Not together with --data.",
+     AT(memory_limit_mib)},
+    {.name = "disable-evictions",
+     .letter = 'M',
+     .type = BASE_SETTING_BOOL,
+     .help = "Refuse new data when a store is full: what a depot without --cache does.",
+     AT(disable_evictions)},
+    {.name = "disable-flush-all",
+     .letter = 'F',
+     .type = BASE_SETTING_BOOL,
+     .help = "Refuse the command `flush_all`.",
+     AT(disable_flush_all)},
+    {.name = "daemon",
+     .letter = 'd',
+     .type = BASE_SETTING_BOOL,
+     .help = "Go on in the background when the server is ready; the command ends then, or with what was "
+             "wrong. There is no log, unless --verbose keeps standard error.",
+     AT(daemon)},
+    {.name = "user",
+     .letter = 'u',
+     .type = BASE_SETTING_STRING,
+     .metavar = "NAME",
+     .help = "If root starts it, become this user first: files and sockets are then this user's.",
+     AT(user)},
+    {.name = "pidfile",
+     .letter = 'P',
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .help = "While it serves, have the number of the process in this file.",
+     AT(pidfile)},
+    {.name = "lock-memory",
+     .letter = 'k',
+     .type = BASE_SETTING_BOOL,
+     .help = "Never let what the server has in memory be swapped out. The limit of locked memory (ulimit -l) "
+             "must allow it.",
+     AT(lock_memory)},
+    {.name = "verbose",
+     .letter = 'v',
+     .type = BASE_SETTING_BOOL,
+     .help = "With --daemon: the log goes on to standard error. How much is said is up to --log-level.",
+     AT(verbose)},
     {.name = "config",
      .type = BASE_SETTING_STRING,
      .flags = BASE_SETTING_COMMAND_ONLY,
@@ -276,6 +341,59 @@ const struct base_setting serve_settings[] = {
      .flags = BASE_SETTING_COMMAND_ONLY,
      .help = "Print this and exit.",
      AT(help)},
+    {.name = "version",
+     .letter = 'V',
+     .type = BASE_SETTING_BOOL,
+     .flags = BASE_SETTING_COMMAND_ONLY,
+     .help = "Print the version and exit.",
+     AT(version)},
+    /* memcached's that ask for what is so anyhow */
+    {.name = "udp-port",
+     .letter = 'U',
+     .type = BASE_SETTING_UINT,
+     .flags = BASE_SETTING_HIDDEN,
+     .max = UINT16_MAX,
+     .help = "As memcached's; 0, as UDP is not served.",
+     AT(udp_port)},
+    {.name = "protocol",
+     .letter = 'B',
+     .type = BASE_SETTING_ENUM,
+     .flags = BASE_SETTING_HIDDEN,
+     .choices = protocols,
+     .help = "As memcached's; the text protocol alone is served.",
+     AT(protocol)},
+    {.name = "disable-watching",
+     .letter = 'W',
+     .type = BASE_SETTING_BOOL,
+     .flags = BASE_SETTING_HIDDEN,
+     .help = "As memcached's: there is nothing to watch.",
+     AT(disable_watching)},
+    /* and those that ask for what there is not */
+    REFUSED('f', "slab-growth-factor", BASE_SETTING_STRING, "it" NO_SLABS),
+    REFUSED('n', "slab-min-size", BASE_SETTING_STRING, "it" NO_SLABS),
+    REFUSED('L', "enable-largepages", BASE_SETTING_BOOL, "it" NO_SLABS),
+    REFUSED('C', "disable-cas", BASE_SETTING_BOOL,
+            "every item has its cas unique, which costs no room here: leave it out"),
+    REFUSED('D', "delimiter", BASE_SETTING_STRING, "prefixes of keys are not counted: leave it out"),
+    REFUSED('R', "max-reqs-per-event", BASE_SETTING_STRING,
+            "connections take turns by what they have sent at once: leave it out"),
+    REFUSED('b', "listen-backlog", BASE_SETTING_STRING,
+            "the kernel's limit counts: set net.core.somaxconn with sysctl, and leave it out"),
+    REFUSED(
+        'r', "enable-coredumps", BASE_SETTING_BOOL,
+        "limits are of whoever starts the server: say ulimit -c unlimited there, or LimitCORE= in the unit"),
+    REFUSED('S', "enable-sasl", BASE_SETTING_BOOL,
+            "it is of memcached's binary protocol; here clients without a secret are kept away by addresses, "
+            "or use Tarn's own protocol (--kv-listen) with a secret or TLS (--kv-fabric)"),
+    REFUSED('Y', "auth-file", BASE_SETTING_STRING,
+            "memcached's protocol is served without passwords; Tarn's own (--kv-listen) has a secret or TLS "
+            "(--kv-fabric)"),
+    REFUSED('Z', "enable-ssl", BASE_SETTING_BOOL,
+            "memcached's protocol is served without TLS; Tarn's own (--kv-listen) has it (--kv-fabric)"),
+    REFUSED('e', "memory-file", BASE_SETTING_STRING,
+            "what shall outlive the server is kept by --data=FILE, over crashes and power cuts, too"),
+    REFUSED('N', "napi-ids", BASE_SETTING_STRING,
+            "connections are dealt to threads without it: leave it out"),
     {.name = "man",
      .type = BASE_SETTING_BOOL,
      .flags = BASE_SETTING_COMMAND_ONLY | BASE_SETTING_HIDDEN,
@@ -336,7 +454,8 @@ static int check_stores(const struct serve_options *options, char *error, size_t
         return base_settings_fail(
             error, room,
             "where is the store? Name a file or a device with --data=FILE, or stores with "
-            "--store=NAME:depot,path=FILE and --store=NAME:cache,memory=SIZE");
+            "--store=NAME:depot,path=FILE and --store=NAME:cache,memory=SIZE; -m MEGABYTES is one in memory "
+            "alone, as memcached's");
     if (count > KV_STORES_MAX)
         return base_settings_fail(error, room, "there are more than %d stores", KV_STORES_MAX);
     for (uint32_t i = 0; i < count; i++) {
@@ -345,6 +464,12 @@ static int check_stores(const struct serve_options *options, char *error, size_t
         if (result != 0)
             return result;
         depots += store.kind == SERVE_DEPOT ? 1 : 0;
+        if (options->disable_evictions && (store.kind == SERVE_CACHE || options->cache))
+            return base_settings_fail(
+                error, room,
+                "-M, --disable-evictions: the store %s is a cache, which evicts what was not used: "
+                "say --data=FILE without --cache for one that refuses new data instead",
+                store.name);
     }
     if (options->dump != NULL && depots != 1)
         return base_settings_fail(
@@ -422,9 +547,58 @@ static int check_unix_access(const struct serve_options *options, char *error, s
     }
 }
 
+/* The seconds of idle_timeout=N. @return false: it is none */
+static bool read_idle_timeout(const char *item, uint64_t *ret_seconds)
+{
+    static const char name[] = "idle_timeout=";
+    return strncmp(item, name, sizeof(name) - 1) == 0 &&
+           base_parse_u64(item + sizeof(name) - 1, ret_seconds) == 0 && *ret_seconds <= UINT32_MAX;
+}
+
+uint64_t serve_idle_timeout_ns(const struct serve_options *options)
+{
+    uint64_t seconds = 0;
+    for (size_t i = 0; i < options->extended.count; i++)
+        (void)read_idle_timeout(options->extended.items[i], &seconds);
+    return seconds * BASE_NS_PER_SECOND;
+}
+
+static int check_extended(const struct serve_options *options, char *error, size_t room)
+{
+    for (size_t i = 0; i < options->extended.count; i++) {
+        const char *item = options->extended.items[i];
+        uint64_t seconds;
+        if (strcmp(item, "maxconns_fast") != 0 && !read_idle_timeout(item, &seconds))
+            return base_settings_fail(error, room,
+                                      "-o %s: of what memcached's -o says idle_timeout=SECONDS and "
+                                      "maxconns_fast have a meaning here; the "
+                                      "others are of its slabs, lists and tables: leave it out",
+                                      item);
+    }
+    return 0;
+}
+
+/* What memcached's options ask for. */
+static int check_memcached(const struct serve_options *options, char *error, size_t room)
+{
+    if (options->memory_limit_mib != 0 && options->data != NULL)
+        return base_settings_fail(
+            error, room,
+            "-m, --memory-limit is for items in memory, and --data keeps them on a drive: say --size for how "
+            "much of that, --memory for the server's own memory; or leave out one of the two");
+    if (options->udp_port != 0)
+        return base_settings_fail(error, room, "-U, --udp-port: UDP is not served: say 0, or leave it out");
+    if (options->protocol == BINARY)
+        return base_settings_fail(
+            error, room, "-B, --protocol: the binary protocol is not served: say ascii, or leave it out");
+    return check_extended(options, error, room);
+}
+
 int serve_check_options(const struct serve_options *options, char *error, size_t room)
 {
-    int result = check_stores(options, error, room);
+    int result = check_memcached(options, error, room);
+    if (result == 0)
+        result = check_stores(options, error, room);
     if (result == 0)
         result = check_unix_access(options, error, room);
     for (size_t i = 0; i < options->listen.count && result == 0; i++) {

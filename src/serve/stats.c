@@ -20,6 +20,7 @@ static void tell_facts(void *arg, struct memcache_facts *ret_facts)
         .connections = atomic_load_explicit(&store->connections, memory_order_relaxed),
         .connections_total = atomic_load_explicit(&store->connections_total, memory_order_relaxed),
         .yields = atomic_load_explicit(&store->yields, memory_order_relaxed),
+        .idle_kicks = atomic_load_explicit(&store->idle_kicks, memory_order_relaxed),
     };
     for (uint32_t i = 0; i < serve->lane_count; i++)
         facts.connections_rejected += net_refused_count(serve->lanes[i].sched);
@@ -56,7 +57,8 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
     dump_number(visit, visit_arg, "num_threads", serve->lane_count);
     dump_number(visit, visit_arg, "item_size_max", options->item_bytes_max);
     visit(visit_arg, "cas_enabled", "yes");
-    visit(visit_arg, "flush_enabled", "yes");
+    visit(visit_arg, "flush_enabled", options->disable_flush_all ? "no" : "yes");
+    dump_number(visit, visit_arg, "idle_timeout", serve_idle_timeout_ns(options) / BASE_NS_PER_SECOND);
     visit(visit_arg, "binding_protocol", "ascii");
     base_settings_dump(serve->settings, visit, visit_arg);
 }
@@ -274,5 +276,6 @@ struct memcache_host serve_host(struct serve_store *store)
                                   .drives = dump_drives,
                                   .calls = dump_calls,
                                   .shutdown = store->serve->options->enable_shutdown ? shut_down : NULL,
+                                  .refuses_flush = store->serve->options->disable_flush_all,
                                   .arg = store};
 }

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,18 +152,29 @@ static bool has_data(const struct serve_options *options)
     return options->data != NULL && options->data[0] != '\0';
 }
 
+/* Whether there is the store `default`: --data, or --memory-limit. */
+static bool has_default(const struct serve_options *options)
+{
+    return has_data(options) || options->memory_limit_mib != 0;
+}
+
 uint32_t serve_stores_named(const struct serve_options *options)
 {
-    return (uint32_t)(options->stores.count + (has_data(options) ? 1 : 0));
+    return (uint32_t)(options->stores.count + (has_default(options) ? 1 : 0));
 }
 
 int serve_store_at(const struct serve_options *options, uint32_t place, struct serve_store_options *ret_store,
                    char *error, size_t room)
 {
-    if (!has_data(options))
+    char text[64];
+    if (!has_default(options))
         return serve_store_read(options->stores.items[place], ret_store, error, room);
     if (place > 0)
         return serve_store_read(options->stores.items[place - 1], ret_store, error, room);
+    if (!has_data(options)) {
+        (void)snprintf(text, sizeof(text), "default:cache,memory=%" PRIu64 "M", options->memory_limit_mib);
+        return serve_store_read(text, ret_store, error, room);
+    }
     *ret_store = (struct serve_store_options){
         .name = "default", .kind = SERVE_DEPOT, .path = options->data, .port = SERVE_NO_PORT};
     return 0;
