@@ -2,19 +2,22 @@
 #include "bench/memcache_server.h"
 #include "cli/arguments.h"
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "task/task.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <sys/time.h>
+#include <sys/socket.h>
 #include <tarn/depot.h>
 #include <unistd.h>
 
 #define DEFAULT_ADDRESS "127.0.0.1:11211"
 #define REPLY_ROOM      (64 << 10)
 #define VALUE_ROOM      64
-#define PATIENCE_S      10
-#define CLEAR           "\033[H\033[J" /* of a terminal: to its first line, and nothing below */
+#define PATIENCE_NS     (10 * BASE_NS_PER_SECOND)
+#define AGAIN_NS        BASE_NS_PER_SECOND /* until a server that is gone is looked for again */
+#define NAME_COLUMNS    8
+#define TIME_COLUMNS    11 /* of a number and the space before it */
 
 struct top_options {
     uint64_t interval_ns;
@@ -46,9 +49,9 @@ void cli_top_help(FILE *file)
         "Shows what the server at ADDRESS (HOST:PORT or unix:PATH; " DEFAULT_ADDRESS
         " if none is given) does:\n"
         "operations a second, and for each stage of its requests how often and how long. Times are in\n"
-        "microseconds, since the server's start or the last `stats reset`. On a terminal one screen, again "
-        "and\n"
-        "again; else one after the other. A server that is memcached has no stages.\n\n",
+        "microseconds, since the server's start or the last `stats reset`. On a terminal one screen, again\n"
+        "and again until q is typed, also when the server is started anew meanwhile; else one after the\n"
+        "other. A server that is memcached has no stages.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -72,20 +75,46 @@ static bool is_whole(const char *reply, size_t len)
     return len >= sizeof(end) - 1 && memcmp(reply + len - (sizeof(end) - 1), end, sizeof(end) - 1) == 0;
 }
 
-/* @return 0: statistics; -EOPNOTSUPP: another line, of an error; else the connection is over */
-static int ask(int fd, const char *command, char reply[REPLY_ROOM])
+/* A server that is asked, and the terminal, whose user may not want to wait for it. */
+struct watch {
+    const char *address;
+    const struct bench_memcache_address *where;
+    const struct top_options *options;
+    struct cli_terminal terminal;
+    int fd; /* -1: it is not connected */
+    struct look looks[2];
+};
+
+/* @return bytes; 0: the connection is closed; -ECANCELED: nobody wants to know any more; else what went wrong */
+static ssize_t receive(const struct watch *watch, char *to, size_t room, uint64_t deadline_ns)
 {
+    switch (cli_terminal_wait(&watch->terminal, watch->fd, deadline_ns)) {
+    case CLI_WAIT_QUIT:
+        return -ECANCELED;
+    case CLI_WAIT_LATE:
+        return -ETIMEDOUT;
+    default:
+        break;
+    }
+    ssize_t bytes = recv(watch->fd, to, room, 0);
+    return bytes < 0 ? -errno : bytes;
+}
+
+/* @return 0: statistics; -EOPNOTSUPP: another line, of an error; -ECANCELED; else the connection is over */
+static int ask(const struct watch *watch, const char *command, char reply[REPLY_ROOM])
+{
+    const uint64_t deadline_ns = task_now() + PATIENCE_NS;
     size_t len = 0;
-    if (send(fd, command, strlen(command), MSG_NOSIGNAL) != (ssize_t)strlen(command))
+    if (send(watch->fd, command, strlen(command), MSG_NOSIGNAL) != (ssize_t)strlen(command))
         return -EPIPE;
     while (!is_whole(reply, len)) {
         if (len == REPLY_ROOM - 1)
             return -EMSGSIZE;
-        ssize_t bytes = recv(fd, reply + len, REPLY_ROOM - 1 - len, 0);
-        if (bytes < 0 && errno == EINTR)
+        ssize_t bytes = receive(watch, reply + len, REPLY_ROOM - 1 - len, deadline_ns);
+        if (bytes == -EINTR)
             continue;
         if (bytes <= 0)
-            return bytes == 0 ? -ECONNRESET : errno == EAGAIN ? -ETIMEDOUT : -errno;
+            return bytes == 0 ? -ECONNRESET : (int)bytes;
         len += (size_t)bytes;
     }
     reply[len] = '\0';
@@ -93,23 +122,23 @@ static int ask(int fd, const char *command, char reply[REPLY_ROOM])
 }
 
 /* The same of what not every server tells. */
-static int ask_more(int fd, const char *command, char reply[REPLY_ROOM])
+static int ask_more(const struct watch *watch, const char *command, char reply[REPLY_ROOM])
 {
-    int error = ask(fd, command, reply);
+    int error = ask(watch, command, reply);
     if (error != -EOPNOTSUPP)
         return error;
     reply[0] = '\0';
     return 0;
 }
 
-static int look(int fd, struct look *ret_look)
+static int look(const struct watch *watch, struct look *ret_look)
 {
-    int error = ask(fd, "stats\r\n", ret_look->general);
+    int error = ask(watch, "stats\r\n", ret_look->general);
     ret_look->at_ns = task_now();
     if (error == 0)
-        error = ask_more(fd, "stats stages\r\n", ret_look->stages);
+        error = ask_more(watch, "stats stages\r\n", ret_look->stages);
     if (error == 0)
-        error = ask_more(fd, "stats calls\r\n", ret_look->calls);
+        error = ask_more(watch, "stats calls\r\n", ret_look->calls);
     return error;
 }
 
@@ -133,6 +162,8 @@ struct view {
     const char *address;
     const struct look *before, *now;
     double seconds;
+    unsigned columns;
+    FILE *file; /* where lines go */
 };
 
 /* What a counter has grown by each second; from 0 if it was set back. */
@@ -147,10 +178,11 @@ static double general_rate(const struct view *view, const char *name)
     return rate(view, view->before->general, view->now->general, name);
 }
 
-static void show_size(const char *label, double bytes, const char *behind)
+static void show_size(const struct view *view, const char *label, double bytes, const char *behind)
 {
     char size[BASE_UNITS_ROOM];
-    (void)printf("%s %s%s", label, base_format_size(size, sizeof(size), (uint64_t)bytes), behind);
+    (void)fprintf(view->file, "%s %s%s", label, base_format_size(size, sizeof(size), (uint64_t)bytes),
+                  behind);
 }
 
 static void show_general(const struct view *view)
@@ -159,23 +191,23 @@ static void show_general(const struct view *view)
     char quoted[VALUE_ROOM], up[BASE_UNITS_ROOM];
     size_t len = bench_memcache_find_stat(now, "version", &version);
     double gets = general_rate(view, "cmd_get"), hits = general_rate(view, "get_hits");
-    (void)printf("%s  version %s  up %s  %.0f threads  %.0f connections\n", view->address,
-                 base_log_quote(quoted, sizeof(quoted), version, len),
-                 base_format_duration(up, sizeof(up), (uint64_t)number(now, "uptime") * BASE_NS_PER_SECOND),
-                 number(now, "threads"), number(now, "curr_connections"));
-    (void)printf("holds     %.0f records", number(now, "curr_items"));
-    show_size(",", number(now, "bytes"), "");
-    show_size(" of", number(now, "limit_maxbytes"), "");
-    show_size(";  memory", number(now, "memory_used_bytes"), "\n");
-    (void)printf("a second  %.0f gets (%.1f %% hits)  %.0f sets  %.0f touches", gets,
-                 gets > 0 ? 100 * hits / gets : 0, general_rate(view, "cmd_set"),
-                 general_rate(view, "cmd_touch"));
-    show_size("  in", general_rate(view, "bytes_read"), "");
-    show_size("  out", general_rate(view, "bytes_written"), "\n");
-    (void)printf("drive     %.0f reads  %.0f writes  %.0f flushes a second",
-                 general_rate(view, "store_reads"), general_rate(view, "store_writes"),
-                 general_rate(view, "store_flushes"));
-    show_size(", writes", general_rate(view, "store_written_bytes"), " of it\n");
+    (void)fprintf(view->file, "%s  version %s  up %s  %.0f threads  %.0f connections\n", view->address,
+                  base_log_quote(quoted, sizeof(quoted), version, len),
+                  base_format_duration(up, sizeof(up), (uint64_t)number(now, "uptime") * BASE_NS_PER_SECOND),
+                  number(now, "threads"), number(now, "curr_connections"));
+    (void)fprintf(view->file, "holds     %.0f records", number(now, "curr_items"));
+    show_size(view, ",", number(now, "bytes"), "");
+    show_size(view, " of", number(now, "limit_maxbytes"), "");
+    show_size(view, ";  memory", number(now, "memory_used_bytes"), "\n");
+    (void)fprintf(view->file, "a second  %.0f gets (%.1f %% hits)  %.0f sets  %.0f touches", gets,
+                  gets > 0 ? 100 * hits / gets : 0, general_rate(view, "cmd_set"),
+                  general_rate(view, "cmd_touch"));
+    show_size(view, "  in", general_rate(view, "bytes_read"), "");
+    show_size(view, "  out", general_rate(view, "bytes_written"), "\n");
+    (void)fprintf(view->file, "drive     %.0f reads  %.0f writes  %.0f flushes a second",
+                  general_rate(view, "store_reads"), general_rate(view, "store_writes"),
+                  general_rate(view, "store_flushes"));
+    show_size(view, ", writes", general_rate(view, "store_written_bytes"), " of it\n");
 }
 
 /* Tarn's own protocol, at each place where it is spoken. */
@@ -190,90 +222,196 @@ static void show_calls(const struct view *view)
         size_t len = bench_memcache_find_stat(now, names[4], &found);
         if (len == 0)
             return;
-        (void)printf(
+        (void)fprintf(
+            view->file,
             "calls     %.0f a second (%.0f fetched)  %.0f changes in all  %.0f connections, over %s\n",
             rate(view, before, now, names[0]), rate(view, before, now, names[1]), number(now, names[2]),
             number(now, names[3]), base_log_quote(quoted, sizeof(quoted), found, len));
     }
 }
 
+/* Times of a stage; those that come first where there is no room for all. */
+static const struct {
+    const char *name, *title;
+    unsigned columns; /* that the terminal has at least */
+} times[] = {
+    {"p50", "p50", 0}, {"p90", "p90", 64}, {"p99", "p99", 40}, {"p999", "p99.9", 75}, {"max", "max", 53}};
+
 /* Of those that are measured, one in `interval`, tells how many there were in all. */
 static void show_stage(const struct view *view, enum tarn_stage stage, double interval)
 {
-    static const char *const times[] = {"p50", "p90", "p99", "p999", "max"};
     bool whole = stage >= TARN_STAGE_GET, all = stage == TARN_STAGE_WRITE || stage == TARN_STAGE_FLUSH;
     const char *name = tarn_stage_name(stage);
     char full[VALUE_ROOM];
     (void)snprintf(full, sizeof(full), "%s_%s_count", whole ? "op" : "stage", name);
-    (void)printf("%-8s %12.0f", name,
-                 rate(view, view->before->stages, view->now->stages, full) * (all ? 1 : interval));
+    (void)fprintf(view->file, "%-*s%*.0f", NAME_COLUMNS, name, TIME_COLUMNS - 1,
+                  rate(view, view->before->stages, view->now->stages, full) * (all ? 1 : interval));
     for (size_t i = 0; i < base_array_count(times); i++) {
-        (void)snprintf(full, sizeof(full), "%s_%s_%s_us", whole ? "op" : "stage", name, times[i]);
-        (void)printf(" %11.1f", number(view->now->stages, full));
+        (void)snprintf(full, sizeof(full), "%s_%s_%s_us", whole ? "op" : "stage", name, times[i].name);
+        if (view->columns >= times[i].columns)
+            (void)fprintf(view->file, " %*.1f", TIME_COLUMNS - 1, number(view->now->stages, full));
     }
-    (void)putchar('\n');
+    (void)putc('\n', view->file);
 }
 
 static void show_stages(const struct view *view)
 {
     double interval = number(view->now->stages, "measure_interval");
     if (view->now->stages[0] == '\0') {
-        (void)puts("\nIt does not tell where the time goes: it is no tarn, or an older one.");
+        (void)fputs("\nIt does not tell where the time goes: it is no tarn, or an older one.\n", view->file);
         return;
     }
-    (void)printf("\n%-8s %12s %11s %11s %11s %11s %11s\n", "us", "a second", "p50", "p90", "p99", "p99.9",
-                 "max");
+    (void)fprintf(view->file, "\n%-*s%*s", NAME_COLUMNS, "us", TIME_COLUMNS - 1, "a second");
+    for (size_t i = 0; i < base_array_count(times); i++) {
+        if (view->columns >= times[i].columns)
+            (void)fprintf(view->file, " %*s", TIME_COLUMNS - 1, times[i].title);
+    }
+    (void)putc('\n', view->file);
     for (unsigned stage = 0; stage < TARN_STAGE_COUNT; stage++) {
         if (stage == TARN_STAGE_GET)
-            (void)putchar('\n');
+            (void)putc('\n', view->file);
         show_stage(view, (enum tarn_stage)stage, interval);
     }
-    (void)printf("\nOne request in %.0f is measured; a second: about so many.\n", interval);
+    (void)fprintf(view->file, "\nOne request in %.0f is measured; a second: about so many.\n", interval);
 }
 
-static int show(const struct view *view)
+/* Print a view whole. @return CLI_OK; CLI_FAILED: said */
+static int show(const struct watch *watch, const struct view *to_show)
 {
-    (void)fputs(isatty(STDOUT_FILENO) ? CLEAR : "", stdout);
-    show_general(view);
-    show_calls(view);
-    show_stages(view);
-    if (ferror(stdout) || fflush(stdout) != 0)
-        return cli_failed("cannot print: %s", strerrordesc_np(errno));
-    return CLI_OK;
+    struct view view = *to_show;
+    char *text = NULL;
+    size_t bytes = 0;
+    view.columns = cli_terminal_columns(&watch->terminal);
+    view.file = open_memstream(&text, &bytes);
+    if (view.file == NULL)
+        return cli_failed("out of memory");
+    show_general(&view);
+    show_calls(&view);
+    show_stages(&view);
+    int error = fclose(view.file) == 0 ? cli_terminal_print(&watch->terminal, text) : -ENOMEM;
+    free(text);
+    return error == 0 ? CLI_OK : cli_failed("cannot print: %s", strerrordesc_np(-error));
 }
 
 /* ---- again and again ----------------------------------------------------------------------------- */
 
-static int lost(const char *address, int error)
+static const char *reason(int error)
 {
-    const char *why = error == -EOPNOTSUPP ? "it does not tell statistics"
-                      : error == -EMSGSIZE ? "its answer has no end"
-                                           : strerrordesc_np(-error);
-    return cli_failed("cannot watch %s: %s", address, why);
+    switch (error) {
+    case -EOPNOTSUPP:
+        return "it does not tell statistics";
+    case -EMSGSIZE:
+        return "its answer has no end";
+    case -ECONNREFUSED:
+        return "nobody listens there: start the server, or name its address (--listen, --port, --unix)";
+    case -ENOENT:
+        return "there is no such host or socket: name the server's address (--listen, --port, --unix)";
+    case -EACCES:
+        return "its socket is not for this user (--unix-mask and --unix-group of the server)";
+    case -ECONNRESET:
+    case -EPIPE:
+        return "it has closed the connection: it has ended, or has as many connections as may be";
+    case -ETIMEDOUT:
+        return "it does not answer";
+    default:
+        return strerrordesc_np(-error);
+    }
 }
 
-static int watch(const char *address, int fd, const struct top_options *options)
+static void disconnect(struct watch *watch)
 {
-    struct look looks[2];
-    int error = look(fd, &looks[0]), status = CLI_OK;
-    for (uint64_t i = 0; error == 0 && status == CLI_OK && (options->count == 0 || i < options->count); i++) {
-        const struct look *before = &looks[i % 2];
-        struct look *now = &looks[(i + 1) % 2];
-        (void)task_sleep(options->interval_ns);
-        error = look(fd, now);
-        const struct view view = {address, before, now,
-                                  base_max((double)(now->at_ns - before->at_ns), 1.0) /
-                                      (double)BASE_NS_PER_SECOND};
-        if (error == 0)
-            status = show(&view);
+    if (watch->fd >= 0)
+        (void)close(watch->fd);
+    watch->fd = -1;
+}
+
+/* Connect, and look once. @return 0; -ECANCELED; what went wrong: it is not connected */
+static int begin_look(struct watch *watch)
+{
+    watch->fd = bench_memcache_connect(watch->where);
+    if (watch->fd < 0)
+        return watch->fd;
+    int error = look(watch, &watch->looks[0]);
+    if (error != 0)
+        disconnect(watch);
+    return error;
+}
+
+/* A server that was there is gone: look for it until it is there again. @return 0; -ECANCELED; else the reason: nobody waits */
+static int await_server(struct watch *watch, int error)
+{
+    char text[256];
+    disconnect(watch);
+    while (error != 0 && error != -ECANCELED) {
+        if (!watch->terminal.is_screen)
+            return error;
+        (void)snprintf(text, sizeof(text), "%s is gone: %s. Looking for it again; q ends this.\n",
+                       watch->address, reason(error));
+        if (cli_terminal_print(&watch->terminal, text) != 0)
+            return error;
+        error = cli_terminal_wait(&watch->terminal, -1, task_now() + AGAIN_NS) == CLI_WAIT_QUIT
+                    ? -ECANCELED
+                    : begin_look(watch);
     }
-    return error == 0 ? status : lost(address, error);
+    return error;
+}
+
+/* One look after the other. @return CLI_OK; CLI_FAILED: said */
+static int look_on(struct watch *watch)
+{
+    const struct top_options *options = watch->options;
+    int error = begin_look(watch);
+    uint64_t shown = 0;
+    if (error != 0 && error != -ECANCELED)
+        return cli_failed("cannot reach %s: %s", watch->address, reason(error));
+    while (error == 0 && (options->count == 0 || shown < options->count)) {
+        struct look *before = &watch->looks[0], *now = &watch->looks[1];
+        if (cli_terminal_wait(&watch->terminal, -1, task_now() + options->interval_ns) == CLI_WAIT_QUIT)
+            return CLI_OK;
+        error = look(watch, now);
+        if (error != 0) {
+            error = error == -ECANCELED ? error : await_server(watch, error);
+            continue;
+        }
+        const struct view view = {.address = watch->address,
+                                  .before = before,
+                                  .now = now,
+                                  .seconds = base_max((double)(now->at_ns - before->at_ns), 1.0) /
+                                             (double)BASE_NS_PER_SECOND};
+        int status = show(watch, &view);
+        if (status != CLI_OK)
+            return status;
+        *before = *now;
+        shown++;
+    }
+    return error == 0 || error == -ECANCELED
+               ? CLI_OK
+               : cli_failed("cannot watch %s: %s", watch->address, reason(error));
+}
+
+/* What is looked at is too large for a stack. */
+static int watch_server(const char *address, const struct bench_memcache_address *where,
+                        const struct top_options *options)
+{
+    struct watch *watch = malloc(sizeof(*watch));
+    if (watch == NULL)
+        return cli_failed("out of memory");
+    watch->address = address;
+    watch->where = where;
+    watch->options = options;
+    watch->fd = -1;
+    int error = cli_terminal_begin(&watch->terminal);
+    int status = error == 0 ? look_on(watch) : cli_failed("cannot begin: %s", strerrordesc_np(-error));
+    if (error == 0)
+        cli_terminal_end(&watch->terminal);
+    disconnect(watch);
+    free(watch);
+    return status;
 }
 
 static int run(const void *options, const char *const *words, size_t count)
 {
     static const char prefix[] = "memcache://";
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
     const char *address = count == 0 ? DEFAULT_ADDRESS : words[0];
     struct bench_memcache_address found;
     if (count > 1)
@@ -283,17 +421,8 @@ static int run(const void *options, const char *const *words, size_t count)
     int error = bench_memcache_address_read(address, &found);
     if (error == -EINVAL)
         return cli_usage("%s is no address: HOST:PORT or unix:PATH", address);
-    int fd = error == 0 ? bench_memcache_connect(&found) : error;
-    if (fd < 0)
-        return cli_failed("cannot reach %s: %s", address,
-                          error == -ENOENT ? "no such host" : strerrordesc_np(-fd));
-    int status;
-    if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0)
-        status = lost(address, -errno);
-    else
-        status = watch(address, fd, options);
-    (void)close(fd);
-    return status;
+    return error == 0 ? watch_server(address, &found, options)
+                      : cli_failed("cannot reach %s: %s", address, reason(error));
 }
 
 int cli_top(int argc, char **argv)
