@@ -1,5 +1,7 @@
 #include "base/progress.h"
 
+#include <limits.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/units.h"
@@ -7,6 +9,7 @@
 #define SILENT_NS (1 * BASE_NS_PER_SECOND)
 #define REDRAW_NS (100 * BASE_NS_PER_MS)
 #define BAR_WIDTH 20
+#define WIPE_REST "\033[K" /* of a line */
 
 void base_progress_init(struct base_progress *progress, FILE *file, const char *label, const char *unit,
                         uint64_t total, base_clock_function *clock, void *clock_arg)
@@ -66,15 +69,19 @@ const char *base_progress_format(const struct base_progress *progress, char *buf
     return buffer;
 }
 
+/* The last column stays free: some terminals would begin a new line. */
+static int columns_of(FILE *file)
+{
+    struct winsize size = {.ws_col = 0};
+    return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : INT_MAX;
+}
+
 static void draw(struct base_progress *progress, uint64_t done, uint64_t now_ns)
 {
     char line[256];
     base_progress_format(progress, line, sizeof(line), done, now_ns - progress->begin_ns);
-    unsigned columns = (unsigned)strlen(line);
-    unsigned wiped = progress->columns > columns ? progress->columns - columns : 0;
-    fprintf(progress->file, "\r%s%*s", line, (int)wiped, "");
+    fprintf(progress->file, "%.*s" WIPE_REST "\r", columns_of(progress->file), line);
     fflush(progress->file);
-    progress->columns = columns;
     progress->drawn_ns = now_ns;
 }
 
@@ -87,12 +94,11 @@ void base_progress_update(struct base_progress *progress, uint64_t done)
         draw(progress, done, now_ns);
 }
 
-void base_progress_done(struct base_progress *progress, uint64_t done)
+void base_progress_end(struct base_progress *progress)
 {
     if (progress->drawn_ns == 0)
         return;
-    draw(progress, done, progress->clock(progress->clock_arg));
-    fputc('\n', progress->file);
+    fputs(WIPE_REST, progress->file);
     fflush(progress->file);
     progress->silent = true;
     progress->drawn_ns = 0;

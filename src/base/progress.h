@@ -1,6 +1,7 @@
 /*
  * A progress bar for people. It is silent unless the stream is a terminal and the work has lasted for a
- * second; then it redraws at most ten times a second, without colour. One owner.
+ * second; then it redraws at most ten times a second, without colour, in one line, however narrow the terminal is. What
+ * else is printed there covers it. One owner.
  */
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
@@ -18,7 +19,6 @@ struct base_progress {
     void *clock_arg;
     uint64_t begin_ns;
     uint64_t drawn_ns; /* of the last drawing; 0 if there was none */
-    unsigned columns;  /* of the last drawing, to wipe it */
     bool silent;
 };
 
@@ -41,12 +41,8 @@ void base_progress_init(struct base_progress *progress, FILE *file, const char *
  */
 void base_progress_update(struct base_progress *progress, uint64_t done);
 
-/**
- * End: what was drawn is completed and its line ended.
- *
- * @param done  the final amount
- */
-void base_progress_done(struct base_progress *progress, uint64_t done);
+/** End: what was drawn is wiped. */
+void base_progress_end(struct base_progress *progress);
 
 /**
  * The line that would be drawn: label, percent, amount, rate, time left. For base_progress_update, and tests.

@@ -60,18 +60,17 @@ static void test_drawing(void **state base_unused)
     assert_shown(&terminal, "");
     now_ns += 1;
     base_progress_update(&progress, 100);
-    assert_shown(&terminal, "\rload [##..................]  10%  100 of 1000 keys  100/s  9.00 s left");
+    assert_shown(&terminal, "load [##..................]  10%  100 of 1000 keys  100/s  9.00 s left\033[K\r");
     now_ns += 100 * BASE_NS_PER_MS - 1;
     base_progress_update(&progress, 200);
     assert_shown(&terminal, "");
     now_ns += 1 + 900 * BASE_NS_PER_MS;
     base_progress_update(&progress, 1000);
-    /* The longer line before is wiped. */
-    assert_shown(&terminal, "\rload [####################] 100%  1000 of 1000 keys  500/s            ");
-    base_progress_done(&progress, 1000);
-    assert_shown(&terminal, "\rload [####################] 100%  1000 of 1000 keys  500/s\n");
+    assert_shown(&terminal, "load [####################] 100%  1000 of 1000 keys  500/s\033[K\r");
+    base_progress_end(&progress);
+    assert_shown(&terminal, "\033[K");
     base_progress_update(&progress, 1000);
-    base_progress_done(&progress, 1000);
+    base_progress_end(&progress);
     assert_shown(&terminal, "");
     fclose(terminal.screen);
     close(terminal.master);
@@ -87,7 +86,7 @@ static void test_silent_when_short(void **state base_unused)
     now_ns = 900 * BASE_NS_PER_MS;
     base_progress_update(&progress, 1000);
     now_ns = 5 * BASE_NS_PER_SECOND;
-    base_progress_done(&progress, 1000);
+    base_progress_end(&progress);
     assert_shown(&terminal, "");
     fclose(terminal.screen);
     close(terminal.master);
@@ -106,7 +105,7 @@ static void test_silent_without_terminal(void **state base_unused)
         base_progress_init(&progress, files[i], "load", NULL, 1000, read_time, &now_ns);
         now_ns = 5 * BASE_NS_PER_SECOND;
         base_progress_update(&progress, 500);
-        base_progress_done(&progress, 1000);
+        base_progress_end(&progress);
     }
     assert_int_equal(ftell(file), 0);
     fclose(memory);

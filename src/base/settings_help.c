@@ -1,11 +1,11 @@
 /* Settings for people: the text of --help and the entries of the man page. */
+#include "base/prose.h"
 #include "base/settings.h"
 #include "base/settings_internal.h"
 #include "base/units.h"
 
-#define HELP_COLUMNS 80
-#define TEXT_COLUMN  30
-#define TEXT_ROOM    1024
+#define TEXT_COLUMN 30
+#define TEXT_ROOM   1024
 
 static bool is_shown(const struct base_setting *setting)
 {
@@ -77,26 +77,6 @@ static void describe(const struct base_setting *setting, char *text)
     append(text, "", "]", "");
 }
 
-/* Print words, broken before column HELP_COLUMNS and indented by TEXT_COLUMN. */
-static void print_wrapped(const char *text, size_t column, FILE *file)
-{
-    bool first = true;
-    for (const char *word = text + strspn(text, " \n"); *word != '\0';) {
-        size_t len = strcspn(word, " \n");
-        if (!first && column + 1 + len >= HELP_COLUMNS) {
-            fprintf(file, "\n%*s", TEXT_COLUMN, "");
-            column = TEXT_COLUMN;
-            first = true;
-        }
-        fprintf(file, "%s%.*s", first ? "" : " ", (int)len, word);
-        column += len + (first ? 0 : 1);
-        first = false;
-        word += len;
-        word += strspn(word, " \n");
-    }
-    fputc('\n', file);
-}
-
 void base_settings_print_help(const struct base_settings *settings, FILE *file)
 {
     char text[TEXT_ROOM], word[128], option[256];
@@ -114,7 +94,7 @@ void base_settings_print_help(const struct base_settings *settings, FILE *file)
         else
             fprintf(file, "%s\n%*s", option, TEXT_COLUMN, "");
         describe(setting, text);
-        print_wrapped(text, TEXT_COLUMN, file);
+        base_prose_print_words(text, strlen(text), TEXT_COLUMN, TEXT_COLUMN, file);
     }
 }
 

@@ -1,4 +1,5 @@
 #include "bench/bench.h"
+#include "base/prose.h"
 
 #include "bench/bench_internal.h"
 #include "bench/case.h"
@@ -121,8 +122,11 @@ int bench_check_sizes(struct bench *bench, const struct base_setting_list *sizes
 
 void bench_print_verbs(FILE *file)
 {
-    for (size_t i = 0; i < base_array_count(bench_verbs); i++)
-        (void)fprintf(file, "  %-10s %s\n", bench_verbs[i]->name, bench_verbs[i]->summary);
+    char row[256];
+    for (size_t i = 0; i < base_array_count(bench_verbs); i++) {
+        (void)snprintf(row, sizeof(row), "  %-13s  %s", bench_verbs[i]->name, bench_verbs[i]->summary);
+        base_prose_print(row, file);
+    }
 }
 
 static void print_usage(FILE *file)
@@ -130,6 +134,12 @@ static void print_usage(FILE *file)
     (void)fprintf(file, "usage: tarn bench VERB [OPTION...]\n\n");
     bench_print_verbs(file);
     (void)fprintf(file, "\n`tarn bench VERB --help` lists the options of one.\n");
+}
+
+static void print_verb_usage(const struct bench_verb *verb, FILE *file)
+{
+    (void)fprintf(file, "usage: tarn bench %s [OPTION...]; `tarn bench %s --help` lists the options\n",
+                  verb->name, verb->name);
 }
 
 /* Run a verb whose options were read. */
@@ -164,6 +174,7 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
     }
     if (result != 0) {
         (void)fprintf(bench->err, "tarn bench %s: %s\n", verb->name, error);
+        print_verb_usage(verb, bench->err);
         return EXIT_USAGE;
     }
     if (options->man) {
@@ -171,12 +182,16 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
         return EXIT_DONE;
     }
     if (options->help) {
-        (void)fprintf(bench->out, "usage: tarn bench %s [OPTION...]\n\n%s\n\n", verb->name, verb->summary);
+        (void)fprintf(bench->out, "usage: tarn bench %s [OPTION...]\n\n", verb->name);
+        base_prose_print(verb->summary, bench->out);
+        (void)fputc('\n', bench->out);
         base_settings_print_help(&settings, bench->out);
         return EXIT_DONE;
     }
-    if (verb->check(bench, options) != 0)
+    if (verb->check(bench, options) != 0) {
+        print_verb_usage(verb, bench->err);
         return EXIT_USAGE;
+    }
     return run_verb(verb, bench, options) == 0 ? EXIT_DONE : EXIT_FAILED;
 }
 

@@ -94,6 +94,6 @@ int bench_case_run(struct bench_case *self)
                         self->repeats * self->subject_count);
     for (; repeat < self->repeats && error == 0; repeat++)
         error = measure_all(self, repeat, &progress);
-    base_progress_done(&progress, repeat * self->subject_count);
+    base_progress_end(&progress);
     return error != 0 ? error : bench_case_write(self);
 }

@@ -175,7 +175,7 @@ int bench_depot_put_all(struct bench_depot_store *store, struct tarn_depot *depo
         error = task_spawn(NULL, &group, "loader", loader, &load);
     int joined = task_group_join(&group, TASK_FOREVER);
     base_assert(joined == 0); /* nobody cancels */
-    base_progress_done(&load.progress, load.next);
+    base_progress_end(&load.progress);
     return load.error != 0 ? load.error : error;
 }
 

@@ -40,7 +40,7 @@ static int fill(struct bench *bench, int fd, const char *path, uint64_t bytes)
         done += now;
         base_progress_update(&progress, done);
     }
-    base_progress_done(&progress, done);
+    base_progress_end(&progress);
     base_free(bench->account, piece, PIECE_BYTES);
     if (error == 0 && fsync(fd) != 0)
         error = -errno;

@@ -172,7 +172,7 @@ static int walk_store(struct store *store, bool deletes)
     struct walk walk = {.store = store, .deletes = deletes};
     bench_progress_init(job->bench, &walk.progress, deletes ? "delete" : "fill", "keys", job->keys.count);
     int error = run_tasks(WALKERS, walk_keys, &walk);
-    base_progress_done(&walk.progress, walk.next);
+    base_progress_end(&walk.progress);
     error = error != 0 ? error : walk.error;
     return error == 0 ? 0 : bench_fail(job->bench, error, "%s: %s", store->url, deletes ? "delete" : "put");
 }

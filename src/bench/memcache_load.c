@@ -472,6 +472,6 @@ int bench_memcache_load_fill(const struct bench_memcache_load *load)
     init_run(&run, load, &outcome, FILL);
     bench_progress_init(load->bench, &run.progress, load->name, "keys", load->keys->count);
     int error = execute(&run);
-    base_progress_done(&run.progress, run.answered);
+    base_progress_end(&run.progress);
     return error;
 }

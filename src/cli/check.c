@@ -150,7 +150,7 @@ static int check_store(struct check *check, struct depot_check_report *ret_repor
     if (json)
         base_json_array_begin(&check->json, "told");
     int error = depot_check(check->node, check->path, false, tell, show_progress, check, ret_report);
-    base_progress_done(&check->progress, check->done_bytes);
+    base_progress_end(&check->progress);
     if (json)
         tell_json(check, error, ret_report);
     else
@@ -219,7 +219,7 @@ static int repair_store(struct check *check, struct depot_repair_report *ret_rep
     (void)fflush(stdout);
     begin_progress(check, "repair");
     int error = depot_repair(check->node, check->path, false, tell_lost, show_progress, check, ret_report);
-    base_progress_done(&check->progress, check->done_bytes);
+    base_progress_end(&check->progress);
     if (json)
         tell_repair_json(check, error, ret_report);
     else

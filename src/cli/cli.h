@@ -25,6 +25,13 @@ struct cli_verb {
     void (*print_help)(FILE *file); /* what stands below the usage line */
 };
 
+/**
+ * Print what a verb is for, in lines that fit a terminal.
+ *
+ * @param program  whose verb it is: "tarn", "tarn fabric" @return CLI_OK; CLI_FAILED: said
+ */
+int cli_print_help(const char *program, const struct cli_verb *verb, FILE *file);
+
 /** Serve memcached's protocol. */
 int cli_serve(int argc, char **argv);
 

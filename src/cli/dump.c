@@ -28,8 +28,8 @@ void cli_dump_help(FILE *file)
 {
     (void)fputs(
         "Prints every record of the store URL as JSON lines, in no order: an object with\n"
-        "  key or key_hex      the key as a string if it is UTF-8 without zero bytes, else in hexadecimal\n"
-        "                      digits\n"
+        "  key or key_hex      the key as a string if it is UTF-8 without zero bytes, else in hexadecimal "
+        "digits\n"
         "  version             changes with every put of the key\n"
         "  expiry_ms           when the record ends: milliseconds since 1970; 0 is never\n"
         "  flags               the client's\n"
@@ -37,16 +37,14 @@ void cli_dump_help(FILE *file)
         "  note                of two bits, where it is not 0: what the server remembers of a record\n"
         "  value or value_hex  as the key; left out with --values=none\n"
         "The value of a long record, which has long_key or long_key_hex instead of key, follows in lines "
-        "with\n"
-        "part, its offset, and value or value_hex.\n"
+        "with part, its\n"
+        "offset, and value or value_hex.\n"
         "The last line is an object with end, which is true, and records, how many there were; a stream "
-        "without\n"
-        "it is cut off. Later releases may add members. `tarn load` reads it; docs/dump.md tells all about "
-        "it.\n"
-        "A store in a file must not be open elsewhere to be written; a server (tarn://HOST:PORT/STORE,\n"
-        "unix:PATH/STORE) goes on meanwhile, and each record is as it was when its turn came. A cache "
-        "cannot\n"
-        "be dumped.\n\n",
+        "without it is cut\n"
+        "off. Later releases may add members. `tarn load` reads it; docs/dump.md tells all about it.\n"
+        "A store in a file must not be open elsewhere to be written; a server (tarn://HOST:PORT/STORE, "
+        "unix:PATH/STORE)\n"
+        "goes on meanwhile, and each record is as it was when its turn came. A cache cannot be dumped.\n\n",
         file);
     cli_print_options(&arguments, file);
 }
@@ -77,7 +75,7 @@ static int dump_store(struct cli_store *store, const struct dump_options *option
     cli_progress_begin(&progress, "dump", "records", count_of(store));
     progress.silent |= isatty(STDOUT_FILENO) == 1; /* the records themselves are seen */
     int error = cli_records_write(&store->node->memory, &records);
-    base_progress_done(&progress, records.count);
+    base_progress_end(&progress);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_output_failed();
     if (error == -ESTALE)

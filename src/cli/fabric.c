@@ -45,7 +45,5 @@ int cli_fabric(int argc, char **argv)
     bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     if (!help || verb->print_help == NULL)
         return verb->run(argc - 1, argv + 1);
-    (void)printf("usage: tarn fabric %s %s\n\n", verb->name, verb->arguments);
-    verb->print_help(stdout);
-    return CLI_OK;
+    return cli_print_help("tarn fabric", verb, stdout);
 }

@@ -51,7 +51,7 @@ static int print_parts(struct cli_store *store, const char *key, char *buffer)
         done += bytes;
         base_progress_update(&progress, done);
     } while (done < info.value_bytes);
-    base_progress_done(&progress, done);
+    base_progress_end(&progress);
     return CLI_OK;
 }
 

@@ -446,7 +446,7 @@ static int load_with_tasks(struct load *load)
     abort_long(load);
     while (load->busy > 0)
         settle_one(load);
-    base_progress_done(&load->progress, load->stream.read_bytes);
+    base_progress_end(&load->progress);
     return sum_up(load, status);
 }
 

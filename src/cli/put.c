@@ -124,7 +124,7 @@ static int write_input(struct tarn_kv_writer *writer, const char *key, uint64_t 
         int error = tarn_kv_writer_commit(writer, NULL);
         status = error == 0 ? CLI_OK : cli_key_failed(key, error);
     }
-    base_progress_done(&progress, done);
+    base_progress_end(&progress);
     return status;
 }
 

@@ -108,6 +108,7 @@ static int run_campaign(const struct sim_options *options, const char *campaign)
         .no_fork = !options->fork,
         .trace = options->trace ? stderr : NULL,
         .out = stdout,
+        .errors = stderr,
         .progress = stderr,
         .program = "tarn",
     };

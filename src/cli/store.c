@@ -54,7 +54,7 @@ struct opening {
 static void end_bar(struct opening *opening)
 {
     if (opening->what != NULL)
-        base_progress_done(&opening->bar, opening->all);
+        base_progress_end(&opening->bar);
     opening->what = NULL;
 }
 

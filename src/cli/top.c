@@ -14,6 +14,7 @@
 #define DEFAULT_ADDRESS "127.0.0.1:11211"
 #define REPLY_ROOM      (64 << 10)
 #define VALUE_ROOM      64
+#define VIEW_ROOM       (16 << 10) /* of text, whatever a server says */
 #define PATIENCE_NS     (10 * BASE_NS_PER_SECOND)
 #define AGAIN_NS        BASE_NS_PER_SECOND /* until a server that is gone is looked for again */
 #define NAME_COLUMNS    8
@@ -279,17 +280,15 @@ static void show_stages(const struct view *view)
 static int show(const struct watch *watch, const struct view *to_show)
 {
     struct view view = *to_show;
-    char *text = NULL;
-    size_t bytes = 0;
+    char text[VIEW_ROOM];
     view.columns = cli_terminal_columns(&watch->terminal);
-    view.file = open_memstream(&text, &bytes);
+    view.file = fmemopen(text, sizeof(text), "w");
     if (view.file == NULL)
-        return cli_failed("out of memory");
+        return cli_failed("cannot print: %s", strerrordesc_np(errno));
     show_general(&view);
     show_calls(&view);
     show_stages(&view);
-    int error = fclose(view.file) == 0 ? cli_terminal_print(&watch->terminal, text) : -ENOMEM;
-    free(text);
+    int error = fclose(view.file) == 0 ? cli_terminal_print(&watch->terminal, text) : -ENOSPC;
     return error == 0 ? CLI_OK : cli_failed("cannot print: %s", strerrordesc_np(-error));
 }
 
@@ -389,23 +388,16 @@ static int look_on(struct watch *watch)
                : cli_failed("cannot watch %s: %s", watch->address, reason(error));
 }
 
-/* What is looked at is too large for a stack. */
 static int watch_server(const char *address, const struct bench_memcache_address *where,
                         const struct top_options *options)
 {
-    struct watch *watch = malloc(sizeof(*watch));
-    if (watch == NULL)
-        return cli_failed("out of memory");
-    watch->address = address;
-    watch->where = where;
-    watch->options = options;
-    watch->fd = -1;
-    int error = cli_terminal_begin(&watch->terminal);
-    int status = error == 0 ? look_on(watch) : cli_failed("cannot begin: %s", strerrordesc_np(-error));
-    if (error == 0)
-        cli_terminal_end(&watch->terminal);
-    disconnect(watch);
-    free(watch);
+    struct watch watch = {.address = address, .where = where, .options = options, .fd = -1};
+    int error = cli_terminal_begin(&watch.terminal);
+    if (error != 0)
+        return cli_failed("cannot begin: %s", strerrordesc_np(-error));
+    int status = look_on(&watch);
+    cli_terminal_end(&watch.terminal);
+    disconnect(&watch);
     return status;
 }
 

@@ -1,9 +1,14 @@
 /* The table of verbs. */
 #include "cli/verbs.h"
+#include "base/prose.h"
 #include "cli/cli.h"
 #include "cli/systemd.h"
 #include "task/task.h"
+#include <errno.h>
 #include <stdarg.h>
+#include <unistd.h>
+
+#define HELP_ROOM (64 << 10) /* of the longest text */
 
 static const struct cli_verb verbs[] = {
     {"serve", "--data=FILE|--store=STORE... [OPTION...]",
@@ -29,6 +34,7 @@ static const struct cli_verb verbs[] = {
 
 static int complain(int status, const char *format, va_list args)
 {
+    (void)fputs(isatty(STDERR_FILENO) == 1 ? "\033[K" : "", stderr); /* a bar may stand there */
     (void)fputs(cli_is_journal() ? "<3>tarn: " : "tarn: ", stderr);
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);
@@ -112,10 +118,16 @@ static const struct cli_verb *find_verb(const char *name)
     return NULL;
 }
 
-static int print_help(const struct cli_verb *verb, FILE *file)
+int cli_print_help(const char *program, const struct cli_verb *verb, FILE *file)
 {
-    (void)fprintf(file, "usage: tarn %s %s\n\n", verb->name, verb->arguments);
-    verb->print_help(file);
+    char text[HELP_ROOM];
+    FILE *memory = fmemopen(text, sizeof(text), "w");
+    if (memory == NULL)
+        return cli_failed("cannot print: %s", strerrordesc_np(errno));
+    verb->print_help(memory);
+    base_assert(fclose(memory) == 0);
+    (void)fprintf(file, "usage: %s %s %s\n\n", program, verb->name, verb->arguments);
+    base_prose_print(text, file);
     return CLI_OK;
 }
 
@@ -126,7 +138,7 @@ int cli_help(int argc, char **argv)
         return CLI_OK;
     }
     const struct cli_verb *verb = find_verb(argv[0]);
-    return verb == NULL ? CLI_USAGE : print_help(verb, stdout);
+    return verb == NULL ? CLI_USAGE : cli_print_help("tarn", verb, stdout);
 }
 
 int cli_run(const char *name, int argc, char **argv)
@@ -135,9 +147,9 @@ int cli_run(const char *name, int argc, char **argv)
     if (verb == NULL)
         return CLI_USAGE;
     if (argc == 1 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
-        return print_help(verb, stdout);
+        return cli_print_help("tarn", verb, stdout);
     int status = verb->run(argc, argv);
-    if (status == CLI_USAGE)
+    if (status == CLI_USAGE && verb->run != cli_bench) /* that tells of one of its own verbs */
         (void)fprintf(stderr, "usage: tarn %s %s\n", verb->name, verb->arguments);
     return status;
 }

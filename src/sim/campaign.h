@@ -31,7 +31,8 @@ struct sim_run_options {
     unsigned jobs;        /* seeds run at once; 0: 1 */
     bool no_fork;         /* in this process, for a debugger: the first crash is the end */
     FILE *trace;          /* text of every decision, with no_fork; NULL: none */
-    FILE *out;            /* what was found */
+    FILE *out;            /* that all is well, and figures */
+    FILE *errors;         /* what is not */
     FILE *progress;       /* a terminal to draw on; NULL: none */
     const char *program;  /* how to call the command, for the advice on replaying */
     uint64_t hang_ns;     /* real time after which a seed hangs; 0: 20 s */

@@ -79,7 +79,7 @@ static void expect(const struct sim_run_options *given, int result, const char *
     char *text = NULL;
     size_t bytes = 0;
     struct sim_run_options options = *given;
-    options.out = open_memstream(&text, &bytes);
+    options.out = options.errors = open_memstream(&text, &bytes);
     base_assert(options.out != NULL);
     int got = sim_run(&options);
     base_assert(fclose(options.out) == 0);

@@ -252,7 +252,7 @@ static int repeat_alone(struct run *run)
         wait_for_children(run);
     if (error == 0 && !run->failed) {
         run->first = before;
-        (void)fprintf(run->options->out, "%s: seed %" PRIu64 " failed among others and passes alone\n",
+        (void)fprintf(run->options->errors, "%s: seed %" PRIu64 " failed among others and passes alone\n",
                       run->campaign->name, before.seed);
     }
     run->failed = true;
@@ -262,7 +262,7 @@ static int repeat_alone(struct run *run)
 static void tell_failure(const struct run *run)
 {
     const struct sim_run_options *options = run->options;
-    FILE *out = options->out;
+    FILE *out = options->errors;
     const char *program = options->program == NULL ? "tarn" : options->program;
     char command[256];
     (void)snprintf(command, sizeof(command), "%s sim --campaign=%s --seed=%" PRIu64 " --count=1%s%s", program,
@@ -283,10 +283,10 @@ static const struct sim_campaign *find_campaign(const struct sim_run_options *op
         if (strcmp(campaigns[i]->name, options->campaign) == 0)
             return campaigns[i];
     }
-    (void)fprintf(options->out, "there is no campaign '%s'; there are:", options->campaign);
+    (void)fprintf(options->errors, "there is no campaign '%s'; there are:", options->campaign);
     for (size_t i = 0; campaigns[i] != NULL; i++)
-        (void)fprintf(options->out, " %s", campaigns[i]->name);
-    (void)fprintf(options->out, "\n");
+        (void)fprintf(options->errors, " %s", campaigns[i]->name);
+    (void)fprintf(options->errors, "\n");
     return NULL;
 }
 
@@ -298,11 +298,11 @@ static bool has_mutation(const struct sim_run_options *options, const struct sim
         if (strcmp(campaign->mutations[i], options->mutation) == 0)
             return true;
     }
-    (void)fprintf(options->out, "campaign '%s' has no mutation '%s'; it has:", campaign->name,
+    (void)fprintf(options->errors, "campaign '%s' has no mutation '%s'; it has:", campaign->name,
                   options->mutation);
     for (size_t i = 0; campaign->mutations[i] != NULL; i++)
-        (void)fprintf(options->out, " %s", campaign->mutations[i]);
-    (void)fprintf(options->out, "\n");
+        (void)fprintf(options->errors, " %s", campaign->mutations[i]);
+    (void)fprintf(options->errors, "\n");
     return false;
 }
 
@@ -336,7 +336,7 @@ int sim_run(const struct sim_run_options *options)
         error = run_forked(&run, options->progress == NULL ? NULL : &progress);
     uint64_t took_ns = task_now() - begin_ns;
     if (options->progress != NULL)
-        base_progress_done(&progress, run.passed);
+        base_progress_end(&progress);
     if (error == 0 && run.failed && !options->no_fork)
         error = repeat_alone(&run);
     if (error != 0)
