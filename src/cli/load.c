@@ -377,10 +377,33 @@ static int check_end(const struct load *load)
         load->name, load->stream.line);
 }
 
+/* Say why a stream cannot be read, and what helps. @return CLI_FAILED */
+static int input_failed(const char *name, int error)
+{
+    switch (error) {
+    case -ENOENT:
+        return cli_failed("cannot read %s: there is no such file: name a file that `tarn dump` has written",
+                          name);
+    case -EACCES:
+        return cli_failed("cannot read %s: its permissions do not allow it: have its owner allow reading, or "
+                          "run the command as a user that may read it",
+                          name);
+    case -EISDIR:
+        return cli_failed("cannot read %s: it is a folder: name a file that `tarn dump` has written", name);
+    case -EBADF:
+        return cli_failed(
+            "cannot read %s: it is not open for reading: name a file, or give the stream through a "
+            "pipe",
+            name);
+    default:
+        return cli_failed("cannot read %s: %s", name, strerrordesc_np(-error));
+    }
+}
+
 static int read_failed(const struct load *load, int error)
 {
     if (error != -EMSGSIZE)
-        return cli_failed("cannot read %s: %s", load->name, strerrordesc_np(-error));
+        return input_failed(load->name, error);
     return refuse(load, load->stream.line,
                   "it is longer than any record of this store can be: load it into a larger one");
 }
@@ -546,16 +569,12 @@ static int open_input(const char *name, int *ret_input)
 {
     struct stat input;
     *ret_input = open(name, O_RDONLY | O_CLOEXEC);
-    if (*ret_input < 0 && errno == ENOENT)
-        return cli_failed("cannot read %s: there is no such file", name);
-    if (*ret_input < 0 && errno == EACCES)
-        return cli_failed("cannot read %s: its permissions do not allow it", name);
     if (*ret_input < 0)
-        return cli_failed("cannot read %s: %s", name, strerrordesc_np(errno));
+        return input_failed(name, -errno);
     if (fstat(*ret_input, &input) != 0 || !S_ISDIR(input.st_mode))
         return CLI_OK;
     (void)close(*ret_input);
-    return cli_failed("cannot read %s: it is a folder: name a file that `tarn dump` has written", name);
+    return input_failed(name, -EISDIR);
 }
 
 /* @param words  store and perhaps a stream */

@@ -326,11 +326,16 @@ def only_a_plain_file_takes_a_dump(tarn):
 def refusals(tarn):
     with serving.folder() as folder:
         store = made(tarn, folder)
-        fails(tarn, "load", store, f"{folder}/none", because="cannot read")
+        fails(tarn, "load", store, f"{folder}/none", because="no such file: name a file")
         fails(tarn, "load", store, folder, because="it is a folder")
         fails(tarn, "load", f"{folder}/new", f"{folder}/none", "--size=4M", because="cannot read")
         expect(not os.path.exists(f"{folder}/new"), "a store was made for a stream that is not there")
         fails(tarn, "load", f"{folder}/new", because="cannot open the store")
+        for flags, remedy in ((os.O_RDONLY, b"it is a folder: name"), (os.O_WRONLY | os.O_CREAT, b"name a file, or give")):
+            given = os.open(folder if flags == os.O_RDONLY else f"{folder}/output", flags, 0o600)
+            result = subprocess.run([tarn, "load", store], stdin=given, capture_output=True, check=False)
+            os.close(given)
+            expect(result.returncode == 1 and remedy in result.stderr, f"{result}")
         with Tarn(tarn, store) as server:
             fails(tarn, "load", store, said=stream(), because="cannot open the store")
             server.stop()
