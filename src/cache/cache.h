@@ -27,6 +27,7 @@ struct cache_partition;
 #define CACHE_PARTITIONS_MAX      256
 #define CACHE_PARTITION_BYTES_MIN 4096
 #define CACHE_VALUE_BYTES_MAX     (UINT32_C(1) << 20)
+#define CACHE_BUCKET_RECORDS      8 /* at most */
 #define CACHE_TIME_IF_NEEDED      0 /* for `now_ns` */
 
 struct cache_options {
@@ -136,6 +137,20 @@ void cache_get_many(struct cache_partition *partition, uint64_t now_ns, struct t
  * @param found  keys; nothing else of it is looked at or changed. Of more than 64 the first
  */
 void cache_prefetch(struct cache_partition *partition, const struct cache_found *found, size_t count);
+
+/** How many buckets a partition has: a key has one, and always the same. */
+uint64_t cache_buckets(const struct cache_partition *partition);
+
+/** Most that the records of one bucket have in keys and values. */
+uint64_t cache_bucket_bytes_max(const struct cache_partition *partition);
+
+/** What is there under one key, where it lies: until the partition's next change. Must not call the partition (asserted). */
+typedef void cache_visit_function(void *arg, const void *key, size_t key_len, const void *value,
+                                  const struct tarn_record_info *info);
+
+/** Visit the records of a bucket. They do not count as read. @param bucket  below cache_buckets() */
+void cache_visit_bucket(struct cache_partition *partition, uint64_t bucket, uint64_t now_ns,
+                        cache_visit_function *visit, void *arg);
 
 /* ---- changing ----------------------------------------------------------------------------------------- */
 

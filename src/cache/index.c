@@ -2,6 +2,8 @@
 #include "cache/cache_internal.h"
 #include <errno.h>
 
+_Static_assert(CACHE_BUCKET_RECORDS == CACHE_BUCKET_ENTRIES, "cache.h");
+
 int cache_key_hash(const struct cache_partition *partition, const void *key, size_t key_len,
                    uint64_t *ret_hash)
 {
@@ -53,6 +55,37 @@ int cache_bucket_slot(const uint64_t *bucket, uint64_t place)
             return i;
     }
     return CACHE_NONE;
+}
+
+uint64_t cache_buckets(const struct cache_partition *partition)
+{
+    return partition->buckets;
+}
+
+uint64_t cache_bucket_bytes_max(const struct cache_partition *partition)
+{
+    return (uint64_t)CACHE_BUCKET_ENTRIES * partition->record_bytes_max;
+}
+
+void cache_visit_bucket(struct cache_partition *partition, uint64_t bucket, uint64_t now_ns,
+                        cache_visit_function *visit, void *arg)
+{
+    cache_enter(partition, now_ns);
+    const uint64_t *entries =
+        (const uint64_t *)(const void *)(partition->index + bucket * CACHE_BUCKET_BYTES);
+    for (unsigned i = 0; i < CACHE_BUCKET_ENTRIES; i++) {
+        const uint64_t entry = cache_entry_load(&entries[i]);
+        struct cache_record header;
+        if (entry == 0)
+            continue;
+        uint8_t *record = partition->log + cache_entry_place(entry);
+        cache_record_unpack(record, &header);
+        const struct tarn_record_info info = cache_record_info(&header);
+        if (!cache_record_expired(&header, now_ns))
+            visit(arg, record + CACHE_RECORD_HEADER_BYTES, header.key_len,
+                  cache_record_value(record, &header), &info);
+    }
+    (void)cache_leave(partition, 0);
 }
 
 /* The larger the older: how far behind the tail a record begins. */

@@ -44,7 +44,7 @@ void cli_dump_help(FILE *file)
         "off. Later releases may add members. `tarn load` reads it; docs/dump.md tells all about it.\n"
         "A store in a file must not be open elsewhere to be written; a server (tarn://HOST:PORT/STORE, "
         "unix:PATH/STORE)\n"
-        "goes on meanwhile, and each record is as it was when its turn came. A cache cannot be dumped.\n\n",
+        "goes on meanwhile, and each record is as it was when its turn came.\n\n",
         file);
     cli_print_options(&arguments, file);
 }

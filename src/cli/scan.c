@@ -46,8 +46,7 @@ void cli_scan_help(FILE *file)
 {
     (void)fputs(
         "Prints the keys of the store URL, a line each, in no order; those that are not printable stand in\n"
-        "double quotes, with escapes. A store in a file must not be open elsewhere to be written. A cache\n"
-        "cannot be scanned.\n\n",
+        "double quotes, with escapes. A store in a file must not be open elsewhere to be written.\n\n",
         file);
     cli_print_options(&arguments, file);
 }

@@ -137,6 +137,74 @@ static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
     return error;
 }
 
+/* ---- all keys --------------------------------------------------------------------------------------- */
+
+#define BUCKETS_AT_ONCE 64 /* are looked at before others get their turn */
+
+/* The records of one bucket, copied while the lock is held. */
+struct bucket {
+    struct {
+        const uint8_t *key; /* the value stands behind it */
+        size_t key_len;
+        struct tarn_record_info info;
+    } records[CACHE_BUCKET_RECORDS];
+    uint32_t count;
+    uint64_t used;
+    uint8_t *copy;
+};
+
+static void copy_record(void *arg, const void *key, size_t key_len, const void *value,
+                        const struct tarn_record_info *info)
+{
+    struct bucket *bucket = arg;
+    uint8_t *to = bucket->copy + bucket->used;
+    memcpy(to, key, key_len);
+    if (info->value_bytes > 0)
+        memcpy(to + key_len, value, info->value_bytes);
+    bucket->records[bucket->count].key = to;
+    bucket->records[bucket->count].key_len = key_len;
+    bucket->records[bucket->count++].info = *info;
+    bucket->used += key_len + info->value_bytes;
+}
+
+/* @return what `visit` said */
+static int scan_bucket(struct kv_cache *self, struct part *part, uint64_t number, struct bucket *bucket,
+                       tarn_scan_function *visit, void *arg)
+{
+    int outcome = 0;
+    bucket->count = 0;
+    bucket->used = 0;
+    const uint64_t now_ns = task_wall(self->kv.node);
+    base_spin_lock(&part->lock);
+    cache_visit_bucket(part->partition, number, now_ns, copy_record, bucket);
+    base_spin_unlock(&part->lock);
+    for (uint32_t i = 0; i < bucket->count && outcome == 0; i++) {
+        const uint8_t *key = bucket->records[i].key;
+        const size_t key_len = bucket->records[i].key_len;
+        outcome = visit(arg, key, key_len, key + key_len, &bucket->records[i].info);
+    }
+    return outcome;
+}
+
+/* A key stays in its bucket: one that is there from beginning to end is seen once. */
+static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+{
+    struct kv_cache *self = cache_of(kv);
+    const uint64_t copy_bytes = cache_bucket_bytes_max(self->parts[0].partition);
+    struct bucket bucket = {.copy = base_alloc(&kv->node->memory, copy_bytes)};
+    int outcome = bucket.copy == NULL ? -ENOMEM : 0;
+    for (uint32_t i = 0; i < self->count && outcome == 0; i++) {
+        const uint64_t buckets = cache_buckets(self->parts[i].partition);
+        for (uint64_t number = 0; number < buckets && outcome == 0; number++) {
+            outcome = scan_bucket(self, &self->parts[i], number, &bucket, visit, arg);
+            if (number % BUCKETS_AT_ONCE == 0)
+                task_yield();
+        }
+    }
+    base_free(&kv->node->memory, bucket.copy, copy_bytes);
+    return outcome;
+}
+
 /* ---- for front doors -------------------------------------------------------------------------------- */
 
 static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
@@ -245,6 +313,7 @@ static const struct kv_operations operations = {.get = get,
                                                 .read = read_part,
                                                 .put = put,
                                                 .delete = delete,
+                                                .scan = scan,
                                                 .close = close,
                                                 .whole_bytes_max = whole_bytes_max,
                                                 .update = update,
@@ -272,7 +341,7 @@ int kv_wrap_cache(struct tarn_node *node, struct cache *cache, struct tarn_kv **
     const uint64_t longest = cache_value_bytes_max(self->parts[0].partition, 1);
     self->kv.operations = &operations;
     self->kv.info = (struct tarn_kv_info){.kind = kv_kind_cache,
-                                          .abilities = TARN_KV_RANGES | TARN_KV_VERSIONS,
+                                          .abilities = TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS,
                                           .partitions = self->count,
                                           .value_bytes_max = longest,
                                           .whole_bytes_max = longest};

@@ -50,7 +50,7 @@ static void open_cache(struct testing_fabric *testing, struct tarn_kv **ret_kv)
     assert_int_equal(tarn_kv_open(testing->node, "cache:memory=32M,partitions=3,item=1K", NULL, ret_kv), 0);
     tarn_kv_info(*ret_kv, &info);
     assert_string_equal(info.kind, "cache");
-    assert_int_equal(info.abilities, TARN_KV_RANGES | TARN_KV_VERSIONS);
+    assert_int_equal(info.abilities, TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS);
     assert_int_equal(info.partitions, 3);
     assert_int_equal(info.value_bytes_max, 1 << 20);
 }

@@ -199,6 +199,7 @@ METHOD(short_multi_get, KV_SHORT + KV_MULTI_GET)
 METHOD(short_put, KV_SHORT + KV_PUT)
 METHOD(short_delete, KV_SHORT + KV_DELETE)
 METHOD(short_get_range, KV_SHORT + KV_GET_RANGE)
+METHOD(cache_scan, KV_SHORT + KV_SCAN)
 METHOD(cache_put_region, KV_SHORT + KV_PUT_REGION)
 
 static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
@@ -215,6 +216,7 @@ static const struct tarn_rpc_method methods[KV_METHOD_NUMBERS] = {
     [KV_SHORT + KV_PUT] = {.name = "cache_put", .function = short_put, .is_short = true},
     [KV_SHORT + KV_DELETE] = {.name = "cache_delete", .function = short_delete, .is_short = true},
     [KV_SHORT + KV_GET_RANGE] = {.name = "cache_get_range", .function = short_get_range, .is_short = true},
+    [KV_SHORT + KV_SCAN] = {.name = "cache_scan", .function = cache_scan},
     [KV_SHORT + KV_PUT_REGION] = {.name = "cache_put_region", .function = cache_put_region},
 };
 

@@ -246,8 +246,10 @@ static void a_kind_has_its_methods_with(struct asking *asking)
         assert_int_equal(ask(asking, method, &request), -ENXIO);
         assert_int_equal(ask(asking, KV_SHORT + method, &request), -ENXIO);
     }
-    const struct kv_request scan = {.store = STORE_CACHE};
+    struct kv_request scan = {.store = STORE_CACHE};
     assert_int_equal(ask(asking, KV_SCAN, &scan), -EOPNOTSUPP);
+    scan.store = STORE_FAKE;
+    assert_int_equal(ask(asking, KV_SHORT + KV_SCAN, &scan), -EOPNOTSUPP);
 }
 IN_A_TASK(a_kind_has_its_methods)
 

@@ -91,7 +91,7 @@ static void open_remote_cache(struct testing_fabric *testing, struct tarn_kv **r
     assert_int_equal(testing_reach(testing, "cache", 60 * BASE_NS_PER_SECOND, ret_kv), 0);
     tarn_kv_info(*ret_kv, &info);
     assert_string_equal(info.kind, "cache");
-    assert_int_equal(info.abilities, TARN_KV_RANGES | TARN_KV_VERSIONS | TARN_KV_REMOTE);
+    assert_int_equal(info.abilities, TARN_KV_SCANS | TARN_KV_RANGES | TARN_KV_VERSIONS | TARN_KV_REMOTE);
     assert_int_equal(info.partitions, 4);
 }
 
