@@ -291,7 +291,8 @@ static void answer_debug(const struct memcache_op *op, struct text *text)
     put(text, " la=0 cas=");
     put_u64(text, op->outcome.info.version);
     put(text, " fetch=no cls=1 size=");
-    put_u64(text, op->outcome.info.value_bytes);
+    put_u64(text, memcache_item_bytes(op->request.key.len, op->outcome.info.value_bytes,
+                                      op->outcome.info.client_flags));
     put(text, "\r\n");
 }
 

@@ -79,6 +79,7 @@ struct memcache_host {
     /* end in good order, as after SIGTERM; NULL: clients may not ask for it */
     void (*shutdown)(void *arg);
     bool refuses_flush; /* the command flush_all */
+    bool refuses_dumps; /* of all keys */
     void *arg;
 };
 
@@ -92,7 +93,8 @@ struct memcache_server {
     uint64_t lease_bytes_min;   /* MEMCACHE_LEASE_BYTES_MIN, unless a test says otherwise */
     uint64_t begin_ns;
     uint64_t begin_wall_ns;
-    uint64_t hash_seed; /* of what tells whether two requests may be in flight together */
+    _Atomic bool is_dumping; /* all keys, for one client */
+    uint64_t hash_seed;      /* of what tells whether two requests may be in flight together */
     struct memcache_counters counters;
     /* before the last `stats reset` */
     _Atomic uint64_t connections_forgotten, expired_forgotten, flushed_forgotten;

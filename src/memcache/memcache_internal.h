@@ -61,6 +61,9 @@ bool memcache_wins(const struct memcache_op *op, const struct tarn_record_info *
 /** The expiry that a meta flag leaves of the one that it finds. */
 uint64_t memcache_expiry_behind(const struct memcache_op *op, char flag, uint64_t expiry_ns);
 
+/** How large memcached would say that an item is. @param value_len  of all of its value */
+uint64_t memcache_item_bytes(size_t key_len, uint64_t value_len, uint32_t client_flags);
+
 /** Whether an item may be so large. @param value_len  of all of its value */
 bool memcache_item_fits(const struct memcache_server *server, size_t key_len, uint64_t value_len,
                         uint32_t client_flags);
@@ -95,6 +98,16 @@ void memcache_output_add(struct memcache_server *server, struct memcache_output 
 
 /** memcache_output_add() of a text. */
 void memcache_output_text(struct memcache_server *server, struct memcache_output *output, const char *text);
+
+/* ---- dump.c ----------------------------------------------------------------------------------------- */
+
+/** Answer `lru_crawler metadump` and what else there is of it. Yields. */
+void memcache_lru_crawler(struct memcache_server *server, struct memcache_output *output,
+                          const struct memcache_request *request);
+
+/** Answer `stats cachedump`. Yields. */
+void memcache_cachedump(struct memcache_server *server, struct memcache_output *output,
+                        const struct memcache_request *request);
 
 /* ---- stats.c ---------------------------------------------------------------------------------------- */
 

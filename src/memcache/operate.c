@@ -16,11 +16,16 @@
 
 #define NOT_A_NUMBER (-EDOM)
 
+uint64_t memcache_item_bytes(size_t key_len, uint64_t value_len, uint32_t client_flags)
+{
+    return ITEM_FIXED_BYTES + key_len + value_len + (client_flags != 0 ? ITEM_FLAGS_BYTES : 0);
+}
+
 bool memcache_item_fits(const struct memcache_server *server, size_t key_len, uint64_t value_len,
                         uint32_t client_flags)
 {
-    uint64_t item_bytes = ITEM_FIXED_BYTES + key_len + value_len + (client_flags != 0 ? ITEM_FLAGS_BYTES : 0);
-    return item_bytes <= server->item_bytes_max && value_len <= kv_whole_bytes_max(server->kv, key_len);
+    return memcache_item_bytes(key_len, value_len, client_flags) <= server->item_bytes_max &&
+           value_len <= kv_whole_bytes_max(server->kv, key_len);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------ */

@@ -351,9 +351,9 @@ static void newer_flags(void **state)
          "STORED\r\nVA 0 t30 f8 X W\r\n\r\nHD Z X\r\n"},
         {"ms a 1 T50\r\nx\r\nmg a h l u t\r\n", "HD\r\nHD h0 l0 t50\r\n"},
         {"ms a 3 E7 T50\r\nabc\r\nme a\r\nme YQ== b\r\nms b 0 E8\r\n\r\nme b q\r\n",
-         "HD\r\nME a exp=50 la=0 cas=7 fetch=no cls=1 size=3\r\nME YQ== exp=50 la=0 cas=7 fetch=no cls=1 "
-         "size=3\r\nHD\r\n"
-         "ME b exp=-1 la=0 cas=8 fetch=no cls=1 size=0\r\n"},
+         "HD\r\nME a exp=50 la=0 cas=7 fetch=no cls=1 size=63\r\nME YQ== exp=50 la=0 cas=7 fetch=no cls=1 "
+         "size=63\r\nHD\r\n"
+         "ME b exp=-1 la=0 cas=8 fetch=no cls=1 size=60\r\n"},
     };
     TALK_EXPECT_ALL(*state, talks);
 }

@@ -178,6 +178,12 @@ static void parse_shutdown(const struct line *line, struct memcache_request *req
         request->refusal = "CLIENT_ERROR invalid shutdown mode\r\n";
 }
 
+static void parse_watch(const struct line *line, struct memcache_request *request)
+{
+    (void)line;
+    memcache_refuse(request, "CLIENT_ERROR watch commands not allowed\r\n");
+}
+
 static void parse_stats(const struct line *line, struct memcache_request *request)
 {
     if (line->count > 1)
@@ -208,6 +214,8 @@ static const struct command {
     {"touch", MEMCACHE_TOUCH, 3, parse_touch, true},
     {"flush_all", MEMCACHE_FLUSH_ALL, 1, parse_flush_all, true},
     {"stats", MEMCACHE_STATS, 1, parse_stats, false},
+    {"lru_crawler", MEMCACHE_LRU_CRAWLER, 1, NULL, false},
+    {"watch", MEMCACHE_REFUSED, 1, parse_watch, false},
     {"version", MEMCACHE_VERSION, 1, NULL, false},
     {"verbosity", MEMCACHE_VERBOSITY, 2, parse_verbosity, true},
     {"shutdown", MEMCACHE_SHUTDOWN, 1, parse_shutdown, false},

@@ -43,7 +43,8 @@ enum memcache_verb {
     MEMCACHE_VERSION,
     MEMCACHE_VERBOSITY,
     MEMCACHE_FLUSH_ALL,
-    MEMCACHE_STATS, /* `key` is the word behind it, empty if there is none */
+    MEMCACHE_STATS,       /* `key` is the word behind it, empty if there is none; `rest` all of them */
+    MEMCACHE_LRU_CRAWLER, /* `rest` is what stands behind it */
     MEMCACHE_SHUTDOWN,
     MEMCACHE_QUIT,
 };

@@ -272,6 +272,8 @@ static void execute_alone(struct memcache_session *session, struct memcache_work
     memcache_step(session, work);
     if (request->verb == MEMCACHE_STATS) {
         memcache_stats(server, &work->output, request);
+    } else if (request->verb == MEMCACHE_LRU_CRAWLER) {
+        memcache_lru_crawler(server, &work->output, request);
     } else if (request->verb == MEMCACHE_SHUTDOWN) {
         if (server->host.shutdown == NULL)
             memcache_output_text(server, &work->output, "SERVER_ERROR: shutdown not enabled\r\n");
@@ -305,6 +307,7 @@ static ssize_t take_request(struct memcache_session *session, struct memcache_wo
     case MEMCACHE_QUIT:
         return -ESHUTDOWN;
     case MEMCACHE_STATS:
+    case MEMCACHE_LRU_CRAWLER:
     case MEMCACHE_SHUTDOWN:
     case MEMCACHE_FLUSH_ALL:
         execute_alone(session, work, &request);

@@ -107,6 +107,9 @@ static void add_process(struct listing *listing)
     add(listing, "idle_kicks", facts.idle_kicks);
     add(listing, "accepting_conns", 1);     /* always: */
     add(listing, "listen_disabled_num", 0); /* who is one too many is rejected */
+    add(listing, "time_in_listen_disabled_us", 0);
+    add(listing, "auth_cmds", 0);
+    add(listing, "auth_errors", 0);
     add(listing, "threads", facts.threads);
 }
 
@@ -205,12 +208,104 @@ static void add_store(struct listing *listing)
     add(listing, "get_flushed", stats.gets_flushed - server->flushed_forgotten);
     add(listing, "evictions", stats.evictions);
     add(listing, "reclaimed", stats.reclaimed);
+    add(listing, "lrutail_reflocked", 0); /* nothing that is read stands in the way of an eviction */
+    add(listing, "hash_bytes", stats.index_bytes);
     if (server->depot != NULL)
         add_depot(listing);
     else
         add_cache(listing, &stats);
     add(listing, "store_index_bytes", stats.index_bytes);
     add(listing, "memory_used_bytes", base_account_used(&server->node->memory));
+}
+
+static void add_class(struct listing *listing, const char *which, const char *name, uint64_t value)
+{
+    char full[BASE_UNITS_ROOM + 32];
+    (void)snprintf(full, sizeof(full), "%s1:%s", which, name);
+    add(listing, full, value);
+}
+
+/* Items have no classes of sizes here: all are of the first. */
+static void add_items(struct listing *listing)
+{
+    const struct memcache_server *server = listing->server;
+    const struct kv_stats stats = stats_of(server);
+    struct tarn_depot_stats depot = {.evictions_unhit = 0};
+    if (server->depot != NULL)
+        tarn_depot_stats(server->depot, &depot);
+    if (stats.records == 0)
+        return;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } facts[] = {
+        {"number", stats.records},
+        {"age", 0}, /* of when an item was read last nothing is kept */
+        {"mem_requested", stats.live_bytes},
+        {"evicted", stats.evictions},
+        {"evicted_nonzero", 0},
+        {"evicted_time", 0},
+        {"outofmemory", atomic_load_explicit(&server->counters.store_no_memory, memory_order_relaxed)},
+        {"tailrepairs", 0},
+        {"reclaimed", stats.reclaimed},
+        {"expired_unfetched", 0},
+        {"evicted_unfetched", depot.evictions_unhit},
+        {"evicted_active", 0},
+        {"crawler_reclaimed", 0},
+        {"crawler_items_checked", 0},
+        {"lrutail_reflocked", 0}};
+    for (size_t i = 0; i < base_array_count(facts); i++)
+        add_class(listing, "items:", facts[i].name, facts[i].value);
+}
+
+/* The same class as one of slabs: a chunk is an item of mean size. */
+static void add_slabs(struct listing *listing)
+{
+    const struct memcache_counters *counters = &listing->server->counters;
+    const struct kv_stats stats = stats_of(listing->server);
+#define COUNT(name)                                                                                          \
+    {                                                                                                        \
+#name, atomic_load_explicit(&counters->name, memory_order_relaxed)                                   \
+    }
+    const struct {
+        const char *name;
+        uint64_t value;
+    } facts[] = {{"chunk_size", stats.records == 0 ? 0 : stats.live_bytes / stats.records},
+                 {"chunks_per_page", stats.records},
+                 {"total_pages", 1},
+                 {"total_chunks", stats.records},
+                 {"used_chunks", stats.records},
+                 {"free_chunks", 0},
+                 {"free_chunks_end", 0},
+                 COUNT(get_hits),
+                 COUNT(cmd_set),
+                 COUNT(delete_hits),
+                 COUNT(incr_hits),
+                 COUNT(decr_hits),
+                 COUNT(cas_hits),
+                 COUNT(cas_badval),
+                 COUNT(touch_hits)};
+#undef COUNT
+    for (size_t i = 0; i < base_array_count(facts) && stats.records > 0; i++)
+        add_class(listing, "", facts[i].name, facts[i].value);
+    add(listing, "active_slabs", stats.records > 0 ? 1 : 0);
+    add(listing, "total_malloced", stats.live_bytes);
+}
+
+/* Prefixes of keys are not counted. @return NULL: nothing is to be listed; what it says instead */
+static const char *answer_detail(const struct memcache_request *request)
+{
+    struct memcache_text rest = request->rest, word = {.text = ""};
+    (void)memcache_next_word(&rest, &word);
+    if (!memcache_next_word(&rest, &word))
+        word.len = 0;
+    if (word.len == 4 && memcmp(word.text, "dump", 4) == 0)
+        return NULL;
+    if (word.len == 3 && memcmp(word.text, "off", 3) == 0)
+        return "OK\r\n";
+    return word.len == 2 && memcmp(word.text, "on", 2) == 0
+               ? "SERVER_ERROR prefixes of keys are not counted\r\n"
+               : "CLIENT_ERROR usage: stats detail on|off|dump\r\n";
 }
 
 static void add_us(struct listing *listing, const char *stage, const char *what, uint64_t ns)
@@ -264,6 +359,10 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
         memcache_output_text(server, output, "RESET\r\n");
         return;
     }
+    if (names(request, "cachedump")) {
+        memcache_cachedump(server, output, request);
+        return;
+    }
     if (names(request, "")) {
         add_process(&listing);
         add_counters(&listing);
@@ -276,8 +375,18 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
             memcache_output_text(server, output, refusal);
             return;
         }
-    } else if (names(request, "items") || names(request, "slabs") || names(request, "sizes")) {
-        /* there are no classes of sizes here */
+    } else if (names(request, "items")) {
+        add_items(&listing);
+    } else if (names(request, "slabs")) {
+        add_slabs(&listing);
+    } else if (names(request, "sizes")) {
+        add_text(&listing, "sizes_status", "disabled");
+    } else if (names(request, "detail")) {
+        const char *refusal = answer_detail(request);
+        if (refusal != NULL) {
+            memcache_output_text(server, output, refusal);
+            return;
+        }
     } else if (names(request, "conns")) {
         server->host.connections(server->host.arg, add_text, &listing);
     } else if (names(request, "drives")) {

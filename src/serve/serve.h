@@ -41,6 +41,7 @@ struct serve_options {
     uint64_t memory_limit_mib; /* of the store `default`, a cache; 0: there is none */
     bool disable_evictions;
     bool disable_flush_all;
+    bool disable_dumping;
     bool disable_watching;
     uint64_t udp_port;
     unsigned protocol;

@@ -34,6 +34,20 @@ static void dump_number(memcache_setting_function *visit, void *visit_arg, const
     visit(visit_arg, name, value);
 }
 
+/* Where it is reached over TCP first; 0: nowhere. */
+static uint64_t port_of(const struct serve_store *store)
+{
+    const struct serve *serve = store->serve;
+    uint64_t port;
+    for (uint32_t i = 0; i < serve->listener_count; i++) {
+        const char *address = serve->listeners[i].address, *colon = strrchr(address, ':');
+        if (serve->listeners[i].store == store && strncmp(address, "unix:", 5) != 0 && colon != NULL &&
+            base_parse_u64(colon + 1, &port) == 0)
+            return port;
+    }
+    return 0;
+}
+
 /* What clients and tools know by memcached's names; then all by their own. */
 static void dump_settings(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
@@ -41,16 +55,13 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
     const struct serve *serve = store->serve;
     const struct serve_options *options = serve->options;
     const bool is_first = store == serve->stores;
-    const uint64_t port = store->options.port != SERVE_NO_PORT ? store->options.port
-                          : is_first                           ? options->port
-                                                               : 0;
     const char *path = store->options.unix_path != NULL ? store->options.unix_path
                        : is_first                       ? options->unix_path
                                                         : NULL;
     dump_number(visit, visit_arg, "maxbytes",
                 store->depot == NULL ? store->options.memory_bytes : drive_bytes(depot_drive(store->depot)));
     dump_number(visit, visit_arg, "maxconns", options->connections_max);
-    dump_number(visit, visit_arg, "tcpport", port);
+    dump_number(visit, visit_arg, "tcpport", port_of(store));
     dump_number(visit, visit_arg, "udpport", 0);
     visit(visit_arg, "domain_socket", path == NULL ? "" : path);
     visit(visit_arg, "evictions", options->cache || store->depot == NULL ? "on" : "off");
@@ -60,22 +71,37 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
     visit(visit_arg, "flush_enabled", options->disable_flush_all ? "no" : "yes");
     dump_number(visit, visit_arg, "idle_timeout", serve_idle_timeout_ns(options) / BASE_NS_PER_SECOND);
     visit(visit_arg, "binding_protocol", "ascii");
+    visit(visit_arg, "auth_enabled_sasl", "no");
+    visit(visit_arg, "auth_enabled_ascii", "no");
+    visit(visit_arg, "ssl_enabled", "no");
+    visit(visit_arg, "shutdown_command", options->enable_shutdown ? "yes" : "no");
+    visit(visit_arg, "dump_enabled", options->disable_dumping ? "no" : "yes");
+    visit(visit_arg, "watch_enabled", "no");
+    visit(visit_arg, "detail_enabled", "no");
+    visit(visit_arg, "track_sizes", "no");
+    visit(visit_arg, "umask", options->unix_mask);
     base_settings_dump(serve->settings, visit, visit_arg);
 }
 
 #define CONNECTIONS_AT_ONCE 16
 
+/* Where a listener or a connection is, and what it does, as memcached says it. */
+static void dump_place(memcache_setting_function *visit, void *visit_arg, uint64_t id, const char *address,
+                       const char *state)
+{
+    char name[BASE_UNITS_ROOM + 32], value[NET_ADDRESS_TEXT_MAX + 8];
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":addr", id);
+    (void)snprintf(value, sizeof(value), "%s%s", strncmp(address, "unix:", 5) == 0 ? "" : "tcp:", address);
+    visit(visit_arg, name, value);
+    (void)snprintf(name, sizeof(name), "%" PRIu64 ":state", id);
+    visit(visit_arg, name, state);
+}
+
 static void dump_connection(memcache_setting_function *visit, void *visit_arg, uint64_t id,
                             const struct serve_connection_info *info)
 {
     char name[BASE_UNITS_ROOM + 32], value[BASE_UNITS_ROOM];
-    bool is_unix = strncmp(info->peer, "unix:", 5) == 0;
-    char address[NET_ADDRESS_TEXT_MAX + 8];
-    (void)snprintf(address, sizeof(address), "%s%s", is_unix ? "" : "tcp:", info->peer);
-    (void)snprintf(name, sizeof(name), "%" PRIu64 ":addr", id);
-    visit(visit_arg, name, address);
-    (void)snprintf(name, sizeof(name), "%" PRIu64 ":state", id);
-    visit(visit_arg, name, info->is_at_work ? "conn_parse_cmd" : "conn_read");
+    dump_place(visit, visit_arg, id, info->peer, info->is_at_work ? "conn_parse_cmd" : "conn_read");
     (void)snprintf(name, sizeof(name), "%" PRIu64 ":secs_since_last_cmd", id);
     (void)snprintf(value, sizeof(value), "%" PRIu64, (task_now() - info->at_ns) / BASE_NS_PER_SECOND);
     visit(visit_arg, name, value);
@@ -84,19 +110,13 @@ static void dump_connection(memcache_setting_function *visit, void *visit_arg, u
 static void dump_listeners(const struct serve_store *store, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve *serve = store->serve;
-    uint32_t number = 0;
     for (uint32_t i = 0; i < serve->listener_count; i++) {
-        char name[BASE_UNITS_ROOM + 32];
-        if (serve->listeners[i].store != store)
-            continue;
-        (void)snprintf(name, sizeof(name), "listener%" PRIu32 ":addr", number);
-        visit(visit_arg, name, serve->listeners[i].address);
-        (void)snprintf(name, sizeof(name), "listener%" PRIu32 ":state", number++);
-        visit(visit_arg, name, "conn_listening");
+        if (serve->listeners[i].store == store)
+            dump_place(visit, visit_arg, i, serve->listeners[i].address, "conn_listening");
     }
 }
 
-/* A connection's number says its lane, too. */
+/* Listeners have the first numbers; a connection's number says its lane, too. */
 static void dump_connections(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve_store *store = arg;
@@ -109,7 +129,8 @@ static void dump_connections(void *arg, memcache_setting_function *visit, void *
         while ((count = serve_list_connections(&serve->lanes[i], store, after, infos, CONNECTIONS_AT_ONCE)) >
                0) {
             for (uint32_t c = 0; c < count; c++)
-                dump_connection(visit, visit_arg, infos[c].number * serve->lane_count + i, &infos[c]);
+                dump_connection(visit, visit_arg,
+                                serve->listener_count + infos[c].number * serve->lane_count + i, &infos[c]);
             after = infos[count - 1].number;
         }
     }
@@ -277,5 +298,6 @@ struct memcache_host serve_host(struct serve_store *store)
                                   .calls = dump_calls,
                                   .shutdown = store->serve->options->enable_shutdown ? shut_down : NULL,
                                   .refuses_flush = store->serve->options->disable_flush_all,
+                                  .refuses_dumps = store->serve->options->disable_dumping,
                                   .arg = store};
 }

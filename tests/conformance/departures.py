@@ -27,7 +27,7 @@ def forms_of_keys():
         yield stored + b"ms a 2 k\r\n18\r\nms YQ== 2 b k\r\n19\r\nmg a k v\r\n", b"HD\r\nHD ka\r\nHD kYQ== b\r\nVA 2 ka\r\n19\r\n"
         yield stored + b"ma a k\r\nma YQ== b k O1 v\r\nma a k\r\n", b"HD\r\nHD ka\r\nVA 2 kYQ== b O1\r\n19\r\nHD ka\r\n"
         yield stored + b"md YQ== b k I\r\nmd a k\r\nmd a k\r\nmd YQ== b k\r\n", b"HD\r\nHD kYQ== b\r\nHD ka\r\nNF ka\r\nNF kYQ== b\r\n"
-        yield stored + b"me a\r\nme YQ== b\r\nme b\r\n", b"HD\r\nME a exp=~ la=0 cas=#1 fetch=no cls=1 size=2\r\nME YQ== exp=~ la=0 cas=#1 fetch=no cls=1 size=2\r\nEN\r\n"
+        yield stored + b"me a\r\nme YQ== b\r\nme b\r\n", b"HD\r\nME a exp=~ la=0 cas=#1 fetch=no cls=1 size=62\r\nME YQ== exp=~ la=0 cas=#1 fetch=no cls=1 size=62\r\nEN\r\n"
 
 
 def strict_base64():
@@ -43,7 +43,7 @@ CONVERSATIONS = {
     "nothing of accesses is kept": [
         (KEPT + b"mg a h l\r\nget a\r\nmg a v\r\nmg a h l v\r\ntouch a 100\r\nmg a h l t\r\n",
          b"STORED\r\nHD h0 l0\r\nVALUE a 5 2\r\n17\r\nEND\r\nVA 2\r\n17\r\nVA 2 h0 l0\r\n17\r\nTOUCHED\r\nHD h0 l0 t~\r\n"),
-        (KEPT + b"get a\r\nme a\r\n", b"STORED\r\nVALUE a 5 2\r\n17\r\nEND\r\nME a exp=~ la=0 cas=#1 fetch=no cls=1 size=2\r\n"),
+        (KEPT + b"get a\r\nme a\r\n", b"STORED\r\nVALUE a 5 2\r\n17\r\nEND\r\nME a exp=~ la=0 cas=#1 fetch=no cls=1 size=66\r\n"),
     ],
     "ma looks at the opaque before it counts": [
         (KEPT + b"ma a O%b\r\nma a O%b\r\nget a\r\n" % (b"o" * 32, b"o" * 31),
@@ -51,8 +51,9 @@ CONVERSATIONS = {
     ],
     "ma sets a time, however long the number gets": [(b"ms a 1 T100\r\n9\r\nma a T0\r\nmg a t v\r\n", b"HD\r\nHD\r\nVA 2 t-1\r\n10\r\n")],
     "statistics that do not exist": [
-        (b"stats detail\r\nstats detail on\r\nstats detail dump\r\nstats cachedump 1 10\r\nstats foo\r\n", b"ERROR\r\n" * 5),
-        (KEPT + b"stats items\r\nstats slabs\r\nstats sizes\r\nmn\r\n", b"STORED\r\n" + b"END\r\n" * 3 + b"MN\r\n"),
+        (b"stats foo\r\nstats detail on\r\nstats detail off\r\nstats detail dump\r\nstats sizes\r\nlru tune\r\nslabs automove 1\r\nlru_crawler crawl 1\r\n",
+         b"ERROR\r\nSERVER_ERROR prefixes of keys are not counted\r\nOK\r\nEND\r\nSTAT sizes_status disabled\r\nEND\r\nERROR\r\nERROR\r\n"
+         b"CLIENT_ERROR lru crawler disabled\r\n"),
     ],
     "flags of other commands are left alone": [
         (b"ms a 2 x E7 s\r\n12\r\nmg a v x E9 c\r\nma a v x c E8\r\nmg a c\r\n", b"HD s2\r\nVA 2 c7\r\n12\r\nVA 2 c8\r\n13\r\nHD c8\r\n"),

@@ -138,7 +138,7 @@ def tell_connections(server, name):
 
         def counts():
             connections = told(Asked(server.of(name)), b" conns")
-            expect(sum(key.endswith(":state") and "listener" in key for key in connections) == 1, f"{connections}")
+            expect(list(connections.values()).count("conn_listening") == 1, f"{connections}")
             return (sum(key.endswith(":secs_since_last_cmd") for key in connections), told(Asked(server.of(name)))["curr_connections"])
         await_that(lambda: counts() == (2, "2"), f"{name} has other connections than its own: {counts()}")
 
