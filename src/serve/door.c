@@ -59,10 +59,11 @@ static uint32_t connections_max(const struct serve_options *options)
     return (uint32_t)base_min(options->connections_max, (uint64_t)CONNECTIONS_MAX);
 }
 
-uint32_t serve_door_tasks(const struct serve_options *options)
+uint32_t serve_door_tasks(const struct serve *serve)
 {
-    const size_t doors = options->kv_listen.count + (options->kv_unix_path != NULL ? 1 : 0);
-    return (uint32_t)doors * (connections_max(options) + TASKS_BESIDE);
+    const struct serve_options *options = serve->options;
+    const uint32_t doors = serve->kv_address_count + (options->kv_unix_path != NULL ? 1 : 0);
+    return doors * (connections_max(options) + TASKS_BESIDE);
 }
 
 static int open_door(struct serve *serve, struct tarn_fabric *fabric, const char *address)
@@ -94,8 +95,8 @@ int serve_doors_open(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
     int error = options->kv_listen.count > 0 ? open_network(serve) : 0;
-    for (size_t i = 0; i < options->kv_listen.count && error == 0; i++)
-        error = open_door(serve, serve->fabrics[0], options->kv_listen.items[i]);
+    for (uint32_t i = 0; i < serve->kv_address_count && error == 0; i++)
+        error = open_door(serve, serve->fabrics[0], serve->kv_addresses[i]);
     if (error == 0 && options->kv_unix_path != NULL)
         error = tarn_fabric_open(serve->node, "shm:", &serve->fabrics[1]);
     if (error == 0 && options->kv_unix_path != NULL)

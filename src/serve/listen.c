@@ -221,6 +221,72 @@ static int bind_hosts(struct serve_store *store)
     return error;
 }
 
+static int add_kv_address(struct serve *serve, const char *host, const char *port)
+{
+    if (serve->kv_address_count == SERVE_KV_LISTEN_MAX)
+        return complain(serve, "the names of --kv-listen stand for too many addresses");
+    int len =
+        snprintf(serve->kv_addresses[serve->kv_address_count], NET_ADDRESS_TEXT_MAX, "%s%s", host, port);
+    if (len < 0 || len >= NET_ADDRESS_TEXT_MAX)
+        return complain(serve, "the address is too long");
+    serve->kv_address_count++;
+    return 0;
+}
+
+/* Whether this machine has an address: of localhost that of IPv6 may lack. */
+static bool is_here(const char *host)
+{
+    char address[NET_ADDRESS_TEXT_MAX];
+    struct net_bound bound;
+    (void)snprintf(address, sizeof(address), "%s:0", host);
+    int error = net_bind(NULL, address, NULL, &bound);
+    if (error == 0)
+        net_unbind(&bound);
+    return error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT;
+}
+
+/* @param port  with its colon */
+static int find_kv_name(struct serve *serve, const char *name, const char *port)
+{
+    const struct serve_options *options = serve->options;
+    const bool is_open = options->insecure || serve_fabric_is_secure(options->kv_fabric);
+    const uint32_t before = serve->kv_address_count;
+    struct found found;
+    int error = find_addresses(serve, name, &found);
+    for (size_t i = 0; i < found.count && error == 0; i++) {
+        if (!is_open && !net_is_loopback(found.texts[i]))
+            return complain_of_name(serve, name, "other machines reach it",
+                                    "say --insecure if that is meant");
+        if (is_here(found.texts[i]))
+            error = add_kv_address(serve, found.texts[i], port);
+    }
+    if (error == 0 && serve->kv_address_count == before)
+        return complain_of_name(serve, name, "this machine has none of its addresses",
+                                "name an address that it has (ip address)");
+    return error;
+}
+
+int serve_kv_addresses_find(struct serve *serve)
+{
+    const struct serve_options *options = serve->options;
+    int error = 0;
+    for (size_t i = 0; i < options->kv_listen.count && error == 0; i++) {
+        char name[NET_ADDRESS_TEXT_MAX];
+        struct in_addr four;
+        const char *address = options->kv_listen.items[i];
+        const size_t len = host_len(address);
+        if (len >= sizeof(name))
+            return complain(serve, "the address is too long");
+        memcpy(name, address, len);
+        name[len] = '\0';
+        bool is_number = name[0] == '[' || inet_pton(AF_INET, name, &four) == 1;
+        error = is_number || !serve_fabric_has_ports(options->kv_fabric)
+                    ? add_kv_address(serve, name, address + len)
+                    : find_kv_name(serve, name, address + len);
+    }
+    return error;
+}
+
 /* Of an address that a door will be at: whether it is free. */
 static int try_address(struct serve *serve, const char *address)
 {
@@ -239,9 +305,9 @@ static int try_doors(struct serve *serve)
     const struct serve_options *options = serve->options;
     char address[NET_ADDRESS_TEXT_MAX];
     int error = 0;
-    for (size_t i = 0;
-         i < options->kv_listen.count && error == 0 && serve_fabric_has_ports(options->kv_fabric); i++)
-        error = try_address(serve, options->kv_listen.items[i]);
+    for (uint32_t i = 0;
+         i < serve->kv_address_count && error == 0 && serve_fabric_has_ports(options->kv_fabric); i++)
+        error = try_address(serve, serve->kv_addresses[i]);
     if (error != 0 || options->kv_unix_path == NULL)
         return error;
     int len = snprintf(address, sizeof(address), "unix:%s", options->kv_unix_path);

@@ -37,7 +37,7 @@ static uint32_t work_wanted(const struct serve *serve)
 static int open_lane(struct serve *serve, struct serve_lane *lane)
 {
     const struct task_sched_options options = {.spin_ns = serve->options->spin_ns,
-                                               .tasks_max = TASKS + serve_door_tasks(serve->options)};
+                                               .tasks_max = TASKS + serve_door_tasks(serve)};
     lane->serve = serve;
     task_group_init(&lane->keeper);
     uint32_t work_max = work_wanted(serve);
@@ -180,7 +180,9 @@ static void log_listener(const struct serve *serve, const struct serve_listener 
 
 static int open_parts(struct serve *serve)
 {
-    int error = open_lanes(serve);
+    int error = serve_kv_addresses_find(serve);
+    if (error == 0)
+        error = open_lanes(serve);
     if (error == 0)
         error = serve_stores_name(serve);
     if (error == 0)

@@ -131,6 +131,8 @@ struct serve {
     struct serve_listener listeners[SERVE_LISTENERS_MAX];
     uint32_t listener_count;
     _Atomic uint32_t listeners_open;
+    char kv_addresses[SERVE_KV_LISTEN_MAX][NET_ADDRESS_TEXT_MAX]; /* of --kv-listen, names found */
+    uint32_t kv_address_count;
     struct tarn_fabric *fabrics[2];     /* of --kv-listen, and shm; NULL: not needed */
     struct base_log_limit binary_peers; /* of lines about clients of memcached's other protocol */
     struct base_spin doors_lock;        /* of how many there are */
@@ -167,6 +169,10 @@ enum tarn_mode serve_mode(const struct serve_options *options);
 
 /* ---- listeners: listen.c ------------------------------------------------------------------------- */
 
+/** Find what the names of --kv-listen stand for: before the lanes, whose tasks depend on how many there are. @return 0;
+ * -EINVAL; as net_bind() */
+base_must_check int serve_kv_addresses_find(struct serve *serve);
+
 /** Take the addresses of all stores, and try those of the doors, before a file is made. Nobody is served yet. @return 0;
  * -EINVAL; as net_bind(): serve_listeners_unbind() is called in any case */
 base_must_check int serve_listeners_bind(struct serve *serve);
@@ -194,7 +200,7 @@ bool serve_fabric_has_ports(const char *url);
 bool serve_fabric_is_secure(const char *url);
 
 /** Tasks of a scheduler that all doors may need. */
-uint32_t serve_door_tasks(const struct serve_options *options);
+uint32_t serve_door_tasks(const struct serve *serve);
 
 /** Open the doors. The schedulers run. @return 0; what the fabric says: closing is serve_doors_close() in any case */
 base_must_check int serve_doors_open(struct serve *serve);

@@ -117,7 +117,8 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_LIST,
      .max = SERVE_KV_LISTEN_MAX,
      .metavar = "ADDRESS:PORT,...",
-     .help = "Addresses where all stores are served by Tarn's own protocol: tarn://ADDRESS:PORT/NAME. Beyond "
+     .help = "Addresses, or names of hosts, where all stores are served by Tarn's own protocol: "
+             "tarn://ADDRESS:PORT/NAME. Beyond "
              "loopback only with TLS, or --insecure.",
      AT(kv_listen)},
     {.name = "kv-unix",
@@ -492,6 +493,14 @@ static int refuse_outside(const char *address, const char *but, char *error, siz
         address, but);
 }
 
+/* The name that is never another machine's (RFC 6761), with or without a port. */
+static bool is_localhost(const char *address)
+{
+    static const char name[] = "localhost";
+    const char *rest = address + sizeof(name) - 1;
+    return strncmp(address, name, sizeof(name) - 1) == 0 && (*rest == '\0' || *rest == ':');
+}
+
 static int check_doors(const struct serve_options *options, char *error, size_t room)
 {
     const char *url = options->kv_fabric;
@@ -502,18 +511,11 @@ static int check_doors(const struct serve_options *options, char *error, size_t 
         const char *address = options->kv_listen.items[i], *colon = strrchr(address, ':');
         if (colon == NULL || strchr(colon, ']') != NULL || strcmp(colon, ":0") == 0)
             return base_settings_fail(error, room, "--kv-listen: %s has no port: say ADDRESS:PORT", address);
-        if (!options->insecure && !net_is_loopback(address) && !serve_fabric_is_secure(url))
+        if (!options->insecure && !net_is_loopback(address) && !is_localhost(address) &&
+            !serve_fabric_is_secure(url))
             return refuse_outside(address, "--kv-fabric=tcp:tls,secret=FILE, or ", error, room);
     }
     return 0;
-}
-
-/* The name that is never another machine's (RFC 6761), with or without a port. */
-static bool is_localhost(const char *address)
-{
-    static const char name[] = "localhost";
-    const char *rest = address + sizeof(name) - 1;
-    return strncmp(address, name, sizeof(name) - 1) == 0 && (*rest == '\0' || *rest == ':');
 }
 
 int serve_unix_access(const struct serve_options *options, mode_t *ret_mode, gid_t *ret_group)

@@ -45,6 +45,30 @@ def localhost_is_both(tarn):
             server.kill()
 
 
+def calls_have_names(tarn):
+    """--kv-listen takes what --listen does; other names than localhost need --insecure, as there."""
+    with serving.folder() as folder:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with Tarn(tarn, f"{folder}/store", f"--kv-listen=localhost:{port}") as server:
+            server.await_line(rf'event="serving calls".* address=127.0.0.1:{port}')
+            if has_ipv6():
+                server.await_line(rf'event="serving calls".* address=\[::1\]:{port}')
+            for host in ["127.0.0.1"] + ["[::1]"] * has_ipv6():
+                done = subprocess.run([tarn, "put", f"tarn://{host}:{port}/default", "key", "value"], capture_output=True,
+                                      timeout=serving.PATIENCE, check=False)
+                expect(done.returncode == 0, f"{host}: {done.stderr}")
+            server.stop()
+        for name, because in (("nowhere.invalid:1", b"--insecure"), ("localhost:0", b"has no port")):
+            done = subprocess.run([tarn, "serve", f"--data={folder}/none", "--size=8M", "--listen=127.0.0.1:0", f"--kv-listen={name}"],
+                                  capture_output=True, timeout=serving.PATIENCE, check=False)
+            expect(done.returncode == 2 and because in done.stderr, f"{name}: {done.stderr}")
+        done = subprocess.run([tarn, "serve", f"--data={folder}/none", "--size=8M", "--listen=127.0.0.1:0", "--insecure",
+                               "--kv-listen=nowhere.invalid:1"], capture_output=True, timeout=serving.PATIENCE, check=False)
+        expect(done.returncode == 1 and b"nowhere.invalid" in done.stderr and not os.path.exists(f"{folder}/none"), f"{done.stderr}")
+
+
 def connects(number, groups, path):
     """Whether a user may connect to a socket."""
     words = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
@@ -96,4 +120,4 @@ def a_group_may_connect(tarn):
 
 
 if __name__ == "__main__":
-    serving.run([localhost_is_both, sockets_have_their_mode, a_group_may_connect], sys.argv[1])
+    serving.run([localhost_is_both, calls_have_names, sockets_have_their_mode, a_group_may_connect], sys.argv[1])
