@@ -105,8 +105,9 @@ static void stats_of_a_cache(void **state)
     talk_expect_once(talk, "stats reset\r\nget c\r\n", "RESET\r\nEND\r\n");
     assert_int_equal(talk_say(talk, words, strlen(words), 100), 0);
     assert_int_equal(told(talk, "get_expired"), 1);
-    talk_expect_once(talk, "stats stages\r\nstats items\r\n",
-                     "SERVER_ERROR a store in memory measures no stages\r\nEND\r\n");
+    talk_expect_once(
+        talk, "stats stages\r\nstats sizes\r\n",
+        "SERVER_ERROR a store in memory measures no stages\r\nSTAT sizes_status disabled\r\nEND\r\n");
 }
 
 static void stores_of_servers_are_refused(void **state)

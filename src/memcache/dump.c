@@ -202,7 +202,7 @@ void memcache_cachedump(struct memcache_server *server, struct memcache_output *
     if (server->host.refuses_dumps)
         memcache_output_text(server, output, "CLIENT_ERROR stats cachedump not allowed\r\n");
     else if (!is_there || base_parse_u64_len(limit.text, limit.len, &most) != 0)
-        memcache_output_text(server, output, "CLIENT_ERROR bad command line format\r\n");
+        memcache_output_text(server, output, "CLIENT_ERROR bad command line\r\n");
     else if (!read_class(class.text, class.len, &number))
         memcache_output_text(server, output, "CLIENT_ERROR Illegal slab id\r\n");
     else if (number == 1)

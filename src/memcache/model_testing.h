@@ -511,7 +511,8 @@ static inline void model_meta_debug(struct model *model, const struct model_requ
     model_print(&model->answer, "ME k%u exp=%lld la=0 cas=", request->keys[0],
                 item->expiry_s == 0 ? -1LL : (long long)(item->expiry_s - model->now_s));
     model_print_version(model, item);
-    model_print(&model->answer, " fetch=no cls=1 size=%zu\r\n", item->len);
+    model_print(&model->answer, " fetch=no cls=1 size=%zu\r\n",
+                59 + strlen("k0") + (request->keys[0] > 9 ? 1 : 0) + item->len + (item->flags != 0 ? 4 : 0));
 }
 
 /** Carry out a request, and append what is answered. */

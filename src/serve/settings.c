@@ -262,7 +262,7 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_LIST,
      .metavar = "idle_timeout=N",
      .help = "As memcached's: a connection that has said nothing for N seconds is closed; 0 is never. "
-             "maxconns_fast is what is done in any case.",
+             "maxconns_fast and modern are what is done in any case.",
      AT(extended)},
     {.name = "send-timeout",
      .type = BASE_SETTING_DURATION,
@@ -575,11 +575,12 @@ static int check_extended(const struct serve_options *options, char *error, size
     for (size_t i = 0; i < options->extended.count; i++) {
         const char *item = options->extended.items[i];
         uint64_t seconds;
-        if (strcmp(item, "maxconns_fast") != 0 && !read_idle_timeout(item, &seconds))
+        if (strcmp(item, "maxconns_fast") != 0 && strcmp(item, "modern") != 0 &&
+            !read_idle_timeout(item, &seconds))
             return base_settings_fail(error, room,
-                                      "-o %s: of what memcached's -o says idle_timeout=SECONDS and "
-                                      "maxconns_fast have a meaning here; the "
-                                      "others are of its slabs, lists and tables: leave it out",
+                                      "-o %s: of what memcached's -o says idle_timeout=SECONDS, "
+                                      "maxconns_fast and modern are taken here; "
+                                      "the others are of its slabs, lists and tables: leave it out",
                                       item);
     }
     return 0;

@@ -78,7 +78,7 @@ def memory_is_locked(tarn):
 
 
 def idle_connections_are_closed(tarn):
-    with serving.folder() as folder, daemon(tarn, folder, "-m", "16", "-o", "maxconns_fast,idle_timeout=1") as (_, port):
+    with serving.folder() as folder, daemon(tarn, folder, "-m", "16", "-o", "modern,maxconns_fast,idle_timeout=1") as (_, port):
         with Connection(("127.0.0.1", port)) as idle:
             expect(idle.set(b"a", b"x") == b"STORED", "it does not serve")
             expect(idle.socket.recv(1) == b"", "it is not closed")
@@ -111,7 +111,7 @@ def others_are_explained_by_name(tarn):
                             (["-D:"], "prefixes"), (["-R", "20"], "take turns"), (["-b", "1024"], "somaxconn"), (["-r"], "ulimit -c"),
                             (["-S"], "--kv-listen"), (["-Y", "x"], "--kv-fabric"), (["-Z"], "--kv-fabric"), (["-e", "x"], "--data"),
                             (["-N", "2"], "threads"), (["-U", "11211"], "UDP"), (["-B", "binary"], "ascii"), (["-M"], "evicts"),
-                            (["-o", "modern"], "-o modern"), (["-o", "idle_timeout=x"], "idle_timeout=x"), (["--data=x"], "--size"),
+                            (["-o", "slab_reassign"], "-o slab_reassign"), (["-o", "idle_timeout=x"], "idle_timeout=x"), (["--data=x"], "--size"),
                             (["--enable-ssl"], "--kv-fabric")):
         result = subprocess.run([tarn, "serve", "-m", "64", *option], capture_output=True, text=True, check=False)
         expect(result.returncode == 2 and because in result.stderr, f"{option}: {result}")

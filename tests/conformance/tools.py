@@ -84,7 +84,7 @@ def lines_are_memcacheds(_, client):
     for line, wanted in ((b"lru_crawler metadump 2,3", b"END"), (b"lru_crawler metadump x", b"BADCLASS invalid class id"), (b"lru_crawler", b"ERROR"),
                          (b"lru_crawler metadump", b"ERROR"), (b"lru_crawler metadump 64", b"BADCLASS invalid class id"),
                          (b"lru_crawler enable", b"CLIENT_ERROR lru crawler disabled"), (b"watch evictions", b"CLIENT_ERROR watch commands not allowed"),
-                         (b"stats cachedump", b"CLIENT_ERROR bad command line format"), (b"stats cachedump 64 1", b"CLIENT_ERROR Illegal slab id"),
+                         (b"stats cachedump", b"CLIENT_ERROR bad command line"), (b"stats cachedump 64 1", b"CLIENT_ERROR Illegal slab id"),
                          (b"stats detail dump", b"END"), (b"stats detail", b"CLIENT_ERROR usage: stats detail on|off|dump")):
         found = client.ask(line + b"\r\n")
         expect(found == wanted, f"{line} is answered {found}")
