@@ -108,9 +108,14 @@ static int open_cache(struct serve_store *store)
     return error;
 }
 
-static int open_store(struct serve_store *store)
+static int open_stores_of(struct serve *serve, enum serve_kind kind)
 {
-    return store->options.kind == SERVE_DEPOT ? open_depot(store) : open_cache(store);
+    int error = 0;
+    for (uint32_t i = 0; i < serve->store_count && error == 0; i++) {
+        if (serve->stores[i].options.kind == kind)
+            error = kind == SERVE_DEPOT ? open_depot(&serve->stores[i]) : open_cache(&serve->stores[i]);
+    }
+    return error;
 }
 
 /* Whether memcached's clients reach it: the first store is at the usual addresses. */
@@ -149,10 +154,13 @@ int serve_stores_open(struct serve *serve)
     const uint32_t count = serve->store_count;
     uint32_t spoken = 0;
     int error = check_memory(serve);
-    for (uint32_t i = 0; i < count && error == 0; i++) {
-        error = open_store(&serve->stores[i]);
-        spoken += error == 0 && is_spoken(&serve->stores[i].options, i) ? 1 : 0;
-    }
+    if (error == 0)
+        error = open_stores_of(
+            serve, SERVE_CACHE); /* first: one that gets no memory leaves no file of a depot behind */
+    if (error == 0)
+        error = open_stores_of(serve, SERVE_DEPOT);
+    for (uint32_t i = 0; i < count; i++)
+        spoken += is_spoken(&serve->stores[i].options, i) ? 1 : 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
         if (is_spoken(&serve->stores[i].options, i))
             error = open_memcache(&serve->stores[i], serve->options->memory_bytes / VALUES_SHARE / spoken);

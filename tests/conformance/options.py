@@ -106,6 +106,17 @@ def what_fails_is_told_in_the_foreground(tarn):
             expect(result.returncode == 1 and because in result.stderr, f"{options}: {result}")
 
 
+def too_little_memory_leaves_no_file(tarn):
+    """Caches take their memory before a depot's file is made. (Sanitizers have an address space of their own.)"""
+    if "-sanitized" in sys.argv:
+        return
+    with serving.folder() as folder:
+        result = subprocess.run(["prlimit", "--as=3000000000", tarn, "serve", f"--data={folder}/store", "--size=8M", "-p", "0", "-t", "1",
+                                 "--store=b:cache,memory=6G,port=0"], capture_output=True, text=True, timeout=serving.PATIENCE, check=False)
+        expect(result.returncode == 1 and "too little memory" in result.stderr, f"{result}")
+        expect(not os.listdir(folder), f"it leaves {os.listdir(folder)}")
+
+
 def others_are_explained_by_name(tarn):
     for option, because in ((["-f", "1.25"], "-f, --slab-growth-factor: "), (["-n48"], "slabs"), (["-L"], "slabs"), (["-C"], "cas unique"),
                             (["-D:"], "prefixes"), (["-R", "20"], "take turns"), (["-b", "1024"], "somaxconn"), (["-r"], "ulimit -c"),
@@ -120,5 +131,5 @@ def others_are_explained_by_name(tarn):
 
 
 if __name__ == "__main__":
-    serving.run([debian_starts_it_so, memory_is_locked, idle_connections_are_closed, flushes_are_refused_if_told, what_fails_is_told_in_the_foreground,
+    serving.run([debian_starts_it_so, memory_is_locked, idle_connections_are_closed, flushes_are_refused_if_told, what_fails_is_told_in_the_foreground, too_little_memory_leaves_no_file,
                  others_are_explained_by_name], sys.argv[1])
