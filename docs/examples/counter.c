@@ -24,8 +24,8 @@ static void *count_up(void *depot)
 {
     for (int step = 0; step < STEPS; step++) {
         unsigned long count = 0;
-        int error = tarn_depot_update(depot, "visits", 6, add_one,
-                                      &count, NULL);
+        int error =
+            tarn_depot_update(depot, "visits", 6, add_one, &count, NULL);
         if (error != 0)
             return "a step failed";
     }
@@ -34,8 +34,8 @@ static void *count_up(void *depot)
 
 int main(void)
 {
-    const struct tarn_depot_options options = {
-        .create_bytes = 64 << 20, .mode = TARN_MODE_DEVICE};
+    const struct tarn_depot_options options = {.create_bytes = 64 << 20,
+                                               .mode = TARN_MODE_DEVICE};
     struct tarn_node *node;
     struct tarn_depot *depot;
     pthread_t threads[THREADS];
@@ -49,8 +49,7 @@ int main(void)
         failed |= pthread_create(&threads[i], NULL, count_up, depot);
     for (int i = 0; i < THREADS && !failed; i++) {
         void *wrong;
-        failed |=
-            pthread_join(threads[i], &wrong) != 0 || wrong != NULL;
+        failed |= pthread_join(threads[i], &wrong) != 0 || wrong != NULL;
     }
     failed |= tarn_depot_get(depot, "visits", 6, &count, sizeof(count),
                              NULL) != 0;

@@ -5,8 +5,7 @@
 
 int main(void)
 {
-    const struct tarn_depot_options options = {.create_bytes = 64
-                                                               << 20};
+    const struct tarn_depot_options options = {.create_bytes = 64 << 20};
     struct tarn_record_info info;
     struct tarn_node *node;
     struct tarn_depot *depot;

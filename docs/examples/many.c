@@ -41,13 +41,12 @@ int main(void)
         tarn_depot_open(node, "many.tarn", &options, &depot) != 0)
         return 1;
     for (int i = 0; i < 3; i++)
-        failed |= tarn_depot_put(depot, words[i][0],
-                                 strlen(words[i][0]), words[i][1],
-                                 strlen(words[i][1]), NULL, NULL);
+        failed |=
+            tarn_depot_put(depot, words[i][0], strlen(words[i][0]),
+                           words[i][1], strlen(words[i][1]), NULL, NULL);
     tarn_depot_get_many(depot, gets, 3);
     for (int i = 0; i < 3; i++) {
-        int len =
-            gets[i].error == 0 ? (int)gets[i].info.value_bytes : 0;
+        int len = gets[i].error == 0 ? (int)gets[i].info.value_bytes : 0;
         printf("%s? %.*s\n", (const char *)gets[i].key, len, room[i]);
     }
     failed |= tarn_depot_scan(depot, print, &records);

@@ -31,8 +31,8 @@ static int drain(struct tarn_fabric_connection *peer,
             return 1;
         /* all that was written before the message is there now */
         tarn_fabric_mem_copy_out(region,
-                                 RING + taken % SLOTS * SLOT_BYTES,
-                                 slot, sizeof(slot));
+                                 RING + taken % SLOTS * SLOT_BYTES, slot,
+                                 sizeof(slot));
         if (taken + 1 == STEPS)
             printf("the last line is \"%s\"\n", slot);
         tarn_fabric_mem_fence(); /* it was read before it is free */
@@ -61,8 +61,8 @@ static int serve(struct tarn_fabric *fabric)
                                      TARN_FABRIC_MAY_SWAP,
                                  &region) != 0 ||
         tarn_fabric_listen(fabric, address, &listener) != 0 ||
-        tarn_fabric_listener_wait(
-            listener, tarn_now_ns() + 10000000000u, &incoming) != 0 ||
+        tarn_fabric_listener_wait(listener, tarn_now_ns() + 10000000000u,
+                                  &incoming) != 0 ||
         tarn_fabric_accept(incoming, domain, &slots, &peer) != 0)
         return 1;
     tarn_fabric_handle_save(&region->handle, handle);
