@@ -117,9 +117,25 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
     }
     if (dump->output->error != 0)
         return dump->output->error;
-    if (dump->shown % KEYS_AT_ONCE == 0)
+    if (dump->shown % KEYS_AT_ONCE == 0) {
+        if (dump->server->host.ends(dump->server->host.arg))
+            return -ESHUTDOWN;
         task_yield();
+    }
     return dump->limit != 0 && dump->shown == dump->limit ? ENOUGH : 0;
+}
+
+/* What ends a dump that is not whole: tools wait for END or ERROR. */
+static const char *failure(int error)
+{
+    switch (error) {
+    case -ESHUTDOWN:
+        return "ERROR the server ends\r\n";
+    case -ENOMEM:
+        return "ERROR out of memory\r\n";
+    default:
+        return "ERROR there are records that cannot be read, and were left out\r\n";
+    }
 }
 
 /* One at a time, as with memcached: each reads the whole store. @param limit  of keys; 0: there is none */
@@ -134,7 +150,7 @@ static void dump_all(struct memcache_server *server, struct memcache_output *out
     int error = tarn_kv_scan(server->kv, visit, &dump);
     atomic_store_explicit(&server->is_dumping, false, memory_order_release);
     bool is_whole = error == 0 || error == ENOUGH;
-    memcache_output_text(server, output, is_whole ? form->end : memcache_failure(error));
+    memcache_output_text(server, output, is_whole ? form->end : failure(error));
 }
 
 /* ---- requests ------------------------------------------------------------------------------------ */

@@ -78,6 +78,8 @@ struct memcache_host {
     void (*calls)(void *arg, memcache_setting_function *visit, void *visit_arg);
     /* end in good order, as after SIGTERM; NULL: clients may not ask for it */
     void (*shutdown)(void *arg);
+    /* whether it is about to end: what takes long is given up then */
+    bool (*ends)(void *arg);
     bool refuses_flush; /* the command flush_all */
     bool refuses_dumps; /* of all keys */
     void *arg;

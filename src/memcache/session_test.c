@@ -444,10 +444,34 @@ static void a_client_may_ask_for_the_end(void **state)
     assert_false(talk->ending);
 }
 
+static void all_keys_are_listed(void **state)
+{
+    struct talk *talk = *state;
+    talk_expect(talk, "lru_crawler metadump all\r\nlru_crawler mgdump hash\r\nstats cachedump 1 0\r\nmn\r\n",
+                "END\r\nEN\r\nEND\r\nMN\r\n");
+    talk_expect(
+        talk,
+        "ms a 3 E7\r\nabc\r\nlru_crawler metadump 2,1\r\nlru_crawler mgdump 1\r\nstats cachedump 1 1\r\n",
+        "HD\r\nkey=a exp=-1 la=0 cas=7 fetch=no cls=1 size=63\nEND\r\nmg a\r\nEN\r\n"
+        "ITEM a [3 b; 0 s]\r\nEND\r\n");
+    talk_expect(talk, "ms AAEg 0 b E8 F1\r\n\r\nlru_crawler metadump all\r\nlru_crawler mgdump all\r\n",
+                "HD\r\nkey=%00%01%20 exp=-1 la=0 cas=8 fetch=no cls=1 size=66\nEND\r\nmg AAEg b\r\nEN\r\n");
+    talk_expect(
+        talk,
+        "lru_crawler\r\nlru_crawler crawl all\r\nlru_crawler metadump\r\nlru_crawler mgdump 0\r\nwatch\r\n",
+        "ERROR\r\nCLIENT_ERROR lru crawler disabled\r\nERROR\r\nBADCLASS invalid class id\r\n"
+        "CLIENT_ERROR watch commands not allowed\r\n");
+    talk->server.host.refuses_dumps = true;
+    talk_expect(talk, "lru_crawler metadump all\r\nlru_crawler mgdump all\r\nstats cachedump 1 1\r\n",
+                "ERROR metadump not allowed\r\nERROR mgdump not allowed\r\n"
+                "CLIENT_ERROR stats cachedump not allowed\r\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TALK_TESTS(conversations),
+        TALK_TESTS(all_keys_are_listed),
         TALK_TESTS(refused_values_are_no_commands),
         TALK_TESTS(values_of_unknown_length_close),
         TALK_TESTS(the_binary_protocol_is_refused),

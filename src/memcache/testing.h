@@ -352,6 +352,12 @@ static inline void talk_close_task(void *arg)
         (void)tarn_depot_close(talk->depot);
 }
 
+static inline bool talk_ends(void *arg)
+{
+    const struct talk *talk = arg;
+    return talk->ending;
+}
+
 /** Make a server. @param talk  all zero, but for `store` and `url` */
 static inline void talk_begin(struct talk *talk)
 {
@@ -364,6 +370,7 @@ static inline void talk_begin(struct talk *talk)
                                                    .log_sink = testing_sink};
     const struct task_sched_options options = {.tasks_max = TALK_TASKS_MAX};
     const struct memcache_host host = {.tell = talk_tell,
+                                       .ends = talk_ends,
                                        .settings = talk_settings,
                                        .connections = talk_connections,
                                        .drives = talk_drives,

@@ -125,6 +125,7 @@ static void stop(struct serve *serve, uint32_t count)
     serve_doors_close(serve);
     for (uint32_t i = count; i < serve->lane_count; i++)
         serve_listeners_close(serve, serve->lanes[i].sched);
+    atomic_store_explicit(&serve->is_stopping, true, memory_order_relaxed);
     task_shared_future_set(&serve->stop, 0);
     for (uint32_t i = 0; i < count; i++) {
         while (task_group_join(&serve->lanes[i].keeper, TASK_FOREVER) != 0) {

@@ -139,6 +139,7 @@ struct serve {
     struct serve_door doors[SERVE_DOORS_MAX];
     uint32_t door_count;
     struct task_shared_future stop; /* what the keepers wait for */
+    _Atomic bool is_stopping;       /* the same, for who does not wait */
 };
 
 /** The lane of the calling thread. */

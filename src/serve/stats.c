@@ -170,6 +170,12 @@ static void shut_down(void *arg)
     (void)kill((pid_t)store->serve->pid, SIGTERM);
 }
 
+static bool ends(void *arg)
+{
+    const struct serve_store *store = arg;
+    return atomic_load_explicit(&store->serve->is_stopping, memory_order_relaxed);
+}
+
 /* ---- calls --------------------------------------------------------------------------------------- */
 
 /* Names of what a door is asked for, before its number is put in front of them. */
@@ -297,6 +303,7 @@ struct memcache_host serve_host(struct serve_store *store)
                                   .drives = dump_drives,
                                   .calls = dump_calls,
                                   .shutdown = store->serve->options->enable_shutdown ? shut_down : NULL,
+                                  .ends = ends,
                                   .refuses_flush = store->serve->options->disable_flush_all,
                                   .refuses_dumps = store->serve->options->disable_dumping,
                                   .arg = store};

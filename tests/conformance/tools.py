@@ -121,6 +121,20 @@ def others_go_on_while_one_is_slow(address, client):
     expect(client.get(b"stays1") == b"00000001", "it does not go on")
 
 
+def a_server_ends_in_the_middle_of_one(tarn):
+    with serving.folder() as folder, Server(tarn, "--port=0", "--threads=1", f"--store=d:depot,path={folder}/d,size=128M") as server, \
+            Connection(server.of("d")) as client:
+        fill(client)
+        client.send(b"lru_crawler metadump all\r\n")
+        expect(client.socket.recv(4) == b"key=", "it does not begin")
+        server.process.terminate()
+        text = b""
+        while not text.endswith(b"\r\n"):
+            text += client.socket.recv(1 << 20)
+        expect(text.endswith(b"\nERROR the server ends\r\n") or text.endswith(b"\nEND\r\n"), f"{text[-200:]}")
+        server.wait()
+
+
 def dumps_are_refused_if_told(tarn):
     with Server(tarn, "--port=0", "-m", "16", "-X") as server, Connection(server.of("default")) as client:
         expect(client.ask(b"lru_crawler metadump all\r\n") == b"ERROR metadump not allowed", "metadump")
@@ -131,4 +145,4 @@ def dumps_are_refused_if_told(tarn):
 
 if __name__ == "__main__":
     serving.run([tools_list_all_keys, lines_are_memcacheds, what_stays_is_told_once, others_go_on_while_one_is_slow,
-                 dumps_are_refused_if_told], sys.argv[1])
+                 a_server_ends_in_the_middle_of_one,                 dumps_are_refused_if_told], sys.argv[1])

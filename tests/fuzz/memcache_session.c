@@ -113,9 +113,16 @@ static void close_task(void *arg)
     base_assert(tarn_depot_close(world->depot) == 0);
 }
 
+static bool ends(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
 static void begin(struct world *world)
 {
     const struct memcache_host host = {.tell = tell,
+                                       .ends = ends,
                                        .settings = list,
                                        .connections = list,
                                        .drives = list,
