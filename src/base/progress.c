@@ -1,6 +1,7 @@
 #include "base/progress.h"
 
 #include <limits.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -11,10 +12,16 @@
 #define BAR_WIDTH 20
 #define WIPE_REST "\033[K" /* of a line */
 
+bool base_progress_suits(FILE *file)
+{
+    const char *term = getenv("TERM");
+    int descriptor = fileno(file);
+    return descriptor >= 0 && isatty(descriptor) == 1 && (term == NULL || strcmp(term, "dumb") != 0);
+}
+
 void base_progress_init(struct base_progress *progress, FILE *file, const char *label, const char *unit,
                         uint64_t total, base_clock_function *clock, void *clock_arg)
 {
-    int descriptor = fileno(file);
     *progress = (struct base_progress){
         .file = file,
         .label = label,
@@ -23,7 +30,7 @@ void base_progress_init(struct base_progress *progress, FILE *file, const char *
         .clock = clock,
         .clock_arg = clock_arg,
         .begin_ns = clock(clock_arg),
-        .silent = descriptor < 0 || isatty(descriptor) == 0,
+        .silent = !base_progress_suits(file),
     };
 }
 

@@ -22,6 +22,9 @@ struct base_progress {
     bool silent;
 };
 
+/** Whether bars are drawn on a stream: a terminal, if TERM does not say that it cannot wipe a line. */
+bool base_progress_suits(FILE *file);
+
 /**
  * Begin. Draws nothing yet.
  *

@@ -92,6 +92,23 @@ static void test_silent_when_short(void **state base_unused)
     close(terminal.master);
 }
 
+static void test_silent_where_nothing_is_wiped(void **state base_unused)
+{
+    struct terminal terminal;
+    struct base_progress progress;
+    uint64_t now_ns = 0;
+    terminal_open(&terminal);
+    (void)setenv("TERM", "dumb", 1);
+    base_progress_init(&progress, terminal.screen, "load", "keys", 1000, read_time, &now_ns);
+    (void)setenv("TERM", "xterm", 1);
+    now_ns = 5 * BASE_NS_PER_SECOND;
+    base_progress_update(&progress, 500);
+    base_progress_end(&progress);
+    assert_shown(&terminal, "");
+    fclose(terminal.screen);
+    close(terminal.master);
+}
+
 static void test_silent_without_terminal(void **state base_unused)
 {
     char *text = NULL;
@@ -139,9 +156,11 @@ static void test_format(void **state base_unused)
 
 int main(void)
 {
+    (void)setenv("TERM", "xterm", 1); /* what it is here does not matter */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drawing),
         cmocka_unit_test(test_silent_when_short),
+        cmocka_unit_test(test_silent_where_nothing_is_wiped),
         cmocka_unit_test(test_silent_without_terminal),
         cmocka_unit_test(test_format),
     };

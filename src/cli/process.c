@@ -27,6 +27,8 @@ static _Noreturn void await_child(pid_t child, int end)
         _exit(CLI_OK);
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
+    if (WIFSIGNALED(status))
+        (void)cli_failed("the server was ended by signal %d before it was ready", WTERMSIG(status));
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED);
 }
 

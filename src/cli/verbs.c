@@ -6,7 +6,6 @@
 #include "task/task.h"
 #include <errno.h>
 #include <stdarg.h>
-#include <unistd.h>
 
 #define HELP_ROOM (64 << 10) /* of the longest text */
 
@@ -34,7 +33,7 @@ static const struct cli_verb verbs[] = {
 
 static int complain(int status, const char *format, va_list args)
 {
-    (void)fputs(isatty(STDERR_FILENO) == 1 ? "\033[K" : "", stderr); /* a bar may stand there */
+    (void)fputs(base_progress_suits(stderr) ? "\033[K" : "", stderr); /* a bar may stand there */
     (void)fputs(cli_is_journal() ? "<3>tarn: " : "tarn: ", stderr);
     (void)vfprintf(stderr, format, args);
     (void)fputc('\n', stderr);

@@ -33,7 +33,7 @@ class Terminal:
         self.written = b""
         self.process, self.master = pty.fork()
         if self.process == 0:
-            os.execv(command[0], command)
+            os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def __enter__(self):
