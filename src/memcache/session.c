@@ -17,6 +17,9 @@
 #define LINE_BYTES_MIN                                                                                       \
     4 /* memcached takes no shorter line for a command, its end included: not mn without \r */
 
+/* Spaces between two keys: more than a caller has room for at once, so that it does not matter how a line is cut. */
+#define BLANKS_MAX (UINT64_C(64) << 10)
+
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char bad_chunk[] = "CLIENT_ERROR bad data chunk\r\n";
 static const char too_large[] = "SERVER_ERROR object too large for cache\r\n";
@@ -235,7 +238,7 @@ static ssize_t take_keys(struct memcache_session *session, struct memcache_work 
     bool well = keys_are_valid(keys) && !endless;
     size_t blanks = blanks_behind(keys);
     session->missing = blanks + (blanks == keys.len ? session->missing : 0);
-    if (session->missing > MEMCACHE_LINE_BYTES_MAX) /* a line too long, of nothing */
+    if (session->missing > BLANKS_MAX) /* a line too long, of nothing */
         return -EPROTO;
     if (well)
         add_keys(session, work, &session->request, keys, newline != NULL);

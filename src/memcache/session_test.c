@@ -215,18 +215,19 @@ static void a_line_of_spaces_ends(void **state)
 {
     struct talk *talk = *state;
     static const char *const beginnings[] = {"", "get", "get a", "gats 0 a", "gat 0"};
-    char text[4 * MEMCACHE_LINE_BYTES_MAX];
+    enum { BYTES = 80 << 10 };
+    static char text[BYTES];
     for (size_t i = 0; i < base_array_count(beginnings); i++) {
         memset(text, ' ', sizeof(text));
         memcpy(text, beginnings[i], strlen(beginnings[i]));
-        for (size_t piece = 100; piece <= sizeof(text); piece += 1000)
+        for (size_t piece = 100; piece <= 8000; piece += 1000)
             assert_int_equal(talk_say(talk, text, sizeof(text), piece), -EPROTO);
     }
     memset(text, ' ', sizeof(text));
     memcpy(text, "get a", 5);
-    memcpy(text + 2000, "a", 1);
-    memcpy(text + 4000, "a\r\n", 3);
-    assert_int_equal(talk_say(talk, text, 4003, 100), 0);
+    memcpy(text + 40000, "a", 1);
+    memcpy(text + 70000, "a\r\n", 3);
+    assert_int_equal(talk_say(talk, text, 70003, 100), 0);
     assert_string_equal(talk->said, "END\r\n");
 }
 

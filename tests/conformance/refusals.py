@@ -74,6 +74,7 @@ def who_is_too_many_is_told(tarn):
             for client in clients[10:]:
                 expect(client.line() == REFUSED, "it is not told")
                 expect(client.socket.recv(1) == b"", "the connection stays open")
+            server.await_line('event="connections are refused"')  # the refusal comes before the line
             began = lines_of(server, "connections are refused")
             expect(len(began) == 1 and "--max-connections" in began[0], server.log())
             expect_remedy(began[0])
