@@ -64,7 +64,8 @@ uint64_t cache_buckets(const struct cache_partition *partition)
 
 uint64_t cache_bucket_bytes_max(const struct cache_partition *partition)
 {
-    return (uint64_t)CACHE_BUCKET_ENTRIES * partition->record_bytes_max;
+    const uint64_t most = (uint64_t)TARN_KEY_BYTES_MAX + CACHE_VALUE_BYTES_MAX;
+    return CACHE_BUCKET_ENTRIES * base_min((uint64_t)partition->record_bytes_max, most);
 }
 
 void cache_visit_bucket(struct cache_partition *partition, uint64_t bucket, uint64_t now_ns,

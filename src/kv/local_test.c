@@ -282,12 +282,49 @@ static void a_cache_may_be_somebody_elses(void **state)
     task_node_close(node);
 }
 
+/* What a scan has taken from an account when a record is shown. */
+struct testing_taken {
+    struct base_account *account;
+    uint64_t before_bytes, taken_bytes;
+};
+
+static int visit_taken(void *arg, const void *key, size_t key_len, const void *value,
+                       const struct tarn_record_info *info)
+{
+    struct testing_taken *taken = arg;
+    assert_int_equal(key_len, 3);
+    assert_memory_equal(key, "key", 3);
+    assert_memory_equal(value, "value", info->value_bytes);
+    taken->taken_bytes = base_account_used(taken->account) - taken->before_bytes;
+    return 0;
+}
+
+/* A scan takes room for the longest records of a bucket, however large the cache is. */
+static void a_scan_of_a_large_cache_takes_little(void **state)
+{
+    (void)state;
+    const struct task_node_options options = {.log_level = BASE_LOG_ERROR};
+    const uint64_t most_bytes = CACHE_BUCKET_RECORDS * (uint64_t)(TARN_KEY_BYTES_MAX + CACHE_VALUE_BYTES_MAX);
+    struct tarn_node *node;
+    struct tarn_kv *kv;
+    assert_int_equal(task_node_open(&options, &node), 0);
+    assert_int_equal(tarn_kv_open(node, "cache:memory=64M", NULL, &kv), 0);
+    assert_int_equal(tarn_kv_put(kv, "key", 3, "value", 5, NULL, NULL), 0);
+    struct testing_taken taken = {.account = &node->memory, .before_bytes = base_account_used(&node->memory)};
+    assert_int_equal(tarn_kv_scan(kv, visit_taken, &taken), 0);
+    assert_in_range(taken.taken_bytes, 1, most_bytes);
+    assert_int_equal(base_account_used(&node->memory), taken.before_bytes);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    task_node_close(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {KV_CONFORMANCE_UNITS, KV_FRONT_UNITS};
     const struct CMUnitTest urls[] = {
         cmocka_unit_test(urls_are_read), cmocka_unit_test(no_memory_is_an_error),
-        cmocka_unit_test(a_cache_may_be_somebody_elses), cmocka_unit_test(a_partition_has_one_owner)};
+        cmocka_unit_test(a_cache_may_be_somebody_elses), cmocka_unit_test(a_partition_has_one_owner),
+        cmocka_unit_test(a_scan_of_a_large_cache_takes_little)};
     cmocka_set_test_filter(getenv("TARN_CASE"));
     return cmocka_run_group_tests_name("file", tests, begin_depot, NULL) +
            cmocka_run_group_tests_name("cache", tests, begin_cache, NULL) +
