@@ -160,10 +160,10 @@ static bool is_word(const struct memcache_text *word, const char *text)
     return word->len == strlen(text) && memcmp(word->text, text, word->len) == 0;
 }
 
-/* A number of a class, of slabs or of items. @return false: it is none */
-static bool read_class(const char *text, size_t len, uint64_t *ret_class)
+/* @return false: it is no number of 32 bits */
+static bool read_u32(const struct memcache_text *word, uint64_t *ret_value)
 {
-    return base_parse_u64_len(text, len, ret_class) == 0 && *ret_class >= 1 && *ret_class <= CLASSES_MAX;
+    return base_parse_u64_len(word->text, word->len, ret_value) == 0 && *ret_value <= UINT32_MAX;
 }
 
 /* Which classes are meant: all, or numbers with commas between. All items are of the first. @return false: none are named */
@@ -176,7 +176,8 @@ static bool read_classes(const struct memcache_text *word, bool *ret_first)
         const char *comma = memchr(word->text + at, ',', word->len - at);
         size_t len = comma == NULL ? word->len - at : (size_t)(comma - (word->text + at));
         uint64_t number;
-        if (!read_class(word->text + at, len, &number))
+        if (!read_u32(&(struct memcache_text){word->text + at, len}, &number) || number < 1 ||
+            number > CLASSES_MAX)
             return false;
         *ret_first |= number == 1;
         at += len + 1;
@@ -184,24 +185,36 @@ static bool read_classes(const struct memcache_text *word, bool *ret_first)
     return word->len > 0;
 }
 
+/* What a crawler is told elsewhere: here there is none. */
+static bool is_for_crawler(const struct memcache_text *verb)
+{
+    static const char *const verbs[] = {"crawl", "tocrawl", "sleep", "enable", "disable"};
+    for (size_t i = 0; i < base_array_count(verbs); i++) {
+        if (is_word(verb, verbs[i]))
+            return true;
+    }
+    return false;
+}
+
 void memcache_lru_crawler(struct memcache_server *server, struct memcache_output *output,
                           const struct memcache_request *request)
 {
-    struct memcache_text rest = request->rest, verb, classes;
-    bool is_first;
+    struct memcache_text rest = request->rest, verb, classes, surplus;
+    const struct form *form = NULL;
+    bool is_first, is_there = memcache_next_word(&rest, &verb);
     const char *refusal = NULL;
-    if (!memcache_next_word(&rest, &verb))
-        refusal = "ERROR\r\n";
-    else if (!is_word(&verb, "metadump") && !is_word(&verb, "mgdump"))
-        refusal = "CLIENT_ERROR lru crawler disabled\r\n";
-    else if (!memcache_next_word(&rest, &classes))
+    if (is_there && is_word(&verb, "metadump"))
+        form = &metadump;
+    else if (is_there && is_word(&verb, "mgdump"))
+        form = &mgdump;
+    if (form == NULL)
+        refusal = is_there && is_for_crawler(&verb) ? "CLIENT_ERROR lru crawler disabled\r\n" : "ERROR\r\n";
+    else if (!memcache_next_word(&rest, &classes) || memcache_next_word(&rest, &surplus))
         refusal = "ERROR\r\n";
     else if (server->host.refuses_dumps)
-        refusal =
-            is_word(&verb, "metadump") ? "ERROR metadump not allowed\r\n" : "ERROR mgdump not allowed\r\n";
+        refusal = form == &metadump ? "ERROR metadump not allowed\r\n" : "ERROR key dump not allowed\r\n";
     else if (!read_classes(&classes, &is_first))
         refusal = "BADCLASS invalid class id\r\n";
-    const struct form *form = refusal == NULL && is_word(&verb, "metadump") ? &metadump : &mgdump;
     if (refusal == NULL && is_first)
         dump_all(server, output, form, 0);
     else
@@ -217,9 +230,11 @@ void memcache_cachedump(struct memcache_server *server, struct memcache_output *
                     memcache_next_word(&rest, &limit);
     if (server->host.refuses_dumps)
         memcache_output_text(server, output, "CLIENT_ERROR stats cachedump not allowed\r\n");
-    else if (!is_there || base_parse_u64_len(limit.text, limit.len, &most) != 0)
+    else if (!is_there)
         memcache_output_text(server, output, "CLIENT_ERROR bad command line\r\n");
-    else if (!read_class(class.text, class.len, &number))
+    else if (!read_u32(&class, &number) || !read_u32(&limit, &most))
+        memcache_output_text(server, output, "CLIENT_ERROR bad command line format\r\n");
+    else if (number > CLASSES_MAX)
         memcache_output_text(server, output, "CLIENT_ERROR Illegal slab id\r\n");
     else if (number == 1)
         dump_all(server, output, &cachedump, most);

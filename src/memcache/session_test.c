@@ -462,9 +462,17 @@ static void all_keys_are_listed(void **state)
         "lru_crawler\r\nlru_crawler crawl all\r\nlru_crawler metadump\r\nlru_crawler mgdump 0\r\nwatch\r\n",
         "ERROR\r\nCLIENT_ERROR lru crawler disabled\r\nERROR\r\nBADCLASS invalid class id\r\n"
         "CLIENT_ERROR watch commands not allowed\r\n");
+    talk_expect(talk, "lru_crawler metadump all x\r\nlru_crawler mgdump all x\r\nlru_crawler foo\r\nmn\r\n",
+                "ERROR\r\nERROR\r\nERROR\r\nMN\r\n");
+    talk_expect(talk,
+                "stats cachedump 1\r\nstats cachedump x 1\r\nstats cachedump 1 -1\r\nstats cachedump 0 0\r\n"
+                "stats cachedump 64 0\r\nstats cachedump 1 4294967296\r\n",
+                "CLIENT_ERROR bad command line\r\nCLIENT_ERROR bad command line format\r\n"
+                "CLIENT_ERROR bad command line format\r\nEND\r\nCLIENT_ERROR Illegal slab id\r\n"
+                "CLIENT_ERROR bad command line format\r\n");
     talk->server.host.refuses_dumps = true;
     talk_expect(talk, "lru_crawler metadump all\r\nlru_crawler mgdump all\r\nstats cachedump 1 1\r\n",
-                "ERROR metadump not allowed\r\nERROR mgdump not allowed\r\n"
+                "ERROR metadump not allowed\r\nERROR key dump not allowed\r\n"
                 "CLIENT_ERROR stats cachedump not allowed\r\n");
 }
 

@@ -138,7 +138,7 @@ def a_server_ends_in_the_middle_of_one(tarn):
 def dumps_are_refused_if_told(tarn):
     with Server(tarn, "--port=0", "-m", "16", "-X") as server, Connection(server.of("default")) as client:
         expect(client.ask(b"lru_crawler metadump all\r\n") == b"ERROR metadump not allowed", "metadump")
-        expect(client.ask(b"lru_crawler mgdump all\r\n") == b"ERROR mgdump not allowed", "mgdump")
+        expect(client.ask(b"lru_crawler mgdump all\r\n") == b"ERROR key dump not allowed", "mgdump")
         expect(client.ask(b"stats cachedump 1 1\r\n") == b"CLIENT_ERROR stats cachedump not allowed", "cachedump")
         server.stop()
 
