@@ -75,7 +75,8 @@ struct tarn_depot_options {
                                 * closing leaves one. At most a 32nd is added to what is written */
     uint64_t checkpoint_every_bytes; /**< written from one checkpoint to the next; 0: an eighth of the store,
                                       * or 32 times the last one, if that is more */
-    uint32_t measure_interval; /**< one request in so many, drawn at random, has its stages measured; 1: all;
+    uint32_t
+        measure_interval; /**< one request in this many, drawn at random, has its stages measured; 1: all;
                                 * 0: 32 */
 };
 
@@ -217,7 +218,7 @@ TARN_API int tarn_depot_extend(struct tarn_depot *depot, struct tarn_depot_growt
  *         -EINVAL (a mode, over-provisioning or discard that there is not); -EOPNOTSUPP
  *         (TARN_DISCARD_ON); -EIO; what the drive says
  *
- * Yields. Who opens it in a plain thread gets a service thread inside; in a task, a service task on the
+ * Yields. A depot opened in a plain thread has a service thread of its own; opened in a task, a service task on the
  * same scheduler, which must run until tarn_depot_close() has returned.
  */
 TARN_API int tarn_depot_open(struct tarn_node *node, const char *path,
@@ -551,8 +552,8 @@ TARN_API int tarn_depot_snapshot_scan(struct tarn_depot_snapshot *snapshot, tarn
  *         as it was before the last halving); -ECANCELED (the same, and the caller's task was cancelled); -ENOMEM
  *         (some 70 KiB are needed meanwhile)
  *
- * Yields, every millisecond or oftener. Any thread or task. Others go on as ever: gets wait no longer than while
- * the index grows, and who finds no place ends it. While a snapshot is open this takes memory first: up to what
+ * Yields, every millisecond or oftener. Any thread or task. Other calls go on meanwhile: gets wait no longer than while
+ * the index grows, and a put that finds no place ends it. While a snapshot is open this takes memory first: up to what
  * the index has.
  */
 TARN_API int tarn_depot_shrink_index(struct tarn_depot *depot, uint64_t *ret_bytes);

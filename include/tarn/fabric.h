@@ -56,7 +56,7 @@ enum tarn_fabric_atomics {
     TARN_FABRIC_ATOMICS_MEMORY, /**< with tarn_fabric_mem_load64() and store64(), and with WRITEs of whole words */
 };
 
-/** Who carries out READs and WRITEs of a peer's memory. */
+/** What carries out READs and WRITEs of a peer's memory. */
 enum tarn_fabric_served_by {
     TARN_FABRIC_SERVED_BY_CARD, /**< the peer's card: nobody's processor has to do with it */
     TARN_FABRIC_SERVED_BY_SELF, /**< who posts them copies: nobody else has to do with it */
@@ -106,7 +106,7 @@ struct tarn_fabric_domain_options {
 };
 
 /**
- * Make a domain of trust: the unit of rights. Whoever is connected with it may get at all of its regions, as
+ * Make a domain of trust: the unit of rights. Every peer that is connected with it may get at all of its regions, as
  * far as the regions' rights go; peers that do not trust each other get a domain each.
  *
  * @param options  NULL: it exports nothing, as that of a mere client
@@ -259,7 +259,7 @@ struct tarn_fabric_word {
 
 /**
  * Wait until one of some words is not `old` any more. Nobody signals a plain WRITE: the caller looks again and
- * again, at once, then after pauses that grow to a millisecond. Who wants to sleep without waking has peers
+ * again, at once, then after pauses that grow to a millisecond. A caller that wants to sleep without waking has peers
  * notify.
  *
  * @param ret_index  of the first such word
@@ -292,7 +292,7 @@ struct tarn_fabric_connect_options {
 TARN_API TARN_MUST_CHECK int tarn_fabric_listen(struct tarn_fabric *fabric, const char *address,
                                                 struct tarn_fabric_listener **ret_listener);
 
-/** Listen no more; nobody waits in tarn_fabric_listener_wait(). Who was not accepted is refused. Yields. */
+/** Listen no more; nobody waits in tarn_fabric_listener_wait(). Peers that were not accepted are refused. Yields. */
 TARN_API void tarn_fabric_listener_close(struct tarn_fabric_listener *listener);
 
 /**

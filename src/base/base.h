@@ -14,16 +14,13 @@
 #define BASE_BASE_H
 
 #include "base/account.h"
-#include "base/base64.h"
 #include "base/buffer.h"
 #include "base/checksum.h"
 #include "base/counter.h"
 #include "base/define.h"
-#include "base/epoch.h"
 #include "base/hash.h"
 #include "base/heap.h"
 #include "base/histogram.h"
-#include "base/history.h"
 #include "base/json.h"
 #include "base/json_read.h"
 #include "base/list.h"

@@ -56,4 +56,13 @@ static inline void base_spin_unlock(struct base_spin *spin)
     atomic_store_explicit(&spin->locked, false, memory_order_release);
 }
 
+/**
+ * Abort unless the lock is held. A function whose name ends in _locked begins with it. By whom the lock is held cannot be
+ * told.
+ */
+static inline void base_spin_assert_held(const struct base_spin *spin)
+{
+    base_assert(atomic_load_explicit(&spin->locked, memory_order_relaxed));
+}
+
 #endif

@@ -20,6 +20,22 @@ static void test_try(void **state base_unused)
     assert_true(base_spin_lock_try(&spin));
 }
 
+static void assert_held(void *arg)
+{
+    base_spin_assert_held(arg);
+}
+
+static void test_assert_held(void **state base_unused)
+{
+    struct base_spin spin;
+    base_spin_init(&spin);
+    assert_true(testing_aborts(assert_held, &spin));
+    base_spin_lock(&spin);
+    base_spin_assert_held(&spin);
+    base_spin_unlock(&spin);
+    assert_true(testing_aborts(assert_held, &spin));
+}
+
 struct shared {
     struct base_spin spin;
     uint64_t counter; /* plain: only the lock keeps it right */
@@ -51,6 +67,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_try),
+        cmocka_unit_test(test_assert_held),
         cmocka_unit_test(test_exclusion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

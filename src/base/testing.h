@@ -1,17 +1,15 @@
-/* For the tests of the layer only: cmocka with what it needs before it, and a check that something aborts. */
+/* For tests only: cmocka with what it needs before it, and a check that something aborts. */
 #ifndef BASE_TESTING_H
 #define BASE_TESTING_H
 
 #include <errno.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -39,20 +37,6 @@
 /**
  * Whether a function aborts, tried out in a process of its own whose standard error is closed.
  */
-static inline bool testing_aborts(void (*function)(void *arg), void *arg)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        close(STDERR_FILENO);
-        signal(SIGABRT, SIG_DFL);
-        function(arg);
-        _exit(0);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
-}
+bool testing_aborts(void (*function)(void *arg), void *arg);
 
 #endif

@@ -1,6 +1,6 @@
 /* What came of a request, as memcached says it. */
-#include "base/base64.h"
 #include "depot/depot.h"
+#include "memcache/base64.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 #include <tarn/tarn.h>
@@ -148,7 +148,7 @@ static void put_key(const struct memcache_op *op, struct text *text)
     if (!memcache_meta_has(&op->request, 'b'))
         put_bytes(text, key->text, key->len);
     else
-        text->end += base_base64_encode(key->text, key->len, text->end);
+        text->end += memcache_base64_encode(key->text, key->len, text->end);
 }
 
 /* Seconds that an item has left, begun ones counted; but not what the store has rounded up by. */

@@ -1,5 +1,6 @@
 /* Dumps of all keys, as memcached's tools ask for them: lru_crawler metadump, lru_crawler mgdump, stats cachedump. */
 #include "kv/kv.h"
+#include "memcache/base64.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -82,9 +83,9 @@ static int print_mgdump(char *line, const uint8_t *key, size_t key_len, const st
     (void)info;
     if (is_plain(key, key_len))
         return snprintf(line, LINE_ROOM, "mg %.*s\r\n", (int)key_len, (const char *)key);
-    if (base_base64_len(key_len) > sizeof(text))
+    if (memcache_base64_len(key_len) > sizeof(text))
         return 0;
-    return snprintf(line, LINE_ROOM, "mg %.*s b\r\n", (int)base_base64_encode(key, key_len, text), text);
+    return snprintf(line, LINE_ROOM, "mg %.*s b\r\n", (int)memcache_base64_encode(key, key_len, text), text);
 }
 
 static int print_cachedump(char *line, const uint8_t *key, size_t key_len,

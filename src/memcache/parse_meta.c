@@ -1,5 +1,5 @@
 /* The lines of meta commands. */
-#include "base/base64.h"
+#include "memcache/base64.h"
 #include "memcache/parse.h"
 
 #define WORDS_MAX 19 /* of a line: command, key, length, flags */
@@ -69,7 +69,7 @@ static const char *take_flag(const struct memcache_text *word, struct memcache_r
 static const char *decode_key(struct memcache_request *request)
 {
     char *key = (char *)(uintptr_t)request->key.text;
-    request->key.len = base_base64_decode(key, request->key.len, key);
+    request->key.len = memcache_base64_decode(key, request->key.len, key);
     return request->key.len == 0 ? bad_key : NULL;
 }
 

@@ -26,7 +26,7 @@ int sim_oracle_init(struct sim_oracle *oracle, struct sim_world *world)
     oracle->ops = base_alloc(memory, OPS_MAX * sizeof(oracle->ops[0]));
     if (oracle->ops == NULL)
         return -ENOMEM;
-    int error = base_history_init(&oracle->history, memory, SIM_ORACLE_CLIENTS_MAX + 1, SIM_ORACLE_OPS_MAX);
+    int error = sim_history_init(&oracle->history, memory, SIM_ORACLE_CLIENTS_MAX + 1, SIM_ORACLE_OPS_MAX);
     if (error != 0)
         base_free(memory, oracle->ops, OPS_MAX * sizeof(oracle->ops[0]));
     return error;
@@ -34,7 +34,7 @@ int sim_oracle_init(struct sim_oracle *oracle, struct sim_world *world)
 
 void sim_oracle_deinit(struct sim_oracle *oracle)
 {
-    base_history_deinit(&oracle->history);
+    sim_history_deinit(&oracle->history);
     base_free(sim_world_memory(oracle->world), oracle->ops, OPS_MAX * sizeof(oracle->ops[0]));
 }
 
@@ -74,7 +74,7 @@ uint32_t sim_oracle_begin(struct sim_oracle *oracle, struct tarn_node *node, uin
     if (op->kind != SIM_FLUSH_ALL)
         own->expiry_ns = rounded(op->expiry_ns);
     own->record =
-        base_history_invoke(&oracle->history, client, (uint32_t)op->kind, op->key, number, own->begin_ns);
+        sim_history_invoke(&oracle->history, client, (uint32_t)op->kind, op->key, number, own->begin_ns);
     base_assert(own->record >= 0);
     sim_note(oracle->world, "begin", number, (uint64_t)op->kind << 32 | (op->key & UINT32_MAX));
     return number;
@@ -100,7 +100,7 @@ void sim_oracle_end(struct sim_oracle *oracle, struct tarn_node *node, uint32_t 
     op->error = error;
     op->ended = true;
     op->frail = oracle->frail;
-    base_history_return(&oracle->history, op->client, op->record, error, op->found, op->end_ns);
+    sim_history_return(&oracle->history, op->client, op->record, error, op->found, op->end_ns);
     sim_note(oracle->world, "end", number, (uint64_t)(-error));
     if (stores(op) && error == 0) {
         if (version == 0 || (op->version != 0 && op->version != version))
@@ -233,9 +233,9 @@ void sim_oracle_settle(struct sim_oracle *oracle, enum sim_oracle_kind kind, uin
     *op = (struct sim_oracle_op){
         .kind = kind, .key = SIM_ORACLE_ALL_KEYS, .begin_ns = at_ns, .end_ns = at_ns, .ended = true};
     int64_t record =
-        base_history_invoke(&oracle->history, SETTLE_CLIENT, (uint32_t)kind, op->key, number, at_ns);
+        sim_history_invoke(&oracle->history, SETTLE_CLIENT, (uint32_t)kind, op->key, number, at_ns);
     base_assert(record >= 0);
-    base_history_return(&oracle->history, SETTLE_CLIENT, record, 0, 0, at_ns);
+    sim_history_return(&oracle->history, SETTLE_CLIENT, record, 0, 0, at_ns);
     sim_note(oracle->world, "settled", (uint64_t)kind, at_ns);
 }
 
@@ -324,8 +324,8 @@ static int compare_begins(const struct sim_linear_op *a, const struct sim_linear
 }
 
 /* Collect the operations of a key, ordered by their beginnings (which failed ones have had moved). */
-static size_t collect(const struct sim_oracle *oracle, const struct base_history_record *records,
-                      size_t count, uint64_t key, struct sim_linear_op *ops)
+static size_t collect(const struct sim_oracle *oracle, const struct sim_history_record *records, size_t count,
+                      uint64_t key, struct sim_linear_op *ops)
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
@@ -351,7 +351,7 @@ static size_t collect(const struct sim_oracle *oracle, const struct base_history
 struct judge {
     struct check check;
     struct sim_linear_model model;
-    struct base_history_record *records;
+    struct sim_history_record *records;
     size_t record_count;
     struct sim_linear_op *ops;
 };
@@ -446,7 +446,7 @@ void sim_oracle_check(struct sim_oracle *oracle, uint64_t keys)
     judge.records = base_alloc(memory, room * sizeof(judge.records[0]));
     judge.ops = base_alloc(memory, room * sizeof(judge.ops[0]));
     base_assert(judge.records != NULL && judge.ops != NULL);
-    judge.record_count = base_history_merge(&oracle->history, judge.records, room);
+    judge.record_count = sim_history_merge(&oracle->history, judge.records, room);
     judge.model = (struct sim_linear_model){.state_bytes = sizeof(struct sim_model_state),
                                             .apply = apply,
                                             .explain = explain,

@@ -87,7 +87,7 @@ struct sim_oracle_op {
 
 struct sim_oracle {
     struct sim_world *world;
-    struct base_history history;
+    struct sim_history history;
     struct sim_oracle_op *ops; /* the first is nobody's: numbers are from 1 */
     uint32_t count;
     uint32_t epoch_begin; /* number of the first operation of this epoch */

@@ -145,7 +145,9 @@ bool task_mutex_lock_try(struct task_mutex *mutex)
 {
     base_spin_lock(&mutex->lock);
     bool taken = !mutex->held;
-    mutex->held = true;
+    if (taken)
+        mutex->held =
+            true; /* never written while another holds it, who may read it: task_mutex_assert_held() */
     base_spin_unlock(&mutex->lock);
     return taken;
 }

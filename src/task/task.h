@@ -241,6 +241,12 @@ bool task_mutex_lock_try(struct task_mutex *mutex);
 /** Give the lock back, by whoever holds it; the first waiter has it then. */
 void task_mutex_unlock(struct task_mutex *mutex);
 
+/** Abort unless the lock is held. A function whose name ends in _locked begins with it. */
+static inline void task_mutex_assert_held(const struct task_mutex *mutex)
+{
+    base_assert(mutex->held);
+}
+
 /* A counted permit, first come, first served. */
 struct task_semaphore {
     struct base_spin lock;

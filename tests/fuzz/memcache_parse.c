@@ -3,7 +3,7 @@
  * in the key that was decoded there, and says the same as the line.
  */
 #include "base/base.h"
-#include "base/base64.h"
+#include "memcache/base64.h"
 #include "memcache/parse.h"
 #include <stdlib.h>
 
@@ -33,7 +33,7 @@ static void check_key(const struct memcache_request *request, const char *line, 
         base_assert(memchr(key->text, ' ', key->len) == NULL && memchr(key->text, '\0', key->len) == NULL);
         return;
     }
-    size_t len = base_base64_encode(key->text, key->len, encoded);
+    size_t len = memcache_base64_encode(key->text, key->len, encoded);
     base_assert(len <= MEMCACHE_KEY_BYTES_MAX && memcmp(came, encoded, len) == 0);
 }
 

@@ -31,12 +31,12 @@ struct run {
     uint64_t seed;
     struct tarn_depot *depot;
     struct base_account account;
-    struct base_history history;
+    struct sim_history history;
     uint64_t expected[(CLIENTS + 2) * OPERATIONS]; /* of a PUT_IF_VERSION, by its value: the one to replace */
     _Atomic uint32_t clients;
     _Atomic uint32_t done;
     struct tarn_depot_stats stats;
-    struct base_history_record *records; /* while they are checked */
+    struct sim_history_record *records; /* while they are checked */
 };
 
 struct client {
@@ -82,14 +82,14 @@ static uint64_t read_value(const char *value, size_t bytes)
 static int64_t ask(struct client *client, enum kind kind, uint64_t key, uint64_t argument)
 {
     int64_t index =
-        base_history_invoke(&client->run->history, client->number, (uint32_t)kind, key, argument, now());
+        sim_history_invoke(&client->run->history, client->number, (uint32_t)kind, key, argument, now());
     REQUIRE(index >= 0);
     return index;
 }
 
 static void hear(struct client *client, int64_t index, int error, uint64_t result)
 {
-    base_history_return(&client->run->history, client->number, index, error, result, now());
+    sim_history_return(&client->run->history, client->number, index, error, result, now());
 }
 
 static void get(struct client *client, uint64_t key)
@@ -236,7 +236,7 @@ static void run_all(void *arg)
 /* ---- checking ----------------------------------------------------------------------------------- */
 
 /* What a key holds after an operation did what it did. @return whether it can have done that */
-static bool happens(const struct run *run, const struct base_history_record *record, uint64_t *held)
+static bool happens(const struct run *run, const struct sim_history_record *record, uint64_t *held)
 {
     switch ((enum kind)record->operation) {
     case GET:
@@ -304,7 +304,7 @@ static void check_key(struct run *run, uint64_t key, size_t count, struct sim_li
     uint64_t number = 0;
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        const struct base_history_record *record = &run->records[i];
+        const struct sim_history_record *record = &run->records[i];
         if (record->key == key)
             ops[used++] = (struct sim_linear_op){.begin_ns = record->invoke_ns,
                                                  .end_ns = record->return_ns,
@@ -313,7 +313,7 @@ static void check_key(struct run *run, uint64_t key, size_t count, struct sim_li
     }
     int error = sim_linear_check(&run->account, &model, ops, used, &empty, &number);
     if (error == -EINVAL) {
-        const struct base_history_record *bad = &run->records[number];
+        const struct sim_history_record *bad = &run->records[number];
         print_error("seed %llu key %llu: operation %u of client %u with %llu returned %d, %llu: no order "
                     "explains it\n",
                     (unsigned long long)run->seed, (unsigned long long)key, bad->operation, bad->client,
@@ -324,11 +324,11 @@ static void check_key(struct run *run, uint64_t key, size_t count, struct sim_li
 
 static void check(struct run *run)
 {
-    size_t count = base_history_count(&run->history);
+    size_t count = sim_history_count(&run->history);
     struct sim_linear_op *ops = calloc(count, sizeof(*ops));
     run->records = calloc(count, sizeof(*run->records));
     assert_true(ops != NULL && run->records != NULL);
-    assert_int_equal(base_history_merge(&run->history, run->records, count), count);
+    assert_int_equal(sim_history_merge(&run->history, run->records, count), count);
     for (uint64_t key = 0; key < KEYS; key++)
         check_key(run, key, count, ops);
     free(run->records);
@@ -345,14 +345,14 @@ static void one_run(const char *path, enum tarn_mode mode, uint64_t seed, uint64
     run->mode = mode;
     run->seed = seed;
     base_account_init(&run->account, BASE_ACCOUNT_UNLIMITED);
-    assert_int_equal(base_history_init(&run->history, &run->account, CLIENTS + 2, OPERATIONS), 0);
+    assert_int_equal(sim_history_init(&run->history, &run->account, CLIENTS + 2, OPERATIONS), 0);
     const struct task_node_options options = {.drives = path == NULL ? &testing_provider : NULL,
                                               .drives_arg = &run->drive,
                                               .log_level = BASE_LOG_ERROR};
     task_testing_run(&options, NULL, run_all, run);
     check(run);
     *collections += run->stats.collections;
-    base_history_deinit(&run->history);
+    sim_history_deinit(&run->history);
     base_account_deinit(&run->account);
     testing_drive_free(&run->drive);
     free(run);

@@ -28,6 +28,10 @@ ALLOWED = {
     ("dead-file", "docs/examples/calls.c", "calls.c"): "compiled by tests/library/installed",
 }
 
+# Layers whose words and names are still to be rewritten by STYLE.md, "Prose".
+PROSE_EXEMPT = ("base", "task", "drive", "fabric", "rpc", "seglog", "depot", "cache", "kv", "memcache", "serve", "sim",
+                "bench", "cli")
+
 LINES_MAX = 800
 PROGRAM_SUFFIXES = (".c", ".h", ".S", ".py", ".sh", ".build", "")
 TEXT_SUFFIXES = PROGRAM_SUFFIXES + (".md", ".txt", ".map", ".service", ".options")
@@ -117,7 +121,7 @@ def layer_of(path):
 
 
 def is_test(path):
-    return path.endswith(("_test.c", "testing.h")) or not path.startswith(("src/", "include/"))
+    return path.endswith(("_test.c", "testing.c", "testing.h")) or not path.startswith(("src/", "include/"))
 
 
 RULES = {}
@@ -307,6 +311,68 @@ def check_formats(tree):
             if is_record and is_format and item.name not in asserted:
                 yield Finding(path, item.line, "format-assert", item.name,
                               f"{item.name} is a format; add _Static_assert(sizeof(struct {item.name}) == ...)")
+
+
+# ---- prose -----------------------------------------------------------------------------------
+
+# Words that stand for an actor or a thing without naming it. "who" is right behind the person that it belongs to ("the
+# client who asked"), and wrong where a sentence or a part of one begins with it or a small word leads up to it.
+RIDDLES = {
+    re.compile(r"\bwhoever\b", re.I): 'name the actor instead of "whoever"',
+    re.compile(r"(?:^|[.:;(]\s|\b(?:of|for|to|by|from|with|as|if|that|than|and|or|but|at|on)\s)who\b(?! (?:is|are) who)",
+               re.I): 'name the actor instead of a bare "who"',
+    re.compile(r"\bso many\b(?! (?:\w+ ){1,3}that)", re.I): 'say the number or what it counts instead of "so many"',
+    re.compile(r"\bin vain\b", re.I): 'say what failed instead of "in vain"',
+    re.compile(r"\bof the dead\b", re.I): 'name the thing instead of "of the dead"',
+}
+
+
+def prose_of(tree):
+    """Comments and READMEs, each with its path and first line, where they are not exempt."""
+    for path in tree.c_paths:
+        if layer_of(path) not in PROSE_EXEMPT and not is_test(path):
+            for comment in tree.sources[path].comments:
+                yield path, comment.line, comment.text
+    for path, text in tree.files.items():
+        if path.endswith("README.md") and layer_of(path) not in PROSE_EXEMPT:
+            yield path, 1, text
+
+
+@rule("riddle")
+def check_riddles(tree):
+    for path, first_line, text in prose_of(tree):
+        words = re.sub(r"[ \t]*\n[ \t]*\*?(?!/)[ \t]*", lambda m: "\n", text).strip("/* ")
+        for pattern, advice in RIDDLES.items():
+            for match in pattern.finditer(words.replace("\n", " ")):
+                line = first_line + words.count("\n", 0, match.end())
+                yield Finding(path, line, "riddle", match.group().strip(), advice)
+
+
+@rule("lone-verb")
+def check_statics(tree):
+    """A static function of one word tells its reader nothing where several files have another one of that name."""
+    places = {}
+    for path in tree.c_paths:
+        if is_test(path) or not path.endswith(".c"):
+            continue
+        for item in tree.items[path]:
+            if item.kind == "function" and item.body and item.head[0].text == "static" and "_" not in item.name:
+                places.setdefault(item.name, []).append((path, item.line))
+    for name, found in places.items():
+        for path, line in found:
+            if len({p for p, _ in found}) > 3 and layer_of(path) not in PROSE_EXEMPT:
+                yield Finding(path, line, "lone-verb", name,
+                              f"{len(found)} files have a static {name}(); say its object, too: verb_object")
+
+
+@rule("first-sentence")
+def check_first_sentences(tree):
+    for path in tree.c_paths:
+        if path.endswith(".c") and layer_of(path) and layer_of(path) not in PROSE_EXEMPT:
+            first = next(iter(tree.sources[path].comments), None)
+            if not first or first.line != 1 or "." not in first.text and ":" not in first.text:
+                yield Finding(path, 1, "first-sentence", posixpath.basename(path),
+                              "begin with a comment, a sentence that says what the file holds")
 
 
 # ---- files -----------------------------------------------------------------------------------

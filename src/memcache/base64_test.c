@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "memcache/base64.h"
 
 static void test_known_texts(void **state base_unused)
 {
@@ -15,10 +16,10 @@ static void test_known_texts(void **state base_unused)
     for (size_t i = 0; i < base_array_count(pairs); i++) {
         char text[16], back[16];
         size_t bytes = strlen(pairs[i][0]);
-        assert_int_equal(base_base64_encode(pairs[i][0], bytes, text), strlen(pairs[i][1]));
-        assert_int_equal(base_base64_len(bytes), strlen(pairs[i][1]));
+        assert_int_equal(memcache_base64_encode(pairs[i][0], bytes, text), strlen(pairs[i][1]));
+        assert_int_equal(memcache_base64_len(bytes), strlen(pairs[i][1]));
         assert_memory_equal(text, pairs[i][1], strlen(pairs[i][1]));
-        assert_int_equal(base_base64_decode(text, strlen(pairs[i][1]), back), bytes);
+        assert_int_equal(memcache_base64_decode(text, strlen(pairs[i][1]), back), bytes);
         assert_memory_equal(back, pairs[i][0], bytes);
     }
 }
@@ -32,9 +33,9 @@ static void test_all_bytes_in_place(void **state base_unused)
         char text[404];
         for (size_t i = 0; i < bytes; i++)
             data[i] = (uint8_t)base_random_u64(&random);
-        size_t len = base_base64_encode(data, bytes, text);
-        assert_int_equal(len, base_base64_len(bytes));
-        assert_int_equal(base_base64_decode(text, len, text), bytes);
+        size_t len = memcache_base64_encode(data, bytes, text);
+        assert_int_equal(len, memcache_base64_len(bytes));
+        assert_int_equal(memcache_base64_decode(text, len, text), bytes);
         assert_memory_equal(text, data, bytes);
     }
 }
@@ -45,7 +46,7 @@ static void test_refusals(void **state base_unused)
                                         "Zm9v\n", "Zh==", "Zm9=", "Zm 9", "Zm9-", "Z=9v", "Zm=v", "Zm9\xff"};
     for (size_t i = 0; i < base_array_count(wrong); i++) {
         char back[16];
-        assert_int_equal(base_base64_decode(wrong[i], strlen(wrong[i]), back), 0);
+        assert_int_equal(memcache_base64_decode(wrong[i], strlen(wrong[i]), back), 0);
     }
 }
 

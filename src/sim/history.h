@@ -3,15 +3,15 @@
  * fixed size, and is written by one thread at a time; different clients need no lock. Reading (count, merge)
  * waits until the writers have ended. The caller passes the times.
  */
-#ifndef BASE_HISTORY_H
-#define BASE_HISTORY_H
+#ifndef SIM_HISTORY_H
+#define SIM_HISTORY_H
 
 #include <stdio.h>
 
 #include "base/account.h"
 #include "base/heap.h"
 
-struct base_history_record {
+struct sim_history_record {
     uint32_t client;
     uint32_t operation; /* the caller's number for get, put, ... */
     uint64_t key;       /* the caller's number for the key */
@@ -23,16 +23,16 @@ struct base_history_record {
     uint64_t return_ns; /* UINT64_MAX while pending */
 };
 
-struct base_history_log {
-    struct base_history_record *records;
+struct sim_history_log {
+    struct sim_history_record *records;
     size_t count;
     size_t merged;              /* while merging: records taken */
     struct base_heap_node node; /* while merging */
 };
 
-struct base_history {
+struct sim_history {
     struct base_account *account;
-    struct base_history_log *logs;
+    struct sim_history_log *logs;
     uint32_t clients;
     size_t records_max; /* of each client */
 };
@@ -45,46 +45,46 @@ struct base_history {
  * @param records_max  operations of each
  * @return 0; -ENOMEM
  */
-int base_history_init(struct base_history *history, struct base_account *account, uint32_t clients,
-                      size_t records_max) base_must_check;
+int sim_history_init(struct sim_history *history, struct base_account *account, uint32_t clients,
+                     size_t records_max) base_must_check;
 
 /**
  * Free a recorder.
  */
-void base_history_deinit(struct base_history *history);
+void sim_history_deinit(struct sim_history *history);
 
 /**
  * Note that an operation begins. One thread at a time for each client.
  *
  * @param now_ns  not before the client's previous one
- * @return index for base_history_return; -ENOSPC (the client's log is full)
+ * @return index for sim_history_return; -ENOSPC (the client's log is full)
  */
-int64_t base_history_invoke(struct base_history *history, uint32_t client, uint32_t operation, uint64_t key,
-                            uint64_t argument, uint64_t now_ns) base_must_check;
+int64_t sim_history_invoke(struct sim_history *history, uint32_t client, uint32_t operation, uint64_t key,
+                           uint64_t argument, uint64_t now_ns) base_must_check;
 
 /**
  * Note that an operation ended. Without this call it stays pending: for outcomes that nobody knows.
  *
- * @param index   what base_history_invoke returned
+ * @param index   what sim_history_invoke returned
  * @param error   0 or a negative errno
  * @param result  number of the value returned
  */
-void base_history_return(struct base_history *history, uint32_t client, int64_t index, int error,
-                         uint64_t result, uint64_t now_ns);
+void sim_history_return(struct sim_history *history, uint32_t client, int64_t index, int error,
+                        uint64_t result, uint64_t now_ns);
 
 /**
  * Number of operations of all clients.
  */
-size_t base_history_count(const struct base_history *history);
+size_t sim_history_count(const struct sim_history *history);
 
 /**
  * Write all operations to one array, ordered by the time of invocation; equal times in an order that depends
  * only on the records.
  *
  * @param ret_records, room  destination, in records
- * @return records written: the smaller of room and base_history_count
+ * @return records written: the smaller of room and sim_history_count
  */
-size_t base_history_merge(struct base_history *history, struct base_history_record *ret_records, size_t room);
+size_t sim_history_merge(struct sim_history *history, struct sim_history_record *ret_records, size_t room);
 
 /**
  * Write records as lines of text: `client operation key argument result error invoke_ns return_ns`, with - as
@@ -92,16 +92,16 @@ size_t base_history_merge(struct base_history *history, struct base_history_reco
  *
  * @return 0; -EIO
  */
-int base_history_write(FILE *file, const struct base_history_record *records, size_t count) base_must_check;
+int sim_history_write(FILE *file, const struct sim_history_record *records, size_t count) base_must_check;
 
 /**
- * Read records that base_history_write wrote.
+ * Read records that sim_history_write wrote.
  *
  * @param ret_records, room  destination, in records; undefined on failure
  * @param ret_count          records read
  * @return 0; -EINVAL (not such a file); -ENOSPC (more than fit); -EIO
  */
-int base_history_read(FILE *file, struct base_history_record *ret_records, size_t room, size_t *ret_count)
+int sim_history_read(FILE *file, struct sim_history_record *ret_records, size_t room, size_t *ret_count)
     base_must_check;
 
 #endif

@@ -1,14 +1,14 @@
 /*
  * base64: RFC 4648's alphabet with padding.
  */
-#ifndef BASE_BASE64_H
-#define BASE_BASE64_H
+#ifndef MEMCACHE_BASE64_H
+#define MEMCACHE_BASE64_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 /** Characters that so many bytes become. */
-static inline size_t base_base64_len(size_t bytes)
+static inline size_t memcache_base64_len(size_t bytes)
 {
     return (bytes + 2) / 3 * 4;
 }
@@ -16,10 +16,10 @@ static inline size_t base_base64_len(size_t bytes)
 /**
  * Encode.
  *
- * @param to  room for base_base64_len(bytes); no zero byte is added
+ * @param to  room for memcache_base64_len(bytes); no zero byte is added
  * @return characters written
  */
-size_t base_base64_encode(const void *from, size_t bytes, char *to);
+size_t memcache_base64_encode(const void *from, size_t bytes, char *to);
 
 /**
  * Decode.
@@ -27,6 +27,6 @@ size_t base_base64_encode(const void *from, size_t bytes, char *to);
  * @param to  room for len / 4 * 3; may be `text` itself
  * @return bytes written; 0: it is empty, or not base64
  */
-size_t base_base64_decode(const char *text, size_t len, void *to);
+size_t memcache_base64_decode(const char *text, size_t len, void *to);
 
 #endif

@@ -1,4 +1,4 @@
-#include "base/history.h"
+#include "sim/history.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,20 +7,20 @@
 
 #define FIRST_LINE "tarn-history 1\n"
 
-int base_history_init(struct base_history *history, struct base_account *account, uint32_t clients,
-                      size_t records_max)
+int sim_history_init(struct sim_history *history, struct base_account *account, uint32_t clients,
+                     size_t records_max)
 {
     size_t record_bytes;
-    if (__builtin_mul_overflow(records_max, sizeof(struct base_history_record), &record_bytes))
+    if (__builtin_mul_overflow(records_max, sizeof(struct sim_history_record), &record_bytes))
         return -ENOMEM;
-    struct base_history made = {.account = account, .clients = clients, .records_max = records_max};
+    struct sim_history made = {.account = account, .clients = clients, .records_max = records_max};
     made.logs = base_alloc(account, clients * sizeof(*made.logs));
     if (made.logs == NULL)
         return -ENOMEM;
     for (uint32_t i = 0; i < clients; i++) {
         made.logs[i].records = base_alloc(account, record_bytes);
         if (made.logs[i].records == NULL) {
-            base_history_deinit(&made);
+            sim_history_deinit(&made);
             return -ENOMEM;
         }
     }
@@ -28,24 +28,24 @@ int base_history_init(struct base_history *history, struct base_account *account
     return 0;
 }
 
-void base_history_deinit(struct base_history *history)
+void sim_history_deinit(struct sim_history *history)
 {
     for (uint32_t i = 0; i < history->clients; i++)
         base_free(history->account, history->logs[i].records,
-                  history->records_max * sizeof(struct base_history_record));
+                  history->records_max * sizeof(struct sim_history_record));
     base_free(history->account, history->logs, history->clients * sizeof(*history->logs));
     history->logs = NULL;
 }
 
-int64_t base_history_invoke(struct base_history *history, uint32_t client, uint32_t operation, uint64_t key,
-                            uint64_t argument, uint64_t now_ns)
+int64_t sim_history_invoke(struct sim_history *history, uint32_t client, uint32_t operation, uint64_t key,
+                           uint64_t argument, uint64_t now_ns)
 {
     base_assert(client < history->clients);
-    struct base_history_log *log = &history->logs[client];
+    struct sim_history_log *log = &history->logs[client];
     if (log->count == history->records_max)
         return -ENOSPC;
     base_assert(log->count == 0 || log->records[log->count - 1].invoke_ns <= now_ns);
-    log->records[log->count] = (struct base_history_record){
+    log->records[log->count] = (struct sim_history_record){
         .client = client,
         .operation = operation,
         .key = key,
@@ -57,13 +57,13 @@ int64_t base_history_invoke(struct base_history *history, uint32_t client, uint3
     return (int64_t)log->count++;
 }
 
-void base_history_return(struct base_history *history, uint32_t client, int64_t index, int error,
-                         uint64_t result, uint64_t now_ns)
+void sim_history_return(struct sim_history *history, uint32_t client, int64_t index, int error,
+                        uint64_t result, uint64_t now_ns)
 {
     base_assert(client < history->clients);
-    struct base_history_log *log = &history->logs[client];
+    struct sim_history_log *log = &history->logs[client];
     base_assert(index >= 0 && (size_t)index < log->count);
-    struct base_history_record *record = &log->records[index];
+    struct sim_history_record *record = &log->records[index];
     base_assert(record->pending && record->invoke_ns <= now_ns);
     record->pending = false;
     record->error = error;
@@ -71,7 +71,7 @@ void base_history_return(struct base_history *history, uint32_t client, int64_t 
     record->return_ns = now_ns;
 }
 
-size_t base_history_count(const struct base_history *history)
+size_t sim_history_count(const struct sim_history *history)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < history->clients; i++)
@@ -80,19 +80,19 @@ size_t base_history_count(const struct base_history *history)
 }
 
 /* Each log is in order already: merge them through a heap of their next records. */
-size_t base_history_merge(struct base_history *history, struct base_history_record *ret_records, size_t room)
+size_t sim_history_merge(struct sim_history *history, struct sim_history_record *ret_records, size_t room)
 {
     struct base_heap heap;
     base_heap_init(&heap);
     for (uint32_t i = 0; i < history->clients; i++) {
-        struct base_history_log *log = &history->logs[i];
+        struct sim_history_log *log = &history->logs[i];
         log->merged = 0;
         if (log->count > 0)
             base_heap_insert(&heap, &log->node, log->records[0].invoke_ns);
     }
     size_t count = 0;
     for (struct base_heap_node *node; count < room && (node = base_heap_pop(&heap)) != NULL;) {
-        struct base_history_log *log = base_container_of(node, struct base_history_log, node);
+        struct sim_history_log *log = base_container_of(node, struct sim_history_log, node);
         ret_records[count++] = log->records[log->merged++];
         if (log->merged < log->count)
             base_heap_insert(&heap, &log->node, log->records[log->merged].invoke_ns);
@@ -100,12 +100,12 @@ size_t base_history_merge(struct base_history *history, struct base_history_reco
     return count;
 }
 
-int base_history_write(FILE *file, const struct base_history_record *records, size_t count)
+int sim_history_write(FILE *file, const struct sim_history_record *records, size_t count)
 {
     if (fputs(FIRST_LINE, file) < 0)
         return -EIO;
     for (size_t i = 0; i < count; i++) {
-        const struct base_history_record *r = &records[i];
+        const struct sim_history_record *r = &records[i];
         int printed =
             fprintf(file, "%" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRId32 " %" PRIu64,
                     r->client, r->operation, r->key, r->argument, r->result, r->error, r->invoke_ns);
@@ -139,9 +139,9 @@ static bool read_u64(const char **line, uint64_t max, uint64_t *ret_value)
     return true;
 }
 
-static bool read_record(const char *line, struct base_history_record *ret_record)
+static bool read_record(const char *line, struct sim_history_record *ret_record)
 {
-    struct base_history_record r = {0};
+    struct sim_history_record r = {0};
     uint64_t client, operation, error;
     if (!read_u64(&line, UINT32_MAX, &client) || !read_u64(&line, UINT32_MAX, &operation) ||
         !read_u64(&line, UINT64_MAX, &r.key) || !read_u64(&line, UINT64_MAX, &r.argument) ||
@@ -163,14 +163,14 @@ static bool read_record(const char *line, struct base_history_record *ret_record
     return true;
 }
 
-int base_history_read(FILE *file, struct base_history_record *ret_records, size_t room, size_t *ret_count)
+int sim_history_read(FILE *file, struct sim_history_record *ret_records, size_t room, size_t *ret_count)
 {
     char line[256];
     if (fgets(line, sizeof(line), file) == NULL || strcmp(line, FIRST_LINE) != 0)
         return ferror(file) ? -EIO : -EINVAL;
     size_t count = 0;
     for (; fgets(line, sizeof(line), file) != NULL; count++) {
-        struct base_history_record record;
+        struct sim_history_record record;
         if (!read_record(line, &record))
             return -EINVAL;
         if (count == room)

@@ -1,10 +1,10 @@
-#include "base/base64.h"
+#include "memcache/base64.h"
 #include <stdint.h>
 #include <string.h>
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-size_t base_base64_encode(const void *from, size_t bytes, char *to)
+size_t memcache_base64_encode(const void *from, size_t bytes, char *to)
 {
     const uint8_t *byte = from;
     char *begin = to;
@@ -29,7 +29,7 @@ static uint32_t digit(char character)
 }
 
 /* Bits that padding leaves over must be zero: a text has one meaning, and a meaning one text. */
-size_t base_base64_decode(const char *text, size_t len, void *to)
+size_t memcache_base64_decode(const char *text, size_t len, void *to)
 {
     uint8_t *byte = to, *begin = to;
     for (size_t at = 0; at < len; at += 4) {
