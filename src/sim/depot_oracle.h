@@ -21,6 +21,7 @@
 #ifndef SIM_DEPOT_ORACLE_H
 #define SIM_DEPOT_ORACLE_H
 
+#include "sim/history.h"
 #include "sim/sim.h"
 #include <errno.h>
 #include <tarn/depot.h>
