@@ -5,6 +5,7 @@
  *     model_threads [RUNS [SEED]]      of each kind
  */
 #include "depot/testing.h"
+#include "sim/history.h"
 #include "sim/linear.h"
 #include "task/testing.h"
 #include <pthread.h>
