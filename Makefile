@@ -37,7 +37,8 @@ test-all: ## build, then run all tests, in some 40 minutes (STAGES="unit lint" f
 .PHONY: bench
 bench: program ## print the benchmarks' results, a JSON line each (BENCH="task drive depot")
 	@tools/packages bench
-	@for name in $(BENCH); do build/tarn bench $$name --json || exit; done
+	@ninja -C build tarn-lab >&2
+	@for name in $(BENCH); do build/tarn-lab $$name --json || exit; done
 
 .PHONY: asan
 asan: ## run the tests with the address and undefined behaviour sanitizers

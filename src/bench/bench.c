@@ -1,8 +1,8 @@
+/* What verbs of measuring share: from arguments to an exit status, and small questions about options. */
 #include "bench/bench.h"
 #include "base/prose.h"
-
-#include "bench/bench_internal.h"
 #include "bench/case.h"
+#include "bench/verbs.h"
 #include "task/task.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -10,19 +10,16 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, WORD_BYTES = 8 };
 
-static const struct bench_verb *const bench_verbs[] = {
-    &bench_verb_task,     &bench_verb_drive,         &bench_verb_index,  &bench_verb_depot,
-    &bench_verb_memcache, &bench_verb_amplification, &bench_verb_growth, &bench_verb_restart,
-    &bench_verb_ycsb,     &bench_verb_fabric,        &bench_verb_rpc,    &bench_verb_cache,
-    &bench_verb_kv};
+static const struct bench_verb *const verbs[] = {&bench_verb_kv, &bench_verb_memcache};
 
-const char *const bench_directs[] = {"auto", "on", "off", NULL};
+const struct bench_program bench_program = {
+    .name = "tarn bench", .verbs = verbs, .verb_count = base_array_count(verbs)};
 
 int bench_fail(struct bench *bench, int error, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    (void)fprintf(bench->err, "tarn bench %s: ", bench->verb);
+    (void)fprintf(bench->err, "%s %s: ", bench->program->name, bench->verb);
     (void)vfprintf(bench->err, format, args);
     (void)fprintf(bench->err, error == 0 ? "\n" : ": %s\n", strerror(-error));
     va_end(args);
@@ -59,8 +56,8 @@ int bench_check_words(struct bench *bench, const char *setting, const struct bas
             k++;
         if (known[k] != NULL)
             continue;
-        (void)fprintf(bench->err, "tarn bench %s: --%s has no '%s'; there are:", bench->verb, setting,
-                      list->items[i]);
+        (void)fprintf(bench->err, "%s %s: --%s has no '%s'; there are:", bench->program->name, bench->verb,
+                      setting, list->items[i]);
         for (k = 0; known[k] != NULL; k++)
             (void)fprintf(bench->err, " %s", known[k]);
         (void)fputc('\n', bench->err);
@@ -120,26 +117,27 @@ int bench_check_sizes(struct bench *bench, const struct base_setting_list *sizes
     return 0;
 }
 
-void bench_print_verbs(FILE *file)
+void bench_print_verbs(const struct bench_program *program, FILE *file)
 {
     char row[256];
-    for (size_t i = 0; i < base_array_count(bench_verbs); i++) {
-        (void)snprintf(row, sizeof(row), "  %-13s  %s", bench_verbs[i]->name, bench_verbs[i]->summary);
+    for (size_t i = 0; i < program->verb_count; i++) {
+        (void)snprintf(row, sizeof(row), "  %-13s  %s", program->verbs[i]->name, program->verbs[i]->summary);
         base_prose_print(row, file);
     }
 }
 
-static void print_usage(FILE *file)
+static void print_usage(const struct bench_program *program, FILE *file)
 {
-    (void)fprintf(file, "usage: tarn bench VERB [OPTION...]\n\n");
-    bench_print_verbs(file);
-    (void)fprintf(file, "\n`tarn bench VERB --help` lists the options of one.\n");
+    (void)fprintf(file, "usage: %s VERB [OPTION...]\n\n", program->name);
+    bench_print_verbs(program, file);
+    (void)fprintf(file, "\n`%s VERB --help` lists the options of one.\n", program->name);
 }
 
-static void print_verb_usage(const struct bench_verb *verb, FILE *file)
+static void print_verb_usage(const struct bench *bench)
 {
-    (void)fprintf(file, "usage: tarn bench %s [OPTION...]; `tarn bench %s --help` lists the options\n",
-                  verb->name, verb->name);
+    const char *name = bench->program->name;
+    (void)fprintf(bench->err, "usage: %s %s [OPTION...]; `%s %s --help` lists the options\n", name,
+                  bench->verb, name, bench->verb);
 }
 
 /* Run a verb whose options were read. */
@@ -149,7 +147,8 @@ static int run_verb(const struct bench_verb *verb, struct bench *bench, struct b
         return bench_fail(bench, -errno, "random seed");
     bench->options = *options;
     bench_machine_read(&bench->machine);
-    bench_case_write_header(bench);
+    if (!verb->simulated)
+        bench_case_write_header(bench);
     return verb->run(bench, options);
 }
 
@@ -173,8 +172,8 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
         result = -EINVAL;
     }
     if (result != 0) {
-        (void)fprintf(bench->err, "tarn bench %s: %s\n", verb->name, error);
-        print_verb_usage(verb, bench->err);
+        (void)fprintf(bench->err, "%s %s: %s\n", bench->program->name, verb->name, error);
+        print_verb_usage(bench);
         return EXIT_USAGE;
     }
     if (options->man) {
@@ -182,42 +181,43 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
         return EXIT_DONE;
     }
     if (options->help) {
-        (void)fprintf(bench->out, "usage: tarn bench %s [OPTION...]\n\n", verb->name);
+        (void)fprintf(bench->out, "usage: %s %s [OPTION...]\n\n", bench->program->name, verb->name);
         base_prose_print(verb->summary, bench->out);
         (void)fputc('\n', bench->out);
         base_settings_print_help(&settings, bench->out);
         return EXIT_DONE;
     }
-    if (verb->check(bench, options) != 0) {
-        print_verb_usage(verb, bench->err);
+    if (verb->check != NULL && verb->check(bench, options) != 0) {
+        print_verb_usage(bench);
         return EXIT_USAGE;
     }
     return run_verb(verb, bench, options) == 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
-int bench_main(int argc, char *const *argv, FILE *out, FILE *err)
+int bench_main(const struct bench_program *program, int argc, char *const *argv, FILE *out, FILE *err)
 {
     if (argc == 0) {
-        print_usage(err);
+        print_usage(program, err);
         return EXIT_USAGE;
     }
     if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0) {
-        print_usage(out);
+        print_usage(program, out);
         return EXIT_DONE;
     }
     const struct bench_verb *verb = NULL;
-    for (size_t i = 0; i < base_array_count(bench_verbs); i++) {
-        if (strcmp(argv[0], bench_verbs[i]->name) == 0)
-            verb = bench_verbs[i];
+    for (size_t i = 0; i < program->verb_count; i++) {
+        if (strcmp(argv[0], program->verbs[i]->name) == 0)
+            verb = program->verbs[i];
     }
     if (verb == NULL) {
-        (void)fprintf(err, "tarn bench: no verb '%s'\n", argv[0]);
-        print_usage(err);
+        (void)fprintf(err, "%s: no verb '%s'\n", program->name, argv[0]);
+        print_usage(program, err);
         return EXIT_USAGE;
     }
     struct base_account account;
     base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
-    struct bench bench = {.out = out, .err = err, .account = &account, .verb = verb->name};
+    struct bench bench = {
+        .program = program, .out = out, .err = err, .account = &account, .verb = verb->name};
     struct base_settings_arena arena;
     base_settings_arena_init(&arena, &account);
     struct bench_options *options = base_alloc(&account, verb->options_bytes);

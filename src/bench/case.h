@@ -5,7 +5,7 @@
 #ifndef BENCH_CASE_H
 #define BENCH_CASE_H
 
-#include "bench/bench_internal.h"
+#include "bench/bench.h"
 
 enum {
     BENCH_SUBJECTS_MAX = 10,

@@ -1,7 +1,7 @@
 /* `tarn bench kv`: a store by its URL, asked through <tarn/kv.h> as programs do, beside another one. */
 #include "bench/case.h"
-#include "bench/memcache.h"
-#include "bench/memcache_keys.h"
+#include "bench/contest.h"
+#include "bench/verbs.h"
 #include "bench/world.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -79,9 +79,9 @@ struct store;
 struct job {
     struct bench *bench;
     const struct options *options;
-    struct bench_memcache_values values;
-    struct bench_memcache_keys keys;
-    struct bench_memcache_pattern pattern;
+    struct bench_values values;
+    struct bench_keys keys;
+    struct bench_contest_pattern pattern;
     double read_share;
     struct base_random random;
     uint64_t generation; /* of the next value */
@@ -102,18 +102,17 @@ static int check(struct bench *bench, const void *verb_options)
     const struct options *options = verb_options;
     double share;
     uint32_t bytes;
-    int error = bench_memcache_patterns_check(bench, &options->patterns, BENCH_DEPTH_MAX, KEYS_PER_GET_MAX);
+    int error = bench_contest_check_patterns(bench, &options->patterns, BENCH_DEPTH_MAX, KEYS_PER_GET_MAX);
     if (error == 0)
-        error = bench_memcache_shares_check(bench, &options->read_shares);
+        error = bench_contest_check_shares(bench, &options->read_shares);
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count; i++) {
-        if (bench_read_size(options->sizes.items[i], 1 << 20, &bytes) != 0 ||
-            bytes < BENCH_MEMCACHE_VALUE_BYTES_MIN)
+        if (bench_read_size(options->sizes.items[i], 1 << 20, &bytes) != 0 || bytes < BENCH_VALUE_BYTES_MIN)
             return bench_fail(bench, 0, "--sizes: '%s' is no multiple of 8 from 32 to 1M",
                               options->sizes.items[i]);
     }
-    if (bench_memcache_share_read(options->zipf_exponent, &share) != 0 || share >= 1)
+    if (bench_contest_read_share(options->zipf_exponent, &share) != 0 || share >= 1)
         return bench_fail(bench, 0, "--zipf-exponent: '%s' is no number from 0 to below 1",
                           options->zipf_exponent);
     return 0;
@@ -136,14 +135,14 @@ static void walk_keys(void *arg)
     struct job *job = walk->store->job;
     struct tarn_kv *kv = walk->store->kv;
     uint8_t *value = base_alloc(job->bench->account, job->values.bytes);
-    char key[BENCH_MEMCACHE_KEY_BYTES];
+    char key[BENCH_KEY_BYTES];
     if (value == NULL)
         walk->error = -ENOMEM;
     while (walk->error == 0 && walk->next < job->keys.count) {
         const uint64_t number = walk->next++;
-        bench_memcache_key(number, key);
+        bench_key(number, key);
         if (!walk->deletes)
-            bench_memcache_value(&job->values, number, 0, value);
+            bench_value(&job->values, number, 0, value);
         int error = walk->deletes ? tarn_kv_delete(kv, key, sizeof(key))
                                   : tarn_kv_put(kv, key, sizeof(key), value, job->values.bytes, NULL, NULL);
         if (error != 0 && error != -ENOENT && walk->error == 0)
@@ -194,14 +193,14 @@ struct asker {
     struct base_random random;
     uint8_t *values; /* room for those of a request */
     uint64_t numbers[KEYS_PER_GET_MAX];
-    char keys[KEYS_PER_GET_MAX][BENCH_MEMCACHE_KEY_BYTES];
+    char keys[KEYS_PER_GET_MAX][BENCH_KEY_BYTES];
 };
 
 static uint64_t draw_key(struct asker *asker, uint32_t place)
 {
-    const uint64_t number = bench_memcache_keys_draw(&asker->load->store->job->keys, &asker->random);
+    const uint64_t number = bench_keys_draw(&asker->load->store->job->keys, &asker->random);
     asker->numbers[place] = number;
-    bench_memcache_key(number, asker->keys[place]);
+    bench_key(number, asker->keys[place]);
     return number;
 }
 
@@ -209,7 +208,7 @@ static int put(struct asker *asker)
 {
     struct job *job = asker->load->store->job;
     const uint64_t number = draw_key(asker, 0);
-    bench_memcache_value(&job->values, number, job->generation++, asker->values);
+    bench_value(&job->values, number, job->generation++, asker->values);
     asker->load->keys++;
     return tarn_kv_put(asker->load->store->kv, asker->keys[0], sizeof(asker->keys[0]), asker->values,
                        job->values.bytes, NULL, NULL);
@@ -219,7 +218,7 @@ static int put(struct asker *asker)
 static int take(struct load *load, uint64_t number, int error, const uint8_t *value, uint64_t bytes)
 {
     const struct job *job = load->store->job;
-    struct bench_memcache_check checked;
+    struct bench_value_check checked;
     load->gets++;
     load->keys++;
     if (error == -ENOENT)
@@ -227,8 +226,8 @@ static int take(struct load *load, uint64_t number, int error, const uint8_t *va
     if (error != 0)
         return error;
     load->hits++;
-    bench_memcache_check_begin(&checked, number, false);
-    return bytes == job->values.bytes && bench_memcache_check_bytes(&job->values, &checked, value, bytes)
+    bench_value_check_begin(&checked, number, false);
+    return bytes == job->values.bytes && bench_value_check_bytes(&job->values, &checked, value, bytes)
                ? 0
                : -EBADMSG;
 }
@@ -328,9 +327,9 @@ static int run_case(struct job *job, const char *read_share)
 
 static int run_patterns(struct job *job, const char *read_share)
 {
-    int error = bench_memcache_share_read(read_share, &job->read_share);
+    int error = bench_contest_read_share(read_share, &job->read_share);
     for (size_t i = 0; i < job->options->patterns.count && error == 0; i++) {
-        error = bench_memcache_pattern_read(job->options->patterns.items[i], &job->pattern);
+        error = bench_contest_read_pattern(job->options->patterns.items[i], &job->pattern);
         const bool means_gets = job->pattern.keys_per_get > 1;
         if (error == 0 && (job->read_share > 0 || !means_gets))
             error = run_case(job, read_share);
@@ -345,7 +344,7 @@ static int run_size(struct job *job, const char *size)
     uint32_t bytes = 0;
     int error = bench_read_size(size, 1 << 20, &bytes);
     if (error == 0)
-        error = bench_memcache_values_open(job->bench->account, bytes, &job->values);
+        error = bench_values_open(job->bench->account, bytes, &job->values);
     if (error != 0)
         return bench_fail(job->bench, error, "values of %s", size);
     for (uint32_t i = 0; i < job->count && error == 0; i++)
@@ -356,7 +355,7 @@ static int run_size(struct job *job, const char *size)
         int ended = walk_store(&job->stores[i], true);
         error = error != 0 ? error : ended;
     }
-    bench_memcache_values_close(&job->values);
+    bench_values_close(&job->values);
     return error;
 }
 
@@ -395,12 +394,12 @@ static int run(struct bench *bench, const void *verb_options)
     struct store stores[2] = {{.job = &job, .name = "store", .url = options->store},
                               {.job = &job, .name = "beside", .url = options->beside}};
     double exponent;
-    int error = bench_memcache_share_read(options->zipf_exponent, &exponent);
+    int error = bench_contest_read_share(options->zipf_exponent, &exponent);
     if (error != 0)
         return error;
     job.stores = stores;
     base_random_init(&job.random, bench->options.seed);
-    bench_memcache_keys_init(&job.keys, options->keys, exponent);
+    bench_keys_init(&job.keys, options->keys, exponent);
     return bench_world_run(bench, &world, run_all, &job);
 }
 

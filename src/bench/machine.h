@@ -1,5 +1,5 @@
 /*
- * The machine that is measured: what it is, where threads run, and what a process has used.
+ * The machine that is measured: what it is, and where threads run.
  */
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
@@ -21,13 +21,6 @@ struct bench_machine {
     cpu_set_t allowed;             /* where it ran when it was asked */
 };
 
-/* What a process has used so far; differences mean something. */
-struct bench_usage {
-    uint64_t processor_ns;   /* of all its threads, kernel included */
-    uint64_t sleeps;         /* times that a thread of it went to sleep */
-    uint64_t resident_bytes; /* memory in use now */
-};
-
 /** Look at the machine. What it does not tell is "unknown". */
 void bench_machine_read(struct bench_machine *ret_machine);
 
@@ -45,25 +38,11 @@ void bench_unpin(const struct bench_machine *machine);
 bool bench_has_two_cores(const struct bench_machine *machine);
 
 /**
- * What the calling process has used.
- *
- * @return 0; an error of reading /proc
- */
-base_must_check int bench_usage_read(struct bench_usage *ret_usage);
-
-/**
  * Read a number from a file of the kernel's: of the first line that begins with `name`, or with a number if
  * that is "".
  *
  * @return 0; -ENOENT; negative errno
  */
 base_must_check int bench_number_read(const char *path, const char *name, uint64_t *ret_number);
-
-/** Processor time that the calling thread has used, kernel included; that of its helpers in the kernel is
- * not. */
-uint64_t bench_thread_ns(void);
-
-/** A port of 127.0.0.1 that is free now. @return 0; negative errno */
-base_must_check int bench_find_port(uint16_t *ret_port);
 
 #endif

@@ -1,4 +1,4 @@
-/* For tests: the command as a user runs it, what it says, and folders for its files. */
+/* For tests of measuring: a command as a user runs it, what it says, and folders for its files. */
 #ifndef BENCH_TESTING_H
 #define BENCH_TESTING_H
 
@@ -17,49 +17,30 @@ struct run {
     size_t err_bytes;
 };
 
-/** Run it with these arguments, NULL after the last. free_run() the outcome. */
-static inline void run_command(struct run *run, const char *const *arguments)
-{
-    char *argv[24];
-    int argc = 0;
-    for (; arguments[argc] != NULL; argc++) {
-        assert_in_range(argc, 0, base_array_count(argv) - 1);
-        argv[argc] = (char *)(uintptr_t)arguments[argc]; /* it changes none */
-    }
-    FILE *out = open_memstream(&run->out, &run->out_bytes);
-    FILE *err = open_memstream(&run->err, &run->err_bytes);
-    assert_non_null(out);
-    assert_non_null(err);
-    run->status = bench_main(argc, argv, out, err);
-    (void)fclose(out);
-    (void)fclose(err);
-}
+/** Run a program with these arguments, NULL after the last. free_run() the outcome. */
+void run_command(struct run *run, const struct bench_program *program, const char *const *arguments);
 
-static inline void free_run(struct run *run)
-{
-    free(run->out);
-    free(run->err);
-}
+/** Free what it printed. */
+void free_run(struct run *run);
 
-#define RUN(run, ...) run_command(run, (const char *const[]){__VA_ARGS__, NULL})
+/** `tarn bench` with these arguments. */
+#define RUN(run, ...) run_command(run, &bench_program, (const char *const[]){__VA_ARGS__, NULL})
 
 /** The run went well, or what it complained of is shown. */
-static inline void assert_success(const struct run *run)
-{
-    if (run->status != 0)
-        print_error("%s", run->err);
-    assert_int_equal(run->status, 0);
-}
+void assert_success(const struct run *run);
+
+/** A run ends with this status, and its output (where that is 0) or its errors contain a text. */
+void expect_run(int status, const struct bench_program *program, const char *const *arguments,
+                const char *text);
+
+/** How often a text contains another one. */
+size_t count_of(const char *text, const char *part);
 
 /** A member of an object that is a number. */
-static inline double number_of(struct base_json_value object, const char *name)
-{
-    struct base_json_value value;
-    double number = 0;
-    assert_int_equal(base_json_member(object, name, &value), 0);
-    assert_int_equal(base_json_number(value, &number), 0);
-    return number;
-}
+double number_of(struct base_json_value object, const char *name);
+
+/** A port of 127.0.0.1 that is free now. */
+uint16_t find_free_port(void);
 
 /* A folder of a test's own, and a file that is to be made there. */
 struct folder {
@@ -69,20 +50,9 @@ struct folder {
 };
 
 /** Where a folder is in memory, if there is such a place; else in the working folder, as with "". */
-static inline const char *in_memory(void)
-{
-    return access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : "";
-}
+const char *in_memory(void);
 
 /** @return 0; -1. rmdir() its path after the test: fails if anything was left behind */
-static inline int make_folder_in(struct folder *folder, const char *parent, const char *file_name)
-{
-    (void)snprintf(folder->path, sizeof(folder->path), "%sbench-test-XXXXXX", parent);
-    if (mkdtemp(folder->path) == NULL)
-        return -1;
-    (void)snprintf(folder->file, sizeof(folder->file), "%s/%s", folder->path, file_name);
-    (void)snprintf(folder->option, sizeof(folder->option), "--path=%s", folder->file);
-    return 0;
-}
+int make_folder_in(struct folder *folder, const char *parent, const char *file_name);
 
 #endif

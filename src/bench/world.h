@@ -5,7 +5,7 @@
 #ifndef BENCH_WORLD_H
 #define BENCH_WORLD_H
 
-#include "bench/bench_internal.h"
+#include "bench/bench.h"
 #include "task/node.h"
 #include "task/sched.h"
 #include "task/task.h"

@@ -119,30 +119,8 @@ void cli_fabric_help(FILE *file);
 /** Run the simulator. */
 int cli_sim(int argc, char **argv);
 
-/** Of --paper=rfp, what the paper has no figure of: fetch, reply and adaptive by service time and size. @return 0; what
- * keeps from measuring */
-int cli_sim_adaptive(uint64_t seed, bool json);
-
-/** The same after changes of load. @return 0; what keeps from measuring */
-int cli_sim_change(uint64_t seed, bool json);
-
-/** Few clients among many connections. @return 0; what keeps from measuring */
-int cli_sim_idle(uint64_t seed, bool json);
-
-/** Draw a paper's figures. @param figure  one of them; NULL: all. @return as cli_sim() */
-int cli_sim_paper(const char *paper, const char *figure, uint64_t seed, bool json);
-
-/** Which papers, and which figures of them. */
-void cli_sim_paper_help(FILE *file);
-
 /** The settings of sim. */
 void cli_sim_help(FILE *file);
-
-/** What the cards of the speed model come to. @param name  of one, or "all". @return exit status */
-int cli_sim_speed(const char *name, bool json);
-
-/** The cards, for the help. */
-void cli_sim_speed_help(FILE *file);
 
 /** A progress bar on standard error, if that is a terminal. @param label, unit, total  as base_progress_init() */
 void cli_progress_begin(struct base_progress *progress, const char *label, const char *unit, uint64_t total);

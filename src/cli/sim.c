@@ -13,10 +13,6 @@ struct sim_options {
     uint64_t jobs;
     bool fork;
     bool trace;
-    const char *speed;
-    const char *paper;
-    const char *figure;
-    bool json;
 };
 
 #define AT(field) .offset = offsetof(struct sim_options, field)
@@ -63,25 +59,6 @@ static const struct base_setting sim_settings[] = {
      .type = BASE_SETTING_BOOL,
      .help = "With --no-fork: print every decision to standard error.",
      AT(trace)},
-    {.name = "speed",
-     .type = BASE_SETTING_STRING,
-     .metavar = "CARD",
-     .help = "Instead: what a network card of the speed model comes to, or all.",
-     AT(speed)},
-    {.name = "paper",
-     .type = BASE_SETTING_STRING,
-     .metavar = "NAME",
-     .help = "Instead: a paper's figures, from the code on cards of the speed model.",
-     AT(paper)},
-    {.name = "figure",
-     .type = BASE_SETTING_STRING,
-     .metavar = "NAME",
-     .help = "With --paper: only this figure.",
-     AT(figure)},
-    {.name = "json",
-     .type = BASE_SETTING_BOOL,
-     .help = "With --speed and --paper: a JSON object a line.",
-     AT(json)},
 };
 
 static const struct cli_arguments arguments = {sim_settings, base_array_count(sim_settings)};
@@ -92,8 +69,6 @@ void cli_sim_help(FILE *file)
     (void)fputs("\nCampaigns:\n", file);
     for (size_t i = 0; sim_campaigns[i] != NULL; i++)
         (void)fprintf(file, "  %-10s %s\n", sim_campaigns[i]->name, sim_campaigns[i]->help);
-    cli_sim_speed_help(file);
-    cli_sim_paper_help(file);
 }
 
 static int run_campaign(const struct sim_options *options, const char *campaign)
@@ -124,14 +99,6 @@ static int run(const void *parsed, const char *const *words, size_t count)
     (void)words;
     if (count > 0)
         return cli_usage("sim takes options only");
-    if (options->speed != NULL)
-        return cli_sim_speed(options->speed, options->json);
-    if (options->paper != NULL)
-        return cli_sim_paper(options->paper, options->figure, options->seed, options->json);
-    if (options->json)
-        return cli_usage("--json belongs to --speed and --paper");
-    if (options->figure != NULL)
-        return cli_usage("--figure belongs to --paper");
     if (options->campaign != NULL)
         return run_campaign(options, options->campaign);
     if (options->mutation != NULL)

@@ -1,8 +1,8 @@
 /* tarn top: what a running server does, and where the time of its requests goes. */
-#include "bench/memcache_server.h"
 #include "cli/arguments.h"
 #include "cli/cli.h"
 #include "cli/terminal.h"
+#include "memcache/client.h"
 #include "task/task.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -79,7 +79,7 @@ static bool is_whole(const char *reply, size_t len)
 /* A server that is asked, and the terminal, whose user may not want to wait for it. */
 struct watch {
     const char *address;
-    const struct bench_memcache_address *where;
+    const struct memcache_client_address *where;
     const struct top_options *options;
     struct cli_terminal terminal;
     int fd; /* -1: it is not connected */
@@ -147,7 +147,7 @@ static double number(const char *reply, const char *name)
 {
     char text[VALUE_ROOM], *end;
     const char *value;
-    size_t len = bench_memcache_find_stat(reply, name, &value);
+    size_t len = memcache_client_find_stat(reply, name, &value);
     if (len == 0 || len >= sizeof(text))
         return 0;
     memcpy(text, value, len);
@@ -190,7 +190,7 @@ static void show_general(const struct view *view)
 {
     const char *now = view->now->general, *version = "";
     char quoted[VALUE_ROOM], up[BASE_UNITS_ROOM];
-    size_t len = bench_memcache_find_stat(now, "version", &version);
+    size_t len = memcache_client_find_stat(now, "version", &version);
     double gets = general_rate(view, "cmd_get"), hits = general_rate(view, "get_hits");
     (void)fprintf(view->file, "%s  version %s  up %s  %.0f threads  %.0f connections\n", view->address,
                   base_log_quote(quoted, sizeof(quoted), version, len),
@@ -220,7 +220,7 @@ static void show_calls(const struct view *view)
         char names[base_array_count(whats)][VALUE_ROOM], quoted[VALUE_ROOM];
         for (size_t i = 0; i < base_array_count(whats); i++)
             (void)snprintf(names[i], sizeof(names[i]), "%u:%s", door, whats[i]);
-        size_t len = bench_memcache_find_stat(now, names[4], &found);
+        size_t len = memcache_client_find_stat(now, names[4], &found);
         if (len == 0)
             return;
         (void)fprintf(
@@ -327,7 +327,7 @@ static void disconnect(struct watch *watch)
 /* Connect, and look once. @return 0; -ECANCELED; what went wrong: it is not connected */
 static int begin_look(struct watch *watch)
 {
-    watch->fd = bench_memcache_connect(watch->where);
+    watch->fd = memcache_client_connect(watch->where);
     if (watch->fd < 0)
         return watch->fd;
     int error = look(watch, &watch->looks[0]);
@@ -388,7 +388,7 @@ static int look_on(struct watch *watch)
                : cli_failed("cannot watch %s: %s", watch->address, reason(error));
 }
 
-static int watch_server(const char *address, const struct bench_memcache_address *where,
+static int watch_server(const char *address, const struct memcache_client_address *where,
                         const struct top_options *options)
 {
     struct watch watch = {.address = address, .where = where, .options = options, .fd = -1};
@@ -405,12 +405,12 @@ static int run(const void *options, const char *const *words, size_t count)
 {
     static const char prefix[] = "memcache://";
     const char *address = count == 0 ? DEFAULT_ADDRESS : words[0];
-    struct bench_memcache_address found;
+    struct memcache_client_address found;
     if (count > 1)
         return cli_usage("top takes the address of a server");
     if (strncmp(address, prefix, sizeof(prefix) - 1) == 0)
         address += sizeof(prefix) - 1;
-    int error = bench_memcache_address_read(address, &found);
+    int error = memcache_client_address_read(address, &found);
     if (error == -EINVAL)
         return cli_usage("%s is no address: HOST:PORT or unix:PATH", address);
     return error == 0 ? watch_server(address, &found, options)

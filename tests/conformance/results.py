@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Results of `tarn bench ycsb` as a table and as a plot, by the scripts in bench/.
+"""Results of `tarn-lab ycsb` as a table and as a plot, by the scripts in bench/.
 
     tests/conformance/results.py build/tarn
 """
@@ -31,7 +31,7 @@ def bars(svg):
 
 
 def measure(program, folder):
-    return subprocess.run([program, "bench", "ycsb", "--json", "--engines=tarn", "--only=load,c", "--threads=1,2",
+    return subprocess.run([program, "ycsb", "--json", "--engines=tarn", "--only=load,c", "--threads=1,2",
                            "--data=200K", "--duration=5ms", "--repeats=2", "--no-direct",
                            f"--path={folder}/stores"], capture_output=True, text=True, check=True).stdout
 

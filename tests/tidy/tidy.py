@@ -30,9 +30,10 @@ ALLOWED = {
 
 # Layers whose words and names are still to be rewritten by STYLE.md, "Prose".
 PROSE_EXEMPT = ("base", "task", "drive", "fabric", "rpc", "seglog", "depot", "cache", "kv", "memcache", "serve", "sim",
-                "bench", "cli")
+                "bench", "cli", "lab")
 
 LINES_MAX = 800
+PRODUCTION = ("src/", "include/tarn/", "lab/")
 PROGRAM_SUFFIXES = (".c", ".h", ".S", ".py", ".sh", ".build", "")
 TEXT_SUFFIXES = PROGRAM_SUFFIXES + (".md", ".txt", ".map", ".service", ".options")
 SKIPPED_FOLDERS = re.compile(r"^(\.git|build.*|__pycache__|corpus|results)$")
@@ -85,10 +86,10 @@ class Tree:
             if line.strip() and not line.startswith("#"):
                 name, _, uses = line.partition(":")
                 self.layers[name.strip()] = (number, uses.split())
-        self.folders = sorted({p.split("/")[1] for p in files if p.startswith("src/") and p.count("/") > 1})
+        self.folders = sorted({layer_of(p) for p in files} - {""})
 
     def headers(self):
-        return [p for p in self.c_paths if p.endswith(".h") and p.startswith(("src/", "include/tarn/"))]
+        return [p for p in self.c_paths if p.endswith(".h") and p.startswith(PRODUCTION)]
 
     def texts(self):
         return sorted(p for p in self.files if suffix(p) in TEXT_SUFFIXES and p != "LICENSE")
@@ -115,13 +116,19 @@ def suffix(path):
 
 
 def layer_of(path):
-    """The layer that a file under src/ belongs to; "" for everything else."""
+    """The layer that a file belongs to: its folder in src/, or the laboratory; "" for everything else."""
     parts = path.split("/")
-    return parts[1] if parts[0] == "src" and len(parts) > 2 else ""
+    if parts[0] == "src" and len(parts) > 2:
+        return parts[1]
+    return "lab" if parts[0] == "lab" and len(parts) > 1 else ""
+
+
+def folder_of(layer):
+    return layer if layer == "lab" else "src/" + layer
 
 
 def is_test(path):
-    return path.endswith(("_test.c", "testing.c", "testing.h")) or not path.startswith(("src/", "include/"))
+    return path.endswith(("_test.c", "testing.c", "testing.h")) or not path.startswith(PRODUCTION)
 
 
 RULES = {}
@@ -144,7 +151,7 @@ def check_layers(tree):
     seen = []
     for layer, (line, uses) in tree.layers.items():
         if layer not in tree.folders:
-            yield Finding("src/layers", line, "layers", layer, f"there is no folder src/{layer}; take the line out")
+            yield Finding("src/layers", line, "layers", layer, f"there is no folder {folder_of(layer)}; take the line out")
         for used in uses:
             if used not in seen:
                 yield Finding("src/layers", line, "layers", used,
@@ -152,14 +159,14 @@ def check_layers(tree):
         seen.append(layer)
     for folder in tree.folders:
         if folder not in tree.layers:
-            yield Finding("src/layers", 1, "layers", folder, f"src/{folder} is not listed; say what it may use")
+            yield Finding("src/layers", 1, "layers", folder, f"{folder_of(folder)} is not listed; say what it may use")
 
 
 @rule("layer-readme")
 def check_readme(tree):
     """Every layer has a README with a line about each of its files."""
     for layer in tree.folders:
-        readme = f"src/{layer}/README.md"
+        readme = f"{folder_of(layer)}/README.md"
         if not tree.files.get(readme, "").strip():
             yield Finding(readme, 1, "layer-readme", layer, "a layer has a README.md; STYLE says what is in it")
             continue
@@ -195,7 +202,7 @@ def wrong_include(tree, path, is_quoted, included):
         return None
     if layer and used != layer and used not in tree.layers.get(layer, (0, []))[1]:
         return f"{layer} may not use {used}; src/layers has no such edge: move the code, or argue for the edge"
-    folder = posixpath.dirname("src/" + included)
+    folder = posixpath.dirname(folder_of(used) + included.removeprefix(used))
     if included.endswith("_internal.h") and not (posixpath.dirname(path) + "/").startswith(folder + "/"):
         return f"{included} is for its own folder; use or extend {used}'s public header"
     return None
@@ -398,7 +405,7 @@ def meson_strings(tree):
 def check_dead_tests(tree):
     paths, unit_tests, _ = meson_strings(tree)
     for path in tree.c_paths:
-        if path.startswith("src/") and path.endswith("_test.c") and path not in paths and path not in unit_tests:
+        if layer_of(path) and path.endswith("_test.c") and path not in paths and path not in unit_tests:
             yield Finding(path, 1, "dead-test", posixpath.basename(path),
                           "nothing runs this test; list it in unit_tests of its layer's meson.build")
 

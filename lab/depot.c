@@ -1,0 +1,497 @@
+/* `tarn-lab depot`: its options and its cases. */
+#include "bench/bench.h"
+#include "bench/case.h"
+#include "lab/depot_load.h"
+#include "lab/depot_memory.h"
+#include "lab/lab.h"
+#include "lab/verbs.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+enum {
+    VALUE_BYTES_MAX = 1 << 20,
+    FIO_MS_MIN = 10, /* it counts in milliseconds */
+    PEER_SHARE = 4,  /* fio's own file is that part of the store's */
+    PATH_ROOM = 4096,
+    NAME_ROOM = 32,
+    PEERS_MAX = 2,
+};
+
+struct options {
+    struct bench_options common;
+    struct base_setting_list only;
+    struct base_setting_list paths;
+    struct base_setting_list sizes;
+    struct base_setting_list depths;
+    struct base_setting_list writers;
+    struct base_setting_list modes;
+    struct base_setting_list keys;
+    uint64_t size_bytes;
+    uint64_t fill_percent;
+    uint64_t records;
+    uint64_t spin_ns;
+    unsigned engine;
+    unsigned direct;
+    bool disk;
+    bool threads;
+    bool two_cores;
+    bool stages;
+    bool fio;
+    bool force;
+};
+
+static const char *const parts[] = {"get", "put", "memory", NULL};
+static const char *const keys[] = {"overwrite", "insert", NULL};
+static const char *const engines[] = {"auto", "uring", "aio", NULL}; /* as enum task_engine_choice */
+
+static const struct base_setting table[] = {
+    {.name = "only",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .help = "Measure these alone: get, put, memory.",
+     .offset = offsetof(struct options, only)},
+    {.name = "path",
+     .type = BASE_SETTING_LIST,
+     .metavar = "FILE[,...]",
+     .min = 1,
+     .default_text = "/dev/shm/tarn-bench.tarn,tarn-bench.tarn",
+     .help = "Files or devices to make stores on. A file that is not there is made, and removed afterwards. "
+             "For puts fio writes to another beside it, whose name ends in .fio.",
+     .offset = offsetof(struct options, paths)},
+    {.name = "disk",
+     .type = BASE_SETTING_BOOL,
+     .default_text = "yes",
+     .help = "Measure all paths and not only the first.",
+     .offset = offsetof(struct options, disk)},
+    {.name = "size",
+     .type = BASE_SETTING_SIZE,
+     .min = 8 << 20,
+     .default_text = "1G",
+     .help = "Size of a store's file that is made.",
+     .offset = offsetof(struct options, size_bytes)},
+    {.name = "force",
+     .type = BASE_SETTING_BOOL,
+     .help = "Use files and devices that were there before: what they hold is lost.",
+     .offset = offsetof(struct options, force)},
+    {.name = "fill",
+     .type = BASE_SETTING_UINT,
+     .unit = "percent",
+     .min = 1,
+     .max = 80,
+     .default_text = "50",
+     .help = "How full the store is when records are read and overwritten.",
+     .offset = offsetof(struct options, fill_percent)},
+    {.name = "sizes",
+     .type = BASE_SETTING_LIST,
+     .metavar = "SIZE[,...]",
+     .default_text = "1K,4K",
+     .help = "Lengths of values.",
+     .offset = offsetof(struct options, sizes)},
+    {.name = "depths",
+     .type = BASE_SETTING_LIST,
+     .metavar = "N[,...]",
+     .default_text = "1,32,128",
+     .help =
+         "Numbers of tasks that get at once; fio has as many requests in flight. Also of tasks that put in "
+         "device and async mode.",
+     .offset = offsetof(struct options, depths)},
+    {.name = "writers",
+     .type = BASE_SETTING_LIST,
+     .metavar = "N[,...]",
+     .default_text = "1,4,16,64",
+     .help = "Numbers of tasks that put at once in power mode.",
+     .offset = offsetof(struct options, writers)},
+    {.name = "modes",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .default_text = "power,device",
+     .help = "When a put is acknowledged: power, device, async.",
+     .offset = offsetof(struct options, modes)},
+    {.name = "keys",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .default_text = "overwrite,insert",
+     .help = "What is put: random records that are there, or new ones into an empty store.",
+     .offset = offsetof(struct options, keys)},
+    {.name = "threads",
+     .type = BASE_SETTING_BOOL,
+     .help = "Have plain threads put instead of tasks.",
+     .offset = offsetof(struct options, threads)},
+    {.name = "two-cores",
+     .type = BASE_SETTING_BOOL,
+     .help = "Measure two schedulers, each on a core of its own with as many tasks, beside the one.",
+     .offset = offsetof(struct options, two_cores)},
+    {.name = "records",
+     .type = BASE_SETTING_UINT,
+     .min = 1,
+     .max = 1000000000,
+     .default_text = "1000000",
+     .help = "Records of 100 bytes of which the memory is measured.",
+     .offset = offsetof(struct options, records)},
+    {.name = "engine",
+     .type = BASE_SETTING_ENUM,
+     .choices = engines,
+     .default_text = "auto",
+     .help = "Engine of Tarn's scheduler; fio has the same.",
+     .offset = offsetof(struct options, engine)},
+    {.name = "stages",
+     .type = BASE_SETTING_BOOL,
+     .help = "Write how long each stage of the work took, too; looking at the clock so often costs a little.",
+     .offset = offsetof(struct options, stages)},
+    LAB_FILE_SETTINGS(struct options),
+    BENCH_COMMON_SETTINGS(struct options, "500ms", "5"),
+};
+
+/* ---- options -------------------------------------------------------------------------------------- */
+
+static int read_value_bytes(const char *text, uint32_t *ret_bytes)
+{
+    uint64_t bytes;
+    int error = base_parse_size(text, &bytes);
+    if (error != 0 || bytes < LAB_DEPOT_VALUE_BYTES_MIN || bytes > VALUE_BYTES_MAX ||
+        !base_is_aligned(bytes, sizeof(uint64_t)))
+        return -EINVAL;
+    *ret_bytes = (uint32_t)bytes;
+    return 0;
+}
+
+static int check_sizes(struct bench *bench, const struct base_setting_list *list)
+{
+    uint32_t number;
+    for (size_t i = 0; i < list->count; i++) {
+        if (read_value_bytes(list->items[i], &number) != 0)
+            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of 8 from %d to 1M", list->items[i],
+                              LAB_DEPOT_VALUE_BYTES_MIN);
+    }
+    return 0;
+}
+
+/* What is there already is only used by order. */
+static int check_paths(struct bench *bench, const struct options *options)
+{
+    for (size_t i = 0; i < options->paths.count && !options->force; i++) {
+        if (access(options->paths.items[i], F_OK) == 0)
+            return bench_fail(bench, 0, "%s is there already: --force makes a store of it",
+                              options->paths.items[i]);
+    }
+    return 0;
+}
+
+static int check(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = bench_check_words(bench, "only", &options->only, parts);
+    if (error == 0)
+        error = bench_check_words(bench, "modes", &options->modes, depot_mode_names);
+    if (error == 0)
+        error = bench_check_words(bench, "keys", &options->keys, keys);
+    if (error == 0)
+        error = check_sizes(bench, &options->sizes);
+    if (error == 0)
+        error = bench_check_depths(bench, "depths", &options->depths, BENCH_DEPTH_MAX);
+    if (error == 0)
+        error = bench_check_depths(bench, "writers", &options->writers, BENCH_DEPTH_MAX);
+    if (error == 0 && options->two_cores && options->threads)
+        error = bench_fail(bench, 0, "--two-cores is of tasks: give it without --threads");
+    if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
+        error =
+            bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
+    return error != 0 ? error : check_paths(bench, options);
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------- */
+
+/* What the cases of one store share. */
+struct place {
+    struct bench *bench;
+    const struct options *options;
+    struct lab_depot_store store;
+    struct lab_drive_file peer_file; /* for fio to write to; path NULL: there is none */
+    uint64_t peer_bytes;
+};
+
+/* One case: Tarn's job, the same on two cores if wanted, and its peers. */
+struct set {
+    struct lab_depot_job job;
+    struct lab_depot_job on_two;
+    struct lab_depot_peer peers[PEERS_MAX];
+    char names[PEERS_MAX][NAME_ROOM];
+    size_t peer_count;
+};
+
+static int open_case(const struct set *set, const char *name, const char *unit, struct bench_case **ret_case)
+{
+    const struct lab_depot_job *job = &set->job;
+    const struct lab_depot_store *store = job->store;
+    int error = bench_case_open(store->bench, name, unit, ret_case);
+    if (error != 0)
+        return error;
+    bench_case_text(*ret_case, "file", store->file.memory ? "memory" : "disk");
+    bench_case_text(*ret_case, "provider", store->provider);
+    if (job->op != LAB_DEPOT_GET) {
+        bench_case_text(*ret_case, "mode", depot_mode_names[job->mode]);
+        bench_case_text(*ret_case, "keys", keys[job->op == LAB_DEPOT_INSERT]);
+        bench_case_text(*ret_case, "writers", job->threads ? "threads" : "tasks");
+    }
+    bench_case_number(*ret_case, "value_bytes", store->value_bytes);
+    if (set->peer_count > 0)
+        bench_case_number(*ret_case, "fio_block_bytes", set->peers[0].drive.block_bytes);
+    bench_case_number(*ret_case, "depth", job->depth);
+    return 0;
+}
+
+/* Histograms of the stages, in a line of their own. */
+static int write_stages(const struct set *set, const struct bench_case *self)
+{
+    const struct bench *bench = self->bench;
+    struct base_json json;
+    char head[2048];
+    if (!bench->options.json) {
+        (void)fprintf(bench->out, "  stages: %s\n", set->job.stages_text);
+        return 0;
+    }
+    base_json_init_buffer(&json, head, sizeof(head));
+    base_json_object_begin(&json, NULL);
+    base_json_string(&json, "bench", bench->verb);
+    base_json_string(&json, "name", "stages");
+    base_json_object_begin(&json, "parameters");
+    base_json_string(&json, "of", self->name);
+    for (size_t i = 0; i < self->parameter_count; i++) {
+        if (self->parameters[i].text != NULL)
+            base_json_string(&json, self->parameters[i].name, self->parameters[i].text);
+        else
+            base_json_u64(&json, self->parameters[i].name, self->parameters[i].number);
+    }
+    base_json_object_end(&json);
+    base_json_string(&json, "unit", "ns");
+    base_json_array_begin(&json, "subjects");
+    base_json_array_end(&json);
+    base_json_object_end(&json);
+    int error = base_json_finish(&json, NULL);
+    if (error != 0)
+        return bench_fail(self->bench, error, "stages");
+    head[strlen(head) - 1] = '\0'; /* one more member */
+    (void)fprintf(bench->out, "%s,\"stages\":%s}\n", head, set->job.stages_text);
+    return 0;
+}
+
+static int run_rates(struct set *set)
+{
+    bool gets = set->job.op == LAB_DEPOT_GET;
+    struct bench_case *self;
+    int error = open_case(set, gets ? "get" : "put", gets ? "gets/s" : "puts/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_value(self, "thread_ns");
+    bench_case_value(self, gets ? "p50_ns" : "puts_per_write");
+    bench_case_value(self, gets ? "reads_per_get" : "written_per_byte");
+    bench_case_subject(self, "tarn", lab_depot_measure, &set->job);
+    if (set->on_two.store != NULL)
+        bench_case_subject(self, "tarn-two-cores", lab_depot_measure, &set->on_two);
+    for (size_t i = 0; i < set->peer_count; i++)
+        bench_case_subject(self, lab_depot_peer_name(&set->peers[i], set->names[i], sizeof(set->names[i])),
+                           lab_depot_peer_measure, &set->peers[i]);
+    error = bench_case_run(self);
+    if (error == 0 && set->job.stages)
+        error = write_stages(set, self);
+    bench_case_close(self);
+    return error;
+}
+
+/* ---- median latencies as a case of their own, for their ratio ---------------------------------------- */
+
+struct replay {
+    const double *p50_ns;
+    size_t count; /* that were measured */
+    size_t next;
+};
+
+static int replay_p50(void *arg, struct bench_sample *sample)
+{
+    struct replay *replay = arg;
+    if (replay->next >= replay->count) {
+        sample->skipped = "it was not measured";
+        return 0;
+    }
+    sample->operations = 1;
+    sample->elapsed_ns = (uint64_t)replay->p50_ns[replay->next++];
+    return 0;
+}
+
+static int run_latencies(struct set *set)
+{
+    struct replay replays[1 + PEERS_MAX] = {{.p50_ns = set->job.p50_ns, .count = set->job.measured}};
+    struct bench_case *self;
+    int error = open_case(set, "get-latency", "1/median latency", &self);
+    if (error != 0)
+        return error;
+    bench_case_subject(self, "tarn", replay_p50, &replays[0]);
+    for (size_t i = 0; i < set->peer_count; i++) {
+        replays[1 + i] = (struct replay){.p50_ns = set->peers[i].p50_ns, .count = set->peers[i].measured};
+        bench_case_subject(self, set->names[i], replay_p50, &replays[1 + i]);
+    }
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+/* ---- all cases of a store ---------------------------------------------------------------------------- */
+
+static void add_get_peers(const struct place *place, struct set *set)
+{
+    const struct lab_depot_store *store = &place->store;
+    if (!place->options->fio)
+        return;
+    lab_depot_peer_read(&set->job, store->engine, &set->peers[set->peer_count++]);
+    if (strcmp(store->provider, "sync") == 0) /* a file in memory is read by plain calls */
+        lab_depot_peer_read(&set->job, DRIVE_PROVIDER_SYNC, &set->peers[set->peer_count++]);
+}
+
+static void add_put_peers(const struct place *place, struct set *set)
+{
+    if (place->peer_file.path == NULL)
+        return;
+    struct lab_depot_peer *peer = &set->peers[set->peer_count++];
+    if (set->job.mode == TARN_MODE_POWER) {
+        lab_depot_peer_flush(&set->job, &place->peer_file, place->peer_bytes, peer);
+        return;
+    }
+    lab_depot_peer_write(&set->job, &place->peer_file, place->peer_bytes, peer);
+    if (set->job.op == LAB_DEPOT_INSERT)
+        lab_depot_peer_sequential(&set->job, &place->peer_file, place->peer_bytes,
+                                  &set->peers[set->peer_count++]);
+}
+
+static int run_set(struct place *place, enum lab_depot_op op, enum tarn_mode mode, const char *depth)
+{
+    struct bench *bench = place->bench;
+    struct set *set = base_alloc(bench->account, sizeof(*set));
+    if (set == NULL)
+        return bench_fail(bench, -ENOMEM, "a case");
+    set->job = (struct lab_depot_job){.store = &place->store,
+                                      .op = op,
+                                      .mode = mode,
+                                      .scheds = 1,
+                                      .threads = op != LAB_DEPOT_GET && place->options->threads,
+                                      .stages = place->options->stages};
+    int error = bench_read_depth(depth, &set->job.depth);
+    if (place->options->two_cores) {
+        set->on_two = set->job;
+        set->on_two.scheds = BENCH_WORLD_SCHEDS_MAX;
+        set->on_two.stages = false;
+    }
+    if (op == LAB_DEPOT_GET)
+        add_get_peers(place, set);
+    else
+        add_put_peers(place, set);
+    if (error == 0)
+        error = run_rates(set);
+    if (error == 0 && op == LAB_DEPOT_GET && set->job.depth == 1 && set->peer_count > 0)
+        error = run_latencies(set);
+    base_free(bench->account, set, sizeof(*set));
+    return error;
+}
+
+static int run_depths(struct place *place, enum lab_depot_op op, enum tarn_mode mode)
+{
+    const struct options *options = place->options;
+    const struct base_setting_list *depths =
+        op != LAB_DEPOT_GET && mode == TARN_MODE_POWER ? &options->writers : &options->depths;
+    int error = 0;
+    for (size_t i = 0; i < depths->count && error == 0; i++)
+        error = run_set(place, op, mode, depths->items[i]);
+    return error;
+}
+
+static int run_puts(struct place *place, enum lab_depot_op op)
+{
+    const struct options *options = place->options;
+    int error = 0;
+    if (!bench_is_wanted(&options->keys, keys[op == LAB_DEPOT_INSERT]))
+        return 0;
+    for (size_t i = 0; i < options->modes.count && error == 0; i++)
+        error = run_depths(place, op,
+                           (enum tarn_mode)bench_word_index(options->modes.items[i], depot_mode_names));
+    return error;
+}
+
+/* Inserts come last: each begins with an empty store. */
+static int run_size(struct place *place, const char *size)
+{
+    const struct options *options = place->options;
+    bool gets = bench_is_wanted(&options->only, "get");
+    bool puts = bench_is_wanted(&options->only, "put");
+    bool full = gets || (puts && bench_is_wanted(&options->keys, "overwrite"));
+    uint32_t value_bytes;
+    int error = read_value_bytes(size, &value_bytes);
+    if (error == 0)
+        error = lab_depot_fill(&place->store, value_bytes, full ? options->fill_percent : 0);
+    if (error == 0 && gets)
+        error = run_depths(place, LAB_DEPOT_GET, TARN_MODE_DEVICE);
+    if (error == 0 && puts)
+        error = run_puts(place, LAB_DEPOT_OVERWRITE);
+    if (error == 0 && puts)
+        error = run_puts(place, LAB_DEPOT_INSERT);
+    return error;
+}
+
+/* fio writes to a file beside the store: it would overwrite what we read. */
+static int run_sizes(struct place *place)
+{
+    const struct options *options = place->options;
+    char path[PATH_ROOM];
+    int error = 0;
+    if (options->fio && place->store.file.created && bench_is_wanted(&options->only, "put")) {
+        (void)snprintf(path, sizeof(path), "%s.fio", place->store.file.path);
+        place->peer_bytes = options->size_bytes / PEER_SHARE;
+        if (!options->force && access(path, F_OK) == 0)
+            return bench_fail(place->bench, 0, "%s is there already: --force overwrites it", path);
+        error = lab_drive_file_open(place->bench, path, place->peer_bytes, &place->peer_file);
+    }
+    for (size_t i = 0; i < options->sizes.count && error == 0; i++)
+        error = run_size(place, options->sizes.items[i]);
+    if (place->peer_file.path != NULL)
+        lab_drive_file_close(&place->peer_file);
+    return error;
+}
+
+static int run_path(struct bench *bench, const struct options *options, const struct lab_depot_setup *setup,
+                    const char *path)
+{
+    struct place place = {.bench = bench, .options = options};
+    int error = lab_depot_store_open(bench, setup, path, options->size_bytes, &place.store);
+    if (error != 0)
+        return error;
+    error = run_sizes(&place);
+    lab_depot_store_close(&place.store);
+    return error;
+}
+
+static int run(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    const struct lab_depot_setup setup = {.engine = (enum task_engine_choice)options->engine,
+                                          .direct = (enum drive_direct)options->direct,
+                                          .spin_ns = options->spin_ns};
+    bool loads = bench_is_wanted(&options->only, "get") || bench_is_wanted(&options->only, "put");
+    size_t paths = options->disk ? options->paths.count : 1;
+    int error = 0;
+    if (options->two_cores && !bench_has_two_cores(&bench->machine))
+        return bench_fail(bench, 0, "--two-cores: there is one core");
+    for (size_t i = 0; i < paths && error == 0 && loads; i++)
+        error = run_path(bench, options, &setup, options->paths.items[i]);
+    if (error == 0 && bench_is_wanted(&options->only, "memory"))
+        error = lab_depot_memory(bench, &setup, options->paths.items[0], options->records);
+    return error;
+}
+
+const struct bench_verb lab_verb_depot = {
+    .name = "depot",
+    .summary = "The store: gets, puts and memory, beside fio on its drive.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .check = check,
+    .run = run,
+};

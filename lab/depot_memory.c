@@ -1,0 +1,204 @@
+#include "lab/depot_memory.h"
+#include "lab/usage.h"
+
+#include "bench/case.h"
+#include "depot/depot.h"
+#include <errno.h>
+#include <inttypes.h>
+
+enum {
+    VALUE_BYTES = 100,
+    RECORD_ROOM_BYTES = 320, /* of the drive, so that the store is not full */
+    STORE_ROOM_BYTES = 64 << 20,
+    TASKS_MAX = 128,
+};
+
+/* The rows of the account. Up to PART_STORE is what the store has asked the accountant for. */
+enum part {
+    PART_INDEX,
+    PART_KEY_LOCKS,
+    PART_READ_BUFFERS,
+    PART_RINGS,
+    PART_SUMMARIES, /* at their most; resident is what is used of them */
+    PART_COLLECTOR, /* as well */
+    PART_SEGMENTS,
+    PART_OTHER,
+    PART_STORE,            /* all together */
+    PART_RESIDENT_OPEN,    /* what the process grew by when the empty store was opened */
+    PART_RESIDENT_FULL,    /* and until the records were in it */
+    PART_RESIDENT_PROCESS, /* the whole process then */
+    PART_COUNT,
+};
+
+static const char *const part_names[PART_COUNT] = {
+    [PART_INDEX] = "index",
+    [PART_KEY_LOCKS] = "key-locks",
+    [PART_READ_BUFFERS] = "read-buffers",
+    [PART_RINGS] = "rings",
+    [PART_SUMMARIES] = "summaries",
+    [PART_COLLECTOR] = "collector",
+    [PART_SEGMENTS] = "segments",
+    [PART_OTHER] = "other",
+    [PART_STORE] = "store",
+    [PART_RESIDENT_OPEN] = "resident-open",
+    [PART_RESIDENT_FULL] = "resident-full",
+    [PART_RESIDENT_PROCESS] = "resident-process",
+};
+
+struct memory {
+    struct lab_depot_store *store;
+    uint64_t records;
+    uint64_t index_entries;
+    uint64_t bytes[PART_COUNT];
+};
+
+/* @param store_bytes  of all that the store was charged with */
+static void take_parts(struct memory *memory, const struct tarn_depot *depot, uint64_t store_bytes)
+{
+    struct depot_memory parts;
+    uint64_t named_bytes = 0;
+    depot_memory(depot, &parts);
+    memory->bytes[PART_INDEX] = parts.index_bytes;
+    memory->bytes[PART_KEY_LOCKS] = parts.key_lock_bytes;
+    memory->bytes[PART_READ_BUFFERS] = parts.read_buffer_bytes;
+    memory->bytes[PART_RINGS] = parts.ring_bytes;
+    memory->bytes[PART_SUMMARIES] = parts.summary_bytes;
+    memory->bytes[PART_COLLECTOR] = parts.collector_bytes;
+    memory->bytes[PART_SEGMENTS] = parts.segment_bytes;
+    for (int part = 0; part < PART_OTHER; part++)
+        named_bytes += memory->bytes[part];
+    memory->bytes[PART_OTHER] = store_bytes - base_min(store_bytes, named_bytes);
+    memory->bytes[PART_STORE] = store_bytes;
+}
+
+static int read_resident(uint64_t *ret_bytes)
+{
+    struct lab_usage usage;
+    int error = lab_usage_read(&usage);
+    if (error == 0)
+        *ret_bytes = usage.resident_bytes;
+    return error;
+}
+
+/* @param used_before, resident_before  opening */
+static int measure_open_store(struct memory *memory, struct tarn_node *node, struct tarn_depot *depot,
+                              uint64_t used_before, uint64_t resident_before)
+{
+    struct tarn_depot_stats stats;
+    uint64_t resident_open;
+    uint64_t resident_full;
+    int error = read_resident(&resident_open);
+    if (error == 0)
+        error = lab_depot_put_all(memory->store, depot, 0, memory->records);
+    if (error == 0)
+        error = read_resident(&resident_full);
+    if (error != 0)
+        return error;
+    tarn_depot_stats(depot, &stats);
+    take_parts(memory, depot, base_account_used(&node->memory) - used_before);
+    memory->bytes[PART_RESIDENT_OPEN] = resident_open - base_min(resident_open, resident_before);
+    memory->bytes[PART_RESIDENT_FULL] = resident_full - base_min(resident_full, resident_before);
+    memory->bytes[PART_RESIDENT_PROCESS] = resident_full;
+    memory->index_entries = stats.index_entries;
+    return stats.records == memory->records ? 0 : -EBADMSG;
+}
+
+static void memory_main(void *arg)
+{
+    struct bench_world *world = arg;
+    struct memory *memory = world->arg;
+    struct tarn_depot *depot;
+    uint64_t resident = 0;
+    world->error = lab_depot_format(memory->store, world->node);
+    uint64_t used = base_account_used(&world->node->memory);
+    if (world->error == 0)
+        world->error = read_resident(&resident);
+    if (world->error == 0)
+        world->error = lab_depot_open(memory->store, world->node, TARN_MODE_DEVICE, false, &depot);
+    if (world->error != 0)
+        return;
+    world->error = measure_open_store(memory, world->node, depot, used, resident);
+    int closed = tarn_depot_close(depot);
+    if (world->error == 0)
+        world->error = closed;
+}
+
+/* ---- its outcome ---------------------------------------------------------------------------------- */
+
+/* One row as a case. */
+struct row {
+    const struct memory *memory;
+    enum part part;
+};
+
+static int replay(void *arg, struct bench_sample *sample)
+{
+    const struct row *row = arg;
+    double bytes = (double)row->memory->bytes[row->part];
+    sample->values[0] = bytes;
+    sample->values[1] = bytes / (double)row->memory->records;
+    return 0;
+}
+
+static int write_row(const struct memory *memory, enum part part)
+{
+    struct row row = {.memory = memory, .part = part};
+    struct bench_case *self;
+    int error = bench_case_open(memory->store->bench, "memory", "bytes", &self);
+    if (error != 0)
+        return error;
+    bench_case_number(self, "records", memory->records);
+    bench_case_number(self, "value_bytes", VALUE_BYTES);
+    bench_case_text(self, "part", part_names[part]);
+    bench_case_value(self, "bytes");
+    bench_case_value(self, "bytes_per_record");
+    bench_case_subject(self, "tarn", replay, &row);
+    self->repeats = 1; /* it was filled once */
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+static int write_table(const struct memory *memory)
+{
+    FILE *out = memory->store->bench->out;
+    (void)fprintf(out, "memory records=%" PRIu64 " value_bytes=%d index_entries=%" PRIu64 ":\n",
+                  memory->records, VALUE_BYTES, memory->index_entries);
+    for (int part = 0; part < PART_COUNT; part++) {
+        char size[BASE_UNITS_ROOM];
+        (void)fprintf(out, "  %-18s %12s  %8.2f bytes a record\n", part_names[part],
+                      base_format_size(size, sizeof(size), memory->bytes[part]),
+                      (double)memory->bytes[part] / (double)memory->records);
+    }
+    return fflush(out) != 0 || ferror(out) != 0 ? -EIO : 0;
+}
+
+static int write_outcome(const struct memory *memory)
+{
+    int error = 0;
+    if (!memory->store->bench->options.json)
+        error = write_table(memory);
+    else
+        for (int part = 0; part < PART_COUNT && error == 0; part++)
+            error = write_row(memory, (enum part)part);
+    return error;
+}
+
+int lab_depot_memory(struct bench *bench, const struct lab_depot_setup *setup, const char *path,
+                     uint64_t records)
+{
+    struct lab_depot_store store;
+    struct memory memory = {.store = &store, .records = records};
+    const struct bench_world_options options = {.engine = setup->engine, .sched = {.tasks_max = TASKS_MAX}};
+    int error =
+        lab_depot_store_open(bench, setup, path, STORE_ROOM_BYTES + records * RECORD_ROOM_BYTES, &store);
+    if (error != 0)
+        return error;
+    error = lab_depot_set_value_bytes(&store, VALUE_BYTES);
+    if (error == 0)
+        error = bench_world_run(bench, &options, memory_main, &memory);
+    if (error == 0)
+        error = write_outcome(&memory);
+    lab_depot_store_close(&store);
+    return error == 0 ? 0 : bench_fail(bench, error, "memory");
+}

@@ -1,0 +1,269 @@
+/* `tarn-lab drive`: its options and its cases. */
+#include "bench/bench.h"
+#include "bench/case.h"
+#include "lab/drive_load.h"
+#include "lab/fio.h"
+#include "lab/lab.h"
+#include "lab/verbs.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+enum {
+    BLOCK_BYTES_MAX = 4 << 20,
+    FIO_MS_MIN = 10, /* it counts in milliseconds */
+};
+
+struct options {
+    struct bench_options common;
+    struct base_setting_list paths;
+    struct base_setting_list providers;
+    struct base_setting_list ops;
+    struct base_setting_list blocks;
+    struct base_setting_list depths;
+    uint64_t size_bytes;
+    uint64_t rate;
+    uint64_t spin_ns;
+    unsigned direct;
+    bool fio;
+    bool open_loop;
+    bool force;
+};
+
+static const char *const providers[] = {"uring", "aio", "sync", NULL};
+static const enum drive_provider_choice provider_choices[] = {DRIVE_PROVIDER_URING, DRIVE_PROVIDER_AIO,
+                                                              DRIVE_PROVIDER_SYNC};
+static const char *const ops[] = {"randread", "randwrite", "read", "write", NULL}; /* as enum lab_drive_op */
+
+static const struct base_setting table[] = {
+    {.name = "path",
+     .type = BASE_SETTING_LIST,
+     .metavar = "FILE[,...]",
+     .default_text = "/dev/shm/tarn-bench.data,tarn-bench.data",
+     .help = "Files or devices to measure. A file that is not there is made, filled with random bytes, and "
+             "removed afterwards.",
+     .offset = offsetof(struct options, paths)},
+    {.name = "size",
+     .type = BASE_SETTING_SIZE,
+     .min = 1 << 20,
+     .default_text = "1G",
+     .help = "Size of a file that is made.",
+     .offset = offsetof(struct options, size_bytes)},
+    {.name = "force",
+     .type = BASE_SETTING_BOOL,
+     .help = "Write to files and devices that were there before: what they hold is lost.",
+     .offset = offsetof(struct options, force)},
+    {.name = "provider",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .default_text = "uring,aio,sync",
+     .help = "Providers to measure: uring, aio, sync (that one at depth 1).",
+     .offset = offsetof(struct options, providers)},
+    {.name = "op",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .default_text = "randread,randwrite",
+     .help = "What to do: randread, randwrite, read, write.",
+     .offset = offsetof(struct options, ops)},
+    {.name = "block",
+     .type = BASE_SETTING_LIST,
+     .metavar = "SIZE[,...]",
+     .default_text = "4K",
+     .help = "Sizes of a request.",
+     .offset = offsetof(struct options, blocks)},
+    {.name = "depth",
+     .type = BASE_SETTING_LIST,
+     .metavar = "N[,...]",
+     .default_text = "1,32,128",
+     .help = "Numbers of requests in flight; in Tarn so many tasks.",
+     .offset = offsetof(struct options, depths)},
+    {.name = "open-loop",
+     .type = BASE_SETTING_BOOL,
+     .default_text = "yes",
+     .help = "Measure an open loop after each closed one.",
+     .offset = offsetof(struct options, open_loop)},
+    {.name = "rate",
+     .type = BASE_SETTING_UINT,
+     .unit = "requests a second",
+     .default_text = "0",
+     .help = "Rate of the open loop; 0 is half of what Tarn did in the closed loop.",
+     .offset = offsetof(struct options, rate)},
+    LAB_FILE_SETTINGS(struct options),
+    BENCH_COMMON_SETTINGS(struct options, "500ms", "5"),
+};
+
+/* ---- options -------------------------------------------------------------------------------------- */
+
+static int read_block(const char *text, uint32_t *ret_bytes)
+{
+    uint64_t bytes;
+    int error = base_parse_size(text, &bytes);
+    if (error != 0 || bytes < DRIVE_SECTOR_BYTES || bytes > BLOCK_BYTES_MAX ||
+        !base_is_aligned(bytes, DRIVE_SECTOR_BYTES))
+        return -EINVAL;
+    *ret_bytes = (uint32_t)bytes;
+    return 0;
+}
+
+/* What is there already is only written to by order. */
+static int check_paths(struct bench *bench, const struct options *options)
+{
+    bool writes = false;
+    for (size_t i = 0; i < options->ops.count; i++)
+        writes =
+            writes || lab_drive_op_writes((enum lab_drive_op)bench_word_index(options->ops.items[i], ops));
+    for (size_t i = 0; i < options->paths.count; i++) {
+        if (writes && !options->force && access(options->paths.items[i], F_OK) == 0)
+            return bench_fail(bench, 0,
+                              "%s is there already: --force overwrites it, --op=randread,read only reads",
+                              options->paths.items[i]);
+    }
+    return 0;
+}
+
+static int check(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    uint32_t number;
+    int error = bench_check_words(bench, "provider", &options->providers, providers);
+    if (error == 0)
+        error = bench_check_words(bench, "op", &options->ops, ops);
+    for (size_t i = 0; i < options->blocks.count && error == 0; i++) {
+        if (read_block(options->blocks.items[i], &number) != 0)
+            error = bench_fail(bench, 0, "--block: '%s' is no multiple of 512 up to 4M",
+                               options->blocks.items[i]);
+    }
+    if (error == 0)
+        error = bench_check_depths(bench, "depth", &options->depths, BENCH_DEPTH_MAX);
+    if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
+        error =
+            bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
+    return error != 0 ? error : check_paths(bench, options);
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------- */
+
+static int open_case(const struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
+                     struct bench_case **ret_case)
+{
+    int error = bench_case_open(job->bench, "drive", "requests/s", ret_case);
+    if (error != 0)
+        return error;
+    bench_case_text(*ret_case, "file", file->memory ? "memory" : "disk");
+    bench_case_text(*ret_case, "provider", provider);
+    bench_case_text(*ret_case, "op", lab_drive_op_name(job->op));
+    bench_case_number(*ret_case, "block_bytes", job->block_bytes);
+    bench_case_number(*ret_case, "depth", job->depth);
+    bench_case_text(*ret_case, "loop", job->rate == 0 ? "closed" : "open");
+    if (job->rate > 0)
+        bench_case_number(*ret_case, "rate", job->rate);
+    bench_case_value(*ret_case, "thread_ns");
+    return 0;
+}
+
+/* @param ret_rate  the median, 0 if it could not be measured */
+static int run_closed(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
+                      bool fio, double *ret_rate)
+{
+    struct bench_case *self;
+    int error = open_case(job, file, provider, &self);
+    if (error != 0)
+        return error;
+    bench_case_subject(self, "tarn", lab_drive_measure, job);
+    if (fio)
+        bench_case_subject(self, "fio", lab_fio_measure, job);
+    error = bench_case_run(self);
+    if (error == 0)
+        *ret_rate = self->subjects[0].skipped != NULL
+                        ? 0
+                        : bench_summarize(self->subjects[0].rates, self->repeats).median;
+    bench_case_close(self);
+    return error;
+}
+
+/* Tarn alone: fio's latencies begin when a request is made, and do not show what waited before. */
+static int run_open(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider)
+{
+    struct bench_case *self;
+    int error = open_case(job, file, provider, &self);
+    if (error != 0)
+        return error;
+    bench_case_subject(self, "tarn", lab_drive_measure, job);
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+static int run_job(struct lab_drive_job *job, const struct lab_drive_file *file,
+                   const struct options *options, const char *provider)
+{
+    double rate = 0;
+    job->rate = 0;
+    job->opened = false;
+    int error = run_closed(job, file, provider, options->fio, &rate);
+    if (error != 0 || !options->open_loop || rate <= 0)
+        return error;
+    job->rate = options->rate != 0 ? options->rate : base_max((uint64_t)(rate / 2), UINT64_C(1));
+    return run_open(job, file, provider);
+}
+
+/* All blocks and depths of one provider and operation. */
+static int run_jobs(struct lab_drive_job *job, const struct lab_drive_file *file,
+                    const struct options *options, const char *provider)
+{
+    for (size_t b = 0; b < options->blocks.count; b++) {
+        for (size_t d = 0; d < options->depths.count; d++) {
+            int error = read_block(options->blocks.items[b], &job->block_bytes);
+            if (error == 0)
+                error = bench_read_depth(options->depths.items[d], &job->depth);
+            if (error == 0 && (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1))
+                error = run_job(job, file, options, provider);
+            if (error != 0)
+                return error;
+        }
+    }
+    return 0;
+}
+
+static int run_path(struct bench *bench, const struct options *options, const char *path)
+{
+    struct lab_drive_file file;
+    int error = lab_drive_file_open(bench, path, options->size_bytes, &file);
+    if (error != 0)
+        return error;
+    for (size_t p = 0; p < options->providers.count && error == 0; p++) {
+        const char *provider = options->providers.items[p];
+        for (size_t o = 0; o < options->ops.count && error == 0; o++) {
+            struct lab_drive_job job = {
+                .bench = bench,
+                .path = path,
+                .provider = provider_choices[bench_word_index(provider, providers)],
+                .direct_choice = (enum drive_direct)options->direct,
+                .op = (enum lab_drive_op)bench_word_index(options->ops.items[o], ops),
+                .spin_ns = options->spin_ns,
+            };
+            error = run_jobs(&job, &file, options, provider);
+        }
+    }
+    lab_drive_file_close(&file);
+    return error;
+}
+
+static int run(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = 0;
+    for (size_t i = 0; i < options->paths.count && error == 0; i++)
+        error = run_path(bench, options, options->paths.items[i]);
+    return error;
+}
+
+const struct bench_verb lab_verb_drive = {
+    .name = "drive",
+    .summary = "Drives: random and sequential reads and writes, beside fio.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,206 @@
+/* `tarn-lab fabric`: its options and its cases. */
+#include "lab/fabric.h"
+#include "lab/verbs.h"
+
+#include <errno.h>
+
+#define LARGE_BYTES 65536 /* from here on it is a stream */
+
+struct options {
+    struct bench_options common;
+    struct base_setting_list only;
+    struct base_setting_list providers;
+    struct base_setting_list sizes;
+    struct base_setting_list depths;
+    uint64_t region_bytes;
+    bool peers;
+};
+
+static const char *const cases[] = {"memory", "message", "operation", NULL};
+static const char *const providers[] = {"shm", "tcp", NULL};
+static const char *const op_names[] = {"read", "write", "cas", "message"}; /* as enum lab_fabric_op */
+
+static const struct base_setting table[] = {
+    {.name = "only",
+     .type = BASE_SETTING_LIST,
+     .metavar = "CASE[,...]",
+     .help = "Measure only these: memory, message, operation.",
+     .offset = offsetof(struct options, only)},
+    {.name = "providers",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .help = "Of these alone: shm, tcp.",
+     .offset = offsetof(struct options, providers)},
+    {.name = "sizes",
+     .type = BASE_SETTING_LIST,
+     .metavar = "SIZE[,...]",
+     .default_text = "8,64,1K,16K,1M",
+     .help = "What an operation moves, 8 to 1M, multiples of 8.",
+     .offset = offsetof(struct options, sizes)},
+    {.name = "depths",
+     .type = BASE_SETTING_LIST,
+     .metavar = "N[,...]",
+     .default_text = "1,16,128",
+     .help = "Operations in flight, 1 to 128.",
+     .offset = offsetof(struct options, depths)},
+    {.name = "region",
+     .type = BASE_SETTING_SIZE,
+     .min = LAB_FABRIC_BYTES_MAX,
+     .max = UINT64_C(64) << 30,
+     .default_text = "256M",
+     .help = "Memory that operations are spread over where it shall be cold.",
+     .offset = offsetof(struct options, region_bytes)},
+    {.name = "peers",
+     .type = BASE_SETTING_BOOL,
+     .default_text = "yes",
+     .help = "Measure UCX, libfabric and iperf3 beside it.",
+     .offset = offsetof(struct options, peers)},
+    BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
+};
+
+static int check(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = bench_check_sizes(bench, &options->sizes, LAB_FABRIC_BYTES_MAX);
+    if (error == 0)
+        error = bench_check_depths(bench, "depths", &options->depths, LAB_FABRIC_DEPTH_MAX);
+    if (error == 0)
+        error = bench_check_words(bench, "only", &options->only, cases);
+    return error != 0 ? error : bench_check_words(bench, "providers", &options->providers, providers);
+}
+
+typedef int measure_function(void *arg, struct bench_sample *sample);
+
+struct subject {
+    const char *name;
+    measure_function *measure;
+};
+
+/* @param subjects  behind Tarn; the last has no name */
+static int run_case(struct lab_fabric_job *job, const char *name, const char *unit,
+                    const struct subject *subjects)
+{
+    struct bench_case *self;
+    int error = bench_case_open(job->bench, name, unit, &self);
+    if (error != 0)
+        return error;
+    bench_case_text(self, "provider", strncmp(job->owner->server.url, "shm", 3) == 0 ? "shm" : "tcp");
+    bench_case_text(self, "op", op_names[job->op]);
+    bench_case_number(self, "bytes", job->bytes);
+    bench_case_number(self, "depth", job->depth);
+    bench_case_text(self, "memory", job->cold ? "cold" : "hot");
+    bench_case_subject(self, "tarn", lab_fabric_tarn, job);
+    for (; subjects->name != NULL; subjects++)
+        bench_case_subject(self, subjects->name, subjects->measure, job);
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+/* ---- cases --------------------------------------------------------------------------------------- */
+
+static int run_memory(struct lab_fabric_job *job, bool first_size)
+{
+    static const struct subject copies[] = {{"memcpy", lab_fabric_memory}, {NULL, NULL}};
+    static const struct subject swaps[] = {{"atomic", lab_fabric_memory}, {NULL, NULL}};
+    int error = 0;
+    for (unsigned cold = 0; cold < 2 && error == 0; cold++) {
+        job->cold = cold == 1;
+        for (unsigned op = LAB_FABRIC_READ; op <= LAB_FABRIC_CAS && error == 0; op++) {
+            uint32_t bytes = job->bytes;
+            job->op = (enum lab_fabric_op)op;
+            if (op == LAB_FABRIC_CAS && !first_size)
+                continue;
+            if (op == LAB_FABRIC_CAS)
+                job->bytes = LAB_FABRIC_BYTES_MIN;
+            error = run_case(job, "memory", "operations/s", op == LAB_FABRIC_CAS ? swaps : copies);
+            job->bytes = bytes;
+        }
+    }
+    job->cold = false;
+    return error;
+}
+
+static int run_messages(struct lab_fabric_job *job, bool shm, bool peers)
+{
+    const struct subject subjects[] = {{shm ? "line" : "socket", shm ? lab_fabric_line : lab_fabric_socket},
+                                       {peers ? "ucx" : NULL, lab_fabric_ucx},
+                                       {"libfabric", lab_fabric_libfabric},
+                                       {NULL, NULL}};
+    job->op = LAB_FABRIC_MESSAGE;
+    return run_case(job, "message", "round trips/s", subjects);
+}
+
+static int run_operations(struct lab_fabric_job *job, bool peers)
+{
+    const bool large = job->bytes >= LARGE_BYTES;
+    const struct subject subjects[] = {
+        {"socket", lab_fabric_socket},
+        {peers ? "ucx" : NULL, lab_fabric_ucx},
+        {large ? "iperf3" : "libfabric", large ? lab_fabric_iperf3 : lab_fabric_libfabric},
+        {NULL, NULL}};
+    int error = 0;
+    for (unsigned op = LAB_FABRIC_READ; op <= LAB_FABRIC_WRITE && error == 0; op++) {
+        job->op = (enum lab_fabric_op)op;
+        error = run_case(job, "operation", "operations/s", subjects);
+    }
+    return error;
+}
+
+static int run_size(struct lab_fabric_job *job, const struct options *options, bool first)
+{
+    const bool shm = strncmp(job->owner->server.url, "shm", 3) == 0;
+    const bool two =
+        bench_has_two_cores(&job->bench->machine); /* spinning on one would wait for its time slice */
+    int error = 0;
+    job->depth = 1;
+    if (shm && bench_is_wanted(&options->only, "memory"))
+        error = run_memory(job, first);
+    if (error == 0 && two && job->bytes < LARGE_BYTES && bench_is_wanted(&options->only, "message"))
+        error = run_messages(job, shm, options->peers);
+    for (size_t i = 0; i < options->depths.count && error == 0 && two && !shm; i++) {
+        if (!bench_is_wanted(&options->only, "operation"))
+            break;
+        error = bench_read_depth(options->depths.items[i], &job->depth);
+        if (error == 0)
+            error = run_operations(job, options->peers);
+    }
+    return error;
+}
+
+static int run_provider(struct bench *bench, const struct options *options, const char *url)
+{
+    struct lab_fabric_owner owner;
+    struct lab_fabric_job job = {.bench = bench, .owner = &owner, .depth = 1};
+    int error = lab_fabric_owner_start(&owner, bench, url, options->region_bytes);
+    if (error != 0)
+        return error;
+    for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
+        error = bench_read_size(options->sizes.items[i], LAB_FABRIC_BYTES_MAX, &job.bytes);
+        if (error == 0)
+            error = run_size(&job, options, i == 0);
+    }
+    int ended = lab_fabric_owner_stop(&owner);
+    return error != 0 ? error : ended;
+}
+
+static int run(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = 0;
+    if (bench_is_wanted(&options->providers, "shm"))
+        error = run_provider(bench, options, "shm:");
+    if (error == 0 && bench_is_wanted(&options->providers, "tcp"))
+        error = run_provider(bench, options, "tcp:");
+    return error;
+}
+
+const struct bench_verb lab_verb_fabric = {
+    .name = "fabric",
+    .summary = "One-sided operations and messages beside plain memory, sockets, UCX, libfabric and iperf3.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .check = check,
+    .run = run,
+};

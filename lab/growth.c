@@ -1,0 +1,414 @@
+/* `tarn-lab growth`: how long writes take while the index grows, and while the collector works. */
+#include "bench/case.h"
+#include "lab/depot_load.h"
+#include "lab/index_tables.h"
+#include "lab/verbs.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+enum {
+    ENTRIES_MIN = 1 << 12,
+    DOUBLINGS_MAX = 8, /* that the widths of the index allow here */
+    PATH_ROOM = 4096,
+    STORES = 3,
+};
+
+#define LOOK_EACH_NS (100 * BASE_NS_PER_US)
+
+struct options {
+    struct bench_options common;
+    struct base_setting_list only;
+    struct base_setting_list tables;
+    const char *path;
+    uint64_t from;
+    uint64_t to;
+    uint64_t size_bytes;
+    uint64_t value_bytes;
+    uint64_t depth;
+    unsigned mode;
+    bool force;
+};
+
+static const char *const cases[] = {"index", "put", NULL};
+static const char *const tables[] = {"tarn", "ck_ht", "lfht", NULL}; /* as kinds[] */
+
+static const struct base_setting table[] = {
+    {.name = "only",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .help = "Measure these alone: index, put.",
+     .offset = offsetof(struct options, only)},
+    {.name = "tables",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .help = "Measure these indexes alone: tarn, ck_ht, lfht.",
+     .offset = offsetof(struct options, tables)},
+    {.name = "from",
+     .type = BASE_SETTING_UINT,
+     .min = ENTRIES_MIN,
+     .max = (uint64_t)1 << 32,
+     .default_text = "1000000",
+     .help = "Entries that the index has in the beginning.",
+     .offset = offsetof(struct options, from)},
+    {.name = "to",
+     .type = BASE_SETTING_UINT,
+     .min = ENTRIES_MIN,
+     .max = (uint64_t)1 << 32,
+     .default_text = "64000000",
+     .help = "Entries that it has in the end; at most 256 times as many.",
+     .offset = offsetof(struct options, to)},
+    {.name = "path",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .default_text = "tarn-bench.tarn",
+     .help = "File to make a store on; two more beside it have names that end in .growth and .collection. "
+             "They are "
+             "made, and removed afterwards.",
+     .offset = offsetof(struct options, path)},
+    {.name = "size",
+     .type = BASE_SETTING_SIZE,
+     .min = 32 << 20,
+     .default_text = "512M",
+     .help = "Size of each of them.",
+     .offset = offsetof(struct options, size_bytes)},
+    {.name = "value",
+     .type = BASE_SETTING_SIZE,
+     .min = LAB_DEPOT_VALUE_BYTES_MIN,
+     .max = 1 << 20,
+     .default_text = "1K",
+     .help = "Length of a value.",
+     .offset = offsetof(struct options, value_bytes)},
+    {.name = "depth",
+     .type = BASE_SETTING_UINT,
+     .min = 1,
+     .max = BENCH_DEPTH_MAX,
+     .default_text = "16",
+     .help = "Tasks that put at once.",
+     .offset = offsetof(struct options, depth)},
+    {.name = "mode",
+     .type = BASE_SETTING_ENUM,
+     .choices = depot_mode_names,
+     .default_text = "device",
+     .help = "When a put is acknowledged.",
+     .offset = offsetof(struct options, mode)},
+    {.name = "force",
+     .type = BASE_SETTING_BOOL,
+     .help = "Use files that were there before: what they hold is lost.",
+     .offset = offsetof(struct options, force)},
+    BENCH_COMMON_SETTINGS(struct options, "2s", "3"),
+};
+
+static const struct lab_index_kind *const kinds[] = {&lab_index_tarn, &lab_index_ck, &lab_index_lfht};
+
+static int check(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = bench_check_words(bench, "only", &options->only, cases);
+    if (error == 0)
+        error = bench_check_words(bench, "tables", &options->tables, tables);
+    if (error == 0 && !base_is_aligned(options->value_bytes, sizeof(uint64_t)))
+        error = bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
+    if (error == 0 && (options->to <= options->from || options->to / options->from > 1U << DOUBLINGS_MAX))
+        error =
+            bench_fail(bench, 0, "--to: more than --from, and at most %d times as much", 1 << DOUBLINGS_MAX);
+    return error;
+}
+
+/* ---- the index ----------------------------------------------------------------------------------- */
+
+struct subject {
+    struct bench *bench;
+    const struct options *options;
+    const struct lab_index_kind *kind;
+    struct lab_index_table *table;
+    pthread_mutex_t growing; /* one at a time has it grow */
+    _Atomic bool done;
+    int grow_error;
+    uint64_t waits; /* of inserts, for room */
+};
+
+/* @return 0; negative errno */
+static int grow(struct subject *subject, bool now)
+{
+    (void)pthread_mutex_lock(&subject->growing);
+    int error = subject->kind->grow(subject->table, now);
+    (void)pthread_mutex_unlock(&subject->growing);
+    return error;
+}
+
+/* What the log's service does in a store. */
+static void *grow_ahead(void *arg)
+{
+    struct subject *subject = arg;
+    bench_pin(&subject->bench->machine, 1);
+    while (!atomic_load(&subject->done) && subject->grow_error == 0) {
+        subject->grow_error = grow(subject, false);
+        (void)task_sleep(LOOK_EACH_NS);
+    }
+    return NULL;
+}
+
+/* An insert that finds no place waits for growth, as in a store. */
+static int insert(struct subject *subject, uint64_t number)
+{
+    int error = subject->kind->insert(subject->table, number, 1);
+    while (error == -EAGAIN && (error = grow(subject, true)) == 0) {
+        subject->waits++;
+        error = subject->kind->insert(subject->table, number, 1);
+    }
+    return error;
+}
+
+static int insert_timed(struct subject *subject, struct base_histogram *latency)
+{
+    int error = 0;
+    uint64_t begin_ns = task_now();
+    for (uint64_t number = subject->options->from; number < subject->options->to && error == 0; number++) {
+        error = insert(subject, number);
+        uint64_t now_ns = task_now();
+        base_histogram_add(latency, now_ns - begin_ns);
+        begin_ns = now_ns;
+    }
+    return error;
+}
+
+static int insert_beside_growth(struct subject *subject, struct base_histogram *latency)
+{
+    pthread_t thread;
+    atomic_store(&subject->done, false);
+    subject->grow_error = 0;
+    int error = subject->kind->grow == NULL ? 0 : -pthread_create(&thread, NULL, grow_ahead, subject);
+    if (error != 0)
+        return error;
+    error = insert_timed(subject, latency);
+    atomic_store(&subject->done, true);
+    if (subject->kind->grow != NULL)
+        (void)pthread_join(thread, NULL);
+    return error != 0 ? error : subject->grow_error;
+}
+
+/* All that was inserted is there. */
+static int prove(const struct subject *subject)
+{
+    const uint64_t count = subject->options->to;
+    uint64_t found = 0;
+    for (uint64_t number = 0; number < count; number++)
+        found += subject->kind->find(subject->table, &number, 1);
+    return found == count ? 0 : -EBADMSG;
+}
+
+static int measure_table(struct subject *subject, struct base_histogram *latency, struct bench_sample *sample)
+{
+    int error = subject->kind->insert(subject->table, 0, subject->options->from);
+    uint64_t begin_ns = task_now();
+    if (error == 0)
+        error = insert_beside_growth(subject, latency);
+    sample->elapsed_ns = task_now() - begin_ns;
+    return error == 0 ? prove(subject) : error;
+}
+
+static int measure_index(void *arg, struct bench_sample *sample)
+{
+    struct subject *subject = arg;
+    const struct lab_index_kind *kind = subject->kind;
+    const struct lab_index_table options = {.account = subject->bench->account,
+                                            .seed = subject->bench->options.seed,
+                                            .keys = subject->options->to,
+                                            .grows = true};
+    struct base_histogram *latency;
+    sample->skipped = kind->skipped;
+    if (kind->skipped != NULL)
+        return 0;
+    latency = base_alloc(options.account, sizeof(*latency));
+    if (latency == NULL)
+        return -ENOMEM;
+    base_histogram_reset(latency);
+    if (kind->grow != NULL) /* else its own threads would be on this core, too */
+        bench_pin(&subject->bench->machine, 0);
+    subject->waits = 0;
+    int error = kind->open(&options, subject->options->from, &subject->table);
+    if (error == 0) {
+        if (kind->thread_begin != NULL)
+            kind->thread_begin();
+        error = measure_table(subject, latency, sample);
+        if (kind->thread_end != NULL)
+            kind->thread_end();
+        kind->close(subject->table);
+    }
+    bench_unpin(&subject->bench->machine);
+    sample->operations = base_histogram_count(latency);
+    sample->values[0] = (double)base_histogram_percentile(latency, 99.99);
+    sample->values[1] = (double)base_histogram_max(latency);
+    sample->values[2] = (double)subject->waits;
+    base_histogram_merge(sample->latency, latency);
+    base_free(options.account, latency, sizeof(*latency));
+    return error;
+}
+
+static int run_index(struct bench *bench, const struct options *options)
+{
+    struct subject subjects[base_array_count(kinds)];
+    struct bench_case *self;
+    int error = bench_case_open(bench, cases[0], "inserts/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_number(self, "from", options->from);
+    bench_case_number(self, "to", options->to);
+    bench_case_value(self, "p99.99_ns");
+    bench_case_value(self, "max_ns");
+    bench_case_value(self, "waits");
+    for (size_t i = 0; i < base_array_count(kinds); i++) {
+        subjects[i] = (struct subject){
+            .bench = bench, .options = options, .kind = kinds[i], .growing = PTHREAD_MUTEX_INITIALIZER};
+        if (bench_is_wanted(&options->tables, kinds[i]->name))
+            bench_case_subject(self, kinds[i]->name, measure_index, &subjects[i]);
+    }
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+/* ---- puts ---------------------------------------------------------------------------------------- */
+
+/* Where puts are measured: the first is what the others are compared to. */
+static const struct {
+    const char *name;
+    const char *suffix; /* of its file */
+    enum lab_depot_op op;
+    uint64_t fill_percent;
+} states[STORES] = {
+    {"steady", "", LAB_DEPOT_OVERWRITE, 20},
+    {"growth", ".growth", LAB_DEPOT_INSERT, 0},
+    {"collection", ".collection", LAB_DEPOT_OVERWRITE, 80},
+};
+
+struct put {
+    char path[PATH_ROOM];
+    bool opened;
+    struct lab_depot_store store;
+    struct lab_depot_job job;
+    double high_ns[BENCH_REPEATS_MAX]; /* 99.99th percentile of each measurement */
+    size_t told;
+};
+
+static int measure_put(void *arg, struct bench_sample *sample)
+{
+    struct put *put = arg;
+    size_t number = put->job.measured;
+    int error = lab_depot_measure(&put->job, sample);
+    if (error != 0)
+        return error;
+    put->high_ns[number] = (double)base_histogram_percentile(&put->job.one_latency, 99.99);
+    sample->values[3] = put->high_ns[number];
+    return 0;
+}
+
+/* The same percentiles as rates, for their ratios. */
+static int tell_high(void *arg, struct bench_sample *sample)
+{
+    struct put *put = arg;
+    sample->operations = 1;
+    sample->elapsed_ns = (uint64_t)put->high_ns[put->told++];
+    return 0;
+}
+
+static int open_case(struct bench *bench, const struct options *options, const char *name, const char *unit,
+                     struct bench_case **ret_case)
+{
+    int error = bench_case_open(bench, name, unit, ret_case);
+    if (error != 0)
+        return error;
+    bench_case_text(*ret_case, "mode", depot_mode_names[options->mode]);
+    bench_case_number(*ret_case, "depth", options->depth);
+    bench_case_number(*ret_case, "value_bytes", options->value_bytes);
+    bench_case_number(*ret_case, "size_bytes", options->size_bytes);
+    return 0;
+}
+
+static int measure_puts(struct bench *bench, const struct options *options, struct put *puts)
+{
+    struct bench_case *self;
+    int error = open_case(bench, options, cases[1], "puts/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_value(self, "thread_ns");
+    bench_case_value(self, "puts_per_write");
+    bench_case_value(self, "written_per_byte");
+    bench_case_value(self, "p99.99_ns");
+    for (size_t i = 0; i < STORES; i++)
+        bench_case_subject(self, states[i].name, measure_put, &puts[i]);
+    error = bench_case_run(self);
+    bench_case_close(self);
+    if (error == 0)
+        error = open_case(bench, options, "put-p99.99", "1/99.99th percentile", &self);
+    if (error != 0)
+        return error;
+    for (size_t i = 0; i < STORES; i++)
+        bench_case_subject(self, states[i].name, tell_high, &puts[i]);
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+static int open_put(struct bench *bench, const struct options *options, const struct lab_depot_setup *setup,
+                    size_t state, struct put *put)
+{
+    int len = snprintf(put->path, sizeof(put->path), "%s%s", options->path, states[state].suffix);
+    if (len < 0 || (size_t)len >= sizeof(put->path))
+        return bench_fail(bench, -ENAMETOOLONG, "%s", options->path);
+    if (!options->force && access(put->path, F_OK) == 0)
+        return bench_fail(bench, -EEXIST, "%s: --force makes a store of it", put->path);
+    int error = lab_depot_store_open(bench, setup, put->path, options->size_bytes, &put->store);
+    if (error != 0)
+        return error;
+    put->opened = true;
+    put->job = (struct lab_depot_job){.store = &put->store,
+                                      .op = states[state].op,
+                                      .mode = (enum tarn_mode)options->mode,
+                                      .depth = (uint32_t)options->depth,
+                                      .scheds = 1};
+    return lab_depot_fill(&put->store, (uint32_t)options->value_bytes, states[state].fill_percent);
+}
+
+static int run_puts(struct bench *bench, const struct options *options)
+{
+    const struct lab_depot_setup setup = {0};
+    struct put *puts = base_alloc(bench->account, STORES * sizeof(*puts));
+    if (puts == NULL)
+        return bench_fail(bench, -ENOMEM, "its stores");
+    int error = 0;
+    for (size_t i = 0; i < STORES && error == 0; i++)
+        error = open_put(bench, options, &setup, i, &puts[i]);
+    if (error == 0)
+        error = measure_puts(bench, options, puts);
+    for (size_t i = 0; i < STORES; i++) {
+        if (puts[i].opened)
+            lab_depot_store_close(&puts[i].store);
+    }
+    base_free(bench->account, puts, STORES * sizeof(*puts));
+    return error;
+}
+
+static int run(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = 0;
+    if (bench_is_wanted(&options->only, cases[0]))
+        error = run_index(bench, options);
+    if (error == 0 && bench_is_wanted(&options->only, cases[1]))
+        error = run_puts(bench, options);
+    return error;
+}
+
+const struct bench_verb lab_verb_growth = {
+    .name = "growth",
+    .summary =
+        "How long writes take while the index grows, beside other tables, and while the collector works.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,316 @@
+/* `tarn-lab restart`: how fast a store opens, beside the drive's own speed. */
+#include "bench/case.h"
+#include "lab/child.h"
+#include "lab/depot_store.h"
+#include "lab/fio.h"
+#include "lab/lab.h"
+#include "lab/verbs.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <unistd.h>
+
+enum {
+    VALUE_BYTES_MAX = 1 << 20,
+    SPACE_PERCENT = 150, /* of the records' bytes: overwriting them is not to be about collection */
+    SPACE_ROOM_MIB = 64,
+    TOUCHED = 1000, /* records that are overwritten before each kill: there is an open segment */
+    FIO_BLOCK_BYTES = 1 << 20,
+    FIO_DEPTH = 8,
+    TASKS_MAX = 128,
+};
+
+/* The lock of a process that was killed is held for a while. */
+#define AFTER_DEATH_NS (200 * BASE_NS_PER_MS)
+
+#define PATIENCE_NS (24 * 3600 * BASE_NS_PER_SECOND)
+
+struct options {
+    struct bench_options common;
+    struct base_setting_list only;
+    const char *path;
+    uint64_t records;
+    uint64_t value_bytes;
+    uint64_t spin_ns;
+    unsigned direct;
+    bool force;
+    bool fio;
+};
+
+static const char *const cases[] = {"killed", "overwritten", "clean", NULL};
+
+static const struct base_setting table[] = {
+    {.name = "only",
+     .type = BASE_SETTING_LIST,
+     .metavar = "NAME[,...]",
+     .help = "Measure these alone: killed, overwritten, clean. They run in this order, whatever yours is.",
+     .offset = offsetof(struct options, only)},
+    {.name = "path",
+     .type = BASE_SETTING_STRING,
+     .metavar = "FILE",
+     .default_text = "tarn-bench.tarn",
+     .help = "File or device to make the store on. A file that is not there is made, and removed afterwards.",
+     .offset = offsetof(struct options, path)},
+    {.name = "records",
+     .type = BASE_SETTING_UINT,
+     .min = TOUCHED,
+     .max = 1000000000,
+     .default_text = "1000000",
+     .help = "Records that are in the store.",
+     .offset = offsetof(struct options, records)},
+    {.name = "value",
+     .type = BASE_SETTING_SIZE,
+     .min = LAB_DEPOT_VALUE_BYTES_MIN,
+     .max = VALUE_BYTES_MAX,
+     .default_text = "1K",
+     .help = "Length of a value.",
+     .offset = offsetof(struct options, value_bytes)},
+    {.name = "force",
+     .type = BASE_SETTING_BOOL,
+     .help = "Use a file or device that was there before: what it holds is lost.",
+     .offset = offsetof(struct options, force)},
+    LAB_FILE_SETTINGS(struct options),
+    BENCH_COMMON_SETTINGS(struct options, "1s", "5"),
+};
+
+static int check(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = bench_check_words(bench, "only", &options->only, cases);
+    if (error == 0 && !base_is_aligned(options->value_bytes, sizeof(uint64_t)))
+        error = bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
+    if (error == 0 && !options->force && access(options->path, F_OK) == 0)
+        error = bench_fail(bench, 0, "%s is there already: --force makes a store of it", options->path);
+    return error;
+}
+
+/* ---- the child that has the store open ----------------------------------------------------------- */
+
+/* What it does with it. */
+enum act {
+    ACT_MAKE,      /* make it, with all records, and die */
+    ACT_OPEN_DIE,  /* open it, overwrite a few records, and die */
+    ACT_OVERWRITE, /* open it, overwrite all, and die */
+    ACT_OPEN_CLOSE,
+};
+
+/* What it tells, before it dies. */
+struct answer {
+    int error;
+    bool direct;
+    enum drive_provider_choice engine;
+    uint64_t open_ns;
+    uint64_t read_bytes; /* until it was open */
+    uint64_t records;
+};
+
+struct job {
+    struct lab_depot_store *store;
+    uint64_t records;
+    enum act act;
+    struct answer answer;
+};
+
+static int check_record(const struct job *job, struct tarn_depot *depot, uint64_t number)
+{
+    const struct lab_depot_store *store = job->store;
+    struct tarn_record_info info;
+    uint8_t key[LAB_DEPOT_KEY_BYTES];
+    uint8_t *value = base_alloc(store->bench->account, store->value_bytes);
+    if (value == NULL)
+        return -ENOMEM;
+    lab_depot_key(number, key);
+    int error = tarn_depot_get(depot, key, sizeof(key), value, store->value_bytes, &info);
+    if (error == 0 && !lab_depot_value_check(store, number, value, info.value_bytes, true))
+        error = -EBADMSG;
+    base_free(store->bench->account, value, store->value_bytes);
+    return error;
+}
+
+/* What the store is to have, it has. */
+static int look(struct job *job, struct tarn_depot *depot)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(depot, &stats);
+    job->answer.records = stats.records;
+    int error = stats.records == job->records ? 0 : -EBADMSG;
+    if (error == 0)
+        error = check_record(job, depot, 0);
+    return error == 0 ? check_record(job, depot, job->records - 1) : error;
+}
+
+static int act(struct job *job, struct tarn_depot *depot)
+{
+    struct lab_depot_store *store = job->store;
+    lab_depot_look(store, depot);
+    job->answer.direct = store->direct;
+    job->answer.engine = store->engine;
+    if (job->act == ACT_MAKE)
+        return lab_depot_put_all(store, depot, 0, job->records);
+    int error = look(job, depot);
+    if (error != 0 || job->act == ACT_OPEN_CLOSE)
+        return error;
+    return lab_depot_put_all(store, depot, 0, job->act == ACT_OVERWRITE ? job->records : TOUCHED);
+}
+
+static void open_main(void *arg)
+{
+    struct bench_world *world = arg;
+    struct job *job = world->arg;
+    struct answer *answer = &job->answer;
+    struct tarn_depot *depot;
+    if (job->act == ACT_MAKE)
+        answer->error = lab_depot_format(job->store, world->node);
+    (void)task_sleep(AFTER_DEATH_NS);
+    uint64_t begin_ns = task_now();
+    if (answer->error == 0)
+        answer->error = lab_depot_open(job->store, world->node, TARN_MODE_DEVICE, false, &depot);
+    if (answer->error == 0) {
+        answer->open_ns = task_now() - begin_ns;
+        answer->read_bytes = drive_moved_bytes(depot_drive(depot), DRIVE_READ);
+        answer->error = act(job, depot);
+        if (job->act == ACT_OPEN_CLOSE) {
+            int closed = tarn_depot_close(depot);
+            answer->error = answer->error != 0 ? answer->error : closed;
+        }
+    }
+    if (lab_child_answer(answer, sizeof(*answer)) != 0)
+        world->error = -EPIPE;
+    if (answer->error != 0 || job->act != ACT_OPEN_CLOSE)
+        (void)raise(SIGKILL); /* nothing is closed, nothing is flushed */
+}
+
+static int child_main(void *arg)
+{
+    struct job *job = arg;
+    const struct bench_world_options options = {.sched = {.tasks_max = TASKS_MAX}};
+    return bench_world_run(job->store->bench, &options, open_main, job) == 0 ? 0 : 1;
+}
+
+/* @return 0; negative errno: said */
+static int run_child(struct job *job)
+{
+    struct bench *bench = job->store->bench;
+    struct lab_child child;
+    int error = lab_child_start(&child, &bench->machine, 0, child_main, job);
+    if (error == 0) {
+        error = lab_child_call(&child, NULL, 0, &job->answer, sizeof(job->answer), PATIENCE_NS);
+        int stopped = lab_child_stop(&child); /* which fails where it has killed itself */
+        if (error == 0 && job->act == ACT_OPEN_CLOSE && job->answer.error == 0)
+            error = stopped;
+    }
+    if (error == 0)
+        error = job->answer.error;
+    return error == 0 ? 0 : bench_fail(bench, error, "%s", job->store->file.path);
+}
+
+/* ---- cases --------------------------------------------------------------------------------------- */
+
+static int measure(void *arg, struct bench_sample *sample)
+{
+    struct job *job = arg;
+    job->answer = (struct answer){0};
+    int error = run_child(job);
+    if (error != 0)
+        return error;
+    sample->operations = job->answer.read_bytes;
+    sample->elapsed_ns = job->answer.open_ns;
+    sample->values[0] = (double)job->answer.open_ns / BASE_NS_PER_MS;
+    sample->values[1] = (double)job->answer.read_bytes / (double)job->records;
+    sample->values[2] = (double)job->records * BASE_NS_PER_SECOND / (double)job->answer.open_ns;
+    return 0;
+}
+
+/* fio counts blocks. */
+static int measure_fio(void *arg, struct bench_sample *sample)
+{
+    struct lab_drive_job *job = arg;
+    int error = lab_fio_measure(job, sample);
+    sample->operations *= job->block_bytes;
+    sample->values[0] = 0; /* of opening it knows nothing */
+    base_histogram_reset(sample->latency);
+    return error;
+}
+
+static int run_case(struct bench *bench, const struct options *options, const char *name, struct job *job)
+{
+    struct lab_depot_store *store = job->store;
+    struct lab_drive_job fio = {.bench = bench,
+                                .path = store->file.path,
+                                .provider = job->answer.engine,
+                                .op = LAB_DRIVE_READ,
+                                .block_bytes = FIO_BLOCK_BYTES,
+                                .depth = FIO_DEPTH,
+                                .opened = true,
+                                .direct = job->answer.direct,
+                                .bytes = job->records * store->record_bytes};
+    struct bench_case *self;
+    if (!bench_is_wanted(&options->only, name))
+        return 0;
+    int error = bench_case_open(bench, name, "bytes/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_text(self, "file", store->file.memory ? "memory" : "disk");
+    bench_case_text(self, "direct", job->answer.direct ? "yes" : "no");
+    bench_case_number(self, "records", job->records);
+    bench_case_number(self, "value_bytes", store->value_bytes);
+    bench_case_value(self, "open_ms");
+    bench_case_value(self, "read_bytes_per_record");
+    bench_case_value(self, "records_per_s");
+    bench_case_subject(self, "tarn", measure, job);
+    if (options->fio)
+        bench_case_subject(self, "fio-read", measure_fio, &fio);
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+/* One act that is not measured, then those of a case. */
+static int run_after(struct bench *bench, const struct options *options, const char *name, struct job *job,
+                     enum act before, enum act measured)
+{
+    job->act = before;
+    int error = run_child(job);
+    job->act = measured;
+    return error == 0 ? run_case(bench, options, name, job) : error;
+}
+
+static int run_store(struct bench *bench, const struct options *options, struct lab_depot_store *store)
+{
+    struct job job = {.store = store, .records = options->records};
+    int error = lab_depot_set_value_bytes(store, (uint32_t)options->value_bytes);
+    if (error != 0)
+        return bench_fail(bench, error, "values");
+    error = run_after(bench, options, cases[0], &job, ACT_MAKE, ACT_OPEN_DIE);
+    if (error == 0 && bench_is_wanted(&options->only, cases[1]))
+        error = run_after(bench, options, cases[1], &job, ACT_OVERWRITE, ACT_OPEN_DIE);
+    if (error == 0 && bench_is_wanted(&options->only, cases[2]))
+        error = run_after(bench, options, cases[2], &job, ACT_OPEN_CLOSE, ACT_OPEN_CLOSE);
+    return error;
+}
+
+static int run(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    const struct lab_depot_setup setup = {.direct = (enum drive_direct)options->direct,
+                                          .spin_ns = options->spin_ns};
+    struct lab_depot_store store;
+    uint64_t bytes = options->records * (options->value_bytes + BASE_PAGE_BYTES / 32) * SPACE_PERCENT / 100;
+    bytes = base_align_up(bytes, 1 << 20) + ((uint64_t)SPACE_ROOM_MIB << 20);
+    int error = lab_depot_store_open(bench, &setup, options->path, bytes, &store);
+    if (error != 0)
+        return error;
+    error = run_store(bench, options, &store);
+    lab_depot_store_close(&store);
+    return error;
+}
+
+const struct bench_verb lab_verb_restart = {
+    .name = "restart",
+    .summary = "How fast a store opens: closed, killed, killed after it was overwritten; beside fio.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .check = check,
+    .run = run,
+};

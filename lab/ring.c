@@ -1,0 +1,239 @@
+#include "lab/ring.h"
+
+#include "task/context.h"
+#include "task/task.h"
+#include <errno.h>
+#include <ucontext.h>
+
+#if defined(TASK_ASAN) || defined(TASK_TSAN)
+#define RING_SANITIZED 1 /* which know of task_context_switch(), and of no other */
+#endif
+
+enum {
+    STACK_BYTES = (16 << 10) + 192, /* no multiple of a page: hot ends fall in different cache sets */
+    HOPS_BETWEEN_CLOCKS = 16384,
+};
+
+/* One member's place, whatever kind of ring. */
+struct member {
+    struct member *next;
+    struct member *previous;
+    struct task_context context;
+    ucontext_t ucontext;
+    void *fcontext;
+    uint8_t *stack;
+    bool same_code;
+};
+
+struct ring {
+    struct member *members;
+    uint8_t *stacks;
+    uint32_t count;
+};
+
+static int open_ring(const struct lab_ring *options, struct ring *ret_ring)
+{
+    struct base_account *account = options->bench->account;
+    uint32_t count = options->members;
+    struct ring ring = {.count = count};
+    ring.members = base_alloc(account, count * sizeof(*ring.members));
+    ring.stacks = base_alloc_aligned(account, BASE_CACHE_LINE_BYTES, (size_t)count * STACK_BYTES);
+    if (ring.members == NULL || ring.stacks == NULL) {
+        base_free(account, ring.members, count * sizeof(*ring.members));
+        base_free(account, ring.stacks, (size_t)count * STACK_BYTES);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        ring.members[i].next = &ring.members[(i + 1) % count];
+        ring.members[i].previous = &ring.members[(i + count - 1) % count];
+        ring.members[i].stack = ring.stacks + (size_t)i * STACK_BYTES;
+        ring.members[i].same_code = options->same_code;
+    }
+    *ret_ring = ring;
+    return 0;
+}
+
+static void close_ring(struct base_account *account, struct ring *ring)
+{
+    base_free(account, ring->members, ring->count * sizeof(*ring->members));
+    base_free(account, ring->stacks, (size_t)ring->count * STACK_BYTES);
+}
+
+/* Go round and round for the time of a measurement; `hops` switches to the next so many times. */
+static void go_round(struct bench *bench, struct ring *ring,
+                     void (*hops)(struct member *member, uint64_t count), struct bench_sample *sample)
+{
+    uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / ring->count, 1U);
+    uint64_t rounds = 0;
+    uint64_t begin_ns = task_now();
+    uint64_t elapsed_ns;
+    do {
+        hops(&ring->members[0], block);
+        rounds += block;
+        elapsed_ns = task_now() - begin_ns;
+    } while (elapsed_ns < bench->options.duration_ns);
+    sample->operations = rounds * ring->count;
+    sample->elapsed_ns = elapsed_ns;
+}
+
+/*
+ * Two functions for each kind: one that the first member calls, and in `same_code` the others too, and what
+ * the others run. Processors guess where a switch goes by where it stands.
+ */
+#define DEFINE_HOPS(kind)                                                                                    \
+    static __attribute__((noinline)) void hops_##kind(struct member *member, uint64_t count)                 \
+    {                                                                                                        \
+        for (uint64_t i = 0; i < count; i++)                                                                 \
+            hop_##kind(member);                                                                              \
+    }                                                                                                        \
+    static void run_member_##kind(struct member *member)                                                     \
+    {                                                                                                        \
+        while (member->same_code)                                                                            \
+            hops_##kind(member, UINT64_MAX);                                                                 \
+        for (;;)                                                                                             \
+            hop_##kind(member);                                                                              \
+    }
+
+/* ---- context.h --------------------------------------------------------------------------------- */
+
+static inline void hop_context(struct member *member)
+{
+    task_context_switch(&member->context, &member->next->context, false);
+}
+
+DEFINE_HOPS(context)
+
+static void run_context(void *arg)
+{
+    task_context_begin();
+    run_member_context(arg);
+}
+
+int lab_ring_context(void *arg, struct bench_sample *sample)
+{
+    const struct lab_ring *options = arg;
+    struct ring ring;
+    int error = open_ring(options, &ring);
+    if (error != 0)
+        return error;
+    task_context_adopt_thread(&ring.members[0].context);
+    for (uint32_t i = 1; i < ring.count; i++) {
+        struct member *member = &ring.members[i];
+        task_context_make(&member->context, member->stack, STACK_BYTES, run_context, member);
+    }
+    bench_pin(&options->bench->machine, 0);
+    go_round(options->bench, &ring, hops_context, sample);
+    bench_unpin(&options->bench->machine);
+    for (uint32_t i = 1; i < ring.count; i++)
+        task_context_release(&ring.members[i].context);
+    close_ring(options->bench->account, &ring);
+    return 0;
+}
+
+/* ---- swapcontext ------------------------------------------------------------------------------- */
+
+#ifdef RING_SANITIZED
+
+int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
+{
+    (void)arg;
+    sample->skipped = "the sanitizer does not understand it";
+    return 0;
+}
+
+#else
+
+static inline void hop_swapcontext(struct member *member)
+{
+    (void)swapcontext(&member->ucontext, &member->next->ucontext);
+}
+
+DEFINE_HOPS(swapcontext)
+
+/* makecontext() hands over numbers only. */
+static void run_swapcontext(uint32_t high, uint32_t low)
+{
+    run_member_swapcontext((struct member *)(((uintptr_t)high << 32) | low));
+}
+
+int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
+{
+    const struct lab_ring *options = arg;
+    struct ring ring;
+    int error = open_ring(options, &ring);
+    if (error != 0)
+        return error;
+    for (uint32_t i = 1; i < ring.count; i++) {
+        struct member *member = &ring.members[i];
+        (void)getcontext(&member->ucontext);
+        member->ucontext.uc_stack = (stack_t){.ss_sp = member->stack, .ss_size = STACK_BYTES};
+        makecontext(&member->ucontext, (void (*)(void))run_swapcontext, 2,
+                    (uint32_t)((uintptr_t)member >> 32), (uint32_t)(uintptr_t)member);
+    }
+    bench_pin(&options->bench->machine, 0);
+    go_round(options->bench, &ring, hops_swapcontext, sample);
+    bench_unpin(&options->bench->machine);
+    close_ring(options->bench->account, &ring);
+    return 0;
+}
+
+#endif
+
+/* ---- boost ------------------------------------------------------------------------------------- */
+
+#if defined(LAB_BOOST_CONTEXT) && !defined(RING_SANITIZED)
+
+/* What a switch brings along: who switched, and his pointer. */
+struct boost_transfer {
+    void *fcontext;
+    void *data;
+};
+
+struct boost_transfer jump_fcontext(void *to, void *data);
+void *make_fcontext(void *stack_end, size_t stack_bytes, void (*function)(struct boost_transfer transfer));
+
+/* A context can be resumed once; whoever it switched to keeps it for the next time. */
+static inline void hop_boost(struct member *member)
+{
+    struct boost_transfer transfer = jump_fcontext(member->next->fcontext, member->next);
+    member->previous->fcontext = transfer.fcontext;
+}
+
+DEFINE_HOPS(boost)
+
+static void run_boost(struct boost_transfer transfer)
+{
+    struct member *member = transfer.data;
+    member->previous->fcontext = transfer.fcontext;
+    run_member_boost(member);
+}
+
+int lab_ring_boost(void *arg, struct bench_sample *sample)
+{
+    const struct lab_ring *options = arg;
+    struct ring ring;
+    int error = open_ring(options, &ring);
+    if (error != 0)
+        return error;
+    for (uint32_t i = 1; i < ring.count; i++) {
+        struct member *member = &ring.members[i];
+        uintptr_t end = base_align_down((uintptr_t)member->stack + STACK_BYTES, 16);
+        member->fcontext = make_fcontext((void *)end, STACK_BYTES, run_boost);
+    }
+    bench_pin(&options->bench->machine, 0);
+    go_round(options->bench, &ring, hops_boost, sample);
+    bench_unpin(&options->bench->machine);
+    close_ring(options->bench->account, &ring);
+    return 0;
+}
+
+#else
+
+int lab_ring_boost(void *arg, struct bench_sample *sample)
+{
+    (void)arg;
+    sample->skipped = "boost's context library was not there when this was built";
+    return 0;
+}
+
+#endif

@@ -1,0 +1,228 @@
+/* `tarn-lab rpc`: calls between two processes, by each way, beside what carries as little. */
+#include "lab/fabric.h"
+#include "lab/verbs.h"
+
+#include "bench/world.h"
+#include "lab/server.h"
+
+#include <errno.h>
+#include <string.h>
+#include <tarn/rpc.h>
+
+#define PATIENCE_NS (10 * BASE_NS_PER_SECOND)
+#define DEPTH_MAX   64
+#define BYTES_MAX   4096
+#define BATCH       64 /* calls between two looks at the clock */
+
+struct options {
+    struct bench_options common;
+    struct base_setting_list sizes;
+    struct base_setting_list depths;
+    bool peers;
+};
+
+static const struct base_setting table[] = {
+    {.name = "sizes",
+     .type = BASE_SETTING_LIST,
+     .metavar = "SIZE[,...]",
+     .default_text = "32",
+     .help = "Of the request and of the result, 8 to 4K, multiples of 8.",
+     .offset = offsetof(struct options, sizes)},
+    {.name = "depths",
+     .type = BASE_SETTING_LIST,
+     .metavar = "N[,...]",
+     .default_text = "1,8,64",
+     .help = "Calls in flight, 1 to 64.",
+     .offset = offsetof(struct options, depths)},
+    {.name = "peers",
+     .type = BASE_SETTING_BOOL,
+     .default_text = "yes",
+     .help = "Measure UCX and libfabric beside it.",
+     .offset = offsetof(struct options, peers)},
+    BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
+};
+
+static int check(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    int error = bench_check_sizes(bench, &options->sizes, BYTES_MAX);
+    return error != 0 ? error : bench_check_depths(bench, "depths", &options->depths, DEPTH_MAX);
+}
+
+/* ---- the server, a process of its own ------------------------------------------------------------- */
+
+static int echo(void *arg, struct tarn_rpc_request *request)
+{
+    (void)arg;
+    memcpy(request->result, request->data, request->bytes);
+    request->result_bytes = request->bytes;
+    return 0;
+}
+
+static const struct tarn_rpc_method methods[] = {{.name = "echo", .function = echo, .is_short = true}};
+static const struct tarn_rpc_service service = {.methods = methods, .count = 1};
+
+/* It ends with its channel; what it leaves the kernel frees. */
+static int serve(void *arg)
+{
+    const struct lab_server *server = arg;
+    const struct tarn_rpc_serve_options options = {.spin_ns = 3600 * BASE_NS_PER_SECOND};
+    struct tarn_rpc_server *serving;
+    struct tarn_fabric *fabric;
+    struct tarn_node *node;
+    int request;
+    int error = bench_node_open(server->bench, TASK_ENGINE_AUTO, &node);
+    if (error == 0)
+        error = tarn_fabric_open(node, server->url, &fabric);
+    if (error == 0)
+        error = tarn_rpc_serve(fabric, server->address, &service, &options, &serving);
+    if (lab_child_answer(&error, sizeof(error)) != 0 || error != 0)
+        return 0;
+    while (lab_child_receive(&request, sizeof(request)) == 0)
+        continue;
+    tarn_rpc_server_close(serving);
+    return 0;
+}
+
+/* ---- the client ----------------------------------------------------------------------------------- */
+
+/* A measurement; all but the way are as in its case. */
+struct job {
+    struct bench *bench;
+    const struct lab_server *server;
+    enum tarn_rpc_way way;
+    uint32_t bytes, depth;
+    struct bench_sample *sample;
+};
+
+/* As many in flight as the case says, the oldest is waited for before the next one is posted. */
+static int call_on(const struct job *job, struct tarn_rpc_connection *connection, uint8_t *data)
+{
+    struct tarn_rpc_call calls[DEPTH_MAX];
+    base_assert(job->depth > 0);
+    uint8_t *results = data + (size_t)job->depth * job->bytes;
+    for (uint32_t i = 0; i < job->depth; i++)
+        calls[i] = (struct tarn_rpc_call){.request = data + (size_t)i * job->bytes,
+                                          .request_bytes = job->bytes,
+                                          .result = results + (size_t)i * job->bytes,
+                                          .room = job->bytes};
+    uint64_t done = 0, now_ns = task_now();
+    const uint64_t begin_ns = now_ns, until_ns = begin_ns + job->bench->options.duration_ns;
+    int error = 0;
+    tarn_rpc_post(connection, calls, job->depth);
+    while (error == 0 && now_ns < until_ns) {
+        for (uint32_t i = 0; i < BATCH && error == 0; i++) {
+            struct tarn_rpc_call *oldest = &calls[done++ % job->depth];
+            error = tarn_rpc_wait(connection, oldest, 1);
+            if (error == 0)
+                tarn_rpc_post(connection, oldest, 1);
+        }
+        now_ns = task_now();
+    }
+    job->sample->operations = done;
+    job->sample->elapsed_ns = now_ns - begin_ns;
+    int ended = tarn_rpc_wait(connection, calls, job->depth);
+    return error != 0 ? error : ended;
+}
+
+static int connect_and_call(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
+{
+    const struct job *job = arg;
+    const struct tarn_rpc_connect_options options = {
+        .way = job->way, .calls = job->depth, .request_bytes = job->bytes, .result_bytes = job->bytes};
+    const size_t bytes = 2 * (size_t)job->depth * job->bytes;
+    struct tarn_rpc_connection *connection;
+    uint8_t *data = base_alloc(&node->memory, bytes);
+    if (data == NULL)
+        return -ENOMEM;
+    int error =
+        tarn_rpc_connect(fabric, job->server->address, &options, task_now() + PATIENCE_NS, &connection);
+    if (error == 0) {
+        error = call_on(job, connection, data);
+        tarn_rpc_disconnect(connection);
+    }
+    base_free(&node->memory, data, bytes);
+    return error;
+}
+
+static int measure(struct job job, enum tarn_rpc_way way, struct bench_sample *sample)
+{
+    job.way = way;
+    job.sample = sample;
+    return lab_client_run(job.bench, job.server->url, connect_and_call, &job);
+}
+
+static int measure_adaptive(void *arg, struct bench_sample *sample)
+{
+    return measure(*(const struct job *)arg, TARN_RPC_ADAPTIVE, sample);
+}
+
+static int measure_fetch(void *arg, struct bench_sample *sample)
+{
+    return measure(*(const struct job *)arg, TARN_RPC_FETCH, sample);
+}
+
+static int measure_reply(void *arg, struct bench_sample *sample)
+{
+    return measure(*(const struct job *)arg, TARN_RPC_REPLY, sample);
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------- */
+
+static int run_case(struct job *job, bool peers)
+{
+    struct lab_fabric_owner owner = {.server = {.bench = job->bench, .url = "shm:"}};
+    struct lab_fabric_job message = {
+        .bench = job->bench, .owner = &owner, .op = LAB_FABRIC_MESSAGE, .bytes = job->bytes, .depth = 1};
+    struct bench_case *self;
+    int error = bench_case_open(job->bench, "call", "calls/s", &self);
+    if (error != 0)
+        return error;
+    bench_case_number(self, "bytes", job->bytes);
+    bench_case_number(self, "depth", job->depth);
+    bench_case_subject(self, "tarn", measure_adaptive, job);
+    bench_case_subject(self, "fetch", measure_fetch, job);
+    bench_case_subject(self, "reply", measure_reply, job);
+    if (job->depth == 1) {
+        bench_case_subject(self, "line", lab_fabric_line, &message);
+        if (peers) {
+            bench_case_subject(self, "ucx", lab_fabric_ucx, &message);
+            bench_case_subject(self, "libfabric", lab_fabric_libfabric, &message);
+        }
+    }
+    error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}
+
+static int run(struct bench *bench, const void *verb_options)
+{
+    const struct options *options = verb_options;
+    struct lab_server server;
+    struct job job = {.bench = bench, .server = &server};
+    if (!bench_has_two_cores(&bench->machine))
+        return 0; /* spinning on one would wait for its time slice */
+    int error = lab_server_start(&server, bench, "shm:", serve, &server);
+    if (error != 0)
+        return error;
+    for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
+        error = bench_read_size(options->sizes.items[i], BYTES_MAX, &job.bytes);
+        for (size_t k = 0; k < options->depths.count && error == 0; k++) {
+            error = bench_read_depth(options->depths.items[k], &job.depth);
+            if (error == 0)
+                error = run_case(&job, options->peers);
+        }
+    }
+    int ended = lab_server_stop(&server);
+    return error != 0 ? error : ended;
+}
+
+const struct bench_verb lab_verb_rpc = {
+    .name = "rpc",
+    .summary = "Calls over shared memory beside a cache line, UCX and libfabric.",
+    .table = table,
+    .table_count = base_array_count(table),
+    .options_bytes = sizeof(struct options),
+    .check = check,
+    .run = run,
+};

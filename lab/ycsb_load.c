@@ -1,0 +1,219 @@
+#include "lab/ycsb_load.h"
+#include "lab/usage.h"
+
+#include "task/task.h"
+#include <errno.h>
+#include <pthread.h>
+
+enum { WHOLE_EVERY = 64 }; /* so many values are looked at from end to end */
+
+/* What the threads of one run share. */
+struct run {
+    struct lab_ycsb_load *load;
+    const struct lab_ycsb_workload *workload; /* NULL: inserts alone */
+    uint64_t insert_end;                      /* no record from that number on is inserted */
+    uint64_t end_ns;
+};
+
+struct worker {
+    struct run *run;
+    uint32_t number;
+    pthread_t thread;
+    void *session;
+    struct base_random random;
+    uint8_t *value;
+    uint64_t operations;
+    uint64_t ended_ns; /* its last */
+    int error;         /* its first */
+    struct base_histogram latency;
+};
+
+/* ---- operations ---------------------------------------------------------------------------------- */
+
+static int put(struct worker *worker, uint64_t number)
+{
+    const struct lab_ycsb_load *load = worker->run->load;
+    uint8_t key[LAB_DEPOT_KEY_BYTES];
+    lab_depot_key(number, key);
+    lab_depot_value_set(&load->values, number, worker->operations, worker->value);
+    return load->engine->put(worker->session, key, sizeof(key), worker->value);
+}
+
+static int insert(struct worker *worker)
+{
+    struct lab_ycsb_numbers *numbers = &worker->run->load->numbers;
+    int error = put(worker, lab_ycsb_insert(numbers, worker->number));
+    if (error == 0) /* else it stays the first that is not there */
+        lab_ycsb_inserted(numbers, worker->number);
+    return error;
+}
+
+static int get(struct worker *worker, uint64_t number)
+{
+    const struct lab_ycsb_load *load = worker->run->load;
+    uint8_t key[LAB_DEPOT_KEY_BYTES];
+    lab_depot_key(number, key);
+    int error = load->engine->get(worker->session, key, sizeof(key), worker->value);
+    if (error == 0 && !lab_depot_value_check(&load->values, number, worker->value, load->values.value_bytes,
+                                             worker->operations % WHOLE_EVERY == 0))
+        error = -EBADMSG;
+    return error;
+}
+
+static int operate(struct worker *worker)
+{
+    const struct run *run = worker->run;
+    struct lab_ycsb_load *load = run->load;
+    if (run->workload == NULL)
+        return insert(worker);
+    enum lab_ycsb_op op = lab_ycsb_draw_op(run->workload, &worker->random);
+    if (op == LAB_YCSB_INSERT)
+        return insert(worker);
+    uint64_t present = run->workload->latest ? lab_ycsb_present(&load->numbers) : load->records;
+    uint64_t number = lab_ycsb_draw_number(run->workload, &load->zipf, present, &worker->random);
+    int error = op == LAB_YCSB_UPDATE ? 0 : get(worker, number);
+    return error != 0 || op == LAB_YCSB_READ ? error : put(worker, number);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------- */
+
+/* Whether a worker goes on. Each does one operation at least, however late it was begun. Two that look at the same time
+ * may insert a record more than there were to be. */
+static bool has_time(const struct worker *worker, uint64_t now_ns)
+{
+    const struct run *run = worker->run;
+    return worker->error == 0 && atomic_load(&run->load->numbers.next) < run->insert_end &&
+           (now_ns < run->end_ns || worker->operations == 0);
+}
+
+/* Each operation begins when the one before has ended, so that one look at the clock tells both. */
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+    const struct lab_ycsb_load *load = worker->run->load;
+    const struct lab_ycsb_engine *engine = load->engine;
+    worker->session = load->store;
+    if (engine->session_open != NULL)
+        worker->error = engine->session_open(load->store, &worker->session);
+    if (worker->error != 0)
+        return NULL;
+    uint64_t begin_ns = task_now();
+    while (has_time(worker, begin_ns)) {
+        worker->error = operate(worker);
+        uint64_t now_ns = task_now();
+        base_histogram_add(&worker->latency, now_ns - begin_ns);
+        worker->operations++;
+        begin_ns = now_ns;
+    }
+    worker->ended_ns = begin_ns;
+    if (engine->session_close != NULL)
+        engine->session_close(worker->session);
+    return NULL;
+}
+
+static struct worker *make_workers(struct run *run, const struct lab_ycsb_job *job)
+{
+    struct lab_ycsb_load *load = run->load;
+    uint32_t value_bytes = load->values.value_bytes;
+    struct worker *workers =
+        base_alloc(load->place->account, job->threads * (sizeof(*workers) + value_bytes));
+    for (uint32_t i = 0; workers != NULL && i < job->threads; i++) {
+        struct worker *worker = &workers[i];
+        worker->run = run;
+        worker->number = i;
+        worker->value = (uint8_t *)(workers + job->threads) + (size_t)i * value_bytes;
+        base_random_init(&worker->random, job->seed + i);
+        base_histogram_reset(&worker->latency);
+        lab_depot_value_init(&load->values, worker->value);
+    }
+    return workers;
+}
+
+static int run_threads(struct worker *workers, uint32_t count)
+{
+    uint32_t started = 0;
+    int error = 0;
+    while (started < count && error == 0) {
+        error = -pthread_create(&workers[started].thread, NULL, work, &workers[started]);
+        started += error == 0;
+    }
+    for (uint32_t i = 0; i < started; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        error = error != 0 ? error : workers[i].error;
+    }
+    return error;
+}
+
+/* ---- what it came to ----------------------------------------------------------------------------- */
+
+struct used {
+    struct lab_usage usage;
+    uint64_t read_bytes;
+    uint64_t written_bytes;
+};
+
+static int read_used(struct used *ret_used)
+{
+    static const char file[] = "/proc/self/io";
+    int error = lab_usage_read(&ret_used->usage);
+    if (error == 0)
+        error = bench_number_read(file, "read_bytes: ", &ret_used->read_bytes);
+    if (error == 0)
+        error = bench_number_read(file, "write_bytes: ", &ret_used->written_bytes);
+    return error;
+}
+
+static void sum_up(const struct worker *workers, uint32_t count, uint64_t begin_ns, const struct used *before,
+                   const struct used *after, struct lab_ycsb_report *report)
+{
+    uint64_t ended_ns = begin_ns;
+    base_histogram_reset(&report->latency);
+    report->operations = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        report->operations += workers[i].operations;
+        ended_ns = base_max(ended_ns, workers[i].ended_ns);
+        base_histogram_merge(&report->latency, &workers[i].latency);
+    }
+    report->elapsed_ns = ended_ns - begin_ns;
+    report->processor_ns = after->usage.processor_ns - before->usage.processor_ns;
+    report->read_bytes = after->read_bytes - before->read_bytes;
+    report->written_bytes = after->written_bytes - before->written_bytes;
+    report->resident_bytes = after->usage.resident_bytes;
+}
+
+static int run(struct run *self, const struct lab_ycsb_job *job, uint64_t duration_ns,
+               struct lab_ycsb_report *report)
+{
+    struct used before = {0};
+    struct used after = {0};
+    struct worker *workers = make_workers(self, job);
+    if (workers == NULL)
+        return -ENOMEM;
+    int error = read_used(&before);
+    uint64_t begin_ns = task_now();
+    self->end_ns = duration_ns == 0 ? UINT64_MAX : begin_ns + duration_ns;
+    if (error == 0)
+        error = run_threads(workers, job->threads);
+    if (error == 0)
+        error = read_used(&after);
+    if (error == 0)
+        sum_up(workers, job->threads, begin_ns, &before, &after, report);
+    base_free(self->load->place->account, workers,
+              job->threads * (sizeof(*workers) + self->load->values.value_bytes));
+    return error;
+}
+
+int lab_ycsb_insert_all(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, uint64_t duration_ns,
+                        struct lab_ycsb_report *report)
+{
+    struct run self = {.load = load, .insert_end = load->records};
+    return run(&self, job, duration_ns, report);
+}
+
+int lab_ycsb_run(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, uint64_t duration_ns,
+                 struct lab_ycsb_report *report)
+{
+    struct run self = {
+        .load = load, .workload = &lab_ycsb_workloads[job->workload], .insert_end = load->place->records_max};
+    return run(&self, job, duration_ns, report);
+}
