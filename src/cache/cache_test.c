@@ -18,7 +18,7 @@ static int try_to_open(struct tarn_node *node, uint64_t bytes, uint32_t partitio
 
 static void test_open_refuses_nonsense(void **state base_unused)
 {
-    struct tarn_node *node = testing_node();
+    struct tarn_node *node = cache_testing_node();
     assert_int_equal(try_to_open(node, 1 << 20, 0), -EINVAL);
     assert_int_equal(try_to_open(node, 1 << 20, 257), -EINVAL);
     assert_int_equal(try_to_open(node, 8191, 2), -EINVAL);
@@ -59,7 +59,7 @@ static void test_memory_is_charged_and_bounded(void **state base_unused)
 
 static void test_seeds_are_drawn_or_given(void **state base_unused)
 {
-    struct tarn_node *node = testing_node();
+    struct tarn_node *node = cache_testing_node();
     struct cache *a, *b, *c;
     const struct cache_options drawn = {.memory_bytes = SMALL, .partitions = 1};
     const struct cache_options given = {.memory_bytes = SMALL, .partitions = 1, .seed = 17};
@@ -80,24 +80,24 @@ static void test_a_region_may_be_used_again(void **state base_unused)
     struct testing_cache testing;
     testing_begin(&testing, SMALL, true);
     struct tarn_fabric_region *region = &testing.regions[0];
-    assert_int_equal(testing_put(&testing, "k", "v"), 0);
+    assert_int_equal(cache_testing_put(&testing, "k", "v"), 0);
     cache_close(testing.cache);
     const struct cache_options options = {.partitions = 1, .seed = 42, .item_bytes = 24, .regions = &region};
     assert_int_equal(cache_open(testing.node, &options, &testing.cache), 0);
     testing.partition = cache_partition(testing.cache, 0);
-    testing_expect(&testing, "k", NULL);
-    testing_check(&testing);
+    cache_testing_expect(&testing, "k", NULL);
+    cache_testing_check(&testing);
     region->bytes = CACHE_PARTITION_BYTES_MIN - 8;
     struct cache *other;
     assert_int_equal(cache_open(testing.node, &options, &other), -EINVAL);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* Each key has one partition, which anybody with the seed can tell; the others refuse it. */
 static void test_keys_belong_to_one_partition(void **state base_unused)
 {
     struct testing_cache testing;
-    testing_open(&testing, testing_node(), 3, 1 << 16, false, NULL, 5);
+    cache_testing_open(&testing, cache_testing_node(), 3, 1 << 16, false, NULL, 5);
     unsigned counts[3] = {0};
     for (uint32_t key = 0; key < 3000; key++) {
         uint32_t owner =
@@ -117,7 +117,7 @@ static void test_keys_belong_to_one_partition(void **state base_unused)
         }
     }
     assert_true(counts[0] > 800 && counts[1] > 800 && counts[2] > 800);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- reading and storing ------------------------------------------------------------------------------------ */
@@ -126,20 +126,20 @@ static void test_put_get_delete(void **state)
 {
     struct testing_cache testing;
     testing_begin(&testing, SMALL, *(bool *)*state);
-    testing_expect(&testing, "a", NULL);
-    assert_int_equal(testing_put(&testing, "a", "1"), 0);
-    assert_int_equal(testing_put(&testing, "b", ""), 0);
-    testing_expect(&testing, "a", "1");
-    testing_expect(&testing, "b", "");
-    testing_expect(&testing, "c", NULL);
-    assert_int_equal(testing_put(&testing, "a", "a longer value than before"), 0);
-    testing_expect(&testing, "a", "a longer value than before");
-    assert_int_equal(testing_put(&testing, "a", "short"), 0);
-    testing_expect(&testing, "a", "short");
+    cache_testing_expect(&testing, "a", NULL);
+    assert_int_equal(cache_testing_put(&testing, "a", "1"), 0);
+    assert_int_equal(cache_testing_put(&testing, "b", ""), 0);
+    cache_testing_expect(&testing, "a", "1");
+    cache_testing_expect(&testing, "b", "");
+    cache_testing_expect(&testing, "c", NULL);
+    assert_int_equal(cache_testing_put(&testing, "a", "a longer value than before"), 0);
+    cache_testing_expect(&testing, "a", "a longer value than before");
+    assert_int_equal(cache_testing_put(&testing, "a", "short"), 0);
+    cache_testing_expect(&testing, "a", "short");
     assert_int_equal(cache_delete(testing.partition, "a", 1, TESTING_NOW), 0);
     assert_int_equal(cache_delete(testing.partition, "a", 1, TESTING_NOW), -ENOENT);
-    testing_expect(&testing, "a", NULL);
-    testing_expect(&testing, "b", "");
+    cache_testing_expect(&testing, "a", NULL);
+    cache_testing_expect(&testing, "b", "");
     struct cache_stats stats = testing_stats(&testing);
     assert_int_equal(stats.gets, 8);
     assert_int_equal(stats.hits, 5);
@@ -147,7 +147,7 @@ static void test_put_get_delete(void **state)
     assert_int_equal(stats.deletes, 1);
     assert_int_equal(stats.records, 1);
     assert_int_equal(stats.live_bytes, 40);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_conditions(void **state)
@@ -162,18 +162,18 @@ static void test_conditions(void **state)
                                       (struct tarn_put_options){.condition = TARN_PUT_IF_VERSION}, &version),
                      -ENOENT);
     assert_int_equal(version, 1); /* untouched */
-    testing_expect(&testing, "k", NULL);
+    cache_testing_expect(&testing, "k", NULL);
     assert_int_equal(testing_put_with(&testing, "k", "1", absent, &version), 0);
     assert_int_equal(testing_put_with(&testing, "k", "2", absent, NULL), -EEXIST);
-    testing_expect(&testing, "k", "1");
+    cache_testing_expect(&testing, "k", "1");
     assert_int_equal(testing_put_with(&testing, "k", "3", present, &second), 0);
     assert_true(second > version);
     struct tarn_put_options same = {.condition = TARN_PUT_IF_VERSION, .if_version = version};
     assert_int_equal(testing_put_with(&testing, "k", "4", same, NULL), -EEXIST);
-    testing_expect(&testing, "k", "3");
+    cache_testing_expect(&testing, "k", "3");
     same.if_version = second;
     assert_int_equal(testing_put_with(&testing, "k", "5", same, &version), 0);
-    testing_expect(&testing, "k", "5");
+    cache_testing_expect(&testing, "k", "5");
     assert_int_equal(
         testing_put_with(&testing, "k", "6", (struct tarn_put_options){.note = TARN_NOTE_MAX + 1}, NULL),
         -EINVAL);
@@ -181,11 +181,11 @@ static void test_conditions(void **state)
                                       (struct tarn_put_options){.condition = (enum tarn_put_condition)9},
                                       NULL),
                      -EINVAL);
-    testing_expect(&testing, "k", "5");
+    cache_testing_expect(&testing, "k", "5");
     assert_int_equal(
         testing_put_with(&testing, "k", "7", (struct tarn_put_options){.version = 12345}, &version), 0);
     assert_int_equal(version, 12345);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_flags_and_notes_come_back(void **state)
@@ -204,7 +204,7 @@ static void test_flags_and_notes_come_back(void **state)
     char value = 'x';
     assert_int_equal(cache_get(testing.partition, "k", 1, TESTING_NOW, &value, 0, NULL), -ENOBUFS);
     assert_int_equal(value, 'x');
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* The longest key and value, and one byte more. */
@@ -233,7 +233,7 @@ static void test_lengths_at_their_borders(void **state)
                              0);
             assert_int_equal(info.value_bytes, value_lens[j]);
             assert_memory_equal(got, value, value_lens[j]);
-            testing_check(&testing);
+            cache_testing_check(&testing);
         }
         assert_int_equal(
             cache_put(testing.partition, key, key_lens[i], value, most + 1, NULL, TESTING_NOW, NULL),
@@ -256,7 +256,7 @@ static void test_lengths_at_their_borders(void **state)
     }
     munmap(value, most + 1);
     munmap(got, most + 1);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* A partition that is too small for them takes shorter ones, and says how long. */
@@ -274,25 +274,25 @@ static void test_a_small_partition_says_what_it_takes(void **state)
     assert_int_equal(cache_value_bytes_max(testing.partition, 65535), 0);
     assert_int_equal(cache_put(testing.partition, bytes, 65535, bytes, 0, NULL, TESTING_NOW, NULL),
                      -EMSGSIZE);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_find_shows_the_value_in_its_place(void **state)
 {
     struct testing_cache testing;
     testing_begin(&testing, SMALL, *(bool *)*state);
-    assert_int_equal(testing_put(&testing, "key", "the value"), 0);
+    assert_int_equal(cache_testing_put(&testing, "key", "the value"), 0);
     struct cache_found found = {.key = "key", .key_len = 3};
     assert_int_equal(cache_find(testing.partition, TESTING_NOW, &found), 0);
     assert_int_equal(found.info.value_bytes, 9);
     assert_memory_equal(found.value, "the value", 9);
     assert_true(cache_in_log(testing.partition, found.value));
-    testing_expect(&testing, "other", NULL); /* gets move nothing */
+    cache_testing_expect(&testing, "other", NULL); /* gets move nothing */
     assert_memory_equal(found.value, "the value", 9);
     found.key = "none", found.key_len = 4, found.value = NULL;
     assert_int_equal(cache_find(testing.partition, TESTING_NOW, &found), -ENOENT);
     assert_null(found.value);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* Of several batches, with repeats, misses, keys that are none and buffers that are too short. */
@@ -310,7 +310,7 @@ static void test_get_many(void **state)
                                     .value = values[i],
                                     .value_room = i == 80 ? 2 : sizeof(values[i])};
         if (i % 4 < 2)
-            assert_int_equal(testing_put(&testing, keys[i], keys[i]), 0);
+            assert_int_equal(cache_testing_put(&testing, keys[i], keys[i]), 0);
     }
     uint64_t gets_before = testing_stats(&testing).gets;
     cache_get_many(testing.partition, TESTING_NOW, gets, COUNT);
@@ -324,7 +324,7 @@ static void test_get_many(void **state)
     }
     assert_int_equal(testing_stats(&testing).gets - gets_before, COUNT - 1);
     cache_get_many(testing.partition, TESTING_NOW, gets, 0);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* To ask for memory early changes nothing, whatever the keys are. */
@@ -349,8 +349,8 @@ static void test_prefetch_changes_nothing(void **state)
     assert_memory_equal(&before, &after, sizeof(before));
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(found[i].error, 17);
-    testing_check(&testing);
-    testing_end(&testing);
+    cache_testing_check(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- time ---------------------------------------------------------------------------------------------------- */
@@ -377,7 +377,7 @@ static void test_expiry_and_touch(void **state)
     assert_int_equal(cache_touch(testing.partition, "k", 1, 0, end_ns), 0);
     testing_expect_at(&testing, "k", "v", UINT64_MAX - 1);
     assert_int_equal(testing_stats(&testing).touches, 2);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* What has expired is absent for conditions, deletes and all else, and a new one takes its place. */
@@ -389,7 +389,7 @@ static void test_what_has_expired_is_not_there(void **state)
     struct cache_count count = {.delta = 1};
     uint64_t version;
     assert_int_equal(testing_put_with(&testing, "k", "5", options, &version), 0);
-    testing_expect(&testing, "k", NULL);
+    cache_testing_expect(&testing, "k", NULL);
     assert_int_equal(cache_delete(testing.partition, "k", 1, TESTING_NOW), -ENOENT);
     assert_int_equal(cache_append(testing.partition, "k", 1, "x", 1, false, TESTING_NOW, NULL), -ENOENT);
     assert_int_equal(cache_count(testing.partition, "k", 1, TESTING_NOW, &count), -ENOENT);
@@ -399,31 +399,31 @@ static void test_what_has_expired_is_not_there(void **state)
     assert_int_equal(testing_put_with(&testing, "k", "w", options, NULL), -ENOENT);
     options = (struct tarn_put_options){.condition = TARN_PUT_IF_ABSENT};
     assert_int_equal(testing_put_with(&testing, "k", "w", options, NULL), 0);
-    testing_expect(&testing, "k", "w");
+    cache_testing_expect(&testing, "k", "w");
     assert_int_equal(testing_stats(&testing).records, 1);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_flush_now_and_later(void **state)
 {
     struct testing_cache testing;
     testing_begin(&testing, SMALL, *(bool *)*state);
-    assert_int_equal(testing_put(&testing, "a", "1"), 0);
+    assert_int_equal(cache_testing_put(&testing, "a", "1"), 0);
     cache_flush(testing.partition, TESTING_NOW, TESTING_NOW);
-    testing_expect(&testing, "a", NULL);
-    testing_check(&testing);
-    assert_int_equal(testing_put(&testing, "a", "2"), 0);
-    testing_expect(&testing, "a", "2");
+    cache_testing_expect(&testing, "a", NULL);
+    cache_testing_check(&testing);
+    assert_int_equal(cache_testing_put(&testing, "a", "2"), 0);
+    cache_testing_expect(&testing, "a", "2");
     cache_flush(testing.partition, TESTING_NOW + 10, TESTING_NOW);
     cache_flush(testing.partition, TESTING_NOW + 5, TESTING_NOW); /* replaces it */
     testing_expect_at(&testing, "a", "2", TESTING_NOW + 4);
-    assert_int_equal(testing_put(&testing, "b", "3"), 0);
+    assert_int_equal(cache_testing_put(&testing, "b", "3"), 0);
     testing_expect_at(&testing, "a", NULL, TESTING_NOW + 5);
     testing_expect_at(&testing, "b", NULL, TESTING_NOW + 5);
-    assert_int_equal(testing_put(&testing, "a", "4"), 0);
+    assert_int_equal(cache_testing_put(&testing, "a", "4"), 0);
     testing_expect_at(&testing, "a", "4", TESTING_NOW + 20); /* once */
     assert_int_equal(testing_stats(&testing).flushes, 2);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- eviction ------------------------------------------------------------------------------------------------ */
@@ -456,7 +456,7 @@ static void test_the_oldest_go_first(void **state)
     for (unsigned i = 20000 - 800; i < 20000; i++)
         there += has(&testing, i);
     assert_true(there > 800 * 90 / 100);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* Of a full bucket the oldest goes; keys that strangers choose to collide hurt each other alone. */
@@ -473,19 +473,19 @@ static void test_keys_that_collide_in_one_bucket(void **state)
         if (bucket == cache_bucket(testing.partition, (uint32_t)hash))
             keys[count++] = i;
     }
-    assert_int_equal(testing_put(&testing, "bystander", "1"), 0);
+    assert_int_equal(cache_testing_put(&testing, "bystander", "1"), 0);
     assert_true(cache_bucket(testing.partition, (uint32_t)base_hash64("bystander", 9, 42)) != bucket);
     for (unsigned i = 0; i < count; i++) {
         fill(&testing, keys[i], keys[i] + 1);
         for (unsigned j = 0; j <= i; j++)
             assert_true(has(&testing, keys[j]) == (i - j < CACHE_BUCKET_ENTRIES));
-        testing_check(&testing);
+        cache_testing_check(&testing);
     }
     assert_int_equal(testing_stats(&testing).evictions_index, count - CACHE_BUCKET_ENTRIES);
     fill(&testing, keys[count - 8], keys[count - 8] + 1); /* overwriting evicts nobody */
     assert_int_equal(testing_stats(&testing).evictions_index, count - CACHE_BUCKET_ENTRIES);
-    testing_expect(&testing, "bystander", "1");
-    testing_end(&testing);
+    cache_testing_expect(&testing, "bystander", "1");
+    cache_testing_end(&testing);
 }
 
 /* Two keys with one tag in one bucket, by force: each gets its own value. */
@@ -493,7 +493,7 @@ static void test_equal_tags_are_told_apart_by_keys(void **state)
 {
     struct testing_cache testing;
     testing_begin(&testing, SMALL, *(bool *)*state);
-    assert_int_equal(testing_put(&testing, "a", "1"), 0);
+    assert_int_equal(cache_testing_put(&testing, "a", "1"), 0);
     struct cache_place place;
     assert_int_equal(cache_look(testing.partition, "a", 1, &place), 0);
     uint64_t entry = cache_entry_load(&place.bucket[place.slot]);
@@ -510,9 +510,9 @@ static void test_equal_tags_are_told_apart_by_keys(void **state)
     assert_int_not_equal(other.slot, place.slot);
     assert_memory_equal(cache_record_value(other.record, &other.header), "2", 1);
     assert_int_equal(cache_entry_load(&place.bucket[place.slot]), entry);
-    testing_expect(&testing, "a", "1");
+    cache_testing_expect(&testing, "a", "1");
     cache_record_remove(testing.partition, &other); /* its hash is not its key's */
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_what_expired_is_reclaimed_not_evicted(void **state)
@@ -525,7 +525,7 @@ static void test_what_expired_is_reclaimed_not_evicted(void **state)
     struct cache_stats stats = testing_stats(&testing);
     assert_int_equal(stats.evictions_log + stats.evictions_index, 0);
     assert_int_equal(stats.reclaimed + stats.records, 1000);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* In place where the new value fits, down to nothing and up to the old length; never if somebody may be reading. */
@@ -534,18 +534,18 @@ static void test_overwriting_in_place(void **state)
     struct testing_cache testing;
     bool exported = *(bool *)*state;
     testing_begin(&testing, SMALL, exported);
-    assert_int_equal(testing_put(&testing, "k", "0123456789012345678901234567890123456789"), 0);
+    assert_int_equal(cache_testing_put(&testing, "k", "0123456789012345678901234567890123456789"), 0);
     uint64_t tail = testing.partition->tail;
-    assert_int_equal(testing_put(&testing, "k", ""), 0);
-    testing_expect(&testing, "k", "");
-    testing_check(&testing);
-    assert_int_equal(testing_put(&testing, "k", "012345678901234567890123456789012345678x"), 0);
-    testing_expect(&testing, "k", "012345678901234567890123456789012345678x");
-    testing_check(&testing);
+    assert_int_equal(cache_testing_put(&testing, "k", ""), 0);
+    cache_testing_expect(&testing, "k", "");
+    cache_testing_check(&testing);
+    assert_int_equal(cache_testing_put(&testing, "k", "012345678901234567890123456789012345678x"), 0);
+    cache_testing_expect(&testing, "k", "012345678901234567890123456789012345678x");
+    cache_testing_check(&testing);
     assert_int_equal(testing.partition->tail == tail, !exported);
     assert_int_equal(testing_stats(&testing).in_place, exported ? 0 : 2);
     assert_int_equal(testing_stats(&testing).records, 1);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* What is written again and again stays, however much else is. */
@@ -556,12 +556,12 @@ static void test_what_is_overwritten_stays_young(void **state)
     for (unsigned i = 0; i < 20000; i++) {
         if (i % 100 == 0) {
             if (i > 0)
-                testing_expect(&testing, "hot", "0123");
-            assert_int_equal(testing_put(&testing, "hot", "0123"), 0);
+                cache_testing_expect(&testing, "hot", "0123");
+            assert_int_equal(cache_testing_put(&testing, "hot", "0123"), 0);
         }
         fill(&testing, i, i + 1);
     }
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_versions_never_repeat(void **state)
@@ -586,11 +586,11 @@ static void test_versions_never_repeat(void **state)
         if (i % 1000 == 0)
             cache_flush(testing.partition, 0, TESTING_NOW);
     }
-    testing_end(&testing);
+    cache_testing_end(&testing);
     testing_begin(&testing, SMALL, *(bool *)*state); /* nor after a restart */
     assert_int_equal(testing_put_with(&testing, "k", "v", (struct tarn_put_options){.note = 0}, &version), 0);
     assert_true(version > last);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- one at a time -------------------------------------------------------------------------------------------- */
@@ -598,7 +598,7 @@ static void test_versions_never_repeat(void **state)
 static int decide_by_calling(void *arg, const struct tarn_record_info *old base_unused,
                              const void *value base_unused, struct tarn_update *update base_unused)
 {
-    testing_expect(arg, "k", NULL);
+    cache_testing_expect(arg, "k", NULL);
     return -ENOENT;
 }
 
@@ -613,7 +613,7 @@ static void test_two_calls_at_a_time_abort(void **state)
     struct testing_cache testing;
     testing_begin(&testing, SMALL, *(bool *)*state);
     assert_true(testing_aborts(call_within_a_call, &testing));
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* The checker sees what is wrong: each of these is one invariant broken. */
@@ -622,7 +622,7 @@ static void test_the_checker_sees(void **state base_unused)
     struct testing_cache testing;
     struct cache_place place;
     testing_begin(&testing, SMALL, true);
-    assert_int_equal(testing_put(&testing, "a", "1"), 0);
+    assert_int_equal(cache_testing_put(&testing, "a", "1"), 0);
     assert_int_equal(cache_look(testing.partition, "a", 1, &place), 0);
     assert_null(cache_check(testing.partition));
     place.record[33] ^= 1; /* the value */
@@ -646,7 +646,7 @@ static void test_the_checker_sees(void **state base_unused)
     testing.partition->tail -= 8;
     assert_non_null(cache_check(testing.partition));
     testing.partition->tail += 8;
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------ */

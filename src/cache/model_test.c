@@ -382,20 +382,20 @@ static void run_seed(struct model *model, struct tarn_node *node, uint64_t seed)
     model->last_version = 0;
     model->flush_ns = UINT64_MAX;
     uint64_t bytes = CACHE_PARTITION_BYTES_MIN + below(model, 3) * 1000 / 8 * 8;
-    testing_open(&model->testing, node, 1, bytes, seed % 2 == 1, NULL, seed + 1);
+    cache_testing_open(&model->testing, node, 1, bytes, seed % 2 == 1, NULL, seed + 1);
     make_keys(model);
     for (int i = 0; i < OPERATIONS; i++) {
         operate(model);
         if (i % 64 == 0)
-            testing_check(&model->testing);
+            cache_testing_check(&model->testing);
     }
-    testing_close(&model->testing);
+    cache_testing_close(&model->testing);
 }
 
 static void test_random_operations_agree_with_the_model(void **state base_unused)
 {
     static struct model model;
-    struct tarn_node *node = testing_node();
+    struct tarn_node *node = cache_testing_node();
     for (uint64_t seed = 0; seed < SEEDS; seed++)
         run_seed(&model, node, seed);
     task_node_close(node);

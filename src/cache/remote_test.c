@@ -61,7 +61,7 @@ static void test_a_client_finds_what_the_owner_stored(void **state base_unused)
     const struct tarn_put_options options = {
         .client_flags = 3, .note = 2, .expiry_ns = TESTING_NOW + TESTING_SECOND};
     assert_int_equal(testing_put_with(&testing, "a", "value", options, &version), 0);
-    assert_int_equal(testing_put(&testing, "b", ""), 0);
+    assert_int_equal(cache_testing_put(&testing, "b", ""), 0);
     expect_remote(&testing, "a", "value");
     expect_remote(&testing, "b", "");
     expect_remote(&testing, "c", NULL);
@@ -73,7 +73,7 @@ static void test_a_client_finds_what_the_owner_stored(void **state base_unused)
     assert_int_equal(get_whole(&testing, "a", TESTING_NOW + TESTING_SECOND, &value, NULL), -ENOENT);
     assert_int_equal(cache_touch(testing.partition, "a", 1, 0, TESTING_NOW), 0);
     assert_int_equal(get_whole(&testing, "a", TESTING_NOW + TESTING_SECOND, &value, NULL), 0);
-    assert_int_equal(testing_put(&testing, "a", "another"), 0);
+    assert_int_equal(cache_testing_put(&testing, "a", "another"), 0);
     expect_remote(&testing, "a", "another");
     assert_int_equal(cache_append(testing.partition, "a", 1, " one", 4, false, TESTING_NOW, NULL), 0);
     expect_remote(&testing, "a", "another one");
@@ -81,7 +81,7 @@ static void test_a_client_finds_what_the_owner_stored(void **state base_unused)
     expect_remote(&testing, "a", NULL);
     cache_flush(testing.partition, 0, TESTING_NOW);
     expect_remote(&testing, "b", NULL);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* All keys that the owner has, after many were evicted, and none that it has not. */
@@ -93,7 +93,7 @@ static void test_a_client_sees_what_the_owner_sees(void **state base_unused)
     for (unsigned i = 0; i < 1000; i++) {
         char key[16];
         (void)snprintf(key, sizeof(key), "%u", i);
-        assert_int_equal(testing_put(&testing, key, key), 0);
+        assert_int_equal(cache_testing_put(&testing, key, key), 0);
     }
     for (unsigned i = 0; i < 1000; i++) {
         char key[16];
@@ -104,7 +104,7 @@ static void test_a_client_sees_what_the_owner_sees(void **state base_unused)
         hits += there;
     }
     assert_true(hits > 30);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_keys_are_checked(void **state base_unused)
@@ -126,7 +126,7 @@ static void test_keys_are_checked(void **state base_unused)
         others += !mine;
     }
     assert_true(others > 20 && others < 80);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* What was overwritten or removed does not verify where it lay, for a client that comes late with an old entry. */
@@ -139,18 +139,18 @@ static void test_what_is_gone_does_not_verify(void **state base_unused)
     connect(&testing, &remote);
     for (int way = 0; way < 2; way++) {
         struct cache_remote_get get;
-        assert_int_equal(testing_put(&testing, "k", "old"), 0);
+        assert_int_equal(cache_testing_put(&testing, "k", "old"), 0);
         assert_int_equal(cache_remote_begin(&get, &remote, "k", 1), 0);
         assert_int_equal(cache_remote_take(&get, at(&testing, get.offset), 0, &value, NULL), -EINPROGRESS);
         if (way == 0)
-            assert_int_equal(testing_put(&testing, "k", "new"), 0);
+            assert_int_equal(cache_testing_put(&testing, "k", "new"), 0);
         else
             assert_int_equal(cache_delete(testing.partition, "k", 1, 0), 0);
         assert_int_equal(cache_remote_take(&get, at(&testing, get.offset), 0, &value, NULL), -EAGAIN);
         assert_int_equal(get.bytes, CACHE_BUCKET_BYTES); /* it has begun anew */
         expect_remote(&testing, "k", way == 0 ? "new" : NULL);
     }
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* An entry that leads to another key of its tag and bucket is no miss yet; one of any other key is a change. */
@@ -163,7 +163,7 @@ static void test_neighbours_and_strangers(void **state base_unused)
     const void *value;
     testing_begin(&testing, SMALL, true);
     connect(&testing, &remote);
-    assert_int_equal(testing_put(&testing, "a", "1"), 0);
+    assert_int_equal(cache_testing_put(&testing, "a", "1"), 0);
     assert_int_equal(cache_look(testing.partition, "a", 1, &place), 0);
     assert_int_equal(cache_remote_begin(&get, &remote, "b", 1), 0);
     get.hash = place.hash; /* as if it were b's */
@@ -176,7 +176,7 @@ static void test_neighbours_and_strangers(void **state base_unused)
         cache_entry_pack(cache_hash_tag(get.hash), 5, (uint64_t)(place.record - testing.partition->log));
     assert_int_equal(cache_remote_take(&get, bucket, 0, &value, NULL), -EINPROGRESS);
     assert_int_equal(cache_remote_take(&get, place.record, 0, &value, NULL), -EAGAIN);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- mixtures --------------------------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static void test_no_mixture_of_records_verifies(void **state base_unused)
         whole += is_whole;
     }
     assert_true(whole > 1000 && whole < MIXTURES / 2);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* Whatever an owner shows, what is READ next lies in its region, and a value in what was READ. */
@@ -256,7 +256,7 @@ static void test_a_hostile_owner_is_harmless(void **state base_unused)
         }
     }
     base_free(&testing.node->memory, data, SMALL);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- clients beside the owner ------------------------------------------------------------------------------------ */
@@ -536,7 +536,7 @@ static void run_seed(struct world *world, struct tarn_node *node, uint64_t seed)
 {
     memset(world, 0, sizeof(*world));
     base_random_init(&world->random, seed);
-    testing_open(&world->testing, node, 1, SMALL, true, NULL, 1 + seed);
+    cache_testing_open(&world->testing, node, 1, SMALL, true, NULL, 1 + seed);
     world->testing.regions[0].mem = &adversary;
     world->testing.regions[0].state = world;
     connect(&world->testing, &world->remote);
@@ -548,14 +548,14 @@ static void run_seed(struct world *world, struct tarn_node *node, uint64_t seed)
     world->flush_percent = seed % 2 == 0 ? 10 : 100;
     for (int i = 0; i < OPERATIONS; i++)
         operate(world);
-    testing_close(&world->testing);
+    cache_testing_close(&world->testing);
 }
 
 static void test_clients_beside_a_busy_owner(void **state base_unused)
 {
     static struct world world;
     uint64_t hits = 0, misses = 0, again = 0;
-    struct tarn_node *node = testing_node();
+    struct tarn_node *node = cache_testing_node();
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         run_seed(&world, node, seed);
         hits += world.hits, misses += world.misses, again += world.again;

@@ -108,7 +108,7 @@ static void test_clients_read_while_the_owner_changes(void **state base_unused)
         change(&shared, &random, number++);
     for (int i = 0; i < READERS; i++)
         assert_int_equal(pthread_join(readers[i], NULL), 0);
-    testing_end(&shared.testing);
+    cache_testing_end(&shared.testing);
 }
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
@@ -141,14 +141,14 @@ static void test_partitions_do_not_know_of_each_other(void **state base_unused)
     struct testing_cache testing;
     pthread_t threads[TESTING_PARTITIONS_MAX];
     struct owner owners[TESTING_PARTITIONS_MAX];
-    testing_open(&testing, testing_node(), TESTING_PARTITIONS_MAX, 1 << 16, false, NULL, 5);
+    cache_testing_open(&testing, cache_testing_node(), TESTING_PARTITIONS_MAX, 1 << 16, false, NULL, 5);
     for (uint32_t i = 0; i < TESTING_PARTITIONS_MAX; i++) {
         owners[i] = (struct owner){.cache = testing.cache, .number = i};
         assert_int_equal(pthread_create(&threads[i], NULL, own, &owners[i]), 0);
     }
     for (uint32_t i = 0; i < TESTING_PARTITIONS_MAX; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 int main(void)

@@ -40,7 +40,7 @@ static void test_update_makes_and_replaces(void **state)
     struct order order = {.update = {.value = "one", .value_len = 3, .client_flags = 8, .note = 1}};
     assert_int_equal(give(&testing, "k", &order, &version), 0);
     assert_false(order.shown);
-    testing_expect(&testing, "k", "one");
+    cache_testing_expect(&testing, "k", "one");
     order.update = (struct tarn_update){.value = "two!", .value_len = 4};
     assert_int_equal(give(&testing, "k", &order, &second), 0);
     assert_true(order.shown);
@@ -49,11 +49,11 @@ static void test_update_makes_and_replaces(void **state)
     assert_int_equal(order.info.client_flags, 8);
     assert_int_equal(order.info.note, 1);
     assert_true(second > version);
-    testing_expect(&testing, "k", "two!");
+    cache_testing_expect(&testing, "k", "two!");
     order.update.version = 77;
     assert_int_equal(give(&testing, "k", &order, &second), 0);
     assert_int_equal(second, 77);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_update_keeps_and_removes(void **state)
@@ -76,7 +76,7 @@ static void test_update_keeps_and_removes(void **state)
                                         .version = version};
     assert_int_equal(give(&testing, "k", &order, &second), 0);
     assert_int_equal(second, version);
-    testing_expect(&testing, "k", "v");
+    cache_testing_expect(&testing, "k", "v");
     order.result = -ECANCELED;
     assert_int_equal(give(&testing, "k", &order, &second), -ECANCELED);
     assert_int_equal(order.info.version, version);
@@ -91,9 +91,9 @@ static void test_update_keeps_and_removes(void **state)
     second = 5;
     assert_int_equal(give(&testing, "k", &order, &second), 0);
     assert_int_equal(second, 5);
-    testing_expect(&testing, "k", NULL);
+    cache_testing_expect(&testing, "k", NULL);
     assert_int_equal(testing_stats(&testing).deletes, 1);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 static void test_update_refuses_and_changes_nothing(void **state)
@@ -101,7 +101,7 @@ static void test_update_refuses_and_changes_nothing(void **state)
     struct testing_cache testing;
     static char large[SMALL];
     testing_begin(&testing, SMALL, *(bool *)*state);
-    assert_int_equal(testing_put(&testing, "k", "v"), 0);
+    assert_int_equal(cache_testing_put(&testing, "k", "v"), 0);
     struct order order = {.update = {.value = large, .value_len = sizeof(large)}};
     assert_int_equal(give(&testing, "k", &order, NULL), -EMSGSIZE);
     order.update.value_len = SIZE_MAX;
@@ -111,8 +111,8 @@ static void test_update_refuses_and_changes_nothing(void **state)
     order.result = 17;
     assert_int_equal(give(&testing, "k", &order, NULL), 17);
     assert_int_equal(give(&testing, "", &order, NULL), -EINVAL);
-    testing_expect(&testing, "k", "v");
-    testing_end(&testing);
+    cache_testing_expect(&testing, "k", "v");
+    cache_testing_end(&testing);
 }
 
 /* ---- append ------------------------------------------------------------------------------------------------- */
@@ -129,16 +129,16 @@ static void test_append_on_both_sides(void **state)
     assert_int_equal(testing_put_with(&testing, "k", "middle", options, &version), 0);
     assert_int_equal(cache_append(testing.partition, "k", 1, " end", 4, false, TESTING_NOW, &second), 0);
     assert_true(second > version);
-    testing_expect(&testing, "k", "middle end");
+    cache_testing_expect(&testing, "k", "middle end");
     assert_int_equal(cache_append(testing.partition, "k", 1, "begin ", 6, true, TESTING_NOW, NULL), 0);
-    testing_expect(&testing, "k", "begin middle end");
+    cache_testing_expect(&testing, "k", "begin middle end");
     assert_int_equal(cache_append(testing.partition, "k", 1, "", 0, true, TESTING_NOW, NULL), 0);
-    testing_expect(&testing, "k", "begin middle end");
+    cache_testing_expect(&testing, "k", "begin middle end");
     assert_int_equal(cache_get(testing.partition, "k", 1, TESTING_NOW, NULL, 0, &info), -ENOBUFS);
     assert_int_equal(info.client_flags, 9);
     assert_int_equal(info.expiry_ns, options.expiry_ns);
     assert_int_equal(info.note, 0); /* what was joined is new */
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* A value grows until it is as long as can be, while the log goes round: the old one lies where the new one goes. */
@@ -150,7 +150,7 @@ static void test_append_until_it_is_full(void **state)
     size_t most = cache_value_bytes_max(testing.partition, 1);
     for (int in_front = 0; in_front < 2; in_front++) {
         memset(value, 0, sizeof(value));
-        assert_int_equal(testing_put(&testing, "k", ""), 0);
+        assert_int_equal(cache_testing_put(&testing, "k", ""), 0);
         for (size_t len = 0; len < most; len++) {
             char next = (char)('a' + len % 26);
             if (in_front == 0) {
@@ -161,15 +161,15 @@ static void test_append_until_it_is_full(void **state)
             }
             assert_int_equal(
                 cache_append(testing.partition, "k", 1, &next, 1, in_front == 1, TESTING_NOW, NULL), 0);
-            testing_expect(&testing, "k", value);
+            cache_testing_expect(&testing, "k", value);
         }
         assert_int_equal(cache_append(testing.partition, "k", 1, "x", 1, false, TESTING_NOW, NULL),
                          -EMSGSIZE);
         assert_int_equal(cache_append(testing.partition, "k", 1, "x", SIZE_MAX, false, TESTING_NOW, NULL),
                          -EMSGSIZE);
-        testing_expect(&testing, "k", value);
+        cache_testing_expect(&testing, "k", value);
     }
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------------------- */
@@ -182,7 +182,7 @@ static void expect_count(struct testing_cache *testing, const char *before, bool
     uint64_t version;
     assert_int_equal(testing_put_with(testing, "n", before, options, &version), 0);
     assert_int_equal(cache_count(testing->partition, "n", 1, TESTING_NOW, &count), error);
-    testing_expect(testing, "n", error == 0 ? after : before);
+    cache_testing_expect(testing, "n", error == 0 ? after : before);
     if (error != 0) {
         assert_int_equal(count.number, 1);
         return;
@@ -225,7 +225,7 @@ static void test_numbers(void **state)
                  "2                                                               ");
     expect_count(&testing, "1                                                                ", false, 1,
                  -EDOM, NULL);
-    testing_end(&testing);
+    cache_testing_end(&testing);
 }
 
 int main(void)

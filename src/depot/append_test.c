@@ -34,7 +34,7 @@ static void make(struct testing_members *all, const char *list)
     struct testing_store store;
     assert_int_equal(try_open(all, list, &store), 0);
     testing_put_keys(&store, 0, KEYS, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
 }
 
 static int grow(struct testing_members *all, const char *list, struct tarn_depot_growth *ret_growth)
@@ -60,7 +60,7 @@ static void expect_keys(struct testing_members *all, const char *list)
     struct testing_store store;
     assert_int_equal(try_open(all, list, &store), 0);
     testing_expect_keys(&store, 0, KEYS, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
     expect_whole(all, list);
 }
 
@@ -112,7 +112,7 @@ static void one_more_drive_is_used(void **state)
         const uint64_t writes = all->members[cases[i].appended].drive.writes;
         assert_int_equal(try_open(all, cases[i].list, &store), 0);
         churn(&store);
-        testing_close(&store);
+        depot_testing_close(&store);
         assert_true(all->members[cases[i].appended].drive.writes > writes);
         expect_keys(all, cases[i].list);
         refuse(all, cases[i].before, "a drive was appended to it: name that, too");
@@ -143,7 +143,7 @@ static void appending_may_be_cut_off(void **state)
             assert_true(error != 0 || without); /* once it lies on the drive, it does with more writes, too */
             without = error == 0;
             if (error == 0)
-                testing_close(&store);
+                depot_testing_close(&store);
             assert_int_equal(grow(all, cases[i].list, &growth), 0);
             expect_keys(all, cases[i].list);
             testing_members_free(all);
@@ -218,7 +218,7 @@ static void a_drive_that_is_of_no_use_stays_blank(void **state)
     (void)state;
     struct testing_members *all = large_members();
     make(all, "0");
-    all->members[0].drive.size = testing_superblock(&all->members[0].drive).store_bytes;
+    all->members[0].drive.size = depot_testing_superblock(&all->members[0].drive).store_bytes;
     all->members[1].drive.size = DRIVE_BYTES_MIN;
     refuse_growing(all, "0,1", -EFBIG, "the store can take nothing of one more drive");
     assert_true(base_is_zero(all->members[1].drive.bytes, DRIVE_BYTES_MIN));
@@ -248,7 +248,7 @@ static void a_stripe_becomes_larger_while_it_is_open(void **state)
         assert_true(growth.after_bytes >
                     growth.before_bytes + TESTING_STORE_BYTES * 3 / 4 * (i == 0 ? 2 : 1));
         churn(&store);
-        testing_close(&store);
+        depot_testing_close(&store);
         expect_keys(all, lists[i]);
         for (uint32_t member = 0; member < TESTING_MEMBERS; member++)
             testing_drive_lengthen(&all->members[member].drive, 3 * TESTING_STORE_BYTES, 0xee);

@@ -22,10 +22,10 @@ static char letter_of(struct testing_fixture *fixture, struct testing_drive *ima
     char letters[2];
     expect_sound(&killed.drive);
     for (int i = 0; i < 2; i++) {
-        testing_open(&killed.store, &killed.drive, &killed.clock, killed.mode);
+        depot_testing_open(&killed.store, &killed.drive, &killed.clock, killed.mode);
         letters[i] = members_letter(&killed, COUNT, BYTES);
         testing_expect_keys(&killed.store, 0, 10, "other");
-        testing_close(&killed.store);
+        depot_testing_close(&killed.store);
         expect_sound(&killed.drive);
     }
     assert_int_equal(letters[0], letters[1]);
@@ -141,7 +141,7 @@ static void whatever_fails_of_its_write(void **state)
         char letter = letter_of(fixture, &fixture->drive);
         assert_true(letter == 'a' || letter == 'b');
         whole += letter == 'b';
-        testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+        depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     }
     assert_true(whole > 0 && whole < 16);
 }
@@ -175,7 +175,7 @@ static void whoever_cannot_be_found_again(void **state)
     assert_true(tarn_depot_close(depot_of(fixture)) != 0);
     task_node_close(fixture->store.node);
     assert_int_equal(letter_of(fixture, &fixture->drive), 'b');
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+    depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
 }
 
 /* What ends with each batch, in all modes, of many that fill segments and are collected. */
@@ -216,13 +216,13 @@ static void expect_round(struct testing_fixture *fixture, struct testing_drive *
 {
     struct testing_fixture killed = killed_with(fixture, image);
     expect_sound(&killed.drive);
-    testing_open(&killed.store, &killed.drive, &killed.clock, killed.mode);
+    depot_testing_open(&killed.store, &killed.drive, &killed.clock, killed.mode);
     bool next = (round + 1) % 4 == 0 && round < LAST_ROUND;
     round = base_min(round, (uint64_t)LAST_ROUND);
     char letter = members_letter(&killed, COUNT, BYTES), last = (char)('a' + round / 4 % 26);
     next = next && letter == (char)('a' + (round + 1) / 4 % 26);
     assert_true(next || letter == (round < 4 ? 0 : last));
-    testing_close(&killed.store);
+    depot_testing_close(&killed.store);
     expect_sound(&killed.drive);
     testing_drive_free(&killed.drive);
 }
@@ -272,12 +272,12 @@ static void check_tells_what_is_damaged(void **state)
     struct testing_fixture *fixture = *state;
     struct images images = write_one(fixture);
     uint64_t offset = offset_of(fixture, "member3");
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     expect_sound(&fixture->drive);
     fixture->drive.bytes[offset + 300] ^= 1;
     expect_only(&fixture->drive, 7);
     fixture->drive.bytes[offset + 300] ^= 1;
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+    depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     free_images(&images);
 }
 
@@ -309,8 +309,8 @@ static void check_tells_what_is_not_whole(void **state)
     struct testing_fixture *fixture = *state;
     assert_int_equal(write_members(fixture, COUNT, 'a', BYTES), 0);
     assert_int_equal(write_members(fixture, COUNT, 'b', BYTES), 0);
-    assert_int_equal(testing_put(&fixture->store, "other", "1"), 0);
-    testing_close(&fixture->store);
+    assert_int_equal(depot_testing_put(&fixture->store, "other", "1"), 0);
+    depot_testing_close(&fixture->store);
     struct testing_drive whole = testing_drive_copy(&fixture->drive);
     static const struct {
         uint32_t entry, number, count;
@@ -322,7 +322,7 @@ static void check_tells_what_is_not_whole(void **state)
         say(&drive, &place, lies[i].entry, lies[i].number, lies[i].count);
         struct told told;
         struct depot_check_report report;
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_true(told.count[15] > 0);
         assert_int_equal(told.count[15], told.all);
         testing_drive_free(&drive);
@@ -341,12 +341,12 @@ static void check_tells_what_is_not_whole(void **state)
         seglog_summary_seal(summary, &place.trailer, &place.superblock);
         struct told told;
         struct depot_check_report report;
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(told.count[15], 1);
         testing_drive_free(&drive);
     }
     testing_drive_free(&whole);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+    depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
 }
 
 int main(void)

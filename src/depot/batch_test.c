@@ -12,8 +12,8 @@ static int write_items(struct testing_fixture *fixture, struct tarn_batch_item *
 static void they_store_and_remove(void **state)
 {
     struct testing_fixture *fixture = *state;
-    assert_int_equal(testing_put(&fixture->store, "b", "old"), 0);
-    assert_int_equal(testing_put(&fixture->store, "c", "old"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "b", "old"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "c", "old"), 0);
     struct tarn_record_info info;
     assert_int_equal(tarn_depot_get(depot_of(fixture), "c", 1, found, ROOM, &info), 0);
     struct tarn_batch_item items[] = {item_put("a", "new"), item_put("b", "newer"), item_remove("c"),
@@ -27,10 +27,10 @@ static void they_store_and_remove(void **state)
         assert_int_equal(items[3].version, 0);
     }
     for (int times = 0; times < 2; times++) {
-        testing_expect(&fixture->store, "a", "new");
-        testing_expect(&fixture->store, "b", "newer");
-        testing_expect(&fixture->store, "c", NULL);
-        testing_expect(&fixture->store, "d", NULL);
+        depot_testing_expect(&fixture->store, "a", "new");
+        depot_testing_expect(&fixture->store, "b", "newer");
+        depot_testing_expect(&fixture->store, "c", NULL);
+        depot_testing_expect(&fixture->store, "d", NULL);
         assert_int_equal(tarn_depot_get(depot_of(fixture), "b", 1, found, ROOM, &info), 0);
         assert_int_equal(info.version, items[1].version);
         restart(fixture, times == 0);
@@ -56,8 +56,8 @@ static void options_are_theirs(void **state)
     assert_true(info.client_flags == 7 && info.note == 2);
     assert_int_equal(info.expiry_ns, TESTING_BEGIN + 5 * BASE_NS_PER_SECOND);
     atomic_store(&fixture->clock.wall_ns, TESTING_BEGIN + 6 * BASE_NS_PER_SECOND);
-    testing_expect(&fixture->store, "a", NULL);
-    testing_expect(&fixture->store, "b", "2");
+    depot_testing_expect(&fixture->store, "a", NULL);
+    depot_testing_expect(&fixture->store, "b", "2");
     /* what has expired is not there to be removed, nor to be replaced */
     static const struct tarn_put_options absent = {.condition = TARN_PUT_IF_ABSENT};
     struct tarn_batch_item later[] = {item_remove("a"), item_put("c", "3")};
@@ -65,7 +65,7 @@ static void options_are_theirs(void **state)
     assert_int_equal(write_items(fixture, later, 2), 0);
     assert_int_equal(later[0].version, 0);
     restart(fixture, true);
-    testing_expect(&fixture->store, "c", "3");
+    depot_testing_expect(&fixture->store, "c", "3");
 }
 
 /* One alone is a record as any other, and an older release may read the store. */
@@ -76,17 +76,17 @@ static void one_alone_is_no_batch(void **state)
     struct tarn_depot_stats before, after;
     assert_int_equal(write_items(fixture, items, 0), 0);
     assert_int_equal(write_items(fixture, items, 1), 0);
-    struct seglog_superblock_format superblock = testing_superblock(&fixture->drive);
+    struct seglog_superblock_format superblock = depot_testing_superblock(&fixture->drive);
     assert_int_equal(superblock.incompatible & SEGLOG_FEATURE_BATCHES, 0);
     before = stats_of(fixture);
     assert_int_equal(write_items(fixture, items + 1, 1), 0); /* nothing to write */
     after = stats_of(fixture);
     assert_int_equal(after.user_bytes, before.user_bytes);
     assert_int_equal(write_items(fixture, items, 2), 0);
-    superblock = testing_superblock(&fixture->drive);
+    superblock = depot_testing_superblock(&fixture->drive);
     assert_int_equal(superblock.incompatible & SEGLOG_FEATURE_BATCHES, SEGLOG_FEATURE_BATCHES);
     restart(fixture, true);
-    testing_expect(&fixture->store, "a", "1");
+    depot_testing_expect(&fixture->store, "a", "1");
 }
 
 /* Long values that are replaced and removed leave no pieces. */
@@ -102,18 +102,18 @@ static void pieces_die_with_them(void **state)
     assert_int_equal(stats_of(fixture).pieces, 0);
     restart(fixture, true);
     assert_int_equal(stats_of(fixture).pieces, 0);
-    testing_expect(&fixture->store, "long", "short");
-    testing_expect(&fixture->store, "gone", NULL);
-    testing_expect(&fixture->store, "other", "");
+    depot_testing_expect(&fixture->store, "long", "short");
+    depot_testing_expect(&fixture->store, "gone", NULL);
+    depot_testing_expect(&fixture->store, "other", "");
 }
 
 /* ---- what refuses them -------------------------------------------------------------------------- */
 
 static void expect_unchanged(struct testing_fixture *fixture)
 {
-    testing_expect(&fixture->store, "a", "first");
-    testing_expect(&fixture->store, "b", "second");
-    testing_expect(&fixture->store, "c", NULL);
+    depot_testing_expect(&fixture->store, "a", "first");
+    depot_testing_expect(&fixture->store, "b", "second");
+    depot_testing_expect(&fixture->store, "c", NULL);
 }
 
 /* Each condition in each place: all items that are to blame say so. */
@@ -123,8 +123,8 @@ static void conditions_refuse_all_of_it(void **state)
     static const struct tarn_put_options absent = {.condition = TARN_PUT_IF_ABSENT},
                                          present = {.condition = TARN_PUT_IF_PRESENT},
                                          version = {.condition = TARN_PUT_IF_VERSION, .if_version = 1};
-    assert_int_equal(testing_put(&fixture->store, "a", "first"), 0);
-    assert_int_equal(testing_put(&fixture->store, "b", "second"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "a", "first"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "b", "second"), 0);
     for (int removes = 0; removes < 2; removes++) {
         struct tarn_batch_item items[] = {item_put("a", "x"), item_put("b", "x"), item_put("c", "x")};
         for (int i = 0; i < 3; i++)
@@ -185,7 +185,7 @@ static void what_is_no_batch_is_refused(void **state)
     }
     assert_int_equal(write_items(fixture, many, TARN_BATCH_ITEMS_MAX + 1), -E2BIG);
     assert_int_equal(stats_of(fixture).records, 0);
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     const struct tarn_depot_options read_only = {.read_only = true};
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &read_only), 0);
     assert_int_equal(write_items(fixture, items, 1), -EROFS);
@@ -329,7 +329,7 @@ static void *write_together(void *arg)
         if (crowd->number == 0 && round % 16 == 0)
             base_assert(tarn_depot_flush_all(depot_of(fixture), 0) == 0);
         (void)snprintf(value, sizeof(value), "own%u", crowd->number);
-        base_assert(testing_put(&fixture->store, value, value) == 0);
+        base_assert(depot_testing_put(&fixture->store, value, value) == 0);
     }
     return NULL;
 }
@@ -401,7 +401,7 @@ static void caches_evict_them_one_by_one(void **state)
     enum { COUNT = 40, BYTES = 440 };
     struct testing_fixture *fixture = *state;
     const struct tarn_depot_options options = {.cache = true};
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
     assert_int_equal(write_members(fixture, COUNT, 'a', BYTES), 0);
     for (uint32_t round = 0; round < 1500; round++) {

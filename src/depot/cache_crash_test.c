@@ -87,15 +87,15 @@ static void try_cut(const struct history *history, struct testing_drive *cut, ui
     struct depot_check_report report;
     open_cache(&store, &drive, cache);
     expect(history, &store, done);
-    testing_close(&store);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    depot_testing_close(&store);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(report.faults, 0);
     testing_drive_free(&drive);
 }
 
 static void try_all_cuts(const struct history *history, struct testing_drive *drive)
 {
-    const uint64_t data_offset = testing_superblock(drive).data_offset;
+    const uint64_t data_offset = depot_testing_superblock(drive).data_offset;
     struct base_random random;
     uint32_t states = 0;
     base_random_init(&random, 3);
@@ -123,13 +123,13 @@ static void cuts_at_evictions_bring_nothing_back(void **state)
     (void)state;
     base_random_init(&history.random, 1);
     open_cache(&history.store, &history.drive, true);
-    testing_close(&history.store);
+    depot_testing_close(&history.store);
     struct testing_drive replayed = testing_drive_copy(&history.drive);
     history.drive.recording = &history.recording;
     open_cache(&history.store, &history.drive, true);
     for (uint32_t number = 0; number < CRASH_OPS; number++)
         do_one(&history, number);
-    testing_close(&history.store);
+    depot_testing_close(&history.store);
     try_all_cuts(&history, &replayed);
     testing_recording_free(&history.recording);
     testing_drive_free(&history.drive);

@@ -46,7 +46,7 @@ static void every_put_finds_room(void **state)
         }
         assert_int_equal(found, stats.records);
         assert_int_equal(found, keys - oldest); /* first in, first out */
-        testing_close(&store);
+        depot_testing_close(&store);
         expect_proven(&drive, NULL);
         testing_drive_free(&drive);
     }
@@ -67,7 +67,7 @@ static void a_store_does_not_evict(void **state)
         assert_int_equal(cache_get(&store, key), key + 1);
     struct tarn_depot_stats stats = stats_of(&store);
     assert_int_equal(stats.evictions + stats.reinsertions + stats.evicted_segments + stats.horizon, 0);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -118,7 +118,7 @@ static uint32_t count_hot_after_crash(struct testing_drive *drive, struct testin
     expect_proven(&copy, clock);
     open_as(&store, &copy, clock, TARN_MODE_DEVICE, true);
     uint32_t found = count_hot(&store, versions);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&copy);
     return found;
 }
@@ -206,7 +206,7 @@ static void what_is_gone_stays_gone(void **state)
         assert_int_equal(cache_delete(&store, 0), -ENOENT); /* evicted */
         for (uint32_t i = 0; i < 200; i++)
             found[i] = cache_get(&store, last - 200 + i) != 0;
-        drive = testing_end(&store, &drive, killed);
+        drive = depot_testing_end(&store, &drive, killed);
         expect_proven(&drive, NULL);
         open_as(&store, &drive, NULL, TARN_MODE_POWER, true);
         for (uint32_t i = 0; i < 200; i++) {
@@ -216,7 +216,7 @@ static void what_is_gone_stays_gone(void **state)
         }
         for (uint32_t key = 0; key < 100; key++)
             assert_int_equal(cache_get(&store, key), 0);
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
 }
@@ -270,7 +270,7 @@ static void a_cache_may_be_opened_as_a_store(void **state)
         open_as(&store, &drive, NULL, TARN_MODE_POWER, true);
         uint32_t last = flood(&store, 0, 3);
         uint64_t horizon = stats_of(&store).horizon;
-        drive = testing_end(&store, &drive, killed);
+        drive = depot_testing_end(&store, &drive, killed);
         open_as(&store, &drive, NULL, TARN_MODE_POWER, false);
         struct tarn_depot_stats stats = stats_of(&store);
         assert_true(stats.horizon >= horizon);
@@ -287,12 +287,12 @@ static void a_cache_may_be_opened_as_a_store(void **state)
         assert_int_equal(error, -ENOSPC);
         for (uint32_t key = 0; key < last; key++)
             assert_int_equal(cache_get(&store, key), found[key] ? key + 1 : 0);
-        testing_close(&store);
+        depot_testing_close(&store);
         expect_proven(&drive, NULL);
         open_as(&store, &drive, NULL, TARN_MODE_POWER, true); /* and now it evicts again */
         (void)flood(&store, last + 2000, 1);
         assert_true(stats_of(&store).evictions > 0);
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
 }
@@ -356,14 +356,14 @@ static void what_is_found_is_never_old(void **state)
             do_one(&model);
         bool was_cache = model.cache;
         model.cache = draw(&model, 4) != 0;
-        model.drive = testing_end(&model.store, &model.drive, draw(&model, 2) == 0);
+        model.drive = depot_testing_end(&model.store, &model.drive, draw(&model, 2) == 0);
         expect_proven(&model.drive, NULL);
         enum tarn_mode mode = draw(&model, 2) == 0 ? TARN_MODE_POWER : TARN_MODE_DEVICE;
         open_as(&model.store, &model.drive, NULL, mode, model.cache);
         for (uint32_t key = 0; key < CACHE_KEYS; key++)
             look(&model, key, was_cache || model.cache);
     }
-    testing_close(&model.store);
+    depot_testing_close(&model.store);
     testing_drive_free(&model.drive);
 }
 
@@ -389,7 +389,7 @@ static void a_full_index_makes_room_too(void **state)
     (void)state;
     assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
     uint64_t peak_bytes = atomic_load(&store.node->memory.peak_bytes) + (4 << 10); /* a checkpoint's list */
-    testing_close(&store);
+    depot_testing_close(&store);
     open_capped(&store, &drive, peak_bytes);
     struct base_account *account = &store.node->memory; /* so that the index cannot grow: */
     uint64_t taken_bytes = peak_bytes - atomic_load(&account->used_bytes);
@@ -403,7 +403,7 @@ static void a_full_index_makes_room_too(void **state)
     assert_true(stats.segments_free > stats.segments / 2); /* it was not for room on the drive */
     assert_int_equal(cache_get(&store, (uint32_t)(3 * entries) - 1), 3 * entries);
     base_account_give(account, taken_bytes);
-    drive = testing_end(&store, &drive, true);
+    drive = depot_testing_end(&store, &drive, true);
     expect_proven(&drive, NULL);
     testing_drive_free(&drive);
 }
@@ -424,7 +424,7 @@ static void what_does_not_fit_into_memory_goes(void **state)
         for (uint32_t key = 0; key < KEYS_IN_ALL; key++)
             assert_int_equal(cache_put(&store, key, key + 1, 4), 0);
         assert_int_equal(stats_of(&store).records, KEYS_IN_ALL);
-        drive = testing_end(&store, &drive, killed);
+        drive = depot_testing_end(&store, &drive, killed);
         open_capped(&store, &drive, used_bytes + (175 << 10)); /* the index may double once */
         struct tarn_depot_stats stats = stats_of(&store);
         assert_in_range(stats.records, 1000, KEYS_IN_ALL * 3 / 4);
@@ -433,12 +433,12 @@ static void what_does_not_fit_into_memory_goes(void **state)
         while (cache_get(&store, first) == 0)
             first++;
         assert_int_equal(cache_delete(&store, 0), -ENOENT);
-        testing_close(&store);
+        depot_testing_close(&store);
         expect_proven(&drive, NULL);
         assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
         for (uint32_t key = 0; key < first; key++)
             assert_int_equal(cache_get(&store, key), 0);
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
 }

@@ -83,7 +83,7 @@ base_unused static void expect_proven(struct testing_drive *drive, struct testin
 {
     struct told told;
     struct depot_check_report report;
-    assert_int_equal(testing_check(drive, clock, &told, &report), 0);
+    assert_int_equal(depot_testing_check(drive, clock, &told, &report), 0);
     assert_int_equal(report.faults, 0);
 }
 

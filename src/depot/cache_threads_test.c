@@ -60,7 +60,7 @@ static void a_hot_key_among_evictions(void **state)
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_true(stats_of(&crowd.store).evictions > 0);
-    testing_close(&crowd.store);
+    depot_testing_close(&crowd.store);
     expect_proven(&drive, NULL);
     testing_drive_free(&drive);
 }

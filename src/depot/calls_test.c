@@ -12,7 +12,7 @@ static void put_keys(struct testing_fixture *fixture, int begin, int end)
         char key[16], value[32];
         (void)snprintf(key, sizeof(key), "key %d", i);
         (void)snprintf(value, sizeof(value), "value of %d", i);
-        assert_int_equal(testing_put(&fixture->store, key, value), 0);
+        assert_int_equal(depot_testing_put(&fixture->store, key, value), 0);
     }
 }
 
@@ -123,7 +123,7 @@ static void an_update_reads_and_writes(void **state)
     assert_false(decision.there);
     assert_true(decision.given.value_len == 0 && decision.given.expiry_ns == 0 && !decision.given.remove);
     assert_int_equal(decision.given.client_flags, 0);
-    testing_expect(&fixture->store, "k", "first");
+    depot_testing_expect(&fixture->store, "k", "first");
     decision = (struct decision){.update = {.value = "second", .value_len = 6}, .keep = true};
     assert_int_equal(update_k(fixture, &decision, &second), 0);
     assert_true(decision.there && decision.calls == 1);
@@ -146,7 +146,7 @@ static void an_update_reads_and_writes(void **state)
     decision = (struct decision){.update = {.value = "third", .value_len = 5}};
     assert_int_equal(update_k(fixture, &decision, NULL), 0);
     assert_false(decision.there);
-    testing_expect(&fixture->store, "k", "third");
+    depot_testing_expect(&fixture->store, "k", "third");
 }
 
 static void an_update_may_refuse_or_remove(void **state)
@@ -160,18 +160,18 @@ static void an_update_may_refuse_or_remove(void **state)
     tarn_depot_stats(fixture->store.depot, &before);
     assert_int_equal(update_k(fixture, &refuse, &version), -ECHILD);
     assert_int_equal(update_k(fixture, &removal, &version), 0); /* it was absent already */
-    testing_expect(&fixture->store, "k", NULL);
+    depot_testing_expect(&fixture->store, "k", NULL);
     tarn_depot_stats(fixture->store.depot, &after);
     assert_int_equal(after.written_bytes, before.written_bytes);
-    assert_int_equal(testing_put(&fixture->store, "k", "there"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "there"), 0);
     assert_int_equal(update_k(fixture, &refuse, &version), -ECHILD);
     assert_int_equal(update_k(fixture, &positive, &version), 42);
-    testing_expect(&fixture->store, "k", "there");
+    depot_testing_expect(&fixture->store, "k", "there");
     assert_int_equal(update_k(fixture, &removal, &version), 0);
     assert_int_equal(version, 99);
     assert_string_equal(removal.value, "there");
     for (int round = 0; round < 2; round++) {
-        testing_expect(&fixture->store, "k", NULL);
+        depot_testing_expect(&fixture->store, "k", NULL);
         testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_update(fixture->store.depot, "", 0, decide, &removal, NULL), -EINVAL);
@@ -185,9 +185,9 @@ static void updates_have_limits(void **state)
     char *value = calloc(1, longest + 1);
     assert_non_null(value);
     struct decision decision = {.update = {.value = value, .value_len = longest + 1}};
-    assert_int_equal(testing_put(&fixture->store, "k", "there"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "there"), 0);
     assert_int_equal(update_k(fixture, &decision, NULL), -EMSGSIZE);
-    testing_expect(&fixture->store, "k", "there");
+    depot_testing_expect(&fixture->store, "k", "there");
     decision = (struct decision){.update = {.value = value, .value_len = longest}};
     assert_int_equal(update_k(fixture, &decision, NULL), 0);
     struct tarn_record_info info = {.value_bytes = 0};
@@ -297,7 +297,7 @@ static void a_visit_may_change_the_store(void **state)
         assert_true(visits->seen[i + KEYS] <= 1);
         char key[16];
         (void)snprintf(key, sizeof(key), "key %d", i);
-        testing_expect(&fixture->store, key, NULL);
+        depot_testing_expect(&fixture->store, key, NULL);
     }
     free(visits);
 }
@@ -322,18 +322,18 @@ static void formatting_minds_what_is_there(void **state)
     assert_int_equal(format(&drive, NULL), -ENOENT);
     assert_int_equal(format(&drive, &create), 0);
     assert_int_equal(drive.size, TESTING_STORE_BYTES);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "a", "v"), 0);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "a", "v"), 0);
+    depot_testing_close(&store);
     assert_int_equal(format(&drive, NULL), -EEXIST);
     assert_int_equal(format(&drive, &create), -EEXIST);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_expect(&store, "a", "v");
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_expect(&store, "a", "v");
+    depot_testing_close(&store);
     assert_int_equal(format(&drive, &force), 0);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_expect(&store, "a", NULL);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_expect(&store, "a", NULL);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
     drive = testing_drive_new(TESTING_STORE_BYTES);
     drive.bytes[TESTING_STORE_BYTES - 1] = 1; /* somebody's */
@@ -352,14 +352,14 @@ static void stores_of_all_kinds_are_made(void **state)
         const struct tarn_format_options options = {.grain_bytes = grain};
         struct testing_drive drive = testing_drive_new(TESTING_STORE_BYTES + grain * 4096);
         assert_int_equal(format(&drive, &options), 0);
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
         for (int i = 0; i < 100; i++)
-            assert_int_equal(testing_put(&store, i % 2 == 0 ? "a" : "b", "value"), 0);
-        testing_close(&store);
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-        testing_expect(&store, "a", "value");
-        testing_expect(&store, "b", "value");
-        testing_close(&store);
+            assert_int_equal(depot_testing_put(&store, i % 2 == 0 ? "a" : "b", "value"), 0);
+        depot_testing_close(&store);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_expect(&store, "a", "value");
+        depot_testing_expect(&store, "b", "value");
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
 }

@@ -45,7 +45,7 @@ static void damaged_superblocks(void **state)
 /* Write other contents to the owner's part of both superblocks. */
 static void set_owner(struct testing_drive *drive, size_t at, uint8_t byte)
 {
-    struct seglog_superblock_format superblock = testing_superblock(drive);
+    struct seglog_superblock_format superblock = depot_testing_superblock(drive);
     superblock.owner[at] = byte;
     seglog_superblock_seal(&superblock);
     for (unsigned copy = 0; copy < SEGLOG_SUPERBLOCK_COPIES; copy++)
@@ -56,7 +56,7 @@ static void impossible_widths(void **state)
 {
     (void)state;
     struct testing_drive drive = made_store(false);
-    uint8_t tag_bits = testing_superblock(&drive).owner[offsetof(struct depot_owner_format, tag_bits)];
+    uint8_t tag_bits = depot_testing_superblock(&drive).owner[offsetof(struct depot_owner_format, tag_bits)];
     set_owner(&drive, offsetof(struct depot_owner_format, tag_bits), 63);
     expect_only(&drive, 2);
     set_owner(&drive, offsetof(struct depot_owner_format, tag_bits), tag_bits);
@@ -87,7 +87,7 @@ static void states_that_contradict_each_other(void **state)
 {
     (void)state;
     struct testing_drive drive = made_store(false);
-    const struct seglog_superblock_format superblock = testing_superblock(&drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     uint32_t newest = newest_slot(&drive);
     /* good, of the same generation, and different */
     state_at(&drive, newest)->wall_ns++;
@@ -110,7 +110,7 @@ static void torn_states_are_no_faults(void **state)
     testing_drive_free(&drive);
     drive = made_store(false);
     uint32_t newest = newest_slot(&drive);
-    const uint64_t state_bytes = testing_superblock(&drive).state_bytes;
+    const uint64_t state_bytes = depot_testing_superblock(&drive).state_bytes;
     uint8_t *torn = (uint8_t *)state_at(&drive, newest ^ 1);
     torn[DRIVE_SECTOR_BYTES] ^= 1; /* not the first sector */
     expect_sound(&drive);
@@ -133,10 +133,10 @@ static void damaged_headers(void **state)
     struct depot_check_report report;
     place.segment[40] ^= 1;
     expect_only(&drive, 4);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(report.records, KEYS - REMOVED);
     record_at(&place, 2)[41] ^= 1; /* what is in it is looked at all the same */
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(told.count[4] + told.count[7], 2);
     assert_int_equal(told.all, 2);
     record_at(&place, 2)[41] ^= 1;
@@ -162,10 +162,10 @@ static void torn_headers_are_no_faults(void **state)
     state_at(&drive, newest)->closed_count = 0;
     seglog_state_seal(state_at(&drive, newest), &place.superblock);
     memcpy(state_at(&drive, newest ^ 1), state_at(&drive, newest), place.superblock.state_bytes);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     uint32_t free_count = report.segments_free;
     place.segment[40] ^= 1;
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(told.all, 0);
     assert_int_equal(report.segments_free, free_count);
     testing_drive_free(&drive);
@@ -210,15 +210,15 @@ static void numbers_that_the_log_refuses(void **state)
     struct seglog_segment_format header = place.header;
     header.stamp = newest->stamp_bound;
     seal_header(&place, &header);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), -EUCLEAN);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), -EUCLEAN);
     header.stamp = place.header.stamp + 1; /* another segment's */
     seal_header(&place, &header);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), -EUCLEAN);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), -EUCLEAN);
     seal_header(&place, &place.header);
     expect_sound(&drive);
     place.entries[0].sequence = newest->sequence_bound;
     seglog_summary_seal(place.summary, &place.trailer, &place.superblock);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), -EUCLEAN);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), -EUCLEAN);
     testing_drive_free(&drive);
 }
 
@@ -365,10 +365,10 @@ static void copies(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "a", "value"), 0);
-    assert_int_equal(testing_put(&store, "b", "other"), 0);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "a", "value"), 0);
+    assert_int_equal(depot_testing_put(&store, "b", "other"), 0);
+    depot_testing_close(&store);
     struct place place = find_records(&drive, SEGLOG_VALUE);
     uint32_t grain = place.entries[1].grain;
     memcpy(record_at(&place, 1), record_at(&place, 0), place.entries[0].bytes);
@@ -377,7 +377,7 @@ static void copies(void **state)
     seal(&place, 1);
     struct told told;
     struct depot_check_report report;
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(told.count[11], 0);
     assert_int_equal(told.count[13], 1); /* one record is gone that the checkpoint has */
     assert_int_equal(report.records, 1);
@@ -397,7 +397,7 @@ static void copies(void **state)
         memset(record_at(&place, entry) + sizeof(*header) + 1, 0, SEGLOG_BIRTH_BYTES);
         place.entries[entry].bytes = sizeof(*header) + 1 + SEGLOG_BIRTH_BYTES;
         seal(&place, entry);
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(told.count[11], 0);
         assert_int_equal(report.records, 0);
         assert_int_equal(report.tombstones, 1);
@@ -456,18 +456,18 @@ static void moved_records_are_sound(void **state)
     for (uint32_t later = 0; later < 2; later++) {
         struct testing_drive drive = {.size = 0};
         struct testing_store store;
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-        assert_int_equal(testing_put(&store, "a", "value"), 0);
-        assert_int_equal(testing_put(&store, "b", "value"), 0);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        assert_int_equal(depot_testing_put(&store, "a", "value"), 0);
+        assert_int_equal(depot_testing_put(&store, "b", "value"), 0);
         assert_int_equal(testing_delete(&store, "b"), 0);
-        testing_close(&store);
+        depot_testing_close(&store);
         struct place place = find_records(&drive, SEGLOG_TOMBSTONE);
         uint64_t first = (uint64_t)(place.segment - drive.bytes) / place.superblock.grain_bytes;
         uint32_t copy = append_copy(&place, 0);
         (void)append_copy(&place, entry_of(&place, SEGLOG_TOMBSTONE));
         struct told told;
         struct depot_check_report report;
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(told.all, 0);
         assert_int_equal(report.records, 1);
         assert_int_equal(report.tombstones, 1);
@@ -534,16 +534,16 @@ static void what_is_no_store_is_not_checked(void **state)
     struct testing_drive drive = {.size = 0};
     struct told told;
     struct depot_check_report report = {.faults = 77};
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), -ENOENT);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), -ENOENT);
     drive = (struct testing_drive){.size = TESTING_STORE_BYTES, .exists = true};
     drive.bytes = calloc(1, drive.size);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), -EUCLEAN);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), -EUCLEAN);
     assert_int_equal(report.faults, 77);
     testing_drive_free(&drive);
     drive = made_store(false);
     for (uint32_t slot = 0; slot < SEGLOG_STATE_SLOTS; slot++)
         state_at(&drive, slot)->check ^= 1;
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), -EUCLEAN);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), -EUCLEAN);
     assert_int_equal(report.faults, 77);
     testing_drive_free(&drive);
 }

@@ -16,7 +16,7 @@ static void a_sound_store_has_no_faults(void **state)
         struct testing_drive before = testing_drive_copy(&drive);
         struct told told;
         struct depot_check_report report;
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(told.all, 0);
         assert_int_equal(report.faults, 0);
         assert_int_equal(report.records, KEYS - REMOVED);
@@ -46,7 +46,7 @@ static void an_empty_store_is_sound(void **state)
     task_node_close(node);
     struct told told;
     struct depot_check_report report;
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(report.faults + told.all, 0);
     assert_int_equal(report.segments_free, report.segments);
     /* formatting that was cut before one of the copies */
@@ -63,7 +63,7 @@ static void flushed_records_do_not_count(void **state)
     struct testing_store store;
     struct told told;
     struct depot_check_report report;
-    testing_open(&store, &drive, &clock, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, &clock, TARN_MODE_POWER);
     for (int i = 0; i < KEYS; i++)
         put_number(&store, i, 0);
     assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
@@ -71,14 +71,14 @@ static void flushed_records_do_not_count(void **state)
     put_number(&store, 2, 1);
     assert_int_equal(testing_delete(&store, "key2"), 0);
     assert_int_equal(tarn_depot_flush_all(store.depot, 2000 * BASE_NS_PER_SECOND), 0);
-    testing_close(&store);
-    assert_int_equal(testing_check(&drive, &clock, &told, &report), 0);
+    depot_testing_close(&store);
+    assert_int_equal(depot_testing_check(&drive, &clock, &told, &report), 0);
     assert_int_equal(report.faults, 0);
     assert_int_equal(report.records, 1);
     assert_int_equal(report.tombstones, 1);
     assert_int_equal(report.superseded, KEYS + 1);
     atomic_store(&clock.wall_ns, 2000 * BASE_NS_PER_SECOND);
-    assert_int_equal(testing_check(&drive, &clock, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, &clock, &told, &report), 0);
     assert_int_equal(report.faults, 0);
     assert_int_equal(report.records + report.tombstones, 0);
     assert_int_equal(report.superseded, KEYS + 3);
@@ -92,7 +92,7 @@ static void run_sessions(struct testing_drive *drive, struct base_random *random
 {
     for (unsigned session = 0; session < 4; session++) {
         struct testing_store store;
-        testing_open(&store, drive, NULL, mode);
+        depot_testing_open(&store, drive, NULL, mode);
         for (unsigned step = 0; step < steps; step++) {
             int number = (int)base_random_below(random, 40);
             char key[16];
@@ -102,7 +102,7 @@ static void run_sessions(struct testing_drive *drive, struct base_random *random
             else
                 put_number(&store, number, (int)step);
         }
-        testing_close(&store);
+        depot_testing_close(&store);
     }
 }
 
@@ -117,8 +117,8 @@ static void end_within_writes(enum tarn_mode mode, unsigned steps, size_t each, 
     struct testing_store store;
     struct base_random random;
     base_random_init(&random, seed);
-    testing_open(&store, &drive, NULL, mode);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, mode);
+    depot_testing_close(&store);
     struct testing_drive now = testing_drive_copy(&drive);
     drive.recording = &recording;
     run_sessions(&drive, &random, mode, steps);
@@ -130,9 +130,9 @@ static void end_within_writes(enum tarn_mode mode, unsigned steps, size_t each, 
             expect_sound(&end);
             struct testing_drive twice = testing_drive_copy(&end);
             end.recording = &again;
-            testing_open(&store, &end, NULL, mode);
+            depot_testing_open(&store, &end, NULL, mode);
             put_number(&store, 1, 1);
-            testing_close(&store);
+            depot_testing_close(&store);
             end.recording = NULL;
             expect_sound(&end);
             size_t cut = base_random_below(&random, again.count);
@@ -177,7 +177,7 @@ static void a_drive_that_lies_once_is_asked_again(void **state)
         drive.fail_op = DRIVE_READ;
         drive.lie = TESTING_NOISE;
         drive.reads = 0;
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(told.all, 0);
         assert_true(drive.reads >= reads); /* equal: it was read twice in any case */
         assert_int_equal(drive.fail_at, 0);
@@ -197,7 +197,7 @@ static void every_read_may_fail(void **state)
         struct depot_check_report report = {.faults = 77};
         drive.fail_at = n;
         drive.fail_op = DRIVE_READ;
-        int error = testing_check(&drive, NULL, &told, &report);
+        int error = depot_testing_check(&drive, NULL, &told, &report);
         assert_true(error == 0 || error == -EIO); /* the log reads some things again */
         assert_int_equal(told.all, 0);
         assert_int_equal(report.faults, error == 0 ? 0 : 77);
@@ -212,13 +212,13 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_ASYNC);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_ASYNC);
     for (int i = 0; i < 4000; i++) { /* more than the smallest table takes at once */
         char key[16];
         (void)snprintf(key, sizeof(key), "%d", i);
-        assert_int_equal(testing_put(&store, key, ""), 0);
+        assert_int_equal(depot_testing_put(&store, key, ""), 0);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     bool smaller = false;
     for (uint64_t n = 1;; n++) {
         struct told told = {.all = 0};

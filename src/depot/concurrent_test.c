@@ -118,11 +118,11 @@ static void writers_do_not_mix_up(void **state)
     struct shared shared = {.body = own_keys, .value_bytes = 300};
     run(&shared);
     struct testing_store store;
-    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
     struct tarn_depot_stats stats;
     tarn_depot_stats(store.depot, &stats);
     assert_int_equal(stats.records, (TASKS + THREADS) * 4); /* of the five each deletes one last */
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&shared.drive);
 }
 
@@ -143,11 +143,11 @@ static void expect_all_counted(void (*body)(struct shared *shared, uint32_t numb
     struct shared shared = {.body = body};
     run(&shared);
     struct testing_store store;
-    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
     uint64_t count = 0;
     assert_int_equal(tarn_depot_get(store.depot, "counter", 7, &count, sizeof(count), NULL), 0);
     assert_int_equal(count, (TASKS + THREADS) * ROUNDS);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&shared.drive);
 }
 
@@ -485,7 +485,7 @@ static void long_values_do_not_mix(void **state)
     run(&shared);
     assert_true(shared.stats.records <= LONG_KEYS);
     struct testing_store store;
-    testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &shared.drive, NULL, TARN_MODE_POWER);
     assert_true(tarn_depot_whole_bytes_max(store.depot) < long_bytes(1));
     for (int i = 0; i < LONG_KEYS; i++) {
         const char key[] = {(char)('a' + i), '\0'};
@@ -495,7 +495,7 @@ static void long_values_do_not_mix(void **state)
     struct tarn_depot_stats stats;
     tarn_depot_stats(store.depot, &stats);
     assert_true(stats.records == 0 && stats.pieces == 0 && stats.live_bytes == 0);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&shared.drive);
 }
 

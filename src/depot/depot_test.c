@@ -19,17 +19,17 @@ static void values_come_back(void **state)
 {
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
-    testing_expect(store, "a", NULL);
-    assert_int_equal(testing_put(store, "a", "one"), 0);
-    assert_int_equal(testing_put(store, "b", ""), 0);
-    testing_expect(store, "a", "one");
-    testing_expect(store, "b", "");
-    assert_int_equal(testing_put(store, "a", "another"), 0);
+    depot_testing_expect(store, "a", NULL);
+    assert_int_equal(depot_testing_put(store, "a", "one"), 0);
+    assert_int_equal(depot_testing_put(store, "b", ""), 0);
+    depot_testing_expect(store, "a", "one");
+    depot_testing_expect(store, "b", "");
+    assert_int_equal(depot_testing_put(store, "a", "another"), 0);
     assert_int_equal(testing_delete(store, "b"), 0);
     assert_int_equal(testing_delete(store, "b"), -ENOENT);
     for (int round = 0; round < 3; round++) {
-        testing_expect(store, "a", "another");
-        testing_expect(store, "b", NULL);
+        depot_testing_expect(store, "a", "another");
+        depot_testing_expect(store, "b", NULL);
         testing_reopen(fixture);
     }
 }
@@ -129,15 +129,15 @@ static void conditions_decide(void **state)
     uint64_t version = info_of(fixture, "k").version;
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, version + 1), -EEXIST);
     assert_int_equal(put_if(fixture, "x", (enum tarn_put_condition)99, 0), -EINVAL);
-    testing_expect(store, "k", "first");
+    depot_testing_expect(store, "k", "first");
     assert_int_equal(put_if(fixture, "second", TARN_PUT_IF_VERSION, version), 0);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_VERSION, version), -EEXIST);
     assert_int_equal(put_if(fixture, "third", TARN_PUT_IF_PRESENT, 0), 0);
     testing_reopen(fixture); /* and nothing that was rejected is in the log */
-    testing_expect(store, "k", "third");
+    depot_testing_expect(store, "k", "third");
     assert_int_equal(testing_delete(store, "k"), 0);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
-    testing_expect(store, "k", NULL);
+    depot_testing_expect(store, "k", NULL);
 }
 
 static void versions_never_repeat(void **state)
@@ -145,7 +145,7 @@ static void versions_never_repeat(void **state)
     struct testing_fixture *fixture = *state;
     uint64_t seen[40];
     for (size_t i = 0; i < base_array_count(seen); i++) {
-        assert_int_equal(testing_put(&fixture->store, "k", "v"), 0);
+        assert_int_equal(depot_testing_put(&fixture->store, "k", "v"), 0);
         seen[i] = info_of(fixture, "k").version;
         assert_int_not_equal(seen[i], 0);
         for (size_t j = 0; j < i; j++)
@@ -167,18 +167,18 @@ static void records_expire(void **state)
     const struct tarn_put_options options = {.expiry_ns = BEGIN + 10 * SECOND};
     assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
     fixture->clock.wall_ns = BEGIN + 10 * SECOND - 1;
-    testing_expect(store, "k", "v");
+    depot_testing_expect(store, "k", "v");
     testing_reopen(fixture);
-    testing_expect(store, "k", "v");
+    depot_testing_expect(store, "k", "v");
     fixture->clock.wall_ns = BEGIN + 10 * SECOND;
-    testing_expect(store, "k", NULL);
+    depot_testing_expect(store, "k", NULL);
     assert_int_equal(testing_delete(store, "k"), -ENOENT);
     assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 0), -ENOENT);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
     testing_reopen(fixture);
-    testing_expect(store, "k", NULL);
+    depot_testing_expect(store, "k", NULL);
     assert_int_equal(put_if(fixture, "new", TARN_PUT_IF_ABSENT, 0), 0);
-    testing_expect(store, "k", "new");
+    depot_testing_expect(store, "k", "new");
 }
 
 static void expiries_are_rounded_up(void **state)
@@ -197,16 +197,16 @@ static void expiries_are_rounded_up(void **state)
         const struct tarn_put_options options = {.expiry_ns = expiries[i].given};
         assert_int_equal(tarn_depot_put(depot, "put", 3, "v", 1, &options, NULL), 0);
         assert_int_equal(info_of(fixture, "put").expiry_ns, expiries[i].kept);
-        assert_int_equal(testing_put(&fixture->store, "touched", "v"), 0);
+        assert_int_equal(depot_testing_put(&fixture->store, "touched", "v"), 0);
         assert_int_equal(tarn_depot_touch(depot, "touched", 7, expiries[i].given), 0);
         assert_int_equal(info_of(fixture, "touched").expiry_ns, expiries[i].kept);
     }
     const struct tarn_put_options options = {.expiry_ns = BEGIN + SECOND + 1};
     assert_int_equal(tarn_depot_put(depot, "k", 1, "v", 1, &options, NULL), 0);
     fixture->clock.wall_ns = BEGIN + SECOND + TICK - 1;
-    testing_expect(&fixture->store, "k", "v");
+    depot_testing_expect(&fixture->store, "k", "v");
     fixture->clock.wall_ns = BEGIN + SECOND + TICK;
-    testing_expect(&fixture->store, "k", NULL);
+    depot_testing_expect(&fixture->store, "k", NULL);
 }
 
 /* What was seen to have expired stays so, though the clock goes back and the process has died. */
@@ -217,21 +217,21 @@ static void a_clock_set_back_revives_nothing(void **state)
     const struct tarn_put_options options = {.expiry_ns = BEGIN + 10 * SECOND};
     assert_int_equal(tarn_depot_put(store->depot, "k", 1, "v", 1, &options, NULL), 0);
     fixture->clock.wall_ns = BEGIN + 11 * SECOND;
-    testing_expect(store, "k", NULL);
-    assert_int_equal(testing_put(store, "other", "v"), 0);
+    depot_testing_expect(store, "k", NULL);
+    assert_int_equal(depot_testing_put(store, "other", "v"), 0);
     struct testing_drive killed = testing_drive_copy(&fixture->drive);
     fixture->clock.wall_ns = BEGIN;
     for (int round = 0; round < 2; round++) {
-        testing_expect(store, "k", NULL);
-        testing_expect(store, "other", "v");
+        depot_testing_expect(store, "k", NULL);
+        depot_testing_expect(store, "other", "v");
         testing_reopen(fixture);
     }
-    testing_close(store);
+    depot_testing_close(store);
     testing_drive_free(&fixture->drive);
     fixture->drive = killed;
-    testing_open(store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
-    testing_expect(store, "k", NULL);
-    testing_expect(store, "other", "v");
+    depot_testing_open(store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
+    depot_testing_expect(store, "k", NULL);
+    depot_testing_expect(store, "other", "v");
 }
 
 static void touch_moves_the_expiry_only(void **state)
@@ -252,7 +252,7 @@ static void touch_moves_the_expiry_only(void **state)
         testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_touch(store->depot, "k", 1, 1), 0);
-    testing_expect(store, "k", NULL);
+    depot_testing_expect(store, "k", NULL);
 }
 
 static void flush_all_now(void **state)
@@ -260,16 +260,16 @@ static void flush_all_now(void **state)
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     struct tarn_depot_stats stats;
-    assert_int_equal(testing_put(store, "old", "v"), 0);
+    assert_int_equal(depot_testing_put(store, "old", "v"), 0);
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN - SECOND), 0); /* the past is now */
-    testing_expect(store, "old", NULL);
+    depot_testing_expect(store, "old", NULL);
     tarn_depot_stats(store->depot, &stats);
     assert_int_equal(stats.records, 0);
     assert_int_equal(stats.live_bytes, 0);
     assert_int_equal(put_if(fixture, "new", TARN_PUT_IF_ABSENT, 0), 0); /* at the same moment */
     for (int round = 0; round < 2; round++) {
-        testing_expect(store, "old", NULL);
-        testing_expect(store, "k", "new");
+        depot_testing_expect(store, "old", NULL);
+        depot_testing_expect(store, "k", "new");
         testing_reopen(fixture);
     }
 }
@@ -278,22 +278,22 @@ static void flush_all_later(void **state)
 {
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
-    assert_int_equal(testing_put(store, "a", "before the order"), 0);
+    assert_int_equal(depot_testing_put(store, "a", "before the order"), 0);
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 10 * SECOND), 0);
     fixture->clock.wall_ns = BEGIN + 9 * SECOND;
-    assert_int_equal(testing_put(store, "b", "before the moment"), 0);
+    assert_int_equal(depot_testing_put(store, "b", "before the moment"), 0);
     testing_reopen(fixture);
-    testing_expect(store, "a", "before the order");
-    testing_expect(store, "b", "before the moment");
+    depot_testing_expect(store, "a", "before the order");
+    depot_testing_expect(store, "b", "before the moment");
     fixture->clock.wall_ns = BEGIN + 10 * SECOND;
-    testing_expect(store, "a", NULL);
-    testing_expect(store, "b", NULL);
+    depot_testing_expect(store, "a", NULL);
+    depot_testing_expect(store, "b", NULL);
     assert_int_equal(testing_delete(store, "b"), -ENOENT);
-    assert_int_equal(testing_put(store, "c", "after"), 0);
+    assert_int_equal(depot_testing_put(store, "c", "after"), 0);
     for (int round = 0; round < 2; round++) {
-        testing_expect(store, "a", NULL);
-        testing_expect(store, "b", NULL);
-        testing_expect(store, "c", "after");
+        depot_testing_expect(store, "a", NULL);
+        depot_testing_expect(store, "b", NULL);
+        depot_testing_expect(store, "c", "after");
         testing_reopen(fixture);
     }
 }
@@ -302,25 +302,25 @@ static void orders_to_flush_replace_each_other(void **state)
 {
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
-    assert_int_equal(testing_put(store, "a", "v"), 0);
+    assert_int_equal(depot_testing_put(store, "a", "v"), 0);
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 5 * SECOND), 0);
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 20 * SECOND), 0); /* instead */
     fixture->clock.wall_ns = BEGIN + 10 * SECOND;
-    testing_expect(store, "a", "v");
+    depot_testing_expect(store, "a", "v");
     fixture->clock.wall_ns = BEGIN + 21 * SECOND;
-    assert_int_equal(testing_put(store, "b", "v"), 0);
+    assert_int_equal(depot_testing_put(store, "b", "v"), 0);
     /* the one that has come stays in force */
     assert_int_equal(tarn_depot_flush_all(store->depot, BEGIN + 30 * SECOND), 0);
     for (int round = 0; round < 2; round++) {
-        testing_expect(store, "a", NULL);
-        testing_expect(store, "b", "v");
+        depot_testing_expect(store, "a", NULL);
+        depot_testing_expect(store, "b", "v");
         testing_reopen(fixture);
     }
     assert_int_equal(tarn_depot_flush_all(store->depot, 0), 0);
-    testing_expect(store, "b", NULL);
-    assert_int_equal(testing_put(store, "c", "v"), 0);
+    depot_testing_expect(store, "b", NULL);
+    assert_int_equal(depot_testing_put(store, "c", "v"), 0);
     fixture->clock.wall_ns = BEGIN + 40 * SECOND; /* the order for 30 was replaced */
-    testing_expect(store, "c", "v");
+    depot_testing_expect(store, "c", "v");
 }
 
 /* ---- what it tells ------------------------------------------------------------------------------ */
@@ -340,14 +340,14 @@ static void stats_count(void **state)
     assert_true(before.segments >= SEGLOG_SEGMENTS_MIN && before.segments_free > 0);
     assert_true(before.capacity_bytes > TESTING_STORE_BYTES / 4);
     assert_true(before.capacity_bytes < TESTING_STORE_BYTES);
-    assert_int_equal(testing_put(store, "a", "1234"), 0);
-    assert_int_equal(testing_put(store, "a", "12"), 0);
-    assert_int_equal(testing_put(store, "b", ""), 0);
+    assert_int_equal(depot_testing_put(store, "a", "1234"), 0);
+    assert_int_equal(depot_testing_put(store, "a", "12"), 0);
+    assert_int_equal(depot_testing_put(store, "b", ""), 0);
     assert_int_equal(testing_delete(store, "b"), 0);
     assert_int_equal(tarn_depot_touch(store->depot, "a", 1, 0), 0);
     assert_int_equal(put_if(fixture, "x", TARN_PUT_IF_PRESENT, 0), -ENOENT);
-    testing_expect(store, "a", "12");
-    testing_expect(store, "b", NULL);
+    depot_testing_expect(store, "a", "12");
+    depot_testing_expect(store, "b", NULL);
     tarn_depot_stats(store->depot, &stats);
     assert_int_equal(stats.records, 1);
     assert_true(stats.live_bytes >= 43 && stats.live_bytes < 256);
@@ -378,7 +378,7 @@ static void stages_are_written(void **state)
     struct base_json json;
     char text[8192];
     depot_measure(store->depot, 1);
-    assert_int_equal(testing_put(store, "a", "v"), 0);
+    assert_int_equal(depot_testing_put(store, "a", "v"), 0);
     base_json_init_buffer(&json, text, sizeof(text));
     assert_int_equal(depot_write_stages(store->depot, &json, NULL), 0);
     assert_int_equal(base_json_finish(&json, NULL), 0);
@@ -395,15 +395,15 @@ static void expect_read_only(struct testing_fixture *fixture)
     const struct tarn_depot_options options = {.read_only = true, .create_bytes = TESTING_STORE_BYTES};
     struct testing_drive copy = testing_drive_copy(&fixture->drive);
     assert_int_equal(testing_try_open(store, &fixture->drive, &fixture->clock, &options), 0);
-    testing_expect(store, "a", "v");
-    assert_int_equal(testing_put(store, "a", "x"), -EROFS);
-    assert_int_equal(testing_put(store, "new", "x"), -EROFS);
+    depot_testing_expect(store, "a", "v");
+    assert_int_equal(depot_testing_put(store, "a", "x"), -EROFS);
+    assert_int_equal(depot_testing_put(store, "new", "x"), -EROFS);
     assert_int_equal(testing_delete(store, "a"), -EROFS);
     assert_int_equal(tarn_depot_touch(store->depot, "a", 1, 0), -EROFS);
     assert_int_equal(tarn_depot_flush_all(store->depot, 0), -EROFS);
-    testing_expect(store, "a", "v");
-    testing_expect(store, "new", NULL);
-    testing_close(store);
+    depot_testing_expect(store, "a", "v");
+    depot_testing_expect(store, "new", NULL);
+    depot_testing_close(store);
     assert_memory_equal(copy.bytes, fixture->drive.bytes, copy.size);
     testing_drive_free(&copy);
 }
@@ -413,18 +413,18 @@ static void read_only_changes_nothing(void **state)
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     const struct tarn_put_options expired = {.expiry_ns = BEGIN + SECOND};
-    assert_int_equal(testing_put(store, "a", "v"), 0);
+    assert_int_equal(depot_testing_put(store, "a", "v"), 0);
     assert_int_equal(tarn_depot_put(store->depot, "old", 3, "v", 1, &expired, NULL), 0);
     struct testing_drive killed = testing_drive_copy(&fixture->drive);
-    testing_close(store);
+    depot_testing_close(store);
     expect_read_only(fixture);
     testing_drive_free(&fixture->drive);
     fixture->drive = killed; /* nor after an unclean end */
     fixture->clock.wall_ns = BEGIN + 2 * SECOND;
     expect_read_only(fixture);
-    testing_open(store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
-    testing_expect(store, "a", "v");
-    testing_expect(store, "old", NULL);
+    depot_testing_open(store, &fixture->drive, &fixture->clock, TARN_MODE_POWER);
+    depot_testing_expect(store, "a", "v");
+    depot_testing_expect(store, "old", NULL);
 }
 
 /* In all modes a clean end keeps everything, and the next opening may choose another mode. */
@@ -435,21 +435,21 @@ static void modes_may_change(void **state)
     const enum tarn_mode modes[] = {TARN_MODE_ASYNC, TARN_MODE_DEVICE, TARN_MODE_POWER, TARN_MODE_ASYNC};
     char key[8];
     for (size_t i = 0; i < base_array_count(modes); i++) {
-        testing_close(store);
-        testing_open(store, &fixture->drive, &fixture->clock, modes[i]);
+        depot_testing_close(store);
+        depot_testing_open(store, &fixture->drive, &fixture->clock, modes[i]);
         (void)snprintf(key, sizeof(key), "%zu", i);
-        assert_int_equal(testing_put(store, key, "v"), 0);
-        assert_int_equal(testing_put(store, "all", key), 0);
+        assert_int_equal(depot_testing_put(store, key, "v"), 0);
+        assert_int_equal(depot_testing_put(store, "all", key), 0);
         for (size_t j = 0; j <= i; j++) {
             (void)snprintf(key, sizeof(key), "%zu", j);
-            testing_expect(store, key, "v");
+            depot_testing_expect(store, key, "v");
         }
-        testing_expect(store, "all", key);
+        depot_testing_expect(store, "all", key);
     }
     assert_int_equal(testing_delete(store, "0"), 0);
     testing_reopen(fixture);
-    testing_expect(store, "0", NULL);
-    testing_expect(store, "all", "3");
+    depot_testing_expect(store, "0", NULL);
+    depot_testing_expect(store, "all", "3");
 }
 
 /* What is only in memory yet is found, and after a second it is on the drive. */
@@ -457,24 +457,24 @@ static void async_is_late_but_not_for_long(void **state)
 {
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
-    testing_close(store);
-    testing_open(store, &fixture->drive, NULL, TARN_MODE_ASYNC);
-    assert_int_equal(testing_put(store, "a", "v"), 0);
-    assert_int_equal(testing_put(store, "b", "v"), 0);
+    depot_testing_close(store);
+    depot_testing_open(store, &fixture->drive, NULL, TARN_MODE_ASYNC);
+    assert_int_equal(depot_testing_put(store, "a", "v"), 0);
+    assert_int_equal(depot_testing_put(store, "b", "v"), 0);
     assert_int_equal(testing_delete(store, "b"), 0);
-    testing_expect(store, "a", "v");
-    testing_expect(store, "b", NULL);
+    depot_testing_expect(store, "a", "v");
+    depot_testing_expect(store, "b", NULL);
     uint64_t flushes = atomic_load(&fixture->drive.flushes) + atomic_load(&fixture->drive.durable_writes);
     const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000};
     assert_int_equal(nanosleep(&second, NULL), 0);
     struct testing_drive killed = testing_drive_copy(&fixture->drive);
     assert_true(atomic_load(&fixture->drive.flushes) + atomic_load(&fixture->drive.durable_writes) > flushes);
-    testing_close(store);
+    depot_testing_close(store);
     testing_drive_free(&fixture->drive);
     fixture->drive = killed;
-    testing_open(store, &fixture->drive, NULL, TARN_MODE_POWER);
-    testing_expect(store, "a", "v");
-    testing_expect(store, "b", NULL);
+    depot_testing_open(store, &fixture->drive, NULL, TARN_MODE_POWER);
+    depot_testing_expect(store, "a", "v");
+    depot_testing_expect(store, "b", NULL);
 }
 
 int main(void)

@@ -211,13 +211,13 @@ static void for_every_n(enum tarn_mode mode, enum drive_op op, bool fail_on, uin
         happened = live(&client, mode, arm, disarm, n);
         assert_true(happened || client.failures == 0);
         failures += client.failures > 0;
-        testing_open(&client.store, &client.drive, NULL, mode);
+        depot_testing_open(&client.store, &client.drive, NULL, mode);
         check(&client, true);
         memset(client.known, 0, sizeof(client.known)); /* from here on all is certain again */
         for (int key = 0; key < KEYS; key++)
             put(&client, key, "last");
         check(&client, false);
-        testing_close(&client.store);
+        depot_testing_close(&client.store);
         testing_drive_free(&client.drive);
         assert_true(n < 1000);
     }
@@ -287,25 +287,25 @@ static void a_failed_write_ends_writing_only(void **state)
     (void)state;
     struct testing_drive drive = {.fail_op = DRIVE_WRITE};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "a", "v"), 0);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "a", "v"), 0);
     assert_false(depot_failed(store.depot));
     atomic_store(&drive.fail_at, 1);
-    assert_int_equal(testing_put(&store, "a", "lost"), -EIO);
+    assert_int_equal(depot_testing_put(&store, "a", "lost"), -EIO);
     assert_true(depot_failed(store.depot));
-    assert_int_equal(testing_put(&store, "a", "refused"), -EROFS);
-    assert_int_equal(testing_put(&store, "b", "refused"), -EROFS);
+    assert_int_equal(depot_testing_put(&store, "a", "refused"), -EROFS);
+    assert_int_equal(depot_testing_put(&store, "b", "refused"), -EROFS);
     assert_int_equal(testing_delete(&store, "a"), -EROFS);
     assert_int_equal(tarn_depot_touch(store.depot, "a", 1, 0), -EROFS);
     assert_int_equal(tarn_depot_flush_all(store.depot, 0), -EROFS);
-    testing_expect(&store, "a", "v");
+    depot_testing_expect(&store, "a", "v");
     int error = tarn_depot_close(store.depot);
     assert_true(error == -EROFS || error == -EIO);
     task_node_close(store.node);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_expect(&store, "a", "v");
-    assert_int_equal(testing_put(&store, "a", "again"), 0);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_expect(&store, "a", "v");
+    assert_int_equal(depot_testing_put(&store, "a", "again"), 0);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -316,23 +316,23 @@ static void a_drive_may_be_lost(void **state)
     struct testing_drive drive = {.fail_op = DRIVE_WRITE, .fail_on = true};
     struct testing_store store;
     char value[3000] = "";
-    testing_open(&store, &drive, NULL, TARN_MODE_ASYNC);
-    assert_int_equal(testing_put(&store, "a", "v"), 0);
-    testing_close(&store);
-    testing_open(&store, &drive, NULL, TARN_MODE_ASYNC);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_ASYNC);
+    assert_int_equal(depot_testing_put(&store, "a", "v"), 0);
+    depot_testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_ASYNC);
     atomic_store(&drive.fail_at, 1);
     int error = 0;
     for (int i = 0; i < 10000 && error == 0; i++)
         error = tarn_depot_put(store.depot, &i, sizeof(i), value, sizeof(value), NULL, NULL);
     assert_true(error == -EIO || error == -EROFS);
-    testing_expect(&store, "a", "v");
+    depot_testing_expect(&store, "a", "v");
     error = tarn_depot_close(store.depot);
     assert_true(error == -EIO || error == -EROFS);
     task_node_close(store.node);
     atomic_store(&drive.fail_at, 0);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_expect(&store, "a", "v");
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_expect(&store, "a", "v");
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 

@@ -53,16 +53,16 @@ static void making_a_store_may_be_cut_off(void **state)
     struct testing_recording recording = {.count = 0};
     struct testing_store store;
     drive.recording = &recording;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_close(&store);
     for (size_t count = 0; count <= recording.count; count++) {
         struct testing_drive end = testing_drive_new(drive.size);
         for (size_t i = 0; i < count; i++)
             testing_write_play(&recording.writes[i], &end);
         assert_int_equal(testing_try_once(&end, TESTING_STORE_BYTES), 0);
-        testing_open(&store, &end, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &end, NULL, TARN_MODE_POWER);
         testing_put_keys(&store, 0, 3, "value");
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&end);
     }
     testing_recording_free(&recording);
@@ -76,9 +76,9 @@ static void one_good_superblock_is_enough(void **state)
         struct testing_drive drive = testing_made_store(3, TARN_MODE_POWER, true);
         struct testing_store store;
         drive.bytes[copy * SEGLOG_SUPERBLOCK_BYTES + 20] ^= 1;
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
         testing_expect_keys(&store, 0, 3, "value");
-        testing_close(&store);
+        depot_testing_close(&store);
         drive.bytes[copy * SEGLOG_SUPERBLOCK_BYTES + 30] ^= 1;
         drive.bytes[(1 - copy) * SEGLOG_SUPERBLOCK_BYTES + 20] ^= 1;
         expect_refusal(&drive, -EUCLEAN);
@@ -90,7 +90,7 @@ static void geometry_must_fit(void **state)
 {
     (void)state;
     struct testing_drive drive = testing_made_store(3, TARN_MODE_POWER, true);
-    struct seglog_superblock_format superblock = testing_superblock(&drive);
+    struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     drive.size = superblock.store_bytes - BLOCK;
     expect_refusal(&drive, -EUCLEAN);
     drive.size = 16 * BLOCK;
@@ -113,7 +113,7 @@ static void superblocks_of_the_future_are_refused(void **state)
 {
     (void)state;
     struct testing_drive drive = testing_made_store(0, TARN_MODE_POWER, true);
-    const struct seglog_superblock_format superblock = testing_superblock(&drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     const struct {
         size_t offset, bytes;
         uint64_t value;
@@ -160,7 +160,7 @@ static void one_good_state_is_enough(void **state)
     (void)state;
     for (uint32_t good = 0; good < 3; good++) {
         struct testing_drive drive = testing_made_store(3, TARN_MODE_POWER, true);
-        struct seglog_superblock_format superblock = testing_superblock(&drive);
+        struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
         uint64_t newest = 0;
         for (uint32_t slot = 0; slot < SEGLOG_STATE_SLOTS; slot++) {
             const struct seglog_state_format *at =
@@ -179,9 +179,9 @@ static void one_good_state_is_enough(void **state)
             expect_refusal(&drive, -EUCLEAN);
         } else {
             struct testing_store store;
-            testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+            depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
             testing_expect_keys(&store, 0, 3, "value");
-            testing_close(&store);
+            depot_testing_close(&store);
         }
         testing_drive_free(&drive);
     }

@@ -26,7 +26,7 @@ static size_t value_bytes(size_t number)
 static void fill(struct testing_store *store, struct testing_drive *drive)
 {
     uint8_t value[1000];
-    testing_open(store, drive, NULL, TARN_MODE_DEVICE);
+    depot_testing_open(store, drive, NULL, TARN_MODE_DEVICE);
     memset(value, 'v', sizeof(value));
     for (size_t i = 0; i < KEYS; i += 2) {
         char key[16];
@@ -81,7 +81,7 @@ static void gets_are_shown_in_order(void **state)
         count += depot_get_each(store.depot, gets + count, 100 - count, &everything, take, &shown);
         assert_int_equal(count, 100);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -110,7 +110,7 @@ static void room_ends_gets(void **state)
         tarn_depot_stats(store.depot, &after);
         assert_int_equal(after.reads - before.reads, count); /* and no other was read */
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -145,7 +145,7 @@ static void notes_and_versions_stay(void **state)
     struct tarn_put_options options = {.note = 2, .version = UINT64_MAX};
     uint64_t version;
     (void)state;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     assert_int_equal(tarn_depot_put(store.depot, "k", 1, "value", 5, &options, &version), 0);
     assert_int_equal(version, UINT64_MAX);
     expect_info(&store, 2, UINT64_MAX);
@@ -155,11 +155,11 @@ static void notes_and_versions_stay(void **state)
     assert_int_equal(tarn_depot_update(store.depot, "k", 1, set_note, &note, &version), 0);
     expect_info(&store, 3, UINT64_MAX);
     struct testing_drive killed = testing_drive_copy(&drive);
-    testing_close(&store);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER); /* from the checkpoint */
+    depot_testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER); /* from the checkpoint */
     expect_info(&store, 3, UINT64_MAX);
-    testing_close(&store);
-    testing_open(&store, &killed, NULL, TARN_MODE_POWER); /* from the records */
+    depot_testing_close(&store);
+    depot_testing_open(&store, &killed, NULL, TARN_MODE_POWER); /* from the records */
     expect_info(&store, 3, UINT64_MAX);
     note = TARN_NOTE_MAX + 1;
     assert_int_equal(tarn_depot_update(store.depot, "k", 1, set_note, &note, &version), -EINVAL);
@@ -169,7 +169,7 @@ static void notes_and_versions_stay(void **state)
     assert_int_equal(tarn_depot_put(store.depot, "k", 1, "value", 5, NULL, &version), 0);
     assert_true(version != UINT64_MAX && version != 0);
     expect_info(&store, 0, version);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
     testing_drive_free(&killed);
 }

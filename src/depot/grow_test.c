@@ -21,19 +21,19 @@ static int grow(struct testing_drive *drive, uint64_t bytes, struct tarn_depot_g
 static void grow_to(struct testing_drive *drive, uint64_t after_bytes)
 {
     struct tarn_depot_growth growth;
-    uint64_t before_bytes = testing_superblock(drive).store_bytes;
+    uint64_t before_bytes = depot_testing_superblock(drive).store_bytes;
     assert_int_equal(grow(drive, 0, &growth), 0);
     assert_int_equal(growth.before_bytes, before_bytes);
     assert_true(growth.after_bytes <= after_bytes);
-    assert_true(growth.after_bytes + testing_superblock(drive).segment_bytes > after_bytes);
-    assert_int_equal(growth.after_bytes, testing_superblock(drive).store_bytes);
+    assert_true(growth.after_bytes + depot_testing_superblock(drive).segment_bytes > after_bytes);
+    assert_int_equal(growth.after_bytes, depot_testing_superblock(drive).store_bytes);
 }
 
 /* Where new segments will be there are segments of this store already, as if it had been larger once. Their headers
  * have other numbers; their trailers fit. */
 static void repeat_segments(struct testing_drive *drive, uint64_t bytes)
 {
-    const struct seglog_superblock_format superblock = testing_superblock(drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(drive);
     uint64_t offset = superblock.store_bytes;
     for (uint64_t i = 0; offset + superblock.segment_bytes <= bytes; i++, offset += superblock.segment_bytes)
         memcpy(drive->bytes + offset,
@@ -46,7 +46,7 @@ static void expect_whole(struct testing_drive *drive)
 {
     struct told told;
     struct depot_check_report report = {.faults = 0};
-    assert_int_equal(testing_check(drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(drive, NULL, &told, &report), 0);
     assert_string_equal(told.last, "");
 }
 
@@ -54,10 +54,10 @@ static uint64_t open_and_expect(struct testing_drive *drive, int keys)
 {
     struct testing_store store;
     struct tarn_depot_stats stats;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     testing_expect_keys(&store, 0, keys, "value");
     tarn_depot_stats(store.depot, &stats);
-    testing_close(&store);
+    depot_testing_close(&store);
     return stats.capacity_bytes;
 }
 
@@ -92,7 +92,7 @@ static void what_is_new_is_used(void **state)
     struct testing_store store;
     testing_drive_lengthen(&drive, LARGER_BYTES, 0xee);
     grow_to(&drive, LARGER_BYTES);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     for (uint32_t i = 0; i < 1000; i++) {
         char key[16];
         int key_len = snprintf(key, sizeof(key), "long %u", i % 150);
@@ -100,9 +100,9 @@ static void what_is_new_is_used(void **state)
         assert_int_equal(tarn_depot_put(store.depot, key, (size_t)key_len, value, sizeof(value), NULL, NULL),
                          0);
     }
-    drive = testing_end(&store, &drive, true);
+    drive = depot_testing_end(&store, &drive, true);
     expect_whole(&drive);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_expect_keys(&store, 0, KEYS, "value");
     for (uint32_t i = 850; i < 1000; i++) {
         static uint8_t found[sizeof(value)];
@@ -112,7 +112,7 @@ static void what_is_new_is_used(void **state)
         assert_int_equal(tarn_depot_get(store.depot, key, (size_t)key_len, found, sizeof(found), NULL), 0);
         assert_memory_equal(found, value, sizeof(value));
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -169,17 +169,17 @@ static int grow_opened(struct testing_drive *drive, uint64_t write)
     struct tarn_depot_growth growth;
     struct testing_store store;
     const uint64_t longer = drive->size;
-    drive->size = testing_superblock(drive).store_bytes;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    drive->size = depot_testing_superblock(drive).store_bytes;
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     drive->size = longer;
     const uint64_t partial_bytes = drive->partial_bytes;
     testing_drive_fail_at(drive, DRIVE_WRITE, write, true);
     drive->partial_bytes = partial_bytes;
     int error = tarn_depot_extend(store.depot, &growth);
     testing_drive_fail_at(drive, DRIVE_WRITE, 0, true);
-    testing_expect(&store, "1", "value"); /* read it can be in any case */
+    depot_testing_expect(&store, "1", "value"); /* read it can be in any case */
     struct testing_drive killed = testing_drive_copy(drive);
-    int put_error = testing_put(&store, "new", "value");
+    int put_error = depot_testing_put(&store, "new", "value");
     assert_int_equal(put_error, depot_failed(store.depot) ? -EROFS : 0);
     assert_true(error != 0 || put_error == 0);
     (void)tarn_depot_close(store.depot);
@@ -201,7 +201,7 @@ static bool cut_and_go_on(struct testing_drive *old, grow_function grow_it, uint
     int error = grow_it(&drive, write);
     assert_true(error == 0 || error == -EIO);
     expect_whole(&drive); /* also where it was cut off */
-    const struct seglog_superblock_format superblock = testing_superblock(&drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     for (uint64_t slot = 0; slot < SEGLOG_STATE_SLOTS && error == 0; slot++) { /* of its length now */
         const uint8_t *at = drive.bytes + seglog_state_slot_offset(&superblock, slot);
         assert_int_equal(seglog_state_verify((const void *)at, &superblock), 0);
@@ -211,7 +211,8 @@ static bool cut_and_go_on(struct testing_drive *old, grow_function grow_it, uint
     expect_whole(&drive);
     assert_int_equal(grow(&drive, 0, &growth), 0);
     assert_int_equal(grow(&killed, 0, &growth), 0); /* again at once */
-    assert_int_equal(testing_superblock(&killed).segment_count, testing_superblock(&drive).segment_count);
+    assert_int_equal(depot_testing_superblock(&killed).segment_count,
+                     depot_testing_superblock(&drive).segment_count);
     expect_whole(&killed);
     (void)open_and_expect(&killed, keys);
     (void)open_and_expect(&drive, keys);
@@ -255,12 +256,12 @@ static void the_state_becomes_longer(void **state)
     assert_int_equal(seglog_format(node, opened, &options), 0);
     drive_close(opened);
     task_node_close(node);
-    assert_int_equal(testing_superblock(&drive).segment_count, many);
-    assert_int_equal(testing_superblock(&drive).state_bytes, 4096);
+    assert_int_equal(depot_testing_superblock(&drive).segment_count, many);
+    assert_int_equal(depot_testing_superblock(&drive).state_bytes, 4096);
     for (int i = 0; i < 3; i++) { /* so that both pairs hold a state */
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
         testing_put_keys(&store, 0, 10, "value");
-        drive = testing_end(&store, &drive, i % 2 == 0);
+        drive = depot_testing_end(&store, &drive, i % 2 == 0);
     }
     testing_drive_lengthen(&drive, before_bytes + more * segment_bytes, 0);
     static const uint64_t sectors[] = {9, 0, 1, 8, 16, 17, 31};
@@ -273,7 +274,7 @@ static void the_state_becomes_longer(void **state)
         }
     }
     grow_to(&drive, drive.size);
-    assert_int_equal(testing_superblock(&drive).state_bytes, 8192);
+    assert_int_equal(depot_testing_superblock(&drive).state_bytes, 8192);
     expect_whole(&drive);
     testing_drive_free(&drive);
 }
@@ -287,7 +288,7 @@ static void open_in_longer(struct testing_store *store, struct testing_drive *dr
     testing_drive_keep_room(drive, LARGER_BYTES, filling);
     if (filling < 0)
         repeat_segments(drive, LARGER_BYTES);
-    testing_open(store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(store, drive, NULL, TARN_MODE_POWER);
 }
 
 static uint64_t capacity_of(struct testing_store *store)
@@ -339,22 +340,22 @@ static void a_full_store_takes_more_while_it_is_open(void **state)
         assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
         assert_int_equal(growth.after_bytes, growth.before_bytes);
         drive.size = LARGER_BYTES;
-        assert_int_equal(testing_put(&store, "one more", "value"), 0); /* small */
+        assert_int_equal(depot_testing_put(&store, "one more", "value"), 0); /* small */
         assert_int_equal(fill(&store, filled), filled);
         assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
-        assert_int_equal(growth.after_bytes, testing_superblock(&drive).store_bytes);
+        assert_int_equal(growth.after_bytes, depot_testing_superblock(&drive).store_bytes);
         assert_true(growth.after_bytes > 2 * growth.before_bytes);
         assert_true(capacity_of(&store) > 3 * before);
         filled = fill(&store, filled);
         assert_true((uint64_t)filled * 20000 > 2 * before);
         expect_filled(&store, filled);
-        drive = testing_end(&store, &drive, i == 0);
+        drive = depot_testing_end(&store, &drive, i == 0);
         expect_whole(&drive);
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
         assert_true(capacity_of(&store) > 3 * before);
         expect_filled(&store, filled);
         testing_expect_keys(&store, 0, KEYS, "value");
-        testing_close(&store);
+        depot_testing_close(&store);
         expect_whole(&drive);
         testing_drive_free(&drive);
     }
@@ -371,7 +372,7 @@ static void who_only_reads_lets_nothing_grow(void **state)
                      0);
     drive.size = LARGER_BYTES;
     assert_int_equal(tarn_depot_extend(store.depot, &growth), -EROFS);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -379,9 +380,9 @@ static void who_only_reads_lets_nothing_grow(void **state)
 static void expect_unchanged(struct testing_store *store, struct testing_drive *drive, uint64_t capacity)
 {
     assert_int_equal(capacity_of(store), capacity);
-    assert_true(testing_superblock(drive).store_bytes <= TESTING_STORE_BYTES);
-    assert_int_equal(testing_put(store, "again", "value"), 0);
-    testing_expect(store, "again", "value");
+    assert_true(depot_testing_superblock(drive).store_bytes <= TESTING_STORE_BYTES);
+    assert_int_equal(depot_testing_put(store, "again", "value"), 0);
+    depot_testing_expect(store, "again", "value");
 }
 
 static void too_little_memory_changes_nothing(void **state)
@@ -404,7 +405,7 @@ static void too_little_memory_changes_nothing(void **state)
     assert_int_equal(error, 0);
     assert_in_range(failures, 2, 10);
     assert_true(capacity_of(&store) > 3 * capacity);
-    testing_close(&store);
+    depot_testing_close(&store);
     expect_whole(&drive);
     testing_drive_free(&drive);
 }
@@ -428,7 +429,7 @@ static void a_failed_read_changes_nothing(void **state)
     const uint64_t flushes = atomic_load(&drive.flushes);
     assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
     assert_true(atomic_load(&drive.flushes) > flushes);
-    testing_close(&store);
+    depot_testing_close(&store);
     expect_whole(&drive);
     testing_drive_free(&drive);
 }
@@ -445,7 +446,7 @@ static void a_failed_flush_ends_all_writing(void **state)
     testing_drive_fail_at(&drive, DRIVE_FLUSH, 1, true);
     assert_int_equal(tarn_depot_extend(store.depot, &growth), -EIO);
     testing_drive_fail_at(&drive, DRIVE_FLUSH, 0, true);
-    assert_int_equal(testing_put(&store, "a", "b"), -EROFS);
+    assert_int_equal(depot_testing_put(&store, "a", "b"), -EROFS);
     assert_int_equal(tarn_depot_extend(store.depot, &growth), -EROFS);
     testing_expect_keys(&store, 0, KEYS, "value");
     assert_int_not_equal(tarn_depot_close(store.depot), 0);
@@ -501,10 +502,10 @@ static uint32_t checkpoints_for_a_start(struct testing_drive *killed)
 {
     struct testing_store store;
     struct tarn_depot_stats stats;
-    testing_open(&store, killed, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, killed, NULL, TARN_MODE_POWER);
     tarn_depot_stats(store.depot, &stats);
     testing_expect_keys(&store, 0, KEYS, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(killed);
     return stats.checkpoints_kept;
 }
@@ -531,17 +532,17 @@ static void a_checkpoint_follows(void **state)
         tarn_depot_stats(store.depot, &stats);
     }
     killed = testing_drive_copy(&drive);
-    testing_close(&store);
+    depot_testing_close(&store);
     assert_true(checkpoints_for_a_start(&killed) > 0);
     testing_drive_free(&drive);
 
     drive = testing_made_store(KEYS, TARN_MODE_POWER, false);
     testing_drive_keep_room(&drive, LARGER_BYTES, 0);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER); /* which makes none while it runs */
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER); /* which makes none while it runs */
     drive.size = LARGER_BYTES;
     assert_int_equal(tarn_depot_extend(store.depot, &growth), 0);
     killed = testing_drive_copy(&drive);
-    testing_close(&store);
+    depot_testing_close(&store);
     assert_int_equal(checkpoints_for_a_start(&killed), 0);
     assert_true(checkpoints_for_a_start(&drive) > 0); /* it was closed in good order, and has changed */
 }

@@ -2,11 +2,7 @@
 #ifndef DEPOT_INDEX_TESTING_H
 #define DEPOT_INDEX_TESTING_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "base/testing.h"
 
 #include "base/base.h"
 #include "depot/index_internal.h"

@@ -99,7 +99,7 @@ static void what_is_not_there_is_not_lent(void **state)
     struct testing_fixture *fixture = *state;
     struct tarn_lease part = {.bytes = 4711};
     struct tarn_record_info info;
-    assert_int_equal(testing_put(&fixture->store, "k", "value"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "value"), 0);
     assert_int_equal(lease(fixture, "none", 0, &part), -ENOENT);
     assert_int_equal(lease(fixture, "", 0, &part), -EINVAL);
     assert_int_equal(tarn_depot_lease(depot_of(fixture), "k", 1, UINT64_MAX, 0, &part, NULL), -ESTALE);
@@ -223,7 +223,7 @@ static void buffers_between(void **state)
         assert_memory_equal(part.data, given, part.bytes);
         tarn_depot_lease_end(&part);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 

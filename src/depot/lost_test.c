@@ -29,12 +29,12 @@ static struct testing_drive killed_store(void)
 {
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, 10, "value");
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
-    assert_int_equal(testing_put(&store, "lost", NEW_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", NEW_TEXT), 0);
     testing_put_keys(&store, 10, KEPT, "value");
-    return testing_end(&store, &drive, true);
+    return depot_testing_end(&store, &drive, true);
 }
 
 /* ---- one record ----------------------------------------------------------------------------------- */
@@ -52,10 +52,10 @@ static void any_byte_of_an_acknowledged_record(void **state)
         drive.bytes[at] ^= 0x20;
         expect_only(&drive, 7);
         for (int opening = 0; opening < 2; opening++) {
-            testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+            depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
             assert_int_equal(get(&store, "lost"), -EBADMSG);
             testing_expect_keys(&store, 0, KEPT, "value");
-            drive = testing_end(&store, &drive, opening == 0);
+            drive = depot_testing_end(&store, &drive, opening == 0);
         }
         testing_drive_free(&drive);
     }
@@ -68,16 +68,16 @@ static void the_last_group_may_have_been_cut_off(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, KEPT, "value");
-    assert_int_equal(testing_put(&store, "lost", NEW_TEXT), 0);
-    drive = testing_end(&store, &drive, true);
+    assert_int_equal(depot_testing_put(&store, "lost", NEW_TEXT), 0);
+    drive = depot_testing_end(&store, &drive, true);
     drive.bytes[place_of(&drive, NEW_TEXT)] ^= 1;
     expect_sound(&drive);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_expect(&store, "lost", NULL);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_expect(&store, "lost", NULL);
     testing_expect_keys(&store, 0, KEPT, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -95,10 +95,10 @@ static void the_end_of_a_group_alone(void **state)
         struct testing_store store;
         drive.bytes[(uint64_t)(end - whole.bytes) - 8 + at] ^= 1;
         expect_sound(&drive);
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-        testing_expect(&store, "lost", NEW_TEXT);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_expect(&store, "lost", NEW_TEXT);
         testing_expect_keys(&store, 0, KEPT, "value");
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
     testing_drive_free(&whole);
@@ -110,7 +110,7 @@ static void the_header_of_an_open_segment(void **state)
     (void)state;
     struct testing_drive drive = killed_store();
     struct testing_store store;
-    const struct seglog_superblock_format superblock = testing_superblock(&drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     const uint64_t segment_begin =
         base_align_down(place_of(&drive, NEW_TEXT) - superblock.data_offset, superblock.segment_bytes) +
         superblock.data_offset;
@@ -118,14 +118,14 @@ static void the_header_of_an_open_segment(void **state)
     memcpy(&header, drive.bytes + segment_begin, sizeof(header));
     memset(drive.bytes + segment_begin, 0, sizeof(header));
     expect_only(&drive, 4);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     struct seglog_segment_format mended;
     memcpy(&mended, drive.bytes + segment_begin, sizeof(mended));
     assert_int_equal(mended.stamp, header.stamp);
     assert_memory_equal(&mended, &header, sizeof(header));
-    testing_expect(&store, "lost", NEW_TEXT);
+    depot_testing_expect(&store, "lost", NEW_TEXT);
     testing_expect_keys(&store, 0, KEPT, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
     expect_sound(&drive);
     testing_drive_free(&drive);
 }
@@ -143,7 +143,7 @@ static struct testing_drive store_that_lacks_two(bool cache)
     assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
     testing_put_keys(&store, 0, KEPT, "value");
     for (int i = 0; i < BATCH_KEYS; i++) {
-        assert_int_equal(testing_put(&store, keys[i], OLD_TEXT), 0);
+        assert_int_equal(depot_testing_put(&store, keys[i], OLD_TEXT), 0);
         items[i].key = keys[i];
         items[i].key_len = 2;
         items[i].value = NEW_TEXT;
@@ -151,7 +151,7 @@ static struct testing_drive store_that_lacks_two(bool cache)
     }
     assert_int_equal(tarn_depot_write_batch(store.depot, items, BATCH_KEYS), 0);
     testing_put_keys(&store, 0, 1, "value");
-    drive = testing_end(&store, &drive, true);
+    drive = depot_testing_end(&store, &drive, true);
     testing_find_text(&drive, "b2" NEW_TEXT, NULL)[0] ^= 1;
     testing_find_text(&drive, "b5" NEW_TEXT, NULL)[0] ^= 1;
     return drive;
@@ -195,15 +195,15 @@ static void nothing_is_answered_that_may_be_old(void **state)
     assert_int_equal(tarn_depot_touch(store.depot, "1", 1, 0), -EBADMSG);
     assert_int_equal(testing_delete(&store, "none"), -EBADMSG);
     assert_int_equal(tarn_depot_scan(store.depot, visit_nothing, NULL), -EBADMSG);
-    assert_int_equal(testing_put(&store, "b5", "anew"), 0);
-    testing_expect(&store, "b5", "anew");
-    testing_close(&store);
+    assert_int_equal(depot_testing_put(&store, "b5", "anew"), 0);
+    depot_testing_expect(&store, "b5", "anew");
+    depot_testing_close(&store);
     /* it is remembered, although the segments are sealed now */
     assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), -EUCLEAN);
     assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
-    testing_expect(&store, "b5", "anew");
+    depot_testing_expect(&store, "b5", "anew");
     assert_int_equal(get(&store, "b2"), -EBADMSG);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -214,11 +214,11 @@ static void a_flush_ends_it(void **state)
     struct testing_store store;
     assert_int_equal(testing_try_open(&store, &drive, NULL, &serving), 0);
     assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
-    testing_expect(&store, "b2", NULL);
-    drive = testing_end(&store, &drive, true);
+    depot_testing_expect(&store, "b2", NULL);
+    drive = depot_testing_end(&store, &drive, true);
     assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), 0);
-    testing_expect(&store, "b2", NULL);
-    testing_close(&store);
+    depot_testing_expect(&store, "b2", NULL);
+    depot_testing_close(&store);
     expect_sound(&drive);
     testing_drive_free(&drive);
 }
@@ -233,8 +233,8 @@ static void a_repair_ends_it(void **state)
     expect_sound(&drive);
     assert_int_equal(testing_try_open(&store, &drive, NULL, &usual), 0);
     testing_expect_keys(&store, 0, KEPT, "value");
-    testing_expect(&store, "b3", NEW_TEXT);
-    testing_close(&store);
+    depot_testing_expect(&store, "b3", NEW_TEXT);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -247,11 +247,11 @@ static void a_cache_forgets(void **state)
     const struct tarn_depot_options cache = {.mode = TARN_MODE_POWER, .cache = true};
     for (int opening = 0; opening < 3; opening++) {
         assert_int_equal(testing_try_open(&store, &drive, NULL, &cache), 0);
-        testing_expect(&store, "b2", NULL);
-        testing_expect(&store, "b3", NULL);
-        testing_expect(&store, "none", opening > 0 ? "new" : NULL);
-        assert_int_equal(testing_put(&store, "none", "new"), 0);
-        drive = testing_end(&store, &drive, opening == 0);
+        depot_testing_expect(&store, "b2", NULL);
+        depot_testing_expect(&store, "b3", NULL);
+        depot_testing_expect(&store, "none", opening > 0 ? "new" : NULL);
+        assert_int_equal(depot_testing_put(&store, "none", "new"), 0);
+        drive = depot_testing_end(&store, &drive, opening == 0);
     }
     testing_drive_free(&drive);
 }
@@ -275,8 +275,8 @@ static void lose_a_segment(bool checkpoint)
         int error = get(&store, "lost");
         assert_int_equal(error, checkpoint ? -EBADMSG : 0);
         if (!checkpoint)
-            testing_expect(&store, "lost", NEW_TEXT);
-        testing_close(&store);
+            depot_testing_expect(&store, "lost", NEW_TEXT);
+        depot_testing_close(&store);
     }
     testing_drive_free(&drive);
 }
@@ -299,11 +299,11 @@ static void an_older_state_is_not_believed(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "lost", OLD_TEXT), 0);
     assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
     testing_put_keys(&store, 0, KEPT, "value");
-    drive = testing_end(&store, &drive, true);
+    drive = depot_testing_end(&store, &drive, true);
     const uint32_t newest = newest_slot(&drive);
     state_at(&drive, newest)->check ^= 1;
     state_at(&drive, newest ^ 1)->check ^= 1;

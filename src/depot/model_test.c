@@ -560,7 +560,7 @@ static void close_store(struct model *model)
     model->records_max = base_max(model->records_max, stats.records);
     model->grown += stats.index_entries > 8192;
     model->collections += stats.collections;
-    testing_close(&model->store);
+    depot_testing_close(&model->store);
 }
 
 static void print_fault(void *arg, unsigned invariant, const char *sentence)

@@ -55,7 +55,7 @@ static void await_checkpoint(struct testing_fixture *fixture)
 /* The process has died when its drive was as in the copy. What is there is proven, and opened again. */
 static void go_on_with(struct testing_fixture *fixture, struct testing_drive copy)
 {
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     testing_drive_free(&fixture->drive);
     fixture->drive = copy;
     expect_sound(&fixture->drive);
@@ -72,7 +72,7 @@ static void die(struct testing_fixture *fixture)
 static void expect_all(struct testing_fixture *fixture, uint32_t seed, uint64_t bytes)
 {
     if (bytes == 0)
-        testing_expect(&fixture->store, "k", NULL);
+        depot_testing_expect(&fixture->store, "k", NULL);
     else
         expect_long(fixture, "k", seed, bytes);
     bool whole = bytes <= tarn_depot_whole_bytes_max(depot_of(fixture));
@@ -210,7 +210,7 @@ static void what_turns_and_turns(void **state)
         if (round % 4 == 0)
             die(fixture);
         if (round % 6 == 0) {
-            testing_close(&fixture->store);
+            depot_testing_close(&fixture->store);
             open_with_checkpoints(fixture);
         }
         for (i = 0; i < COUNT; i++) {
@@ -230,7 +230,7 @@ static void a_clean_end_spares_the_summaries(void **state)
     const uint64_t bytes = long_bytes(fixture);
     assert_int_equal(put_long(fixture, "k", 1, bytes), 0);
     turn(fixture, 1);
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     const struct place place = find_records(&fixture->drive, SEGLOG_VALUE);
     const uint64_t at = (uint64_t)(place.summary - fixture->drive.bytes);
     memset(fixture->drive.bytes + at, 0, sizeof(place.trailer));
@@ -239,7 +239,7 @@ static void a_clean_end_spares_the_summaries(void **state)
     assert_int_equal(stats_of(fixture).pieces, pieces_of(fixture, bytes));
     assert_true(base_is_zero(fixture->drive.bytes + at, sizeof(place.trailer)));
     assert_int_equal(put_long(fixture, "other", 2, bytes), 0);
-    fixture->drive = testing_end(&fixture->store, &fixture->drive, true);
+    fixture->drive = depot_testing_end(&fixture->store, &fixture->drive, true);
     open_with_checkpoints(fixture);
     assert_false(base_is_zero(fixture->drive.bytes + at, sizeof(place.trailer)));
     expect_long(fixture, "other", 2, bytes);

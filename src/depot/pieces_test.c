@@ -91,7 +91,7 @@ static void many_are_fetched_together(void **state)
 {
     struct testing_fixture *fixture = *state;
     assert_int_equal(put_long(fixture, "long", 3, 100000), 0);
-    assert_int_equal(testing_put(&fixture->store, "short", "value"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "short", "value"), 0);
     struct tarn_get gets[] = {{.key = "short", .key_len = 5, .value = found, .value_room = 5},
                               {.key = "long", .key_len = 4, .value = found + 5, .value_room = 100000},
                               {.key = "none", .key_len = 4},
@@ -164,11 +164,11 @@ static void what_is_not_committed_leaves_nothing(void **state)
     assert_int_equal(tarn_depot_writer_write(writer, given, 300000), 0);
     struct testing_drive copy = testing_drive_copy(&fixture->drive); /* the process dies here */
     tarn_depot_writer_abort(writer);
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     testing_drive_free(&fixture->drive);
     fixture->drive = copy;
     expect_sound(&fixture->drive);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+    depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     expect_long(fixture, "k", 1, 200000);
     assert_int_equal(stats_of(fixture).live_bytes, before.live_bytes);
     assert_int_equal(stats_of(fixture).pieces, before.pieces);
@@ -193,7 +193,7 @@ static void a_writer_says_what_is_wrong(void **state)
     writer = open_writer(fixture, 100000);
     assert_int_equal(tarn_depot_writer_write(writer, given, 99999), 0);
     assert_int_equal(tarn_depot_writer_commit(writer, NULL), -ENODATA);
-    testing_expect(&fixture->store, "k", NULL);
+    depot_testing_expect(&fixture->store, "k", NULL);
     assert_int_equal(stats_of(fixture).live_bytes, 0);
     for (int i = 0; i < 64; i++)
         writers[i] = open_writer(fixture, 10);
@@ -212,10 +212,10 @@ static void conditions_are_decided_at_the_commit(void **state)
     fill(1, 150000);
     assert_int_equal(tarn_depot_writer_open(depot, "k", 1, &absent, 150000, &writer), 0);
     assert_int_equal(tarn_depot_writer_write(writer, given, 150000), 0);
-    assert_int_equal(testing_put(&fixture->store, "k", "quicker"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "quicker"), 0);
     assert_int_equal(tarn_depot_writer_commit(writer, NULL), -EEXIST);
     for (int round = 0; round < 2; round++) {
-        testing_expect(&fixture->store, "k", "quicker");
+        depot_testing_expect(&fixture->store, "k", "quicker");
         assert_int_equal(stats_of(fixture).pieces, 0);
         restart(fixture, round == 0);
         depot = depot_of(fixture);
@@ -335,18 +335,18 @@ static void updates_keep_replace_and_remove(void **state)
     expect_long(fixture, "k", 2, 250000);
     struct decision shorten = {.update = {.value = "short", .value_len = 5}};
     assert_int_equal(tarn_depot_update(depot, "k", 1, decide, &shorten, NULL), 0);
-    testing_expect(&fixture->store, "k", "short");
+    depot_testing_expect(&fixture->store, "k", "short");
     assert_int_equal(stats_of(fixture).pieces, 0);
     assert_int_equal(tarn_depot_update(depot, "k", 1, decide, &keep, NULL), 0);
     assert_true(keep.shown);
-    testing_expect(&fixture->store, "k", "short");
+    depot_testing_expect(&fixture->store, "k", "short");
     assert_int_equal(put_long(fixture, "k", 3, 200000), 0);
     struct decision removal = {.update = {.remove = true}};
     assert_int_equal(tarn_depot_update(depot, "k", 1, decide, &removal, NULL), 0);
-    testing_expect(&fixture->store, "k", NULL);
+    depot_testing_expect(&fixture->store, "k", NULL);
     assert_int_equal(stats_of(fixture).live_bytes, 0);
     restart(fixture, true);
-    testing_expect(&fixture->store, "k", NULL);
+    depot_testing_expect(&fixture->store, "k", NULL);
 }
 
 static void a_flush_takes_all_of_it(void **state)
@@ -360,7 +360,7 @@ static void a_flush_takes_all_of_it(void **state)
     assert_int_equal(tarn_depot_writer_write(writer, given + 150000, 50000), 0);
     assert_int_equal(tarn_depot_writer_commit(writer, NULL), -ESTALE);
     for (int round = 0; round < 3; round++) {
-        testing_expect(&fixture->store, "k", NULL);
+        depot_testing_expect(&fixture->store, "k", NULL);
         assert_int_equal(stats_of(fixture).pieces, 0);
         assert_int_equal(stats_of(fixture).live_bytes, 0);
         restart(fixture, round == 0);
@@ -420,15 +420,15 @@ static void a_head_that_is_gone_may_end_at_any_time(void **state)
     atomic_store(&depot->gone_sequence, record.pieces.id + 1);
     testing_service_stop(depot->log); /* this thread is the collector now */
     testing_drive_do_in_write(&fixture->drive, end_now, &ending);
-    assert_int_equal(testing_put(&fixture->store, "k", "value"), 0);
-    testing_expect(&fixture->store, "k", "value");
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "value"), 0);
+    depot_testing_expect(&fixture->store, "k", "value");
 }
 
 static void a_scan_shows_values_not_pieces(void **state)
 {
     struct testing_fixture *fixture = *state;
     assert_int_equal(put_long(fixture, "k", 5, 300000), 0);
-    assert_int_equal(testing_put(&fixture->store, "short", "value"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "short", "value"), 0);
     fixture->mode = 0;
     assert_int_equal(tarn_depot_scan(depot_of(fixture), visit, fixture), 0);
     assert_int_equal(fixture->mode, 1);
@@ -463,7 +463,7 @@ static void a_cache_evicts_whole_values(void **state)
     const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES, .cache = true};
     bool there[COUNT] = {false}, some = false;
     uint64_t evicted = 0;
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
     for (uint32_t i = 0; i < COUNT; i++) {
         char key[16];
@@ -475,7 +475,7 @@ static void a_cache_evicts_whole_values(void **state)
             continue;
         some = false;
         evicted += stats_of(fixture).evicted_segments;
-        fixture->drive = testing_end(&fixture->store, &fixture->drive, i % 20 == 9);
+        fixture->drive = depot_testing_end(&fixture->store, &fixture->drive, i % 20 == 9);
         expect_sound(&fixture->drive);
         assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
         look_at_cache(fixture, i + 1, there, &some);
@@ -499,22 +499,22 @@ static void a_cache_evicts_whole_values(void **state)
 static void damage_a_piece(struct testing_fixture *fixture, bool killed)
 {
     assert_int_equal(put_long(fixture, "k", 1, 200000), 0);
-    fixture->drive = testing_end(&fixture->store, &fixture->drive, killed);
+    fixture->drive = depot_testing_end(&fixture->store, &fixture->drive, killed);
     uint8_t *bytes = fixture->drive.bytes;
     fill(1, 200000);
     uint64_t at = 0;
     while (memcmp(bytes + at, given + 150000, 64) != 0)
         at++;
     bytes[at] ^= 1;
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+    depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     size_t read;
     assert_int_equal(tarn_depot_get(depot_of(fixture), "k", 1, found, ROOM, NULL), -EBADMSG);
     assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 0, found, 1000, &read, NULL), 0);
     assert_int_equal(tarn_depot_read(depot_of(fixture), "k", 1, 0, 150000, found, 1, &read, NULL), -EBADMSG);
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     /* the end of its group names it; in other modes a cut may have left it out */
     expect_fault(&fixture->drive, killed && fixture->mode != TARN_MODE_POWER ? 14 : 7);
-    testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
+    depot_testing_open(&fixture->store, &fixture->drive, &fixture->clock, fixture->mode);
     assert_int_equal(put_long(fixture, "k", 2, 200000), 0); /* its room comes back all the same */
     expect_long(fixture, "k", 2, 200000);
     assert_int_equal(stats_of(fixture).pieces, (200000 - 1) / depot_of(fixture)->piece_bytes + 1);

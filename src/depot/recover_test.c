@@ -60,17 +60,17 @@ static void record_run(struct run *run, size_t count, enum tarn_mode mode, uint6
     *run = (struct run){.count = count, .ops = calloc(count, sizeof(*run->ops))};
     assert_non_null(run->ops);
     base_random_init(&random, seed);
-    testing_open(&store, &run->drive, NULL, mode);
-    testing_close(&store);
+    depot_testing_open(&store, &run->drive, NULL, mode);
+    depot_testing_close(&store);
     struct testing_drive copy = testing_drive_copy(&run->drive);
     run->before = copy.bytes;
     run->drive.recording = &run->recording;
-    testing_open(&store, &run->drive, NULL, mode);
+    depot_testing_open(&store, &run->drive, NULL, mode);
     for (size_t i = 0; i < count; i++)
         run_one(run, &store, &random, i);
     if (!closes)
         testing_drive_record(&run->drive, NULL);
-    testing_close(&store);
+    depot_testing_close(&store);
     run->drive.recording = NULL;
 }
 
@@ -98,7 +98,7 @@ static bool holds(struct testing_store *store, uint32_t key, const struct run_op
 static void check_run(const struct run *run, struct testing_drive *drive, uint64_t mark)
 {
     struct testing_store store;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     const struct run_op *next = mark < run->count ? &run->ops[mark] : NULL;
     for (uint32_t key = 0; key < RUN_KEYS; key++) {
         bool is_right = holds(&store, key, &run->held[key]) ||
@@ -107,7 +107,7 @@ static void check_run(const struct run *run, struct testing_drive *drive, uint64
             print_error("key %u after %llu operations\n", key, (unsigned long long)mark);
         assert_true(is_right);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
 }
 
 /* Leave the first sectors of a write that did not complete, or any. */
@@ -192,19 +192,19 @@ static void what_was_hidden_stays_hidden(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_DEVICE);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_DEVICE);
     for (int i = 0; i < 8; i++) {
         char value[16];
         (void)snprintf(value, sizeof(value), "<value-%d>", i);
         testing_put_keys(&store, i, i + 1, value);
     }
-    struct testing_drive cut = testing_end(&store, &drive, true);
+    struct testing_drive cut = depot_testing_end(&store, &drive, true);
     uint8_t *lost = find_bytes(&cut, "<value-3>");
     assert_non_null(lost);
     memset(cut.bytes + base_align_down((uint64_t)(lost - cut.bytes), BLOCK), 0, BLOCK);
     bool there[8];
     for (int round = 0; round < 4; round++) {
-        testing_open(&store, &cut, NULL, TARN_MODE_DEVICE);
+        depot_testing_open(&store, &cut, NULL, TARN_MODE_DEVICE);
         for (int i = 0; i < 8; i++) {
             char key[16], found[16];
             (void)snprintf(key, sizeof(key), "%d", i);
@@ -214,8 +214,8 @@ static void what_was_hidden_stays_hidden(void **state)
             there[i] = error == 0;
         }
         assert_true(there[0] && there[1] && there[2] && !there[3]);
-        assert_int_equal(testing_put(&store, "other", "<value-x>"), 0); /* of the same size */
-        cut = testing_end(&store, &cut, true);
+        assert_int_equal(depot_testing_put(&store, "other", "<value-x>"), 0); /* of the same size */
+        cut = depot_testing_end(&store, &cut, true);
     }
     testing_drive_free(&cut);
 }
@@ -230,7 +230,7 @@ static void no_damage_gives_wrong_values(void **state)
 {
     (void)state;
     struct testing_drive drive = testing_made_store(20, TARN_MODE_POWER, false);
-    struct seglog_superblock_format superblock = testing_superblock(&drive);
+    struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     struct base_random random;
     base_random_init(&random, 5);
     uint64_t opened = 0;
@@ -253,7 +253,7 @@ static void no_damage_gives_wrong_values(void **state)
                 assert_memory_equal(found, "value", 5);
         }
         if (error == 0)
-            testing_close(&store);
+            depot_testing_close(&store);
         testing_drive_free(&damaged);
     }
     assert_true(opened > 200); /* most bytes matter to nobody */
@@ -265,11 +265,11 @@ static void a_damaged_record_is_an_error_of_its_key(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, 1, "<first>");
     testing_put_keys(&store, 1, 2, "<second>");
-    testing_close(&store);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     uint8_t *byte = find_bytes(&drive, "<second>");
     assert_non_null(byte);
     char value[16];
@@ -283,7 +283,7 @@ static void a_damaged_record_is_an_error_of_its_key(void **state)
     assert_int_equal(tarn_depot_get(store.depot, "1", 1, value, sizeof(value), NULL), -EBADMSG);
     byte[-10] ^= 1;
     testing_expect_keys(&store, 1, 2, "<second>");
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -293,21 +293,21 @@ static void damage_can_be_overwritten(void **state)
     (void)state;
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, 1, "<first>");
     testing_put_keys(&store, 1, 2, "<second>");
     uint8_t *first = find_bytes(&drive, "<first>"), *second = find_bytes(&drive, "<second>");
     assert_true(first != NULL && second != NULL);
     *first ^= 1;
     *second ^= 1;
-    assert_int_equal(testing_put(&store, "0", "again"), 0);
+    assert_int_equal(depot_testing_put(&store, "0", "again"), 0);
     (void)testing_delete(&store, "1");
     for (int round = 0; round < 2; round++) {
         testing_expect_keys(&store, 0, 1, "again");
-        testing_close(&store);
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_close(&store);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -330,7 +330,7 @@ static void one_bad_read(int keys, bool killed, bool lies)
         assert_true(error == 0 || !lies);
         if (error == 0) {
             testing_expect_keys(&store, 0, keys, "value");
-            testing_close(&store);
+            depot_testing_close(&store);
         } else {
             assert_int_equal(testing_try_once(&copy, 0), 0);
         }
@@ -375,19 +375,19 @@ static void the_newest_of_many_segments_counts(void **state)
     struct tarn_depot_stats before, after;
     tarn_depot_stats(store.depot, &before);
     assert_true(before.segments - before.segments_free >= ROUNDS);
-    drive = testing_end(&store, &drive, true);
+    drive = depot_testing_end(&store, &drive, true);
     for (int start = 0; start < (TESTING_SLOW ? 3 : 10); start++) {
         struct testing_drive copy = testing_drive_copy(&drive);
-        testing_open(&store, &copy, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &copy, NULL, TARN_MODE_POWER);
         tarn_depot_stats(store.depot, &after);
         assert_int_equal(after.records, KEYS - KEYS / 10);
         assert_int_equal(after.live_bytes, before.live_bytes);
         for (int key = 0; key < KEYS; key++) {
             char name[16];
             (void)snprintf(name, sizeof(name), "%d", key);
-            testing_expect(&store, name, key % 10 == ROUNDS - 1 ? NULL : "round 4");
+            depot_testing_expect(&store, name, key % 10 == ROUNDS - 1 ? NULL : "round 4");
         }
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&copy);
     }
     testing_drive_free(&drive);
@@ -429,7 +429,7 @@ static void openings_tell_how_far_they_are(void **state)
         assert_int_equal(depot_open(store.node, "store", NULL, &opening, &store.depot), 0);
         assert_string_equal(heard.works,
                             killed ? " headers summaries summaries counts" : " headers checkpoint counts");
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
 }

@@ -9,7 +9,7 @@ enum { LONG = 150000 };
 static void damage_piece(struct testing_drive *drive)
 {
     struct place place;
-    for (uint32_t i = 0; i < testing_superblock(drive).segment_count; i++) {
+    for (uint32_t i = 0; i < depot_testing_superblock(drive).segment_count; i++) {
         if (!look_at(drive, i, SEGLOG_SEGMENT_RECORDS, &place) || place.summary == NULL)
             continue;
         for (uint32_t entry = 0; entry < place.trailer.entries; entry++) {
@@ -28,14 +28,14 @@ static struct testing_drive damaged_store(void)
     static char value[LONG];
     struct testing_drive drive = testing_losing_store(false);
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "named", OLD_TEXT "!"), 0);
-    assert_int_equal(testing_put(&store, "named", NEW_TEXT "!"), 0);
-    assert_int_equal(testing_put(&store, "deleted", "any"), 0);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "named", OLD_TEXT "!"), 0);
+    assert_int_equal(depot_testing_put(&store, "named", NEW_TEXT "!"), 0);
+    assert_int_equal(depot_testing_put(&store, "deleted", "any"), 0);
     assert_int_equal(testing_delete(&store, "deleted"), 0);
-    assert_int_equal(testing_put(&store, "long", OLD_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "long", OLD_TEXT), 0);
     assert_int_equal(tarn_depot_put(store.depot, "long", 4, value, sizeof(value), NULL, NULL), 0);
-    testing_close(&store);
+    depot_testing_close(&store);
     damage_piece(&drive);
     testing_find_text(&drive, "lost" NEW_TEXT, NULL)[0] ^= 1;
     testing_find_text(&drive, "named" NEW_TEXT, NULL)[7] ^= 1;
@@ -55,13 +55,13 @@ static void expect_none_or_damage(struct testing_store *store, const char *key)
 static void expect_served(struct testing_drive *drive)
 {
     struct testing_store store;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     testing_expect_keys(&store, 0, 100, "value");
     expect_none_or_damage(&store, "lost");
     expect_none_or_damage(&store, "named");
     expect_none_or_damage(&store, "deleted");
     expect_none_or_damage(&store, "long");
-    testing_close(&store);
+    depot_testing_close(&store);
 }
 
 static void repair_again(struct testing_drive *drive)
@@ -71,13 +71,13 @@ static void repair_again(struct testing_drive *drive)
     assert_int_equal(testing_repair(drive, &losses), 0);
     assert_true(losses.report.lost <= 4 && losses.report.tombstones <= 1);
     expect_sound(drive);
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     testing_expect_keys(&store, 0, 100, "value");
-    testing_expect(&store, "lost", NULL);
-    testing_expect(&store, "named", NULL);
-    testing_expect(&store, "deleted", NULL);
-    testing_expect(&store, "long", NULL);
-    testing_close(&store);
+    depot_testing_expect(&store, "lost", NULL);
+    depot_testing_expect(&store, "named", NULL);
+    depot_testing_expect(&store, "deleted", NULL);
+    depot_testing_expect(&store, "long", NULL);
+    depot_testing_close(&store);
 }
 
 /* @param cut  the bytes of a drive whose power went */
@@ -129,13 +129,13 @@ static void a_copy_takes_the_place_of_what_is_damaged(void **state)
     struct testing_drive drive = damaged_store();
     struct testing_store store;
     struct losses losses;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "twice", text), 0);
-    assert_int_equal(testing_put(&store, "other", "damaged beside it"), 0);
-    testing_close(&store);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "twice", text), 0);
+    assert_int_equal(depot_testing_put(&store, "other", "damaged beside it"), 0);
+    depot_testing_close(&store);
     testing_find_text(&drive, "damaged beside it", NULL)[0] ^= 1; /* so it is moved */
     uint8_t *original = testing_find_text(&drive, text, NULL);
-    const struct seglog_superblock_format superblock = testing_superblock(&drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(&drive);
     uint64_t segment =
         ((uint64_t)(original - drive.bytes) - superblock.data_offset) / superblock.segment_bytes;
     struct testing_drive replayed = testing_drive_copy(&drive);
@@ -154,9 +154,9 @@ static void a_copy_takes_the_place_of_what_is_damaged(void **state)
             struct testing_drive cut = testing_drive_copy(&replayed);
             cut.bytes[(copy == 0 ? first : second) - replayed.bytes] ^= 1;
             repair_again(&cut);
-            testing_open(&store, &cut, NULL, TARN_MODE_POWER);
-            testing_expect(&store, "twice", text);
-            testing_close(&store);
+            depot_testing_open(&store, &cut, NULL, TARN_MODE_POWER);
+            depot_testing_expect(&store, "twice", text);
+            depot_testing_close(&store);
             testing_drive_free(&cut);
         }
     }

@@ -41,7 +41,7 @@ static struct testing_drive store_of_many(struct base_random *random)
 {
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_DEVICE);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_DEVICE);
     for (int version = 0; version < 3; version++) {
         for (int i = 0; i < MANY; i++)
             put_version(&store, i, version, 30 + base_random_below(random, 400));
@@ -51,7 +51,7 @@ static struct testing_drive store_of_many(struct base_random *random)
         key_of(i, key);
         assert_int_equal(testing_delete(&store, key), 0);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     return drive;
 }
 
@@ -85,14 +85,14 @@ static void damage_segment(struct testing_drive *drive, uint32_t number, struct 
 static void expect_versions(struct testing_drive *drive, uint64_t lost)
 {
     struct testing_store store;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     for (int i = 0; i < MANY; i++) {
         bool there = has_version(&store, i, 2);
         assert_false(there && i % 3 == 0);
         lost -= !there && i % 3 != 0;
     }
     assert_int_equal(lost, 0);
-    *drive = testing_end(&store, drive, true);
+    *drive = depot_testing_end(&store, drive, true);
 }
 
 static void what_is_not_there_was_told(void **state)
@@ -104,7 +104,7 @@ static void what_is_not_there_was_told(void **state)
         struct losses losses;
         base_random_init(&random, seed);
         struct testing_drive drive = store_of_many(&random);
-        for (uint32_t i = 0; i < testing_superblock(&drive).segment_count; i++)
+        for (uint32_t i = 0; i < depot_testing_superblock(&drive).segment_count; i++)
             damage_segment(&drive, i, &random);
         assert_int_equal(testing_repair(&drive, &losses), 0);
         expect_sound(&drive);
@@ -133,7 +133,7 @@ static int fill(struct testing_drive *drive, bool cache)
         error = tarn_depot_put(store.depot, key, strlen(key), value, sizeof(value), NULL, NULL);
         assert_true(error == 0 || error == -ENOSPC);
     }
-    testing_close(&store);
+    depot_testing_close(&store);
     return keys;
 }
 
@@ -141,10 +141,10 @@ static uint64_t count_keys(struct testing_drive *drive, int keys)
 {
     struct testing_store store;
     uint64_t found = 0;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     for (int i = 0; i < keys; i++)
         found += has_version(&store, i, 0);
-    testing_close(&store);
+    depot_testing_close(&store);
     return found;
 }
 
@@ -164,7 +164,7 @@ static void full_stores_are_repaired(void **state)
         uint64_t before = count_keys(&copy, keys);
         testing_drive_free(&copy);
         uint32_t damaged = 0;
-        for (uint32_t i = 0; i < testing_superblock(&drive).segment_count; i++) {
+        for (uint32_t i = 0; i < depot_testing_superblock(&drive).segment_count; i++) {
             if (!look_at(&drive, i, SEGLOG_SEGMENT_RECORDS, &place) || place.trailer.entries < 3)
                 continue;
             record_at(&place, 2)[50] ^= 1;
@@ -191,13 +191,13 @@ static void what_is_over_is_not_told_as_lost(void **state)
     struct testing_store store;
     struct losses losses;
     const struct tarn_put_options expiring = {.expiry_ns = TESTING_BEGIN + BASE_NS_PER_SECOND};
-    testing_open(&store, &drive, &clock, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "flushed", NEW_TEXT), 0);
+    depot_testing_open(&store, &drive, &clock, TARN_MODE_POWER);
+    assert_int_equal(depot_testing_put(&store, "flushed", NEW_TEXT), 0);
     assert_int_equal(tarn_depot_flush_all(store.depot, 0), 0);
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", OLD_TEXT), 0);
     assert_int_equal(tarn_depot_put(store.depot, "lost", 4, NEW_TEXT, strlen(NEW_TEXT), &expiring, NULL), 0);
     testing_put_keys(&store, 0, 100, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
     uint8_t *first = testing_find_text(&drive, NEW_TEXT, NULL);
     testing_find_text(&drive, NEW_TEXT, first + 1)[1] ^= 1;
     first[1] ^= 1;

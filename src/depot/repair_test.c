@@ -67,7 +67,7 @@ static void damage_tombstone(struct testing_drive *drive)
 /* The segment where "lost" lies. */
 static struct place place_of_it(struct testing_drive *drive)
 {
-    const struct seglog_superblock_format superblock = testing_superblock(drive);
+    const struct seglog_superblock_format superblock = depot_testing_superblock(drive);
     struct place place;
     uint64_t offset = (uint64_t)(new_value(drive) - drive->bytes) - superblock.data_offset;
     assert_true(
@@ -105,7 +105,7 @@ static void repair_as_told(struct testing_drive *drive, const struct damage *dam
     struct depot_check_report report;
     struct losses losses;
     damage->damage(drive);
-    assert_int_equal(testing_check(drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(drive, NULL, &told, &report), 0);
     assert_true(told.count[damage->invariant] > 0);
     assert_int_equal(report.segments_unsure, damage->unsure);
     assert_int_equal(testing_repair(drive, &losses), 0);
@@ -117,7 +117,7 @@ static void repair_as_told(struct testing_drive *drive, const struct damage *dam
     assert_int_equal(losses.report.segments, damage->segments);
     if (losses.named > 0)
         assert_string_equal(losses.key, "lost");
-    bool nameless = (testing_superblock(drive).incompatible & SEGLOG_FEATURE_NAMELESS) != 0;
+    bool nameless = (depot_testing_superblock(drive).incompatible & SEGLOG_FEATURE_NAMELESS) != 0;
     assert_int_equal(nameless, damage->unnamed + damage->tombstones > 0);
 }
 
@@ -127,7 +127,7 @@ static void move_tombstones(struct testing_drive *drive)
     struct place place;
     struct losses losses;
     unsigned damaged = 0;
-    for (uint32_t i = 0; i < testing_superblock(drive).segment_count; i++) {
+    for (uint32_t i = 0; i < depot_testing_superblock(drive).segment_count; i++) {
         if (!look_at(drive, i, SEGLOG_SEGMENT_RECORDS, &place) || place.summary == NULL ||
             entry_of(&place, SEGLOG_TOMBSTONE) == place.trailer.entries)
             continue;
@@ -224,10 +224,10 @@ static void what_can_be_told_from_elsewhere_is_not_lost(void **state)
         repair_as_told(&drive, &harmless_damages[i]);
         expect_sound(&drive);
         struct testing_store store;
-        testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+        depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
         testing_expect_keys(&store, 0, 100, "value");
-        testing_expect(&store, "lost", NEW_TEXT);
-        testing_close(&store);
+        depot_testing_expect(&store, "lost", NEW_TEXT);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
 }
@@ -242,7 +242,7 @@ static void a_summary_and_a_record_of_it_bring_back_nothing_older(void **state)
     struct depot_check_report report;
     damage_summary(&drive);
     damage_value(&drive);
-    assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+    assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
     assert_int_equal(told.count[6] + told.count[7], 2);
     assert_int_equal(report.segments_unsure, 0);
     assert_int_equal(testing_repair(&drive, &losses), 0);
@@ -283,14 +283,14 @@ static void what_cannot_be_read_is_lost_as_well(void **state)
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
     struct losses losses;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, 50, "value");
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", OLD_TEXT), 0);
     memset(value, 'x', sizeof(value));
     (void)memcpy(value + 9000, NEW_TEXT, strlen(NEW_TEXT));
     assert_int_equal(tarn_depot_put(store.depot, "lost", 4, value, sizeof(value), NULL, NULL), 0);
     testing_put_keys(&store, 50, 100, "value");
-    testing_close(&store);
+    depot_testing_close(&store);
     uint64_t begin = (uint64_t)(new_value(&drive) - drive.bytes);
     testing_drive_fail_at(&drive, DRIVE_READ, 1, true);
     drive.fail_begin = begin;
@@ -318,12 +318,12 @@ static struct testing_drive store_with_long_values(void)
     base_random_init(&random, 1);
     for (size_t i = 0; i < LONG; i++)
         long_value[i] = (uint8_t)base_random_u64(&random);
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, 100, "value");
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", OLD_TEXT), 0);
     assert_int_equal(tarn_depot_put(store.depot, "lost", 4, long_value, LONG, NULL, NULL), 0);
     assert_int_equal(tarn_depot_put(store.depot, "kept", 4, long_value, LONG, NULL, NULL), 0);
-    testing_close(&store);
+    depot_testing_close(&store);
     return drive;
 }
 
@@ -333,7 +333,7 @@ static void damage_marked(struct testing_drive *drive, uint8_t mark, bool header
     struct place place;
     uint8_t *first = NULL;
     uint64_t lowest = UINT64_MAX;
-    for (uint32_t number = 0; number < testing_superblock(drive).segment_count; number++) {
+    for (uint32_t number = 0; number < depot_testing_superblock(drive).segment_count; number++) {
         if (!look_at(drive, number, SEGLOG_SEGMENT_RECORDS, &place) || place.summary == NULL)
             continue;
         for (uint32_t i = 0; i < place.trailer.entries; i++) {
@@ -351,12 +351,12 @@ static void expect_kept(struct testing_drive *drive)
 {
     struct testing_store store;
     struct tarn_record_info info;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, drive, NULL, TARN_MODE_POWER);
     assert_int_equal(tarn_depot_get(store.depot, "kept", 4, found_value, LONG, &info), 0);
     assert_int_equal(info.value_bytes, LONG);
     assert_memory_equal(found_value, long_value, LONG);
     assert_int_equal(tarn_depot_delete(store.depot, "kept", 4), 0); /* there is room to churn */
-    testing_close(&store);
+    depot_testing_close(&store);
 }
 
 static void a_long_value_ends_with_any_of_its_pieces(void **state)
@@ -374,7 +374,7 @@ static void a_long_value_ends_with_any_of_its_pieces(void **state)
         assert_int_equal(losses.report.unnamed, i == 3);
         struct told told;
         struct depot_check_report report;
-        assert_int_equal(testing_check(&drive, NULL, &told, &report), 0);
+        assert_int_equal(depot_testing_check(&drive, NULL, &told, &report), 0);
         assert_int_equal(report.faults, 0);
         expect_kept(&drive);
         testing_expect_repaired(&drive);
@@ -391,12 +391,12 @@ static void damage_of_the_open_segment_is_told(void **state)
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
     struct losses losses;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
+    depot_testing_open(&store, &drive, NULL, TARN_MODE_POWER);
     testing_put_keys(&store, 0, 97, "value");
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
-    assert_int_equal(testing_put(&store, "lost", NEW_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", OLD_TEXT), 0);
+    assert_int_equal(depot_testing_put(&store, "lost", NEW_TEXT), 0);
     testing_put_keys(&store, 97, 100, "value");
-    drive = testing_end(&store, &drive, true);
+    drive = depot_testing_end(&store, &drive, true);
     assert_null(place_of_it(&drive).summary);
     damage_value(&drive);
     expect_only(&drive, 7);

@@ -14,88 +14,17 @@ struct losses {
     char key[64]; /* of the last that had a name */
 };
 
-static inline void testing_note_loss(void *arg, const struct depot_lost *lost)
-{
-    struct losses *losses = arg;
-    assert_true(lost->sequence > 0 && lost->grain > 0 && (lost->hash[0] | lost->hash[1]) != 0);
-    if (lost->key == NULL)
-        return;
-    assert_true(lost->key_bytes < sizeof(losses->key));
-    losses->named++;
-    memcpy(losses->key, lost->key, lost->key_bytes);
-    losses->key[lost->key_bytes] = '\0';
-}
-
 /** @return as depot_repair() */
-static inline int testing_repair(struct testing_drive *drive, struct losses *losses)
-{
-    struct tarn_node *node = testing_node(drive, NULL);
-    *losses = (struct losses){.named = 0};
-    int error = depot_repair(node, "store", false, testing_note_loss, NULL, losses, &losses->report);
-    task_node_close(node); /* asserts that nothing is leaked */
-    assert_int_equal(losses->report.lost - losses->report.unnamed, losses->named);
-    return error;
-}
+int testing_repair(struct testing_drive *drive, struct losses *losses);
 
 /** Keys 0 to 99, and "lost" in the midst of them, twice. @param deleted  "lost", at the end */
-static inline struct testing_drive testing_losing_store(bool deleted)
-{
-    struct testing_drive drive = {.size = 0};
-    struct testing_store store;
-    testing_open(&store, &drive, NULL, TARN_MODE_POWER);
-    testing_put_keys(&store, 0, 30, "value");
-    assert_int_equal(testing_put(&store, "lost", OLD_TEXT), 0);
-    testing_put_keys(&store, 30, 60, "value");
-    assert_int_equal(testing_put(&store, "lost", NEW_TEXT), 0);
-    testing_put_keys(&store, 60, 90, "value");
-    if (deleted)
-        assert_int_equal(testing_delete(&store, "lost"), 0);
-    testing_put_keys(&store, 90, 100, "value");
-    testing_close(&store);
-    return drive;
-}
+struct testing_drive testing_losing_store(bool deleted);
 
 /** Where a text stands on the drive; NULL: it does not. @param from  NULL: from the beginning */
-static inline uint8_t *testing_find_text(struct testing_drive *drive, const char *text, uint8_t *from)
-{
-    uint64_t at = from == NULL ? 0 : (uint64_t)(from - drive->bytes);
-    return memmem(drive->bytes + at, drive->size - at, text, strlen(text));
-}
-
-/** Overwrite keys until all segments were collected, or nearly so. */
-static inline void testing_churn(struct testing_store *store)
-{
-    static const char value[3000] = "something else that takes room";
-    for (int i = 0; i < 3000; i++) {
-        char key[16];
-        (void)snprintf(key, sizeof(key), "other%d", i % 100);
-        assert_int_equal(tarn_depot_put(store->depot, key, strlen(key), value, sizeof(value), NULL, NULL), 0);
-    }
-}
+uint8_t *testing_find_text(struct testing_drive *drive, const char *text, uint8_t *from);
 
 /** A store after a repair: it is whole, its keys are there, and "lost" is not, whatever happens from now on.
  */
-static inline void testing_expect_repaired(struct testing_drive *drive)
-{
-    expect_sound(drive);
-    for (int life = 0; life < 3; life++) {
-        struct testing_store store;
-        testing_open(&store, drive, NULL, TARN_MODE_POWER);
-        testing_expect_keys(&store, 0, 100, "value");
-        testing_expect(&store, "lost", NULL);
-        if (life == 1)
-            testing_churn(&store);
-        testing_expect(&store, "lost", NULL);
-        *drive = testing_end(&store, drive, life == 1);
-    }
-    expect_sound(drive);
-    struct testing_store store;
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
-    assert_int_equal(testing_put(&store, "lost", "found"), 0);
-    testing_close(&store);
-    testing_open(&store, drive, NULL, TARN_MODE_POWER);
-    testing_expect(&store, "lost", "found");
-    testing_close(&store);
-}
+void testing_expect_repaired(struct testing_drive *drive);
 
 #endif

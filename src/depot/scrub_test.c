@@ -25,16 +25,16 @@ static void make(struct fixture *fixture, bool cache)
     *fixture = (struct fixture){.cache = cache};
     open_store(fixture, 0);
     testing_put_keys(&fixture->store, 0, 30, "value");
-    assert_int_equal(testing_put(&fixture->store, "lost", "what was there first"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "lost", "what was there first"), 0);
     testing_put_keys(&fixture->store, 30, 60, "value");
-    assert_int_equal(testing_put(&fixture->store, "lost", "what is there now"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "lost", "what is there now"), 0);
     testing_put_keys(&fixture->store, 60, 100, "value");
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
 }
 
 static void unmake(struct fixture *fixture)
 {
-    testing_close(&fixture->store);
+    depot_testing_close(&fixture->store);
     testing_drive_free(&fixture->drive);
 }
 
@@ -95,13 +95,13 @@ static void a_damaged_value_is_an_error_until_it_is_stored_again(void **state)
         for (int life = 0; life < 3; life++) {
             open_and_await_bad(&fixture, 1);
             expect_lost(&fixture);
-            fixture.drive = testing_end(&fixture.store, &fixture.drive, killed != 0);
+            fixture.drive = depot_testing_end(&fixture.store, &fixture.drive, killed != 0);
         }
         open_and_await_bad(&fixture, 1);
-        assert_int_equal(testing_put(&fixture.store, "lost", "found"), 0);
-        fixture.drive = testing_end(&fixture.store, &fixture.drive, killed != 0);
+        assert_int_equal(depot_testing_put(&fixture.store, "lost", "found"), 0);
+        fixture.drive = depot_testing_end(&fixture.store, &fixture.drive, killed != 0);
         open_and_await_bad(&fixture, 0); /* nothing refers to what is damaged any more */
-        testing_expect(&fixture.store, "lost", "found");
+        depot_testing_expect(&fixture.store, "lost", "found");
         testing_expect_keys(&fixture.store, 0, 100, "value");
         unmake(&fixture);
     }
@@ -115,9 +115,9 @@ static void a_damaged_value_may_be_deleted(void **state)
     value_of(&fixture)[2] ^= 1;
     open_and_await_bad(&fixture, 1);
     assert_int_equal(testing_delete(&fixture.store, "lost"), 0);
-    fixture.drive = testing_end(&fixture.store, &fixture.drive, true);
+    fixture.drive = depot_testing_end(&fixture.store, &fixture.drive, true);
     open_and_await_bad(&fixture, 0);
-    testing_expect(&fixture.store, "lost", NULL);
+    depot_testing_expect(&fixture.store, "lost", NULL);
     unmake(&fixture);
 }
 
@@ -129,7 +129,7 @@ static void behind_a_damaged_header_the_key_cannot_be_told(void **state)
     value_of(&fixture)[-10] ^= 1; /* the key stands between */
     open_and_await_bad(&fixture, 1);
     expect_lost(&fixture);
-    assert_int_equal(testing_put(&fixture.store, "lost", "found"), -EBADMSG);
+    assert_int_equal(depot_testing_put(&fixture.store, "lost", "found"), -EBADMSG);
     assert_int_equal(testing_delete(&fixture.store, "lost"), -EBADMSG);
     unmake(&fixture);
 }
@@ -147,12 +147,12 @@ static void in_a_cache_it_is_a_miss(void **state)
         assert_int_equal(stats_of(&fixture).scrub_damaged, 1);
         while (get_lost(&fixture) == -EBADMSG) /* the segment is counted when all of it is dropped */
             assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
-        testing_expect(&fixture.store, "lost", NULL);
-        fixture.drive = testing_end(&fixture.store, &fixture.drive, killed != 0);
+        depot_testing_expect(&fixture.store, "lost", NULL);
+        fixture.drive = depot_testing_end(&fixture.store, &fixture.drive, killed != 0);
         open_and_await_bad(&fixture, 0);
-        testing_expect(&fixture.store, "lost", NULL);
-        assert_int_equal(testing_put(&fixture.store, "lost", "found"), 0);
-        testing_expect(&fixture.store, "lost", "found");
+        depot_testing_expect(&fixture.store, "lost", NULL);
+        assert_int_equal(depot_testing_put(&fixture.store, "lost", "found"), 0);
+        depot_testing_expect(&fixture.store, "lost", "found");
         unmake(&fixture);
     }
 }

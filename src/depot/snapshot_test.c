@@ -65,7 +65,7 @@ static void close_snapshot(struct fixture *fixture)
     fixture->snapshot = NULL;
 }
 
-/* As testing_expect(), of the snapshot. */
+/* As depot_testing_expect(), of the snapshot. */
 static void expect(struct fixture *fixture, const char *key, const char *value)
 {
     char bytes[FOUND_MAX];
@@ -199,7 +199,7 @@ static void what_expires_later_stays(void **state)
     fixture->base.clock.wall_ns += 2 * SECOND;
     open_snapshot(fixture);
     fixture->base.clock.wall_ns += 20 * SECOND;
-    testing_expect(store_of(fixture), "2", NULL);
+    depot_testing_expect(store_of(fixture), "2", NULL);
     expect(fixture, "1", NULL);
     expect(fixture, "2", "value");
     expect_scan(fixture, 2, 3, "value", 0);
@@ -321,7 +321,7 @@ static void a_full_store(void **state)
     open_snapshot(fixture);
     do {
         (void)snprintf(key, sizeof(key), "%d", number++);
-        error = testing_put(store_of(fixture), key, value);
+        error = depot_testing_put(store_of(fixture), key, value);
     } while (error == 0);
     assert_int_equal(error, -ENOSPC);
     struct tarn_depot_stats stats;
@@ -378,7 +378,7 @@ static void a_cache_evicts(void **state)
     int number = 1000;
     do {
         (void)snprintf(key, sizeof(key), "%d", number++);
-        assert_int_equal(testing_put(store_of(fixture), key, value), 0);
+        assert_int_equal(depot_testing_put(store_of(fixture), key, value), 0);
         tarn_depot_stats(store_of(fixture)->depot, &stats);
     } while (stats.evictions == 0);
     expect_cancelled(fixture);
@@ -422,7 +422,7 @@ static void opened_to_read(void **state)
 {
     struct fixture *fixture = *state;
     testing_put_keys(store_of(fixture), 0, KEYS, "value");
-    testing_close(store_of(fixture));
+    depot_testing_close(store_of(fixture));
     const struct tarn_depot_options options = {.read_only = true};
     assert_int_equal(
         testing_try_open(store_of(fixture), &fixture->base.drive, &fixture->base.clock, &options), 0);

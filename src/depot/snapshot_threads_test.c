@@ -208,7 +208,7 @@ static void it_is_of_one_moment(void **state)
     print_message("%u of %d read to the end, %llu segments collected, %llu entries\n", whole, SNAPSHOTS,
                   (unsigned long long)stats.collections, (unsigned long long)stats.index_entries);
     assert_true(whole >= SNAPSHOTS / 4);
-    testing_close(&shared->store);
+    depot_testing_close(&shared->store);
     testing_drive_free(&drive);
     free(look.value);
     free(shared);

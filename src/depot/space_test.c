@@ -173,7 +173,7 @@ static void reopen_with(struct fixture *fixture, uint32_t percent, bool cache)
 {
     const struct tarn_depot_options options = {
         .mode = TARN_MODE_DEVICE, .cache = cache, .over_provisioning_percent = percent};
-    testing_close(&fixture->base.store);
+    depot_testing_close(&fixture->base.store);
     assert_int_equal(
         testing_try_open(&fixture->base.store, &fixture->base.drive, &fixture->base.clock, &options), 0);
 }

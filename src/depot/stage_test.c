@@ -25,12 +25,12 @@ static uint64_t count_of(struct tarn_depot *depot, enum tarn_stage stage)
 
 static int do_put_new(struct testing_store *store)
 {
-    return testing_put(store, "new", "value");
+    return depot_testing_put(store, "new", "value");
 }
 
 static int do_replace(struct testing_store *store)
 {
-    return testing_put(store, "there", "another");
+    return depot_testing_put(store, "there", "another");
 }
 
 static int do_put_if_present(struct testing_store *store)
@@ -146,7 +146,7 @@ static void open_flushed(struct testing_store *store, struct testing_drive *driv
     *drive = testing_made_store(0, TARN_MODE_POWER, false);
     drive->device = true;
     assert_int_equal(testing_try_open(store, drive, NULL, &options), 0);
-    assert_int_equal(testing_put(store, "there", "value"), 0);
+    assert_int_equal(depot_testing_put(store, "there", "value"), 0);
 }
 
 static void each_counts_what_passes(void **state)
@@ -166,7 +166,7 @@ static void each_counts_what_passes(void **state)
                 fail_msg("operation %zu, stage %s", i, tarn_stage_name((enum tarn_stage)stage));
         }
         passed |= operation->stages;
-        testing_close(&store);
+        depot_testing_close(&store);
         testing_drive_free(&drive);
     }
     assert_int_equal(passed, (UINT32_C(1) << TARN_STAGE_COUNT) - 1); /* no stage was left out */
@@ -183,7 +183,7 @@ static void memory_is_no_drive(void **state)
     assert_int_equal(do_get(&store), 0);
     assert_int_equal(count_of(store.depot, TARN_STAGE_READ), 0);
     assert_int_equal(count_of(store.depot, TARN_STAGE_VERIFY), 1);
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -210,7 +210,7 @@ static void stages_add_up(void **state)
     assert_true(sum_ns > 0 && sum_ns <= latency.sum_ns);
     assert_int_equal(tarn_depot_latency(store.depot, TARN_STAGE_COUNT, &latency), -EINVAL);
     assert_null(tarn_stage_name(TARN_STAGE_COUNT));
-    testing_close(&store);
+    depot_testing_close(&store);
     testing_drive_free(&drive);
 }
 
@@ -240,15 +240,15 @@ static void interval_may_change(void **state)
 {
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
-    testing_expect(store, "a", NULL);
+    depot_testing_expect(store, "a", NULL);
     depot_measure(store->depot, 1);
     assert_int_equal(count_of(store->depot, TARN_STAGE_GET), 0);
     for (int i = 0; i < 40; i++)
-        testing_expect(store, "a", NULL);
+        depot_testing_expect(store, "a", NULL);
     assert_int_equal(count_of(store->depot, TARN_STAGE_GET), 40);
     depot_measure(store->depot, 1000000);
     for (int i = 0; i < 40; i++)
-        testing_expect(store, "a", NULL);
+        depot_testing_expect(store, "a", NULL);
     assert_true(count_of(store->depot, TARN_STAGE_GET) <= 1);
 }
 

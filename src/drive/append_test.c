@@ -20,7 +20,7 @@ static void fill(struct drive *drive, uint64_t from, uint64_t to)
 {
     _Alignas(512) uint64_t page[BASE_PAGE_BYTES / 8];
     for (uint64_t offset = from; offset < to; offset += sizeof(page)) {
-        testing_fill(page, sizeof(page), offset, 7);
+        drive_testing_fill(page, sizeof(page), offset, 7);
         assert_int_equal(drive_write(drive, offset, page, sizeof(page), false), 0);
     }
     assert_int_equal(drive_flush(drive), 0);

@@ -31,7 +31,7 @@ static void check_transfers(struct context *context)
 {
     uint64_t out[BLOCK / 8], in[BLOCK / 8];
     struct drive *drive = context->drive;
-    testing_fill(out, sizeof(out), 3, 1);
+    drive_testing_fill(out, sizeof(out), 3, 1);
     assert_int_equal(drive_write(drive, 3, out, sizeof(out), false), 0);
     assert_int_equal(drive_write(drive, FAKE_BYTES - sizeof(out), out, sizeof(out), true), 0);
     assert_int_equal(drive_flush(drive), 0);
@@ -533,7 +533,7 @@ static void check_lists(struct context *context)
         base_buffer_wrap(&buffers[i], memory + i * LIST_BYTES, LIST_BYTES);
         buffers[i].region = 7;
         if (writes) {
-            testing_fill(buffers[i].data, LIST_BYTES, i * LIST_BYTES, 5);
+            drive_testing_fill(buffers[i].data, LIST_BYTES, i * LIST_BYTES, 5);
             buffers[i].end = LIST_BYTES;
         }
         base_buffer_list_append(writes ? &out : &in, &buffers[i]);

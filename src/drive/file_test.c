@@ -527,7 +527,7 @@ static void use_device(struct tarn_node *node, struct testing_log *log, const ch
     assert_int_equal(info->logical_block_bytes, 512);
     assert_int_equal(drive_zeroed_bytes(drive), info->bytes);
     uint8_t *memory = testing_pages(2 * PAGE);
-    testing_fill(memory, PAGE, 0, 9);
+    drive_testing_fill(memory, PAGE, 0, 9);
     assert_int_equal(drive_write(drive, MIB - PAGE, memory, PAGE, true), 0);
     assert_int_equal(drive_read(drive, MIB - PAGE, memory + PAGE, PAGE), 0);
     assert_memory_equal(memory, memory + PAGE, PAGE);

@@ -250,7 +250,7 @@ static void work(void *arg)
                    shared = worker->run->bytes - 3 * UNIT + BLOCK * (worker->number % 8);
     uint8_t *memory = testing_pages(2 * UNIT);
     for (uint64_t round = 0; round < ROUNDS; round++) {
-        testing_fill(memory, BLOCK, own, round);
+        drive_testing_fill(memory, BLOCK, own, round);
         worker->failures += drive_write(drive, own, memory, BLOCK, worker->number % 5 == 0) != 0;
         if (worker->number % 16 == round)
             worker->failures += drive_flush(drive) != 0;

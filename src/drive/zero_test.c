@@ -270,7 +270,7 @@ static void test_earlier_data(void **state)
         struct drive *drive;
         assert_int_equal(drive_open(fixture.node, fixture.path, &cached, &drive), 0);
         for (size_t i = 0; i < base_array_count(offsets); i++) {
-            testing_fill(page, PAGE, offsets[i], 1);
+            drive_testing_fill(page, PAGE, offsets[i], 1);
             assert_int_equal(drive_write(drive, offsets[i], page, PAGE, false), 0);
         }
         drive_close(drive);
@@ -331,7 +331,7 @@ static void write_around(void *arg)
             (!atomic_compare_exchange_strong(&race->owners[block], &nobody, self) && nobody != self))
             continue;
         race->rounds[block]++;
-        testing_fill(page, PAGE, block * PAGE, race->rounds[block]);
+        drive_testing_fill(page, PAGE, block * PAGE, race->rounds[block]);
         race->failures += drive_write(race->drive, block * PAGE, page, PAGE, false) != 0;
     }
     free(page);

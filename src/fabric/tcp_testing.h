@@ -11,190 +11,53 @@
 #include <sys/time.h>
 
 /** What an address says. */
-static inline struct sockaddr_in tcp_testing_read(const char *text)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    char host[INET_ADDRSTRLEN];
-    const char *colon = strrchr(text, ':');
-    assert_true(colon != NULL && colon - text < INET_ADDRSTRLEN);
-    memcpy(host, text, (size_t)(colon - text));
-    host[colon - text] = '\0';
-    assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
-    address.sin_port = htons((uint16_t)strtoul(colon + 1, NULL, 10));
-    return address;
-}
+struct sockaddr_in tcp_testing_read(const char *text);
 
 /** A port that nobody listens on, of a loopback address that only this process uses: others run at the same time. */
-static inline void tcp_testing_address(char *ret_address, size_t room)
-{
-    const uint32_t own = UINT32_C(0x7f000000) | ((uint32_t)getpid() & 0xffffff);
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(own)};
-    char host[INET_ADDRSTRLEN];
-    socklen_t bytes = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&address, bytes), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    assert_int_equal(close(fd), 0);
-    assert_non_null(inet_ntop(AF_INET, &address.sin_addr, host, sizeof(host)));
-    assert_true(snprintf(ret_address, room, "%s:%u", host, ntohs(address.sin_port)) < (int)room);
-}
+void tcp_testing_address(char *ret_address, size_t room);
 
-static inline int tcp_testing_setup(void **state)
-{
-    static const struct testing_subject subject = {.url = "tcp:",
-                                                   .address = tcp_testing_address,
-                                                   .registers = true,
-                                                   .is_served = true,
-                                                   .fences_alone = true};
-    *state = (void *)(uintptr_t)&subject;
-    return 0;
-}
+int tcp_testing_setup(void **state);
 
 /* ---- peers made by hand: blocking sockets, for tests in plain threads --------------------------- */
 
 /** Connect with a listener. @return the socket */
-static inline int tcp_testing_dial(const char *address)
-{
-    struct sockaddr_in where = tcp_testing_read(address);
-    const struct timeval patience = {.tv_sec = 20};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&where, sizeof(where)), 0);
-    return fd;
-}
+int tcp_testing_dial(const char *address);
 
-static inline void tcp_testing_say(int fd, const uint8_t *bytes, size_t count)
-{
-    assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), count);
-}
+void tcp_testing_say(int fd, const uint8_t *bytes, size_t count);
 
 /** @return whether all of it came before the end */
-static inline bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count)
-{
-    for (size_t at = 0; at < count;) {
-        ssize_t taken = recv(fd, bytes + at, count - at, 0);
-        if (taken < 0 && errno == EINTR)
-            continue; /* with a deadline of its own the kernel does not begin it again */
-        if (taken <= 0)
-            return false;
-        at += (size_t)taken;
-    }
-    return true;
-}
+bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count);
 
 /** Whether the other side ends the connection; what it still says is dropped. */
-static inline bool tcp_testing_ends(int fd)
-{
-    uint8_t bytes[256];
-    ssize_t taken;
-    do
-        taken = recv(fd, bytes, sizeof(bytes), 0);
-    while (taken > 0 || (taken < 0 && errno == EINTR));
-    return taken == 0 || errno == ECONNRESET;
-}
+bool tcp_testing_ends(int fd);
 
 /** Say a hello and prove to know a secret. @return 0; or as tcp_hello_load() of the challenge */
-static inline int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello)
-{
-    struct tcp_meeting meeting;
-    struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
-    uint8_t bytes[TCP_HELLO_BYTES];
-    tcp_hello_save(hello, meeting.hello);
-    tcp_testing_say(fd, meeting.hello, TCP_HELLO_BYTES);
-    assert_true(tcp_testing_hear(fd, meeting.challenge, TCP_HELLO_BYTES));
-    int error = tcp_hello_load(meeting.challenge, TCP_CHALLENGE, &challenge);
-    if (error != 0)
-        return error;
-    assert_int_equal(tcp_hello_prove(secret, &meeting, NULL, proof.proof), 0);
-    tcp_hello_save(&proof, bytes);
-    tcp_testing_say(fd, bytes, sizeof(bytes));
-    return 0;
-}
+int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello);
 
 /** Hear what the server makes of it. @return 0 and its welcome; or as tcp_hello_load() */
-static inline int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome)
-{
-    uint8_t bytes[TCP_HELLO_BYTES];
-    return tcp_testing_hear(fd, bytes, sizeof(bytes)) ? tcp_hello_load(bytes, TCP_WELCOME, ret_welcome)
-                                                      : -ECONNRESET;
-}
+int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome);
 
 /** Both. */
-static inline int tcp_testing_say_hello(int fd, const struct tcp_secret *secret,
-                                        const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
-{
-    int error = tcp_testing_ask(fd, secret, hello);
-    return error != 0 ? error : tcp_testing_hear_welcome(fd, ret_welcome);
-}
+int tcp_testing_say_hello(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello,
+                          struct tcp_hello *ret_welcome);
 
 /** The same with a usual hello. @param more  sockets that will join */
-static inline int tcp_testing_greet_for(int fd, const struct tcp_secret *secret, uint32_t more,
-                                        struct tcp_hello *ret_welcome)
-{
-    const struct tarn_fabric_connect_options options = {.receive_count = 4, .receive_bytes = 64};
-    struct tcp_hello hello;
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
-    hello.number = more;
-    return tcp_testing_say_hello(fd, secret, &hello, ret_welcome);
-}
+int tcp_testing_greet_for(int fd, const struct tcp_secret *secret, uint32_t more,
+                          struct tcp_hello *ret_welcome);
 
 /** Be the client of a pair whose own is not connected. @return the socket */
-static inline int tcp_testing_meet(struct testing_pair *pair)
-{
-    static const struct tcp_secret none;
-    struct testing_job job;
-    struct tcp_hello welcome;
-    testing_start(pair->testing, &job, 0, testing_accept, pair);
-    int fd = tcp_testing_dial(pair->testing->address);
-    assert_int_equal(tcp_testing_greet_for(fd, &none, 0, &welcome), 0);
-    testing_join(&job);
-    return fd;
-}
+int tcp_testing_meet(struct testing_pair *pair);
 
 /** Close the sockets of peers made by hand, and the server's side of their connection, if it is still there. */
-static inline void tcp_testing_leave(struct testing_pair *pair, const int *fds, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++)
-        assert_int_equal(close(fds[i]), 0);
-    if (pair->server != NULL)
-        tarn_fabric_disconnect(pair->server);
-    pair->server = NULL;
-}
+void tcp_testing_leave(struct testing_pair *pair, const int *fds, unsigned count);
 
 /** The same, and then close the pair. */
-static inline void tcp_testing_end(struct testing_pair *pair, const int *fds, unsigned count)
-{
-    tcp_testing_leave(pair, fds, count);
-    testing_pair_close(pair);
-}
+void tcp_testing_end(struct testing_pair *pair, const int *fds, unsigned count);
 
 /** Send a frame. @param payload  of frame.bytes; NULL: none */
-static inline void tcp_testing_send(int fd, struct tcp_frame frame, const void *payload)
-{
-    static uint8_t bytes[TCP_FRAME_BYTES];
-    if (payload != NULL)
-        memcpy(bytes + TCP_HEADER_BYTES, payload, frame.bytes);
-    tcp_frame_seal(&frame, bytes);
-    tcp_testing_say(fd, bytes, TCP_HEADER_BYTES + frame.bytes);
-}
+void tcp_testing_send(int fd, struct tcp_frame frame, const void *payload);
 
 /** Receive the next frame but STATE. @return false: there are no more */
-static inline bool tcp_testing_receive(int fd, struct tcp_frame *ret_frame, uint8_t *payload)
-{
-    uint8_t bytes[TCP_FRAME_BYTES];
-    do {
-        if (!tcp_testing_hear(fd, bytes, TCP_HEADER_BYTES))
-            return false;
-        uint32_t frame_bytes = tcp_frame_bytes(bytes);
-        assert_true(frame_bytes != 0);
-        assert_true(tcp_testing_hear(fd, bytes + TCP_HEADER_BYTES, frame_bytes - TCP_HEADER_BYTES));
-        assert_int_equal(tcp_frame_open(bytes, ret_frame), 0);
-    } while (ret_frame->kind == TCP_STATE);
-    if (payload != NULL)
-        memcpy(payload, bytes + TCP_HEADER_BYTES, ret_frame->bytes);
-    return true;
-}
+bool tcp_testing_receive(int fd, struct tcp_frame *ret_frame, uint8_t *payload);
 
 #endif

@@ -6,14 +6,11 @@
 #ifndef TASK_TESTING_H
 #define TASK_TESTING_H
 
+#include "base/testing.h"
+
 #include "task/node.h"
 #include "task/sched.h"
 #include "task/task.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -24,20 +21,10 @@
  * cmocka knows the thread that runs the tests. An assertion that fails in another, and so in a task of a scheduler there,
  * ends the program without a word: it is said here.
  */
-static inline void task_testing_true(bool holds, const char *text, const char *file, int line)
-{
-    if (!holds && gettid() != getpid())
-        (void)fprintf(stderr, "%s:%d: %s does not hold\n", file, line, text);
-    _assert_true(holds, text, file, line);
-}
+void task_testing_true(bool holds, const char *text, const char *file, int line);
 
 /** The same of two numbers. */
-static inline void task_testing_equal(uintmax_t a, uintmax_t b, const char *file, int line)
-{
-    if (a != b && gettid() != getpid())
-        (void)fprintf(stderr, "%s:%d: %" PRIdMAX " != %" PRIdMAX "\n", file, line, (intmax_t)a, (intmax_t)b);
-    _assert_int_equal(a, b, file, line);
-}
+void task_testing_equal(uintmax_t a, uintmax_t b, const char *file, int line);
 
 #undef assert_true
 #undef assert_false
@@ -55,33 +42,8 @@ struct task_testing {
     void *arg;               /* the test's */
 };
 
-/** First task of task_testing_run(): the test's function, then the end. */
-static inline void task_testing_main(void *arg)
-{
-    struct task_testing *testing = arg;
-    testing->function(testing);
-    for (int i = 0; i < TASK_TESTING_SCHEDS; i++)
-        task_sched_stop(testing->scheds[i]);
-}
-
 /** Run `function` as a task of scheds[0]; the defaults where options are NULL. */
-static inline void task_testing_run(const struct task_node_options *node_options,
-                                    const struct task_sched_options *sched_options, task_function *function,
-                                    void *arg)
-{
-    struct task_testing testing = {.function = function, .arg = arg};
-    struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
-    assert_int_equal(task_node_open(node_options == NULL ? &quiet : node_options, &testing.node), 0);
-    for (int i = 0; i < TASK_TESTING_SCHEDS; i++)
-        assert_int_equal(task_sched_open(testing.node, sched_options, &testing.scheds[i]), 0);
-    assert_int_equal(task_spawn(testing.scheds[0], NULL, "test", task_testing_main, &testing), 0);
-    for (int i = 0; i < TASK_TESTING_SCHEDS; i++)
-        assert_int_equal(task_sched_start(testing.scheds[i]), 0);
-    for (int i = 0; i < TASK_TESTING_SCHEDS; i++)
-        task_sched_join(testing.scheds[i]);
-    for (int i = 0; i < TASK_TESTING_SCHEDS; i++)
-        task_sched_close(testing.scheds[i]);
-    task_node_close(testing.node);
-}
+void task_testing_run(const struct task_node_options *node_options,
+                      const struct task_sched_options *sched_options, task_function *function, void *arg);
 
 #endif
