@@ -34,6 +34,27 @@
 #endif
 #endif
 
+/* Tests of one subject that several programs run. */
+struct testing_suite {
+    const struct CMUnitTest *tests;
+    size_t count;
+};
+
+#define TESTING_SUITE(array)                                                                                 \
+    {                                                                                                        \
+        (array), base_array_count(array)                                                                     \
+    }
+
+/**
+ * Run suites as one group of cmocka's.
+ *
+ * @param suites  ends with one that has no tests
+ * @param only    beginnings of the names of those to run, NULL after the last; NULL: all
+ * @return how many failed
+ */
+int testing_run_suites(const char *name, const struct testing_suite *suites, const char *const *only,
+                       CMFixtureFunction setup, CMFixtureFunction teardown);
+
 /**
  * Whether a function aborts, tried out in a process of its own whose standard error is closed.
  */

@@ -30,7 +30,7 @@ static void every_put_finds_room(void **state)
         open_as(&store, &drive, NULL, (enum tarn_mode)mode, true);
         uint32_t keys = flood(&store, 0, 10);
         wait_until_quiet(&store);
-        struct tarn_depot_stats stats = stats_of(&store);
+        struct tarn_depot_stats stats = cache_stats_of(&store);
         assert_int_equal(stats.records + stats.evictions, keys); /* what is not there was evicted */
         assert_int_equal(stats.evictions_unhit, stats.evictions);
         assert_int_equal(stats.reinsertions + stats.reclaimed, 0);
@@ -39,7 +39,7 @@ static void every_put_finds_room(void **state)
         assert_in_range(stats.live_bytes, stats.capacity_bytes / 2, stats.capacity_bytes);
         uint32_t found = 0, oldest = keys;
         for (uint32_t key = 0; key < keys; key++) {
-            uint32_t value = cache_get(&store, key);
+            uint32_t value = numbered_get(&store, key);
             assert_true(value == 0 || value == key + 1);
             found += value != 0;
             oldest = value != 0 ? base_min(oldest, key) : oldest;
@@ -59,13 +59,13 @@ static void a_store_does_not_evict(void **state)
     (void)state;
     open_as(&store, &drive, NULL, TARN_MODE_DEVICE, false);
     uint32_t keys = 0;
-    while (cache_put(&store, keys, keys + 1, 3000) == 0) {
-        assert_int_equal(cache_get(&store, keys), keys + 1);
+    while (numbered_put(&store, keys, keys + 1, 3000) == 0) {
+        assert_int_equal(numbered_get(&store, keys), keys + 1);
         keys++;
     }
     for (uint32_t key = 0; key < keys; key++)
-        assert_int_equal(cache_get(&store, key), key + 1);
-    struct tarn_depot_stats stats = stats_of(&store);
+        assert_int_equal(numbered_get(&store, key), key + 1);
+    struct tarn_depot_stats stats = cache_stats_of(&store);
     assert_int_equal(stats.evictions + stats.reinsertions + stats.evicted_segments + stats.horizon, 0);
     depot_testing_close(&store);
     testing_drive_free(&drive);
@@ -77,10 +77,10 @@ static void nothing_is_evicted_for_what_is_dead(void **state)
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     for (uint32_t i = 0; i < 5000; i++)
-        assert_int_equal(cache_put(store, i % 20, i + 1, 3000), 0);
+        assert_int_equal(numbered_put(store, i % 20, i + 1, 3000), 0);
     for (uint32_t i = 0; i < 20; i++)
-        assert_int_equal(cache_get(store, i), 4980 + i + 1);
-    struct tarn_depot_stats stats = stats_of(store);
+        assert_int_equal(numbered_get(store, i), 4980 + i + 1);
+    struct tarn_depot_stats stats = cache_stats_of(store);
     assert_int_equal(stats.evictions, 0);
     assert_true(stats.collections > 50);
 }
@@ -140,7 +140,7 @@ static uint32_t put_lost(struct testing_store *store, uint64_t versions[HOT_KEYS
 {
     uint32_t lost = 0;
     for (uint32_t i = 0; i < HOT_KEYS; i++) {
-        if (cache_get(store, i) != 0)
+        if (numbered_get(store, i) != 0)
             continue;
         put_hot(store, i, &versions[i]);
         lost++;
@@ -156,9 +156,9 @@ static void hits_are_stored_again(void **state)
     uint32_t most = 0, lost = 0;
     for (uint32_t i = 0; i < HOT_KEYS; i++)
         put_hot(store, i, &versions[i]);
-    assert_int_equal(cache_put(store, 5000, 1, 3000), 0); /* as old, and never read */
+    assert_int_equal(numbered_put(store, 5000, 1, 3000), 0); /* as old, and never read */
     for (uint32_t key = 10000; key < 16000; key++) {
-        assert_int_equal(cache_put(store, key, key, 3000), 0);
+        assert_int_equal(numbered_put(store, key, key, 3000), 0);
         if (key % 10 == 0 && count_hot(store, versions) < HOT_KEYS)
             lost += put_lost(store, versions);
         if (key % 250 == 249) /* for some moments the horizon may be above some of them */
@@ -166,8 +166,8 @@ static void hits_are_stored_again(void **state)
     }
     assert_int_equal(most, HOT_KEYS);
     assert_in_range(lost, 0, 4);
-    assert_int_equal(cache_get(store, 5000), 0);
-    struct tarn_depot_stats stats = stats_of(store);
+    assert_int_equal(numbered_get(store, 5000), 0);
+    struct tarn_depot_stats stats = cache_stats_of(store);
     assert_true(stats.reinsertions > 3 * HOT_KEYS); /* also what is kept in an open segment grows old */
 }
 
@@ -177,10 +177,10 @@ static void all_may_be_hit(void **state)
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     for (uint32_t key = 0; key < 5000; key++) {
-        assert_int_equal(cache_put(store, key, key + 1, 3000), 0);
-        assert_int_equal(cache_get(store, key), key + 1);
+        assert_int_equal(numbered_put(store, key, key + 1, 3000), 0);
+        assert_int_equal(numbered_get(store, key), key + 1);
     }
-    struct tarn_depot_stats stats = stats_of(store);
+    struct tarn_depot_stats stats = cache_stats_of(store);
     assert_int_equal(stats.records + stats.evictions, 5000);
     assert_true(stats.reinsertions > stats.evicted_segments);
     assert_true(stats.evictions > stats.evictions_unhit);
@@ -200,22 +200,23 @@ static void what_is_gone_stays_gone(void **state)
         bool found[200];
         for (uint32_t i = 0; i < 100; i++) { /* the youngest: deleted, or overwritten */
             uint32_t key = last - 1 - i;
-            assert_int_equal(cache_get(&store, key), key + 1);
-            assert_int_equal(i % 2 == 0 ? cache_delete(&store, key) : cache_put(&store, key, 7, 100), 0);
+            assert_int_equal(numbered_get(&store, key), key + 1);
+            assert_int_equal(i % 2 == 0 ? numbered_delete(&store, key) : numbered_put(&store, key, 7, 100),
+                             0);
         }
-        assert_int_equal(cache_delete(&store, 0), -ENOENT); /* evicted */
+        assert_int_equal(numbered_delete(&store, 0), -ENOENT); /* evicted */
         for (uint32_t i = 0; i < 200; i++)
-            found[i] = cache_get(&store, last - 200 + i) != 0;
+            found[i] = numbered_get(&store, last - 200 + i) != 0;
         drive = depot_testing_end(&store, &drive, killed);
         expect_proven(&drive, NULL);
         open_as(&store, &drive, NULL, TARN_MODE_POWER, true);
         for (uint32_t i = 0; i < 200; i++) {
-            uint32_t key = last - 200 + i, value = cache_get(&store, key);
+            uint32_t key = last - 200 + i, value = numbered_get(&store, key);
             assert_true(value == 0 || (found[i] && value == (i < 100 ? key + 1 : 7)));
             assert_true(i < 100 || value != 0 || i % 2 != last % 2 || !found[i]);
         }
         for (uint32_t key = 0; key < 100; key++)
-            assert_int_equal(cache_get(&store, key), 0);
+            assert_int_equal(numbered_get(&store, key), 0);
         depot_testing_close(&store);
         testing_drive_free(&drive);
     }
@@ -237,7 +238,7 @@ static void expired_records_die_with_their_segments(void **state)
     assert_int_equal(tarn_depot_get(store->depot, &kept, sizeof(kept), value, sizeof(value), NULL), 0);
     atomic_store(&fixture->clock.wall_ns, TESTING_BEGIN + 2 * BASE_NS_PER_SECOND);
     (void)flood(store, 0, 1);
-    struct tarn_depot_stats stats = stats_of(store);
+    struct tarn_depot_stats stats = cache_stats_of(store);
     assert_int_equal(stats.reclaimed, 199);
     assert_int_equal(stats.reinsertions, 1);
     assert_int_equal(tarn_depot_get(store->depot, &kept, sizeof(kept), value, sizeof(value), NULL), 0);
@@ -248,15 +249,15 @@ static void flushing_empties_a_cache(void **state)
     struct testing_fixture *fixture = *state;
     struct testing_store *store = &fixture->store;
     uint32_t last = flood(store, 0, 2);
-    assert_int_equal(cache_get(store, last - 1), last);
+    assert_int_equal(numbered_get(store, last - 1), last);
     assert_int_equal(tarn_depot_flush_all(store->depot, 0), 0);
-    assert_int_equal(stats_of(store).records, 0);
-    uint64_t evictions = stats_of(store).evictions;
+    assert_int_equal(cache_stats_of(store).records, 0);
+    uint64_t evictions = cache_stats_of(store).evictions;
     for (uint32_t key = last; key < last + 250; key++)
-        assert_int_equal(cache_put(store, key, key + 1, 3000), 0);
+        assert_int_equal(numbered_put(store, key, key + 1, 3000), 0);
     for (uint32_t key = 0; key < last + 250; key++)
-        assert_int_equal(cache_get(store, key), key < last ? 0 : key + 1);
-    assert_int_equal(stats_of(store).evictions, evictions); /* there was room */
+        assert_int_equal(numbered_get(store, key), key < last ? 0 : key + 1);
+    assert_int_equal(cache_stats_of(store).evictions, evictions); /* there was room */
 }
 
 /* ---- as a store, and back ------------------------------------------------------------------------- */
@@ -269,29 +270,29 @@ static void a_cache_may_be_opened_as_a_store(void **state)
         struct testing_store store;
         open_as(&store, &drive, NULL, TARN_MODE_POWER, true);
         uint32_t last = flood(&store, 0, 3);
-        uint64_t horizon = stats_of(&store).horizon;
+        uint64_t horizon = cache_stats_of(&store).horizon;
         drive = depot_testing_end(&store, &drive, killed);
         open_as(&store, &drive, NULL, TARN_MODE_POWER, false);
-        struct tarn_depot_stats stats = stats_of(&store);
+        struct tarn_depot_stats stats = cache_stats_of(&store);
         assert_true(stats.horizon >= horizon);
         assert_true(stats.records > 100);
         bool found[2000];
         for (uint32_t key = 0; key < last; key++) {
-            uint32_t value = cache_get(&store, key);
+            uint32_t value = numbered_get(&store, key);
             assert_true(value == 0 || value == key + 1);
             found[key] = value != 0;
         }
         int error = 0; /* it may be full, and then says so, and loses nothing */
         for (uint32_t key = last; key < last + 2000 && error == 0; key++)
-            error = cache_put(&store, key, key + 1, 3000);
+            error = numbered_put(&store, key, key + 1, 3000);
         assert_int_equal(error, -ENOSPC);
         for (uint32_t key = 0; key < last; key++)
-            assert_int_equal(cache_get(&store, key), found[key] ? key + 1 : 0);
+            assert_int_equal(numbered_get(&store, key), found[key] ? key + 1 : 0);
         depot_testing_close(&store);
         expect_proven(&drive, NULL);
         open_as(&store, &drive, NULL, TARN_MODE_POWER, true); /* and now it evicts again */
         (void)flood(&store, last + 2000, 1);
-        assert_true(stats_of(&store).evictions > 0);
+        assert_true(cache_stats_of(&store).evictions > 0);
         depot_testing_close(&store);
         testing_drive_free(&drive);
     }
@@ -315,7 +316,7 @@ static uint64_t draw(struct model *model, uint64_t n)
 
 static void look(struct model *model, uint32_t key, bool may_miss)
 {
-    uint32_t value = cache_get(&model->store, key);
+    uint32_t value = numbered_get(&model->store, key);
     if (value == 0 && may_miss)
         model->values[key] = 0; /* for good */
     assert_int_equal(value, model->values[key]);
@@ -327,11 +328,11 @@ static void do_one(struct model *model)
     uint64_t choice = draw(model, 10);
     int error = 0;
     if (choice < 5) {
-        error = cache_put(&model->store, key, model->next, 4 + draw(model, 8000));
+        error = numbered_put(&model->store, key, model->next, 4 + draw(model, 8000));
         if (error == 0)
             model->values[key] = model->next++;
     } else if (choice == 5) {
-        error = cache_delete(&model->store, key);
+        error = numbered_delete(&model->store, key);
         assert_true(error != 0 || model->values[key] != 0);
         assert_true(error != -ENOENT || model->values[key] == 0 || model->cache);
         if (error != -ENOSPC)
@@ -394,14 +395,14 @@ static void a_full_index_makes_room_too(void **state)
     struct base_account *account = &store.node->memory; /* so that the index cannot grow: */
     uint64_t taken_bytes = peak_bytes - atomic_load(&account->used_bytes);
     assert_int_equal(base_account_take(account, taken_bytes), 0);
-    uint64_t entries = stats_of(&store).index_entries;
+    uint64_t entries = cache_stats_of(&store).index_entries;
     for (uint32_t key = 0; key < 3 * entries; key++)
-        assert_int_equal(cache_put(&store, key, key + 1, 4), 0);
-    struct tarn_depot_stats stats = stats_of(&store);
+        assert_int_equal(numbered_put(&store, key, key + 1, 4), 0);
+    struct tarn_depot_stats stats = cache_stats_of(&store);
     assert_int_equal(stats.index_entries, entries);
     assert_int_equal(stats.records + stats.evictions, 3 * entries);
     assert_true(stats.segments_free > stats.segments / 2); /* it was not for room on the drive */
-    assert_int_equal(cache_get(&store, (uint32_t)(3 * entries) - 1), 3 * entries);
+    assert_int_equal(numbered_get(&store, (uint32_t)(3 * entries) - 1), 3 * entries);
     base_account_give(account, taken_bytes);
     drive = depot_testing_end(&store, &drive, true);
     expect_proven(&drive, NULL);
@@ -422,22 +423,22 @@ static void what_does_not_fit_into_memory_goes(void **state)
         assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
         uint64_t used_bytes = atomic_load(&store.node->memory.used_bytes);
         for (uint32_t key = 0; key < KEYS_IN_ALL; key++)
-            assert_int_equal(cache_put(&store, key, key + 1, 4), 0);
-        assert_int_equal(stats_of(&store).records, KEYS_IN_ALL);
+            assert_int_equal(numbered_put(&store, key, key + 1, 4), 0);
+        assert_int_equal(cache_stats_of(&store).records, KEYS_IN_ALL);
         drive = depot_testing_end(&store, &drive, killed);
         open_capped(&store, &drive, used_bytes + (175 << 10)); /* the index may double once */
-        struct tarn_depot_stats stats = stats_of(&store);
+        struct tarn_depot_stats stats = cache_stats_of(&store);
         assert_in_range(stats.records, 1000, KEYS_IN_ALL * 3 / 4);
         assert_true(stats.horizon > 0);
         uint32_t first = 0;
-        while (cache_get(&store, first) == 0)
+        while (numbered_get(&store, first) == 0)
             first++;
-        assert_int_equal(cache_delete(&store, 0), -ENOENT);
+        assert_int_equal(numbered_delete(&store, 0), -ENOENT);
         depot_testing_close(&store);
         expect_proven(&drive, NULL);
         assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
         for (uint32_t key = 0; key < first; key++)
-            assert_int_equal(cache_get(&store, key), 0);
+            assert_int_equal(numbered_get(&store, key), 0);
         depot_testing_close(&store);
         testing_drive_free(&drive);
     }

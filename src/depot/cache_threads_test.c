@@ -17,7 +17,7 @@ static void *read_hot(void *arg)
     uint32_t last = 0;
     while (!atomic_load(&crowd->done)) {
         uint32_t before = atomic_load(&crowd->written);
-        uint32_t value = cache_get(&crowd->store, HOT_KEY);
+        uint32_t value = numbered_get(&crowd->store, HOT_KEY);
         base_assert(value == 0 || (value >= before && value >= last));
         base_assert(value <= atomic_load(&crowd->began));
         last = base_max(last, value);
@@ -30,14 +30,14 @@ static void *write_hot(void *arg)
     struct crowd *crowd = arg;
     for (uint32_t value = 1; !atomic_load(&crowd->done); value++) {
         atomic_store(&crowd->began, value);
-        base_assert(cache_put(&crowd->store, HOT_KEY, value, 500) == 0);
+        base_assert(numbered_put(&crowd->store, HOT_KEY, value, 500) == 0);
         atomic_store(&crowd->written, value);
         for (int i = 0; i < 20; i++)
-            (void)cache_get(&crowd->store, HOT_KEY);
+            (void)numbered_get(&crowd->store, HOT_KEY);
         if (value % 8 == 0) {
-            int error = cache_delete(&crowd->store, HOT_KEY);
+            int error = numbered_delete(&crowd->store, HOT_KEY);
             base_assert(error == 0 || error == -ENOENT);
-            base_assert(cache_get(&crowd->store, HOT_KEY) == 0);
+            base_assert(numbered_get(&crowd->store, HOT_KEY) == 0);
         }
     }
     return NULL;
@@ -55,11 +55,11 @@ static void a_hot_key_among_evictions(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, i == 0 ? write_hot : read_hot, &crowd), 0);
     uint32_t keys = flood(&crowd.store, 0, TESTING_SLOW ? 3 : 10);
     for (uint32_t key = keys - 50; key < keys; key++)
-        (void)cache_get(&crowd.store, key);
+        (void)numbered_get(&crowd.store, key);
     atomic_store(&crowd.done, true);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_true(stats_of(&crowd.store).evictions > 0);
+    assert_true(cache_stats_of(&crowd.store).evictions > 0);
     depot_testing_close(&crowd.store);
     expect_proven(&drive, NULL);
     testing_drive_free(&drive);

@@ -35,7 +35,7 @@ static void inserts_split_regions(void **state)
     struct fixture fixture;
     struct base_random random;
     open_index(&fixture, &large);
-    (void)fill(&fixture, &large, 11);
+    (void)index_fill(&fixture, &large, 11);
     uint64_t before = depot_index_count(&fixture.index);
     assert_int_equal(depot_index_grow_begin(&fixture.index), 0);
     base_random_init(&random, 12);
@@ -107,7 +107,7 @@ static void memory_that_is_refused(void **state)
     }
     base_account_fail_at(&fixture.account, 0);
     assert_int_equal(depot_index_init(&fixture.index, &fixture.account, &small), 0);
-    (void)fill(&fixture, &small, 8);
+    (void)index_fill(&fixture, &small, 8);
     uint64_t count = depot_index_count(&fixture.index);
     for (uint64_t n = 1; n <= 2; n++) {
         base_account_fail_at(&fixture.account, n);
@@ -141,7 +141,7 @@ static void iteration_gives_all_once(void **state)
     (void)state;
     struct fixture fixture;
     open_index(&fixture, &large);
-    (void)fill(&fixture, &large, 21);
+    (void)index_fill(&fixture, &large, 21);
     uint64_t count = depot_index_count(&fixture.index);
     uint8_t *seen = test_calloc(count + 1, 1);
     struct depot_index_cursor cursor = {0};
@@ -187,7 +187,7 @@ static void iteration_beside_growth(void **state)
         for (uint32_t steps = 0; steps < 3; steps++) {
             struct fixture fixture;
             open_index(&fixture, &large);
-            (void)fill(&fixture, &large, begin_at);
+            (void)index_fill(&fixture, &large, begin_at);
             uint64_t count = depot_index_count(&fixture.index);
             uint8_t *seen = test_calloc(count + 1, 1);
             struct depot_index_cursor cursor = {0};

@@ -297,7 +297,7 @@ static void a_table_is_filled_well(void **state)
     for (uint64_t i = 0; i < 12; i++) {
         struct fixture fixture;
         open_index(&fixture, all[i % 3]);
-        uint64_t percent = fill(&fixture, all[i % 3], i + 1);
+        uint64_t percent = index_fill(&fixture, all[i % 3], i + 1);
         print_message("%u bits: %u %%\n", all[i % 3]->table_bits, (unsigned)percent);
         assert_true(percent >= 90);
         assert_true(depot_index_wants_growth(&fixture.index));

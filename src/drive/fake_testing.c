@@ -2,8 +2,8 @@
  * thread and a task. */
 #include "drive/fake_testing.h"
 
-int fake_open(struct tarn_node *node, void *arg, const char *path, const struct drive_options *options,
-              struct drive_info *ret_info, void **ret_state)
+static int fake_open(struct tarn_node *node, void *arg, const char *path, const struct drive_options *options,
+                     struct drive_info *ret_info, void **ret_state)
 {
     struct fake *fake = arg;
     (void)options;
@@ -26,12 +26,12 @@ int fake_open(struct tarn_node *node, void *arg, const char *path, const struct 
     return 0;
 }
 
-void fake_close(void *state)
+static void fake_close(void *state)
 {
     ((struct fake_drive *)state)->fake->open--;
 }
 
-int32_t fake_run(struct fake_drive *drive, struct drive_request *request)
+static int32_t fake_run(struct fake_drive *drive, struct drive_request *request)
 {
     struct fake *fake = drive->fake;
     fake->posts++;
@@ -57,7 +57,7 @@ int32_t fake_run(struct fake_drive *drive, struct drive_request *request)
     return 0;
 }
 
-void fake_post(void *state, struct drive_request *request)
+static void fake_post(void *state, struct drive_request *request)
 {
     struct fake_drive *drive = state;
     struct fake *fake = drive->fake;
@@ -126,7 +126,7 @@ static void with_drive(struct context *context)
     assert_int_equal(context->fake.open, 0);
 }
 
-void in_task(void *arg)
+static void in_task(void *arg)
 {
     struct task_testing *testing = arg;
     struct context *context = testing->arg;

@@ -40,15 +40,6 @@ struct fake {
     _Atomic unsigned open;
 };
 
-int fake_open(struct tarn_node *node, void *arg, const char *path, const struct drive_options *options,
-              struct drive_info *ret_info, void **ret_state);
-
-void fake_close(void *state);
-
-int32_t fake_run(struct fake_drive *drive, struct drive_request *request);
-
-void fake_post(void *state, struct drive_request *request);
-
 /* Let the requests go that were held, on their schedulers. */
 void fake_release(struct fake *fake);
 
@@ -69,8 +60,6 @@ struct context {
     uint32_t count; /* of drives: 2 are a stripe */
     void (*test)(struct context *context);
 };
-
-void in_task(void *arg);
 
 void run_both(void (*test)(struct context *), bool direct);
 

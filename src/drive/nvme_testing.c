@@ -52,7 +52,7 @@ static void check_description(void *arg)
     drive_close(drive);
 }
 
-void test_description(void **state)
+static void test_description(void **state)
 {
     struct device *device = *state;
     char line[64];
@@ -86,7 +86,8 @@ static void transfer_by_nvme(void *arg)
     }
 }
 
-void test_transfers(void **state)
+/* With schedulers of either engine: the rings are the drive's own. */
+static void test_transfers(void **state)
 {
     static const enum task_engine_choice engines[] = {TASK_ENGINE_URING, TASK_ENGINE_AIO};
     bool skipped = false;
@@ -165,7 +166,8 @@ static void test_long_transfers(void **state)
     nvme_testing_both(*state, "failed", 0, check_long_transfers);
 }
 
-void check_many(void *arg)
+/* More commands than a ring has entries, all posted at once, and requests that wait while some have begun. */
+static void check_many(void *arg)
 {
     enum { MANY = 700, EACH = 512, LONG_EVERY = 50, LONG_BYTES = 1 << 20 };
     struct task_testing *testing = arg;
@@ -201,7 +203,7 @@ void check_many(void *arg)
     drive_close(drive);
 }
 
-void test_many(void **state)
+static void test_many(void **state)
 {
     nvme_testing_both(*state, "failed", 0, check_many);
 }
@@ -272,7 +274,7 @@ static void check_discard(void *arg)
     drive_close(drive);
 }
 
-void test_discard(void **state)
+static void test_discard(void **state)
 {
     nvme_testing_both(*state, "failed", 0, check_discard);
 }
@@ -299,7 +301,7 @@ static void check_failures(void *arg)
     drive_close(drive);
 }
 
-void test_failures(void **state)
+static void test_failures(void **state)
 {
     nvme_testing_both(*state, "event=\"nvme command failed\"", 4, check_failures);
     nvme_testing_both(*state, "status_type=0 status_code=0x80 error=\"beyond the end of the namespace\"", 4,
@@ -322,12 +324,12 @@ static void check_extend(void *arg)
     drive_close(drive);
 }
 
-void test_extend(void **state)
+static void test_extend(void **state)
 {
     nvme_testing_both(*state, "event=\"drive larger\"", 1, check_extend);
 }
 
-void check_read_only(void *arg)
+static void check_read_only(void *arg)
 {
     struct task_testing *testing = arg;
     const struct device *device = testing->arg;
@@ -343,14 +345,15 @@ void check_read_only(void *arg)
     drive_close(drive);
 }
 
-void test_read_only(void **state)
+static void test_read_only(void **state)
 {
     nvme_testing_both(*state, "failed", 0, check_read_only);
 }
 
 /* ---- locks ------------------------------------------------------------------------------------------- */
 
-void test_locks(void **state)
+/* Whoever holds either node keeps others from both. */
+static void test_locks(void **state)
 {
     struct device *device = *state;
     struct testing_log log = {.text = "another process has it open"};
@@ -376,7 +379,7 @@ void test_locks(void **state)
     task_node_close(node);
 }
 
-void test_killed_writer(void **state)
+static void test_killed_writer(void **state)
 {
     struct device *device = *state;
     struct testing_log log = {.text = "event=\"cannot open drive\""};

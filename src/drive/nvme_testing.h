@@ -15,36 +15,11 @@ struct device {
 
 /* ---- what it says of itself ---------------------------------------------------------------------- */
 
-void test_description(void **state);
-
 /* ---- transfers ------------------------------------------------------------------------------------ */
-
-/* With schedulers of either engine: the rings are the drive's own. */
-void test_transfers(void **state);
-
-/* More commands than a ring has entries, all posted at once, and requests that wait while some have begun. */
-void check_many(void *arg);
-
-void test_many(void **state);
 
 /* ---- discards and failures ------------------------------------------------------------------------- */
 
-void test_discard(void **state);
-
-void test_failures(void **state);
-
-void test_extend(void **state);
-
-void check_read_only(void *arg);
-
-void test_read_only(void **state);
-
 /* ---- locks ------------------------------------------------------------------------------------------- */
-
-/* Whoever holds either node keeps others from both. */
-void test_locks(void **state);
-
-void test_killed_writer(void **state);
 
 /* A scheduler that has ended keeps its ring until it is closed; a drive that outlives it does no harm. */
 struct ended {

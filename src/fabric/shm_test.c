@@ -4,6 +4,6 @@
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CONFORMANCE_UNITS};
-    return cmocka_run_group_tests(tests, shm_testing_setup, NULL);
+    const struct testing_suite suites[] = {FABRIC_CONFORMANCE, {0}};
+    return testing_run_suites("tests", suites, NULL, shm_testing_setup, NULL);
 }

@@ -47,6 +47,7 @@ TESTING_WITH_CHILDREN(a_stopped_peer_is_noticed, be_stopped, 1)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {PROCESS_UNITS, TESTING_UNITS(a_stopped_peer_is_noticed)};
-    return cmocka_run_group_tests(tests, tcp_testing_setup, NULL);
+    const struct CMUnitTest tests[] = {TESTING_UNITS(a_stopped_peer_is_noticed)};
+    const struct testing_suite suites[] = {fabric_processes, TESTING_SUITE(tests), {0}};
+    return testing_run_suites("tests", suites, NULL, tcp_testing_setup, NULL);
 }

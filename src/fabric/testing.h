@@ -85,6 +85,7 @@ void testing_run(void **state, void (*test)(struct testing_fabric *testing), boo
         testing_run(state, test, false);                                                                     \
     }
 #define TESTING_UNITS(test) cmocka_unit_test(test##_in_tasks), cmocka_unit_test(test##_in_threads)
+#define TESTING_EACH(test)  TESTING_UNITS(test),
 
 /* What a folder holds now: of /proc/self/fd this process's descriptors, of /proc/self/task its threads. */
 unsigned testing_count_entries(const char *path);

@@ -4,9 +4,9 @@
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CONFORMANCE_UNITS};
+    const struct testing_suite suites[] = {FABRIC_CONFORMANCE, {0}};
     if (!verbs_testing_prepare())
         return 77;
     cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));
-    return cmocka_run_group_tests_name("fabric/verbs", tests, verbs_testing_setup, NULL);
+    return testing_run_suites("fabric/verbs", suites, NULL, verbs_testing_setup, NULL);
 }

@@ -320,13 +320,13 @@ static void a_scan_of_a_large_cache_takes_little(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {KV_CONFORMANCE_UNITS, KV_FRONT_UNITS};
+    const struct testing_suite suites[] = {kv_conformance, kv_front, {0}};
     const struct CMUnitTest urls[] = {
         cmocka_unit_test(urls_are_read), cmocka_unit_test(no_memory_is_an_error),
         cmocka_unit_test(a_cache_may_be_somebody_elses), cmocka_unit_test(a_partition_has_one_owner),
         cmocka_unit_test(a_scan_of_a_large_cache_takes_little)};
     cmocka_set_test_filter(getenv("TARN_CASE"));
-    return cmocka_run_group_tests_name("file", tests, begin_depot, NULL) +
-           cmocka_run_group_tests_name("cache", tests, begin_cache, NULL) +
+    return testing_run_suites("file", suites, NULL, begin_depot, NULL) +
+           testing_run_suites("cache", suites, NULL, begin_cache, NULL) +
            cmocka_run_group_tests_name("urls", urls, NULL, NULL);
 }

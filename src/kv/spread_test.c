@@ -410,10 +410,10 @@ static int begin_caches(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest suite[] = {KV_CONFORMANCE_UNITS};
-    const struct CMUnitTest some[] = {
-        TESTING_UNITS(many_are_fetched), TESTING_UNITS(long_values_come_back),
-        TESTING_UNITS(agrees_with_a_model)}; /* where caches are routed otherwise */
+    const struct testing_suite suites[] = {kv_conformance, {0}};
+    /* Where caches are routed otherwise. */
+    static const char *const routed[] = {"many_are_fetched", "long_values_come_back", "agrees_with_a_model",
+                                         NULL};
     const struct CMUnitTest more[] = {cmocka_unit_test(the_hash_is_as_it_is_written),
                                       cmocka_unit_test(keys_are_spread_evenly),
                                       TESTING_UNITS(keys_lie_with_their_servers),
@@ -422,7 +422,7 @@ int main(void)
                                       TESTING_UNITS(all_servers_are_asked_at_once),
                                       TESTING_UNITS(all_workers_are_asked_at_once)};
     cmocka_set_test_filter(getenv("TARN_CASE"));
-    return cmocka_run_group_tests_name("depots", suite, begin_depots, NULL) +
-           cmocka_run_group_tests_name("caches", some, begin_caches, NULL) +
+    return testing_run_suites("depots", suites, NULL, begin_depots, NULL) +
+           testing_run_suites("caches", suites, routed, begin_caches, NULL) +
            cmocka_run_group_tests_name("servers", more, begin_caches, NULL);
 }

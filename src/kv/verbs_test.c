@@ -11,12 +11,12 @@ static int begin(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TESTING_UNITS(conditions_decide), TESTING_UNITS(long_values_come_back),
-                                       TESTING_UNITS(a_url_names_its_fabric),
-                                       TESTING_UNITS(nobody_reads_what_is_not_his)};
+    const struct testing_suite suites[] = {kv_conformance, kv_remote, kv_hostile, {0}};
+    static const char *const shown[] = {"conditions_decide", "long_values_come_back",
+                                        "a_url_names_its_fabric", "nobody_reads_what_is_not_his", NULL};
     if (!verbs_testing_prepare())
         return 77;
     verbs_testing_be_patient();
     cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));
-    return cmocka_run_group_tests_name("kv/verbs", tests, begin, NULL);
+    return testing_run_suites("kv/verbs", suites, shown, begin, NULL);
 }

@@ -206,7 +206,8 @@ static void model_storage(struct model *model, const struct model_request *reque
     model_say(model, request, "STORED");
 }
 
-void model_change(struct model *model, const struct model_request *request)
+/* delete, touch, incr, decr */
+static void model_change(struct model *model, const struct model_request *request)
 {
     struct model_item *item = model_find(model, request->keys[0]);
     uint64_t number;

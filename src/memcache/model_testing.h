@@ -64,9 +64,6 @@ size_t model_digits(char to[32], uint64_t number, size_t width);
 
 /* ---- classic requests --------------------------------------------------------------------------- */
 
-/* delete, touch, incr, decr */
-void model_change(struct model *model, const struct model_request *request);
-
 /* ---- meta requests ------------------------------------------------------------------------------ */
 
 /** Carry out a request, and append what is answered. */

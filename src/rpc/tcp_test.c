@@ -4,7 +4,7 @@
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {RPC_CONFORMANCE_UNITS, RPC_HOSTILE_UNITS};
+    const struct testing_suite suites[] = {rpc_conformance, rpc_hostile, {0}};
     cmocka_set_test_filter(getenv("TARN_CASE"));
-    return cmocka_run_group_tests(tests, tcp_testing_setup, NULL);
+    return testing_run_suites("tests", suites, NULL, tcp_testing_setup, NULL);
 }

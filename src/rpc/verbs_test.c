@@ -4,10 +4,10 @@
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {RPC_CONFORMANCE_UNITS, RPC_HOSTILE_UNITS};
+    const struct testing_suite suites[] = {rpc_conformance, rpc_hostile, {0}};
     if (!verbs_testing_prepare())
         return 77;
     verbs_testing_be_patient();
     cmocka_set_test_filter(getenv("TARN_VERBS_CASE"));
-    return cmocka_run_group_tests_name("rpc/verbs", tests, verbs_testing_setup, NULL);
+    return testing_run_suites("rpc/verbs", suites, NULL, verbs_testing_setup, NULL);
 }

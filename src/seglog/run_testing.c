@@ -227,7 +227,7 @@ int run_stop(struct run *run)
     return close_error;
 }
 
-void run_task(struct task_testing *testing, struct run *run)
+static void run_task(struct task_testing *testing, struct run *run)
 {
     run_start(run, testing->node);
     run->test(run, testing);

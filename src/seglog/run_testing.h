@@ -79,8 +79,6 @@ void run_start(struct run *run, struct tarn_node *node);
 /** Stop and close it. @return what seglog_close() said, which knows what seglog_stop() said */
 int run_stop(struct run *run);
 
-void run_task(struct task_testing *testing, struct run *run);
-
 /** Run a test in a task of a node with schedulers; it ends with run_stop(). */
 void run_in_tasks(struct run *run, void (*test)(struct run *run, struct task_testing *testing));
 

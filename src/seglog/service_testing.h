@@ -4,9 +4,6 @@
 
 #include "seglog/seglog_internal.h"
 
-static inline void testing_service_stop(struct seglog *log)
-{
-    seglog_service_stop(log);
-}
+void testing_service_stop(struct seglog *log);
 
 #endif

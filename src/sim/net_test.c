@@ -23,8 +23,8 @@ static int with_a_card(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CONFORMANCE_UNITS};
-    int failed = cmocka_run_group_tests_name("without troubles", tests, without_troubles, NULL);
-    failed += cmocka_run_group_tests_name("with all troubles", tests, with_all_troubles, NULL);
-    return failed + cmocka_run_group_tests_name("with a card", tests, with_a_card, NULL);
+    const struct testing_suite suites[] = {FABRIC_CONFORMANCE, {0}};
+    int failed = testing_run_suites("without troubles", suites, NULL, without_troubles, NULL);
+    failed += testing_run_suites("with all troubles", suites, NULL, with_all_troubles, NULL);
+    return failed + testing_run_suites("with a card", suites, NULL, with_a_card, NULL);
 }

@@ -17,8 +17,8 @@ static int with_all_troubles(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {RPC_CONFORMANCE_UNITS, RPC_HOSTILE_UNITS};
+    const struct testing_suite suites[] = {rpc_conformance, rpc_hostile, {0}};
     cmocka_set_test_filter(getenv("TARN_CASE"));
-    int failed = cmocka_run_group_tests_name("without troubles", tests, without_troubles, NULL);
-    return failed + cmocka_run_group_tests_name("with all troubles", tests, with_all_troubles, NULL);
+    int failed = testing_run_suites("without troubles", suites, NULL, without_troubles, NULL);
+    return failed + testing_run_suites("with all troubles", suites, NULL, with_all_troubles, NULL);
 }

@@ -1,0 +1,624 @@
+/* What every provider must do with memory: READ, WRITE, CAS, FAA, what is refused, regions, words, counters. */
+#include "fabric/operations_testing.h"
+
+/* ---- READ and WRITE ----------------------------------------------------------------------------- */
+
+/* WRITE somewhere and READ it back; what lies around it stays. */
+static void write_and_read(struct testing_pair *pair, uint64_t offset, uint64_t bytes, uint64_t round)
+{
+    enum { AROUND = 16 };
+    static uint8_t before[1 << 17], written[1 << 17], back[1 << 17];
+    assert_true(bytes + 2 * AROUND <= sizeof(before));
+    testing_fill(before, bytes + 2 * AROUND, round);
+    testing_fill(written, bytes, round + 1);
+    tarn_fabric_mem_copy_in(pair->all, offset - AROUND, before, bytes + 2 * AROUND);
+    assert_int_equal(tarn_fabric_write(pair->client, TESTING_TAG, &pair->all->handle, offset, written, bytes,
+                                       TESTING_SECONDS(60)),
+                     0);
+    memcpy(before + AROUND, written, bytes);
+    testing_expect(pair->all, offset - AROUND, before, bytes + 2 * AROUND);
+    memset(back, 0, bytes + 1);
+    back[bytes] = 0xa5;
+    assert_int_equal(tarn_fabric_read(pair->client, TESTING_TAG, &pair->all->handle, offset, back, bytes,
+                                      TESTING_SECONDS(60)),
+                     0);
+    assert_memory_equal(back, written, bytes);
+    assert_int_equal(back[bytes], 0xa5);
+}
+
+void bytes_arrive_at_all_offsets_and_lengths(struct testing_fabric *testing)
+{
+    static const uint64_t lengths[] = {0, 1, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100, 127, 4096, 4099, 100001};
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < base_array_count(lengths); i++) {
+        for (uint64_t offset = 64; offset < 64 + 18; offset += testing->subject->is_slow ? 3 : 1)
+            write_and_read(&pair, offset, lengths[i], i);
+    }
+    testing_pair_close(&pair);
+}
+
+void a_whole_region_moves(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    uint8_t *data = malloc(TESTING_BYTES), *back = malloc(TESTING_BYTES);
+    assert_true(data != NULL && back != NULL);
+    testing_fill(data, TESTING_BYTES, 7);
+    assert_int_equal(
+        tarn_fabric_write(pair.client, 0, &pair.all->handle, 0, data, TESTING_BYTES, TESTING_SECONDS(60)), 0);
+    assert_int_equal(
+        tarn_fabric_read(pair.client, 0, &pair.all->handle, 0, back, TESTING_BYTES, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(data, back, TESTING_BYTES);
+    /* at the very end nothing is left, and that is all right */
+    assert_int_equal(
+        tarn_fabric_read(pair.client, 0, &pair.all->handle, TESTING_BYTES, back, 0, TESTING_SECONDS(60)), 0);
+    free(data);
+    free(back);
+    testing_pair_close(&pair);
+}
+
+void vectors_are_gathered_and_scattered(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    uint8_t data[1000], back[1000];
+    struct iovec out[TARN_FABRIC_IOV_MAX], in[3];
+    uint64_t at = 0;
+    testing_pair_open(testing, &pair, NULL);
+    testing_fill(data, sizeof(data), 5);
+    for (unsigned i = 0; i < TARN_FABRIC_IOV_MAX; i++) { /* 0, 7, 14 … and the rest */
+        uint64_t bytes = i + 1 < TARN_FABRIC_IOV_MAX ? i * 7 : sizeof(data) - at;
+        out[i] = (struct iovec){.iov_base = data + at, .iov_len = bytes};
+        at += bytes;
+    }
+    in[0] = (struct iovec){.iov_base = back, .iov_len = 1};
+    in[1] = (struct iovec){.iov_base = back + 1, .iov_len = 500};
+    in[2] = (struct iovec){.iov_base = back + 501, .iov_len = sizeof(back) - 501};
+    struct tarn_fabric_op ops[] = {{.kind = TARN_FABRIC_WRITE,
+                                    .handle = &pair.all->handle,
+                                    .offset = 3,
+                                    .iov = out,
+                                    .iov_count = TARN_FABRIC_IOV_MAX},
+                                   {.kind = TARN_FABRIC_READ,
+                                    .fence = true,
+                                    .handle = &pair.all->handle,
+                                    .offset = 3,
+                                    .iov = in,
+                                    .iov_count = 3}};
+    tarn_fabric_post(pair.client, ops, 2);
+    assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+    testing_expect(pair.all, 3, data, sizeof(data));
+    assert_memory_equal(back, data, sizeof(data));
+    testing_pair_close(&pair);
+}
+
+void both_sides_reach_the_other(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    struct tarn_fabric_region *clients =
+        testing_region(pair.client_domain, 8192, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE);
+    assert_int_equal(
+        tarn_fabric_write(pair.server, 0, &clients->handle, 8, "from the server", 15, TESTING_SECONDS(60)),
+        0);
+    testing_expect(clients, 8, "from the server", 15);
+    tarn_fabric_mem_copy_in(pair.readable, 100, "only to read", 12);
+    char back[12];
+    assert_int_equal(
+        tarn_fabric_read(pair.client, 0, &pair.readable->handle, 100, back, 12, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(back, "only to read", 12);
+    tarn_fabric_region_free(clients);
+    testing_pair_close(&pair);
+}
+
+/* ---- what is refused ---------------------------------------------------------------------------- */
+
+static void expect_refused(struct testing_pair *pair, enum tarn_fabric_op_kind kind,
+                           const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t bytes)
+{
+    static uint8_t memory[1 << 12];
+    const struct iovec vector = {.iov_base = memory, .iov_len = bytes};
+    bool atomic = kind == TARN_FABRIC_CAS || kind == TARN_FABRIC_FAA;
+    testing_expect_failure(pair,
+                           (struct tarn_fabric_op){.kind = kind,
+                                                   .handle = handle,
+                                                   .offset = offset,
+                                                   .operand = 1,
+                                                   .iov = &vector,
+                                                   .iov_count = atomic ? 0 : 1},
+                           -EACCES);
+}
+
+static void bounds_are_kept(struct testing_fabric *testing)
+{
+    static const enum tarn_fabric_op_kind kinds[] = {TARN_FABRIC_READ, TARN_FABRIC_WRITE,
+                                                     TARN_FABRIC_WRITE_NOTIFY};
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < base_array_count(kinds); i++) {
+        expect_refused(&pair, kinds[i], &pair.all->handle, TESTING_BYTES - 7, 8);
+        expect_refused(&pair, kinds[i], &pair.all->handle, TESTING_BYTES + 1, 0);
+        expect_refused(&pair, kinds[i], &pair.all->handle, UINT64_MAX - 3, 8);
+        struct tarn_fabric_handle longer = pair.all->handle; /* what a handle says of itself does not count */
+        longer.bytes *= 2;
+        expect_refused(&pair, kinds[i], &longer, TESTING_BYTES, 8);
+    }
+    expect_refused(&pair, TARN_FABRIC_CAS, &pair.all->handle, TESTING_BYTES, 0);
+    expect_refused(&pair, TARN_FABRIC_FAA, &pair.all->handle, UINT64_MAX - 7, 0);
+    testing_pair_close(&pair);
+}
+
+void rights_are_kept(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    tarn_fabric_region_free(pair.all); /* its memory is taken by others, when the connection is over */
+    testing_disconnect(&pair);
+    struct tarn_fabric_region *written = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_WRITE);
+    struct tarn_fabric_region *swapped = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_SWAP);
+    pair.all = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE);
+    testing_connect(&pair);
+    struct tarn_fabric_handle claimed = pair.readable->handle;
+    claimed.rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    expect_refused(&pair, TARN_FABRIC_WRITE, &pair.readable->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &claimed, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE_NOTIFY, &pair.readable->handle, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_CAS, &claimed, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_READ, &written->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_FAA, &written->handle, 0, 0);
+    expect_refused(&pair, TARN_FABRIC_READ, &swapped->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &swapped->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_FAA, &pair.all->handle, 0, 0);
+    uint64_t zero = 0;
+    testing_expect(pair.readable, 0, &zero, 8);
+    testing_expect(swapped, 0, &zero, 8);
+    tarn_fabric_region_free(written);
+    tarn_fabric_region_free(swapped);
+    testing_pair_close(&pair);
+}
+
+static void foreign_and_stale_handles_are_refused(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    testing_pair_open(testing, &pair, NULL);
+    struct tarn_fabric_domain *other = testing_domain(testing->fabric, 0, 4096);
+    struct tarn_fabric_region *others =
+        testing_region(other, 4096, TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE);
+    expect_refused(&pair, TARN_FABRIC_READ, &others->handle, 0, 8);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &others->handle, 0, 8);
+    struct tarn_fabric_handle forged = others->handle; /* another domain's key under this one's name */
+    forged.domain = pair.all->handle.domain;
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 8);
+    forged = pair.all->handle;
+    forged.domain ^= 1;
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 8);
+    forged = pair.all->handle;
+    forged.key ^= UINT64_C(1) << 40;
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 8);
+    forged.key = 0;
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 0);
+    forged.key = UINT64_MAX;
+    expect_refused(&pair, TARN_FABRIC_READ, &forged, 0, 0);
+    struct tarn_fabric_handle stale = pair.readable->handle;
+    tarn_fabric_region_free(pair.readable);
+    expect_refused(&pair, TARN_FABRIC_READ, &stale, 0, 8);
+    pair.readable = testing_region(pair.server_domain, 4096, TARN_FABRIC_MAY_READ);
+    expect_refused(&pair, TARN_FABRIC_READ, &stale, 0, 8);
+    tarn_fabric_region_free(others);
+    tarn_fabric_domain_close(other);
+    testing_pair_close(&pair);
+}
+
+static void memory_of_the_callers_is_exported(struct testing_fabric *testing)
+{
+    enum { REGISTERED = 1000, AT = 24 };
+    struct testing_pair pair;
+    struct tarn_fabric_region *region, *second;
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    uint64_t before, *words = malloc(AT + REGISTERED + AT);
+    uint8_t *memory = (uint8_t *)words + AT, back[REGISTERED];
+    assert_non_null(words);
+    memset(words, 0x5a, AT + REGISTERED + AT);
+    testing_pair_open(testing, &pair, NULL);
+    int error = tarn_fabric_region_register(pair.server_domain, memory, REGISTERED, rights, &region);
+    if (!testing->subject->registers) {
+        assert_int_equal(error, -EOPNOTSUPP);
+        testing_pair_close(&pair);
+        free(words);
+        return;
+    }
+    assert_int_equal(error, 0);
+    assert_ptr_equal(region->memory, memory);
+    assert_int_equal(region->bytes, REGISTERED);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory + 1, REGISTERED, rights, &second),
+                     -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, 9, rights, &second), -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, NULL, 8, rights, &second), -EINVAL);
+    assert_int_equal(tarn_fabric_region_register(pair.server_domain, memory, 8, 0, &second), -EINVAL);
+
+    const struct tarn_fabric_handle handle = region->handle;
+    assert_int_equal(tarn_fabric_write(pair.client, 0, &handle, 8, "of the caller", 13, TESTING_SECONDS(60)),
+                     0);
+    assert_memory_equal(memory + 8, "of the caller", 13);
+    memory[REGISTERED - 1] = 77;
+    assert_int_equal(tarn_fabric_read(pair.client, 0, &handle, 0, back, REGISTERED, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(back, memory, REGISTERED);
+    tarn_fabric_mem_store64(region, 64, 5);
+    assert_int_equal(tarn_fabric_faa(pair.client, 0, &handle, 64, 2, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(before, 5);
+    assert_int_equal(tarn_fabric_mem_load64(region, 64), 7);
+    expect_refused(&pair, TARN_FABRIC_READ, &handle, REGISTERED - 8, 16);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &handle, REGISTERED, 1);
+
+    tarn_fabric_region_free(region);
+    expect_refused(&pair, TARN_FABRIC_WRITE, &handle, 0, 8);
+    for (unsigned i = 0; i < AT;
+         i++) /* what lies around it is nobody's to touch, nor is what was said to be freed */
+        assert_true(memory[-1 - (int)i] == 0x5a && memory[REGISTERED + i] == 0x5a);
+    free(words);
+    testing_pair_close(&pair);
+}
+
+static void wrong_operations_are_refused(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    static uint8_t byte;
+    struct iovec vectors[TARN_FABRIC_IOV_MAX + 1];
+    testing_pair_open(testing, &pair, NULL);
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    for (unsigned i = 0; i <= TARN_FABRIC_IOV_MAX; i++)
+        vectors[i] = (struct iovec){.iov_base = &byte, .iov_len = 1};
+    const struct iovec huge[] = {{.iov_base = &byte, .iov_len = TARN_FABRIC_BYTES_MAX}, {&byte, 1}};
+    const struct tarn_fabric_op wrong[] = {
+        {.kind = TARN_FABRIC_CAS, .handle = all, .offset = 4},
+        {.kind = TARN_FABRIC_FAA, .handle = all, .offset = 1},
+        {.kind = TARN_FABRIC_FAA, .handle = all, .iov = vectors, .iov_count = 1},
+        {.kind = TARN_FABRIC_READ, .handle = all, .iov = vectors, .iov_count = TARN_FABRIC_IOV_MAX + 1},
+        {.kind = TARN_FABRIC_READ, .handle = all, .iov = huge, .iov_count = 2},
+        {.kind = TARN_FABRIC_READ, .iov = vectors, .iov_count = 1},
+        {.kind = TARN_FABRIC_SEND, .handle = all, .iov = vectors, .iov_count = 1},
+        {.kind = TARN_FABRIC_OP_KINDS, .handle = all},
+        {.kind = TARN_FABRIC_READ, .handle = all, .tag = TARN_FABRIC_TAGS_MAX},
+    };
+    for (unsigned i = 0; i < base_array_count(wrong); i++)
+        testing_expect_failure(&pair, wrong[i], -EINVAL);
+    testing_pair_close(&pair);
+}
+
+/* ---- atomics ------------------------------------------------------------------------------------ */
+
+static void swaps_and_adds(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    uint64_t before = 99;
+    testing_pair_open(testing, &pair, NULL);
+    const struct tarn_fabric_handle *all = &pair.all->handle;
+    tarn_fabric_mem_store64(pair.all, 16, 5);
+    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 6, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(before, 5);
+    assert_int_equal(tarn_fabric_cas(pair.client, 1, all, 16, 5, 7, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(before, 6);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 16), 6);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, UINT64_MAX, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(before, 6);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, 16, 0, TESTING_SECONDS(60), &before), 0);
+    assert_int_equal(before, 5);
+    assert_int_equal(tarn_fabric_faa(pair.client, 1, all, TESTING_BYTES - 8, 3, TESTING_SECONDS(60), &before),
+                     0);
+    assert_int_equal(before, 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, TESTING_BYTES - 8), 3);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 8), 0);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 24), 0);
+    testing_pair_close(&pair);
+}
+
+struct contender {
+    struct testing_pair *pair;
+    unsigned number;
+};
+
+/* With a connection of its own: count up one word by CAS and one by FAA. */
+static void contend(void *arg)
+{
+    const struct contender *contender = arg;
+    struct testing_pair *pair = contender->pair;
+    struct tarn_fabric_connection *connection;
+    uint64_t before, seen = 0;
+    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
+                                         TESTING_SECONDS(60), &connection),
+                     0);
+    for (unsigned i = 0; i < testing_times(pair->testing, TIMES); i++) {
+        do {
+            uint64_t expected = seen;
+            assert_int_equal(tarn_fabric_cas(connection, 2, &pair->all->handle, 0, expected, expected + 1,
+                                             TESTING_SECONDS(60), &before),
+                             0);
+            seen = before == expected ? expected + 1 : before;
+            if (before == expected)
+                break;
+        } while (true);
+        assert_int_equal(
+            tarn_fabric_faa(connection, 2, &pair->all->handle, 64, 2, TESTING_SECONDS(60), &before), 0);
+        assert_int_equal(before % 2, 0);
+        if (i % 64 == 0)
+            task_yield();
+    }
+    tarn_fabric_disconnect(connection);
+}
+
+static void atomics_hold_under_contention(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct testing_job jobs[CLIENTS];
+    struct contender contenders[CLIENTS];
+    struct tarn_fabric_connection *servers[CLIENTS];
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        contenders[i] = (struct contender){.pair = &pair, .number = i};
+        testing_start(testing, &jobs[i], i, contend, &contenders[i]);
+    }
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        struct tarn_fabric_incoming *incoming;
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
+    }
+    for (unsigned i = 0; i < CLIENTS; i++)
+        testing_join(&jobs[i]);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), CLIENTS * testing_times(testing, TIMES));
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 64), 2 * CLIENTS * testing_times(testing, TIMES));
+    for (unsigned i = 0; i < CLIENTS; i++)
+        tarn_fabric_disconnect(servers[i]);
+    testing_pair_close(&pair);
+}
+
+/* ---- whole words -------------------------------------------------------------------------------- */
+
+/* The owner changes all words from one pattern to the other and back. */
+static void change_words(void *arg)
+{
+    struct writer *writer = arg;
+    for (uint64_t round = 0; !atomic_load(&writer->stop); round++) {
+        for (uint64_t offset = 0; offset < 4096; offset += 8)
+            tarn_fabric_mem_store64(writer->pair->all, offset, round % 2 == 0 ? PATTERN_A : PATTERN_B);
+        task_yield();
+    }
+}
+
+static void words_are_whole(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct testing_job job;
+    struct writer writer = {.pair = &pair};
+    uint64_t words[512];
+    if (!tarn_fabric_info(testing->fabric)->whole_words)
+        return; /* nothing is promised */
+    testing_pair_open(testing, &pair, NULL);
+    memset(words, 0x11, sizeof(words));
+    tarn_fabric_mem_copy_in(pair.all, 0, words, sizeof(words));
+    testing_start(testing, &job, 1, change_words, &writer);
+    for (unsigned round = 0; round < 2000; round++) {
+        assert_int_equal(
+            tarn_fabric_read(pair.client, 0, &pair.all->handle, 0, words, sizeof(words), TESTING_SECONDS(60)),
+            0);
+        for (unsigned i = 0; i < base_array_count(words); i++)
+            assert_true(words[i] == PATTERN_A || words[i] == PATTERN_B);
+        if (round % 16 == 0)
+            task_yield();
+    }
+    atomic_store(&writer.stop, true);
+    testing_join(&job);
+    testing_pair_close(&pair);
+}
+
+/* ---- order -------------------------------------------------------------------------------------- */
+
+enum { LITMUS_ROUNDS = 4000, LITMUS_ROUNDS_SIMULATED = 200 };
+
+static void write_mine_read_yours(void *arg)
+{
+    const struct litmus *litmus = arg;
+    struct testing_pair *pair = litmus->pair;
+    const unsigned other = 1 - litmus->side;
+    struct tarn_fabric_connection *connection;
+    const uint64_t one = 1;
+    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
+                                         TESTING_SECONDS(60), &connection),
+                     0);
+    for (unsigned round = 0; round < litmus->rounds; round++) {
+        const uint64_t mine = round * 16 + litmus->side * 8, yours = round * 16 + other * 8;
+        atomic_store(&litmus->at[litmus->side], round + 1);
+        for (unsigned looks = 0; atomic_load(&litmus->at[other]) <= round; looks++) {
+            if (looks % litmus->looks == litmus->looks - 1)
+                task_yield();
+        }
+        const struct iovec out = {.iov_base = (void *)(uintptr_t)&one, .iov_len = 8};
+        const struct iovec in = {.iov_base = &litmus->seen[round], .iov_len = 8};
+        struct tarn_fabric_op ops[] = {{.kind = TARN_FABRIC_WRITE,
+                                        .handle = &pair->all->handle,
+                                        .offset = mine,
+                                        .iov = &out,
+                                        .iov_count = 1},
+                                       {.kind = TARN_FABRIC_READ,
+                                        .fence = true,
+                                        .handle = &pair->all->handle,
+                                        .offset = yours,
+                                        .iov = &in,
+                                        .iov_count = 1}};
+        tarn_fabric_post(connection, ops, 2);
+        assert_int_equal(tarn_fabric_wait(ops, 2, TESTING_SECONDS(60)), 0);
+    }
+    tarn_fabric_disconnect(connection);
+}
+
+/* A WRITE that has completed is seen by a READ that begins later: of two, at least one sees the other's. */
+static void what_has_completed_comes_first(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct testing_job jobs[2];
+    struct litmus litmus[2];
+    struct tarn_fabric_connection *servers[2];
+    _Atomic unsigned at[2] = {0};
+    static uint64_t seen[2][LITMUS_ROUNDS];
+    const bool simulated = testing->subject->run != NULL; /* one thread, and each yield is work */
+    const unsigned rounds = simulated || testing->subject->is_slow ? LITMUS_ROUNDS_SIMULATED : LITMUS_ROUNDS;
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        litmus[i] = (struct litmus){.pair = &pair,
+                                    .side = i,
+                                    .rounds = rounds,
+                                    .looks = simulated || testing->subject->is_slow ? 1 : 1000,
+                                    .at = at,
+                                    .seen = seen[i]};
+        testing_start(testing, &jobs[i], 1 + i, write_mine_read_yours, &litmus[i]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        struct tarn_fabric_incoming *incoming;
+        assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
+        assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
+    }
+    for (unsigned i = 0; i < 2; i++)
+        testing_join(&jobs[i]);
+    for (unsigned round = 0; round < rounds; round++)
+        assert_true(seen[0][round] == 1 || seen[1][round] == 1);
+    for (unsigned i = 0; i < 2; i++)
+        tarn_fabric_disconnect(servers[i]);
+    testing_pair_close(&pair);
+}
+
+/* ---- regions, words, counters ------------------------------------------------------------------- */
+
+static void domains_have_limits(struct testing_fabric *testing)
+{
+    const struct tarn_fabric_domain_options options = {.writable_bytes = 16384, .regions_max = 2};
+    const struct tarn_fabric_domain_options too_many = {.regions_max = TARN_FABRIC_REGIONS_MAX + 1};
+    struct tarn_fabric_domain *domain;
+    struct tarn_fabric_region *a, *b, *c;
+    assert_int_equal(tarn_fabric_domain_open(testing->fabric, &too_many, &domain), -EINVAL);
+    assert_int_equal(tarn_fabric_domain_open(testing->fabric, &options, &domain), 0);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 0, TARN_FABRIC_MAY_WRITE, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, 0, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, 8, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, TARN_FABRIC_MAY_READ, &a), -ENOSPC);
+    assert_int_equal(tarn_fabric_region_alloc(domain, UINT64_MAX, TARN_FABRIC_MAY_WRITE, &a), -EINVAL);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 16385, TARN_FABRIC_MAY_WRITE, &a), -ENOSPC);
+    a = testing_region(domain, 1, TARN_FABRIC_MAY_WRITE);
+    assert_int_equal(a->bytes, 4096);
+    b = testing_region(domain, 12288, TARN_FABRIC_MAY_SWAP);
+    assert_int_equal(tarn_fabric_region_alloc(domain, 1, TARN_FABRIC_MAY_WRITE, &c), -ENOSPC);
+    tarn_fabric_region_free(a);
+    c = testing_region(domain, 4096, TARN_FABRIC_MAY_WRITE);
+    tarn_fabric_region_free(b);
+    tarn_fabric_region_free(c);
+    a = testing_region(domain, 16384, TARN_FABRIC_MAY_WRITE); /* one again */
+    assert_true(base_is_aligned((uintptr_t)a->memory, 4096) && base_is_zero(a->memory, a->bytes));
+    tarn_fabric_region_free(a);
+    tarn_fabric_domain_close(domain);
+}
+
+static void handles_can_be_sent(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_handle handle;
+    uint8_t bytes[TARN_FABRIC_HANDLE_BYTES], back[4];
+    testing_pair_open(testing, &pair, NULL);
+    tarn_fabric_mem_copy_in(pair.readable, 0, "here", 4);
+    tarn_fabric_handle_save(&pair.readable->handle, bytes);
+    assert_int_equal(tarn_fabric_handle_load(bytes, &handle), 0);
+    assert_int_equal(handle.bytes, TESTING_BYTES);
+    assert_int_equal(handle.rights, TARN_FABRIC_MAY_READ);
+    assert_int_equal(tarn_fabric_read(pair.client, 0, &handle, 0, back, 4, TESTING_SECONDS(60)), 0);
+    assert_memory_equal(back, "here", 4);
+    bytes[31] ^= 1;
+    assert_int_equal(tarn_fabric_handle_load(bytes, &handle), -EINVAL);
+    testing_pair_close(&pair);
+}
+
+static void write_a_word_later(void *arg)
+{
+    struct testing_pair *pair = arg;
+    const uint64_t words[2] = {7, 8};
+    (void)task_sleep(5000000);
+    assert_int_equal(tarn_fabric_write(pair->client, 0, &pair->all->handle, 800, words, sizeof(words),
+                                       TESTING_SECONDS(60)),
+                     0);
+}
+
+static void a_word_is_waited_for(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct testing_job job;
+    uint32_t index = 9;
+    testing_pair_open(testing, &pair, NULL);
+    const struct tarn_fabric_word words[] = {{.region = pair.readable, .offset = 0},
+                                             {.region = pair.all, .offset = 808},
+                                             {.region = pair.all, .offset = 0}};
+    assert_int_equal(tarn_fabric_wait_any(words, 3, TESTING_SOON, &index), -ETIMEDOUT);
+    assert_int_equal(tarn_fabric_wait_any(words, 0, TESTING_SOON, &index), -EINVAL);
+    assert_int_equal(index, 9);
+    testing_start(testing, &job, 0, write_a_word_later, &pair);
+    assert_int_equal(tarn_fabric_wait_any(words, 3, TESTING_SECONDS(60), &index), 0);
+    assert_int_equal(index, 1);
+    assert_int_equal(tarn_fabric_mem_load64(pair.all, 808), 8);
+    testing_join(&job);
+    testing_pair_close(&pair);
+}
+
+static void operations_are_counted(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_counters counters;
+    uint8_t data[300];
+    uint64_t before;
+    testing_pair_open(testing, &pair, NULL);
+    const struct iovec vector = {.iov_base = data, .iov_len = sizeof(data)};
+    struct tarn_fabric_op ops[3];
+    for (unsigned i = 0; i < 3; i++)
+        ops[i] = (struct tarn_fabric_op){
+            .kind = TARN_FABRIC_READ, .tag = 4, .handle = &pair.all->handle, .iov = &vector, .iov_count = 1};
+    tarn_fabric_post(pair.client, ops, 3);
+    assert_int_equal(tarn_fabric_wait(ops, 3, TESTING_SECONDS(60)), 0);
+    assert_int_equal(tarn_fabric_faa(pair.client, 4, &pair.all->handle, 0, 1, TESTING_SECONDS(60), &before),
+                     0);
+    assert_int_equal(tarn_fabric_write(pair.client, 5, &pair.all->handle, 0, data, 20, TESTING_SECONDS(60)),
+                     0);
+    for (unsigned i = 0; i < 2; i++) { /* the same when the connection is over */
+        tarn_fabric_count(testing_clients(testing), 4, &counters);
+        assert_int_equal(counters.operations[TARN_FABRIC_READ], 3);
+        assert_int_equal(counters.bytes[TARN_FABRIC_READ], 900);
+        assert_int_equal(counters.operations[TARN_FABRIC_FAA], 1);
+        assert_int_equal(counters.bytes[TARN_FABRIC_FAA], 8);
+        assert_int_equal(counters.operations[TARN_FABRIC_WRITE], 0);
+        assert_int_equal(counters.waits, 2);
+        tarn_fabric_count(testing_clients(testing), 5, &counters);
+        assert_int_equal(counters.bytes[TARN_FABRIC_WRITE], 20);
+        assert_int_equal(counters.failed, 0);
+        if (i == 0)
+            testing_disconnect(&pair);
+    }
+    testing_pair_close(&pair);
+}
+
+#define SUITE(EACH)                                                                                          \
+    EACH(bytes_arrive_at_all_offsets_and_lengths)                                                            \
+    EACH(a_whole_region_moves)                                                                               \
+    EACH(vectors_are_gathered_and_scattered)                                                                 \
+    EACH(both_sides_reach_the_other)                                                                         \
+    EACH(bounds_are_kept)                                                                                    \
+    EACH(rights_are_kept)                                                                                    \
+    EACH(foreign_and_stale_handles_are_refused)                                                              \
+    EACH(memory_of_the_callers_is_exported)                                                                  \
+    EACH(wrong_operations_are_refused)                                                                       \
+    EACH(swaps_and_adds)                                                                                     \
+    EACH(atomics_hold_under_contention)                                                                      \
+    EACH(words_are_whole)                                                                                    \
+    EACH(what_has_completed_comes_first)                                                                     \
+    EACH(domains_have_limits)                                                                                \
+    EACH(handles_can_be_sent)                                                                                \
+    EACH(a_word_is_waited_for)                                                                               \
+    EACH(operations_are_counted)
+
+SUITE(TESTING_BOTH)
+
+static const struct CMUnitTest fabric_operations_tests[] = {SUITE(TESTING_EACH)};
+
+const struct testing_suite fabric_operations = TESTING_SUITE(fabric_operations_tests);
