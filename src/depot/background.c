@@ -64,6 +64,7 @@ static bool gone(void *owner, const struct seglog_entry_format *entry, uint64_t 
 
 void depot_growth_end_locked(struct tarn_depot *depot)
 {
+    task_mutex_assert_held(&depot->growth);
     while (depot_index_grow_step(&depot->index, GROWTH_REGIONS))
         task_yield();
 }
@@ -71,6 +72,7 @@ void depot_growth_end_locked(struct tarn_depot *depot)
 /* Double the index, or have it not become smaller. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */
 static int grow_locked(struct tarn_depot *depot)
 {
+    task_mutex_assert_held(&depot->growth);
     int error = depot_index_shrink_turn(&depot->index) ? 0 : depot_index_grow_begin(&depot->index);
     if (error == -ENOMEM && depot_snapshot_give_up(depot))
         error = depot_index_grow_begin(&depot->index);

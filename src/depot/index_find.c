@@ -101,8 +101,8 @@ try_two(const struct depot_index *index, const struct depot_index_home *home, st
     return is_undisturbed(view);
 }
 
-static __attribute__((noinline)) void find_locked(const struct depot_index *index, uint64_t hash,
-                                                  struct depot_index_view *view)
+static __attribute__((noinline)) void find_with_lock(const struct depot_index *index, uint64_t hash,
+                                                     struct depot_index_view *view)
 {
     struct depot_index_held held;
     depot_index_hold(index, hash, &held);
@@ -126,7 +126,7 @@ void depot_index_find(struct depot_index *index, uint64_t hash, struct depot_ind
         if (base_likely(is_found))
             return;
     }
-    find_locked(index, hash, ret_view);
+    find_with_lock(index, hash, ret_view);
 }
 
 bool depot_index_unchanged(const struct depot_index_view *view)

@@ -67,6 +67,7 @@ void depot_index_empty_stash(const struct depot_index *index, struct depot_index
 
 void depot_index_split_locked(struct depot_index *index, const struct depot_index_part *part, uint64_t number)
 {
+    base_spin_assert_held(&part->region->lock);
     struct depot_index_region *region = part->region;
     const struct depot_index_directory *directory = depot_index_directory_now(index);
     /* Relaxed: under the lock. */

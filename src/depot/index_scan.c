@@ -172,6 +172,7 @@ static uint32_t clear_stash(const struct depot_index *index, struct depot_index_
 static void clear_region_locked(struct depot_index *index, const struct depot_index_table *table,
                                 uint64_t number)
 {
+    base_spin_assert_held(&table->regions[number].lock);
     struct depot_index_region *region = &table->regions[number];
     uint64_t begin = number * DEPOT_REGION_ENTRIES;
     depot_index_change_begin(region);

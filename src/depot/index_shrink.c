@@ -160,6 +160,7 @@ static void count_them(struct depot_index *index, const struct depot_index_merge
 /* As it was planned, in a way that readers see all of it or look again. */
 static void merge_locked(struct depot_index *index, const struct pair *pair)
 {
+    base_spin_assert_held(&pair->part.region->lock);
     const struct depot_index_merge *merge = index->merge;
     /* Relaxed: under the lock. */
     uint8_t depth = atomic_load_explicit(&pair->part.region->depth, memory_order_relaxed);

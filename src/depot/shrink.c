@@ -7,6 +7,7 @@
  * -ECANCELED; -EAGAIN */
 static int halve_locked(struct tarn_depot *depot, bool (*stops)(void *arg), void *arg)
 {
+    task_mutex_assert_held(&depot->growth);
     int error = depot_index_shrink_begin(&depot->index);
     int more = error == 0;
     while (more > 0) {

@@ -16,6 +16,7 @@ bool depot_snapshot_holds(const struct tarn_depot_snapshot *snapshot)
 /* depot->snapshots is held. */
 static void end_lost_locked(struct tarn_depot *depot)
 {
+    task_mutex_assert_held(&depot->snapshots);
     struct tarn_depot_snapshot *snapshot = depot->snapshot;
     if (snapshot == NULL || snapshot->index == NULL || snapshot->ended || depot_snapshot_holds(snapshot))
         return;

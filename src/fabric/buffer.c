@@ -96,6 +96,7 @@ static int make_slab(struct tarn_fabric_domain *domain, uint32_t size, uint64_t 
  * there is; the bytes are taken */
 static bool reserve_locked(struct fabric_buffers *buffers, uint64_t bytes, struct base_list *idle)
 {
+    base_spin_assert_held(&buffers->lock);
     for (uint32_t size = 0; size < FABRIC_BUFFER_SIZES; size++) {
         struct base_list *last;
         while (bytes > buffers->bytes_max - buffers->bytes &&

@@ -206,7 +206,7 @@ static void front_doors_are_shown_values(struct testing_fabric *testing)
         assert_int_equal(showing.shown, rooms[i]);
         assert_int_equal(showing.kept, rooms[i] > 40 && kv_depot_of(self->kv) != NULL);
     }
-    assert_int_equal(kv_shows_locked(self->kv), kv_depot_of(self->kv) == NULL);
+    assert_int_equal(kv_shows_under_lock(self->kv), kv_depot_of(self->kv) == NULL);
     testing_kv_close(self);
 }
 

@@ -105,7 +105,7 @@ bool kv_is_local(const struct tarn_kv *kv)
     return kv->operations->update != NULL;
 }
 
-bool kv_shows_locked(const struct tarn_kv *kv)
+bool kv_shows_under_lock(const struct tarn_kv *kv)
 {
     return kv_cache_of(kv) != NULL;
 }

@@ -56,7 +56,7 @@ bool kv_is_local(const struct tarn_kv *kv);
  * Whether others wait for the store while a function is shown values (a partition of a cache is locked): it must not
  * yield in any case, but then it also takes no memory, gives none back, and writes no log. Any thread.
  */
-bool kv_shows_locked(const struct tarn_kv *kv);
+bool kv_shows_under_lock(const struct tarn_kv *kv);
 
 /** The depot of a store, for what depots alone can do; NULL: it is another kind, or a server's. Any thread. */
 struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
@@ -65,7 +65,7 @@ struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
  * there can be. Any thread. */
 uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len);
 
-/** As tarn_depot_update(). @param decide  kv_shows_locked() says what it may not. @return also -EOPNOTSUPP. Yields. */
+/** As tarn_depot_update(). @param decide  kv_shows_under_lock() says what it may not. @return also -EOPNOTSUPP. Yields. */
 base_must_check int kv_update(struct tarn_kv *kv, const void *key, size_t key_len,
                               tarn_update_function *decide, void *arg, uint64_t *ret_version);
 
@@ -87,7 +87,7 @@ base_must_check int kv_flush(struct tarn_kv *kv, uint64_t when_ns);
  * Show the values of keys where they lie, in the order of the keys, as long as there is room: depot_get_each().
  *
  * @param room   a cache reads nothing ahead, and asks `visit` alone
- * @param visit  kv_shows_locked() says what it may not. What it is shown it may keep: kv_lease_keep()
+ * @param visit  kv_shows_under_lock() says what it may not. What it is shown it may keep: kv_lease_keep()
  * @return how many were shown, from the first on; of a cache one that was not taken counts as a get all the same. Yields.
  */
 size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,

@@ -31,7 +31,7 @@ void testing_meanwhile_begin(struct testing_meanwhile *meanwhile, struct tarn_kv
 
 /* ---- what is forbidden ------------------------------------------------------------------------------- */
 
-/** From now on functions that are shown something take no memory, which kv_shows_locked() forbids: asserted.
+/** From now on functions that are shown something take no memory, which kv_shows_under_lock() forbids: asserted.
  * @param front  there until testing_front_end() */
 void testing_frugal_begin(struct testing_front *front, struct tarn_kv *kv);
 

@@ -4,7 +4,7 @@
  *
  * Threading: a server is shared by all; a session belongs to one connection, and with its workspace is used
  * by one task at a time, never by a plain thread: its requests run in tasks beside it.
- * Yielding: as stated. What the store calls while others wait for it (kv_shows_locked()) takes no memory.
+ * Yielding: as stated. What the store calls while others wait for it (kv_shows_under_lock()) takes no memory.
  * Errors: what goes wrong with a request is answered to the client; functions return only what ends
  * the connection.
  */
@@ -89,7 +89,7 @@ struct memcache_server {
     struct tarn_node *node;
     struct tarn_kv *kv;
     struct tarn_depot *depot;   /* the same; NULL: it is none */
-    bool shows_locked;          /* kv_shows_locked() */
+    bool shows_under_lock;      /* kv_shows_under_lock() */
     struct base_account values; /* values on their way in or out that no connection's buffer holds */
     uint64_t item_bytes_max;    /* as memcached counts an item */
     uint64_t lease_bytes_min;   /* MEMCACHE_LEASE_BYTES_MIN, unless a test says otherwise */

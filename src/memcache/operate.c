@@ -61,7 +61,7 @@ static int need(struct memcache_op *op, size_t bytes)
     struct memcache_value *value = op->outcome.value;
     op->outcome.needed_bytes = bytes;
     if (value == NULL || value->bytes - sizeof(*value) < bytes)
-        return op->server->shows_locked ? MEMCACHE_NEEDS_MEMORY : memcache_value_provide(op);
+        return op->server->shows_under_lock ? MEMCACHE_NEEDS_MEMORY : memcache_value_provide(op);
     value->len = bytes;
     return 0;
 }

@@ -13,6 +13,7 @@ static struct seglog_ahead_item *place_of(struct seglog_ahead *ahead, uint64_t c
 /* An item to be read; the lock is held. @return NULL: there is none, or no place for it */
 static struct seglog_ahead_item *begin_locked(struct seglog_ahead *ahead)
 {
+    base_spin_assert_held(&ahead->lock);
     if (ahead->begun - ahead->done == ahead->item_count || ahead->next == SEGLOG_AHEAD_END)
         return NULL;
     uint32_t number = ahead->ops->next(ahead->arg, ahead->next);

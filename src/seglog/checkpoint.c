@@ -69,6 +69,7 @@ void seglog_checkpoints_deinit(struct seglog *log)
 /* @return false: there are too few free ones, or stamps */
 static bool take_locked(struct seglog_checkpoint *checkpoint, uint64_t kept)
 {
+    base_spin_assert_held(&checkpoint->log->lock);
     struct seglog *log = checkpoint->log;
     const uint32_t count = checkpoint->listed;
     if (log->free_count < log->needed + kept + count || log->stamp_bound - 1 - log->stamp < count)

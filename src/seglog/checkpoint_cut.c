@@ -59,6 +59,7 @@ static void cover(struct seglog_cover_format *cover, const struct seglog_segment
 
 static void cover_locked(struct seglog *log, uint32_t number)
 {
+    base_spin_assert_held(&log->lock);
     const struct seglog_checkpoints *checkpoints = &log->checkpoints;
     const struct seglog_segment *segment = &log->segments[number];
     checkpoints->covers[number] = (struct seglog_cover_format){.stamp = 0};

@@ -14,6 +14,7 @@
 static struct seglog_group_end_format describe_group_locked(struct seglog_stream *stream,
                                                             const struct seglog_group *group)
 {
+    base_spin_assert_held(&stream->lock);
     const struct seglog *log = stream->log;
     const uint64_t header_bytes = seglog_segment_header_bytes(log->superblock.grain_bytes);
     const uint64_t begin = group->begin_position - stream->segment_position;
@@ -38,6 +39,7 @@ static struct seglog_group_end_format describe_group_locked(struct seglog_stream
 /* Close the open group: it is in flight, and the next one is open. @return the closed one */
 static struct seglog_group *close_group_locked(struct seglog_stream *stream)
 {
+    base_spin_assert_held(&stream->lock);
     struct seglog_group *group = seglog_open_group(stream);
     uint64_t end = base_align_up(stream->head_position, stream->log->superblock.block_bytes);
     base_assert(stream->led && group->bytes > 0 && stream->group_count < SEGLOG_WRITES_MAX);
@@ -150,6 +152,7 @@ static void pad_group(struct seglog_stream *stream, const struct seglog_group *g
 /* Take out of flight, in order, what is written. @param done, failed  whom to wake with 0 and with -EIO */
 static void acknowledge_locked(struct seglog_stream *stream, struct base_list *done, struct base_list *failed)
 {
+    base_spin_assert_held(&stream->lock);
     while (stream->group_count > 0) {
         struct seglog_group *group = &stream->groups[stream->first_group];
         if (!group->written)
@@ -175,6 +178,7 @@ static void wake_list(struct base_list *waiters, int result)
 
 bool seglog_lead_claim_locked(struct seglog_stream *stream)
 {
+    base_spin_assert_held(&stream->lock);
     if (stream->led || stream->broken || stream->writes_in_flight == SEGLOG_WRITES_MAX ||
         stream->group_count == SEGLOG_WRITES_MAX || seglog_open_group(stream)->bytes == 0)
         return false;
@@ -186,6 +190,7 @@ bool seglog_lead_claim_locked(struct seglog_stream *stream)
 /* Let the first who waits in the open group lead it, if nobody does. */
 static void hand_over_locked(struct seglog_stream *stream)
 {
+    base_spin_assert_held(&stream->lock);
     struct base_list *waiters = &seglog_open_group(stream)->waiters;
     if (!base_list_empty(waiters) && seglog_lead_claim_locked(stream)) {
         struct base_list *heir = base_list_pop_front(waiters);
@@ -230,6 +235,7 @@ void seglog_lead(struct seglog_stream *stream)
 /* The group that has what lies before a position. */
 static struct seglog_group *group_of_locked(struct seglog_stream *stream, uint64_t position)
 {
+    base_spin_assert_held(&stream->lock);
     for (uint32_t i = 0; i < stream->group_count; i++) {
         struct seglog_group *group = &stream->groups[(stream->first_group + i) % SEGLOG_GROUPS_MAX];
         if (position <= group->begin_position + group->bytes)

@@ -60,6 +60,7 @@ static uint64_t needed_segments(const struct seglog_stream *stream, uint64_t res
 
 static void update_needed_locked(struct seglog_stream *stream)
 {
+    base_spin_assert_held(&stream->log->lock);
     struct seglog *log = stream->log;
     uint64_t needed = needed_segments(stream, stream->reserved_bytes);
     log->needed += needed - stream->needed;
@@ -75,6 +76,7 @@ static uint64_t kept_for(enum seglog_space space)
 static bool is_granted_locked(const struct seglog_stream *stream, enum seglog_space space,
                               uint64_t cost_bytes)
 {
+    base_spin_assert_held(&stream->log->lock);
     const struct seglog *log = stream->log;
     uint64_t needed = needed_segments(stream, stream->reserved_bytes + cost_bytes);
     return needed == stream->needed ||
@@ -85,6 +87,7 @@ static bool is_granted_locked(const struct seglog_stream *stream, enum seglog_sp
 static bool is_hopeless_locked(const struct seglog_stream *stream, enum seglog_space space,
                                uint64_t cost_bytes)
 {
+    base_spin_assert_held(&stream->log->lock);
     uint64_t needed = needed_segments(stream, cost_bytes);
     const struct seglog *log = stream->log;
     return needed > 0 && needed + kept_for(space) > log->free_count + log->discarding;
@@ -92,6 +95,7 @@ static bool is_hopeless_locked(const struct seglog_stream *stream, enum seglog_s
 
 static void reserve_locked(struct seglog_stream *stream, uint64_t cost_bytes)
 {
+    base_spin_assert_held(&stream->log->lock);
     stream->reserved_bytes += cost_bytes;
     update_needed_locked(stream);
 }
@@ -105,6 +109,7 @@ static struct waiter *waiter_of(struct base_list *link)
 
 static void end_wait_locked(struct seglog *log, struct waiter *waiter, int result)
 {
+    base_spin_assert_held(&log->lock);
     base_list_remove(&waiter->wait.link);
     /* Pairs with the load in seglog_settle(). */
     atomic_fetch_sub(&log->space_waiting, 1);
@@ -114,6 +119,7 @@ static void end_wait_locked(struct seglog *log, struct waiter *waiter, int resul
 /* Let in, in order, who waits. Tombstones come first: they wait for less. */
 static void admit_locked(struct seglog *log)
 {
+    base_spin_assert_held(&log->lock);
     for (int space = SEGLOG_SPACE_DELETE; space >= SEGLOG_SPACE_DATA; space--) {
         struct base_list *first;
         while ((first = base_list_first(&log->space_waiters[space])) != NULL) {
@@ -129,6 +135,7 @@ static void admit_locked(struct seglog *log)
 
 static bool nobody_waits_locked(const struct seglog *log, enum seglog_space space)
 {
+    base_spin_assert_held(&log->lock);
     return base_list_empty(&log->space_waiters[SEGLOG_SPACE_DELETE]) &&
            (space == SEGLOG_SPACE_DELETE || base_list_empty(&log->space_waiters[SEGLOG_SPACE_DATA]));
 }
@@ -136,6 +143,7 @@ static bool nobody_waits_locked(const struct seglog *log, enum seglog_space spac
 /* Whether the collector looked and found nothing, and would find nothing now. */
 static bool is_exhausted_locked(struct seglog *log)
 {
+    base_spin_assert_held(&log->lock);
     return log->no_space_at == atomic_load(&log->chances) + 1 &&
            task_wall(log->node) < log->no_space_until_ns;
 }
@@ -143,6 +151,7 @@ static bool is_exhausted_locked(struct seglog *log)
 /* Grant, refuse, or queue. @return 0; -EAGAIN (queued); -ENOSPC; -EROFS */
 static int try_reserve_locked(struct seglog *log, struct waiter *waiter)
 {
+    base_spin_assert_held(&log->lock);
     if (seglog_failed(log))
         return -EROFS;
     if (nobody_waits_locked(log, waiter->space) &&
@@ -317,6 +326,7 @@ int seglog_segment_take(struct seglog *log, uint32_t *ret_segment)
  */
 void seglog_segment_freed_locked(struct seglog *log, struct seglog_segment *segment)
 {
+    base_spin_assert_held(&log->lock);
     segment->state = SEGLOG_STATE_FREE;
     segment->discardable = true;
     base_list_push_back(&log->free, &segment->link);

@@ -128,6 +128,7 @@ void seglog_state_stretched(struct seglog *log, uint64_t before_bytes, struct se
 /* Write next_state to both slots of its pair, at once. */
 static int write_pair_locked(struct seglog *log)
 {
+    task_mutex_assert_held(&log->state_mutex);
     memcpy(second_slot(log), log->next_state, log->superblock.state_bytes);
     uint64_t offset = seglog_state_slot_offset(&log->superblock, log->next_state->generation % 2 * 2);
     int error = drive_write(log->drive, offset, log->next_state, pair_bytes(log), true);
@@ -243,6 +244,7 @@ static void fill_bounds(struct seglog *log, bool ended)
 
 static void fill_next_locked(struct seglog *log, const struct seglog_state_change *change)
 {
+    task_mutex_assert_held(&log->state_mutex);
     struct seglog_state_format *next = log->next_state;
     memcpy(next, log->state, log->superblock.state_bytes);
     next->generation++;
@@ -268,6 +270,7 @@ static void fill_next_locked(struct seglog *log, const struct seglog_state_chang
 /* next_state is durable: it is the state. */
 static void publish_locked(struct seglog *log)
 {
+    task_mutex_assert_held(&log->state_mutex);
     base_spin_lock(&log->lock);
     *log->state = *log->next_state;
     log->stamp_bound = log->state->stamp_bound;
@@ -285,6 +288,7 @@ static void publish_locked(struct seglog *log)
 
 static int write_locked(struct seglog *log, const struct seglog_state_change *change)
 {
+    task_mutex_assert_held(&log->state_mutex);
     if (seglog_failed(log) || log->read_only)
         return -EROFS;
     fill_next_locked(log, change);

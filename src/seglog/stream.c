@@ -225,6 +225,7 @@ static void add_entries(struct seglog_stream *stream, const struct seglog_append
  * nor a checkpoint's cut ends within a batch. */
 static bool place_locked(struct seglog_stream *stream, struct seglog_append *append)
 {
+    base_spin_assert_held(&stream->lock);
     struct seglog *log = stream->log;
     if (!fits_segment(stream, append) || !fits_ring(stream, append->padded_bytes))
         return false;
@@ -254,6 +255,7 @@ static bool place_locked(struct seglog_stream *stream, struct seglog_append *app
 static void begin_segment_locked(struct seglog_stream *stream, struct seglog_summary *summary,
                                  const struct seglog_segment_format *header)
 {
+    base_spin_assert_held(&stream->lock);
     struct seglog *log = stream->log;
     uint64_t header_bytes = seglog_segment_header_bytes(log->superblock.grain_bytes);
     struct seglog_group *group = seglog_open_group(stream);
@@ -348,6 +350,7 @@ enum step { STEP_PLACED, STEP_LEAD, STEP_AWAIT, STEP_READERS, STEP_SWITCH, STEP_
 static enum step next_step_locked(struct seglog_stream *stream, struct seglog_append *append,
                                   uint64_t *ret_position)
 {
+    base_spin_assert_held(&stream->lock);
     if (stream->broken || seglog_failed(stream->log))
         return STEP_REFUSE;
     if (place_locked(stream, append))
@@ -655,6 +658,7 @@ int seglog_append(struct seglog *log, struct seglog_reservation *reservation,
 
 void seglog_stream_release_locked(struct seglog_stream *stream)
 {
+    base_spin_assert_held(&stream->lock);
     uint64_t before = stream->free_position;
     for (int i = 0; i < 2 && stream->readers[!stream->phase] == 0; i++) {
         stream->free_position = stream->phase_position;

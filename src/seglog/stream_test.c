@@ -520,6 +520,13 @@ static void asynchronous_writes_are_delayed_but_not_long(void **state)
     run_in_one(SEGLOG_ASYNC, false, false, delayed);
 }
 
+static void release_memory(struct seglog_stream *stream)
+{
+    base_spin_lock(&stream->lock);
+    seglog_stream_release_locked(stream);
+    base_spin_unlock(&stream->lock);
+}
+
 /* Memory that somebody reads is not given out again, and one reader after the other does not keep it for
  * ever. */
 static void readers(struct run *run, struct task_testing *testing)
@@ -541,10 +548,10 @@ static void readers(struct run *run, struct task_testing *testing)
     assert_int_equal(seglog_sync(run->log), 0);
     assert_int_equal(stream->free_position, behind);
     stream->readers[first]--;
-    seglog_stream_release_locked(stream);
+    release_memory(stream);
     assert_int_equal(stream->free_position, middle);
     stream->readers[second]--;
-    seglog_stream_release_locked(stream);
+    release_memory(stream);
     assert_int_equal(stream->free_position, stream->tail_position);
     assert_int_equal(run_stop(run), 0);
 }

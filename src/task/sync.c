@@ -8,8 +8,8 @@
 #include "task/task.h"
 #include <errno.h>
 
-/* Wake the first waiter whose wait has not ended otherwise. @return whether there was one. Lock held. */
-static bool wake_first_locked(struct base_list *waiters, int32_t result)
+/* Wake the first waiter whose wait has not ended otherwise. The lock of the waiters is held. @return whether there was one */
+static bool wake_first(struct base_list *waiters, int32_t result)
 {
     struct base_list *first;
     while ((first = base_list_pop_front(waiters)) != NULL) {
@@ -19,9 +19,9 @@ static bool wake_first_locked(struct base_list *waiters, int32_t result)
     return false;
 }
 
-static void wake_all_locked(struct base_list *waiters, int32_t result)
+static void wake_all(struct base_list *waiters, int32_t result)
 {
-    while (wake_first_locked(waiters, result)) {
+    while (wake_first(waiters, result)) {
     }
 }
 
@@ -57,7 +57,7 @@ void task_future_set(struct task_future *future, int value)
     base_assert(!future->set);
     future->value = value;
     future->set = true;
-    wake_all_locked(&future->waiters, 0);
+    wake_all(&future->waiters, 0);
 }
 
 int task_future_wait(struct task_future *future, uint64_t deadline_ns, int *ret_value)
@@ -89,7 +89,7 @@ void task_shared_future_set(struct task_shared_future *future, int value)
     base_assert(!future->set);
     future->value = value;
     future->set = true;
-    wake_all_locked(&future->waiters, 0);
+    wake_all(&future->waiters, 0);
     base_spin_unlock(&future->lock);
 }
 
@@ -156,7 +156,7 @@ void task_mutex_unlock(struct task_mutex *mutex)
 {
     base_spin_lock(&mutex->lock);
     base_assert(mutex->held);
-    if (!wake_first_locked(&mutex->waiters, 0))
+    if (!wake_first(&mutex->waiters, 0))
         mutex->held = false;
     base_spin_unlock(&mutex->lock);
 }
@@ -193,7 +193,7 @@ bool task_semaphore_wait_try(struct task_semaphore *semaphore)
 void task_semaphore_post(struct task_semaphore *semaphore)
 {
     base_spin_lock(&semaphore->lock);
-    if (!wake_first_locked(&semaphore->waiters, 0))
+    if (!wake_first(&semaphore->waiters, 0))
         semaphore->count++;
     base_spin_unlock(&semaphore->lock);
 }
@@ -246,7 +246,7 @@ int task_channel_send(struct task_channel *channel, void *item, uint64_t deadlin
     }
     channel->items[(channel->head + channel->count) % channel->capacity] = item;
     channel->count++;
-    (void)wake_first_locked(&channel->receivers, 0);
+    (void)wake_first(&channel->receivers, 0);
     base_spin_unlock(&channel->lock);
     return 0;
 }
@@ -266,7 +266,7 @@ int task_channel_receive(struct task_channel *channel, uint64_t deadline_ns, voi
     *ret_item = channel->items[channel->head];
     channel->head = (channel->head + 1) % channel->capacity;
     channel->count--;
-    (void)wake_first_locked(&channel->senders, 0);
+    (void)wake_first(&channel->senders, 0);
     base_spin_unlock(&channel->lock);
     return 0;
 }
@@ -275,7 +275,7 @@ void task_channel_close(struct task_channel *channel)
 {
     base_spin_lock(&channel->lock);
     channel->closed = true;
-    wake_all_locked(&channel->senders, 0);
-    wake_all_locked(&channel->receivers, 0);
+    wake_all(&channel->senders, 0);
+    wake_all(&channel->receivers, 0);
     base_spin_unlock(&channel->lock);
 }

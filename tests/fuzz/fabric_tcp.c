@@ -4,7 +4,7 @@
  * and what is sent is whole frames of this version.
  */
 #include "fabric/tcp/tcp.h"
-#include "fuzz/testing.h"
+#include "testing.h"
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,8 +2,8 @@
  * Any bytes as a request to the kv service, and as a result of it: what is answered fits its room and can be loaded, what is
  * refused changes nothing, and what is loaded lies within the bytes that came.
  */
-#include "fuzz/testing.h"
 #include "kv/service.h"
+#include "testing.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

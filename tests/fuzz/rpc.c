@@ -4,8 +4,8 @@
  * no method is shown more than a slot holds, and nothing outside is touched.
  */
 #include "fabric/fabric.h"
-#include "fuzz/testing.h"
 #include "rpc/connection.h"
+#include "testing.h"
 #include <errno.h>
 #include <stdlib.h>
 

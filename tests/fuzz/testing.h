@@ -21,96 +21,17 @@ struct fuzz_drive {
     bool yields; /* it takes its time, and other requests run meanwhile */
 };
 
-static inline int fuzz_drive_open(struct tarn_node *node, void *arg, const char *path,
-                                  const struct drive_options *options, struct drive_info *ret_info,
-                                  void **ret_state)
-{
-    const struct fuzz_drive *drive = arg;
-    (void)node;
-    (void)path;
-    (void)options;
-    *ret_info = (struct drive_info){.provider = "memory",
-                                    .bytes = drive->size,
-                                    .logical_block_bytes = 512,
-                                    .physical_block_bytes = 4096,
-                                    .memory_alignment_bytes = 512,
-                                    .direct = true};
-    *ret_state = arg;
-    return 0;
-}
-
-static inline void fuzz_drive_close(void *state)
-{
-    (void)state;
-}
-
-static inline void fuzz_drive_post(void *state, struct drive_request *request)
-{
-    struct fuzz_drive *drive = state;
-    uint64_t offset = request->offset;
-    if (drive->yields && task_self() != NULL)
-        task_yield();
-    for (uint32_t i = 0; i < request->iov_count; i++) {
-        base_assert(offset + request->iov[i].iov_len <= drive->size);
-        if (request->op == DRIVE_READ)
-            memcpy(request->iov[i].iov_base, drive->bytes + offset, request->iov[i].iov_len);
-        else
-            memcpy(drive->bytes + offset, request->iov[i].iov_base, request->iov[i].iov_len);
-        offset += request->iov[i].iov_len;
-    }
-    drive_finish_now(request, 0);
-}
-
-static const struct drive_provider fuzz_provider = {
-    .name = "memory", .open = fuzz_drive_open, .close = fuzz_drive_close, .post = fuzz_drive_post};
-
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
-static inline uint64_t fuzz_wall(void *arg)
-{
-    (void)arg;
-    return FUZZ_WALL_NS;
-}
+extern const struct task_clock fuzz_clock;
 
-static inline uint64_t fuzz_monotonic(void *arg)
-{
-    struct timespec now;
-    (void)arg;
-    base_assert(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (uint64_t)now.tv_sec * BASE_NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-static const struct task_clock fuzz_clock = {.monotonic = fuzz_monotonic, .wall = fuzz_wall};
-
-static inline void fuzz_sink(void *arg, enum base_log_level level, const char *line, size_t len)
-{
-    (void)arg;
-    (void)level;
-    base_assert(len > 0 && line[len - 1] == '\n');
-}
+void fuzz_sink(void *arg, enum base_log_level level, const char *line, size_t len);
 
 /** Open a node, and a scheduler that the target steps or runs. @param memory_bytes  0: as much as it likes */
-static inline void fuzz_begin(struct fuzz_drive *drive, uint64_t memory_bytes, enum base_log_level log_level,
-                              struct tarn_node **ret_node, struct task_sched **ret_sched)
-{
-    const struct task_node_options node_options = {.clock = &fuzz_clock,
-                                                   .drives = &fuzz_provider,
-                                                   .drives_arg = drive,
-                                                   .memory_bytes = memory_bytes,
-                                                   .seed = 1,
-                                                   .log_level = log_level,
-                                                   .log_sink = fuzz_sink};
-    const struct task_sched_options sched_options = {.buffers_count = 16};
-    base_assert(task_node_open(&node_options, ret_node) == 0);
-    base_assert(task_sched_open(*ret_node, &sched_options, ret_sched) == 0);
-}
+void fuzz_begin(struct fuzz_drive *drive, uint64_t memory_bytes, enum base_log_level log_level,
+                struct tarn_node **ret_node, struct task_sched **ret_sched);
 
 /** Run the scheduler until it has been stopped, and free both. Nothing is left over: that is asserted. */
-static inline void fuzz_end(struct tarn_node *node, struct task_sched *sched)
-{
-    task_sched_run(sched);
-    task_sched_close(sched);
-    task_node_close(node);
-}
+void fuzz_end(struct tarn_node *node, struct task_sched *sched);
 
 #endif

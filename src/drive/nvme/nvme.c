@@ -213,8 +213,8 @@ static void log_namespace(const struct nvme_drive *drive)
 }
 
 /* With the namespace locked: open its node and learn what it is. */
-static int open_locked(struct drive_opening *opening, const struct nvme_sibling *sibling,
-                       struct nvme_drive *drive)
+static int open_namespace(struct drive_opening *opening, const struct nvme_sibling *sibling,
+                          struct nvme_drive *drive)
 {
     int error = open_node(opening);
     if (error != 0)
@@ -252,7 +252,7 @@ static int nvme_open(struct tarn_node *node, void *provider_arg, const char *pat
     (void)base_log_quote(drive->quoted, sizeof(drive->quoted), path, strlen(path));
     error = lock_sibling(&opening, &sibling, &drive->lock);
     if (error == 0) {
-        error = open_locked(&opening, &sibling, drive);
+        error = open_namespace(&opening, &sibling, drive);
         if (error != 0)
             (void)close(drive->lock);
     }

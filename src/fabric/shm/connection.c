@@ -39,6 +39,7 @@ static void free_connection(struct shm_connection *connection)
 
 void shm_ghost_end_locked(struct shm_connection *connection)
 {
+    task_mutex_assert_held(&connection->shm->service.lock);
     struct shm_service *service = &connection->shm->service;
     shm_service_forget_locked(service, &connection->socket);
     shm_service_forget_locked(service, &connection->process);
@@ -89,6 +90,7 @@ void shm_connection_end(struct shm_connection *connection)
 /* The peer is not what it was: tell whom it concerns. */
 static void peer_changed_locked(struct shm_connection *connection, int error)
 {
+    task_mutex_assert_held(&connection->shm->service.lock);
     if (connection->owner == NULL) {
         if (is_gone(connection))
             shm_ghost_end_locked(connection);

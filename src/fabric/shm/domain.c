@@ -249,6 +249,7 @@ static void publish(struct shm_domain *domain, uint32_t slot, struct tarn_fabric
 
 static int alloc_locked(struct shm_domain *domain, struct tarn_fabric_region *region, uint64_t oldest)
 {
+    task_mutex_assert_held(&domain->lock);
     enum shm_place place = (region->handle.rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0
                                ? SHM_WRITABLE
                                : SHM_READABLE;

@@ -167,6 +167,7 @@ int shm_listen(void *state, const char *address, void **ret_listener)
 /* @return NULL: none is ready */
 static struct shm_incoming *pop_ready_locked(struct shm_listener *listener)
 {
+    task_mutex_assert_held(&listener->shm->service.lock);
     struct base_list *link = base_list_pop_front(&listener->ready);
     atomic_store(&listener->has_ready, !base_list_empty(&listener->ready));
     if (link == NULL)

@@ -32,6 +32,7 @@ static uint64_t event_data(int fd, uint32_t number)
 
 static void handle_locked(struct shm_service *service, uint64_t data)
 {
+    task_mutex_assert_held(&service->lock);
     uint32_t fd = (uint32_t)data;
     struct shm_source *source = fd < service->sources_count ? service->sources[fd] : NULL;
     if (source != NULL && event_data(source->fd, source->number) == data)
@@ -119,6 +120,7 @@ static int grow(struct shm_service *service, uint32_t fd)
 
 int shm_service_watch_locked(struct shm_service *service, struct shm_source *source)
 {
+    task_mutex_assert_held(&service->lock);
     int error = grow(service, (uint32_t)source->fd);
     source->number = ++service->numbers;
     if (error == 0)
@@ -130,6 +132,7 @@ int shm_service_watch_locked(struct shm_service *service, struct shm_source *sou
 
 void shm_service_refuse_locked(struct shm_service *service, int listening)
 {
+    task_mutex_assert_held(&service->lock);
     if (service->spare >= 0)
         (void)close(service->spare);
     int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
@@ -142,6 +145,7 @@ void shm_service_refuse_locked(struct shm_service *service, int listening)
 
 void shm_service_forget_locked(struct shm_service *service, struct shm_source *source)
 {
+    task_mutex_assert_held(&service->lock);
     if (source->fd < 0 || (uint32_t)source->fd >= service->sources_count ||
         service->sources[source->fd] != source)
         return;

@@ -29,6 +29,7 @@ static void shut_all(struct tcp_connection *connection)
 /* The socket for which a task must be started that sends. @return NULL: none */
 static struct tcp_socket *must_send_locked(const struct tcp_connection *connection)
 {
+    base_spin_assert_held(&connection->gate.lock);
     struct tcp_socket *socket = &connection->sockets[connection->wire.out_turn];
     bool may = connection->open_count == connection->socket_count && !socket->sending &&
                !connection->ending && !connection->deaf && !connection->shut;
@@ -98,6 +99,7 @@ static void act(struct tcp_connection *connection)
 /* A tick: who has been silent for long is probed, and given up in the end. */
 static void count_beat_locked(struct tcp_connection *connection)
 {
+    base_spin_assert_held(&connection->gate.lock);
     connection->beat = false;
     connection->silent_beats++;
     if (connection->silent_beats >= FABRIC_BEATS_DEAD) {
@@ -111,6 +113,7 @@ static void count_beat_locked(struct tcp_connection *connection)
 /* Whether there is something for act() to do. */
 static bool must_act_locked(const struct tcp_connection *connection)
 {
+    base_spin_assert_held(&connection->gate.lock);
     return must_send_locked(connection) != NULL ||
            (connection->leaving && connection->senders == 0 && !connection->shut);
 }
@@ -190,6 +193,7 @@ static void end(struct tcp_socket *socket, int error)
 /* Take what has come, by whatever socket has its turn. */
 static void take_locked(struct tcp_connection *connection)
 {
+    base_spin_assert_held(&connection->gate.lock);
     struct tcp_wire *wire = &connection->wire;
     uint32_t turn;
     do {

@@ -19,6 +19,7 @@ void tcp_gate_unlock(struct tcp_gate *gate)
 
 void tcp_gate_wake_locked(struct tcp_gate *gate)
 {
+    base_spin_assert_held(&gate->lock);
     /* a sleeper takes itself out, with the lock */
     base_list_for_each(link, &gate->sleepers)
         (void)task_wait_wake(base_container_of(link, struct task_wait, link), 0);
@@ -26,6 +27,7 @@ void tcp_gate_wake_locked(struct tcp_gate *gate)
 
 int tcp_gate_sleep_locked(struct tcp_gate *gate, uint64_t deadline_ns)
 {
+    base_spin_assert_held(&gate->lock);
     struct task_wait wait;
     task_wait_init(&wait);
     base_list_push_back(&gate->sleepers, &wait.link);
@@ -38,6 +40,7 @@ int tcp_gate_sleep_locked(struct tcp_gate *gate, uint64_t deadline_ns)
 
 void tcp_gate_sleep_firmly_locked(struct tcp_gate *gate)
 {
+    base_spin_assert_held(&gate->lock);
     struct task_wait wait;
     task_wait_init(&wait);
     base_list_push_back(&gate->sleepers, &wait.link);

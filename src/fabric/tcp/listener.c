@@ -54,6 +54,7 @@ static void free_incoming(struct tcp_incoming *incoming)
 /* The oldest who said nothing yet. @return NULL, or the last who is too many */
 static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
 {
+    base_spin_assert_held(&listener->gate.lock);
     if (listener->silent_count <= SILENT_MAX)
         return NULL;
     listener->silent_count--;

@@ -191,6 +191,7 @@ static int reason_of(const struct rdma_cm_event *event)
 
 static void step_locked(struct verbs_connection *connection, const struct rdma_cm_event *event)
 {
+    base_spin_assert_held(&connection->lock);
     switch (event->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
         connection->step = VERBS_RESOLVED;

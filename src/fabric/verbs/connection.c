@@ -57,6 +57,7 @@ void verbs_connection_cut(struct verbs_connection *connection)
 
 static bool is_flushed_locked(const struct verbs_connection *connection)
 {
+    base_spin_assert_held(&connection->lock);
     return connection->qp == NULL ||
            base_max(connection->flushed, connection->done_count) >= connection->posted;
 }
@@ -98,6 +99,7 @@ static void finish_all(struct fabric_queue *ops, int32_t result)
 /* Collect what came to nothing; the device has let go of it. */
 static void collect_locked(struct verbs_connection *connection, struct fabric_queue *failed)
 {
+    base_spin_assert_held(&connection->lock);
     for (; connection->done_count < connection->posted; connection->done_count++) {
         const uint32_t depth = connection->verbs->device.send_depth;
         struct verbs_flight *flight = &connection->flights[connection->done_count % depth];

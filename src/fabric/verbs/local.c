@@ -13,6 +13,7 @@
 /* @return how many begin at an address or below */
 static uint32_t count_until_locked(const struct verbs_domain *domain, const uint8_t *memory)
 {
+    base_spin_assert_held(&domain->lock);
     uint32_t low = 0, high = domain->locals_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -83,6 +84,7 @@ void verbs_local_drop(struct verbs_domain *domain)
 static const struct verbs_local *find_locked(const struct verbs_domain *domain, const uint8_t *memory,
                                              uint64_t bytes)
 {
+    base_spin_assert_held(&domain->lock);
     const uint32_t count = count_until_locked(domain, memory);
     if (count == 0)
         return NULL;

@@ -21,6 +21,7 @@ enum verbs_control { VERBS_MESSAGE, VERBS_CREDIT, VERBS_BYE };
 
 void verbs_die_locked(struct verbs_connection *connection, int error, const char *doing)
 {
+    base_spin_assert_held(&connection->lock);
     if (connection->error != 0)
         return;
     connection->error = error;
@@ -134,12 +135,14 @@ static bool send_control(struct verbs_connection *connection, enum verbs_control
 
 void verbs_say_bye_locked(struct verbs_connection *connection)
 {
+    base_spin_assert_held(&connection->lock);
     if (send_control(connection, VERBS_BYE))
         connection->bye = connection->posted;
 }
 
 void verbs_probe_locked(struct verbs_connection *connection)
 {
+    base_spin_assert_held(&connection->lock);
     struct batch batch = {.count = 0};
     if (connection->qp == NULL || connection->probed || in_flight(connection) > 0)
         return; /* what is on its way is a probe itself */
@@ -297,6 +300,7 @@ static bool add_op(struct verbs_connection *connection, struct batch *batch, str
 
 void verbs_pump_locked(struct verbs_connection *connection)
 {
+    base_spin_assert_held(&connection->lock);
     struct batch batch;
     bool behind = false; /* something waits for credit, or for those before it */
     batch.count = batch.vectors_count = 0;
@@ -325,6 +329,7 @@ static uint8_t *slot_memory(const struct verbs_connection *connection, uint32_t 
 
 int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot)
 {
+    base_spin_assert_held(&connection->lock);
     struct ibv_sge vector = {.addr = (uintptr_t)slot_memory(connection, slot),
                              .length = connection->receive_bytes,
                              .lkey = connection->mr->lkey};
@@ -336,6 +341,7 @@ int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot
 
 void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
 {
+    base_spin_assert_held(&connection->lock);
     for (uint32_t i = 0; i < connection->unposted_count && connection->error == 0; i++) {
         int error = verbs_post_receive_locked(connection, connection->unposted[i]);
         if (error != 0)
@@ -349,6 +355,7 @@ void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
 
 bool verbs_owes_credit_locked(const struct verbs_connection *connection)
 {
+    base_spin_assert_held(&connection->lock);
     const uint32_t returned = connection->unposted_count + connection->owed;
     return returned * 2 >= connection->receive_count - connection->arrivals_count;
 }
@@ -468,6 +475,7 @@ static void take_completion(struct verbs_connection *connection, const struct ib
 
 void verbs_poll_locked(struct verbs_connection *connection)
 {
+    base_spin_assert_held(&connection->lock);
     struct ibv_wc wcs[POLL];
     int count = 0;
     do {
