@@ -1,6 +1,6 @@
 #include "lab/depot_store.h"
 
-#include "depot/index.h"
+#include "depot/index/index.h"
 #include "seglog/length.h"
 #include "seglog/seglog_format.h"
 #include <errno.h>

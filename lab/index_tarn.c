@@ -1,6 +1,6 @@
 #include "lab/index_tables.h"
 
-#include "depot/index.h"
+#include "depot/index/index.h"
 #include <errno.h>
 #include <sys/mman.h>
 

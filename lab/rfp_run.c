@@ -8,7 +8,7 @@
 #include "lab/rfp_run.h"
 #include "cache/cache.h"
 #include "rpc/rpc.h"
-#include "sim/net.h"
+#include "sim/net/net.h"
 #include "sim/sim.h"
 #include <errno.h>
 #include <inttypes.h>

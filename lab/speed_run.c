@@ -5,7 +5,7 @@
  *   a thread:  connect ── all have ── begin together ── a quarter of the time, and then it is measured ── disconnect
  */
 #include "lab/speed_run.h"
-#include "sim/net.h"
+#include "sim/net/net.h"
 #include "sim/sim.h"
 #include <errno.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  */
 #include "fabric/fabric.h"
 #include "lab/speed_run.h"
-#include "sim/net.h"
+#include "sim/net/net.h"
 #include "sim/testing.h"
 #include <errno.h>
 #include <inttypes.h>

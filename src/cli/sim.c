@@ -1,7 +1,7 @@
 /* tarn sim: seeds of the simulator's campaigns. */
 #include "cli/arguments.h"
 #include "cli/cli.h"
-#include "sim/campaign.h"
+#include "sim/campaigns/campaign.h"
 #include <errno.h>
 #include <unistd.h>
 

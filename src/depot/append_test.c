@@ -2,7 +2,7 @@
  * Does a store take one more drive, keep what is in it, and refuse to be opened without it? Appending is cut off at
  * every write; a stripe becomes larger while it is open.
  */
-#include "depot/check_testing.h"
+#include "depot/check/testing.h"
 #include "drive/stripe_testing.h"
 #include <errno.h>
 

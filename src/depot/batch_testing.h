@@ -2,7 +2,7 @@
 #ifndef DEPOT_BATCH_TESTING_H
 #define DEPOT_BATCH_TESTING_H
 
-#include "depot/pieces_testing.h"
+#include "depot/pieces/testing.h"
 
 /** An item that stores. */
 struct tarn_batch_item item_put(const char *key, const char *value);

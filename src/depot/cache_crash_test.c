@@ -2,7 +2,7 @@
  * A cache that is cut off at a state that frees a segment: before it, torn, and right after it. Whatever was
  * shown as gone is gone, and what is found is what was stored last.
  */
-#include "depot/check_testing.h"
+#include "depot/check/testing.h"
 
 enum { CRASH_KEYS = 1000, CRASH_OPS = 5000, VALUE_BYTES_MAX = 6000 };
 

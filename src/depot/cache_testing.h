@@ -2,7 +2,7 @@
 #ifndef DEPOT_CACHE_TESTING_H
 #define DEPOT_CACHE_TESTING_H
 
-#include "depot/check_testing.h"
+#include "depot/check/testing.h"
 #include "depot/depot_internal.h"
 
 void open_as(struct testing_store *store, struct testing_drive *drive, struct testing_clock *clock,

@@ -24,7 +24,7 @@
 #define DEPOT_DEPOT_FORMAT_H
 
 #include "base/base.h"
-#include "depot/index.h"
+#include "depot/index/index.h"
 #include "seglog/seglog_format.h"
 
 struct depot_owner_format {

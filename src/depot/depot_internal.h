@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "depot/depot.h"
 #include "depot/depot_format.h"
-#include "depot/index.h"
+#include "depot/index/index.h"
 #include "depot/stage.h"
 #include "drive/drive.h"
 #include "seglog/seglog.h"

@@ -3,7 +3,7 @@
  * alone that is none? Growing is cut off at every write, with any of its sectors; of an open store everything that
  * it asks for fails once.
  */
-#include "depot/check_testing.h"
+#include "depot/check/testing.h"
 #include "depot/depot_format.h"
 #include "seglog/seglog.h"
 #include <errno.h>

@@ -2,7 +2,7 @@
  * Leases: does what is on loan stay as it was, whatever becomes of its key; are parts and pieces what
  * tarn_depot_read() reads; do readers keep their buffers however much is on loan; is all given back?
  */
-#include "depot/pieces_testing.h"
+#include "depot/pieces/testing.h"
 #include "task/testing.h"
 #include <pthread.h>
 

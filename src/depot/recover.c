@@ -4,7 +4,7 @@
  */
 #include "depot/best.h"
 #include "depot/checkpoint.h"
-#include "depot/pieces_match.h"
+#include "depot/pieces/match.h"
 #include "depot/repair.h"
 #include <errno.h>
 #include <inttypes.h>

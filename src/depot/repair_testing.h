@@ -2,7 +2,7 @@
 #ifndef DEPOT_REPAIR_TESTING_H
 #define DEPOT_REPAIR_TESTING_H
 
-#include "depot/check_testing.h"
+#include "depot/check/testing.h"
 
 #define OLD_TEXT "what was there first"
 #define NEW_TEXT "what is there now"

@@ -1,5 +1,5 @@
 /* Does a snapshot show the store as it was, whatever is written afterwards; and does it give way in time? */
-#include "depot/pieces_testing.h"
+#include "depot/pieces/testing.h"
 
 #define KEYS      300
 #define PIECES    600000 /* bytes of a value in pieces */

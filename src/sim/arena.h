@@ -4,7 +4,7 @@
 #ifndef SIM_ARENA_H
 #define SIM_ARENA_H
 
-#include "sim/net.h"
+#include "sim/net/net.h"
 
 enum { SIM_ARENA_NODES_MAX = 6 };
 

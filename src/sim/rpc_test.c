@@ -1,6 +1,6 @@
 /* Calls over the simulated network: without troubles, and with all of them. */
 #include "rpc/hostile_testing.h"
-#include "sim/net_testing.h"
+#include "sim/net/testing.h"
 
 static const struct net_testing none = {.seed = 1};
 static const struct net_testing all = {.seed = 2, .troubles = SIM_NET_ALL_TROUBLES};

@@ -1,6 +1,6 @@
 /* Many seeds of a campaign in child processes: the first that fails, and how to see it again. */
 #include "base/base.h"
-#include "sim/campaign.h"
+#include "sim/campaigns/campaign.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

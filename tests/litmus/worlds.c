@@ -1,6 +1,6 @@
 /* In the simulator, whose network does all that the contract allows: a world for each seed. */
 #include "litmus.h"
-#include "sim/net.h"
+#include "sim/net/net.h"
 #include "sim/sim.h"
 #include <errno.h>
 #include <inttypes.h>

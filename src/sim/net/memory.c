@@ -1,0 +1,419 @@
+/*
+ * Exported memory: what each word was while READs are in flight, words of WRITEs that arrive one by one, stores past
+ * all rules, waiting for a word.
+ *
+ *        READ begins                  change          change       READ completes
+ *   ─────────┼───────── old ────────────┼──── newer ────┼── now ─────────┼────▶
+ *            └── for each word: any of the values that it had in here ───┘
+ */
+#include "base/base.h"
+#include "sim/net/net_internal.h"
+#include <errno.h>
+#include <inttypes.h>
+
+enum {
+    COMPARED_BYTES = 16384, /* of a region after each round of its node */
+    CHANGES_KEPT = 1024,    /* of ended READs, before they are thrown away */
+    LATE_CHANGES_MIN = 64,
+    PREEMPTED_NS_BITS = 18, /* of who is within an access: up to a quarter of a millisecond */
+};
+
+#define NEVER UINT64_MAX
+
+/* ---- words -------------------------------------------------------------------------------------- */
+
+uint64_t sim_region_load(const struct sim_region *region, uint64_t word)
+{
+    uint64_t value;
+    memcpy(&value, region->truth + word * SIM_WORD_BYTES, sizeof(value));
+    return value;
+}
+
+static bool watches(const struct sim_watcher *watcher, const struct sim_region *region, uint64_t word)
+{
+    for (uint32_t i = 0; i < watcher->count; i++) {
+        const struct tarn_fabric_word *watched = &watcher->words[i];
+        if (watched->region->state == region && watched->offset == word * SIM_WORD_BYTES)
+            return true;
+    }
+    return false;
+}
+
+/* Forget changes that READs see by now. */
+static void forget_late(struct sim_region *region, uint64_t now_ns)
+{
+    uint64_t over = 0;
+    while (over < region->late_count && region->late[over].seen_ns <= now_ns)
+        over++;
+    region->late_count -= over;
+    if (over > 0)
+        memmove(region->late, region->late + over, region->late_count * sizeof(*region->late));
+}
+
+/* A task that was charged stores when that time is over; it sees its own store at once. */
+static void note_late(struct sim_region *region, uint64_t word, uint64_t before)
+{
+    struct sim_world *world = region->domain->device->net->world;
+    if (region->late_count == region->late_room) {
+        forget_late(region, world->now_ns);
+        const uint64_t room = 2 * region->late_count + LATE_CHANGES_MIN;
+        region->late = base_realloc(&world->memory, region->late, region->late_room * sizeof(*region->late),
+                                    room * sizeof(*region->late));
+        base_assert(region->late != NULL);
+        region->late_room = room;
+    }
+    region->late[region->late_count++] = (struct sim_late_change){
+        .seen_ns = world->now_ns + world->charged_ns, .word = word, .before = before};
+}
+
+void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
+{
+    struct sim_net *net = region->domain->device->net;
+    uint64_t before = sim_region_load(region, word);
+    if (before == value)
+        return;
+    net->tick++;
+    if (net->world->charged_ns > 0)
+        note_late(region, word, before);
+    if (!base_list_empty(&region->readers)) {
+        if (region->change_count == region->change_room) {
+            uint64_t room = 2 * region->change_room + CHANGES_KEPT;
+            region->changes =
+                base_realloc(&net->world->memory, region->changes,
+                             region->change_room * sizeof(*region->changes), room * sizeof(*region->changes));
+            base_assert(region->changes != NULL);
+            region->change_room = room;
+        }
+        region->changes[region->change_count++] =
+            (struct sim_change){.tick = net->tick, .word = word, .before = before};
+    }
+    memcpy(region->truth + word * SIM_WORD_BYTES, &value, sizeof(value));
+    memcpy(region->memory + word * SIM_WORD_BYTES, &value, sizeof(value));
+    base_list_for_each_safe(link, &net->watchers) {
+        struct sim_watcher *watcher = base_container_of(link, struct sim_watcher, link);
+        if (!watches(watcher, region, word))
+            continue;
+        base_list_remove(link);
+        (void)task_wait_wake(&watcher->wait, 0);
+    }
+}
+
+/* Change some bytes of words. */
+static void change_bytes(struct sim_region *region, uint64_t offset, const uint8_t *from, uint64_t bytes)
+{
+    while (bytes > 0) {
+        uint64_t at = offset % SIM_WORD_BYTES, word = offset / SIM_WORD_BYTES;
+        uint64_t part = base_min(bytes, SIM_WORD_BYTES - at);
+        uint64_t value = sim_region_load(region, word);
+        memcpy((uint8_t *)&value + at, from, part);
+        sim_region_change(region, word, value);
+        offset += part, from += part, bytes -= part;
+    }
+}
+
+/* ---- the owner's side --------------------------------------------------------------------------- */
+
+/* @return how much of an access is over when its task loses the processor; NEVER: it does not */
+static uint64_t draw_preemption(const struct sim_region *region, uint64_t bytes)
+{
+    struct sim_net *net = region->domain->device->net;
+    if (net->preempted_one_in == 0 || task_sched_self() == NULL ||
+        base_random_below(&net->random, net->preempted_one_in) > 0)
+        return NEVER;
+    return base_align_down(base_random_below(&net->random, bytes + 1), SIM_WORD_BYTES);
+}
+
+static void preempt(const struct sim_region *region)
+{
+    const struct sim_device *device = region->domain->device;
+    sim_preempt(device->node, &device->net->random, PREEMPTED_NS_BITS);
+}
+
+static uint64_t mem_load64(const struct tarn_fabric_region *region, uint64_t offset)
+{
+    if (draw_preemption(region->state, 0) == 0)
+        preempt(region->state);
+    return sim_region_load(region->state, offset / SIM_WORD_BYTES);
+}
+
+static void mem_store64(struct tarn_fabric_region *region, uint64_t offset, uint64_t value)
+{
+    if (draw_preemption(region->state, 0) == 0)
+        preempt(region->state);
+    sim_region_change(region->state, offset / SIM_WORD_BYTES, value);
+}
+
+static void mem_copy_out(const struct tarn_fabric_region *region, uint64_t offset, void *to, uint64_t bytes)
+{
+    const struct sim_region *state = region->state;
+    const uint64_t first = draw_preemption(state, bytes);
+    if (first != NEVER) {
+        sim_net_copy(to, state->truth + offset, first);
+        preempt(state);
+        to = (uint8_t *)to + first, offset += first, bytes -= first;
+    }
+    sim_net_copy(to, state->truth + offset, bytes);
+}
+
+static void mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes)
+{
+    const uint64_t first = draw_preemption(region->state, bytes);
+    if (first != NEVER) {
+        change_bytes(region->state, offset, from, first);
+        preempt(region->state);
+        from = (const uint8_t *)from + first, offset += first, bytes -= first;
+    }
+    change_bytes(region->state, offset, from, bytes);
+}
+
+static const struct tarn_fabric_mem_operations mem_operations = {
+    .load64 = mem_load64, .store64 = mem_store64, .copy_out = mem_copy_out, .copy_in = mem_copy_in};
+
+static void compare(const struct sim_region *region, uint64_t from, uint64_t bytes)
+{
+    if (base_likely(memcmp(region->memory + from, region->truth + from, bytes) == 0))
+        return;
+    while (region->memory[from] == region->truth[from])
+        from++;
+    const struct sim_device *device = region->domain->device;
+    sim_fail(device->net->world,
+             "node %s has stored to byte %" PRIu64 " of a region of %" PRIu64
+             " bytes past the fabric: exported memory is written by tarn_fabric_mem_store64() and "
+             "tarn_fabric_mem_copy_in() alone",
+             device->node->name, from, region->bytes);
+}
+
+void sim_region_compare(struct sim_region *region)
+{
+    uint64_t from = region->compared_to % region->bytes;
+    uint64_t bytes = base_min((uint64_t)COMPARED_BYTES, region->bytes - from);
+    compare(region, from, bytes);
+    region->compared_to = from + bytes;
+}
+
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+/* Which memory of the domain it lies in. */
+static unsigned kind_of(uint32_t rights)
+{
+    return (rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0 ? 1 : 0;
+}
+
+int sim_region_alloc(void *state, struct tarn_fabric_region *region)
+{
+    struct sim_domain *domain = state;
+    struct sim_net *net = domain->device->net;
+    unsigned kind = kind_of(region->handle.rights);
+    uint64_t most = kind == 0 ? domain->options.readable_bytes : domain->options.writable_bytes;
+    sim_domain_reap(domain);
+    if (region->bytes > most - domain->used_bytes[kind] ||
+        domain->regions_count == domain->options.regions_max)
+        return -ENOSPC;
+    struct sim_region *own = sim_net_alloc(net, sizeof(*own));
+    own->domain = domain;
+    own->key = ++net->names;
+    own->bytes = region->bytes;
+    own->rights = region->handle.rights;
+    own->memory = base_alloc_aligned(&net->world->memory, BASE_PAGE_BYTES, own->bytes);
+    base_assert(own->memory != NULL); /* as sim_net_alloc() */
+    own->truth = sim_net_alloc(net, own->bytes);
+    base_list_init(&own->readers);
+    base_list_push_back(&domain->regions, &own->link);
+    domain->used_bytes[kind] += own->bytes;
+    domain->regions_count++;
+    region->memory = own->memory;
+    region->handle.domain = domain->name;
+    region->handle.key = own->key;
+    region->mem = &mem_operations;
+    region->state = own;
+    return 0;
+}
+
+void sim_region_free(void *state, struct tarn_fabric_region *region)
+{
+    struct sim_domain *domain = state;
+    struct sim_region *own = region->state;
+    compare(own, 0, own->bytes);
+    own->freed = true;
+    own->quarantine = domain->sides_made;
+    sim_domain_reap(domain);
+}
+
+void sim_region_destroy(struct sim_region *region)
+{
+    struct sim_domain *domain = region->domain;
+    struct sim_net *net = domain->device->net;
+    base_assert(base_list_empty(&region->readers) && region->users == 0);
+    base_list_remove(&region->link);
+    domain->used_bytes[kind_of(region->rights)] -= region->bytes;
+    domain->regions_count--;
+    sim_net_free(net, region->memory, region->bytes);
+    sim_net_free(net, region->truth, region->bytes);
+    base_free(&net->world->memory, region->changes, region->change_room * sizeof(*region->changes));
+    base_free(&net->world->memory, region->late, region->late_room * sizeof(*region->late));
+    sim_net_free(net, region, sizeof(*region));
+}
+
+/* ---- READ --------------------------------------------------------------------------------------- */
+
+void sim_region_read_begin(struct sim_op *op)
+{
+    base_list_push_back(&op->region->readers, &op->reader);
+}
+
+void sim_region_read_end(struct sim_op *op)
+{
+    struct sim_region *region = op->region;
+    base_list_remove(&op->reader);
+    const struct base_list *first = base_list_first(&region->readers);
+    if (first == NULL)
+        region->change_count = 0;
+    if (region->change_count < CHANGES_KEPT)
+        return;
+    uint64_t begun = base_container_of(first, struct sim_op, reader)->begun, old = 0;
+    while (old < region->change_count && region->changes[old].tick <= begun)
+        old++;
+    region->change_count -= old;
+    memmove(region->changes, region->changes + old, region->change_count * sizeof(*region->changes));
+}
+
+/* Words of the region that bytes lie in. */
+struct span {
+    uint64_t first;
+    uint64_t count;
+};
+
+static struct span span_of(uint64_t offset, uint64_t bytes)
+{
+    struct span span = {.first = offset / SIM_WORD_BYTES};
+    if (bytes > 0)
+        span.count = (offset + bytes - 1) / SIM_WORD_BYTES - span.first + 1;
+    return span;
+}
+
+/* Draw which value each word is taken with, among those that it had. @param values  as they are now */
+static void draw_values(const struct sim_op *op, const struct span *span, uint64_t *values)
+{
+    const struct sim_region *region = op->region;
+    struct sim_net *net = region->domain->device->net;
+    enum sim_pattern pattern = (enum sim_pattern)sim_net_draw(net, SIM_PATTERNS);
+    uint64_t split = sim_net_draw(net, span->count + 1); /* words on one side of it are old */
+    uint32_t *seen = sim_net_alloc(net, span->count * sizeof(*seen));
+    for (uint64_t i = region->change_count; i > 0 && region->changes[i - 1].tick > op->begun; i--) {
+        const struct sim_change *change = &region->changes[i - 1];
+        uint64_t word = change->word - span->first;
+        if (word >= span->count)
+            continue;
+        bool older = pattern == SIM_FORWARD    ? word < split
+                     : pattern == SIM_BACKWARD ? word >= split
+                                               : sim_net_draw(net, ++seen[word] + 1) == 0;
+        if (older)
+            values[word] = change->before;
+    }
+    sim_net_free(net, seen, span->count * sizeof(*seen));
+}
+
+/* What tasks are going to store when the time is over that they were charged is not there yet. */
+static void hide_late(struct sim_region *region, const struct span *span, uint64_t *values)
+{
+    forget_late(region, region->domain->device->net->world->now_ns);
+    for (uint64_t i = region->late_count; i > 0; i--) {
+        const uint64_t word = region->late[i - 1].word - span->first;
+        if (word < span->count)
+            values[word] = region->late[i - 1].before;
+    }
+}
+
+static void load_values(const struct sim_op *op, const struct span *span, uint64_t *values)
+{
+    sim_net_copy(values, op->region->truth + span->first * SIM_WORD_BYTES, span->count * SIM_WORD_BYTES);
+    hide_late(op->region, span, values);
+    if (sim_net_has(op->region->domain->device->net, SIM_NET_TORN_READ | SIM_NET_TORN_WORD))
+        draw_values(op, span, values);
+}
+
+void sim_region_sample(const struct sim_op *op, uint8_t *to)
+{
+    struct sim_net *net = op->region->domain->device->net;
+    const struct span span = span_of(op->offset, op->bytes);
+    uint64_t room = span.count * SIM_WORD_BYTES;
+    uint64_t *values = sim_net_alloc(net, 2 * room);
+    compare(op->region, span.first * SIM_WORD_BYTES, room);
+    load_values(op, &span, values);
+    if (sim_net_has(net, SIM_NET_TORN_WORD)) { /* some bytes of this, some of that */
+        uint64_t *others = values + span.count;
+        load_values(op, &span, others);
+        for (uint64_t i = 0; i < room; i++) {
+            if (sim_net_draw(net, 2) == 0)
+                ((uint8_t *)values)[i] = ((uint8_t *)others)[i];
+        }
+    }
+    sim_net_copy(to, (uint8_t *)values + op->offset % SIM_WORD_BYTES, op->bytes);
+    sim_net_free(net, values, 2 * room);
+}
+
+/* ---- WRITE -------------------------------------------------------------------------------------- */
+
+/* A piece is what of a word is written, or a byte of it. */
+static void land_piece(struct sim_op *op, uint64_t piece)
+{
+    uint64_t from = piece, to = piece + 1;
+    if (!sim_net_has(op->region->domain->device->net, SIM_NET_TORN_WORD)) {
+        uint64_t before = op->offset % SIM_WORD_BYTES; /* the first word's bytes that stay */
+        from = piece == 0 ? 0 : piece * SIM_WORD_BYTES - before;
+        to = base_min((piece + 1) * SIM_WORD_BYTES - before, op->bytes);
+    }
+    change_bytes(op->region, op->offset + from, op->data + from, to - from);
+}
+
+bool sim_region_land(struct sim_op *op)
+{
+    struct sim_net *net = op->region->domain->device->net;
+    if (op->moved == NULL) {
+        const struct span span = span_of(op->offset, op->bytes);
+        op->piece_count = sim_net_has(net, SIM_NET_TORN_WORD) ? op->bytes : span.count;
+        op->pieces_left = op->piece_count;
+        op->moved = sim_net_alloc(net, op->piece_count);
+    }
+    uint64_t left = op->pieces_left;
+    uint64_t now = op->pulses_left <= 1 ? left : sim_net_draw(net, left + 1);
+    for (uint64_t i = 0; i < op->piece_count && now > 0; i++) {
+        uint64_t piece = op->pattern == SIM_BACKWARD ? op->piece_count - 1 - i : i;
+        if (op->moved[piece] != 0)
+            continue;
+        /* of those that are left so many, each with the same chance; or the first ones */
+        if (op->pattern != SIM_MIXED || sim_net_draw(net, left) < now) {
+            op->moved[piece] = 1;
+            op->pieces_left--;
+            now--;
+            land_piece(op, piece);
+        }
+        left--;
+    }
+    op->pulses_left -= op->pulses_left > 0;
+    op->landed = op->pieces_left == 0;
+    return op->landed;
+}
+
+/* ---- waiting for a word ------------------------------------------------------------------------- */
+
+int sim_net_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
+                     uint32_t *ret_index)
+{
+    struct sim_device *device = state;
+    for (;;) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (tarn_fabric_mem_load64(words[i].region, words[i].offset) != words[i].old) {
+                *ret_index = i;
+                return 0;
+            }
+        }
+        struct sim_watcher watcher = {.device = device, .words = words, .count = count};
+        task_wait_init(&watcher.wait);
+        base_list_push_back(&device->net->watchers, &watcher.link);
+        int error = task_wait_park(&watcher.wait, deadline_ns);
+        base_list_remove(&watcher.link);
+        if (error != 0)
+            return error;
+    }
+}

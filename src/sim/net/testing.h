@@ -1,0 +1,22 @@
+/* For the tests of the simulated network: it as a subject of the conformance suite. */
+#ifndef SIM_NET_TESTING_H
+#define SIM_NET_TESTING_H
+
+#include "fabric/testing.h"
+#include "sim/cards.h"
+#include "sim/net/net.h"
+#include "sim/testing.h"
+
+/* What a subject's `arg` is. */
+struct net_testing {
+    uint64_t seed;
+    uint32_t troubles;
+    const char *card; /* of all nodes; NULL: none */
+};
+
+/* of the test that is running */
+
+/** Set a group of tests up. @param options  static */
+int net_testing_setup(void **state, const struct net_testing *options);
+
+#endif
