@@ -83,10 +83,11 @@ struct fabric_provider {
     /** @param provider_arg  the node's fabric_arg; of real ones what stands behind the colon, or NULL */
     int (*open)(struct tarn_node *node, void *provider_arg, struct tarn_fabric_info *ret_info,
                 void **ret_state);
-    void (*close)(void *state);
+    void (*close)(void *state); /* every domain and listener is closed */
 
+    /** As tarn_fabric_domain_open(), for checked options. */
     int (*domain_open)(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
-    void (*domain_close)(void *domain);
+    void (*domain_close)(void *domain); /* every region is freed, every connection disconnected */
 
     /** Fill memory, bytes, handle, mem and state. @param region  bytes and rights are checked */
     int (*region_alloc)(void *domain, struct tarn_fabric_region *region);
@@ -101,6 +102,7 @@ struct fabric_provider {
     /** When it returns, registered memory is the caller's alone. */
     void (*region_free)(void *domain, struct tarn_fabric_region *region);
 
+    /** As the functions tarn_fabric_*() of these names. */
     int (*listen)(void *state, const char *address, void **ret_listener);
     void (*listener_close)(void *listener);
     int (*listener_wait)(void *listener, uint64_t deadline_ns, void **ret_incoming);
@@ -110,6 +112,8 @@ struct fabric_provider {
     int (*accept)(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
                   struct tarn_fabric_connection *owner, void **ret_connection);
     void (*reject)(void *incoming);
+
+    /** As tarn_fabric_connect() and tarn_fabric_peer_data(). @param owner  as for accept() */
     int (*connect)(void *domain, const char *address, const struct tarn_fabric_connect_options *options,
                    uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
     uint32_t (*peer_data)(const void *connection, const void **ret_data);
@@ -123,8 +127,9 @@ struct fabric_provider {
     bool (*run)(void *connection, struct tarn_fabric_op *op);
 
     /** All of a batch was handed to post(): what it keeps back may go now. NULL: it keeps nothing back. */
-    void (*posted)(
-        void *connection); /** Finish what has completed. NULL: that is done without anybody asking */
+    void (*posted)(void *connection);
+
+    /** Finish what has completed. NULL: the provider does that without being asked */
     void (*progress)(void *connection);
 
     /** Wait until it is finished. @return 0; -ETIMEDOUT; -ECANCELED: it is not */
@@ -141,6 +146,7 @@ struct fabric_provider {
     /** Of a failed connection, as tarn_fabric_fence(). */
     int (*fence)(void *connection, uint64_t deadline_ns);
 
+    /** As tarn_fabric_disconnect(): nothing is posted any more. */
     void (*disconnect)(void *connection);
 
     /** As tarn_fabric_wait_any(). NULL: by looking again and again. */

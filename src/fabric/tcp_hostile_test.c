@@ -3,6 +3,7 @@
  * is not theirs, harm nobody else, and their connection is over. In plain threads: here the peer's sockets block.
  */
 #include "base/random.h"
+#include "fabric/tcp/wire.h"
 #include "fabric/tcp_testing.h"
 #include <sys/stat.h>
 

@@ -3,6 +3,8 @@
  * by turns is the same as what is said by one. In plain threads: here the others' sockets block.
  */
 #include "base/random.h"
+#include "fabric/tcp/connection.h"
+#include "fabric/tcp/listener.h"
 #include "fabric/tcp_testing.h"
 
 enum { SOCKETS = 3 };

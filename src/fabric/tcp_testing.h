@@ -2,6 +2,8 @@
 #ifndef FABRIC_TCP_TESTING_H
 #define FABRIC_TCP_TESTING_H
 
+#include "fabric/tcp/frame.h"
+#include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/testing.h"
 #include <arpa/inet.h>

@@ -2,6 +2,7 @@
  * Who is let in under TLS and who is not, with the sentence that says why; and who is on the way and changes, cuts or
  * stalls what is said. In plain threads: here the others' sockets block.
  */
+#include "fabric/tcp/connection.h"
 #include "fabric/tcp_tls_testing.h"
 #include <netinet/tcp.h>
 #include <openssl/ssl.h>

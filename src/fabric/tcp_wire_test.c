@@ -1,5 +1,8 @@
 /* Both sides' work of `tcp` without sockets: frames cut anywhere, every bit damaged, what waits for what. */
 #include "base/random.h"
+#include "fabric/tcp/connection.h"
+#include "fabric/tcp/domain.h"
+#include "fabric/tcp/tcp.h"
 #include "fabric/tcp_testing.h"
 
 enum { REGION_BYTES = 1 << 18, PIPE_BYTES = 1 << 20, MESSAGE_BYTES = 20000, CREDIT = 3 };

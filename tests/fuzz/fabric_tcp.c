@@ -3,7 +3,11 @@
  * as they are. What is refused changes nothing; no byte lands in a region that it has no right to, or outside of all;
  * and what is sent is whole frames of this version.
  */
+#include "fabric/tcp/domain.h"
+#include "fabric/tcp/frame.h"
+#include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/wire.h"
 #include "testing.h"
 #include <stdlib.h>
 

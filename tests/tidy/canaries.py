@@ -196,6 +196,10 @@ CANARIES = [
     ("docstring", "src/low/util.h", "/** One. */\nint low_one(int a);\nint low_two(int a);@\n"),
     ("docstring", "src/low/util.h", "LOW_MAKE(long)\nstatic inline int low_one(int a)@\n{\n    return a;\n}\n"),
     ("docstring", "src/low/util.h", "low_must_check@\nint low_one(int a);\n"),
+    ("docstring", "src/low/util.h", "struct low_table {\n    int (*one)(int a);\n    int (*two)(int a);\n};\n"
+     "/** Members of struct low_table, which says more. */\nint low_one(int a);\nint low_two(int a,\n            int b);\nint low_three(int a);@\n"),
+    ("docstring", "src/low/util.h", "struct low_table {\n    int (*one)(int a);\n    int (*two)(int a);\n};\n"
+     "/** Members of struct low_table, which says more. */\nint low_one(int a);\n\nint low_two(int a);@\n"),
     ("docstring", "include/tarn/more.h", "TARN_API int tarn_more(int a);@\n"),
     ("export-prefix", "include/tarn/more.h", "/** More. */\nint more(void);@\n"),
     ("export-prefix", "include/tarn/more.h", "#define MORE 1@\n"),

@@ -261,6 +261,15 @@ def check_globals(tree):
 # ---- headers ---------------------------------------------------------------------------------
 
 
+def group_members(tree, comment):
+    """The members of the struct whose functions a comment announces; None if it announces none."""
+    match = re.match(r"/\*\* Members? of struct (\w+)", comment)
+    if not match:
+        return None
+    pattern = re.compile(r"^struct " + match[1] + r" \{.*?^\}", re.DOTALL | re.MULTILINE)
+    return [name for text in tree.files.values() for body in pattern.findall(text) for name in re.findall(r"\(\*(\w+)\)", body)]
+
+
 @rule("docstring")
 def check_docstrings(tree):
     for path in tree.headers():
@@ -268,7 +277,13 @@ def check_docstrings(tree):
             continue  # what tests share; nobody else includes it
         ends = {c.last_line: c.text for c in tree.sources[path].comments}
         for item in tree.items[path]:
-            if item.kind == "function" and not ends.get(item.line - 1, "").startswith("/**"):
+            members = group_members(tree, ends.get(item.line - 1, "")) if item.kind == "function" else None
+            if members is not None:
+                ends[item.head[-1].line] = ends[item.line - 1]  # the next line may go on with the group
+                if not any(item.name.endswith("_" + member) for member in members):
+                    yield Finding(path, item.line, "docstring", item.name,
+                                  f"{item.name}() is no member of the struct that the comment above names")
+            elif item.kind == "function" and not ends.get(item.line - 1, "").startswith("/**"):
                 yield Finding(path, item.line, "docstring", item.name,
                               f"{item.name}() has no /** ... */ directly above; say what it does, as STYLE shows")
 

@@ -181,16 +181,10 @@ struct shm_peer_domain {
     struct shm_sight sights[SHM_SIGHTS]; /* by the low bits of the key; its user's */
 };
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
-
-/** Of struct fabric_provider. */
 void shm_domain_close(void *state);
-
-/** Of struct fabric_provider. */
 int shm_region_alloc(void *state, struct tarn_fabric_region *region);
-
-/** Of struct fabric_provider. */
 void shm_region_free(void *state, struct tarn_fabric_region *region);
 
 struct shm_hello;
@@ -271,19 +265,11 @@ base_must_check int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
 /** Close its descriptors. */
 void shm_greeting_drop(struct shm_greeting *greeting);
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int shm_listen(void *state, const char *address, void **ret_listener);
-
-/** Of struct fabric_provider. */
 void shm_listener_close(void *state);
-
-/** Of struct fabric_provider. */
 int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-
-/** Of struct fabric_provider. */
 uint32_t shm_incoming_data(const void *state, const void **ret_data);
-
-/** Of struct fabric_provider. */
 void shm_reject(void *state);
 
 /** Free one; what it has is the caller's. @return its socket */
@@ -331,36 +317,19 @@ void shm_socket_event(struct shm_source *source);
 /** The peer's process has ended. In the service's thread. */
 void shm_process_event(struct shm_source *source);
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
                struct tarn_fabric_connection *owner, void **ret_connection);
-
-/** Of struct fabric_provider. */
 int shm_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
-
-/** Of struct fabric_provider. */
 void shm_post(void *state, struct tarn_fabric_op *op);
-
-/** Of struct fabric_provider. */
 bool shm_run(void *state, struct tarn_fabric_op *op);
-
-/** Of struct fabric_provider. */
 void shm_posted(void *state);
-
-/** Of struct fabric_provider. */
 void shm_progress(void *state);
-/** Of struct fabric_provider. */
 int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
-
-/** Of struct fabric_provider. */
 int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
-
-/** Of struct fabric_provider. */
 void shm_fail(void *state);
-
-/** Of struct fabric_provider. */
 int shm_fence(void *state, uint64_t deadline_ns);
 
 /* ---- shm.c -------------------------------------------------------------------------------------- */

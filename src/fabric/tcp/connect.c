@@ -1,5 +1,12 @@
 /* Connecting and accepting: a task of the scheduler that the connection will belong to does both. */
+#include "fabric/tcp/connection.h"
+#include "fabric/tcp/domain.h"
+#include "fabric/tcp/gate.h"
+#include "fabric/tcp/hello.h"
+#include "fabric/tcp/listener.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/tls.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

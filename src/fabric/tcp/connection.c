@@ -1,5 +1,10 @@
 /* Connections at work: what their scheduler does with the socket, and what their user waits for. */
+#include "fabric/tcp/connection.h"
+#include "fabric/tcp/frame.h"
+#include "fabric/tcp/gate.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/tls.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <string.h>
 

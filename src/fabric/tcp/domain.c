@@ -2,6 +2,7 @@
  * Domains: a table of regions, looked into for every request. A region's memory is unmapped when nobody is in the
  * middle of a copy: no peer has hold of it but through here.
  */
+#include "fabric/tcp/domain.h"
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
 

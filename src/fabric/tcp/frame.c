@@ -1,4 +1,5 @@
 /* Frames: their headers, and the checksum over all of each. */
+#include "fabric/tcp/frame.h"
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
 

@@ -1,4 +1,5 @@
 /* A spin lock with a list of those who sleep until what it guards has changed. */
+#include "fabric/tcp/gate.h"
 #include "fabric/tcp/tcp.h"
 
 void tcp_gate_init(struct tcp_gate *gate)

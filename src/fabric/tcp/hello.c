@@ -1,5 +1,8 @@
 /* What two sides tell each other before there are frames, and how they show that they know a secret. */
+#include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/tls.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>

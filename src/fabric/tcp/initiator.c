@@ -2,7 +2,9 @@
  * The initiator: operations of this side on their way to the other. They are served in the order in which they were
  * sent, so a count tells which are done, and an answer belongs to the first that has none.
  */
+#include "fabric/tcp/frame.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <string.h>
 

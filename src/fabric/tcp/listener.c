@@ -2,7 +2,11 @@
  * Listeners, on the fabric's own scheduler: who connects says hello and proves himself within a queue of 64, and then
  * waits in another, as a bare socket, to be accepted by whatever scheduler.
  */
+#include "fabric/tcp/listener.h"
+#include "fabric/tcp/gate.h"
+#include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/tls.h"
 #include <errno.h>
 #include <unistd.h>
 

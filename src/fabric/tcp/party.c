@@ -2,7 +2,11 @@
  * Sockets that join a connection: they come to the listener like others, prove themselves, and are given to who
  * accepts that connection, by the ticket that its welcome has told.
  */
+#include "fabric/tcp/gate.h"
+#include "fabric/tcp/hello.h"
+#include "fabric/tcp/listener.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <string.h>

@@ -2,7 +2,10 @@
  * The target: what a network card does for its host. Every request is checked against the table of regions when it
  * is taken, and a READ again for each frame of its answer.
  */
+#include "fabric/tcp/domain.h"
+#include "fabric/tcp/frame.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,12 @@
 /* The provider `tcp`: its URL, its scheduler and clock, and its table of operations. */
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/connection.h"
+#include "fabric/tcp/domain.h"
+#include "fabric/tcp/gate.h"
+#include "fabric/tcp/hello.h"
+#include "fabric/tcp/listener.h"
+#include "fabric/tcp/tls.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

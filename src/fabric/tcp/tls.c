@@ -3,7 +3,9 @@
  * on its scheduler, and nobody across a yield. The library has no socket: it takes what has come out of the
  * connection, and what it wants to send lies in `out` until somebody writes it.
  */
+#include "fabric/tcp/tls.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/wire.h"
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>

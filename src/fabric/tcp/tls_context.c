@@ -2,7 +2,9 @@
  * What the URL says of TLS, as the library wants it: one context for all connections of a fabric, as client and as
  * server. Both sides show that they belong together: by certificates of one authority, or by the secret.
  */
+#include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
+#include "fabric/tcp/tls.h"
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/hmac.h>

@@ -1,4 +1,7 @@
 /* The two directions of a connection together: frames in, frames out, the end. No socket, no lock, no yield. */
+#include "fabric/tcp/wire.h"
+#include "fabric/tcp/domain.h"
+#include "fabric/tcp/frame.h"
 #include "fabric/tcp/tcp.h"
 #include <errno.h>
 

@@ -68,25 +68,13 @@ struct verbs_domain {
     uint32_t locals_count, locals_room;
 };
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int verbs_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
-
-/** Of struct fabric_provider. */
 void verbs_domain_close(void *state);
-
-/** Of struct fabric_provider. */
 int verbs_region_alloc(void *state, struct tarn_fabric_region *region);
-
-/** Of struct fabric_provider. */
 void verbs_region_free(void *state, struct tarn_fabric_region *region);
-
-/** Of struct fabric_provider. */
 int verbs_region_register(void *state, struct tarn_fabric_region *region);
-
-/** Of struct fabric_provider. */
 int verbs_buffers_made(void *state, void *memory, uint64_t bytes, void **ret_state);
-
-/** Of struct fabric_provider. */
 void verbs_buffers_gone(void *state, void *buffers);
 
 /** Whether a handle's key can be one. */
@@ -203,19 +191,11 @@ base_must_check int verbs_check_device(struct verbs *verbs, const struct rdma_cm
 /** Of the service: somebody wants to connect. */
 void verbs_listener_event(struct rdma_cm_event *event);
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int verbs_listen(void *state, const char *address, void **ret_listener);
-
-/** Of struct fabric_provider. */
 void verbs_listener_close(void *state);
-
-/** Of struct fabric_provider. */
 int verbs_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-
-/** Of struct fabric_provider. */
 uint32_t verbs_incoming_data(const void *state, const void **ret_data);
-
-/** Of struct fabric_provider. */
 void verbs_reject(void *state);
 
 /* ---- connections --------------------------------------------------------------------------------- */
@@ -371,40 +351,20 @@ void verbs_connection_lose(struct verbs_connection *connection, int error, const
 /** Of the service: a tick. */
 void verbs_connection_beat(struct verbs_connection *connection);
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
                  struct tarn_fabric_connection *owner, void **ret_connection);
-
-/** Of struct fabric_provider. */
 int verbs_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                   uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
-
-/** Of struct fabric_provider. */
 uint32_t verbs_peer_data(const void *state, const void **ret_data);
-
-/** Of struct fabric_provider. */
 void verbs_post(void *state, struct tarn_fabric_op *op);
-
-/** Of struct fabric_provider. */
 void verbs_posted(void *state);
-
-/** Of struct fabric_provider. */
 void verbs_progress(void *state);
-
-/** Of struct fabric_provider. */
 int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns);
-
-/** Of struct fabric_provider. */
 int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                   struct tarn_fabric_message *ret_message);
-
-/** Of struct fabric_provider. */
 void verbs_fail(void *state);
-
-/** Of struct fabric_provider. */
 int verbs_fence(void *state, uint64_t deadline_ns);
-
-/** Of struct fabric_provider. */
 void verbs_disconnect(void *state);
 
 #endif

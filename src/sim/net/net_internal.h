@@ -276,10 +276,8 @@ void sim_domain_reap(struct sim_domain *domain);
 
 /* ---- memory.c ----------------------------------------------------------------------------------- */
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int sim_region_alloc(void *state, struct tarn_fabric_region *region);
-
-/** Of struct fabric_provider. */
 void sim_region_free(void *state, struct tarn_fabric_region *region);
 
 /** Free its memory. */
@@ -306,13 +304,13 @@ bool sim_region_land(struct sim_op *op);
 /** Fail the world if memory is not what it must be; of what is long a part at each call. */
 void sim_region_compare(struct sim_region *region);
 
-/** Of struct fabric_provider. */
+/** Member of struct fabric_provider, which says what it promises. */
 int sim_net_wait_any(void *state, const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
                      uint32_t *ret_index);
 
 /* ---- op.c --------------------------------------------------------------------------------------- */
 
-/** Of struct fabric_provider. */
+/** Member of struct fabric_provider, which says what it promises. */
 void sim_op_post(void *state, struct tarn_fabric_op *posted);
 
 /** Begin what may begin. */
@@ -370,43 +368,25 @@ static inline bool sim_side_met(const struct sim_side *side)
     return side->connection->meeting == SIM_ACCEPTED;
 }
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int sim_listen(void *state, const char *address, void **ret_listener);
-
-/** Of struct fabric_provider. */
 void sim_listener_close(void *state);
-
-/** Of struct fabric_provider. */
 int sim_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
-
-/** Of struct fabric_provider. */
 uint32_t sim_incoming_data(const void *incoming, const void **ret_data);
-
-/** Of struct fabric_provider. */
 int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
                struct tarn_fabric_connection *owner, void **ret_connection);
-
-/** Of struct fabric_provider. */
 void sim_reject(void *incoming);
-
-/** Of struct fabric_provider. */
 int sim_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
-
-/** Of struct fabric_provider. */
 uint32_t sim_peer_data(const void *state, const void **ret_data);
-
-/** Of struct fabric_provider. */
 int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
                 struct tarn_fabric_message *ret_message);
 
-/** Of struct fabric_provider; also whenever a side has failed. */
+/** fail() of struct fabric_provider; the network calls it, too, whenever a side has failed. */
 void sim_side_fail(void *state);
 
-/** Of struct fabric_provider. */
+/** Members of struct fabric_provider, which says what each promises. */
 int sim_side_fence(void *state, uint64_t deadline_ns);
-
-/** Of struct fabric_provider. */
 void sim_disconnect(void *state);
 
 /** A message for a side's user. @return false: it can receive nothing any more */

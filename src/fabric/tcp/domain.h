@@ -1,0 +1,56 @@
+/* Domains and regions. For the files of this folder. */
+#ifndef FABRIC_TCP_DOMAIN_H
+#define FABRIC_TCP_DOMAIN_H
+
+#include "fabric/fabric_internal.h"
+
+struct tcp;
+
+/* Where a region's bytes are charged. */
+enum tcp_place { TCP_READABLE, TCP_WRITABLE, TCP_PLACES };
+
+struct tcp_region {
+    uint64_t key; /* its low 16 bits are its place in the table */
+    uint8_t *memory;
+    uint64_t bytes;
+    uint32_t rights;
+    enum tcp_place place;
+    bool borrowed;          /* the memory is the caller's */
+    _Atomic uint32_t users; /* who are in the middle of a copy */
+};
+
+struct tcp_domain {
+    struct tcp *tcp;
+    uint64_t identity; /* in every handle */
+    uint64_t bytes_max[TCP_PLACES];
+    uint64_t charged_bytes;
+    struct base_spin lock; /* of what follows */
+    uint64_t bytes[TCP_PLACES];
+    uint64_t keys; /* given out so far, from a random number on */
+    uint32_t table_slots;
+    struct tcp_region **table;
+};
+
+/** Members of struct fabric_provider, which says what each promises. */
+int tcp_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
+void tcp_domain_close(void *state);
+
+/** region_alloc() of struct fabric_provider, and its region_register() where the region has memory already. */
+int tcp_region_alloc(void *state, struct tarn_fabric_region *region);
+
+/** Member of struct fabric_provider, which says what it promises. */
+void tcp_region_free(void *state, struct tarn_fabric_region *region);
+
+/**
+ * Find a region that grants something; its memory stays until tcp_region_put(), which must come without a yield.
+ *
+ * @param offset, bytes  that must lie within it
+ * @return NULL: there is none
+ */
+struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, uint64_t key, uint32_t rights,
+                                  uint64_t offset, uint64_t bytes);
+
+/** Let go of it. */
+void tcp_region_put(struct tcp_region *region);
+
+#endif

@@ -1,0 +1,73 @@
+/* How two sides meet: hellos, and proofs that a side knows the secret. For the files of this folder. */
+#ifndef FABRIC_TCP_HELLO_H
+#define FABRIC_TCP_HELLO_H
+
+#include "fabric/fabric_internal.h"
+
+struct stat;
+struct tcp_tls;
+
+#define TCP_HELLO_BYTES      148
+#define TCP_NONCE_BYTES      32
+#define TCP_SECRET_BYTES_MIN 16
+#define TCP_SECRET_BYTES_MAX 4096
+
+enum tcp_hello_kind { TCP_HELLO = 1, TCP_CHALLENGE, TCP_PROOF, TCP_WELCOME, TCP_REFUSAL, TCP_JOIN };
+
+enum tcp_refusal { TCP_REJECTED = 1, TCP_BUSY, TCP_NO_HELLO, TCP_WRONG_SECRET };
+
+/* What a side says of itself. README, "tcp", has the table. */
+struct tcp_hello {
+    enum tcp_hello_kind kind;
+    uint32_t receive_count, receive_bytes;
+    uint32_t data_bytes;
+    uint32_t number; /* TCP_HELLO: of sockets that will join; TCP_JOIN: of this one; TCP_REFUSAL: why */
+    uint8_t nonce[TCP_NONCE_BYTES];
+    uint8_t proof[TCP_NONCE_BYTES];
+    uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
+};
+
+/* Both sides' hellos as they were sent: what proofs are of. */
+struct tcp_meeting {
+    uint8_t hello[TCP_HELLO_BYTES];
+    uint8_t challenge[TCP_HELLO_BYTES];
+};
+
+/* A secret that both sides share. */
+struct tcp_secret {
+    uint32_t bytes; /* 0: none */
+    uint8_t text[TCP_SECRET_BYTES_MAX];
+};
+
+/** Read one from a file that only its owner may read. @return 0; -EACCES, -EINVAL, -ENOENT and the like (logged) */
+base_must_check int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret);
+
+/** Open a file that only its owner may read. @return descriptor; -EACCES, -ENOENT and the like (logged) */
+base_must_check int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_file);
+
+/** A hello of a kind with these options, and a nonce that nobody guesses. @param options  NULL: of neither
+ * @return 0; -EIO: there is no chance to be had */
+base_must_check int tcp_hello_make(enum tcp_hello_kind kind,
+                                   const struct tarn_fabric_connect_options *options,
+                                   struct tcp_hello *ret_hello);
+
+/** Write one: TCP_HELLO_BYTES. */
+void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes);
+
+/** Read one of a kind. @return 0; -EPROTO; with TCP_REFUSAL: what it means */
+base_must_check int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind,
+                                   struct tcp_hello *ret_hello);
+
+/** What shows that a side knows the secret; zero if there is none. @param welcome  NULL: the client's @return 0;
+ * -ENOMEM */
+base_must_check int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
+                                    const struct tcp_hello *welcome, uint8_t *ret_proof);
+
+/** Whether a proof is what tcp_hello_prove() gives. */
+bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
+                        const struct tcp_hello *welcome, const uint8_t *proof);
+
+/** Say that there will be no connection, as far as the socket takes it at once, and close it and its TLS. */
+void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why);
+
+#endif
