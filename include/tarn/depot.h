@@ -63,7 +63,7 @@ struct tarn_depot_options {
                       * opened as a cache again or flushed */
     uint64_t scrub_rate_bytes; /**< a second, at most, that are read in the background, to find what the drive
                                 * has damaged while the rest can still be moved to another place; 0: none */
-    /** Part of the drive that records may not take, TARN_OVER_PROVISIONING_MIN to _MAX; 0: 7. The more, the
+    /** Part of the drive that records may not take, TARN_OVER_PROVISIONING_MIN to _MAX; 0: _DEFAULT. The more, the
      * less is moved to reclaim space: the drive is written less, and a full store is faster. The less, the
      * more fits. Kept nowhere: each opening may say another. A store that holds more than it takes now
      * answers -ENOSPC to new keys and to values that grow, and does all else. A cache has none. */

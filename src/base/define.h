@@ -87,6 +87,10 @@ void base_assert_failed(const char *expression, const char *file, int line) base
 #define base_assert(condition)                                                                               \
     (base_likely(condition) ? (void)0 : base_assert_failed(#condition, __FILE__, __LINE__))
 
+/** The value of a macro as a string literal. */
+#define base_text_of(macro)    base_text_of_it(macro)
+#define base_text_of_it(value) #value
+
 /**
  * Whether a number has exactly one bit set.
  */

@@ -12,10 +12,6 @@ const char *const depot_mode_names[] = {
 #define PIECES_OF_A_SEGMENT 4
 #define SIZE_TOLERANCE      64 /* one part of so many: what labels and rounding take */
 
-_Static_assert(TARN_OVER_PROVISIONING_MIN == SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
-                   TARN_OVER_PROVISIONING_MAX == SEGLOG_OVER_PROVISIONING_PERCENT_MAX,
-               "what is public is what the log takes");
-
 /* ---- making -------------------------------------------------------------------------------------- */
 
 static int refuse_format(struct tarn_node *node, struct drive *drive, const char *why)

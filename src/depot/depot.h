@@ -18,8 +18,8 @@ extern const char *const depot_mode_names[];
 /* Of a struct base_setting for over_provisioning_percent, all but its help and its place. */
 #define DEPOT_OVER_PROVISIONING_SETTING                                                                      \
     .name = "over-provisioning", .type = BASE_SETTING_UINT, .metavar = "PERCENT",                            \
-    .min = TARN_OVER_PROVISIONING_MIN, .max = TARN_OVER_PROVISIONING_MAX, .default_text = "7",               \
-    .unit = "percent"
+    .min = TARN_OVER_PROVISIONING_MIN, .max = TARN_OVER_PROVISIONING_MAX,                                    \
+    .default_text = base_text_of(TARN_OVER_PROVISIONING_DEFAULT), .unit = "percent"
 
 /* Choices that the public options do not offer. */
 struct depot_opening {

@@ -3,6 +3,7 @@
 #include "seglog/scrub_internal.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <tarn/depot.h>
 
 #define PROGRESS_NS (5 * BASE_NS_PER_SECOND) /* from one line of the log to the next, while it is opened */
 
@@ -92,9 +93,9 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     log->progress_arg = options->progress_arg;
     log->progress_ns = task_now() + PROGRESS_NS;
     if (log->over_provisioning_percent == 0)
-        log->over_provisioning_percent = SEGLOG_OVER_PROVISIONING_PERCENT;
-    base_assert(log->over_provisioning_percent >= SEGLOG_OVER_PROVISIONING_PERCENT_MIN &&
-                log->over_provisioning_percent <= SEGLOG_OVER_PROVISIONING_PERCENT_MAX);
+        log->over_provisioning_percent = TARN_OVER_PROVISIONING_DEFAULT;
+    base_assert(log->over_provisioning_percent >= TARN_OVER_PROVISIONING_MIN &&
+                log->over_provisioning_percent <= TARN_OVER_PROVISIONING_MAX);
     log->grain_shift = (uint32_t)__builtin_ctz(superblock->grain_bytes);
     log->segment_shift = (uint32_t)__builtin_ctzll(superblock->segment_bytes);
     log->data_room = superblock->segment_bytes - seglog_segment_header_bytes(superblock->grain_bytes);

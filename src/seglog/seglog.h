@@ -31,9 +31,6 @@ enum seglog_mode {
 };
 
 /* Room that is kept from data so that collection finds segments with little to move, in percent. */
-#define SEGLOG_OVER_PROVISIONING_PERCENT     7 /* the default */
-#define SEGLOG_OVER_PROVISIONING_PERCENT_MIN 3
-#define SEGLOG_OVER_PROVISIONING_PERCENT_MAX 75
 
 #define SEGLOG_ASYNC_DELAY_NS BASE_NS_PER_SECOND
 #define SEGLOG_WRITES_MAX     4 /* in flight, of one stream */
@@ -156,7 +153,7 @@ struct seglog_options {
                                        none are but at the end */
     uint64_t
         checkpoint_every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
-    /* 0: SEGLOG_OVER_PROVISIONING_PERCENT; else within its bounds. A cache has none, whatever is said here */
+    /* 0: TARN_OVER_PROVISIONING_DEFAULT; else TARN_OVER_PROVISIONING_MIN to _MAX. A cache has none, whatever is said here */
     uint32_t over_provisioning_percent;
     /* Called after each of them by who has waited for it, any thread or task; NULL: nobody asks. Does not
      * yield */
