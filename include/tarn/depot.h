@@ -15,13 +15,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tarn/record.h>
 #include <tarn/tarn.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define TARN_KEY_BYTES_MAX 65535
 
 /** Bounds of over_provisioning_percent, and what 0 means. */
 #define TARN_OVER_PROVISIONING_MIN     3
@@ -78,34 +77,6 @@ struct tarn_depot_options {
     uint32_t
         measure_interval; /**< one request in this many, drawn at random, has its stages measured; 1: all;
                                 * 0: 32 */
-};
-
-#define TARN_NOTE_MAX 3
-
-/** What is stored beside a value. */
-struct tarn_record_info {
-    uint64_t version;      /**< changes with every put of the key, kept by a touch; never 0 */
-    uint64_t expiry_ns;    /**< civil time when the record ends, in nanoseconds since 1970; 0: never. Kept in
-                            * hundredths of a second, rounded up */
-    uint32_t client_flags; /**< the caller's */
-    uint32_t value_bytes;
-    uint8_t note; /**< the caller's: 0 to TARN_NOTE_MAX */
-};
-
-enum tarn_put_condition {
-    TARN_PUT_ANY,
-    TARN_PUT_IF_ABSENT,
-    TARN_PUT_IF_PRESENT,
-    TARN_PUT_IF_VERSION, /**< present with version == if_version */
-};
-
-struct tarn_put_options {
-    enum tarn_put_condition condition;
-    uint64_t if_version;
-    uint64_t expiry_ns;
-    uint64_t version; /**< 0: a new one; else this one, whatever others there have been */
-    uint32_t client_flags;
-    uint8_t note; /**< 0 to TARN_NOTE_MAX */
 };
 
 struct tarn_depot_stats {
@@ -258,15 +229,6 @@ TARN_API int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t k
                              uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
                              struct tarn_record_info *ret_info);
 
-/** A value, or a part of one, on loan: it lies where the drive has read it to. */
-struct tarn_lease {
-    const void *data; /**< NULL if there are no bytes */
-    size_t bytes;
-    /* the store's */
-    void *pool, *buffer;
-    bool kept;
-};
-
 /**
  * Fetch a value without copying it: as tarn_depot_read(), but what lies together from `offset` on is on loan
  * in the buffer that it was read into, until tarn_depot_lease_end(). Of a value that has a record to itself that
@@ -286,16 +248,6 @@ TARN_API int tarn_depot_lease(struct tarn_depot *depot, const void *key, size_t 
 
 /** Give back what was on loan; the lease is empty then, and may be ended again. Any thread or task. */
 TARN_API void tarn_depot_lease_end(struct tarn_lease *lease);
-
-/** One of many keys to fetch. */
-struct tarn_get {
-    const void *key;
-    size_t key_len;
-    void *value;
-    size_t value_room;
-    struct tarn_record_info info; /**< result; as by tarn_depot_get() */
-    int error;                    /**< result; as tarn_depot_get() returns it */
-};
 
 /**
  * Fetch the values of many keys, with all reads in flight at once (in a plain thread one after the other).
@@ -324,8 +276,6 @@ TARN_API int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t ke
 /* ---- values that come bit by bit ------------------------------------------------------------------ */
 
 struct tarn_depot_writer;
-
-#define TARN_LENGTH_UNKNOWN UINT64_MAX
 
 /**
  * Begin to store a value that is not in memory as a whole. What is written cannot be seen before
@@ -420,32 +370,6 @@ TARN_API uint64_t tarn_depot_batch_bytes(const struct tarn_depot *depot, size_t 
  * -EINVAL */
 TARN_API int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len);
 
-/** What shall stand in a record's place. */
-struct tarn_update {
-    const void *value; /**< borrowed until tarn_depot_update() returns */
-    size_t value_len;
-    uint64_t expiry_ns;
-    uint64_t version; /**< 0: a new one; the old one where only expiry, flags or note change */
-    uint32_t client_flags;
-    uint8_t note;
-    bool keep;   /**< the old value stays, whatever `value` says; -EINVAL if there is none */
-    bool remove; /**< delete it instead (nothing happens if it is absent) */
-};
-
-/**
- * Decides what becomes of a record.
- *
- * @param old     of the record, NULL if it is absent
- * @param value   its value, old->value_bytes; borrowed until return. NULL if it is longer than
- *                tarn_depot_whole_bytes_max(): it can be kept, replaced and removed, and be read with
- *                tarn_depot_read() before the update, which compares versions then
- * @param update  what to store; holds the old expiry, client flags and note, no version and no value; the
- *                value may be the old one
- * @return 0: do it; anything else: nothing is written, and tarn_depot_update() returns that
- */
-typedef int tarn_update_function(void *arg, const struct tarn_record_info *old, const void *value,
-                                 struct tarn_update *update);
-
 /**
  * Read a record, decide, and write it, with no other write to its key in between.
  *
@@ -471,16 +395,6 @@ TARN_API int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t 
  * Yields.
  */
 TARN_API int tarn_depot_flush_all(struct tarn_depot *depot, uint64_t when_ns);
-
-/**
- * Called for a record. May call the store, except to close it.
- *
- * @param key, value  borrowed until return. The value is NULL if it is longer than
- *                    tarn_depot_whole_bytes_max(): tarn_depot_read() has it, with info->version
- * @return 0 to go on; anything else ends the scan with it
- */
-typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const void *value,
-                               const struct tarn_record_info *info);
 
 /**
  * Visit every record, in no order. A key that is there from beginning to end is visited once, with a value

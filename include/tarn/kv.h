@@ -31,14 +31,16 @@
 #ifndef TARN_KV_H
 #define TARN_KV_H
 
-#include <tarn/depot.h>
 #include <tarn/fabric.h>
+#include <tarn/record.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+struct tarn_depot_options; /* <tarn/depot.h> */
 struct tarn_kv;
+struct tarn_node;
 
 struct tarn_kv_options {
     const struct tarn_depot_options

@@ -2,6 +2,7 @@
 #include "bench/testing.h"
 
 #include <errno.h>
+#include <tarn/depot.h>
 #include <tarn/kv.h>
 #include <tarn/tarn.h>
 

@@ -11,15 +11,15 @@
  *    Functions that read take CACHE_TIME_IF_NEEDED, too: then they ask the clock, once, if something depends on it.
  *  - Errors are negative errno values, and outputs stay untouched on failure. A key is 1 to TARN_KEY_BYTES_MAX bytes
  *    long, else -EINVAL. What is refused has changed nothing.
- *  - Types, conditions and errors are those of <tarn/depot.h>.
+ *  - Types and conditions are those of <tarn/record.h>, errors those of <tarn/depot.h>.
  */
 #ifndef CACHE_CACHE_H
 #define CACHE_CACHE_H
 
 #include "base/base.h"
 #include "task/node.h"
-#include <tarn/depot.h>
 #include <tarn/fabric.h>
+#include <tarn/record.h>
 
 struct cache;
 struct cache_partition;

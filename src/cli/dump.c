@@ -6,6 +6,7 @@
 #include "task/node.h"
 #include "task/task.h"
 #include <errno.h>
+#include <tarn/depot.h>
 #include <unistd.h>
 
 struct dump_options {

@@ -6,6 +6,7 @@
 #include "task/node.h"
 #include "task/task.h"
 #include <errno.h>
+#include <tarn/depot.h>
 #include <unistd.h>
 
 #define BATCH_KEYS 16 /* fetched at once: each has room for the longest value that is not in pieces */

@@ -6,6 +6,7 @@
 #include "seglog/seglog.h"
 #include "task/node.h"
 #include <errno.h>
+#include <tarn/depot.h>
 
 struct make_options {
     uint64_t size_bytes;

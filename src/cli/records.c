@@ -3,6 +3,7 @@
 #include "cli/stream.h"
 #include "cli/text.h"
 #include <errno.h>
+#include <tarn/depot.h>
 
 #define PARTS_AT_ONCE 256 /* are read of a long value */
 #define LONG_TRIES    16  /* to read a long value that others replace */

@@ -5,6 +5,7 @@
 #include "cli/text.h"
 #include "task/node.h"
 #include <errno.h>
+#include <tarn/depot.h>
 
 struct scan_options {
     const char *prefix;

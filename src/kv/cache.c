@@ -244,7 +244,7 @@ static int flush(struct tarn_kv *kv, uint64_t when_ns)
 }
 
 /* Find a key, and show it. @return as `visit` */
-static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, depot_get_function *visit,
+static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, kv_get_function *visit,
                  void *arg)
 {
     struct cache_found found = {.key = get->key, .key_len = get->key_len};
@@ -261,8 +261,8 @@ static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, d
     return taken;
 }
 
-static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
-                       depot_get_function *visit, void *arg)
+static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
+                       kv_get_function *visit, void *arg)
 {
     const uint64_t now_ns = count == 1 ? CACHE_TIME_IF_NEEDED : task_wall(kv->node);
     size_t shown = 0;

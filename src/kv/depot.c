@@ -49,6 +49,8 @@ static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     return tarn_depot_scan(depot_of(kv), visit, arg);
 }
 
+_Static_assert(KV_IN_PIECES == DEPOT_IN_PIECES, "a depot's gets are handed on as they are");
+
 /* ---- for front doors -------------------------------------------------------------------------------- */
 
 static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
@@ -73,10 +75,14 @@ static int flush(struct tarn_kv *kv, uint64_t when_ns)
     return tarn_depot_flush_all(depot_of(kv), when_ns);
 }
 
-static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
-                       depot_get_function *visit, void *arg)
+static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
+                       kv_get_function *visit, void *arg)
 {
-    return depot_get_each(depot_of(kv), gets, count, room, visit, arg);
+    const struct depot_room its_room = {.bytes = room->bytes,
+                                        .extra_bytes = room->extra_bytes,
+                                        .lease_bytes = room->lease_bytes,
+                                        .lease_from = room->lease_from};
+    return depot_get_each(depot_of(kv), gets, count, &its_room, visit, arg);
 }
 
 static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)

@@ -179,7 +179,7 @@ static bool testing_show(void *arg, struct tarn_get *get, struct tarn_lease *lea
         assert_memory_equal(lease->data, showing->self->value, 100 * number);
     if (number == 40 && kv_lease_keep(lease)) {
         struct tarn_lease kept = *lease;
-        tarn_depot_lease_end(&kept);
+        kv_lease_end(&kept);
         showing->kept++;
     }
     return true;
@@ -189,7 +189,7 @@ static void front_doors_are_shown_values(struct testing_fabric *testing)
 {
     enum { GETS = 64 };
     struct testing_kv *self = testing_kv_open(testing);
-    const struct depot_room room = {.bytes = UINT64_MAX, .lease_bytes = UINT64_MAX, .lease_from = 2048};
+    const struct kv_room room = {.bytes = UINT64_MAX, .lease_bytes = UINT64_MAX, .lease_from = 2048};
     struct tarn_get gets[GETS];
     static const size_t rooms[] = {0, 1, 7, 8, 40, 41, GETS};
     char keys[GETS][8];

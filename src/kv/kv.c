@@ -1,4 +1,5 @@
 /* The one interface: what is the same for every kind of store. */
+#include "depot/depot.h"
 #include "kv/remote.h"
 #include <errno.h>
 #include <string.h>
@@ -135,10 +136,20 @@ int kv_flush(struct tarn_kv *kv, uint64_t when_ns)
     return kv_is_local(kv) ? kv->operations->flush(kv, when_ns) : -EOPNOTSUPP;
 }
 
-size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
-                   depot_get_function *visit, void *arg)
+size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
+                   kv_get_function *visit, void *arg)
 {
     return kv->operations->get_each(kv, gets, count, room, visit, arg);
+}
+
+bool kv_lease_keep(struct tarn_lease *lease)
+{
+    return lease->pool != NULL && depot_lease_keep(lease);
+}
+
+void kv_lease_end(struct tarn_lease *lease)
+{
+    tarn_depot_lease_end(lease);
 }
 
 int kv_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)

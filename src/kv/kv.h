@@ -5,7 +5,6 @@
 #define KV_KV_H
 
 #include "base/base.h"
-#include "depot/depot.h"
 #include "task/sched.h"
 #include <tarn/kv.h>
 #include <tarn/rpc.h>
@@ -14,7 +13,9 @@
 #define KV_STORES_MAX 64 /* of a server */
 
 struct cache;
+struct depot_opening;
 struct kv_server;
+struct tarn_depot;
 
 /** Whether a store may have this name: 1 to KV_NAME_MAX letters, digits, '-', '_' and '.'. */
 bool kv_name_is_good(const char *name, size_t len);
@@ -46,7 +47,6 @@ base_must_check int kv_wrap_cache(struct tarn_node *node, struct cache *cache, s
 /*
  * What more the stores of this process do, for those who put a protocol of their own in front of one. Of a store of a
  * server kv_is_local() is false: what returns an error returns -EOPNOTSUPP, and nothing else may be called (asserted).
- * Types are the depot's.
  */
 
 /** Whether the store is one of this process. Any thread. */
@@ -83,21 +83,48 @@ base_must_check int kv_touch(struct tarn_kv *kv, const void *key, size_t key_len
  */
 base_must_check int kv_flush(struct tarn_kv *kv, uint64_t when_ns);
 
+/* A get's error: the key is there, its info is set, and its value lies in pieces: tarn_kv_read() has it. */
+#define KV_IN_PIECES (-E2BIG)
+
 /**
- * Show the values of keys where they lie, in the order of the keys, as long as there is room: depot_get_each().
+ * Is shown the outcome of one get after the other. Must not yield, nor call the store, but for kv_lease_keep().
  *
- * @param room   a cache reads nothing ahead, and asks `visit` alone
+ * @param get    its error and info are set
+ * @param lease  if there was no error: of the value, borrowed until return unless it is kept
+ * @return false: there is no room for it now. It is not counted, and no other is shown
+ */
+typedef bool kv_get_function(void *arg, struct tarn_get *get, struct tarn_lease *lease);
+
+/* The room of a caller who is shown values. */
+struct kv_room {
+    uint64_t bytes;       /* for values that are copied */
+    uint64_t extra_bytes; /* of that, what each get takes besides */
+    uint64_t lease_bytes; /* for values that are kept, where they have `lease_from` bytes or more */
+    uint64_t lease_from;  /* UINT64_MAX: none are kept */
+};
+
+/**
+ * Show the values of keys where they lie, in the order of the keys, as long as there is room. All reads of a depot are in
+ * flight at once.
+ *
+ * @param gets   only their keys are read
+ * @param room   a depot reads none that would not fit with those before it, but for the first; a cache reads nothing ahead,
+ *               and asks `visit` alone
  * @param visit  kv_shows_under_lock() says what it may not. What it is shown it may keep: kv_lease_keep()
  * @return how many were shown, from the first on; of a cache one that was not taken counts as a get all the same. Yields.
  */
-size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
-                   depot_get_function *visit, void *arg);
+size_t kv_get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
+                   kv_get_function *visit, void *arg);
 
-/** depot_lease_keep(). @return also false: it lies in a cache, where others evict it */
-base_must_check static inline bool kv_lease_keep(struct tarn_lease *lease)
-{
-    return lease->pool != NULL && depot_lease_keep(lease);
-}
+/**
+ * Keep what a get shows beyond the return of the function that it is shown to. To be copied then, and ended.
+ *
+ * @return false: too much is on loan, there is no memory, or it lies in a cache, where others evict it; it may be copied
+ */
+base_must_check bool kv_lease_keep(struct tarn_lease *lease);
+
+/** Give back what was on loan; the lease is empty then, and may be ended again. Any thread or task. */
+void kv_lease_end(struct tarn_lease *lease);
 
 /* What the stores of this process count; all since it was opened. */
 struct kv_stats {

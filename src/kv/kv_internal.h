@@ -35,8 +35,8 @@ struct kv_operations {
                   void *arg, uint64_t *ret_version);
     int (*touch)(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns);
     int (*flush)(struct tarn_kv *kv, uint64_t when_ns);
-    size_t (*get_each)(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct depot_room *room,
-                       depot_get_function *visit, void *arg); /* keys: the store's to check */
+    size_t (*get_each)(struct tarn_kv *kv, struct tarn_get *gets, size_t count, const struct kv_room *room,
+                       kv_get_function *visit, void *arg); /* keys: the store's to check */
     void (*stats)(const struct tarn_kv *kv, struct kv_stats *ret_stats);
 };
 

@@ -2,6 +2,7 @@
 #include "cache/cache.h"
 #include "fabric/shm_testing.h"
 #include "kv/front_testing.h"
+#include <tarn/depot.h>
 
 /* ---- depots ------------------------------------------------------------------------------------- */
 

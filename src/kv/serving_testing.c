@@ -1,5 +1,6 @@
 /* Servers in this process, and their stores for the suite of all stores. */
 #include "kv/serving_testing.h"
+#include <tarn/depot.h>
 
 struct testing_server testing_server;
 

@@ -44,7 +44,7 @@ static int testing_update_meanwhile(struct tarn_kv *kv, const void *key, size_t 
 }
 
 static size_t testing_get_each_meanwhile(struct tarn_kv *kv, struct tarn_get *gets, size_t count,
-                                         const struct depot_room *room, depot_get_function *visit, void *arg)
+                                         const struct kv_room *room, kv_get_function *visit, void *arg)
 {
     struct testing_meanwhile *meanwhile =
         base_container_of(testing_front_of(kv), struct testing_meanwhile, front);
@@ -67,7 +67,7 @@ void testing_meanwhile_begin(struct testing_meanwhile *meanwhile, struct tarn_kv
 struct testing_shown {
     struct base_account *memory;
     tarn_update_function *decide;
-    depot_get_function *visit;
+    kv_get_function *visit;
     void *arg;
     uint64_t used_bytes, fail_at;
 };
@@ -118,7 +118,7 @@ static int testing_update_frugally(struct tarn_kv *kv, const void *key, size_t k
 }
 
 static size_t testing_get_each_frugally(struct tarn_kv *kv, struct tarn_get *gets, size_t count,
-                                        const struct depot_room *room, depot_get_function *visit, void *arg)
+                                        const struct kv_room *room, kv_get_function *visit, void *arg)
 {
     struct testing_front *front = testing_front_of(kv);
     struct testing_shown shown = {.memory = &kv->node->memory, .visit = visit, .arg = arg};

@@ -1,6 +1,7 @@
 /* Values that come bit by bit: a depot of this process takes them so, for all others they are gathered first. */
 #include "kv/kv_internal.h"
 #include <string.h>
+#include <tarn/depot.h>
 
 #define GATHER_BYTES_MIN (UINT64_C(64) << 10)
 

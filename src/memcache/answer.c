@@ -1,5 +1,5 @@
 /* What came of a request, as memcached says it. */
-#include "depot/depot.h"
+#include "kv/kv.h"
 #include "memcache/base64.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
@@ -52,7 +52,7 @@ const char *memcache_failure(int error)
         return "SERVER_ERROR object too large for cache\r\n";
     case -EROFS:
         return "SERVER_ERROR the store takes no more writes\r\n";
-    case DEPOT_IN_PIECES:
+    case KV_IN_PIECES:
         return "SERVER_ERROR the value is longer than this server sends\r\n";
     case -EBADMSG:
         return "SERVER_ERROR the stored record is damaged\r\n";

@@ -441,7 +441,7 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
     op->outcome.info = info;
     int error = 0;
     if (memcache_wants_value(&op->request))
-        error = value == NULL ? DEPOT_IN_PIECES : memcache_value_take(op, value, old->value_bytes);
+        error = value == NULL ? KV_IN_PIECES : memcache_value_take(op, value, old->value_bytes);
     if (error != 0)
         return error;
     if (!touches && !op->outcome.won)

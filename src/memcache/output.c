@@ -1,4 +1,5 @@
 /* Answers on their way to the client. */
+#include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 
 void memcache_output_init(struct memcache_output *output,
@@ -17,7 +18,7 @@ void memcache_output_init(struct memcache_output *output,
 static void free_values(struct memcache_server *server, struct memcache_output *output)
 {
     while (output->lease_count > 0)
-        tarn_depot_lease_end(&output->leases[--output->lease_count]);
+        kv_lease_end(&output->leases[--output->lease_count]);
     output->leased_bytes = 0;
     while (output->values != NULL) {
         struct memcache_value *value = output->values;

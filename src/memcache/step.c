@@ -317,13 +317,13 @@ static uint32_t gather(struct memcache_work *work, uint32_t from)
     return count;
 }
 
-static struct depot_room room_for_gets(const struct memcache_server *server, const struct memcache_work *work)
+static struct kv_room room_for_gets(const struct memcache_server *server, const struct memcache_work *work)
 {
     uint64_t leased = base_min(work->output.leased_bytes, (uint64_t)MEMCACHE_LEASED_BYTES);
-    return (struct depot_room){.bytes = room_left(work),
-                               .extra_bytes = GET_EXTRA_BYTES,
-                               .lease_bytes = MEMCACHE_LEASED_BYTES - leased,
-                               .lease_from = work->lease_refused ? UINT64_MAX : server->lease_bytes_min};
+    return (struct kv_room){.bytes = room_left(work),
+                            .extra_bytes = GET_EXTRA_BYTES,
+                            .lease_bytes = MEMCACHE_LEASED_BYTES - leased,
+                            .lease_from = work->lease_refused ? UINT64_MAX : server->lease_bytes_min};
 }
 
 static bool is_leased_out(const struct memcache_work *work)
@@ -349,7 +349,7 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
         uint32_t count = gather(work, from);
         if (count == 0)
             break;
-        const struct depot_room room = room_for_gets(server, work);
+        const struct kv_room room = room_for_gets(server, work);
         showing.needs_memory = false;
         size_t shown = kv_get_each(server->kv, work->gets, count, &room, show, &showing);
         if (shown == count)
