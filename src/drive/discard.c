@@ -25,7 +25,7 @@ static int32_t discard(int fd, const struct drive_request *request)
 
 /* On the scheduler of the task, which the thread has woken with its last step: it is waited for, so that the
  * scheduler is not closed before it is out of there. */
-static void finish(struct drive_request *request)
+static void finish_request(struct drive_request *request)
 {
     struct discard *discard = request->io.arg;
     int32_t result = discard->result;
@@ -34,7 +34,7 @@ static void finish(struct drive_request *request)
     drive_finish(request, result);
 }
 
-static void *run(void *arg)
+static void *run_worker(void *arg)
 {
     struct discard *work = arg;
     work->result = discard(work->fd, work->request);
@@ -53,8 +53,8 @@ void drive_discard_post(struct tarn_node *node, int fd, struct drive_request *re
     if (error == 0) {
         *work = (struct discard){.node = node, .request = request, .fd = fd};
         request->io.arg = work;
-        request->resume = finish;
-        error = task_thread_start(&work->thread, "tarn-discard", run, work);
+        request->resume = finish_request;
+        error = task_thread_start(&work->thread, "tarn-discard", run_worker, work);
         if (error != 0)
             base_free(&node->memory, work, sizeof(*work));
     }

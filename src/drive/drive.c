@@ -288,7 +288,7 @@ static void fail_drive(struct drive *drive, const struct drive_request *request,
 }
 
 /* What a provider's result means for the drive. Stores what the caller is told. */
-static void settle(struct drive_request *request, int32_t result)
+static void settle_request(struct drive_request *request, int32_t result)
 {
     struct drive *drive = request->drive;
     bool promises = promises_durability(request);
@@ -309,13 +309,13 @@ static void settle(struct drive_request *request, int32_t result)
 
 void drive_finish(struct drive_request *request, int32_t result)
 {
-    settle(request, result);
+    settle_request(request, result);
     drive_deliver(request);
 }
 
 void drive_finish_now(struct drive_request *request, int32_t result)
 {
-    settle(request, result);
+    settle_request(request, result);
     deliver_now(request);
 }
 
@@ -351,7 +351,7 @@ static bool is_range(const struct drive_info *info, uint64_t all, uint64_t offse
 }
 
 /* Whether a request can be honoured. Offsets and lengths may come from a file: nothing is asserted. */
-static int check(struct drive *drive, struct drive_request *request)
+static int check_request(struct drive *drive, struct drive_request *request)
 {
     const struct drive_info *info = &drive->info;
     const uint64_t all = drive_bytes(drive);
@@ -389,7 +389,7 @@ void drive_post(struct drive *drive, struct drive_request *request)
     request->finished = false;
     request->waiter = NULL;
     request->sched = task_is_thread() ? NULL : task_sched_self();
-    request->result = check(drive, request);
+    request->result = check_request(drive, request);
     if (base_unlikely(request->result != 0))
         deliver_now(request);
     else if (request->op == DRIVE_FLUSH)

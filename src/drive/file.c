@@ -21,7 +21,7 @@
 
 #define FILE_MODE 0600 /* what is stored is its owner's alone */
 
-static int refuse(const struct drive_opening *opening, int error, const char *reason)
+static int refuse_file(const struct drive_opening *opening, int error, const char *reason)
 {
     return drive_refuse(opening->node, opening->path, error, reason);
 }
@@ -33,14 +33,14 @@ static int check_kind(const struct drive_opening *opening, const struct stat *st
     case S_IFBLK:
         return 0;
     case S_IFDIR:
-        return refuse(opening, -EISDIR, "it is a directory: name a file in it");
+        return refuse_file(opening, -EISDIR, "it is a directory: name a file in it");
     case S_IFCHR:
-        return refuse(
+        return refuse_file(
             opening, -ENOTSUP,
             "it is a character device and no NVMe namespace: name a file, a block device or a namespace "
             "(as /dev/ng0n1)");
     default:
-        return refuse(opening, -ENOTSUP, "it is neither a file nor a block device");
+        return refuse_file(opening, -ENOTSUP, "it is neither a file nor a block device");
     }
 }
 
@@ -192,11 +192,11 @@ static int acquire(struct drive_opening *opening, int flags, bool device)
     if (error == -EBUSY)
         return tell_holder(opening, BASE_LOG_ERROR, "cannot open drive");
     if (error == -ENOLCK || error == -ENOSYS || error == -EOPNOTSUPP)
-        return refuse(opening, -ENOTSUP,
-                      "its file system has no locks (flock): use another, or start the lock service");
+        return refuse_file(opening, -ENOTSUP,
+                           "its file system has no locks (flock): use another, or start the lock service");
     if (error == 0 && !opening->options->read_only)
         (void)fremovexattr(opening->fd, DOOR_ATTRIBUTE);
-    return error == 0 ? 0 : refuse(opening, error, open_reason(opening, error));
+    return error == 0 ? 0 : refuse_file(opening, error, open_reason(opening, error));
 }
 
 /* Whether the path still leads to what was opened: it may have been removed while the lock was waited for. */
@@ -204,10 +204,11 @@ static int check_same(struct drive_opening *opening, struct stat *ret_status)
 {
     struct stat by_path;
     if (fstat(opening->fd, ret_status) != 0)
-        return refuse(opening, -errno, "the kernel refuses to describe it");
+        return refuse_file(opening, -errno, "the kernel refuses to describe it");
     if (stat(opening->path, &by_path) != 0 || by_path.st_dev != ret_status->st_dev ||
         by_path.st_ino != ret_status->st_ino)
-        return refuse(opening, -EBUSY, "it was removed or replaced while it was being opened: try again");
+        return refuse_file(opening, -EBUSY,
+                           "it was removed or replaced while it was being opened: try again");
     return check_kind(opening, ret_status);
 }
 
@@ -227,8 +228,8 @@ static int sync_folder(struct drive_opening *opening)
 static int check_size(const struct drive_opening *opening, uint64_t bytes)
 {
     if (bytes < DRIVE_BYTES_MIN || bytes > INT64_MAX - BASE_PAGE_BYTES)
-        return refuse(opening, -EINVAL,
-                      "the size is too small for a drive (64 KiB), or too large for a file");
+        return refuse_file(opening, -EINVAL,
+                           "the size is too small for a drive (64 KiB), or too large for a file");
     return 0;
 }
 
@@ -244,7 +245,7 @@ static bool has_room(int fd, const struct stat *status, uint64_t from, uint64_t 
 }
 
 /* @return 0; -EOPNOTSUPP (the file system cannot); other negative errno */
-static int reserve(int fd, uint64_t from, uint64_t to)
+static int reserve_range(int fd, uint64_t from, uint64_t to)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
@@ -262,11 +263,11 @@ static int reserve(int fd, uint64_t from, uint64_t to)
  * Make an empty file a drive: reserve its space first, and give it its size last, which is one step:
  * so a file with a size is whole, and one that a crash left half-made is empty.
  */
-static int make(struct drive_opening *opening)
+static int make_file(struct drive_opening *opening)
 {
     uint64_t bytes = base_align_up(opening->options->create_bytes, BASE_PAGE_BYTES);
     opening->info.created = true;
-    int error = reserve(opening->fd, 0, bytes);
+    int error = reserve_range(opening->fd, 0, bytes);
     if (error == -EOPNOTSUPP) {
         drive_note(opening->node, BASE_LOG_WARN, opening->path, "space is not reserved",
                    "the file system cannot: a write may fail later when it is full");
@@ -276,22 +277,22 @@ static int make(struct drive_opening *opening)
         error = -errno;
     if (error == 0)
         error = sync_folder(opening);
-    return error == 0 ? 0 : refuse(opening, error, open_reason(opening, error));
+    return error == 0 ? 0 : refuse_file(opening, error, open_reason(opening, error));
 }
 
 /* Make a file longer: its space is reserved first, as above. A failure leaves it as it was. */
-static int grow(struct drive_opening *opening, const struct stat *status)
+static int grow_file(struct drive_opening *opening, const struct stat *status)
 {
     uint64_t bytes = base_align_up(opening->options->grow_bytes, BASE_PAGE_BYTES);
     int error = check_size(opening, bytes);
     if (error != 0)
         return error;
     if (bytes < (uint64_t)status->st_size)
-        return refuse(opening, -EINVAL, "it is longer already, and does not become shorter");
-    error = reserve(opening->fd, 0, bytes);
+        return refuse_file(opening, -EINVAL, "it is longer already, and does not become shorter");
+    error = reserve_range(opening->fd, 0, bytes);
     if (error == 0 || error == -EOPNOTSUPP)
         error = ftruncate(opening->fd, (off_t)bytes) != 0 || fsync(opening->fd) != 0 ? -errno : 0;
-    return error == 0 ? 0 : refuse(opening, error, open_reason(opening, error));
+    return error == 0 ? 0 : refuse_file(opening, error, open_reason(opening, error));
 }
 
 int drive_file_extend(int fd, uint64_t from, uint64_t *ret_bytes)
@@ -305,7 +306,7 @@ int drive_file_extend(int fd, uint64_t from, uint64_t *ret_bytes)
             return -errno;
     } else {
         bytes = (uint64_t)status.st_size;
-        int error = bytes > from ? reserve(fd, from, bytes) : 0;
+        int error = bytes > from ? reserve_range(fd, from, bytes) : 0;
         if (error != 0 && error != -EOPNOTSUPP)
             return error;
     }
@@ -357,18 +358,19 @@ static int take_over(struct drive_opening *opening)
         return error;
     opening->info.device = S_ISBLK(status.st_mode);
     if (opening->info.device)
-        return opening->options->grow_bytes == 0 ? 0
-                                                 : refuse(opening, -EINVAL, "a device has the size it has");
+        return opening->options->grow_bytes == 0
+                   ? 0
+                   : refuse_file(opening, -EINVAL, "a device has the size it has");
     struct statfs system;
     if (fstatfs(opening->fd, &system) == 0)
         opening->memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
     const struct drive_options *options = opening->options;
     if (options->grow_bytes > 0)
-        return grow(opening, &status);
+        return grow_file(opening, &status);
     if (status.st_size > 0 || options->create_bytes == 0 || options->read_only)
         return 0;
     error = check_size(opening, options->create_bytes);
-    return error == 0 ? make(opening) : error;
+    return error == 0 ? make_file(opening) : error;
 }
 
 int drive_file_acquire(struct drive_opening *opening)
@@ -389,7 +391,7 @@ int drive_file_acquire(struct drive_opening *opening)
             return error;
         flags |= O_CREAT | O_EXCL;
     } else {
-        return refuse(opening, error, open_reason(opening, error));
+        return refuse_file(opening, error, open_reason(opening, error));
     }
     error = acquire(opening, flags, device);
     if (error != 0)

@@ -29,7 +29,7 @@ static struct drive_request *next_request(struct drive_hand *hand)
     return link == NULL ? NULL : base_container_of(link, struct drive_request, io.link);
 }
 
-static void *run(void *arg)
+static void *run_hand(void *arg)
 {
     struct drive_hand *hand = arg;
     struct drive_request *request;
@@ -39,7 +39,7 @@ static void *run(void *arg)
 }
 
 /* End the first of them. */
-static void end(struct drive_stripe *stripe, uint32_t count)
+static void end_hands(struct drive_stripe *stripe, uint32_t count)
 {
     for (uint32_t place = 0; place < count; place++)
         task_semaphore_post(&stripe->hands[place].work);
@@ -48,7 +48,7 @@ static void end(struct drive_stripe *stripe, uint32_t count)
 }
 
 /* @return whether all have begun */
-static bool start(struct drive_stripe *stripe)
+static bool start_hands(struct drive_stripe *stripe)
 {
     int error = 0;
     uint32_t place = 0;
@@ -58,10 +58,10 @@ static bool start(struct drive_stripe *stripe)
         task_semaphore_init(&hand->work, 0);
         base_spin_init(&hand->lock);
         base_list_init(&hand->requests);
-        error = task_thread_start(&hand->thread, "tarn-stripe", run, hand);
+        error = task_thread_start(&hand->thread, "tarn-stripe", run_hand, hand);
     }
     if (error != 0)
-        end(stripe, place - 1);
+        end_hands(stripe, place - 1);
     return error == 0;
 }
 
@@ -73,7 +73,7 @@ bool drive_hands_ready(struct drive_stripe *stripe)
         !atomic_compare_exchange_strong_explicit(&stripe->hands_state, &state, HANDS_BEGIN,
                                                  memory_order_acquire, memory_order_acquire))
         return state == HANDS_READY;
-    bool ready = start(stripe);
+    bool ready = start_hands(stripe);
     atomic_store_explicit(&stripe->hands_state, ready ? HANDS_READY : HANDS_IMPOSSIBLE, memory_order_release);
     return ready;
 }
@@ -83,7 +83,7 @@ void drive_hands_deinit(struct drive_stripe *stripe)
     if (stripe->hands == NULL)
         return;
     if (atomic_load_explicit(&stripe->hands_state, memory_order_acquire) == HANDS_READY)
-        end(stripe, stripe->count);
+        end_hands(stripe, stripe->count);
     base_free(&stripe->node->memory, stripe->hands, stripe->count * sizeof(*stripe->hands));
 }
 

@@ -151,7 +151,7 @@ static int kernel_extend(void *state, uint64_t *inout_bytes)
 /* ---- in the calling thread --------------------------------------------------------------------- */
 
 /* Drop what was moved from the front of a request's vectors. */
-static void advance(struct drive_request *request, size_t moved)
+static void advance_request(struct drive_request *request, size_t moved)
 {
     while (moved > 0 && moved >= request->iov->iov_len) {
         moved -= request->iov->iov_len;
@@ -186,7 +186,7 @@ static int32_t transfer(int fd, struct drive_request *request)
         if (moved <= 0)
             return moved < 0 ? -errno : -EIO; /* it ends too early: somebody cut it */
         offset += (uint64_t)moved;
-        advance(request, (size_t)moved);
+        advance_request(request, (size_t)moved);
     }
     return 0;
 }
@@ -244,7 +244,7 @@ static void run_on_engine(struct task_file *file, struct drive_request *request)
     task_io_post(request->sched, &request->io);
 }
 
-static void run(struct drive_request *request)
+static void run_request(struct drive_request *request)
 {
     struct kernel_drive *drive = request->drive->state;
     if (request->op == DRIVE_DISCARD)
@@ -260,14 +260,14 @@ static void kernel_post(void *state, struct drive_request *request)
     struct kernel_drive *drive = state;
     if (base_unlikely(drive->zero != NULL) && request->op == DRIVE_WRITE) {
         struct task_wait wait;
-        drive_put_aside(request, &wait, run);
+        drive_put_aside(request, &wait, run_request);
         if (!drive_claims_admit(drive_zero_claims(drive->zero), request)) {
             drive_stay(request);
             return;
         }
         request->waiter = NULL;
     }
-    run(request);
+    run_request(request);
 }
 
 const struct drive_provider drive_provider_kernel = {

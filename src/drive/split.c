@@ -303,7 +303,7 @@ static void part_done(struct drive_request *request)
 }
 
 /* A request has its first part: that is request->io.arg. In its own context. */
-static void begin(struct drive_request *whole)
+static void begin_parts(struct drive_request *whole)
 {
     struct drive_part *head = whole->io.arg;
     head->stripe = whole->drive->state;
@@ -331,12 +331,12 @@ void drive_split_post(void *state, struct drive_request *request)
     struct task_wait wait;
     base_assert(stripe->established ||
                 request->op == DRIVE_READ); /* its user calls drive_establish() before */
-    drive_put_aside(request, &wait, begin);
+    drive_put_aside(request, &wait, begin_parts);
     struct drive_part *head = take_head(stripe, request);
     if (head == NULL) {
         drive_stay(request);
         return;
     }
     request->io.arg = head;
-    begin(request);
+    begin_parts(request);
 }

@@ -214,7 +214,7 @@ static uint32_t count_appended(const struct drive_stripe *stripe)
 }
 
 /* What the members have in common; the strictest counts. */
-static void describe(const struct drive_stripe *stripe, struct drive_info *ret_info)
+static void describe_stripe(const struct drive_stripe *stripe, struct drive_info *ret_info)
 {
     struct drive_info info = {.provider = "stripe",
                               .bytes = end_of(stripe, stripe->count),
@@ -279,7 +279,7 @@ static int write_labels(struct drive_stripe *stripe, const struct drive_label *a
  * labels that were read may be a killed process's, in a cache: they are flushed before anything relies on
  * them.
  */
-static int complete(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
+static int complete_stripe(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
 {
     bool all = true;
     int error = 0;
@@ -324,7 +324,7 @@ static int arrange(struct drive_stripe_opening *opening, struct drive_stripe *st
     if (error == 0)
         error = drive_hands_init(stripe);
     if (error == 0 && !is_new)
-        error = complete(opening, stripe);
+        error = complete_stripe(opening, stripe);
     stripe->extended_bytes = stripe->members[stripe->count - 1].used_bytes;
     return error;
 }
@@ -374,7 +374,7 @@ static int stripe_open(struct tarn_node *node, void *provider_arg, const char *p
     if (error == 0) {
         base_assert(stripe != NULL);
         log_stripe(opening, stripe);
-        describe(stripe, ret_info);
+        describe_stripe(stripe, ret_info);
         *ret_state = stripe;
     } else {
         drive_members_abandon(opening);

@@ -84,7 +84,7 @@ static int find_gap(int fd, uint64_t from, uint64_t to, bool sync, struct gap *r
 }
 
 /* Write zeros over a gap of at most one chunk. @return 0 or negative errno */
-static int fill(struct drive_zero *zero, const struct gap *gap)
+static int fill_gap(struct drive_zero *zero, const struct gap *gap)
 {
     struct iovec vectors[DRIVE_CHUNK_BYTES / BASE_PAGE_BYTES];
     uint64_t offset = gap->begin;
@@ -117,7 +117,7 @@ static int fill_chunk(struct drive_zero *zero, uint64_t chunk)
         from = gap.end;
         if (!base_is_aligned(gap.begin | gap.end, zero->block_bytes))
             continue;
-        int error = fill(zero, &gap);
+        int error = fill_gap(zero, &gap);
         if (error != 0)
             return error;
     }
@@ -189,7 +189,7 @@ static void free_zero(struct drive_zero *zero)
     base_free(account, zero, sizeof(*zero));
 }
 
-static int start(struct drive_zero *zero)
+static int start_thread(struct drive_zero *zero)
 {
     task_mutex_init(&zero->running);
     base_assert(task_mutex_lock_try(&zero->running)); /* for the thread, which gives it back */
@@ -215,7 +215,7 @@ static int make_zero(struct tarn_node *node, const char *path, int fd, const str
         error = zero->zeros == NULL ? -ENOMEM : 0;
     }
     if (error == 0)
-        error = start(zero);
+        error = start_thread(zero);
     if (error != 0) {
         free_zero(zero);
         return error;

@@ -58,7 +58,7 @@ static bool may_sleep(struct task_poller *poller)
     return !arm(base_container_of(poller, struct waiter, poller)->condition);
 }
 
-static void closed(struct task_poller *poller)
+static void free_poller(struct task_poller *poller)
 {
     (void)poller; /* a scheduler with a task that waits is closed by the simulator alone */
 }
@@ -77,7 +77,7 @@ static bool spin(const struct fabric_condition *condition, uint64_t deadline_ns)
 }
 
 /* A task looks for less than a microsecond, if its scheduler has nothing else to run. */
-static bool look(struct task_sched *sched, const struct fabric_condition *condition)
+static bool look_at_condition(struct task_sched *sched, const struct fabric_condition *condition)
 {
     for (unsigned i = 0; i < LOOKS_OF_TASK && !task_sched_runnable(sched); i++) {
         if (is_ready(condition))
@@ -90,8 +90,9 @@ static bool look(struct task_sched *sched, const struct fabric_condition *condit
 static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *condition,
                       uint64_t deadline_ns)
 {
-    struct waiter waiter = {.condition = condition,
-                            .poller = {.poll = poll_condition, .may_sleep = may_sleep, .closed = closed}};
+    struct waiter waiter = {
+        .condition = condition,
+        .poller = {.poll = poll_condition, .may_sleep = may_sleep, .closed = free_poller}};
     struct task_sched *sched = task_sched_self();
     task_wait_init(&waiter.wait);
     base_spin_lock(&bell->lock);
@@ -116,7 +117,8 @@ int fabric_bell_wait(struct fabric_bell *bell, const struct fabric_condition *co
     struct task_sched *sched = task_sched_self();
     if (is_ready(condition))
         return 0;
-    if (!condition->is_rare && (sched != NULL ? look(sched, condition) : spin(condition, deadline_ns)))
+    if (!condition->is_rare &&
+        (sched != NULL ? look_at_condition(sched, condition) : spin(condition, deadline_ns)))
         return 0;
     while (!is_ready(condition)) {
         int error = sleep_once(bell, condition, deadline_ns);

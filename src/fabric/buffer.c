@@ -163,7 +163,7 @@ void fabric_buffers_close(struct tarn_fabric_domain *domain)
 }
 
 /* @return a free one; NULL: there is none */
-static struct tarn_fabric_buffer *take(struct fabric_buffers *buffers, uint32_t size)
+static struct tarn_fabric_buffer *take_buffer(struct fabric_buffers *buffers, uint32_t size)
 {
     struct tarn_fabric_buffer *buffer = NULL;
     base_spin_lock(&buffers->lock);
@@ -189,7 +189,7 @@ int tarn_fabric_buffer_get(struct tarn_fabric_domain *domain, uint64_t bytes,
         return -EINVAL;
     const uint32_t size = size_of(bytes);
     struct tarn_fabric_buffer *buffer;
-    while ((buffer = take(&domain->buffers, size)) == NULL) {
+    while ((buffer = take_buffer(&domain->buffers, size)) == NULL) {
         int error = add_slab(domain, size);
         if (error != 0)
             return error;

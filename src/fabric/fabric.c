@@ -503,13 +503,13 @@ static const char *op_name(enum tarn_fabric_op_kind kind)
 }
 
 /* A counter has one writer, and is read by anyone. */
-static void count(uint64_t *counter, uint64_t more)
+static void count_more(uint64_t *counter, uint64_t more)
 {
     __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
 }
 
 /* Whether an operation can be honoured. Lengths may come from a wire: nothing is asserted. */
-static FABRIC_INLINE int check(const struct tarn_fabric *fabric, struct tarn_fabric_op *op)
+static FABRIC_INLINE int check_op(const struct tarn_fabric *fabric, struct tarn_fabric_op *op)
 {
     bool atomic = op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
     if ((unsigned)op->kind >= TARN_FABRIC_OP_KINDS || op->tag >= TARN_FABRIC_TAGS_MAX ||
@@ -562,20 +562,20 @@ void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
     op->finished = true;
     op->result = result;
     if (base_likely(result == 0)) {
-        count(&counters->operations[op->kind], 1);
-        count(&counters->bytes[op->kind], op->bytes);
+        count_more(&counters->operations[op->kind], 1);
+        count_more(&counters->bytes[op->kind], op->bytes);
         if (base_unlikely(op->copied_bytes > 0))
-            count(&counters->copied_bytes, op->copied_bytes);
+            count_more(&counters->copied_bytes, op->copied_bytes);
         return;
     }
-    count(&counters->failed, 1);
+    count_more(&counters->failed, 1);
     if (result == -EACCES)
-        count(&counters->refused, 1);
+        count_more(&counters->refused, 1);
     (void)fabric_connection_fail(connection, op_name(op->kind), result);
 }
 
 /* By the connection's user. */
-static void post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
+static void post_ops(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct tarn_fabric_op *op = &ops[i];
@@ -584,7 +584,7 @@ static void post(struct tarn_fabric_connection *connection, struct tarn_fabric_o
         op->copied_bytes = 0;
         int error = error_of(connection);
         if (error == 0)
-            error = check(connection->fabric, op);
+            error = check_op(connection->fabric, op);
         if (base_unlikely(error != 0))
             fabric_op_finish(op, error);
         else
@@ -601,7 +601,7 @@ void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fab
     if (fabric_needs_proxy(connection))
         fabric_proxy_post(connection, ops, count);
     else
-        post(connection, ops, count);
+        post_ops(connection, ops, count);
 }
 
 /* Wait for one; if that is cut short, its connection is given up. */
@@ -635,7 +635,7 @@ static int wait_for_one(struct tarn_fabric_op *op, uint64_t deadline_ns)
 
 static void count_wait(const struct tarn_fabric_op *op)
 {
-    count(&op->connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0].waits, 1);
+    count_more(&op->connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0].waits, 1);
 }
 
 int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
@@ -676,24 +676,25 @@ static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection
 {
     if (fabric_needs_proxy(connection))
         return fabric_proxy_post_and_wait(connection, op, deadline_ns);
-    post(connection, op, 1);
+    post_ops(connection, op, 1);
     count_wait(op);
     return wait_for_one(op, deadline_ns);
 }
 
 /* Complete what is filled: the short way if there is one, with nothing that is to be looked at again. */
-static FABRIC_INLINE int run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
-                             enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes, uint64_t deadline_ns)
+static FABRIC_INLINE int run_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                                enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes,
+                                uint64_t deadline_ns)
 {
     const struct fabric_provider *provider = connection->fabric->provider;
     bool may_run = !fabric_needs_proxy(connection) && provider->run != NULL && error_of(connection) == 0;
-    if (base_unlikely(!may_run || check(connection->fabric, op) != 0 ||
+    if (base_unlikely(!may_run || check_op(connection->fabric, op) != 0 ||
                       !provider->run(connection->state, op)))
         return post_and_wait(connection, op, deadline_ns);
     struct tarn_fabric_counters *counters = &connection->counters[tag];
-    count(&counters->operations[kind], 1);
-    count(&counters->bytes[kind], bytes);
-    count(&counters->waits, 1);
+    count_more(&counters->operations[kind], 1);
+    count_more(&counters->bytes[kind], bytes);
+    count_more(&counters->waits, 1);
     return 0;
 }
 
@@ -702,17 +703,17 @@ int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op 
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < op->iov_count; i++)
         bytes += op->iov[i].iov_len;
-    return run(connection, op, op->kind, op->tag, bytes, deadline_ns);
+    return run_op(connection, op, op->kind, op->tag, bytes, deadline_ns);
 }
 
 /*
  * Fill an operation and complete it. What the fabric fills itself need not be zero: that alone would take as long as
  * the rest.
  */
-static FABRIC_INLINE int complete(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
-                                  enum tarn_fabric_op_kind kind, uint8_t tag,
-                                  const struct tarn_fabric_handle *handle, uint64_t offset,
-                                  const struct iovec *vector, uint64_t deadline_ns)
+static FABRIC_INLINE int complete_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
+                                     enum tarn_fabric_op_kind kind, uint8_t tag,
+                                     const struct tarn_fabric_handle *handle, uint64_t offset,
+                                     const struct iovec *vector, uint64_t deadline_ns)
 {
     op->kind = kind;
     op->fence = false;
@@ -722,7 +723,7 @@ static FABRIC_INLINE int complete(struct tarn_fabric_connection *connection, str
     op->iov = vector;
     op->iov_count = vector == NULL ? 0 : 1;
     op->value = 0;
-    return run(connection, op, kind, tag, vector == NULL ? WORD_BYTES : vector->iov_len, deadline_ns);
+    return run_op(connection, op, kind, tag, vector == NULL ? WORD_BYTES : vector->iov_len, deadline_ns);
 }
 
 int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,
@@ -731,7 +732,7 @@ int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,
 {
     const struct iovec vector = {.iov_base = data, .iov_len = bytes};
     struct tarn_fabric_op op;
-    return complete(connection, &op, TARN_FABRIC_READ, tag, handle, offset, &vector, deadline_ns);
+    return complete_op(connection, &op, TARN_FABRIC_READ, tag, handle, offset, &vector, deadline_ns);
 }
 
 int tarn_fabric_write(struct tarn_fabric_connection *connection, uint8_t tag,
@@ -741,7 +742,7 @@ int tarn_fabric_write(struct tarn_fabric_connection *connection, uint8_t tag,
     const struct iovec vector = {.iov_base = (void *)(uintptr_t)data,
                                  .iov_len = bytes}; /* an iovec has no const */
     struct tarn_fabric_op op;
-    return complete(connection, &op, TARN_FABRIC_WRITE, tag, handle, offset, &vector, deadline_ns);
+    return complete_op(connection, &op, TARN_FABRIC_WRITE, tag, handle, offset, &vector, deadline_ns);
 }
 
 int tarn_fabric_cas(struct tarn_fabric_connection *connection, uint8_t tag,
@@ -751,7 +752,7 @@ int tarn_fabric_cas(struct tarn_fabric_connection *connection, uint8_t tag,
     struct tarn_fabric_op op;
     op.compare = compare;
     op.operand = operand;
-    int error = complete(connection, &op, TARN_FABRIC_CAS, tag, handle, offset, NULL, deadline_ns);
+    int error = complete_op(connection, &op, TARN_FABRIC_CAS, tag, handle, offset, NULL, deadline_ns);
     if (error == 0)
         *ret_before = op.before;
     return error;
@@ -764,7 +765,7 @@ int tarn_fabric_faa(struct tarn_fabric_connection *connection, uint8_t tag,
     struct tarn_fabric_op op;
     op.compare = 0;
     op.operand = add;
-    int error = complete(connection, &op, TARN_FABRIC_FAA, tag, handle, offset, NULL, deadline_ns);
+    int error = complete_op(connection, &op, TARN_FABRIC_FAA, tag, handle, offset, NULL, deadline_ns);
     if (error == 0)
         *ret_before = op.before;
     return error;
@@ -775,5 +776,5 @@ int tarn_fabric_send(struct tarn_fabric_connection *connection, uint8_t tag, con
 {
     const struct iovec vector = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
     struct tarn_fabric_op op;
-    return complete(connection, &op, TARN_FABRIC_SEND, tag, NULL, 0, &vector, deadline_ns);
+    return complete_op(connection, &op, TARN_FABRIC_SEND, tag, NULL, 0, &vector, deadline_ns);
 }

@@ -48,7 +48,7 @@ struct proxy_call {
     int result;
 };
 
-static void run(struct task_sched *sched, task_function *function, struct proxy_call *call)
+static void run_call(struct task_sched *sched, task_function *function, struct proxy_call *call)
 {
     int error;
     while ((error = fabric_run_on(sched, function, call)) == -ENOMEM)
@@ -56,7 +56,7 @@ static void run(struct task_sched *sched, task_function *function, struct proxy_
     base_assert(error == 0); /* a scheduler outlives its connections */
 }
 
-static void post(void *arg)
+static void post_call(void *arg)
 {
     struct proxy_call *call = arg;
     tarn_fabric_post(call->connection, call->ops, call->count);
@@ -70,11 +70,11 @@ static void wait(void *arg)
 
 static void post_and_wait(void *arg)
 {
-    post(arg);
+    post_call(arg);
     wait(arg);
 }
 
-static void receive(void *arg)
+static void receive_call(void *arg)
 {
     struct proxy_call *call = arg;
     call->result =
@@ -95,13 +95,14 @@ static void disconnect(void *arg)
 
 void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
-    run(connection->sched, post, &(struct proxy_call){.connection = connection, .ops = ops, .count = count});
+    run_call(connection->sched, post_call,
+             &(struct proxy_call){.connection = connection, .ops = ops, .count = count});
 }
 
 int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
 {
     struct proxy_call call = {.ops = ops, .count = count, .deadline_ns = deadline_ns};
-    run(ops[0].connection->sched, wait, &call);
+    run_call(ops[0].connection->sched, wait, &call);
     return call.result;
 }
 
@@ -109,7 +110,7 @@ int fabric_proxy_post_and_wait(struct tarn_fabric_connection *connection, struct
                                uint64_t deadline_ns)
 {
     struct proxy_call call = {.connection = connection, .ops = op, .count = 1, .deadline_ns = deadline_ns};
-    run(connection->sched, post_and_wait, &call);
+    run_call(connection->sched, post_and_wait, &call);
     return call.result;
 }
 
@@ -121,18 +122,18 @@ int fabric_proxy_receive(struct tarn_fabric_connection *connection, void *data, 
                               .room = room,
                               .deadline_ns = deadline_ns,
                               .message = ret_message};
-    run(connection->sched, receive, &call);
+    run_call(connection->sched, receive_call, &call);
     return call.result;
 }
 
 int fabric_proxy_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns)
 {
     struct proxy_call call = {.connection = connection, .deadline_ns = deadline_ns};
-    run(connection->sched, fence, &call);
+    run_call(connection->sched, fence, &call);
     return call.result;
 }
 
 void fabric_proxy_disconnect(struct tarn_fabric_connection *connection)
 {
-    run(connection->sched, disconnect, &(struct proxy_call){.connection = connection});
+    run_call(connection->sched, disconnect, &(struct proxy_call){.connection = connection});
 }

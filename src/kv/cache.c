@@ -37,24 +37,24 @@ static uint32_t number_of(const struct kv_cache *self, const void *key, size_t k
 }
 
 /* Become the owner of the partition that a key belongs to. */
-static struct part *enter(const struct kv_cache *self, const void *key, size_t key_len)
+static struct part *enter_part(const struct kv_cache *self, const void *key, size_t key_len)
 {
     struct part *part = &self->parts[number_of(self, key, key_len)];
     base_spin_lock(&part->lock);
     return part;
 }
 
-static void leave(struct part *part)
+static void leave_part(struct part *part)
 {
     base_spin_unlock(&part->lock);
 }
 
-static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
-               struct tarn_record_info *ret_info)
+static int cache_store_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
+                           size_t value_room, struct tarn_record_info *ret_info)
 {
-    struct part *part = enter(cache_of(kv), key, key_len);
+    struct part *part = enter_part(cache_of(kv), key, key_len);
     int error = cache_get(part->partition, key, key_len, CACHE_TIME_IF_NEEDED, value, value_room, ret_info);
-    leave(part);
+    leave_part(part);
     return error;
 }
 
@@ -103,7 +103,7 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
                      struct tarn_record_info *ret_info)
 {
     struct cache_found found = {.key = key, .key_len = key_len};
-    struct part *part = enter(cache_of(kv), key, key_len);
+    struct part *part = enter_part(cache_of(kv), key, key_len);
     int error = cache_find(part->partition, CACHE_TIME_IF_NEEDED, &found);
     if (error == 0 && if_version != 0 && found.info.version != if_version)
         error = -ESTALE;
@@ -114,26 +114,26 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
             memcpy(data, (const uint8_t *)found.value + offset, *ret_bytes);
         *ret_info = found.info;
     }
-    leave(part);
+    leave_part(part);
     return error;
 }
 
-static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
-               const struct tarn_put_options *options, uint64_t *ret_version)
+static int cache_store_put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value,
+                           size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
 {
     const uint64_t now_ns = task_wall(kv->node);
-    struct part *part = enter(cache_of(kv), key, key_len);
+    struct part *part = enter_part(cache_of(kv), key, key_len);
     int error = cache_put(part->partition, key, key_len, value, value_len, options, now_ns, ret_version);
-    leave(part);
+    leave_part(part);
     return error;
 }
 
-static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
+static int cache_store_delete(struct tarn_kv *kv, const void *key, size_t key_len)
 {
     const uint64_t now_ns = task_wall(kv->node);
-    struct part *part = enter(cache_of(kv), key, key_len);
+    struct part *part = enter_part(cache_of(kv), key, key_len);
     int error = cache_delete(part->partition, key, key_len, now_ns);
-    leave(part);
+    leave_part(part);
     return error;
 }
 
@@ -187,7 +187,7 @@ static int scan_bucket(struct kv_cache *self, struct part *part, uint64_t number
 }
 
 /* A key stays in its bucket: one that is there from beginning to end is seen once. */
-static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+static int cache_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     struct kv_cache *self = cache_of(kv);
     const uint64_t copy_bytes = cache_bucket_bytes_max(self->parts[0].partition);
@@ -212,26 +212,26 @@ static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
     return cache_value_bytes_max(cache_of(kv)->parts[0].partition, key_len); /* all are alike */
 }
 
-static int update(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide,
-                  void *arg, uint64_t *ret_version)
+static int cache_store_update(struct tarn_kv *kv, const void *key, size_t key_len,
+                              tarn_update_function *decide, void *arg, uint64_t *ret_version)
 {
     const uint64_t now_ns = task_wall(kv->node);
-    struct part *part = enter(cache_of(kv), key, key_len);
+    struct part *part = enter_part(cache_of(kv), key, key_len);
     int error = cache_update(part->partition, key, key_len, decide, arg, now_ns, ret_version);
-    leave(part);
+    leave_part(part);
     return error;
 }
 
-static int touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
+static int cache_store_touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
 {
     const uint64_t now_ns = task_wall(kv->node);
-    struct part *part = enter(cache_of(kv), key, key_len);
+    struct part *part = enter_part(cache_of(kv), key, key_len);
     int error = cache_touch(part->partition, key, key_len, expiry_ns, now_ns);
-    leave(part);
+    leave_part(part);
     return error;
 }
 
-static int flush(struct tarn_kv *kv, uint64_t when_ns)
+static int cache_store_flush(struct tarn_kv *kv, uint64_t when_ns)
 {
     struct kv_cache *self = cache_of(kv);
     const uint64_t now_ns = task_wall(kv->node);
@@ -244,12 +244,13 @@ static int flush(struct tarn_kv *kv, uint64_t when_ns)
 }
 
 /* Find a key, and show it. @return as `visit` */
-static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, kv_get_function *visit,
-                 void *arg)
+static bool show_value(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, kv_get_function *visit,
+                       void *arg)
 {
     struct cache_found found = {.key = get->key, .key_len = get->key_len};
     struct tarn_lease lease = {.data = NULL};
-    struct part *part = enter(self, get->key, get->key_len); /* what is no key fails in whatever partition */
+    struct part *part =
+        enter_part(self, get->key, get->key_len); /* what is no key fails in whatever partition */
     get->error = cache_find(part->partition, now_ns, &found);
     if (get->error == 0) {
         get->info = found.info;
@@ -257,7 +258,7 @@ static bool show(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, k
         lease.bytes = found.info.value_bytes;
     }
     bool taken = visit(arg, get, &lease);
-    leave(part);
+    leave_part(part);
     return taken;
 }
 
@@ -267,7 +268,7 @@ static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, 
     const uint64_t now_ns = count == 1 ? CACHE_TIME_IF_NEEDED : task_wall(kv->node);
     size_t shown = 0;
     (void)room;
-    while (shown < count && show(cache_of(kv), &gets[shown], now_ns, visit, arg))
+    while (shown < count && show_value(cache_of(kv), &gets[shown], now_ns, visit, arg))
         shown++;
     return shown;
 }
@@ -302,23 +303,23 @@ static void free_cache(struct kv_cache *self)
     base_free(account, self, sizeof(*self));
 }
 
-static int close(struct tarn_kv *kv)
+static int cache_store_close(struct tarn_kv *kv)
 {
     free_cache(cache_of(kv));
     return 0;
 }
 
-static const struct kv_operations operations = {.get = get,
+static const struct kv_operations operations = {.get = cache_store_get,
                                                 .get_many = get_many,
                                                 .read = read_part,
-                                                .put = put,
-                                                .delete = delete,
-                                                .scan = scan,
-                                                .close = close,
+                                                .put = cache_store_put,
+                                                .delete = cache_store_delete,
+                                                .scan = cache_store_scan,
+                                                .close = cache_store_close,
                                                 .whole_bytes_max = whole_bytes_max,
-                                                .update = update,
-                                                .touch = touch,
-                                                .flush = flush,
+                                                .update = cache_store_update,
+                                                .touch = cache_store_touch,
+                                                .flush = cache_store_flush,
                                                 .get_each = get_each,
                                                 .stats = stats};
 

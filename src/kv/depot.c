@@ -14,8 +14,8 @@ static struct tarn_depot *depot_of(const struct tarn_kv *kv)
     return base_container_of(kv, struct kv_depot, kv)->depot;
 }
 
-static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
-               struct tarn_record_info *ret_info)
+static int depot_store_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
+                           size_t value_room, struct tarn_record_info *ret_info)
 {
     return tarn_depot_get(depot_of(kv), key, key_len, value, value_room, ret_info);
 }
@@ -33,18 +33,18 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
                            ret_info);
 }
 
-static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
-               const struct tarn_put_options *options, uint64_t *ret_version)
+static int depot_store_put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value,
+                           size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
 {
     return tarn_depot_put(depot_of(kv), key, key_len, value, value_len, options, ret_version);
 }
 
-static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
+static int depot_store_delete(struct tarn_kv *kv, const void *key, size_t key_len)
 {
     return tarn_depot_delete(depot_of(kv), key, key_len);
 }
 
-static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+static int depot_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     return tarn_depot_scan(depot_of(kv), visit, arg);
 }
@@ -59,18 +59,18 @@ static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
     return tarn_depot_whole_bytes_max(depot_of(kv));
 }
 
-static int update(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide,
-                  void *arg, uint64_t *ret_version)
+static int depot_store_update(struct tarn_kv *kv, const void *key, size_t key_len,
+                              tarn_update_function *decide, void *arg, uint64_t *ret_version)
 {
     return tarn_depot_update(depot_of(kv), key, key_len, decide, arg, ret_version);
 }
 
-static int touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
+static int depot_store_touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns)
 {
     return tarn_depot_touch(depot_of(kv), key, key_len, expiry_ns);
 }
 
-static int flush(struct tarn_kv *kv, uint64_t when_ns)
+static int depot_store_flush(struct tarn_kv *kv, uint64_t when_ns)
 {
     return tarn_depot_flush_all(depot_of(kv), when_ns);
 }
@@ -101,7 +101,7 @@ static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
 
 /* ---- opening and closing ---------------------------------------------------------------------------- */
 
-static int close(struct tarn_kv *kv)
+static int depot_store_close(struct tarn_kv *kv)
 {
     struct kv_depot *self = base_container_of(kv, struct kv_depot, kv);
     int error = self->is_owned ? tarn_depot_close(self->depot) : 0;
@@ -109,17 +109,17 @@ static int close(struct tarn_kv *kv)
     return error;
 }
 
-static const struct kv_operations operations = {.get = get,
+static const struct kv_operations operations = {.get = depot_store_get,
                                                 .get_many = get_many,
                                                 .read = read_part,
-                                                .put = put,
-                                                .delete = delete,
-                                                .scan = scan,
-                                                .close = close,
+                                                .put = depot_store_put,
+                                                .delete = depot_store_delete,
+                                                .scan = depot_store_scan,
+                                                .close = depot_store_close,
                                                 .whole_bytes_max = whole_bytes_max,
-                                                .update = update,
-                                                .touch = touch,
-                                                .flush = flush,
+                                                .update = depot_store_update,
+                                                .touch = depot_store_touch,
+                                                .flush = depot_store_flush,
                                                 .get_each = get_each,
                                                 .stats = stats};
 

@@ -271,7 +271,7 @@ int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns)
 }
 
 /* What an answer with an error means, and whether it may be asked again. */
-static int judge(struct kv_call *call, int died)
+static int judge_failure(struct kv_call *call, int died)
 {
     const struct tarn_rpc_call *rpc = &call->rpc;
     if (died != 0 && rpc->error == died) {
@@ -330,7 +330,7 @@ static int finish_call(struct kv_call *call)
     call->result_bytes = call->rpc.result_bytes;
     call->again = false;
     if (error != 0)
-        error = judge(call, tarn_rpc_error(link->rpc));
+        error = judge_failure(call, tarn_rpc_error(link->rpc));
     if (call->exported != NULL)
         tarn_fabric_region_free(call->region);
     if (is_alive(link))

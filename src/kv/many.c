@@ -194,7 +194,7 @@ static void take_next(struct batch *batch, struct tarn_get *one)
 }
 
 /* Whatever came: what a server failed with is that of its other keys. */
-static void take(struct many *many)
+static void take_answers(struct many *many)
 {
     for (size_t i = 0; i < many->count; i++) {
         if (many->batch_of[i] != NO_BATCH)
@@ -231,7 +231,7 @@ static int run_turn(struct many *many)
         return -ENOMEM;
     save(many, memory);
     kv_lane_call_many(calls, many->batch_count);
-    take(many);
+    take_answers(many);
     base_free(many->account, memory, bytes);
     return 0;
 }
@@ -276,7 +276,7 @@ static uint32_t take_lanes(struct many *many, const struct tarn_get *gets, size_
 }
 
 /* Know the routing of those that answer at once. @return how many do not */
-static uint32_t meet(struct many *many, uint32_t needed)
+static uint32_t meet_lanes(struct many *many, uint32_t needed)
 {
     uint32_t waiting = 0;
     for (uint32_t i = 0; i < many->servers->count; i++) {
@@ -299,9 +299,9 @@ static void wait_for(struct many *many, uint32_t waiting)
     }
 }
 
-static int ask(struct many *many, struct tarn_get *gets, size_t count)
+static int ask_servers(struct many *many, struct tarn_get *gets, size_t count)
 {
-    const uint32_t waiting = meet(many, take_lanes(many, gets, count));
+    const uint32_t waiting = meet_lanes(many, take_lanes(many, gets, count));
     int error = run_turns(many, gets, count);
     if (waiting > 0 && error == 0) {
         wait_for(many, waiting);
@@ -336,7 +336,7 @@ void kv_get_many(const struct kv_servers *servers, struct tarn_get *gets, size_t
     if (many != NULL) {
         many->servers = servers;
         many->account = &first->kv.node->memory;
-        error = ask(many, gets, count);
+        error = ask_servers(many, gets, count);
     }
     for (size_t i = 0; i < count; i++) {
         const struct side *side = many != NULL && error == 0 ? side_of(many, &gets[i]) : NULL;

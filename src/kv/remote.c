@@ -134,8 +134,8 @@ static int get_rest(struct tarn_kv *kv, const void *key, size_t key_len, uint32_
     return error == -ENOENT ? -ESTALE : error;
 }
 
-static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
-               struct tarn_record_info *ret_info)
+static int remote_store_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
+                            size_t value_room, struct tarn_record_info *ret_info)
 {
     struct kv_remote *remote = remote_of(kv);
     const uint64_t deadline_ns = kv_deadline(remote);
@@ -200,8 +200,8 @@ static int put_long(struct kv_remote *remote, const struct kv_request *whole, ui
     return send_put(remote, KV_PUT_REGION, &request, &call, ret_version);
 }
 
-static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
-               const struct tarn_put_options *options, uint64_t *ret_version)
+static int remote_store_put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value,
+                            size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
 {
     struct kv_remote *remote = remote_of(kv);
     const struct kv_request request = {.key = key,
@@ -215,7 +215,7 @@ static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *
     return remote->takes_regions ? put_long(remote, &request, value_len, ret_version) : -EMSGSIZE;
 }
 
-static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
+static int remote_store_delete(struct tarn_kv *kv, const void *key, size_t key_len)
 {
     struct kv_remote *remote = remote_of(kv);
     const struct kv_request request = {.key = key, .key_len = (uint16_t)key_len};
@@ -300,7 +300,7 @@ static int scan_pages(struct scanning *scanning)
     return outcome;
 }
 
-static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+static int remote_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     static const struct kv_request none = {0};
     struct kv_lane *lane;
@@ -327,7 +327,7 @@ static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-static int close(struct tarn_kv *kv)
+static int remote_store_close(struct tarn_kv *kv)
 {
     struct kv_remote *remote = remote_of(kv);
     kv_lanes_close(remote);
@@ -337,13 +337,13 @@ static int close(struct tarn_kv *kv)
     return 0;
 }
 
-static const struct kv_operations operations = {.get = get,
+static const struct kv_operations operations = {.get = remote_store_get,
                                                 .get_many = get_many,
                                                 .read = read_part,
-                                                .put = put,
-                                                .delete = delete,
-                                                .scan = scan,
-                                                .close = close};
+                                                .put = remote_store_put,
+                                                .delete = remote_store_delete,
+                                                .scan = remote_store_scan,
+                                                .close = remote_store_close};
 
 int kv_remote_make(struct tarn_node *node, struct tarn_fabric *fabric, const struct kv_url *url,
                    uint32_t place, uint64_t timeout_ns, struct kv_remote **ret_remote)

@@ -42,8 +42,8 @@ static void wait_firmly(struct task_semaphore *semaphore)
         continue;
 }
 
-static int visit(void *arg, const void *key, size_t key_len, const void *value,
-                 const struct tarn_record_info *info)
+static int visit_record(void *arg, const void *key, size_t key_len, const void *value,
+                        const struct tarn_record_info *info)
 {
     struct kv_scan *scan = arg;
     struct kv_item item = {.key = key,
@@ -72,7 +72,7 @@ static int visit(void *arg, const void *key, size_t key_len, const void *value,
 static void run_scan(void *arg)
 {
     struct kv_scan *scan = arg;
-    scan->outcome = tarn_kv_scan(scan->kv, visit, scan);
+    scan->outcome = tarn_kv_scan(scan->kv, visit_record, scan);
     scan->is_over = true;
     if (scan->outcome == 0)
         scan->head.scan = 0;

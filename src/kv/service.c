@@ -171,7 +171,7 @@ int kv_answer(struct kv_server *server, const struct kv_worker *worker, uint32_t
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
-static int answer(struct kv_server *server, uint32_t method, struct tarn_rpc_request *exchange)
+static int answer_method(struct kv_server *server, uint32_t method, struct tarn_rpc_request *exchange)
 {
     struct tarn_rpc_limits limits;
     tarn_rpc_limits(exchange->connection, &limits);
@@ -183,7 +183,7 @@ static int answer(struct kv_server *server, uint32_t method, struct tarn_rpc_req
 #define METHOD(function, method)                                                                             \
     static int function(void *arg, struct tarn_rpc_request *exchange)                                        \
     {                                                                                                        \
-        return answer(arg, method, exchange);                                                                \
+        return answer_method(arg, method, exchange);                                                         \
     }
 
 METHOD(method_info, KV_INFO)

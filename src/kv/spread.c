@@ -20,8 +20,8 @@ static struct tarn_kv *kv_of(struct tarn_kv *kv, const void *key, size_t key_len
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-static int get(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
-               struct tarn_record_info *ret_info)
+static int spread_store_get(struct tarn_kv *kv, const void *key, size_t key_len, void *value,
+                            size_t value_room, struct tarn_record_info *ret_info)
 {
     struct tarn_kv *its = kv_of(kv, key, key_len);
     return its->operations->get(its, key, key_len, value, value_room, ret_info);
@@ -40,14 +40,14 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
     return its->operations->read(its, key, key_len, if_version, offset, data, data_room, ret_bytes, ret_info);
 }
 
-static int put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
-               const struct tarn_put_options *options, uint64_t *ret_version)
+static int spread_store_put(struct tarn_kv *kv, const void *key, size_t key_len, const void *value,
+                            size_t value_len, const struct tarn_put_options *options, uint64_t *ret_version)
 {
     struct tarn_kv *its = kv_of(kv, key, key_len);
     return its->operations->put(its, key, key_len, value, value_len, options, ret_version);
 }
 
-static int delete (struct tarn_kv *kv, const void *key, size_t key_len)
+static int spread_store_delete(struct tarn_kv *kv, const void *key, size_t key_len)
 {
     struct tarn_kv *its = kv_of(kv, key, key_len);
     return its->operations->delete (its, key, key_len);
@@ -70,7 +70,7 @@ static int visit_one(void *arg, const void *key, size_t key_len, const void *val
     return visiting->outcome;
 }
 
-static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
+static int spread_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     struct kv_spread *spread = spread_of(kv);
     struct visiting visiting = {.visit = visit, .arg = arg, .whole_bytes_max = kv->info.whole_bytes_max};
@@ -84,7 +84,7 @@ static int scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     return visiting.outcome != 0 ? visiting.outcome : error;
 }
 
-static int close(struct tarn_kv *kv)
+static int spread_store_close(struct tarn_kv *kv)
 {
     struct kv_spread *spread = spread_of(kv);
     for (uint32_t i = 0; i < spread->servers.count; i++) {
@@ -97,13 +97,13 @@ static int close(struct tarn_kv *kv)
     return 0;
 }
 
-static const struct kv_operations operations = {.get = get,
+static const struct kv_operations operations = {.get = spread_store_get,
                                                 .get_many = get_many,
                                                 .read = read_part,
-                                                .put = put,
-                                                .delete = delete,
-                                                .scan = scan,
-                                                .close = close};
+                                                .put = spread_store_put,
+                                                .delete = spread_store_delete,
+                                                .scan = spread_store_scan,
+                                                .close = spread_store_close};
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
@@ -188,7 +188,7 @@ static int open_spread(struct tarn_node *node, struct tarn_fabric *fabric, const
     if (error == 0)
         error = meet_all(spread);
     if (error != 0) {
-        (void)close(&spread->kv);
+        (void)spread_store_close(&spread->kv);
         return error;
     }
     *ret_kv = &spread->kv;

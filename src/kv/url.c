@@ -6,7 +6,7 @@
 #define LETTERS     "abcdefghijklmnopqrstuvwxyz"
 #define OPTION_ROOM 64
 
-static int complain(struct base_log *log, const char *url, const char *reason)
+static int log_refusal(struct base_log *log, const char *url, const char *reason)
 {
     char quoted[BASE_LOG_ROOM_MIN];
     base_error(log, "cannot use a store's URL", "url=%s reason=\"%s\"",
@@ -178,7 +178,7 @@ int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
     struct kv_url read;
     const char *wrong = read_url(url, &read);
     if (wrong != NULL)
-        return complain(log, url, wrong);
+        return log_refusal(log, url, wrong);
     *ret_url = read;
     return 0;
 }

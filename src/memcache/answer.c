@@ -20,7 +20,7 @@ static void put_bytes(struct text *text, const void *bytes, size_t len)
     text->end += len;
 }
 
-static void put(struct text *text, const char *string)
+static void put_text(struct text *text, const char *string)
 {
     put_bytes(text, string, strlen(string));
 }
@@ -78,15 +78,15 @@ static void answer_get(const struct memcache_op *op, struct text *text)
 {
     const struct memcache_request *request = &op->request;
     if (op->outcome.error == -ENOENT || request->key.len == 0) {
-        put(text, op->last ? "END\r\n" : "");
+        put_text(text, op->last ? "END\r\n" : "");
         return;
     }
     if (op->outcome.error != 0) {
-        put(text, op->outcome.error == -ENOMEM ? "SERVER_ERROR out of memory writing get response\r\n"
-                                               : memcache_failure(op->outcome.error));
+        put_text(text, op->outcome.error == -ENOMEM ? "SERVER_ERROR out of memory writing get response\r\n"
+                                                    : memcache_failure(op->outcome.error));
         return;
     }
-    put(text, "VALUE ");
+    put_text(text, "VALUE ");
     put_bytes(text, request->key.text, request->key.len);
     *text->end++ = ' ';
     put_u64(text, op->outcome.info.client_flags);
@@ -96,7 +96,7 @@ static void answer_get(const struct memcache_op *op, struct text *text)
         *text->end++ = ' ';
         put_u64(text, op->outcome.info.version);
     }
-    put(text, "\r\n");
+    put_text(text, "\r\n");
 }
 
 /* What a request that changes one key says if nothing has failed; NULL: something has. */
@@ -129,15 +129,15 @@ static void answer_change(const struct memcache_op *op, struct text *text)
 {
     const char *word = classic_word(op);
     if (word == NULL) {
-        put(text, memcache_failure(op->outcome.error));
+        put_text(text, memcache_failure(op->outcome.error));
         return;
     }
     if (op->request.noreply)
         return;
     if (word[0] == '\0')
         put_u64(text, op->outcome.number);
-    put(text, word);
-    put(text, "\r\n");
+    put_text(text, word);
+    put_text(text, "\r\n");
 }
 
 /* ---- meta answers ------------------------------------------------------------------------------------ */
@@ -156,7 +156,7 @@ static void put_time_left(const struct memcache_op *op, uint64_t expiry_ns, stru
 {
     uint64_t now_ns = task_wall(op->server->node) + ROUNDED_NS;
     if (expiry_ns == 0)
-        put(text, "-1");
+        put_text(text, "-1");
     else
         put_u64(text,
                 expiry_ns <= now_ns ? 0 : (expiry_ns - now_ns + BASE_NS_PER_SECOND - 1) / BASE_NS_PER_SECOND);
@@ -179,7 +179,7 @@ static void put_returned_flag(const struct memcache_op *op, struct text *text, c
         put_time_left(op, expiry_ns, text);
         break;
     default: /* h and l: of accesses nothing is kept */
-        put(text, "0");
+        put_text(text, "0");
         break;
     }
 }
@@ -199,7 +199,7 @@ static void put_flags(const struct memcache_op *op, struct text *text, const cha
         } else if (flag == 'k') {
             put_flag(text, 'k');
             put_key(op, text);
-            put(text, memcache_meta_has(&op->request, 'b') ? " b" : "");
+            put_text(text, memcache_meta_has(&op->request, 'b') ? " b" : "");
         } else if (strchr(known, flag) != NULL) {
             put_returned_flag(op, text, flag, expiry_ns);
         }
@@ -212,21 +212,21 @@ static void answer_meta_get(const struct memcache_op *op, struct text *text)
     if (outcome->error == -ENOENT) {
         if (op->request.noreply)
             return;
-        put(text, "EN");
+        put_text(text, "EN");
         put_flags(op, text, "");
-        put(text, "\r\n");
+        put_text(text, "\r\n");
         return;
     }
     if (memcache_meta_has(&op->request, 'v')) {
-        put(text, "VA ");
+        put_text(text, "VA ");
         put_u64(text, outcome->info.value_bytes);
     } else {
-        put(text, "HD");
+        put_text(text, "HD");
     }
     put_flags(op, text, "cfhlst");
-    put(text, (outcome->info.note & MEMCACHE_NOTE_SENT) != 0 ? " Z" : "");
-    put(text, (outcome->info.note & MEMCACHE_NOTE_STALE) != 0 ? " X" : "");
-    put(text, outcome->won ? " W\r\n" : "\r\n");
+    put_text(text, (outcome->info.note & MEMCACHE_NOTE_SENT) != 0 ? " Z" : "");
+    put_text(text, (outcome->info.note & MEMCACHE_NOTE_STALE) != 0 ? " X" : "");
+    put_text(text, outcome->won ? " W\r\n" : "\r\n");
 }
 
 static void answer_meta_change(struct memcache_op *op, struct text *text)
@@ -247,9 +247,9 @@ static void answer_meta_change(struct memcache_op *op, struct text *text)
         return;
     if (error != 0)
         op->outcome.info.value_bytes = op->request.value_bytes; /* of what was not stored */
-    put(text, word);
+    put_text(text, word);
     put_flags(op, text, sets ? "cs" : "");
-    put(text, "\r\n");
+    put_text(text, "\r\n");
 }
 
 static void answer_meta_arithmetic(const struct memcache_op *op, struct text *text)
@@ -257,9 +257,9 @@ static void answer_meta_arithmetic(const struct memcache_op *op, struct text *te
     char digits[NUMBER_CHARS_MAX];
     struct text number = {digits, digits};
     if (op->outcome.error != 0) {
-        put(text, op->outcome.error == -ENOENT ? "NF" : "EX");
+        put_text(text, op->outcome.error == -ENOENT ? "NF" : "EX");
         put_flags(op, text, "");
-        put(text, "\r\n");
+        put_text(text, "\r\n");
         return;
     }
     if (op->request.noreply)
@@ -267,33 +267,33 @@ static void answer_meta_arithmetic(const struct memcache_op *op, struct text *te
     put_u64(&number, op->outcome.number);
     size_t len = (size_t)(number.end - number.begin);
     bool shows = memcache_meta_has(&op->request, 'v');
-    put(text, shows ? "VA " : "HD");
+    put_text(text, shows ? "VA " : "HD");
     if (shows)
         put_u64(text, len);
     put_flags(op, text, "ct");
-    put(text, "\r\n");
+    put_text(text, "\r\n");
     if (!shows)
         return;
     put_bytes(text, digits, len);
-    put(text, "\r\n");
+    put_text(text, "\r\n");
 }
 
 static void answer_debug(const struct memcache_op *op, struct text *text)
 {
     if (op->outcome.error == -ENOENT) {
-        put(text, "EN\r\n");
+        put_text(text, "EN\r\n");
         return;
     }
-    put(text, "ME ");
+    put_text(text, "ME ");
     put_key(op, text);
-    put(text, " exp=");
+    put_text(text, " exp=");
     put_time_left(op, op->outcome.info.expiry_ns, text);
-    put(text, " la=0 cas=");
+    put_text(text, " la=0 cas=");
     put_u64(text, op->outcome.info.version);
-    put(text, " fetch=no cls=1 size=");
+    put_text(text, " fetch=no cls=1 size=");
     put_u64(text, memcache_item_bytes(op->request.key.len, op->outcome.info.value_bytes,
                                       op->outcome.info.client_flags));
-    put(text, "\r\n");
+    put_text(text, "\r\n");
 }
 
 static bool is_answer(int error)
@@ -306,7 +306,7 @@ static void answer_meta(struct memcache_op *op, struct text *text)
     char mode = op->request.meta.mode;
     bool too_long = op->outcome.error == -EMSGSIZE && (mode == 'A' || mode == 'P');
     if (!is_answer(op->outcome.error) && !too_long)
-        put(text, memcache_failure(op->outcome.error));
+        put_text(text, memcache_failure(op->outcome.error));
     else if (op->request.verb == MEMCACHE_META_GET)
         answer_meta_get(op, text);
     else if (op->request.verb == MEMCACHE_META_ARITHMETIC)
@@ -322,19 +322,19 @@ size_t memcache_answer(struct memcache_op *op, char *to)
     struct text text = {to, to};
     const struct memcache_request *request = &op->request;
     if (op->outcome.text != NULL)
-        put(&text, memcache_wants_no_refusal(request) ? "" : op->outcome.text);
+        put_text(&text, memcache_wants_no_refusal(request) ? "" : op->outcome.text);
     else if (memcache_has_keys(request))
         answer_get(op, &text);
     else if (memcache_is_meta(request))
         answer_meta(op, &text);
     else if (request->verb == MEMCACHE_META_NOOP)
-        put(&text, "MN\r\n");
+        put_text(&text, "MN\r\n");
     else if (request->verb == MEMCACHE_VERBOSITY) /* the log has a setting of its own */
-        put(&text, request->noreply ? "" : "OK\r\n");
+        put_text(&text, request->noreply ? "" : "OK\r\n");
     else if (request->verb == MEMCACHE_VERSION) {
-        put(&text, "VERSION ");
-        put(&text, memcache_version());
-        put(&text, "\r\n");
+        put_text(&text, "VERSION ");
+        put_text(&text, memcache_version());
+        put_text(&text, "\r\n");
     } else {
         answer_change(op, &text);
     }

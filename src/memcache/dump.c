@@ -105,8 +105,8 @@ static const struct form metadump = {print_metadump, "END\r\n"}, mgdump = {print
 enum { ENOUGH = 1 }; /* what ends a scan, and is no error */
 
 /* Other protocols may have stored what no client of this one can name: that is left out. */
-static int visit(void *arg, const void *key, size_t key_len, const void *value,
-                 const struct tarn_record_info *info)
+static int visit_record(void *arg, const void *key, size_t key_len, const void *value,
+                        const struct tarn_record_info *info)
 {
     struct dump *dump = arg;
     char line[LINE_ROOM];
@@ -148,7 +148,7 @@ static void dump_all(struct memcache_server *server, struct memcache_output *out
         memcache_output_text(server, output, "BUSY currently processing crawler request\r\n");
         return;
     }
-    int error = tarn_kv_scan(server->kv, visit, &dump);
+    int error = tarn_kv_scan(server->kv, visit_record, &dump);
     atomic_store_explicit(&server->is_dumping, false, memory_order_release);
     bool is_whole = error == 0 || error == ENOUGH;
     memcache_output_text(server, output, is_whole ? form->end : failure(error));

@@ -140,7 +140,7 @@ static bool is_another_if_seen(const struct memcache_op *op, const struct tarn_r
 }
 
 /* What an earlier attempt has found may be so no more. @return what the update returned, the outcome being noted */
-static int update(struct memcache_op *op, tarn_update_function *decide, void *arg)
+static int update_record(struct memcache_op *op, tarn_update_function *decide, void *arg)
 {
     uint64_t version = 0;
     int error;
@@ -167,7 +167,7 @@ static void note(struct memcache_op *op, const struct tarn_update *update)
 
 /* ---- set and its kin ------------------------------------------------------------------------------ */
 
-static void put(struct memcache_op *op, enum tarn_put_condition condition)
+static void put_value(struct memcache_op *op, enum tarn_put_condition condition)
 {
     const struct memcache_request *request = &op->request;
     const struct tarn_put_options options = {.condition = condition,
@@ -257,7 +257,7 @@ static int decide_join(void *arg, const struct tarn_record_info *old, const void
 static void append(struct memcache_op *op, bool in_front)
 {
     struct joining joining = {.op = op, .in_front = in_front};
-    (void)update(op, decide_join, &joining);
+    (void)update_record(op, decide_join, &joining);
     drop_value(op);
 }
 
@@ -265,7 +265,7 @@ static void meta_set(struct memcache_op *op)
 {
     switch (op->request.meta.mode) {
     case 'E':
-        put(op, TARN_PUT_IF_ABSENT);
+        put_value(op, TARN_PUT_IF_ABSENT);
         break;
     case 'A':
         append(op, false);
@@ -275,11 +275,11 @@ static void meta_set(struct memcache_op *op)
         break;
     default:
         if (has(op, 'C') && has(op, 'I'))
-            (void)update(op, decide_stale, op);
+            (void)update_record(op, decide_stale, op);
         else if (has(op, 'C'))
-            put(op, TARN_PUT_IF_VERSION);
+            put_value(op, TARN_PUT_IF_VERSION);
         else
-            put(op, op->request.meta.mode == 'R' ? TARN_PUT_IF_PRESENT : TARN_PUT_ANY);
+            put_value(op, op->request.meta.mode == 'R' ? TARN_PUT_IF_PRESENT : TARN_PUT_ANY);
         break;
     }
 }
@@ -345,10 +345,10 @@ static int decide_count(void *arg, const struct tarn_record_info *old, const voi
     return error;
 }
 
-static void count(struct memcache_op *op, bool down)
+static void change_number(struct memcache_op *op, bool down)
 {
     struct counting counting = {.op = op, .down = down};
-    if (update(op, decide_count, &counting) == NOT_A_NUMBER) {
+    if (update_record(op, decide_count, &counting) == NOT_A_NUMBER) {
         op->outcome.text = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
         op->outcome.error = 0;
     }
@@ -384,7 +384,7 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
 static void meta_delete(struct memcache_op *op)
 {
     if (has(op, 'I') || has(op, 'x') || has(op, 'C'))
-        (void)update(op, decide_delete, op);
+        (void)update_record(op, decide_delete, op);
     else
         op->outcome.error = tarn_kv_delete(op->server->kv, op->request.key.text, op->request.key.len);
 }
@@ -458,11 +458,11 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
 
 static void get_and_change(struct memcache_op *op)
 {
-    if (update(op, decide_get, op) < 0)
+    if (update_record(op, decide_get, op) < 0)
         drop_value(op);
 }
 
-static void touch(struct memcache_op *op)
+static void touch_key(struct memcache_op *op)
 {
     op->outcome.error =
         kv_touch(op->server->kv, op->request.key.text, op->request.key.len, new_expiry_ns(op));
@@ -475,16 +475,16 @@ void memcache_operate(struct memcache_op *op)
 {
     switch (op->request.verb) {
     case MEMCACHE_SET:
-        put(op, TARN_PUT_ANY);
+        put_value(op, TARN_PUT_ANY);
         break;
     case MEMCACHE_ADD:
-        put(op, TARN_PUT_IF_ABSENT);
+        put_value(op, TARN_PUT_IF_ABSENT);
         break;
     case MEMCACHE_REPLACE:
-        put(op, TARN_PUT_IF_PRESENT);
+        put_value(op, TARN_PUT_IF_PRESENT);
         break;
     case MEMCACHE_CAS:
-        put(op, TARN_PUT_IF_VERSION);
+        put_value(op, TARN_PUT_IF_VERSION);
         break;
     case MEMCACHE_APPEND:
     case MEMCACHE_PREPEND:
@@ -495,17 +495,17 @@ void memcache_operate(struct memcache_op *op)
         break;
     case MEMCACHE_INCR:
     case MEMCACHE_DECR:
-        count(op, op->request.verb == MEMCACHE_DECR);
+        change_number(op, op->request.verb == MEMCACHE_DECR);
         break;
     case MEMCACHE_META_ARITHMETIC:
-        count(op, op->request.meta.mode == 'D' || op->request.meta.mode == '-');
+        change_number(op, op->request.meta.mode == 'D' || op->request.meta.mode == '-');
         break;
     case MEMCACHE_DELETE:
     case MEMCACHE_META_DELETE:
         meta_delete(op);
         break;
     case MEMCACHE_TOUCH:
-        touch(op);
+        touch_key(op);
         break;
     default: /* gets that touch, or win */
         get_and_change(op);

@@ -50,8 +50,8 @@ bool memcache_session_is_idle(const struct memcache_session *session)
 }
 
 /* Answer with a text, in order. */
-static void refuse(struct memcache_session *session, struct memcache_work *work, const char *text,
-                   bool noreply)
+static void refuse_line(struct memcache_session *session, struct memcache_work *work, const char *text,
+                        bool noreply)
 {
     const struct memcache_request refused = {.verb = MEMCACHE_REFUSED, .refusal = text, .noreply = noreply};
     (void)memcache_add(session, work, &refused);
@@ -69,7 +69,7 @@ static void refuse_chunk(struct memcache_session *session, struct memcache_work 
                          const struct memcache_request *request)
 {
     memcache_count(&session->server->counters.cmd_set, 1);
-    refuse(session, work, bad_chunk, memcache_wants_no_refusal(request));
+    refuse_line(session, work, bad_chunk, memcache_wants_no_refusal(request));
 }
 
 static void store(struct memcache_session *session, struct memcache_work *work,
@@ -105,7 +105,7 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
     uint64_t bytes = (uint64_t)request->value_bytes + 2;
     if (!memcache_item_fits(server, request->key.len, request->value_bytes, request->client_flags)) {
         memcache_count(&server->counters.store_too_large, 1);
-        refuse(session, work, too_large, memcache_wants_no_refusal(request));
+        refuse_line(session, work, too_large, memcache_wants_no_refusal(request));
         swallow_value(session, request);
         return 0;
     }
@@ -115,7 +115,7 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
     }
     if (!take_memory(session, request)) { /* told even to who wants no reply, as memcached does */
         memcache_count(&server->counters.store_no_memory, 1);
-        refuse(session, work, no_memory, false);
+        refuse_line(session, work, no_memory, false);
         swallow_value(session, request);
         return 0;
     }
@@ -220,7 +220,7 @@ static void take_list(struct memcache_session *session, struct memcache_work *wo
     if (keys_are_valid(request->rest))
         add_keys(session, work, request, request->rest, true);
     else
-        refuse(session, work, bad_format, false);
+        refuse_line(session, work, bad_format, false);
 }
 
 /* More keys of a line that is longer than what is there. @return bytes that are done with, or
@@ -394,7 +394,7 @@ static ssize_t take_line(struct memcache_session *session, struct memcache_work 
     size_t line_len = (size_t)(newline - data);
     size_t with_end = line_len + 1;
     if (with_end < LINE_BYTES_MIN) {
-        refuse(session, work, bad_format, false);
+        refuse_line(session, work, bad_format, false);
         return (ssize_t)with_end;
     }
     if (line_len > 0 && data[line_len - 1] == '\r')
@@ -412,8 +412,8 @@ static size_t skip(struct memcache_session *session, const char *data, size_t le
     return (size_t)(newline - data) + 1;
 }
 
-static ssize_t take(struct memcache_session *session, struct memcache_work *work, char *data, size_t len,
-                    bool *ret_stuck)
+static ssize_t take_input(struct memcache_session *session, struct memcache_work *work, char *data,
+                          size_t len, bool *ret_stuck)
 {
     ssize_t taken = 0;
     switch (session->place) {
@@ -443,7 +443,7 @@ int memcache_session_consume(struct memcache_session *session, struct memcache_w
     bool stuck = false;
     ssize_t taken = 0;
     while (consumed < len && !stuck && work->output.error == 0) {
-        taken = take(session, work, data + consumed, len - consumed, &stuck);
+        taken = take_input(session, work, data + consumed, len - consumed, &stuck);
         if (taken < 0)
             break;
         consumed += (size_t)taken;

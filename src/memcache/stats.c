@@ -62,7 +62,7 @@ static void add_setting(void *arg, const char *name, const char *value)
     add_text(arg, name, value[0] == '\0' ? "NULL" : value); /* as memcached says it */
 }
 
-static void add(struct listing *listing, const char *name, uint64_t value)
+static void add_number(struct listing *listing, const char *name, uint64_t value)
 {
     char text[BASE_UNITS_ROOM];
     (void)snprintf(text, sizeof(text), "%" PRIu64, value);
@@ -90,27 +90,27 @@ static void add_process(struct listing *listing)
     struct memcache_facts facts = {.pid = 0};
     struct rusage usage;
     server->host.tell(server->host.arg, &facts);
-    add(listing, "pid", facts.pid);
-    add(listing, "uptime", (task_now() - server->begin_ns) / BASE_NS_PER_SECOND);
-    add(listing, "time", task_wall(server->node) / BASE_NS_PER_SECOND);
+    add_number(listing, "pid", facts.pid);
+    add_number(listing, "uptime", (task_now() - server->begin_ns) / BASE_NS_PER_SECOND);
+    add_number(listing, "time", task_wall(server->node) / BASE_NS_PER_SECOND);
     add_text(listing, "version", memcache_version());
-    add(listing, "pointer_size", 8 * sizeof(void *));
+    add_number(listing, "pointer_size", 8 * sizeof(void *));
     if (getrusage(RUSAGE_SELF, &usage) == 0) {
         add_time(listing, "rusage_user", &usage.ru_utime);
         add_time(listing, "rusage_system", &usage.ru_stime);
     }
-    add(listing, "max_connections", facts.connections_max);
-    add(listing, "curr_connections", facts.connections);
-    add(listing, "total_connections", facts.connections_total - server->connections_forgotten);
-    add(listing, "rejected_connections", facts.connections_rejected);
-    add(listing, "conn_yields", facts.yields);
-    add(listing, "idle_kicks", facts.idle_kicks);
-    add(listing, "accepting_conns", 1);     /* always: */
-    add(listing, "listen_disabled_num", 0); /* who is one too many is rejected */
-    add(listing, "time_in_listen_disabled_us", 0);
-    add(listing, "auth_cmds", 0);
-    add(listing, "auth_errors", 0);
-    add(listing, "threads", facts.threads);
+    add_number(listing, "max_connections", facts.connections_max);
+    add_number(listing, "curr_connections", facts.connections);
+    add_number(listing, "total_connections", facts.connections_total - server->connections_forgotten);
+    add_number(listing, "rejected_connections", facts.connections_rejected);
+    add_number(listing, "conn_yields", facts.yields);
+    add_number(listing, "idle_kicks", facts.idle_kicks);
+    add_number(listing, "accepting_conns", 1);     /* always: */
+    add_number(listing, "listen_disabled_num", 0); /* who is one too many is rejected */
+    add_number(listing, "time_in_listen_disabled_us", 0);
+    add_number(listing, "auth_cmds", 0);
+    add_number(listing, "auth_errors", 0);
+    add_number(listing, "threads", facts.threads);
 }
 
 /* Each counter with its name. */
@@ -124,7 +124,7 @@ static void add_process(struct listing *listing)
 static void add_counters(struct listing *listing)
 {
     const struct memcache_counters *counters = &listing->server->counters;
-#define ADD(name) add(listing, #name, atomic_load_explicit(&counters->name, memory_order_relaxed));
+#define ADD(name) add_number(listing, #name, atomic_load_explicit(&counters->name, memory_order_relaxed));
     COUNTERS(ADD)
 #undef ADD
 }
@@ -158,32 +158,32 @@ static void add_depot(struct listing *listing)
     struct tarn_depot_stats stats;
     tarn_depot_stats(listing->server->depot, &stats);
     uint64_t held_bytes = (uint64_t)(stats.segments - stats.segments_free) * stats.segment_bytes;
-    add(listing, "evicted_unfetched", stats.evictions_unhit);
-    add(listing, "store_drive_bytes", stats.drive_bytes);
-    add(listing, "store_tombstone_bytes", stats.tombstone_bytes);
-    add(listing, "store_segments", stats.segments);
-    add(listing, "store_segments_free", stats.segments_free);
-    add(listing, "store_collections", stats.collections);
-    add(listing, "store_discarded_bytes", stats.discarded_bytes);
-    add(listing, "store_reads", stats.reads);
-    add(listing, "store_writes", stats.writes);
-    add(listing, "store_written_bytes", stats.written_bytes);
-    add(listing, "store_user_bytes", stats.user_bytes);
-    add(listing, "store_moved_bytes", stats.moved_bytes);
+    add_number(listing, "evicted_unfetched", stats.evictions_unhit);
+    add_number(listing, "store_drive_bytes", stats.drive_bytes);
+    add_number(listing, "store_tombstone_bytes", stats.tombstone_bytes);
+    add_number(listing, "store_segments", stats.segments);
+    add_number(listing, "store_segments_free", stats.segments_free);
+    add_number(listing, "store_collections", stats.collections);
+    add_number(listing, "store_discarded_bytes", stats.discarded_bytes);
+    add_number(listing, "store_reads", stats.reads);
+    add_number(listing, "store_writes", stats.writes);
+    add_number(listing, "store_written_bytes", stats.written_bytes);
+    add_number(listing, "store_user_bytes", stats.user_bytes);
+    add_number(listing, "store_moved_bytes", stats.moved_bytes);
     add_quotient(listing, "store_write_amplification", stats.written_bytes, stats.user_bytes);
     add_quotient(listing, "store_live_share", stats.live_bytes, held_bytes);
-    add(listing, "store_flushes", stats.flushes);
-    add(listing, "store_reinsertions", stats.reinsertions);
-    add(listing, "store_evicted_segments", stats.evicted_segments);
-    add(listing, "store_segments_bad", stats.segments_bad);
-    add(listing, "store_checkpoints", stats.checkpoints);
-    add(listing, "store_checkpoint_bytes", stats.checkpoint_bytes);
-    add(listing, "store_checkpoints_kept", stats.checkpoints_kept);
-    add(listing, "store_scrub_passes", stats.scrub_passes);
-    add(listing, "store_scrub_segments", stats.scrub_segments);
-    add(listing, "store_scrub_bytes", stats.scrub_bytes);
-    add(listing, "store_scrub_damaged", stats.scrub_damaged);
-    add(listing, "store_scrub_pass_ended", stats.scrub_ended_ns / BASE_NS_PER_SECOND);
+    add_number(listing, "store_flushes", stats.flushes);
+    add_number(listing, "store_reinsertions", stats.reinsertions);
+    add_number(listing, "store_evicted_segments", stats.evicted_segments);
+    add_number(listing, "store_segments_bad", stats.segments_bad);
+    add_number(listing, "store_checkpoints", stats.checkpoints);
+    add_number(listing, "store_checkpoint_bytes", stats.checkpoint_bytes);
+    add_number(listing, "store_checkpoints_kept", stats.checkpoints_kept);
+    add_number(listing, "store_scrub_passes", stats.scrub_passes);
+    add_number(listing, "store_scrub_segments", stats.scrub_segments);
+    add_number(listing, "store_scrub_bytes", stats.scrub_bytes);
+    add_number(listing, "store_scrub_damaged", stats.scrub_damaged);
+    add_number(listing, "store_scrub_pass_ended", stats.scrub_ended_ns / BASE_NS_PER_SECOND);
 }
 
 /* What a cache counts beside them. */
@@ -191,9 +191,9 @@ static void add_cache(struct listing *listing, const struct kv_stats *stats)
 {
     struct tarn_kv_info info;
     tarn_kv_info(listing->server->kv, &info);
-    add(listing, "store_partitions", info.partitions);
-    add(listing, "store_evictions_index", stats->evictions_index);
-    add(listing, "store_puts_in_place", stats->puts_in_place);
+    add_number(listing, "store_partitions", info.partitions);
+    add_number(listing, "store_evictions_index", stats->evictions_index);
+    add_number(listing, "store_puts_in_place", stats->puts_in_place);
 }
 
 /* memcached's names for what holds the items, then the store's own. */
@@ -201,28 +201,28 @@ static void add_store(struct listing *listing)
 {
     const struct memcache_server *server = listing->server;
     const struct kv_stats stats = stats_of(server);
-    add(listing, "bytes", stats.live_bytes);
-    add(listing, "curr_items", stats.records);
-    add(listing, "limit_maxbytes", stats.capacity_bytes);
-    add(listing, "get_expired", stats.gets_expired - server->expired_forgotten);
-    add(listing, "get_flushed", stats.gets_flushed - server->flushed_forgotten);
-    add(listing, "evictions", stats.evictions);
-    add(listing, "reclaimed", stats.reclaimed);
-    add(listing, "lrutail_reflocked", 0); /* nothing that is read stands in the way of an eviction */
-    add(listing, "hash_bytes", stats.index_bytes);
+    add_number(listing, "bytes", stats.live_bytes);
+    add_number(listing, "curr_items", stats.records);
+    add_number(listing, "limit_maxbytes", stats.capacity_bytes);
+    add_number(listing, "get_expired", stats.gets_expired - server->expired_forgotten);
+    add_number(listing, "get_flushed", stats.gets_flushed - server->flushed_forgotten);
+    add_number(listing, "evictions", stats.evictions);
+    add_number(listing, "reclaimed", stats.reclaimed);
+    add_number(listing, "lrutail_reflocked", 0); /* nothing that is read stands in the way of an eviction */
+    add_number(listing, "hash_bytes", stats.index_bytes);
     if (server->depot != NULL)
         add_depot(listing);
     else
         add_cache(listing, &stats);
-    add(listing, "store_index_bytes", stats.index_bytes);
-    add(listing, "memory_used_bytes", base_account_used(&server->node->memory));
+    add_number(listing, "store_index_bytes", stats.index_bytes);
+    add_number(listing, "memory_used_bytes", base_account_used(&server->node->memory));
 }
 
 static void add_class(struct listing *listing, const char *which, const char *name, uint64_t value)
 {
     char full[BASE_UNITS_ROOM + 32];
     (void)snprintf(full, sizeof(full), "%s1:%s", which, name);
-    add(listing, full, value);
+    add_number(listing, full, value);
 }
 
 /* Items have no classes of sizes here: all are of the first. */
@@ -288,8 +288,8 @@ static void add_slabs(struct listing *listing)
 #undef COUNT
     for (size_t i = 0; i < base_array_count(facts) && stats.records > 0; i++)
         add_class(listing, "", facts[i].name, facts[i].value);
-    add(listing, "active_slabs", stats.records > 0 ? 1 : 0);
-    add(listing, "total_malloced", stats.live_bytes);
+    add_number(listing, "active_slabs", stats.records > 0 ? 1 : 0);
+    add_number(listing, "total_malloced", stats.live_bytes);
 }
 
 /* Prefixes of keys are not counted. @return NULL: nothing is to be listed; what it says instead */
@@ -327,14 +327,14 @@ static const char *add_stages(struct listing *listing)
         if (tarn_depot_latency(depot, (enum tarn_stage)i, &latencies[i]) != 0)
             return "SERVER_ERROR out of memory writing stats\r\n";
     }
-    add(listing, "measure_interval", depot_measure_interval(depot));
+    add_number(listing, "measure_interval", depot_measure_interval(depot));
     for (unsigned i = 0; i < TARN_STAGE_COUNT; i++) {
         const struct tarn_latency *latency = &latencies[i];
         char stage[BASE_UNITS_ROOM], name[BASE_UNITS_ROOM + 32];
         (void)snprintf(stage, sizeof(stage), "%s_%s", i < TARN_STAGE_GET ? "stage" : "op",
                        tarn_stage_name((enum tarn_stage)i));
         (void)snprintf(name, sizeof(name), "%s_count", stage);
-        add(listing, name, latency->count);
+        add_number(listing, name, latency->count);
         add_us(listing, stage, "sum", latency->sum_ns);
         add_us(listing, stage, "p50", latency->p50_ns);
         add_us(listing, stage, "p90", latency->p90_ns);

@@ -130,7 +130,7 @@ static size_t room_left(const struct memcache_work *work)
 }
 
 /* Write the text of an answer into the output. */
-static void answer(struct memcache_op *op)
+static void answer_op(struct memcache_op *op)
 {
     struct memcache_output *output = &op->work->output;
     op->begin = output->used;
@@ -184,14 +184,14 @@ static void wait_for_tasks(struct memcache_work *work)
 }
 
 /* Queue the answers of all ops up to one. */
-static void settle(struct memcache_session *session, struct memcache_work *work, uint32_t end)
+static void settle_ops(struct memcache_session *session, struct memcache_work *work, uint32_t end)
 {
     wait_for_tasks(work);
     for (; work->queued < end; work->queued++) {
         struct memcache_op *op = &work->ops[work->queued];
         base_assert(op->state != MEMCACHE_WAITING);
         if (op->state == MEMCACHE_DONE) {
-            answer(op);
+            answer_op(op);
             work->reserved -= base_min(work->reserved, (size_t)MEMCACHE_ANSWER_MAX);
         }
         queue(session, work, op);
@@ -243,7 +243,7 @@ static void copy_behind(struct memcache_op *op, const void *data, size_t len)
 }
 
 /* Have a value sent from where it lies. @return false: it is small, or too much is on loan already */
-static bool keep(struct memcache_op *op, struct tarn_lease *lease)
+static bool keep_lease(struct memcache_op *op, struct tarn_lease *lease)
 {
     struct memcache_work *work = op->work;
     struct memcache_output *output = &work->output;
@@ -270,7 +270,7 @@ static bool copy_beside(struct showing *showing, struct memcache_op *op, const s
     return !showing->needs_memory;
 }
 
-static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
+static bool show_get(void *arg, struct tarn_get *get, struct tarn_lease *lease)
 {
     struct showing *showing = arg;
     struct memcache_work *work = showing->work;
@@ -286,13 +286,13 @@ static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
     bool fits = room >= MEMCACHE_ANSWER_MAX;
     if (showing->turned || (!fits && work->output.used > 0))
         return false;
-    bool kept = wanted && fits && keep(op, lease);
+    bool kept = wanted && fits && keep_lease(op, lease);
     fits = kept || (fits && bytes <= room - MEMCACHE_ANSWER_MAX);
     if (!fits && work->output.used > 0)
         return false;
     if (!fits && wanted && !copy_beside(showing, op, lease))
         return false;
-    answer(op);
+    answer_op(op);
     if (!fits || !wanted)
         return true;
     if (!kept)
@@ -303,7 +303,7 @@ static bool show(void *arg, struct tarn_get *get, struct tarn_lease *lease)
 }
 
 /* @return how many ops from one on only read */
-static uint32_t gather(struct memcache_work *work, uint32_t from)
+static uint32_t gather_gets(struct memcache_work *work, uint32_t from)
 {
     uint32_t count = 0;
     for (uint32_t i = from; i < work->op_count; i++) {
@@ -336,7 +336,7 @@ static void provide(struct showing *showing, struct memcache_op *op)
 {
     op->outcome.error = memcache_value_provide(op);
     if (op->outcome.error != 0)
-        answer(op);
+        answer_op(op);
     showing->value = op->outcome.value;
     op->outcome.value = NULL;
 }
@@ -346,24 +346,24 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
     struct memcache_server *server = session->server;
     struct showing showing = {.work = work};
     for (uint32_t from = 0;;) {
-        uint32_t count = gather(work, from);
+        uint32_t count = gather_gets(work, from);
         if (count == 0)
             break;
         const struct kv_room room = room_for_gets(server, work);
         showing.needs_memory = false;
-        size_t shown = kv_get_each(server->kv, work->gets, count, &room, show, &showing);
+        size_t shown = kv_get_each(server->kv, work->gets, count, &room, show_get, &showing);
         if (shown == count)
             break;
         from = work->get_ops[shown];
         if (room_left(work) < MEMCACHE_ANSWER_MAX || is_leased_out(work) || !showing.turned) {
-            settle(session, work, from);
+            settle_ops(session, work, from);
             (void)memcache_output_flush(server, &work->output);
         }
         if (showing.needs_memory) {
             provide(&showing, &work->ops[from]);
         } else if (showing.turned) {
             memcache_operate(&work->ops[from]);
-            answer(&work->ops[from]);
+            answer_op(&work->ops[from]);
         }
     }
     if (showing.value != NULL) /* it was not needed any more */
@@ -373,7 +373,7 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
 /* ---- the step ----------------------------------------------------------------------------------------- */
 
 /* Room for the answers of all ops that do not find it themselves, and for one get. */
-static void reserve(struct memcache_server *server, struct memcache_work *work)
+static void reserve_answers(struct memcache_server *server, struct memcache_work *work)
 {
     _Static_assert(MEMCACHE_OUTPUT_BYTES >= (MEMCACHE_REQUESTS_MAX + 2) * MEMCACHE_ANSWER_MAX, "all fit");
     _Static_assert(MEMCACHE_PIECES_MAX >= 3 * MEMCACHE_REQUESTS_MAX, "text, value and tail of each");
@@ -393,10 +393,10 @@ void memcache_step(struct memcache_session *session, struct memcache_work *work)
 {
     if (work->op_count == 0)
         return;
-    reserve(session->server, work);
+    reserve_answers(session->server, work);
     start_changes(work);
     fetch(session, work);
-    settle(session, work, work->op_count);
+    settle_ops(session, work, work->op_count);
     work->op_count = work->queued = 0;
     work->hashed = false;
     work->reserved = 0;

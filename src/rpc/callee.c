@@ -73,7 +73,7 @@ static void count_answer(struct rpc_worker *worker, const struct rpc_incoming *i
     rpc_count(&counters->service_ns, service_ns);
 }
 
-static void answer(struct rpc_incoming *incoming, int status, uint64_t service_ns)
+static void answer_request(struct rpc_incoming *incoming, int status, uint64_t service_ns)
 {
     struct tarn_rpc_connection *connection = incoming->connection;
     struct rpc_worker *worker = connection->worker;
@@ -100,7 +100,7 @@ static void answer(struct rpc_incoming *incoming, int status, uint64_t service_n
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
-static int run(struct rpc_incoming *incoming)
+static int run_method(struct rpc_incoming *incoming)
 {
     return incoming->method->function(incoming->connection->callee.service->arg, &incoming->request);
 }
@@ -109,7 +109,7 @@ static int run(struct rpc_incoming *incoming)
 static int run_in_time(struct rpc_incoming *incoming)
 {
     if (incoming->request.deadline_ns == TASK_FOREVER || task_now() < incoming->request.deadline_ns)
-        return run(incoming);
+        return run_method(incoming);
     if (incoming->connection->worker != NULL)
         rpc_count(&incoming->connection->worker->counters.late, 1);
     return -ETIMEDOUT;
@@ -123,15 +123,15 @@ static void run_short(struct rpc_incoming *incoming)
     int status;
     if (worker == NULL || worker->shorts++ % SHORTS_A_CLOCK == 0) {
         uint64_t begin_ns = task_now();
-        status = run(incoming);
+        status = run_method(incoming);
         service_ns = task_now() - begin_ns;
         if (worker != NULL)
             worker->short_ns = service_ns;
     } else {
         service_ns = worker->short_ns;
-        status = run(incoming);
+        status = run_method(incoming);
     }
-    answer(incoming, status, service_ns);
+    answer_request(incoming, status, service_ns);
 }
 
 static void run_task(void *arg)
@@ -139,7 +139,7 @@ static void run_task(void *arg)
     struct rpc_incoming *incoming = arg;
     struct tarn_rpc_connection *connection = incoming->connection;
     int status = run_in_time(incoming);
-    answer(incoming, status, task_now() - incoming->taken_ns);
+    answer_request(incoming, status, task_now() - incoming->taken_ns);
     connection->callee.running--;
     if (connection->worker != NULL)
         connection->worker->running--;
@@ -154,11 +154,11 @@ static const struct tarn_rpc_method *find_method(const struct tarn_rpc_connectio
     return &service->methods[number];
 }
 
-static void start(struct rpc_incoming *incoming)
+static void start_request(struct rpc_incoming *incoming)
 {
     struct tarn_rpc_connection *connection = incoming->connection;
     if (incoming->method == NULL) {
-        answer(incoming, -ENOSYS, 0);
+        answer_request(incoming, -ENOSYS, 0);
         return;
     }
     if (incoming->method->is_short) {
@@ -175,7 +175,7 @@ static void start(struct rpc_incoming *incoming)
     connection->callee.running--;
     if (connection->worker != NULL)
         connection->worker->running--;
-    answer(incoming, -EBUSY, 0);
+    answer_request(incoming, -EBUSY, 0);
 }
 
 /* ---- taking ------------------------------------------------------------------------------------- */
@@ -221,7 +221,7 @@ static void note_way(const struct rpc_incoming *incoming)
     connection->callee.by_reply = incoming->by_reply;
 }
 
-static void fill(struct rpc_incoming *incoming, const struct rpc_header *header)
+static void fill_header(struct rpc_incoming *incoming, const struct rpc_header *header)
 {
     const bool is_short = incoming->method != NULL && incoming->method->is_short;
     const uint64_t left_ns = header->time * UINT64_C(1000);
@@ -250,7 +250,7 @@ static bool is_slot_free(struct rpc_incoming *incoming)
 }
 
 /* @return whether one was taken */
-static bool take(struct tarn_rpc_connection *connection, bool *ret_is_left)
+static bool take_request(struct tarn_rpc_connection *connection, bool *ret_is_left)
 {
     struct rpc_callee *callee = &connection->callee;
     struct rpc_incoming *incoming = slot_of(connection, callee->next);
@@ -269,9 +269,9 @@ static bool take(struct tarn_rpc_connection *connection, bool *ret_is_left)
         return false; /* it waits in its slot */
     callee->unwhole_since_ns = 0;
     callee->next++;
-    fill(incoming, &header);
+    fill_header(incoming, &header);
     note_way(incoming);
-    start(incoming);
+    start_request(incoming);
     return true;
 }
 
@@ -280,7 +280,7 @@ struct rpc_found rpc_callee_serve(struct tarn_rpc_connection *connection)
     struct rpc_found found = {0};
     if (connection->error != 0)
         return found;
-    while (found.taken < BURST && take(connection, &found.is_left))
+    while (found.taken < BURST && take_request(connection, &found.is_left))
         found.taken++;
     if (found.taken > 0) {
         connection->is_used = true;

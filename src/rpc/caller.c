@@ -33,7 +33,7 @@ static uint32_t looks_at_once(const struct rpc_caller *caller)
 
 /* ---- ends of calls ------------------------------------------------------------------------------ */
 
-static void finish(struct tarn_rpc_call *call, int error, bool may_have_run)
+static void finish_call(struct tarn_rpc_call *call, int error, bool may_have_run)
 {
     struct rpc_parked *parked = call->waiter;
     call->error = error;
@@ -103,7 +103,7 @@ static void finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
     call->answer_epoch = header->epoch;
     call->answer_lease_ms = header->lease_ms;
     call->service_ns = header->time;
-    finish(call, error != 0 ? error : base_min((int32_t)header->word, 0), true);
+    finish_call(call, error != 0 ? error : base_min((int32_t)header->word, 0), true);
 }
 
 void rpc_caller_fail(struct tarn_rpc_connection *connection)
@@ -116,12 +116,12 @@ void rpc_caller_fail(struct tarn_rpc_connection *connection)
             continue;
         free_slot(connection, slot);
         if (call != NULL)
-            finish(call, connection->error, true);
+            finish_call(call, connection->error, true);
     }
     while (caller->first != NULL) {
         struct tarn_rpc_call *call = caller->first;
         caller->first = call->next;
-        finish(call, connection->error, false);
+        finish_call(call, connection->error, false);
     }
 }
 
@@ -138,9 +138,9 @@ void tarn_rpc_post(struct tarn_rpc_connection *connection, struct tarn_rpc_call 
         call->sequence = 0;
         call->result_bytes = 0;
         if (call->request_bytes > connection->geometry.request_bytes)
-            finish(call, -EMSGSIZE, false);
+            finish_call(call, -EMSGSIZE, false);
         else if (connection->error != 0)
-            finish(call, connection->error, false);
+            finish_call(call, connection->error, false);
         else if (caller->first == NULL)
             caller->first = caller->last = call;
         else
@@ -377,7 +377,7 @@ static int take_read(struct tarn_rpc_connection *connection, struct rpc_slot *sl
 }
 
 /* A READ that is a copy is over at once. @return 0, or what the connection died of */
-static int look(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+static int look_at_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     struct tarn_fabric_op op;
     build_read(connection, slot, &op);
@@ -399,7 +399,7 @@ static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_roun
             continue;
         if (caller->reads_are_copies) {
             round->looks++;
-            round->error = look(connection, slot);
+            round->error = look_at_slot(connection, slot);
         } else {
             caller->slots_of_ops[round->count] = (uint32_t)(slot - caller->slots);
             build_read(connection, slot, &caller->ops[round->count++]);
@@ -576,7 +576,7 @@ static void abandon(struct tarn_rpc_connection *connection, struct tarn_rpc_call
             caller->fetching--;
             caller->abandoned++;
         }
-        finish(call, error, true);
+        finish_call(call, error, true);
         return;
     }
     struct tarn_rpc_call **at = &caller->first, *before = NULL;
@@ -585,7 +585,7 @@ static void abandon(struct tarn_rpc_connection *connection, struct tarn_rpc_call
     *at = call->next;
     if (caller->last == call)
         caller->last = before;
-    finish(call, error, false);
+    finish_call(call, error, false);
 }
 
 /* When the next READ is due. @return 0: now; TASK_FOREVER: none is */

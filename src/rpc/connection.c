@@ -300,7 +300,7 @@ struct tarn_fabric_domain *rpc_fabric_domain(const struct tarn_rpc_connection *c
 
 /* ---- who connects ------------------------------------------------------------------------------- */
 
-static void receive(void *arg)
+static void receive_messages(void *arg)
 {
     rpc_connection_receive(arg);
 }
@@ -320,7 +320,8 @@ static int meet_server(struct tarn_rpc_connection *connection, const char *addre
     if (error == 0)
         error = rpc_connection_meet(connection, &hello);
     if (error == 0 && connection->sched != NULL)
-        error = task_spawn(connection->sched, &connection->group, "rpc-receive", receive, connection);
+        error =
+            task_spawn(connection->sched, &connection->group, "rpc-receive", receive_messages, connection);
     return error;
 }
 

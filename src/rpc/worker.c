@@ -22,7 +22,7 @@ void rpc_worker_wake(struct rpc_worker *worker)
 
 /* ---- what is watched ---------------------------------------------------------------------------- */
 
-static void watch(struct tarn_rpc_connection *connection, uint32_t place)
+static void watch_connection(struct tarn_rpc_connection *connection, uint32_t place)
 {
     struct rpc_worker *worker = connection->worker;
     worker->watched[place] = connection;
@@ -84,7 +84,7 @@ void rpc_worker_notified(struct tarn_rpc_connection *connection)
     if (!connection->is_watched) {
         const uint32_t place = find_place(worker);
         if (place < RPC_WATCHED_MAX)
-            watch(connection, place);
+            watch_connection(connection, place);
         else
             make_pending(connection);
     }
@@ -136,7 +136,7 @@ static void serve_pending(struct rpc_worker *worker, struct rpc_found *inout_fou
 }
 
 /* Look until one of the words changes where a number is expected. @return 0; -ETIMEDOUT; -ECANCELED */
-static int look(struct rpc_worker *worker)
+static int look_at_connections(struct rpc_worker *worker)
 {
     uint32_t count = worker->watched_count, index;
     if (count == 0)
@@ -195,7 +195,7 @@ void rpc_worker_run(void *arg)
                 task_yield();
         } else if (found.is_left) {
             (void)task_sleep(LEFT_PAUSE_NS);
-        } else if (look(worker) != 0) {
+        } else if (look_at_connections(worker) != 0) {
             sleep_until_notified(worker);
         }
     }

@@ -143,7 +143,7 @@ static size_t bring_back(struct connection *connection, struct memcache_session 
     return input_bytes;
 }
 
-static void closed(struct net_connection *net)
+static void end_connection(struct net_connection *net)
 {
     struct connection *connection = net_user(net);
     atomic_fetch_sub_explicit(&connection->store->connections, 1, memory_order_relaxed);
@@ -243,7 +243,7 @@ static void tell_of_binary_peer(struct serve *serve, struct net_connection *net)
 }
 
 /* @return false: the connection was closed, and is gone */
-static bool run(struct net_connection *net, struct connection *connection, struct serve_work *memory)
+static bool run_session(struct net_connection *net, struct connection *connection, struct serve_work *memory)
 {
     struct serve_store *store = connection->store;
     struct work work = {
@@ -278,12 +278,12 @@ static void ready(struct net_connection *net)
     struct serve_work *memory = base_pool_get(&lane->work);
     base_assert(memory != NULL);
     atomic_store_explicit(&connection->is_at_work, true, memory_order_relaxed);
-    if (run(net, connection, memory))
+    if (run_session(net, connection, memory))
         atomic_store_explicit(&connection->is_at_work, false, memory_order_relaxed);
     base_pool_put(&lane->work, memory);
 }
 
 const struct net_handler serve_handler = {.ready = ready,
-                                          .closed = closed,
+                                          .closed = end_connection,
                                           .task_name = "connection",
                                           .refusal = "ERROR Too many open connections\r\n"};

@@ -17,7 +17,7 @@ static struct task_sched *listener_sched(const struct serve *serve, uint32_t lis
     return serve->lanes[listener % serve->lane_count].sched;
 }
 
-static int complain(const struct serve *serve, const char *reason)
+static int log_refusal(const struct serve *serve, const char *reason)
 {
     base_error(&serve->node->log, "cannot listen", "reason=\"%s\"", reason);
     return -EINVAL;
@@ -45,7 +45,7 @@ static int bind_one(struct serve_store *store, struct tarn_node *node, const cha
     struct serve *serve = store->serve;
     const struct net_unix_access access = {.mode = serve->unix_mode, .group = serve->unix_group};
     if (serve->listener_count == SERVE_LISTENERS_MAX)
-        return complain(serve, "there are too many addresses");
+        return log_refusal(serve, "there are too many addresses");
     struct serve_listener *listener = &serve->listeners[serve->listener_count];
     int error = net_bind(node, address, &access, &listener->bound);
     if (error != 0)
@@ -74,7 +74,7 @@ static int bind_number(struct serve_store *store, struct tarn_node *node, const 
     char address[NET_ADDRESS_TEXT_MAX];
     int written = snprintf(address, sizeof(address), "%.*s:%" PRIu64, (int)len, host, port);
     if (written < 0 || (size_t)written >= sizeof(address))
-        return complain(store->serve, "the address is too long");
+        return log_refusal(store->serve, "the address is too long");
     return bind_one(store, node, address);
 }
 
@@ -155,7 +155,7 @@ static int bind_port(struct serve_store *store, const char *host, size_t len, ui
     char name[NET_ADDRESS_TEXT_MAX];
     struct in_addr four;
     if (len >= sizeof(name))
-        return complain(store->serve, "the address is too long");
+        return log_refusal(store->serve, "the address is too long");
     memcpy(name, host, len);
     name[len] = '\0';
     bool is_number = name[0] == '[' || inet_pton(AF_INET, name, &four) == 1;
@@ -167,7 +167,7 @@ static int bind_path(struct serve_store *store, const char *path)
     char address[NET_ADDRESS_TEXT_MAX];
     int len = snprintf(address, sizeof(address), "unix:%s", path);
     if (len < 0 || (size_t)len >= sizeof(address))
-        return complain(store->serve, "the socket's path is too long");
+        return log_refusal(store->serve, "the socket's path is too long");
     return bind_one(store, store->serve->node, address);
 }
 
@@ -224,11 +224,11 @@ static int bind_hosts(struct serve_store *store)
 static int add_kv_address(struct serve *serve, const char *host, const char *port)
 {
     if (serve->kv_address_count == SERVE_KV_LISTEN_MAX)
-        return complain(serve, "the names of --kv-listen stand for too many addresses");
+        return log_refusal(serve, "the names of --kv-listen stand for too many addresses");
     int len =
         snprintf(serve->kv_addresses[serve->kv_address_count], NET_ADDRESS_TEXT_MAX, "%s%s", host, port);
     if (len < 0 || len >= NET_ADDRESS_TEXT_MAX)
-        return complain(serve, "the address is too long");
+        return log_refusal(serve, "the address is too long");
     serve->kv_address_count++;
     return 0;
 }
@@ -276,7 +276,7 @@ int serve_kv_addresses_find(struct serve *serve)
         const char *address = options->kv_listen.items[i];
         const size_t len = host_len(address);
         if (len >= sizeof(name))
-            return complain(serve, "the address is too long");
+            return log_refusal(serve, "the address is too long");
         memcpy(name, address, len);
         name[len] = '\0';
         bool is_number = name[0] == '[' || inet_pton(AF_INET, name, &four) == 1;
@@ -312,7 +312,7 @@ static int try_doors(struct serve *serve)
         return error;
     int len = snprintf(address, sizeof(address), "unix:%s", options->kv_unix_path);
     if (len < 0 || (size_t)len >= sizeof(address))
-        return complain(serve, "the socket's path is too long");
+        return log_refusal(serve, "the socket's path is too long");
     return try_address(serve, address);
 }
 
@@ -320,7 +320,7 @@ int serve_listeners_bind(struct serve *serve)
 {
     int error = serve_unix_access(serve->options, &serve->unix_mode, &serve->unix_group);
     if (error != 0) /* serve_check_options() found the mode good */
-        return complain(serve, "there is no group of the name that --unix-group says");
+        return log_refusal(serve, "there is no group of the name that --unix-group says");
     error = bind_usual(&serve->stores[0]);
     for (uint32_t i = 0; i < serve->store_count && error == 0; i++) {
         struct serve_store *store = &serve->stores[i];

@@ -112,7 +112,7 @@ void task_io_begin(struct task_io *io)
 }
 
 /* Move iov and offset behind what was transferred. @return whether something is left */
-static bool advance(struct task_io *io, uint64_t bytes)
+static bool advance_vectors(struct task_io *io, uint64_t bytes)
 {
     io->offset += bytes;
     while (io->iov_count > 0 && bytes >= io->iov->iov_len) {
@@ -142,7 +142,7 @@ bool task_io_settle(struct task_io *io, int64_t result)
     }
     uint64_t done = before + (uint64_t)result;
     io->done_bytes = done;
-    bool left = advance(io, (uint64_t)result);
+    bool left = advance_vectors(io, (uint64_t)result);
     if (left && result > 0 && !io->cancelling)
         return false;
     if (!left || (result == 0 && io->op == TASK_IO_READ))

@@ -107,7 +107,7 @@ static void serve_one(struct net_connection *connection)
     destroy_if_over(connection);
 }
 
-static void serve(void *arg)
+static void serve_connection(void *arg)
 {
     struct net_connection *connection = arg;
     struct net_sched *net = connection->net;
@@ -130,7 +130,7 @@ static bool start_task(struct net_connection *connection)
     const char *name = connection->handler->task_name;
     if (connection->net->serving == connection->net->serving_max)
         return false;
-    if (task_spawn(NULL, NULL, name == NULL ? "connection" : name, serve, connection) != 0)
+    if (task_spawn(NULL, NULL, name == NULL ? "connection" : name, serve_connection, connection) != 0)
         return false;
     connection->net->serving++;
     connection->served = true;
@@ -213,7 +213,7 @@ static void receive_more(struct net_connection *connection)
  * Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large
  * memory.
  */
-static void keep(struct net_connection *connection, struct base_buffer *buffer)
+static void keep_buffer(struct net_connection *connection, struct base_buffer *buffer)
 {
     struct base_buffer_list *unread = &connection->unread;
     if (unread->head == NULL)
@@ -243,7 +243,7 @@ static void receive_done(struct task_io *io)
     if (io->result > 0 && connection->ended)
         base_buffer_put(io->buffer);
     else if (io->result > 0)
-        keep(connection, io->buffer);
+        keep_buffer(connection, io->buffer);
     else if (io->result == 0)
         connection->ended = true;
     else if (io->result != -ECANCELED || !connection->pausing)
@@ -261,7 +261,7 @@ static void receive_done(struct task_io *io)
 /* ---- reading ------------------------------------------------------------------------------------ */
 
 /* Copy out what is unread. */
-static size_t take(struct net_connection *connection, uint8_t *to, size_t room)
+static size_t take_received(struct net_connection *connection, uint8_t *to, size_t room)
 {
     struct base_buffer_list *unread = &connection->unread;
     size_t taken = 0;
@@ -280,7 +280,7 @@ static size_t take(struct net_connection *connection, uint8_t *to, size_t room)
 ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room)
 {
     if (connection->unread.head != NULL) {
-        size_t taken = take(connection, buffer, room);
+        size_t taken = take_received(connection, buffer, room);
         connection->arrived_ns = connection->unread_ns;
         if (connection->unread.head != NULL)
             connection->unread_ns = task_now(); /* the rest may have come at any time since */

@@ -43,7 +43,7 @@ static void run_arrival(struct task_message *message)
     net_connection_adopt(task_thread_sched(), base_container_of(message, struct net_connection, arrival));
 }
 
-static void refuse(struct net_listener *listener, int socket, const char *reason, const char *remedy)
+static void refuse_socket(struct net_listener *listener, int socket, const char *reason, const char *remedy)
 {
     const char *refusal = listener->handler->refusal;
     struct base_log *log = &listener->node->log;
@@ -84,8 +84,8 @@ static void refuse_waiting(struct net_listener *listener)
         net->spare = -1;
         socket = accept4(listener->bound.socket, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (socket >= 0)
-            refuse(listener, socket, "too many files are open",
-                   "raise the limit of open files: ulimit -n, or LimitNOFILE= of the unit");
+            refuse_socket(listener, socket, "too many files are open",
+                          "raise the limit of open files: ulimit -n, or LimitNOFILE= of the unit");
         keep_spare(net);
     }
 }
@@ -95,13 +95,14 @@ static void deal(struct net_listener *listener, int socket)
 {
     uint32_t connections = atomic_load_explicit(&listener->references, memory_order_relaxed) - 1;
     if (connections >= listener->connections_max) {
-        refuse(listener, socket, "there are as many as may be",
-               "allow more: --max-connections of the server");
+        refuse_socket(listener, socket, "there are as many as may be",
+                      "allow more: --max-connections of the server");
         return;
     }
     struct net_connection *connection = base_alloc(&listener->node->memory, sizeof(*connection));
     if (connection == NULL) {
-        refuse(listener, socket, "there is no memory for it", "raise the memory cap: --memory of the server");
+        refuse_socket(listener, socket, "there is no memory for it",
+                      "raise the memory cap: --memory of the server");
         return;
     }
     tell_end_of_refusals(listener, false);
@@ -134,7 +135,7 @@ static void pause_accepting(struct net_listener *listener, int error)
 }
 
 /* Close the socket and let go; its connections may still hold it. */
-static void end(struct net_listener *listener)
+static void end_listener(struct net_listener *listener)
 {
     tell_end_of_refusals(listener, true);
     if (listener->net != NULL)
@@ -156,7 +157,7 @@ static void accept_done(struct task_io *io)
     else if (listener->closer != NULL)
         (void)task_wait_wake(listener->closer, 0);
     else
-        end(listener);
+        end_listener(listener);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------ */
@@ -228,7 +229,7 @@ static const char *remedy_of(const struct net_address *address, int error)
 }
 
 /* Say why an address cannot be listened on. */
-static int complain(struct tarn_node *node, const char *text, const struct net_address *address, int error)
+static int log_failure(struct tarn_node *node, const char *text, const struct net_address *address, int error)
 {
     char quoted[NET_ADDRESS_TEXT_MAX];
     if (node == NULL)
@@ -251,11 +252,11 @@ int net_bind(struct tarn_node *node, const char *address, const struct net_unix_
     struct net_address parsed;
     int error = net_address_parse(address, &parsed);
     if (error != 0)
-        return complain(node, address, NULL, error);
+        return log_failure(node, address, NULL, error);
     struct net_bound bound = {.socket = -1};
     error = bind_address(&parsed, access, &bound);
     if (error != 0)
-        return complain(node, address, &parsed, error);
+        return log_failure(node, address, &parsed, error);
     *ret_bound = bound;
     return 0;
 }
@@ -292,7 +293,7 @@ int net_listen_at(struct task_sched *sched, const struct net_bound *bound, struc
     int error = start_listening(bound, &address);
     if (error != 0) {
         base_free(&node->memory, listener, listener_bytes(target_count));
-        return complain(node, bound->address, &address, error);
+        return log_failure(node, bound->address, &address, error);
     }
     listener->bound = *bound;
     listener->net = net;
@@ -342,13 +343,13 @@ void net_listener_close(struct net_listener *listener)
     remove_path(&listener->bound);
     struct net_sched *net = listener->net;
     if (net == NULL) {
-        end(listener);
+        end_listener(listener);
         return;
     }
     if (base_list_is_linked(&listener->paused))
         base_list_remove(&listener->paused);
     if (!listener->accepting) {
-        end(listener);
+        end_listener(listener);
         return;
     }
     if (task_sched_self() == NULL) {
@@ -362,7 +363,7 @@ void net_listener_close(struct net_listener *listener)
     listener->closer = &wait;
     task_io_cancel(net->sched, &listener->accept);
     (void)task_wait_park_firmly(&wait);
-    end(listener);
+    end_listener(listener);
 }
 
 void net_listener_abandon(struct net_listener *listener)
@@ -373,5 +374,5 @@ void net_listener_abandon(struct net_listener *listener)
     listener->net = NULL;
     listener->accepting = false;
     if (atomic_load_explicit(&listener->closing, memory_order_relaxed))
-        end(listener);
+        end_listener(listener);
 }

@@ -27,7 +27,7 @@ enum {
 static _Thread_local struct task_sched *thread_sched __attribute__((tls_model("initial-exec")));
 
 /* Counters have one writer and are read by anyone. */
-static void count(uint64_t *counter)
+static void count_one(uint64_t *counter)
 {
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
 }
@@ -266,7 +266,7 @@ static struct task *next_task(struct task_sched *sched)
     sched->budget--;
     struct task *task = base_container_of(base_fifo_pop(&sched->runnable), struct task, run_link);
     sched->current = task;
-    count(&sched->switches);
+    count_one(&sched->switches);
     return task;
 }
 
@@ -341,7 +341,7 @@ static bool run_round(struct task_sched *sched)
     bool worked = false;
     struct task *first = sched->current;
     if (base_likely(first == NULL)) { /* else it was preempted */
-        count(&sched->stats.rounds);
+        count_one(&sched->stats.rounds);
         worked |= drain_inbox(sched, NULL);
         worked |= task_start_queued(sched);
         worked |= net_sched_retry(sched);
@@ -405,7 +405,7 @@ static void sleep_idle(struct task_sched *sched)
         if (queued)
             next_ns = base_min(next_ns, now_ns + SPAWN_RETRY_NS);
         if (next_ns > now_ns) {
-            count(&sched->stats.sleeps);
+            count_one(&sched->stats.sleeps);
             (void)sched->engine_ops->poll(sched->engine,
                                           next_ns == TASK_FOREVER ? TASK_FOREVER : next_ns - now_ns);
         }
@@ -424,7 +424,7 @@ static bool has_ended(struct task_sched *sched)
 }
 
 /* Become the thread's scheduler; the first time, tell the engine that this is its thread. */
-static struct task_sched *enter(struct task_sched *sched)
+static struct task_sched *enter_sched(struct task_sched *sched)
 {
     struct task_sched *before = thread_sched;
     thread_sched = sched;
@@ -440,7 +440,7 @@ static struct task_sched *enter(struct task_sched *sched)
 void task_sched_run(struct task_sched *sched)
 {
     base_assert(thread_sched == NULL);
-    struct task_sched *before = enter(sched);
+    struct task_sched *before = enter_sched(sched);
     uint64_t spin_until_ns = 0;
     while (!has_ended(sched)) {
         if (run_round(sched)) {
@@ -467,7 +467,7 @@ void task_sched_preempt(struct task_sched *sched)
 
 bool task_sched_step(struct task_sched *sched)
 {
-    struct task_sched *before = enter(sched);
+    struct task_sched *before = enter_sched(sched);
     bool worked = run_round(sched);
     thread_sched = before;
     return worked;

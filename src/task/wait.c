@@ -17,7 +17,7 @@ void task_wait_init(struct task_wait *wait)
 }
 
 /* End the wait if nobody has. */
-static bool settle(struct task_wait *wait, int32_t result)
+static bool settle_wait(struct task_wait *wait, int32_t result)
 {
     int32_t expected = TASK_WAITING;
     /* release: what the waker did before is seen by the waiter, which loads with acquire */
@@ -38,7 +38,7 @@ static int park_thread(struct task_wait *wait, uint64_t deadline_ns)
     while ((state = atomic_load_explicit(&wait->state, memory_order_acquire)) == TASK_WAITING) {
         long error = futex(&wait->state, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, TASK_WAITING,
                            deadline_ns == TASK_FOREVER ? NULL : &deadline);
-        if (error != 0 && errno == ETIMEDOUT && settle(wait, -ETIMEDOUT))
+        if (error != 0 && errno == ETIMEDOUT && settle_wait(wait, -ETIMEDOUT))
             return -ETIMEDOUT;
     }
     return state;
@@ -51,7 +51,7 @@ int task_wait_park(struct task_wait *wait, uint64_t deadline_ns)
         return park_thread(wait, deadline_ns);
     struct task_sched *sched = self->sched;
     base_assert(sched->current == self);
-    if (atomic_load_explicit(&self->cancelled, memory_order_relaxed) && settle(wait, -ECANCELED))
+    if (atomic_load_explicit(&self->cancelled, memory_order_relaxed) && settle_wait(wait, -ECANCELED))
         return -ECANCELED;
     self->wait = wait;
     if (deadline_ns != TASK_FOREVER)
@@ -77,7 +77,7 @@ int task_wait_park_firmly(struct task_wait *wait)
 bool task_wait_wake(struct task_wait *wait, int32_t result)
 {
     struct task *task = wait->task; /* the wait of a plain thread may be gone once it is settled */
-    if (!settle(wait, result))
+    if (!settle_wait(wait, result))
         return false;
     if (task == NULL)
         (void)futex(&wait->state, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, 1, NULL);
@@ -90,6 +90,6 @@ bool task_wait_wake(struct task_wait *wait, int32_t result)
 
 void task_interrupt(struct task *task, int32_t result)
 {
-    if (task->wait != NULL && settle(task->wait, result))
+    if (task->wait != NULL && settle_wait(task->wait, result))
         task_make_runnable(task);
 }

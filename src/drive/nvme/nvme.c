@@ -166,8 +166,8 @@ static bool kernel_polls(void)
 }
 
 /* Ask everything, and decide how commands travel. @return 0 or negative errno, logged */
-static int describe(struct drive_opening *opening, const struct nvme_sibling *sibling,
-                    struct nvme_drive *drive)
+static int describe_namespace(struct drive_opening *opening, const struct nvme_sibling *sibling,
+                              struct nvme_drive *drive)
 {
     uint8_t *data = base_alloc(&opening->node->memory, NVME_IDENTIFY_BYTES);
     if (data == NULL)
@@ -219,7 +219,7 @@ static int open_namespace(struct drive_opening *opening, const struct nvme_sibli
     int error = open_node(opening);
     if (error != 0)
         return error;
-    error = describe(opening, sibling, drive);
+    error = describe_namespace(opening, sibling, drive);
     if (error != 0) {
         (void)close(opening->fd);
         return error;

@@ -155,7 +155,7 @@ static void feed_backlog(struct nvme_ring *ring)
 /* ---- completion ------------------------------------------------------------------------------------ */
 
 /* @return whether the request is finished */
-static bool complete(struct nvme_ring *ring, struct drive_request *request, int outcome)
+static bool complete_request(struct nvme_ring *ring, struct drive_request *request, int outcome)
 {
     ring->in_flight--;
     request->cut.in_flight--;
@@ -179,7 +179,7 @@ static uint32_t reap(struct nvme_ring *ring)
         struct drive_request *request = io_uring_cqe_get_data(completion);
         int outcome = completion->res;
         io_uring_cqe_seen(&ring->ring, completion);
-        count += complete(ring, request, outcome);
+        count += complete_request(ring, request, outcome);
     }
     return count;
 }

@@ -22,8 +22,8 @@ static int make_ring(uint64_t bytes, struct shm_file *ret_file)
 }
 
 /* A connection with its own ring; nothing is told to anybody. */
-static int make(struct shm_domain *domain, const struct tarn_fabric_connect_options *options,
-                struct tarn_fabric_connection *owner, struct shm_connection **ret_connection)
+static int make_connection(struct shm_domain *domain, const struct tarn_fabric_connect_options *options,
+                           struct tarn_fabric_connection *owner, struct shm_connection **ret_connection)
 {
     struct base_account *account = &domain->shm->node->memory;
     uint64_t ring_bytes = shm_ring_bytes(options->receive_count, options->receive_bytes);
@@ -106,7 +106,7 @@ static int hold_process(struct shm_connection *connection, pid_t pid)
 }
 
 /* From now on it is one of the domain's, and its socket and process are watched. */
-static int begin(struct shm_connection *connection, void (*event)(struct shm_source *source))
+static int begin_meeting(struct shm_connection *connection, void (*event)(struct shm_source *source))
 {
     struct shm_service *service = &connection->shm->service;
     connection->socket.event = event;
@@ -129,7 +129,7 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
     if (error == 0)
         error = adopt(connection, greeting);
     if (error == 0)
-        error = begin(connection, shm_socket_event);
+        error = begin_meeting(connection, shm_socket_event);
     if (error == 0)
         error = say_hello(connection, options);
     if (error != 0)
@@ -144,7 +144,7 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
     struct shm_connection *connection;
     struct shm_greeting greeting;
     int socket = shm_incoming_take(incoming, &greeting);
-    int error = make(state, options, owner, &connection);
+    int error = make_connection(state, options, owner, &connection);
     if (error != 0) {
         shm_hello_refuse(socket);
         (void)close(socket);
@@ -235,7 +235,7 @@ static int attempt(struct shm_connection *connection, const char *path,
     if (error == 0)
         error = hold_process(connection, pid);
     if (error == 0)
-        error = begin(connection, answer_event);
+        error = begin_meeting(connection, answer_event);
     if (error != 0)
         return error;
     connection->exposed = true;
@@ -255,7 +255,7 @@ int shm_connect(void *state, const char *address, const struct tarn_fabric_conne
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection)
 {
     struct shm_connection *connection;
-    int error = make(state, options, owner, &connection);
+    int error = make_connection(state, options, owner, &connection);
     if (error != 0)
         return error;
     error = attempt(connection, address, options, deadline_ns);

@@ -125,7 +125,7 @@ void shm_process_event(struct shm_source *source)
 }
 
 /* Finish what was posted with what the connection died of. */
-static void flush(struct shm_connection *connection)
+static void flush_messages(struct shm_connection *connection)
 {
     struct tarn_fabric_op *op;
     while ((op = fabric_queue_pop(&connection->pending)) != NULL)
@@ -135,7 +135,7 @@ static void flush(struct shm_connection *connection)
 void shm_fail(void *state)
 {
     struct shm_connection *connection = state;
-    flush(connection);
+    flush_messages(connection);
     shm_ring_tell(&connection->out, SHM_FAILED);
     shm_connection_ring_peer(connection);
     fabric_bell_ring(&connection->bell); /* another task may wait here for a rare message */
@@ -159,7 +159,7 @@ int shm_fence(void *state, uint64_t deadline_ns)
  * What is posted, loaded or told when an operation has completed comes after it, also where that is a READ of another
  * word: so a fence stands between what it has stored and its user's next step. One does for a batch.
  */
-static void settle(struct shm_connection *connection)
+static void settle_posted(struct shm_connection *connection)
 {
     if (connection->unsettled)
         tarn_fabric_mem_fence();
@@ -168,7 +168,7 @@ static void settle(struct shm_connection *connection)
 
 void shm_posted(void *state)
 {
-    settle(state);
+    settle_posted(state);
 }
 
 /* The first vector last: who looks whether it has come takes the line from whoever still stores into it. */
@@ -261,10 +261,10 @@ static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct ta
 }
 
 /* @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
-static int run(struct shm_connection *connection, struct tarn_fabric_op *op)
+static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     if (op->fence)
-        settle(connection);
+        settle_posted(connection);
     if (op->kind == TARN_FABRIC_SEND)
         return send_op(connection, op);
     if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
@@ -279,13 +279,13 @@ static void progress(struct shm_connection *connection)
     if (base_likely(connection->pending.first == NULL))
         return;
     while ((op = connection->pending.first) != NULL && tarn_fabric_error(connection->owner) == 0) {
-        int result = run(connection, op);
+        int result = run_op(connection, op);
         if (result == WAITS_FOR_CREDIT)
             break;
         (void)fabric_queue_pop(&connection->pending);
         fabric_op_finish(op, result);
     }
-    settle(connection);
+    settle_posted(connection);
     if (tarn_fabric_error(connection->owner) != 0 && op != NULL)
         shm_fail(connection);
 }
@@ -299,9 +299,9 @@ bool shm_run(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
     if (connection->pending.first != NULL ||
-        (fabric_op_takes_credit(op) ? run(connection, op) != 0 : !run_alone(connection, op)))
+        (fabric_op_takes_credit(op) ? run_op(connection, op) != 0 : !run_alone(connection, op)))
         return false;
-    settle(connection);
+    settle_posted(connection);
     return true;
 }
 
@@ -310,7 +310,7 @@ void shm_post(void *state, struct tarn_fabric_op *op)
     struct shm_connection *connection = state;
     progress(connection);
     bool behind = connection->pending.first != NULL && (op->fence || fabric_op_takes_credit(op));
-    int result = behind ? WAITS_FOR_CREDIT : run(connection, op);
+    int result = behind ? WAITS_FOR_CREDIT : run_op(connection, op);
     if (result == WAITS_FOR_CREDIT)
         fabric_queue_push(&connection->pending, op);
     else

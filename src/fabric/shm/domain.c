@@ -209,7 +209,7 @@ static int take_extent(struct shm_domain *domain, enum shm_place place, uint64_t
 }
 
 /* Have its pages, all zero, so that a lack of memory is an error and no signal later. @return 0 or -ENOMEM */
-static int touch(const struct shm_file *file, struct shm_extent *extent)
+static int touch_pages(const struct shm_file *file, struct shm_extent *extent)
 {
     int error = fabric_populate(file->memory + extent->offset, extent->bytes, extent->dirty);
     extent->dirty = true; /* some of them may be there even if not all are */
@@ -229,8 +229,8 @@ static uint32_t find_slot(const struct shm_domain *domain)
 }
 
 /* Let peers know. */
-static void publish(struct shm_domain *domain, uint32_t slot, struct tarn_fabric_region *region,
-                    enum shm_place place, const struct shm_extent *extent)
+static void publish_region(struct shm_domain *domain, uint32_t slot, struct tarn_fabric_region *region,
+                           enum shm_place place, const struct shm_extent *extent)
 {
     /* In this order, with read_entry()'s: who sees a field of this region sees that the key of the one before is
      * gone. */
@@ -260,14 +260,14 @@ static int alloc_locked(struct shm_domain *domain, struct tarn_fabric_region *re
     int error = take_extent(domain, place, oldest, region->bytes, &extent);
     if (error != 0)
         return error;
-    error = touch(&domain->files[place], extent);
+    error = touch_pages(&domain->files[place], extent);
     if (error != 0) {
         extent->used = false;
         return error;
     }
     region->memory = domain->files[place].memory + extent->offset;
     region->state = extent;
-    publish(domain, slot, region, place, extent);
+    publish_region(domain, slot, region, place, extent);
     return 0;
 }
 

@@ -35,7 +35,7 @@ struct shm_incoming {
 /* ---- those who come ----------------------------------------------------------------------------- */
 
 /* Refuse and free one that is in no list and not watched. */
-static void refuse(struct shm_incoming *incoming)
+static void refuse_peer(struct shm_incoming *incoming)
 {
     shm_hello_refuse(incoming->socket.fd);
     (void)close(incoming->socket.fd);
@@ -48,10 +48,10 @@ static void drop_silent(struct shm_incoming *incoming)
     base_list_remove(&incoming->link);
     incoming->listener->silent_count--;
     shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
-    refuse(incoming);
+    refuse_peer(incoming);
 }
 
-static void complain(struct shm *shm, int error)
+static void log_refusal(struct shm *shm, int error)
 {
     const char *reason = error == -EACCES   ? "it is another user's process, or in another pid namespace"
                          : error == -EUSERS ? "too many wait to be accepted"
@@ -71,7 +71,7 @@ static void incoming_event(struct shm_source *source)
         error = -EUSERS;
     if (error != 0) {
         if (error != -ECONNRESET) /* it has gone again */
-            complain(incoming->shm, error);
+            log_refusal(incoming->shm, error);
         drop_silent(incoming);
         return;
     }
@@ -98,7 +98,7 @@ static void take_in(struct shm_listener *listener, int fd)
                                       .socket = {.fd = fd, .event = incoming_event},
                                       .greeting = {.fds = {-1, -1, -1}}};
     if (shm_socket_ask_who(fd) != 0 || shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
-        refuse(incoming);
+        refuse_peer(incoming);
         return;
     }
     base_list_push_back(&listener->silent, &incoming->link);
@@ -187,7 +187,7 @@ void shm_listener_close(void *state)
     while ((link = base_list_first(&listener->silent)) != NULL)
         drop_silent(base_container_of(link, struct shm_incoming, link));
     while ((incoming = pop_ready_locked(listener)) != NULL)
-        refuse(incoming);
+        refuse_peer(incoming);
     shm_service_unlock(&shm->service);
     net_unix_remove(listener->address.sun_path, &listener->file);
     (void)close(listener->socket.fd);
@@ -226,7 +226,7 @@ uint32_t shm_incoming_data(const void *state, const void **ret_data)
 
 void shm_reject(void *state)
 {
-    refuse(state);
+    refuse_peer(state);
 }
 
 int shm_incoming_take(void *state, struct shm_greeting *ret_greeting)

@@ -39,7 +39,7 @@ static void handle_locked(struct shm_service *service, uint64_t data)
         source->event(source);
 }
 
-static void *run(void *arg)
+static void *run_service(void *arg)
 {
     struct shm_service *service = arg;
     struct epoll_event events[EVENTS_MAX];
@@ -57,7 +57,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static int watch(const struct shm_service *service, int fd, uint32_t number)
+static int watch_fd(const struct shm_service *service, int fd, uint32_t number)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = event_data(fd, number)};
     return epoll_ctl(service->epoll, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
@@ -84,9 +84,9 @@ int shm_service_open(struct shm_service *service, struct base_account *account)
     service->epoll = epoll_create1(EPOLL_CLOEXEC);
     service->stop = service->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
     service->spare = service->stop < 0 ? -1 : spare_descriptor(service);
-    int error = service->spare < 0 ? -errno : watch(service, service->stop, 0);
+    int error = service->spare < 0 ? -errno : watch_fd(service, service->stop, 0);
     if (error == 0)
-        error = task_thread_start(&service->thread, "tarn-fabric", run, service);
+        error = task_thread_start(&service->thread, "tarn-fabric", run_service, service);
     if (error != 0)
         close_descriptors(service);
     return error;
@@ -101,7 +101,7 @@ void shm_service_close(struct shm_service *service)
 }
 
 /* Make room for a descriptor. */
-static int grow(struct shm_service *service, uint32_t fd)
+static int grow_sources(struct shm_service *service, uint32_t fd)
 {
     uint32_t count = base_max(service->sources_count, (uint32_t)SOURCES_MIN);
     while (count <= fd)
@@ -121,10 +121,10 @@ static int grow(struct shm_service *service, uint32_t fd)
 int shm_service_watch_locked(struct shm_service *service, struct shm_source *source)
 {
     task_mutex_assert_held(&service->lock);
-    int error = grow(service, (uint32_t)source->fd);
+    int error = grow_sources(service, (uint32_t)source->fd);
     source->number = ++service->numbers;
     if (error == 0)
-        error = watch(service, source->fd, source->number);
+        error = watch_fd(service, source->fd, source->number);
     if (error == 0)
         service->sources[source->fd] = source;
     return error;

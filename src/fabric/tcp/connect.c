@@ -46,7 +46,7 @@ static void free_parts(struct tcp_connection *connection)
     base_free(account, connection, sizeof(*connection));
 }
 
-static struct tcp_connection *make(const struct attempt *attempt)
+static struct tcp_connection *make_connection(const struct attempt *attempt)
 {
     struct tcp *tcp = attempt->domain->tcp;
     struct base_account *account = &tcp->node->memory;
@@ -118,7 +118,7 @@ static void abandon(struct tcp_connection *connection)
 }
 
 /* From now on the sockets are served. */
-static void begin(struct attempt *attempt, struct tcp_connection *connection)
+static void begin_attempt(struct attempt *attempt, struct tcp_connection *connection)
 {
     struct tcp *tcp = connection->tcp;
     char name[NET_ADDRESS_TEXT_MAX];
@@ -200,7 +200,7 @@ static void accept_task(void *arg)
 {
     struct attempt *attempt = arg;
     struct net_connection *net = NULL;
-    struct tcp_connection *connection = make(attempt);
+    struct tcp_connection *connection = make_connection(attempt);
     attempt->error = -ENOMEM;
     if (connection != NULL)
         attempt->error = net_adopt(attempt->fd, handler_of(attempt), &net);
@@ -213,7 +213,7 @@ static void accept_task(void *arg)
     attach(&connection->sockets[0], net, attempt->tls);
     attempt->error = admit_all(attempt, connection);
     if (attempt->error == 0)
-        begin(attempt, connection);
+        begin_attempt(attempt, connection);
     else
         abandon(connection);
 }
@@ -254,7 +254,7 @@ static int read_hello(const struct tcp_socket *socket, enum tcp_hello_kind kind,
 }
 
 /* @return 0; -ETIMEDOUT; -ECANCELED. Where a write fails otherwise, reading tells why. */
-static int say(const struct tcp_socket *socket, const uint8_t *bytes, uint64_t deadline_ns)
+static int send_hello(const struct tcp_socket *socket, const uint8_t *bytes, uint64_t deadline_ns)
 {
     int error = tcp_write(socket->net, socket->tls, bytes, TCP_HELLO_BYTES, deadline_ns);
     return error == -ETIMEDOUT || error == -ECANCELED ? error : 0;
@@ -270,7 +270,7 @@ static int greet(const struct attempt *attempt, const struct tcp_socket *socket,
     struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
     uint8_t bytes[TCP_HELLO_BYTES];
     tcp_hello_save(hello, meeting.hello);
-    int error = say(socket, meeting.hello, deadline_ns);
+    int error = send_hello(socket, meeting.hello, deadline_ns);
     if (error == 0)
         error = read_hello(socket, TCP_CHALLENGE, deadline_ns, meeting.challenge, &challenge);
     if (error == 0)
@@ -278,7 +278,7 @@ static int greet(const struct attempt *attempt, const struct tcp_socket *socket,
     if (error != 0)
         return error;
     tcp_hello_save(&proof, bytes);
-    error = say(socket, bytes, deadline_ns);
+    error = send_hello(socket, bytes, deadline_ns);
     if (error == 0)
         error = read_hello(socket, TCP_WELCOME, deadline_ns, bytes, ret_welcome);
     if (error != 0)
@@ -286,7 +286,7 @@ static int greet(const struct attempt *attempt, const struct tcp_socket *socket,
     return tcp_hello_is_proof(secret, &meeting, ret_welcome, ret_welcome->proof) ? 0 : -EACCES;
 }
 
-static void complain(const struct attempt *attempt, const struct tcp_tls *tls, int error)
+static void log_refusal(const struct attempt *attempt, const struct tcp_tls *tls, int error)
 {
     struct tcp *tcp = attempt->domain->tcp;
     const char *reason = tcp_tls_reason(tls);
@@ -298,8 +298,8 @@ static void complain(const struct attempt *attempt, const struct tcp_tls *tls, i
 }
 
 /* Open a socket: the handshake of TLS, if there is to be any, and hellos. */
-static int meet(const struct attempt *attempt, struct tcp_socket *socket, const struct tcp_hello *hello,
-                struct tcp_hello *ret_welcome)
+static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *socket,
+                           const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
     struct tcp *tcp = attempt->domain->tcp;
     struct net_connection *net;
@@ -319,7 +319,7 @@ static int meet(const struct attempt *attempt, struct tcp_socket *socket, const 
     if (error == 0)
         error = greet(attempt, socket, hello, ret_welcome);
     if (error == -EACCES || error == -EPROTO)
-        complain(attempt, tls, error);
+        log_refusal(attempt, tls, error);
     return error;
 }
 
@@ -331,11 +331,11 @@ static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
     if (error != 0)
         return error;
     hello.number = connection->socket_count - 1;
-    error = meet(attempt, &connection->sockets[0], &hello, &attempt->hello);
+    error = exchange_hellos(attempt, &connection->sockets[0], &hello, &attempt->hello);
     for (uint32_t i = 1; i < connection->socket_count && error == 0; i++) {
         struct tcp_hello join = {.kind = TCP_JOIN, .number = i};
         memcpy(join.nonce, attempt->hello.nonce, sizeof(join.nonce));
-        error = meet(attempt, &connection->sockets[i], &join, &welcome_again);
+        error = exchange_hellos(attempt, &connection->sockets[i], &join, &welcome_again);
     }
     return error;
 }
@@ -343,12 +343,12 @@ static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
 static void connect_task(void *arg)
 {
     struct attempt *attempt = arg;
-    struct tcp_connection *connection = make(attempt);
+    struct tcp_connection *connection = make_connection(attempt);
     attempt->error = connection == NULL ? -ENOMEM : meet_all(attempt, connection);
     if (connection == NULL)
         return;
     if (attempt->error == 0)
-        begin(attempt, connection);
+        begin_attempt(attempt, connection);
     else
         abandon(connection);
 }

@@ -180,7 +180,7 @@ void tcp_connection_beat(struct tcp_connection *connection)
 }
 
 /* A socket has come to its end, or to what is no TLS, and so have all: close it when nobody sends by it any more. */
-static void end(struct tcp_socket *socket, int error)
+static void end_socket(struct tcp_socket *socket, int error)
 {
     struct tcp_connection *connection = socket->connection;
     tcp_gate_lock(&connection->gate);
@@ -248,7 +248,7 @@ static void ready(struct net_connection *net)
             break;
         if (bytes <= 0) {
             /* -EACCES would be its complaint of what it got: it has given up */
-            end(socket, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
+            end_socket(socket, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
             return;
         }
         socket->in_bytes += (uint32_t)bytes;
@@ -261,7 +261,7 @@ static void ready(struct net_connection *net)
     tcp_connection_demand(connection);
 }
 
-static void closed(struct net_connection *net)
+static void socket_is_closed(struct net_connection *net)
 {
     struct tcp_socket *socket = net_user(net);
     struct tcp_connection *connection = socket->connection;
@@ -273,10 +273,10 @@ static void closed(struct net_connection *net)
 }
 
 const struct net_handler tcp_connection_handler = {
-    .ready = ready, .closed = closed, .task_name = "fabric-target"};
+    .ready = ready, .closed = socket_is_closed, .task_name = "fabric-target"};
 
 const struct net_handler tcp_sockets_handler = {
-    .ready = ready, .closed = closed, .task_name = "fabric-target", .on_demand = true};
+    .ready = ready, .closed = socket_is_closed, .task_name = "fabric-target", .on_demand = true};
 
 /* ---- the user ----------------------------------------------------------------------------------- */
 

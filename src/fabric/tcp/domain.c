@@ -62,7 +62,7 @@ static uint64_t charged(const struct tcp_region *region)
 }
 
 /* Reserve bytes and an entry. @return 0; -ENOSPC */
-static int enter(struct tcp_domain *domain, struct tcp_region *region)
+static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
     uint32_t slot = 0;
@@ -81,7 +81,7 @@ static int enter(struct tcp_domain *domain, struct tcp_region *region)
 }
 
 /* Take it out: nobody finds it from now on, and the last who has found it is done. */
-static void leave(struct tcp_domain *domain, struct tcp_region *region)
+static void leave_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
     domain->table[region->key & KEY_SLOT_MASK] = NULL;
@@ -121,7 +121,7 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     if (error == 0 && !borrowed)
         error = fabric_populate(own->memory, own->bytes, false);
     if (error == 0)
-        error = enter(domain, own);
+        error = enter_region(domain, own);
     if (error != 0) {
         free_region(account, own);
         return error;
@@ -136,7 +136,7 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
 void tcp_region_free(void *state, struct tarn_fabric_region *region)
 {
     struct tcp_domain *domain = state;
-    leave(domain, region->state);
+    leave_region(domain, region->state);
     free_region(account_of(domain), region->state);
 }
 
@@ -159,5 +159,5 @@ struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, 
 
 void tcp_region_put(struct tcp_region *region)
 {
-    atomic_fetch_sub(&region->users, 1); /* pairs with leave(): the copy is over */
+    atomic_fetch_sub(&region->users, 1); /* pairs with leave_region(): the copy is over */
 }

@@ -124,7 +124,7 @@ void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why)
 
 /* ---- the secret --------------------------------------------------------------------------------- */
 
-static int complain(struct base_log *log, const char *path, const char *reason, int error)
+static int log_refusal(struct base_log *log, const char *path, const char *reason, int error)
 {
     char quoted[BASE_LOG_ROOM_MIN];
     base_error(log, "cannot use file of secrets", "file=%s reason=\"%s\"",
@@ -136,11 +136,11 @@ int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_fi
 {
     int error = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return complain(log, path, strerrordesc_np(errno), -errno);
+        return log_refusal(log, path, strerrordesc_np(errno), -errno);
     if (fstat(fd, ret_file) != 0)
-        error = complain(log, path, strerrordesc_np(errno), -errno);
+        error = log_refusal(log, path, strerrordesc_np(errno), -errno);
     else if (!S_ISREG(ret_file->st_mode) || (ret_file->st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        error = complain(log, path, "others may get at it: chmod 600", -EACCES);
+        error = log_refusal(log, path, "others may get at it: chmod 600", -EACCES);
     if (error == 0)
         return fd;
     (void)close(fd);
@@ -158,11 +158,11 @@ int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *r
     int error = errno;
     (void)close(fd);
     if (bytes < 0)
-        return complain(log, path, strerrordesc_np(error), -error);
+        return log_refusal(log, path, strerrordesc_np(error), -error);
     while (bytes > 0 && (secret.text[bytes - 1] == '\n' || secret.text[bytes - 1] == '\r'))
         bytes--; /* an editor's */
     if (bytes < TCP_SECRET_BYTES_MIN)
-        return complain(log, path, "16 to 4,096 bytes make a secret", -EINVAL);
+        return log_refusal(log, path, "16 to 4,096 bytes make a secret", -EINVAL);
     secret.bytes = (uint32_t)bytes;
     *ret_secret = secret;
     OPENSSL_cleanse(&secret, sizeof(secret));

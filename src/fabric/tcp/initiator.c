@@ -25,7 +25,7 @@ static bool may_begin(const struct tcp_wire *wire, const struct tarn_fabric_op *
            (!op->fence || wire->served >= (wire->fence_set ? wire->fence_at : wire->begun));
 }
 
-static void begin(struct tcp_wire *wire, struct tarn_fabric_op *op)
+static void begin_op(struct tcp_wire *wire, struct tarn_fabric_op *op)
 {
     fabric_queue_push(&wire->posted, op);
     wire->begun++;
@@ -47,7 +47,7 @@ static void begin_waiting(struct tcp_wire *wire)
             return;
         (void)fabric_queue_pop(&wire->waiting);
         wire->fence_set = false;
-        begin(wire, op);
+        begin_op(wire, op);
     }
 }
 
@@ -59,7 +59,7 @@ int tcp_initiator_post(struct tcp_wire *wire, struct tarn_fabric_op *op)
         fabric_queue_push(&wire->waiting, op);
         begin_waiting(wire);
     } else {
-        begin(wire, op);
+        begin_op(wire, op);
     }
     return 0;
 }

@@ -27,7 +27,7 @@ static void die(struct tcp_wire *wire)
     tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
 }
 
-static void refuse(struct tcp_wire *wire, uint64_t number)
+static void refuse_request(struct tcp_wire *wire, uint64_t number)
 {
     wire->refused = number;
     tcp_wire_die(wire, -ECONNRESET, "refused request of the peer", TCP_REFUSES);
@@ -113,7 +113,7 @@ static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_READ,
                                                frame->offset, frame->length);
     if (region == NULL) {
-        refuse(wire, wire->requests + 1);
+        refuse_request(wire, wire->requests + 1);
         return;
     }
     tcp_region_put(region);
@@ -132,7 +132,7 @@ static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, con
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_WRITE,
                                                frame->offset, frame->length);
     if (region == NULL) {
-        refuse(wire, wire->requests + 1);
+        refuse_request(wire, wire->requests + 1);
         return;
     }
     fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
@@ -158,7 +158,7 @@ static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_SWAP,
                                                frame->offset, WORD_BYTES);
     if (region == NULL) {
-        refuse(wire, wire->requests + 1);
+        refuse_request(wire, wire->requests + 1);
         return;
     }
     uint64_t *word = (uint64_t *)(void *)(region->memory + frame->offset);
@@ -235,7 +235,7 @@ size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to)
         frame.last = true;
         base_store_le64(to + TCP_HEADER_BYTES, answer->word);
     } else if (!fill_data(wire, answer, &frame, to)) {
-        refuse(wire, answer->number);
+        refuse_request(wire, answer->number);
         return 0;
     }
     if (frame.last)

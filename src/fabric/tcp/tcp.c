@@ -131,7 +131,7 @@ static void keep_time(void *arg)
     tcp_gate_unlock(&tcp->gate);
 }
 
-static int start(struct tcp *tcp)
+static int start_scheduler(struct tcp *tcp)
 {
     const struct task_sched_options options = {
         .name = "tarn-fabric", .spin_ns = 20000, .buffers_count = 128, .ring_entries = 256};
@@ -167,7 +167,7 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     if (error == 0 && tcp->options.tls)
         error = tcp_tls_context_open(&node->log, &tcp->options, &tcp->secret, &tcp->tls);
     if (error == 0)
-        error = start(tcp);
+        error = start_scheduler(tcp);
     if (error != 0) {
         tcp_tls_context_close(&tcp->tls);
         explicit_bzero(&tcp->secret, sizeof(tcp->secret));

@@ -153,7 +153,7 @@ static unsigned long next_error(void)
 }
 
 /* Say why there is no more to come. @return negative errno */
-static int explain(struct tcp_tls *tls)
+static int explain_failure(struct tcp_tls *tls)
 {
     unsigned long error = next_error();
     int reason = ERR_GET_REASON(error);
@@ -196,7 +196,7 @@ static ssize_t outcome(struct tcp_tls *tls, int result)
     default:
         if (tls->ended)
             return tls->end_error;
-        return explain(tls);
+        return explain_failure(tls);
     }
 }
 
@@ -227,7 +227,7 @@ ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, 
 }
 
 /* Have the connection send what the library has left. */
-static int flush(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
+static int flush_output(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
 {
     int error = 0;
     while (error == 0 && tls->out_bytes > 0) {
@@ -257,11 +257,11 @@ int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data,
 {
     if (tls == NULL)
         return net_write(net, data, bytes, deadline_ns);
-    int error = flush(net, tls, deadline_ns);
+    int error = flush_output(net, tls, deadline_ns);
     if (error == 0)
         error = encrypt(tls, data, bytes);
     if (error == 0)
-        error = flush(net, tls, deadline_ns);
+        error = flush_output(net, tls, deadline_ns);
     return error;
 }
 
@@ -292,7 +292,7 @@ int tcp_shake_try(struct net_connection *net, struct tcp_tls *tls, uint64_t dead
     int error = result == 1 ? 0 : (int)outcome(tls, result);
     if (result != 1 && error == 0)
         error = -ECONNRESET;
-    int flushed = flush(net, tls, deadline_ns);
+    int flushed = flush_output(net, tls, deadline_ns);
     if ((error == 0 || error == -EAGAIN) && (flushed == -ETIMEDOUT || flushed == -ECANCELED))
         return flushed; /* where it fails otherwise, reading tells why */
     return error == 0 && !is_known(tls) ? -EACCES : error;

@@ -56,7 +56,7 @@ static int offer(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_identit
 }
 
 /* Of the server: what it knows. */
-static int find(SSL *ssl, const unsigned char *name, size_t bytes, SSL_SESSION **ret_session)
+static int find_session(SSL *ssl, const unsigned char *name, size_t bytes, SSL_SESSION **ret_session)
 {
     *ret_session = NULL;
     if (bytes != sizeof(identity) || memcmp(name, identity, bytes) != 0)
@@ -67,7 +67,7 @@ static int find(SSL *ssl, const unsigned char *name, size_t bytes, SSL_SESSION *
 
 /* ---- certificates ------------------------------------------------------------------------------- */
 
-static int complain(struct base_log *log, const char *path, const char *what)
+static int log_refusal(struct base_log *log, const char *path, const char *what)
 {
     char quoted[BASE_LOG_ROOM_MIN];
     const char *reason = ERR_reason_error_string(ERR_peek_last_error());
@@ -101,18 +101,19 @@ static int use_key(struct base_log *log, const char *path, SSL_CTX *library)
     EVP_PKEY_free(key);
     BIO_free(bio);
     return used ? 0
-                : complain(log, path, "no private key of this certificate, in PEM and without a passphrase");
+                : log_refusal(log, path,
+                              "no private key of this certificate, in PEM and without a passphrase");
 }
 
 static int use_certificates(struct base_log *log, const struct tcp_options *options, SSL_CTX *library)
 {
     if (SSL_CTX_use_certificate_chain_file(library, options->cert_path) != 1)
-        return complain(log, options->cert_path, "no certificates in PEM, one's own first");
+        return log_refusal(log, options->cert_path, "no certificates in PEM, one's own first");
     int error = use_key(log, options->key_path, library);
     if (error != 0)
         return error;
     if (SSL_CTX_load_verify_file(library, options->ca_path) != 1)
-        return complain(log, options->ca_path, "no certificates in PEM");
+        return log_refusal(log, options->ca_path, "no certificates in PEM");
     return 0;
 }
 
@@ -134,7 +135,7 @@ static int set_up(struct base_log *log, const struct tcp_options *options, const
         return use_certificates(log, options, library);
     (void)SSL_CTX_set_app_data(library, (void *)(uintptr_t)secret);
     SSL_CTX_set_psk_use_session_callback(library, offer);
-    SSL_CTX_set_psk_find_session_callback(library, find);
+    SSL_CTX_set_psk_find_session_callback(library, find_session);
     return 0;
 }
 

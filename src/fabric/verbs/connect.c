@@ -258,7 +258,7 @@ static int wait_for_step(struct verbs_connection *connection, enum verbs_step st
 /* ---- both sides --------------------------------------------------------------------------------- */
 
 /* There is a connection now. */
-static void begin(struct verbs_connection *connection)
+static void begin_meeting(struct verbs_connection *connection)
 {
     char host[64] = "?", port[16] = "?", name[FABRIC_NAME_BYTES];
     struct sockaddr *address = rdma_get_peer_addr(connection->id);
@@ -360,7 +360,7 @@ int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_o
         verbs_connection_free(connection);
         return -ECONNRESET;
     }
-    begin(connection);
+    begin_meeting(connection);
     *ret_connection = connection;
     return 0;
 }
@@ -410,7 +410,7 @@ static int request(struct verbs_connection *connection, const struct verbs_hello
 }
 
 /* The other side has welcomed us. */
-static int finish(struct verbs_connection *connection)
+static int finish_meeting(struct verbs_connection *connection)
 {
     struct rdma_conn_param param;
     struct ibv_qp_attr attr;
@@ -449,8 +449,8 @@ static int say_part(struct verbs_connection *connection, struct sockaddr_storage
     return error == -EAGAIN ? 0 : error == 0 ? -EPROTO : error;
 }
 
-static int meet(struct verbs_connection *connection, struct sockaddr_storage *address,
-                const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
+static int meet_peer(struct verbs_connection *connection, struct sockaddr_storage *address,
+                     const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
 {
     int error = make_queue_pair(connection);
     struct verbs_hello hello = hello_of(connection, options, VERBS_HELLO);
@@ -462,7 +462,7 @@ static int meet(struct verbs_connection *connection, struct sockaddr_storage *ad
         error = request(connection, &hello, deadline_ns);
     if (error == -EAGAIN)
         error = -EPROTO;
-    return error == 0 ? finish(connection) : error;
+    return error == 0 ? finish_meeting(connection) : error;
 }
 
 int verbs_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
@@ -479,12 +479,12 @@ int verbs_connect(void *state, const char *address, const struct tarn_fabric_con
     connection->domain = domain;
     connection->owner = owner;
     set_sizes(connection, options);
-    error = meet(connection, &where, options, deadline_ns);
+    error = meet_peer(connection, &where, options, deadline_ns);
     if (error != 0) {
         verbs_connection_free(connection);
         return error;
     }
-    begin(connection);
+    begin_meeting(connection);
     *ret_connection = connection;
     return 0;
 }

@@ -145,7 +145,7 @@ static void drain(struct verbs_connection *connection)
 /* ---- operations --------------------------------------------------------------------------------- */
 
 /* What a handle says of itself is believed where it refuses; the device does not believe it. */
-static int check(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
+static int check_vectors(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
 {
     static const uint32_t needed[TARN_FABRIC_OP_KINDS] = {
         [TARN_FABRIC_READ] = TARN_FABRIC_MAY_READ,          [TARN_FABRIC_WRITE] = TARN_FABRIC_MAY_WRITE,
@@ -164,7 +164,7 @@ static int check(const struct verbs_connection *connection, const struct tarn_fa
 void verbs_post(void *state, struct tarn_fabric_op *op)
 {
     struct verbs_connection *connection = state;
-    int error = check(connection, op);
+    int error = check_vectors(connection, op);
     base_spin_lock(&connection->lock);
     const int dead = connection->error;
     if (dead == 0 && error == 0)
@@ -233,7 +233,8 @@ int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
 /* Take the next message out of its slot. @return whether there was one */
-static bool take(struct verbs_connection *connection, void *data, struct tarn_fabric_message *ret_message)
+static bool take_arrival(struct verbs_connection *connection, void *data,
+                         struct tarn_fabric_message *ret_message)
 {
     struct verbs_arrival arrival = {0};
     base_spin_lock(&connection->lock);
@@ -269,12 +270,12 @@ int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (room < connection->receive_bytes)
         return -EINVAL;
     for (;;) {
-        const bool taken = take(connection, data, ret_message);
+        const bool taken = take_arrival(connection, data, ret_message);
         drain(connection);
         if (taken)
             return 0;
         if (tarn_fabric_error(connection->owner) != 0)
-            return take(connection, data, ret_message) ? 0 : tarn_fabric_error(connection->owner);
+            return take_arrival(connection, data, ret_message) ? 0 : tarn_fabric_error(connection->owner);
         if (error != 0)
             return error;
         error = fabric_bell_wait(&connection->bell, &condition, deadline_ns);

@@ -65,7 +65,7 @@ int verbs_options_read(struct base_log *log, const char *text, struct verbs_opti
 
 /* ---- the device --------------------------------------------------------------------------------- */
 
-static int fail(struct base_log *log, const char *device, const char *reason, int error)
+static int log_failure(struct base_log *log, const char *device, const char *reason, int error)
 {
     const char *text = strerrordesc_np(-error);
     base_error(log, "cannot use RDMA device", "device=\"%s\" reason=\"%s\" error=\"%s\"", device, reason,
@@ -97,8 +97,8 @@ static int open_device(struct base_log *log, const struct verbs_options *options
     int count = 0;
     struct ibv_device **list = ibv_get_device_list(&count);
     if (list == NULL)
-        return fail(log, options->device,
-                    "the kernel has no RDMA: load ib_uverbs and rdma_ucm, and the driver", -ENODEV);
+        return log_failure(log, options->device,
+                           "the kernel has no RDMA: load ib_uverbs and rdma_ucm, and the driver", -ENODEV);
     for (int i = 0, at = 0; i < count; i++) {
         const char *name = ibv_get_device_name(list[i]);
         if (at < NAMES_BYTES - 1)
@@ -170,8 +170,8 @@ static int choose_gid(struct base_log *log, const struct verbs_options *options,
         device->address = address;
     }
     return best > 0 ? 0
-                    : fail(log, options->device, "there is no such GID: is the port's network interface up?",
-                           -ENODEV);
+                    : log_failure(log, options->device,
+                                  "there is no such GID: is the port's network interface up?", -ENODEV);
 }
 
 static int read_numa_node(const struct ibv_context *context)
@@ -244,7 +244,7 @@ static int ask_device(struct base_log *log, const struct verbs_options *options,
     struct ibv_port_attr port;
     if (ibv_query_device(device->context, &attr) != 0 ||
         ibv_query_port(device->context, device->port, &port) != 0)
-        return fail(log, options->device, "it does not say what it can", -EIO);
+        return log_failure(log, options->device, "it does not say what it can", -EIO);
     const int reads =
         attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ? attr.max_qp_rd_atom : attr.max_qp_init_rd_atom;
     const uint32_t requests = base_min((uint32_t)attr.max_qp_wr, (uint32_t)attr.max_cqe / 2);
@@ -257,10 +257,10 @@ static int ask_device(struct base_log *log, const struct verbs_options *options,
     device->piece_bytes = base_min(port.max_msg_sz, (uint32_t)VERBS_DIRECT_BYTES);
     device->numa_node = read_numa_node(device->context);
     if (requests <= 2 * VERBS_CONTROL_SLOTS)
-        return fail(log, options->device, "its queues are too short", -ENODEV);
+        return log_failure(log, options->device, "its queues are too short", -ENODEV);
     int error = choose_gid(log, options, device);
     if (error == 0 && (error = ask_queue_pair(device)) != 0)
-        error = fail(log, options->device, "it makes no queue pair", error);
+        error = log_failure(log, options->device, "it makes no queue pair", error);
     return error;
 }
 

@@ -107,8 +107,8 @@ static enum verbs_place place_of(const struct tarn_fabric_region *region)
 }
 
 /* Reserve bytes, and addresses that were never given out. @return 0; -ENOSPC */
-static int enter(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes,
-                 uint64_t *ret_unit)
+static int enter_region(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes,
+                        uint64_t *ret_unit)
 {
     const enum verbs_place place = place_of(region);
     const uint64_t units = ((region->bytes + BASE_PAGE_BYTES) >> UNIT_BITS) + 1;
@@ -127,7 +127,7 @@ static int enter(struct verbs_domain *domain, const struct tarn_fabric_region *r
     return fits ? 0 : -ENOSPC;
 }
 
-static void leave(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes)
+static void leave_region(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes)
 {
     base_spin_lock(&domain->lock);
     domain->bytes[place_of(region)] -= bytes;
@@ -213,7 +213,7 @@ int verbs_region_alloc(void *state, struct tarn_fabric_region *region)
     struct base_account *account = account_of(domain);
     const bool is_large = region->bytes >= HUGE_BYTES;
     uint64_t unit = 0;
-    int error = enter(domain, region, region->bytes, &unit);
+    int error = enter_region(domain, region, region->bytes, &unit);
     if (error != 0)
         return error;
     region->memory = base_map_part(account, is_large ? HUGE_BYTES : BASE_PAGE_BYTES, region->bytes, 0);
@@ -224,7 +224,7 @@ int verbs_region_alloc(void *state, struct tarn_fabric_region *region)
         error = register_region(domain, region, false, unit);
     if (error != 0) {
         base_unmap_part(account, region->memory, region->bytes, 0);
-        leave(domain, region, region->bytes);
+        leave_region(domain, region, region->bytes);
     }
     return error;
 }
@@ -233,12 +233,12 @@ int verbs_region_register(void *state, struct tarn_fabric_region *region)
 {
     struct verbs_domain *domain = state;
     uint64_t unit = 0;
-    int error = enter(domain, region, 0, &unit);
+    int error = enter_region(domain, region, 0, &unit);
     if (error != 0)
         return error;
     error = register_region(domain, region, true, unit);
     if (error != 0)
-        leave(domain, region, 0);
+        leave_region(domain, region, 0);
     return error;
 }
 
@@ -249,7 +249,7 @@ void verbs_region_free(void *state, struct tarn_fabric_region *region)
     make_unknown(domain, own);
     if (!own->is_callers)
         base_unmap_part(account_of(domain), region->memory, region->bytes, 0);
-    leave(domain, region, own->is_callers ? 0 : region->bytes);
+    leave_region(domain, region, own->is_callers ? 0 : region->bytes);
     base_free(account_of(domain), own, sizeof(*own));
 }
 

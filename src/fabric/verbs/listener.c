@@ -67,7 +67,7 @@ int verbs_check_device(struct verbs *verbs, const struct rdma_cm_id *id)
 
 /* ---- those who come ----------------------------------------------------------------------------- */
 
-static void refuse(struct rdma_cm_id *id, enum verbs_hello_kind kind)
+static void refuse_peer(struct rdma_cm_id *id, enum verbs_hello_kind kind)
 {
     const struct verbs_hello hello = {.kind = kind};
     uint8_t bytes[VERBS_WELCOME_BYTES];
@@ -152,13 +152,13 @@ void verbs_listener_event(struct rdma_cm_event *event)
     const enum verbs_hello_kind why = admit(listener, event);
     if (why == 0)
         return;
-    refuse(event->id, why);
+    refuse_peer(event->id, why);
     (void)rdma_destroy_id(event->id); /* this event is the listener's */
 }
 
 /* ---- listening ---------------------------------------------------------------------------------- */
 
-static int begin(struct verbs_listener *listener, struct sockaddr_storage *address)
+static int begin_listening(struct verbs_listener *listener, struct sockaddr_storage *address)
 {
     if (rdma_create_id(listener->verbs->events, &listener->id, listener, RDMA_PS_TCP) != 0)
         return -errno;
@@ -187,7 +187,7 @@ int verbs_listen(void *state, const char *address, void **ret_listener)
     fabric_bell_init(&listener->bell);
     base_spin_init(&listener->lock);
     base_list_init(&listener->ready);
-    error = begin(listener, &where);
+    error = begin_listening(listener, &where);
     if (error != 0) {
         base_free(&verbs->node->memory, listener, sizeof(*listener));
         return error;
@@ -250,6 +250,6 @@ uint32_t verbs_incoming_data(const void *state, const void **ret_data)
 void verbs_reject(void *state)
 {
     struct verbs_connection *incoming = state;
-    refuse(incoming->id, VERBS_REFUSAL);
+    refuse_peer(incoming->id, VERBS_REFUSAL);
     verbs_connection_free(incoming);
 }

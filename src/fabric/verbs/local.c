@@ -26,7 +26,7 @@ static uint32_t count_until_locked(const struct verbs_domain *domain, const uint
 }
 
 /* Make the table larger that has so much room, unless somebody else does. @return 0; -ENOMEM */
-static int grow(struct verbs_domain *domain, uint32_t room)
+static int grow_locals(struct verbs_domain *domain, uint32_t room)
 {
     struct base_account *account = &domain->verbs->node->memory;
     const uint32_t larger_room = base_max(2 * room, (uint32_t)FIRST_ROOM);
@@ -66,7 +66,7 @@ int verbs_local_add(struct verbs_domain *domain, const struct verbs_local *local
         base_spin_unlock(&domain->lock);
         if (fits)
             return 0;
-        int error = grow(domain, room);
+        int error = grow_locals(domain, room);
         if (error != 0)
             return error;
     }

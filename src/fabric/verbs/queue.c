@@ -41,7 +41,7 @@ static struct verbs_flight *flight_of(const struct verbs_connection *connection,
 /* ---- copies ------------------------------------------------------------------------------------- */
 
 /* Room in the ring. @return NULL: not now */
-static uint8_t *reserve(struct verbs_connection *connection, uint64_t bytes)
+static uint8_t *reserve_slot(struct verbs_connection *connection, uint64_t bytes)
 {
     const uint64_t size = connection->ring_bytes;
     bytes = base_align_up(bytes, 8);
@@ -73,8 +73,8 @@ static bool has_room(const struct verbs_connection *connection, const struct bat
 }
 
 /* Add a request to a batch that has room. @return it, without memory */
-static struct ibv_send_wr *add(struct verbs_connection *connection, struct batch *batch,
-                               enum ibv_wr_opcode opcode, const struct verbs_flight *flight)
+static struct ibv_send_wr *add_request(struct verbs_connection *connection, struct batch *batch,
+                                       enum ibv_wr_opcode opcode, const struct verbs_flight *flight)
 {
     const uint64_t number = connection->posted + batch->count;
     struct ibv_send_wr *request = &batch->requests[batch->count];
@@ -127,7 +127,7 @@ static bool send_control(struct verbs_connection *connection, enum verbs_control
     if (connection->qp == NULL || connection->error != 0 || !has_room(connection, &batch, 0))
         return false;
     struct ibv_send_wr *request =
-        add(connection, &batch, IBV_WR_SEND_WITH_IMM, &(struct verbs_flight){.op = NULL});
+        add_request(connection, &batch, IBV_WR_SEND_WITH_IMM, &(struct verbs_flight){.op = NULL});
     request->imm_data = control(connection, kind);
     ring(connection, &batch);
     return true;
@@ -146,7 +146,7 @@ void verbs_probe_locked(struct verbs_connection *connection)
     struct batch batch = {.count = 0};
     if (connection->qp == NULL || connection->probed || in_flight(connection) > 0)
         return; /* what is on its way is a probe itself */
-    (void)add(connection, &batch, IBV_WR_RDMA_WRITE, &(struct verbs_flight){.op = NULL});
+    (void)add_request(connection, &batch, IBV_WR_RDMA_WRITE, &(struct verbs_flight){.op = NULL});
     ring(connection, &batch);
     connection->probed = true;
 }
@@ -241,7 +241,7 @@ static bool place_copy(struct verbs_connection *connection, struct verbs_flight 
     const uint64_t left = op->bytes - flight->at;
     const uint64_t bytes =
         op->kind == TARN_FABRIC_SEND ? left : base_min(left, UINT64_C(0) + VERBS_PIECE_BYTES);
-    uint8_t *memory = bytes > 0 ? reserve(connection, bytes) : NULL;
+    uint8_t *memory = bytes > 0 ? reserve_slot(connection, bytes) : NULL;
     if (memory == NULL)
         return bytes == 0;
     flight->memory = memory;
@@ -269,7 +269,7 @@ static bool add_piece(struct verbs_connection *connection, struct batch *batch, 
         !place_copy(connection, &flight, &piece))
         return false;
     flight.last = flight.at + flight.bytes == op->bytes;
-    struct ibv_send_wr *request = add(connection, batch, opcode_of(op, flight.last), &flight);
+    struct ibv_send_wr *request = add_request(connection, batch, opcode_of(op, flight.last), &flight);
     batch->vectors_count += piece.count;
     request->sg_list = piece.vectors;
     request->num_sge = (int)piece.count;

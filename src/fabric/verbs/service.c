@@ -104,7 +104,7 @@ static bool tick(struct verbs *verbs, uint64_t *next_ns)
     return any;
 }
 
-static void *run(void *arg)
+static void *run_service(void *arg)
 {
     struct verbs *verbs = arg;
     struct pollfd files[] = {{.fd = verbs->wake, .events = POLLIN},
@@ -206,7 +206,7 @@ int verbs_service_start(struct verbs *verbs)
 {
     int error = open_all(verbs);
     if (error == 0)
-        error = task_thread_start(&verbs->thread, "tarn-verbs", run, verbs);
+        error = task_thread_start(&verbs->thread, "tarn-verbs", run_service, verbs);
     if (error != 0)
         close_all(verbs);
     return error;

@@ -144,7 +144,7 @@ static uint32_t hand_out_cancelled(struct task_engine *engine)
 /* ---- the round's calls ------------------------------------------------------------------------- */
 
 /* Ask epoll. @return completions */
-static uint32_t look(struct task_engine *engine, uint64_t sleep_ns)
+static uint32_t look_for_events(struct task_engine *engine, uint64_t sleep_ns)
 {
     struct epoll_event events[EVENTS_MAX];
     struct timespec time = aio_timespec(sleep_ns);
@@ -179,7 +179,7 @@ static uint32_t aio_poll(struct task_engine *engine, uint64_t sleep_ns)
         sleep_ns =
             base_min(sleep_ns, (uint64_t)AIO_RETRY_NS); /* refused, with nothing in flight to wait for */
     if (sleep_ns > 0 || engine->watched_count > 0 || engine->epoll_ready)
-        count += look(engine, sleep_ns);
+        count += look_for_events(engine, sleep_ns);
     return count;
 }
 

@@ -42,7 +42,7 @@ static struct task_io *request_of(uint64_t data)
 }
 
 /* Describe a request to the kernel. */
-static void describe(struct task_io *io, struct iocb *block)
+static void describe_block(struct task_io *io, struct iocb *block)
 {
     *block = (struct iocb){
         .aio_data = (uintptr_t)io,
@@ -74,7 +74,7 @@ static uint32_t make_batch(struct task_engine *engine)
     base_list_for_each(link, &engine->queued) {
         if (count == room)
             break;
-        describe(base_container_of(link, struct task_io, link), &engine->blocks[count]);
+        describe_block(base_container_of(link, struct task_io, link), &engine->blocks[count]);
         engine->block_pointers[count] = &engine->blocks[count];
         count++;
     }
@@ -128,7 +128,7 @@ uint32_t aio_disk_submit(struct task_engine *engine)
 }
 
 /* @return whether a request was handed out */
-static bool complete(struct task_engine *engine, const struct io_event *event)
+static bool complete_io(struct task_engine *engine, const struct io_event *event)
 {
     if (event->data == WATCH_TAG) {
         engine->watching = false;
@@ -158,7 +158,7 @@ uint32_t aio_disk_reap(struct task_engine *engine)
         struct io_event event = events[head];
         /* Release: the kernel may write over the event once it sees this. */
         __atomic_store_n(&ring->head, head + 1 == ring->event_count ? 0 : head + 1, __ATOMIC_RELEASE);
-        count += complete(engine, &event);
+        count += complete_io(engine, &event);
     }
     return count;
 }
@@ -183,6 +183,7 @@ uint32_t aio_disk_sleep(struct task_engine *engine, uint64_t sleep_ns)
     struct io_event event;
     struct timespec time = aio_timespec(sleep_ns);
     struct timespec *limit = sleep_ns == TASK_FOREVER ? NULL : &time;
-    return syscall(SYS_io_getevents, engine->context, 1L, 1L, &event, limit) == 1 ? complete(engine, &event)
-                                                                                  : 0;
+    return syscall(SYS_io_getevents, engine->context, 1L, 1L, &event, limit) == 1
+               ? complete_io(engine, &event)
+               : 0;
 }

@@ -33,7 +33,7 @@ static int make_room(struct task_engine *engine, int socket)
 }
 
 /* Have epoll look for what the requests in a socket's slot wait for. */
-static int watch(struct task_engine *engine, int socket)
+static int watch_socket(struct task_engine *engine, int socket)
 {
     struct aio_socket *slot = &engine->sockets[socket];
     uint32_t wanted =
@@ -65,7 +65,7 @@ static int wait_ready(struct task_engine *engine, struct task_io *io)
     struct task_io **place = io->op == TASK_IO_ACCEPT || io->op == TASK_IO_RECEIVE ? &slot->in : &slot->out;
     base_assert(*place == NULL);
     *place = io;
-    error = watch(engine, io->socket);
+    error = watch_socket(engine, io->socket);
     if (error != 0)
         *place = NULL;
     return error;
@@ -83,7 +83,7 @@ static void leave_slot(struct task_engine *engine, struct task_io *io)
         slot->out = NULL;
     else
         return;
-    (void)watch(engine, io->socket); /* watching less does not fail */
+    (void)watch_socket(engine, io->socket); /* watching less does not fail */
 }
 
 void aio_sockets_forget(struct task_engine *engine, struct task_io *io)
@@ -158,7 +158,7 @@ static enum arrival receive_one(struct task_engine *engine, struct task_io *io)
 }
 
 /* Take what has arrived. @return completions */
-static uint32_t receive(struct task_engine *engine, struct task_io *io)
+static uint32_t receive_bytes(struct task_engine *engine, struct task_io *io)
 {
     for (uint32_t count = 0; count < RECEIVES_MAX; count++) {
         enum arrival arrival = receive_one(engine, io);
@@ -188,7 +188,7 @@ static uint32_t take_connections(struct task_engine *engine, struct task_io *io)
 }
 
 /* Begin a request. @return completions */
-static uint32_t start(struct task_engine *engine, struct task_io *io)
+static uint32_t start_poll(struct task_engine *engine, struct task_io *io)
 {
     if ((io->op == TASK_IO_SEND && try_send(io)) || (io->op == TASK_IO_CONNECT && try_connect(io))) {
         aio_finish(io, io->result, false);
@@ -215,7 +215,7 @@ uint32_t aio_sockets_start(struct task_engine *engine)
     base_list_move_all(&posted, &engine->posted);
     struct base_list *first;
     while ((first = base_list_pop_front(&posted)) != NULL)
-        count += start(engine, base_container_of(first, struct task_io, link));
+        count += start_poll(engine, base_container_of(first, struct task_io, link));
     return count;
 }
 
@@ -243,6 +243,6 @@ uint32_t aio_sockets_ready(struct task_engine *engine, int socket, uint32_t even
         count += go_on_writing(engine, out);
     struct task_io *in = engine->sockets[socket].in; /* what `out` called may have changed it */
     if (in != NULL && (events & (EPOLLIN | broken)) != 0)
-        count += in->op == TASK_IO_ACCEPT ? take_connections(engine, in) : receive(engine, in);
+        count += in->op == TASK_IO_ACCEPT ? take_connections(engine, in) : receive_bytes(engine, in);
     return count;
 }

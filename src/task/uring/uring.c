@@ -200,7 +200,7 @@ static void feed_starved(struct task_engine *engine)
 /* ---- completion ------------------------------------------------------------------------------- */
 
 /* Hand a request out, for the last time only when its cancellation is back too. @return whether it was */
-static bool finish(struct task_io *io, bool more)
+static bool finish_io(struct task_io *io, bool more)
 {
     io->more = more;
     if (!more) {
@@ -218,7 +218,7 @@ static bool complete_cancel(struct task_engine *engine, struct task_io *io, int3
 {
     io->cancel_issued = false;
     if (io->over)
-        return finish(io, false);
+        return finish_io(io, false);
     if (result == -ENOENT)
         base_list_push_back(&engine->cancels,
                             &io->link); /* it was on its way between two queues: ask again */
@@ -251,7 +251,7 @@ static bool complete_receive(struct task_engine *engine, struct task_io *io,
         issue_or_queue(engine, io); /* the kernel ends a multishot when it likes to */
         more = true;
     }
-    return finish(io, more);
+    return finish_io(io, more);
 }
 
 /* @return whether the request was handed out */
@@ -264,11 +264,11 @@ static bool complete_accept(struct task_engine *engine, struct task_io *io,
         issue_or_queue(engine, io);
         more = true;
     }
-    return finish(io, more);
+    return finish_io(io, more);
 }
 
 /* @return whether a request was handed out */
-static bool complete(struct task_engine *engine, const struct io_uring_cqe *completion)
+static bool complete_io(struct task_engine *engine, const struct io_uring_cqe *completion)
 {
     if (completion->user_data == URING_WAKE) {
         engine->wake_armed = (completion->flags & IORING_CQE_F_MORE) != 0;
@@ -296,7 +296,7 @@ static bool complete(struct task_engine *engine, const struct io_uring_cqe *comp
     case TASK_IO_RECEIVE:
         return complete_receive(engine, io, completion);
     }
-    return finish(io, false);
+    return finish_io(io, false);
 }
 
 static uint32_t hand_out_finished(struct task_engine *engine)
@@ -307,7 +307,7 @@ static uint32_t hand_out_finished(struct task_engine *engine)
     base_list_move_all(&finished, &engine->finished);
     struct base_list *first;
     while ((first = base_list_pop_front(&finished)) != NULL) {
-        count += finish(base_container_of(first, struct task_io, link), false);
+        count += finish_io(base_container_of(first, struct task_io, link), false);
     }
     return count;
 }
@@ -319,7 +319,7 @@ static uint32_t reap(struct task_engine *engine)
     while (io_uring_cq_ready(&engine->ring) > 0) {
         struct io_uring_cqe completion = queue->cqes[*queue->khead & queue->ring_mask];
         io_uring_cq_advance(&engine->ring, 1);
-        count += complete(engine, &completion);
+        count += complete_io(engine, &completion);
     }
     return count;
 }
