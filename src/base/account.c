@@ -1,3 +1,4 @@
+/* The memory accountant: charging accounts up to the root, allocation on their behalf, failures on request. */
 #include "base/account.h"
 
 #include <errno.h>

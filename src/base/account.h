@@ -151,8 +151,8 @@ void base_free(struct base_account *account, void *pointer, size_t bytes);
 void *base_map(struct base_account *account, size_t alignment, size_t bytes) base_must_check;
 
 /**
- * The same with only a part of it charged, for memory that becomes larger where it is: who uses more charges it
- * (base_account_take()).
+ * The same with only a part of it charged, for memory that becomes larger where it is: its user charges what
+ * it uses besides (base_account_take()).
  *
  * @param charged_bytes  at most `bytes`
  */

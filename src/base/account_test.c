@@ -1,3 +1,4 @@
+/* Are caps kept, charges given back, and failures made when they are asked for? */
 #include "base/testing.h"
 
 #include <pthread.h>

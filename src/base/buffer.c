@@ -1,3 +1,4 @@
+/* Buffers of one arena, and lists of them: handing out, appending, consuming, copying in. */
 #include "base/buffer.h"
 
 #include <errno.h>
@@ -132,7 +133,7 @@ void base_buffer_list_consume(struct base_buffer_list *list, uint64_t bytes)
 }
 
 /* Append bytes to the content of a buffer that has room for them. */
-static void fill(struct base_buffer *buffer, const uint8_t *from, uint32_t bytes)
+static void fill_buffer(struct base_buffer *buffer, const uint8_t *from, uint32_t bytes)
 {
     memcpy(buffer->data + buffer->end, from, bytes);
     buffer->end += bytes;
@@ -150,14 +151,14 @@ int base_buffer_list_copy_in(struct base_buffer_list *list, struct base_buffer_p
     if (rest > (uint64_t)pool->free_count * pool->buffer_bytes)
         return -ENOBUFS;
     if (into_tail > 0) {
-        fill(list->tail, from, (uint32_t)into_tail);
+        fill_buffer(list->tail, from, (uint32_t)into_tail);
         list->bytes += into_tail;
         from += into_tail;
     }
     while (rest > 0) {
         struct base_buffer *buffer = base_buffer_get(pool);
         uint32_t piece = (uint32_t)base_min(rest, (size_t)buffer->capacity);
-        fill(buffer, from, piece);
+        fill_buffer(buffer, from, piece);
         base_buffer_list_append(list, buffer);
         from += piece;
         rest -= piece;

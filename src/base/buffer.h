@@ -2,7 +2,7 @@
  * Buffers for I/O, and lists of them.
  *
  * A pool carves equal buffers, aligned to 4,096, from one contiguous arena, so that the arena can be
- * registered as a whole with io_uring or a card. A buffer has exactly one owner at a time: whoever got it
+ * registered as a whole with io_uring or a card. A buffer has exactly one owner at a time: the caller that got it
  * from the pool, or the list that it was appended to; consuming, clearing or putting returns it. Pool,
  * buffers and lists belong to one scheduler: no locks, no reference counts. A buffer may also wrap the
  * caller's own memory (pool NULL); then putting it does nothing, and the caller keeps both alive until the

@@ -1,3 +1,4 @@
+/* Does every buffer have one owner, and does a list hold the bytes that it says? */
 #include "base/testing.h"
 
 #include "base/buffer.h"

@@ -1,3 +1,4 @@
+/* Checksums by ISA-L: CRC-64, and CRC-32C where the data is long; checksum.h has the short one. */
 #include "base/checksum.h"
 
 #include <isa-l/crc.h>

@@ -1,3 +1,4 @@
+/* Do checksums agree with known values, however the data is cut? */
 #include "base/testing.h"
 
 #include "base/checksum.h"

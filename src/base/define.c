@@ -1,3 +1,4 @@
+/* What define.h leaves to a function: a failed assertion, and looking whether memory is all zero. */
 #include "base/define.h"
 
 #include <stdio.h>

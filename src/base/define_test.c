@@ -1,3 +1,4 @@
+/* Do the arithmetic and the byte order of define.h hold at their edges, and does base_assert() abort? */
 #include "base/testing.h"
 
 #include "base/base.h"

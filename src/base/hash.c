@@ -1,3 +1,4 @@
+/* XXH3 of 64 and 128 bits, by libxxhash. */
 #include "base/hash.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Do hashes agree with known values, so that formats that use them stay readable? */
 #include "base/testing.h"
 
 #include "base/hash.h"

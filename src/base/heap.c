@@ -1,3 +1,4 @@
+/* An intrusive pairing heap: insertion and removal of timers in place, without memory of its own. */
 #include "base/heap.h"
 
 static bool is_before(const struct base_heap_node *a, const struct base_heap_node *b)

@@ -1,3 +1,4 @@
+/* Does the heap give the smallest key first, of equal keys the oldest, under any order of calls? */
 #include "base/testing.h"
 
 #include "base/heap.h"

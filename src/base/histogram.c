@@ -1,3 +1,4 @@
+/* A log-linear histogram: buckets, percentiles, and merging while its one writer adds. */
 #include "base/histogram.h"
 
 #include "base/json.h"
@@ -30,7 +31,7 @@ static uint64_t middle_of(size_t bucket)
 
 /*
  * There is one writer: what it stores is atomic for those who merge meanwhile. A bucket is stored last, with
- * release, and loaded first, with acquire: who sees a value in it sees `min`, `max` and the sums with that
+ * release, and loaded first, with acquire: a reader that sees a value in it sees `min`, `max` and the sums with that
  * value.
  */
 static void store(uint64_t *field, uint64_t value)

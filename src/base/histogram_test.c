@@ -1,3 +1,4 @@
+/* Are percentiles within the promised precision, and merges whole while a writer adds? */
 #include "base/testing.h"
 
 #include "base/histogram.h"

@@ -1,3 +1,4 @@
+/* A writer of JSON into memory or a file, which keeps commas and escapes right. */
 #include "base/json.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 
 #include "base/utf8.h"
 
-static void put(struct base_json *json, const char *text, size_t len)
+static void put_text(struct base_json *json, const char *text, size_t len)
 {
     if (json->error != 0)
         return;
@@ -26,25 +27,25 @@ static void put(struct base_json *json, const char *text, size_t len)
 static void put_quoted(struct base_json *json, const char *text)
 {
     size_t len = strlen(text);
-    put(json, "\"", 1);
+    put_text(json, "\"", 1);
     for (size_t i = 0; i < len;) {
         size_t bytes = base_utf8_char_bytes((const uint8_t *)text + i, len - i);
         uint8_t first = (uint8_t)text[i];
         if (bytes == 0) {
-            put(json, "\xef\xbf\xbd", 3);
+            put_text(json, "\xef\xbf\xbd", 3);
             bytes = 1;
         } else if (first == '"' || first == '\\') {
-            put(json, (const char[]){'\\', text[i]}, 2);
+            put_text(json, (const char[]){'\\', text[i]}, 2);
         } else if (first < 0x20 || first == 0x7f) {
             char escape[8];
             snprintf(escape, sizeof(escape), "\\u%04x", first);
-            put(json, escape, 6);
+            put_text(json, escape, 6);
         } else {
-            put(json, text + i, bytes);
+            put_text(json, text + i, bytes);
         }
         i += bytes;
     }
-    put(json, "\"", 1);
+    put_text(json, "\"", 1);
 }
 
 /* What stands before a value: a comma, and the key in an object. */
@@ -54,18 +55,18 @@ static void begin_value(struct base_json *json, const char *key)
     base_assert((key != NULL) == ((json->in_object & bit) != 0));
     base_assert(json->depth > 0 || (json->not_first & bit) == 0);
     if ((json->not_first & bit) != 0)
-        put(json, ",", 1);
+        put_text(json, ",", 1);
     json->not_first |= bit;
     if (key != NULL) {
         put_quoted(json, key);
-        put(json, ":", 1);
+        put_text(json, ":", 1);
     }
 }
 
 static void begin_nested(struct base_json *json, const char *key, bool object)
 {
     begin_value(json, key);
-    put(json, object ? "{" : "[", 1);
+    put_text(json, object ? "{" : "[", 1);
     base_assert(json->depth + 1 < BASE_JSON_DEPTH_MAX);
     json->depth++;
     uint32_t bit = UINT32_C(1) << json->depth;
@@ -78,7 +79,7 @@ static void end_nested(struct base_json *json, bool object)
     base_assert(json->depth > 0);
     base_assert(object == ((json->in_object & UINT32_C(1) << json->depth) != 0));
     json->depth--;
-    put(json, object ? "}" : "]", 1);
+    put_text(json, object ? "}" : "]", 1);
 }
 
 void base_json_init_file(struct base_json *json, FILE *file)
@@ -127,7 +128,7 @@ void base_json_string(struct base_json *json, const char *key, const char *value
 {
     begin_value(json, key);
     if (value == NULL)
-        put(json, "null", 4);
+        put_text(json, "null", 4);
     else
         put_quoted(json, value);
 }
@@ -136,21 +137,21 @@ void base_json_u64(struct base_json *json, const char *key, uint64_t value)
 {
     char text[24];
     begin_value(json, key);
-    put(json, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)value));
+    put_text(json, text, (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)value));
 }
 
 void base_json_i64(struct base_json *json, const char *key, int64_t value)
 {
     char text[24];
     begin_value(json, key);
-    put(json, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)value));
+    put_text(json, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)value));
 }
 
 void base_json_double(struct base_json *json, const char *key, double value)
 {
     begin_value(json, key);
     if (!isfinite(value)) {
-        put(json, "null", 4);
+        put_text(json, "null", 4);
         return;
     }
     char text[32];
@@ -165,14 +166,14 @@ void base_json_double(struct base_json *json, const char *key, double value)
         if (strchr("0123456789+-e", text[i]) == NULL)
             text[i] = '.';
     }
-    put(json, text, (size_t)len);
+    put_text(json, text, (size_t)len);
 }
 
 void base_json_bool(struct base_json *json, const char *key, bool value)
 {
     begin_value(json, key);
     if (value)
-        put(json, "true", 4);
+        put_text(json, "true", 4);
     else
-        put(json, "false", 5);
+        put_text(json, "false", 5);
 }

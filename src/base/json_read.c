@@ -1,3 +1,4 @@
+/* A reader of JSON: a text is checked as a whole, then looked into without memory of its own. */
 #include "base/json_read.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Is exactly what is JSON accepted, and does a look into it find what is there? */
 #include "base/testing.h"
 
 #include "base/base.h"

@@ -1,3 +1,4 @@
+/* Is what is written JSON, whatever strings and numbers it holds? */
 #include "base/testing.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Do lists keep their order under every call? */
 #include "base/testing.h"
 
 #include "base/list.h"

@@ -1,3 +1,4 @@
+/* Lines of the log: fields, levels, limits, and the escaping that keeps a line one line. */
 #include "base/log.h"
 
 #include <stdatomic.h>

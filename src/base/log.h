@@ -48,7 +48,7 @@ struct base_log {
     void *clock_arg;
 };
 
-/** Lets through so many lines in each interval, and counts the rest. */
+/** Lets through a number of lines in each interval, and counts the rest. */
 struct base_log_limit {
     struct base_spin lock;
     uint32_t lines_max;

@@ -1,3 +1,4 @@
+/* Is every line one line of printable text, whatever strangers send, and are limits kept? */
 #include "base/testing.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Fixed pools of equal objects, cut from slabs that an account is charged for. */
 #include "base/pool.h"
 
 #include <errno.h>

@@ -41,7 +41,7 @@ void base_pool_init(struct base_pool *pool, struct base_account *account, size_t
 void base_pool_deinit(struct base_pool *pool);
 
 /**
- * Take slabs now, so that so many objects can be handed out later without any allocation.
+ * Take slabs now, so that this number of objects can be handed out later without any allocation.
  *
  * @param objects  at most objects_max
  * @return 0; -ENOMEM (what was taken so far stays in the pool)

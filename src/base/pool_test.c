@@ -1,3 +1,4 @@
+/* Are objects handed out once, taken back, and counted, and does no memory mean no object? */
 #include "base/testing.h"
 
 #include "base/pool.h"

@@ -1,3 +1,4 @@
+/* A progress bar for terminals: when it is drawn, how it fits a line, and how it wipes itself. */
 #include "base/progress.h"
 
 #include <limits.h>
@@ -83,7 +84,7 @@ static int columns_of(FILE *file)
     return ioctl(fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : INT_MAX;
 }
 
-static void draw(struct base_progress *progress, uint64_t done, uint64_t now_ns)
+static void draw_bar(struct base_progress *progress, uint64_t done, uint64_t now_ns)
 {
     char line[256];
     base_progress_format(progress, line, sizeof(line), done, now_ns - progress->begin_ns);
@@ -98,7 +99,7 @@ void base_progress_update(struct base_progress *progress, uint64_t done)
         return;
     uint64_t now_ns = progress->clock(progress->clock_arg);
     if (now_ns - progress->begin_ns >= SILENT_NS && now_ns - progress->drawn_ns >= REDRAW_NS)
-        draw(progress, done, now_ns);
+        draw_bar(progress, done, now_ns);
 }
 
 void base_progress_end(struct base_progress *progress)

@@ -1,3 +1,4 @@
+/* Does the bar fit its terminal, wipe itself, and stay away where no line can be wiped? */
 #include "base/testing.h"
 
 #include <fcntl.h>

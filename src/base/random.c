@@ -1,3 +1,4 @@
+/* xoshiro256++ and Zipf's distribution, the same numbers on every machine. */
 #include "base/random.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Are numbers those of the seed, in their bounds, and spread as they should be? */
 #include "base/testing.h"
 
 #include <math.h>

@@ -132,8 +132,8 @@ const char *base_settings_format_number(enum base_setting_type type, char *buffe
 }
 
 /* "port: "70000" is WHAT" */
-static int refuse(const struct base_setting *setting, const char *value, const char *what, char *error,
-                  size_t room)
+static int refuse_value(const struct base_setting *setting, const char *value, const char *what, char *error,
+                        size_t room)
 {
     char shown[SHOWN_ROOM];
     if ((setting->flags & BASE_SETTING_SECRET) != 0)
@@ -154,7 +154,7 @@ static int check_bounds(const struct base_setting *setting, uint64_t number, con
     base_settings_format_number(setting->type, bound, sizeof(bound), too_small ? setting->min : setting->max);
     snprintf(what, sizeof(what), "%s: %s %s%s%s", too_small ? "too little" : "too much",
              too_small ? "at least" : "at most", bound, noun[0] == '\0' ? "" : " ", noun);
-    return refuse(setting, value, what, error, room);
+    return refuse_value(setting, value, what, error, room);
 }
 
 static int store_number(const struct base_setting *setting, uint64_t *field, const char *value, char *error,
@@ -171,9 +171,9 @@ static int store_number(const struct base_setting *setting, uint64_t *field, con
     uint64_t number;
     int parsed = kinds[setting->type].parse(value, &number);
     if (parsed == -ERANGE)
-        return refuse(setting, value, "more than 64 bits hold", error, room);
+        return refuse_value(setting, value, "more than 64 bits hold", error, room);
     if (parsed != 0)
-        return refuse(setting, value, kinds[setting->type].complaint, error, room);
+        return refuse_value(setting, value, kinds[setting->type].complaint, error, room);
     int result =
         check_bounds(setting, number, value, setting->unit == NULL ? "" : setting->unit, error, room);
     if (result == 0)
@@ -191,7 +191,7 @@ static int store_bool(const struct base_setting *setting, bool *field, const cha
             return 0;
         }
     }
-    return refuse(setting, value, "neither yes nor no", error, room);
+    return refuse_value(setting, value, "neither yes nor no", error, room);
 }
 
 static int store_choice(const struct base_setting *setting, unsigned *field, const char *value, char *error,
@@ -208,7 +208,7 @@ static int store_choice(const struct base_setting *setting, unsigned *field, con
             used += (size_t)snprintf(what + used, sizeof(what) - used, "%s %s", i == 0 ? "" : ",",
                                      setting->choices[i]);
     }
-    return refuse(setting, value, what, error, room);
+    return refuse_value(setting, value, what, error, room);
 }
 
 static int store_list(const struct base_settings *settings, const struct base_setting *setting,
@@ -231,9 +231,9 @@ static int store_list(const struct base_settings *settings, const struct base_se
         while (len > 0 && (item[len - 1] == ' ' || item[len - 1] == '\t'))
             item[--len] = '\0';
         if (len == 0)
-            return refuse(setting, value, "a list with an empty item", error, room);
+            return refuse_value(setting, value, "a list with an empty item", error, room);
         if (list.count == BASE_SETTING_LIST_MAX)
-            return refuse(setting, value, "too long a list", error, room);
+            return refuse_value(setting, value, "too long a list", error, room);
         list.items[list.count++] = item;
     }
     int result = check_bounds(setting, list.count, value, "items", error, room);
@@ -247,7 +247,7 @@ static int store_repeated(const struct base_setting *setting, struct base_settin
 {
     const size_t before = field->is_old || value[0] == '\0' ? 0 : field->count;
     if (before == BASE_SETTING_LIST_MAX)
-        return refuse(setting, value, "one too many", error, room);
+        return refuse_value(setting, value, "one too many", error, room);
     if (value[0] != '\0') {
         int result = check_bounds(setting, before + 1, value, "items", error, room);
         if (result != 0)

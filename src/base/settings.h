@@ -163,7 +163,7 @@ void base_settings_print_help(const struct base_settings *settings, FILE *file);
 void base_settings_print_man(const struct base_settings *settings, FILE *file);
 
 /**
- * Write an error sentence, as the functions above leave one: for who checks more than the table does.
+ * Write an error sentence, as the functions above leave one: for callers that check more than the table does.
  *
  * @return -EINVAL, for the caller to return
  */

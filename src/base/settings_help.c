@@ -46,7 +46,7 @@ static void append(char *text, const char *before, const char *word, const char 
 }
 
 /* The help, and behind it in brackets the bounds and the default. */
-static void describe(const struct base_setting *setting, char *text)
+static void describe_values(const struct base_setting *setting, char *text)
 {
     bool numeric = setting->type == BASE_SETTING_UINT || setting->type == BASE_SETTING_SIZE ||
                    setting->type == BASE_SETTING_DURATION;
@@ -93,7 +93,7 @@ void base_settings_print_help(const struct base_settings *settings, FILE *file)
             fprintf(file, "%-*s", TEXT_COLUMN, option);
         else
             fprintf(file, "%s\n%*s", option, TEXT_COLUMN, "");
-        describe(setting, text);
+        describe_values(setting, text);
         base_prose_print_words(text, strlen(text), TEXT_COLUMN, TEXT_COLUMN, file);
     }
 }
@@ -135,7 +135,7 @@ void base_settings_print_man(const struct base_settings *settings, FILE *file)
             fputs("\\fR", file);
         }
         fputc('\n', file);
-        describe(setting, text);
+        describe_values(setting, text);
         print_roff(text, file);
         fputc('\n', file);
     }

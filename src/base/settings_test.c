@@ -1,3 +1,4 @@
+/* Does a setting take what its help promises, and nothing else, from wherever it comes? */
 #include "base/testing.h"
 
 #include "base/settings.h"

@@ -1,3 +1,4 @@
+/* How a thread waits for a spin lock that is held. */
 #include "base/spin.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+/* Does the lock exclude, and does its assertion notice that it is not held? */
 #include "base/testing.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Histograms of stages by kind of request, each with one writer, emptied by rounds. */
 #include "base/stages.h"
 
 #include <errno.h>
@@ -30,8 +31,8 @@ void base_stages_add(struct base_stages *stages, size_t stage, const _Atomic uin
 }
 
 /*
- * Zeros are stored with release after the owner has seen the new round, and loaded with acquire: whoever has
- * met one of them sees that round below.
+ * Zeros are stored with release after the owner has seen the new round, and loaded with acquire: a reader that
+ * has met one of them sees that round below.
  */
 bool base_stages_read(const struct base_stages *stages, size_t stage, const _Atomic uint64_t *round,
                       struct base_histogram *into)

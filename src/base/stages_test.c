@@ -1,3 +1,4 @@
+/* Do stages add up, and does a new round empty them while readers look? */
 #include "base/testing.h"
 
 #include "base/stages.h"

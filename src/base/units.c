@@ -1,3 +1,4 @@
+/* Sizes, durations and numbers as text, in both directions. */
 #include "base/units.h"
 
 #include <errno.h>

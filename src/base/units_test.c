@@ -1,3 +1,4 @@
+/* Is every size and duration read and written exactly, and everything else refused? */
 #include "base/testing.h"
 
 #include "base/random.h"

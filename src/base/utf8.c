@@ -1,3 +1,4 @@
+/* The length of one UTF-8 character. */
 #include "base/utf8.h"
 
 size_t base_utf8_char_bytes(const uint8_t *text, size_t len)

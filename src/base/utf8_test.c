@@ -1,3 +1,4 @@
+/* Are exactly the characters of UTF-8 taken for characters? */
 #include "base/testing.h"
 
 #include "base/utf8.h"

@@ -10,8 +10,8 @@
  * scheduler's stack (in `done`) too. Tasks use their scheduler's engine; plain threads (and tasks of
  * that personality) do the same with preadv2 and pwritev2 in the calling thread. Reads and writes
  * that overlap while in flight have no order.
- * Yielding: as stated; a posted request cannot be recalled and has no deadline of its own. Who waits
- * with a deadline keeps the request and its memory until drive_wait() has returned its result.
+ * Yielding: as stated; a posted request cannot be recalled and has no deadline of its own. A caller that
+ * waits with a deadline keeps the request and its memory until drive_wait() has returned its result.
  * Errors: negative errno, logged with the name of the drive where the drive is at fault.
  */
 #ifndef DRIVE_DRIVE_H
@@ -43,7 +43,7 @@ enum drive_direct { DRIVE_DIRECT_AUTO, DRIVE_DIRECT_ON, DRIVE_DIRECT_OFF };
 
 enum drive_provider_choice {
     DRIVE_PROVIDER_AUTO,  /* the schedulers' engine; `sync` for a file in memory, which is read through a
-                           * mapping: who makes it shorter meanwhile ends the process (SIGBUS) */
+                           * mapping: a process that makes it shorter meanwhile ends this one (SIGBUS) */
     DRIVE_PROVIDER_URING, /* refused when the schedulers' engine is another one */
     DRIVE_PROVIDER_AIO,
     DRIVE_PROVIDER_SYNC, /* preadv2 and pwritev2 in the calling task or thread */
@@ -57,9 +57,10 @@ struct drive_options {
     uint64_t grow_bytes;   /* > 0: make the file, which there is, so long; not for devices and stripes */
     enum drive_direct direct;
     enum drive_provider_choice provider;
-    uint64_t lock_wait_ns; /* how long to wait for who has it open to be gone; 0: DRIVE_LOCK_WAIT_NS */
-    bool read_only;        /* several may have it open so, but nobody else to write */
-    bool zero_ahead;       /* write zeros in the background where a file was never written */
+    uint64_t
+        lock_wait_ns; /* how long to wait for another process to close the drive; 0: DRIVE_LOCK_WAIT_NS */
+    bool read_only;   /* several may have it open so, but nobody else to write */
+    bool zero_ahead;  /* write zeros in the background where a file was never written */
     bool make_stripe; /* several that are blank may become a stripe, devices too; with create_bytes: files */
     bool
         append; /* one of several that is blank may be appended to what the others make up, or to the only other:
@@ -81,7 +82,7 @@ struct drive_info {
     bool fua;                        /* durable writes cost less than write and flush */
     bool discard; /* drive_discard() does something: not with files, where holes would have to be allocated
                    * again by later writes */
-    uint32_t appended;   /* of the drives of a stripe so many were appended later */
+    uint32_t appended;   /* drives of a stripe that were appended after it was made */
     bool appending;      /* the last of these not yet: by drive_establish() */
     uint64_t unit_bytes; /* of a stripe; else 0 */
     uint64_t stripe_identity[2];
@@ -130,7 +131,7 @@ struct drive_request {
     struct task_message message;
     union {
         struct task_io
-            io; /* what an engine does; before that its `link` is whoever's puts the request aside */
+            io; /* what an engine does; before that its `link` belongs to the code that put the request aside */
         struct drive_cut cut;
     };
 };
@@ -363,7 +364,7 @@ struct drive_provider {
     /** How far zeroing has come; NULL: there is none. */
     uint64_t (*zeroed_bytes)(const void *state);
 
-    /** As drive_extend(), of a drive that had so many bytes; whole physical blocks. NULL: it cannot.
+    /** As drive_extend(). Sizes are whole physical blocks. NULL: it cannot.
      * @param inout_bytes  more, or left as it is @return 0 or negative errno */
     int (*extend)(void *state, uint64_t *inout_bytes);
 };

@@ -33,19 +33,19 @@ struct drive {
     char name[];
 };
 
-/** Tell the caller a result: to `done`, or to who waits. In the request's own context. */
+/** Give the caller a result: to `done`, or to the task or thread that waits. In the request's own context. */
 void drive_deliver(struct drive_request *request);
 
 /**
  * Prepare a request to be put aside. What follows is request->resume, which runs on its scheduler's
- * stack or in its thread after drive_resume(). In between, `request->io.link` is whoever's keeps it.
+ * stack or in its thread after drive_resume(). In between, `request->io.link` belongs to the code that keeps it.
  *
  * @param wait  in the frame that calls drive_stay()
  */
 void drive_put_aside(struct drive_request *request, struct task_wait *wait,
                      void (*resume)(struct drive_request *));
 
-/** After the request was handed to whoever resumes it: return in a task, wait and resume in a thread. Yields
+/** After the request was handed to the code that resumes it: return in a task, wait and resume in a thread. Yields
  * in a plain thread. */
 void drive_stay(struct drive_request *request);
 

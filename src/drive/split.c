@@ -81,7 +81,7 @@ static struct drive_part *take_head(struct drive_stripe *stripe, struct drive_re
     return head;
 }
 
-/* Give a part back: to who waits longest, if somebody does. */
+/* Give a part back: to the request that has waited longest, if one waits. */
 static void put_part(struct drive_stripe *stripe, struct drive_part *part)
 {
     base_spin_lock(&stripe->lock);
@@ -124,7 +124,7 @@ static struct drive_part *part_of(struct drive_part *head, uint32_t place,
     return part;
 }
 
-/* Add the next piece of the request's memory to a part, at most so many bytes. @return how many */
+/* Add the next piece of the request's memory to a part, at most bytes_max. @return bytes added */
 static uint64_t add_memory(struct drive_part *head, struct drive_part *part, uint64_t bytes_max)
 {
     const struct iovec *from = &head->whole->iov[head->vector];
@@ -261,7 +261,7 @@ static void do_round(struct drive_part *head)
         if (of[place] != NULL && (!shared || of[place] == head))
             drive_post(stripe->members[place].drive, &of[place]->request);
     }
-    /* acquire: pairs with the release of whoever finished the last part, its memory and result are seen */
+    /* acquire: pairs with the release of the thread that finished the last part, whose memory and result are seen */
     if (atomic_fetch_sub_explicit(&head->pending, 1, memory_order_acq_rel) > 1)
         (void)task_wait_park_firmly(&head->wait);
 }

@@ -65,7 +65,7 @@ static int cut_list(struct drive_stripe_opening *opening)
     return 0;
 }
 
-/* No drive is named twice, by whatever path: its lock would be waited for, in vain. */
+/* No drive is named twice, by whatever path: the second opening would wait for a lock that the first one holds. */
 static int check_distinct(const struct drive_stripe_opening *opening)
 {
     for (uint32_t i = 0; i < opening->count; i++) {
@@ -81,7 +81,7 @@ static int check_distinct(const struct drive_stripe_opening *opening)
 
 /* ---- the stripe ---------------------------------------------------------------------------------- */
 
-/* A unit for drives of which the smallest has so many bytes. */
+/* A unit for drives of which the smallest has least_bytes. */
 static uint64_t choose_unit(uint64_t least_bytes, uint64_t block_bytes)
 {
     uint64_t unit_bytes = DRIVE_UNIT_BYTES_MAX;

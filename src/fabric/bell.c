@@ -106,7 +106,7 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
     int result = task_wait_park(&waiter.wait, deadline_ns);
     if (polls)
         task_poller_remove(&waiter.poller);
-    base_spin_lock(&bell->lock); /* who rings has done with us */
+    base_spin_lock(&bell->lock); /* a ring under way has done with us */
     base_list_remove(&waiter.link);
     base_spin_unlock(&bell->lock);
     return result;

@@ -14,7 +14,8 @@ struct fabric_bell {
 /* What somebody waits for. */
 struct fabric_condition {
     bool (*ready)(void *arg);
-    void (*arm)(void *arg); /* have whoever makes it ready ring the bell; NULL: who does so always rings */
+    void (*arm)(
+        void *arg); /* ask the side that makes it ready to ring the bell; NULL: that side always rings */
     void *arg;
     bool is_rare; /* it takes long to come: nobody looks, all depends on the bell */
 };

@@ -35,7 +35,7 @@ static uint64_t bytes_of(uint32_t size)
     return UINT64_C(1) << (SMALLEST_SHIFT + size);
 }
 
-/* @return which size so many bytes take */
+/* @return which size a number of bytes takes */
 static uint32_t size_of(uint64_t bytes)
 {
     uint32_t size = 0;
@@ -92,7 +92,7 @@ static int make_slab(struct tarn_fabric_domain *domain, uint32_t size, uint64_t 
     return 0;
 }
 
-/* Have room for so many bytes more, if need be by taking slabs out that nobody uses: those are last. @return whether
+/* Have room for `bytes` more, if need be by taking slabs out that nobody uses: those are last. @return whether
  * there is; the bytes are taken */
 static bool reserve_locked(struct fabric_buffers *buffers, uint64_t bytes, struct base_list *idle)
 {

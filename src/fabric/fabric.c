@@ -318,7 +318,7 @@ static int fill_options(const struct tarn_fabric_connect_options *given,
                : -EINVAL;
 }
 
-/* Who the caller is to a connection: a scheduler; NULL: plain threads, the simulator's too. */
+/* What the caller is to a connection: a scheduler; NULL: a plain thread, the simulator's too. */
 static struct task_sched *user_self(void)
 {
     return task_is_thread() ? NULL : task_sched_self();

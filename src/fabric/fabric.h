@@ -188,7 +188,7 @@ bool fabric_op_is_finished(const struct tarn_fabric_op *op);
  * Yields. */
 base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
 
-/** End a connection of the caller's scheduler, as an operation that fails would: who receives on it is told. Never waits. */
+/** End a connection of the caller's scheduler, as an operation that fails would: its receiver gets the error. Never waits. */
 void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error);
 
 #endif

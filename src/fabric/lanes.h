@@ -65,8 +65,8 @@ static inline void fabric_lanes_load(void *to, const void *shared, uint64_t byte
     }
 }
 
-/** Copy into shared memory, from the end: who waits for the first word finds the rest, and takes no line of the cache
- * from under a store. */
+/** Copy into shared memory, from the end: a reader that waits for the first word finds the rest, and takes no line of the
+ * cache from under a store. */
 static inline void fabric_lanes_store(void *shared, const void *from, uint64_t bytes)
 {
     if (fabric_is_lane(shared, bytes)) {

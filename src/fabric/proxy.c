@@ -28,7 +28,7 @@ int fabric_run_on(struct task_sched *sched, task_function *function, void *arg)
     if (error != 0)
         return error;
     while (task_shared_future_wait(&errand.over, TASK_FOREVER, &value) != 0)
-        continue; /* who is cancelled waits all the same: the other one uses this memory */
+        continue; /* this task waits even if it is cancelled: the other one uses this memory */
     return 0;
 }
 

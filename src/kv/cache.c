@@ -1,6 +1,6 @@
 /*
- * Caches behind the interface. A partition has one owner at a time: whoever holds its lock, which is never held across
- * a yield.
+ * Caches behind the interface. A partition has one owner at a time: the thread that holds its lock, which is never held
+ * across a yield.
  */
 #include "cache/cache.h"
 #include "base/spin.h"

@@ -129,8 +129,8 @@ void kv_lease_end(struct tarn_lease *lease);
 /* What the stores of this process count; all since it was opened. */
 struct kv_stats {
     uint64_t records;        /* that are there, those included that have expired and were not replaced yet */
-    uint64_t live_bytes;     /* that they take, header and padding included, of … */
-    uint64_t capacity_bytes; /* … so many */
+    uint64_t live_bytes;     /* that they take, header and padding included */
+    uint64_t capacity_bytes; /* that records may take */
     uint64_t index_bytes;
     uint64_t gets_expired, gets_flushed; /* of the misses, those that met a record which is no longer there */
     uint64_t evictions;                  /* records that were there, and had to go */
@@ -151,13 +151,13 @@ struct kv_served {
 };
 
 /**
- * Serve stores to whoever connects: docs/wire.md.
+ * Serve stores to every client that connects: docs/wire.md.
  *
  * @param address  as tarn_fabric_listen()
  * @param stores   1 to KV_STORES_MAX
  * @param options  NULL: the defaults. Longest request and result: 1 MiB each unless it says less, of which a client
  *                 takes what it needs; calls in flight: 16
- * @param scheds   of a worker each; they outlive the server. NULL: threads of its own, so many as `options` says
+ * @param scheds   of a worker each; they outlive the server. NULL: as many threads of its own as `options` says
  * @return 0; -EINVAL (a name, or one that is there twice, or a store of a server); what tarn_rpc_serve() returns. Yields.
  */
 base_must_check int kv_serve(struct tarn_fabric *fabric, const char *address, const struct kv_served *stores,

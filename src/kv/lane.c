@@ -136,7 +136,7 @@ static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_o
     return error;
 }
 
-/* By who has the mutex. */
+/* Called by the task that holds the mutex. */
 static int renew(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns)
 {
     struct kv_link **place = &lane->links[2 * worker + (is_wide ? 1 : 0)], *old = *place;
@@ -156,7 +156,7 @@ static void end_pause(struct kv_lane *lane)
     lane->not_before_ns = 0;
 }
 
-/* Of a link that has died: whoever is first makes the next attempt later. */
+/* Of a link that has died: the first caller to notice puts the next attempt off. */
 static void retire_link(struct kv_lane *lane, struct kv_link *link)
 {
     for (uint32_t i = 0; i < base_array_count(lane->links); i++) {
@@ -504,7 +504,7 @@ static void have_thread_close(struct kv_remote *remote)
     while (task_thread_start(&thread, "kv-close", close_in_thread, &closing) != 0)
         (void)task_sleep(BASE_NS_PER_MS);
     while (task_shared_future_wait(&closing.over, TASK_FOREVER, &value) != 0)
-        continue; /* who is cancelled waits all the same */
+        continue; /* this task waits even if it is cancelled */
     (void)pthread_join(thread, NULL);
 }
 

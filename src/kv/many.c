@@ -135,7 +135,7 @@ static uint32_t share_of(const struct batch *batch, const struct tarn_get *get)
 
 /* ---- a turn ------------------------------------------------------------------------------------- */
 
-/* Lay requests and results into memory, which is of so many bytes. */
+/* Lay requests and results into memory, whose length was measured before. */
 static void save(struct many *many, uint8_t *memory)
 {
     for (uint32_t i = 0; i < many->batch_count; i++) {

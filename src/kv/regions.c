@@ -12,7 +12,7 @@ int kv_region_read(const struct tarn_rpc_request *exchange, const struct tarn_fa
                             deadline_ns);
 }
 
-/* When all of it must have been read: who is slower than that keeps others from a place. */
+/* When all of it must have been read: a slower client would keep others from a place. */
 static uint64_t end_of(const struct tarn_rpc_request *exchange, uint64_t bytes)
 {
     const uint64_t end_ns = task_now() + KV_PIECE_NS + bytes / KV_SECOND_BYTES * BASE_NS_PER_SECOND;
@@ -38,7 +38,7 @@ static int copy_region(struct kv_server *server, const struct kv_request *reques
     return error;
 }
 
-/* By who has a place. */
+/* Called by a task that has a place. */
 static int put_region(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
                       const struct tarn_rpc_request *exchange, uint64_t *ret_version)
 {

@@ -31,7 +31,7 @@ struct kv_lane {
     struct base_list link; /* of those of plain threads that are free */
     struct kv_remote *remote;
     struct task_sched *sched; /* NULL: of plain threads */
-    struct task_mutex mutex;  /* of who connects */
+    struct task_mutex mutex;  /* held while a task connects */
     uint32_t place;           /* so that lanes choose different workers */
     uint32_t workers;         /* routing, as INFO told last */
     uint32_t partitions;
@@ -79,8 +79,8 @@ struct kv_call {
     struct tarn_rpc_call rpc;
 };
 
-/** When a call that began at a moment must have ended, and has moved so many bytes of a value: it may take as long again for
- * each KV_TIMEOUT_BYTES. */
+/** When a call must have ended that began at a moment and has moved some bytes of a value: it may take as long again for each
+ * KV_TIMEOUT_BYTES of them. */
 static inline uint64_t kv_deadline_of(const struct kv_remote *remote, uint64_t begin_ns, uint64_t bytes)
 {
     const uint64_t times = 1 + bytes / KV_TIMEOUT_BYTES, left_ns = TASK_FOREVER - 1 - begin_ns;
@@ -141,7 +141,7 @@ base_must_check int kv_lane_call(struct kv_call *call);
  * `error` tells. @param count  at most KV_TOGETHER_MAX. Yields. */
 void kv_lane_call_many(struct kv_call *const *calls, uint32_t count);
 
-/** A part of the time until a deadline, where others of so many come after. */
+/** The part of the time until a deadline that one of several attempts gets. @param others  attempts that come after it */
 static inline uint64_t kv_share_of_time(uint64_t deadline_ns, uint32_t others)
 {
     const uint64_t now_ns = task_now(), shares = (uint64_t)others + 1;

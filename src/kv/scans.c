@@ -17,12 +17,12 @@ struct kv_scan {
     uint64_t id;
     uint64_t
         used_ns;    /* when somebody asked last; 0: nobody will any more. This and the next: kv_scans.lock */
-    uint32_t users; /* who ask now */
+    uint32_t users; /* requests that ask now */
     uint32_t worker;
     uint16_t store;
     uint32_t value_room;
     struct task_group group; /* of its task */
-    struct task_mutex mutex; /* of who asks; below */
+    struct task_mutex mutex; /* held by the request that asks; it guards what is below */
     struct task_semaphore ready, wanted;
     uint32_t number; /* of the page */
     bool is_ready;   /* `ready` was waited for */
@@ -263,7 +263,7 @@ static void leave_scan(struct kv_scans *scans, struct kv_scan *scan, bool is_las
 
 /* ---- pages -------------------------------------------------------------------------------------- */
 
-/* The page of that number, when it is there. By who has the mutex. */
+/* The page of that number, when it is there. Called with the mutex held. */
 static int await_page(struct kv_scan *scan, uint32_t number, uint64_t deadline_ns)
 {
     if (number == scan->number + 1 && scan->is_ready && (!scan->is_over || scan->outcome != 0)) {

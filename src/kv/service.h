@@ -33,7 +33,7 @@ struct kv_scans {
     bool is_closed;        /* no more begin */
 };
 
-/* READ from a region of who asks. @return as tarn_fabric_read() */
+/* READ from a region of the client. @return as tarn_fabric_read() */
 typedef int kv_read_function(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
                              uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns);
 
@@ -49,7 +49,7 @@ struct kv_server {
     struct kv_store stores[KV_STORES_MAX];
 };
 
-/* Who answers: a worker, and how many there are. */
+/* The worker that answers, and how many there are. */
 struct kv_worker {
     uint32_t place;
     uint32_t count;
@@ -72,7 +72,7 @@ base_must_check int kv_server_init(struct kv_server *server, struct tarn_node *n
 /** No scans. */
 void kv_scans_init(struct kv_scans *scans);
 
-/** End all: who asks now is answered, and no more begin. Yields. */
+/** End all: requests under way are answered, and no more begin. Yields. */
 void kv_scans_end(struct kv_scans *scans);
 
 /** PUT_REGION. @return the status. Yields. */

@@ -128,7 +128,7 @@ static int add_info(struct tarn_kv_info *all, const struct kv_remote *remote)
     return 0;
 }
 
-/* Ask all. Who is not reached is taken to be as the others are. @return 0; as tarn_kv_open() */
+/* Ask all. A server that is not reached is taken to be as the others are. @return 0; as tarn_kv_open() */
 static int meet_all(struct kv_spread *spread)
 {
     const uint64_t deadline_ns = kv_deadline(spread->remotes[0]);

@@ -1,6 +1,6 @@
 /*
- * The messages of the kv service, as docs/wire.md has them: what saves one and what loads it stand together. Whoever loads
- * has bytes from anybody in memory that nobody else changes; what was loaded points into it.
+ * The messages of the kv service, as docs/wire.md has them: what saves one and what loads it stand together. A function that
+ * loads is given bytes from anybody, in memory that nobody else changes; what was loaded points into it.
  */
 #ifndef KV_WIRE_H
 #define KV_WIRE_H

@@ -124,7 +124,7 @@ static const char *classic_word(const struct memcache_op *op)
     }
 }
 
-/* Failures are told even to who wants no reply. */
+/* A client that wants no reply hears of failures all the same. */
 static void answer_change(const struct memcache_op *op, struct text *text)
 {
     const char *word = classic_word(op);

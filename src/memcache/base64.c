@@ -1,3 +1,4 @@
+/* RFC 4648, into and out of the same memory: keys of meta commands. */
 #include "memcache/base64.h"
 #include <stdint.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Characters that so many bytes become. */
+/** How many characters a number of bytes becomes. */
 static inline size_t memcache_base64_len(size_t bytes)
 {
     return (bytes + 2) / 3 * 4;

@@ -29,7 +29,7 @@
 /** Pieces of memory that answers lie in when they are sent. */
 #define MEMCACHE_PIECES_MAX TASK_IOV_MAX
 
-/** Values of so many bytes and more are not copied: they are sent from where the drive has read them to. */
+/** Values of this length or more are not copied: they are sent from where the drive has read them to. */
 #define MEMCACHE_LEASE_BYTES_MIN 2048
 
 /** Of such values none is begun to be read when so much of them waits to be sent. */
@@ -51,7 +51,7 @@ struct memcache_counters {
     _Atomic uint64_t bytes_read, bytes_written;
 };
 
-/* What only whoever runs the server knows. */
+/* What only the program around the server knows. */
 struct memcache_facts {
     uint64_t pid;
     uint64_t threads;
@@ -65,7 +65,7 @@ struct memcache_facts {
 
 typedef void memcache_setting_function(void *arg, const char *name, const char *value);
 
-/* Whoever runs the server. Its functions must not yield. */
+/* The program around the server. Its functions must not yield. */
 struct memcache_host {
     void (*tell)(void *arg, struct memcache_facts *ret_facts);
     /* have `visit` called with the name and value of each setting */
@@ -185,8 +185,8 @@ struct memcache_op {
     enum memcache_state state;
     struct memcache_outcome outcome;
     size_t begin, len;  /* of the answer's text in output->data */
-    const void *leased; /* the value that belongs into it, before … */
-    size_t tail_len;    /* … so many bytes of it; NULL: it has none, or it is copied */
+    const void *leased; /* the value that belongs into it, before the last tail_len bytes of the text */
+    size_t tail_len; /* bytes of text behind the value; `leased` NULL: there is no value, or it is copied */
     struct memcache_server *server;
     struct memcache_work *work;
     uint64_t arrived_ns; /* 0: the store was asked, or it is not measured */

@@ -55,7 +55,7 @@ int memcache_value_provide(struct memcache_op *op)
     return 0;
 }
 
-/* Have memory of so many bytes in op->outcome.value. @return 0; -ENOMEM; MEMCACHE_NEEDS_MEMORY */
+/* Have memory of `bytes` in op->outcome.value. @return 0; -ENOMEM; MEMCACHE_NEEDS_MEMORY */
 static int need(struct memcache_op *op, size_t bytes)
 {
     struct memcache_value *value = op->outcome.value;

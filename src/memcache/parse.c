@@ -190,7 +190,7 @@ static void parse_stats(const struct line *line, struct memcache_request *reques
         request->key = line->words[1];
 }
 
-/* The commands. Each has at least so many words, its own name included; those that it does not look at do not matter. */
+/* The commands. A line has at least words_min words, its own name included; further ones that a command does not read do not matter. */
 static const struct command {
     const char *name;
     enum memcache_verb verb;

@@ -113,7 +113,7 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
         store(session, work, request, data);
         return bytes;
     }
-    if (!take_memory(session, request)) { /* told even to who wants no reply, as memcached does */
+    if (!take_memory(session, request)) { /* told even to a client that wants no reply, as by memcached */
         memcache_count(&server->counters.store_no_memory, 1);
         refuse_line(session, work, no_memory, false);
         swallow_value(session, request);

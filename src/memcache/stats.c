@@ -106,7 +106,7 @@ static void add_process(struct listing *listing)
     add_number(listing, "conn_yields", facts.yields);
     add_number(listing, "idle_kicks", facts.idle_kicks);
     add_number(listing, "accepting_conns", 1);     /* always: */
-    add_number(listing, "listen_disabled_num", 0); /* who is one too many is rejected */
+    add_number(listing, "listen_disabled_num", 0); /* a connection too many is rejected */
     add_number(listing, "time_in_listen_disabled_us", 0);
     add_number(listing, "auth_cmds", 0);
     add_number(listing, "auth_errors", 0);

@@ -37,7 +37,7 @@ static bool has_key(const struct memcache_request *request)
     return request->verb >= MEMCACHE_GET && request->verb <= MEMCACHE_META_DEBUG && request->key.len > 0;
 }
 
-/* Two keys may share a bit: then one waits in vain. */
+/* Two keys may share a bit: then one of them waits for the other without need. */
 static uint32_t bit_of(const struct memcache_server *server, const struct memcache_request *request)
 {
     return (uint32_t)(base_hash64(request->key.text, request->key.len, server->hash_seed) % SET_BITS);

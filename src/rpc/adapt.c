@@ -1,7 +1,10 @@
+/*
+ * When a caller fetches results and when it has them written, and how much its first READ fetches: adapt.h has the rule.
+ */
 #include "rpc/adapt.h"
 
-/* Of the later paper on RFP: reply pays when a call takes so many round trips that fetching asks in vain. */
-#define SLOW_ROUND_TRIPS      2 /* where READs in vain load the callee's card */
+/* Of the later paper on RFP: reply pays when a call takes this many round trips, in which fetching would ask for nothing. */
+#define SLOW_ROUND_TRIPS      2 /* where READs that find nothing load the callee's card */
 #define SLOW_ROUND_TRIPS_COPY 4 /* where they are copies by the caller */
 #define COPY_NS_MIN           1000 /* what takes less is no round trip: in so little time nobody can do anything else */
 #define FAST_PERCENT          70 /* of that: below it fetching pays again */
@@ -84,7 +87,7 @@ static void choose_way(struct rpc_adapt *adapt)
 }
 
 /*
- * What READs cost, in bytes, if so many are fetched at first: each READ's own cost, its bytes, also of one that finds
+ * What READs cost, in bytes, if fetch_bytes are fetched at first: each READ's own cost, its bytes, also of one that finds
  * nothing, and for each longer result a second READ of the rest.
  */
 static void choose_fetch_bytes(struct rpc_adapt *adapt)

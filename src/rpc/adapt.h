@@ -29,7 +29,7 @@ struct rpc_adapt {
 };
 
 /** Begin. @param fetch_bytes  0: to be chosen @param starts_by_reply  adaptive is by reply, and stays so
- * @param reads_load_a_card  a READ in vain takes something from others */
+ * @param reads_load_a_card  a READ that finds nothing takes something from others */
 void rpc_adapt_init(struct rpc_adapt *adapt, enum tarn_rpc_way wanted, uint32_t fetch_bytes,
                     uint32_t result_bytes_max, bool starts_by_reply, bool reads_load_a_card);
 

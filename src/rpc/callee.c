@@ -28,7 +28,7 @@ bool rpc_callee_mark(struct tarn_rpc_connection *connection)
         tarn_fabric_mem_store64(connection->region, rpc_result_offset(&connection->geometry, next), next);
         connection->callee.marked = next;
     }
-    tarn_fabric_mem_fence(); /* the mark is seen by whoever writes what the look does not find */
+    tarn_fabric_mem_fence(); /* a client whose request the look below does not find sees the mark */
     return rpc_callee_has_next(connection);
 }
 
@@ -190,7 +190,7 @@ static void wait_for_rest(struct tarn_rpc_connection *connection)
     if (callee->unwhole_since_ns == 0)
         callee->unwhole_since_ns = now_ns;
     else if (now_ns - callee->unwhole_since_ns > UNWHOLE_NS_MAX && connection->error == 0) {
-        connection->error = -EPROTO; /* whoever receives is told, and frees it */
+        connection->error = -EPROTO; /* the task that receives is told, and frees it */
         fabric_connection_end(connection->fabric, "a request does not become whole", -EPROTO);
     }
 }

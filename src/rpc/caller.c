@@ -1,5 +1,5 @@
 /*
- * Calls. Whoever waits makes rounds: all that is to be posted and fetched goes with one doorbell, and is waited for
+ * Calls. A task that waits makes rounds: all that is to be posted and fetched goes with one doorbell, and is waited for
  * together. Of several that wait one makes them, the pump; the others are parked until their calls have ended, or until
  * they are to go on with it.
  */
@@ -727,7 +727,7 @@ static bool make_rounds(const struct rpc_calls *some, uint32_t count)
             is_better |= end_round(some[i].connection);
     }
     for (uint32_t i = 0; i < count; i++)
-        rpc_caller_hand_on(some[i].connection); /* who is parked there may have something to do */
+        rpc_caller_hand_on(some[i].connection); /* a task that is parked there may have something to do */
     return is_better;
 }
 

@@ -371,7 +371,7 @@ void tarn_rpc_disconnect(struct tarn_rpc_connection *connection)
     if (connection->sched != NULL) {
         task_group_cancel(&connection->group);
         while (task_group_join(&connection->group, TASK_FOREVER) != 0)
-            continue; /* who is cancelled waits all the same */
+            continue; /* this task waits even if it is cancelled */
         while (task_group_join(&connection->callee.methods, TASK_FOREVER) != 0)
             continue;
     }

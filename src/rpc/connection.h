@@ -18,13 +18,13 @@ struct rpc_geometry {
     uint32_t in, out; /* slots for calls of the other side, and for one's own: powers of two, or 0 */
 };
 
-/** Slots for so many calls. */
+/** How many slots a number of calls gets. */
 static inline uint32_t rpc_slots(uint32_t calls)
 {
     return calls == 0 ? 0 : base_power_of_two_from(base_min(calls, (uint32_t)TARN_RPC_CALLS_MAX));
 }
 
-/** Which of so many slots a call has. */
+/** Which slot a call has. @param slots  a power of two */
 static inline uint32_t rpc_slot_number(uint64_t sequence, uint32_t slots)
 {
     return (uint32_t)sequence & (slots - 1);

@@ -19,7 +19,7 @@ struct tarn_rpc_server {
     struct tarn_rpc_serve_options options; /* with the defaults filled in */
     struct task_group acceptor;
     uint32_t count; /* of workers */
-    uint32_t next;  /* worker for who asks for none */
+    uint32_t next;  /* the worker for the next client that names none */
     bool owns_scheds;
     _Atomic uint32_t connections;
     struct base_log_spell refusals; /* of connections */
@@ -190,7 +190,7 @@ static void stop_worker(void *arg)
 static void join_firmly(struct task_group *group)
 {
     while (task_group_join(group, TASK_FOREVER) != 0)
-        continue; /* who is cancelled waits all the same */
+        continue; /* this task waits even if it is cancelled */
 }
 
 static void stop_workers(struct tarn_rpc_server *server)

@@ -1,3 +1,4 @@
+/* Headers, marks and hellos of calls, as bytes; README.md has the tables. */
 #include "rpc/wire.h"
 #include <errno.h>
 #include <tarn/rpc.h>

@@ -50,8 +50,8 @@ base_must_check bool rpc_body_is_whole(const struct rpc_header *header, const vo
 
 struct rpc_hello {
     uint16_t worker;     /* its place, from 0 on; RPC_ANY_WORKER */
-    uint16_t calls;      /* of who connects */
-    uint16_t calls_back; /* of who accepts */
+    uint16_t calls;      /* of the side that connects */
+    uint16_t calls_back; /* of the side that accepts */
     uint32_t request_bytes, result_bytes;
     uint32_t workers;
     struct tarn_fabric_handle handle;

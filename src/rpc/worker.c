@@ -47,8 +47,9 @@ static void make_pending(struct tarn_rpc_connection *connection)
 }
 
 /*
- * The place of a connection without traffic, which loses it. Where more are busy than there are places, they would take
- * them from each other with each request, and who has lost his learns that by a READ in vain: so the hand goes slowly.
+ * The place of a connection without traffic, which loses it. Where more are busy than there are places, they would
+ * take them from each other with each request, and a client that has lost its place learns that by a READ that finds nothing:
+ * so the hand goes slowly.
  * @return RPC_WATCHED_MAX: each had some
  */
 static uint32_t find_place(struct rpc_worker *worker)

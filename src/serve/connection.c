@@ -214,7 +214,7 @@ static int execute_requests(struct work *work)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
         work->memcache->arrived_ns = net_arrived_ns(work->net);
         atomic_store_explicit(&work->connection->at_ns, work->memcache->arrived_ns, memory_order_relaxed);
-        if (again) { /* who always has more does not keep the others waiting */
+        if (again) { /* a client that always has more does not keep the others waiting */
             atomic_fetch_add_explicit(&work->store->yields, 1, memory_order_relaxed);
             task_yield();
         }

@@ -58,7 +58,7 @@ struct serve_options {
     const char *dump;   /* where a dump goes when one is asked for; NULL: nowhere */
     const char *config;
     bool daemon;
-    const char *user;    /* NULL: who has started it */
+    const char *user;    /* to run as; NULL: the user who started it */
     const char *pidfile; /* NULL: none */
     bool lock_memory;
     bool verbose;

@@ -139,7 +139,7 @@ struct serve {
     struct serve_door doors[SERVE_DOORS_MAX];
     uint32_t door_count;
     struct task_shared_future stop; /* what the keepers wait for */
-    _Atomic bool is_stopping;       /* the same, for who does not wait */
+    _Atomic bool is_stopping;       /* the same, for code that does not wait */
 };
 
 /** The lane of the calling thread. */
@@ -185,7 +185,7 @@ base_must_check int serve_listeners_open(struct serve *serve);
 /** Give back the addresses at which nobody has listened. */
 void serve_listeners_unbind(struct serve *serve);
 
-/** Who may connect to Unix sockets, as the settings say. @return 0; -EINVAL: no mode; -ENOENT: no such group */
+/** The mode and the group of Unix sockets, as the settings say. @return 0; -EINVAL: no mode; -ENOENT: no such group */
 base_must_check int serve_unix_access(const struct serve_options *options, mode_t *ret_mode,
                                       gid_t *ret_group);
 

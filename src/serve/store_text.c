@@ -61,7 +61,7 @@ static void take_plainly(char *text)
     *to = '\0';
 }
 
-/* NAME=VALUE. Paths keep their backslashes: whoever opens them reads lists, too. */
+/* NAME=VALUE. Paths keep their backslashes: the drive layer reads lists, too. */
 static int read_option(const struct base_settings *settings, char *option, char *error, size_t room)
 {
     struct serve_store_options *store = settings->options;

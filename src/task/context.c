@@ -1,3 +1,4 @@
+/* Contexts of tasks and threads: made, adopted and released; the switch itself is in assembly. */
 #include "task/context.h"
 #include "base/base.h"
 #include <pthread.h>

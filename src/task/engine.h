@@ -74,7 +74,7 @@ struct task_io {
 struct task_engine_ops {
     const char *name;
 
-    /** Make the engine of a scheduler, called by whoever opens it. @return 0 or negative errno; task_engine_open() logs
+    /** Make the engine of a scheduler, called by the thread that opens the scheduler. @return 0 or negative errno; task_engine_open() logs
      * that of `uring`, the others log theirs */
     int (*open)(struct task_sched *sched, void *arg, struct task_engine **ret_engine);
 

@@ -113,7 +113,7 @@ static void serve_connection(void *arg)
     struct net_sched *net = connection->net;
     while (connection != NULL) {
         serve_one(connection);
-        /* who found no task gets this one */
+        /* a connection that found no free task gets this one */
         struct base_list *next = base_list_pop_front(&net->waiting);
         connection = next == NULL ? NULL : base_container_of(next, struct net_connection, waiting);
         if (connection != NULL) {
@@ -482,7 +482,7 @@ void net_release(struct net_connection *connection)
         notify(connection);
 }
 
-/* ---- ending, whoever serves --------------------------------------------------------------------- */
+/* ---- ending, whichever task serves --------------------------------------------------------------------- */
 
 static void end_reading(struct net_connection *connection)
 {

@@ -49,13 +49,13 @@ struct net_handler {
     /** What a peer is told that is refused, as there are too many connections or open files; NULL: nothing. */
     const char *refusal;
 
-    /** Whether something is received only after net_demand() or in net_await(), a buffer's worth each time: who does
-     * not always take what comes keeps none of the scheduler's buffers so. */
+    /** Whether something is received only after net_demand() or in net_await(), a buffer's worth each time: a server
+     * that does not always take what comes keeps none of the scheduler's buffers so. */
     bool on_demand;
 };
 
 /**
- * Let so many connections of a scheduler be served at once, each in a task; further ones wait until one of
+ * Limit how many connections of a scheduler are served at once, each in a task; further ones wait until one of
  * them is done. Without this there may be any number. Before the scheduler runs, or from its tasks.
  *
  * @param tasks_max  at least 1
@@ -63,7 +63,7 @@ struct net_handler {
  */
 base_must_check int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max);
 
-/* Who may connect to a Unix socket. */
+/* The users that may connect to a Unix socket. */
 struct net_unix_access {
     mode_t mode;
     gid_t group; /* NET_GROUP_SAME: the process's own */
@@ -77,7 +77,7 @@ struct net_unix_file {
     ino_t inode;
 };
 
-/* An address that is taken, before anybody listens there: who connects is refused. */
+/* An address that is taken, before anybody listens there: connections are refused. */
 struct net_bound {
     int socket;
     struct net_unix_file file;          /* of a Unix socket */
@@ -172,7 +172,7 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
  * task that serves the connection. */
 base_must_check int net_await(struct net_connection *connection, uint64_t deadline_ns);
 
-/** Have an `on_demand` connection receive once more, whoever serves it. Any task or callback of its scheduler. */
+/** Have an `on_demand` connection receive once more, whichever task serves it. Any task or callback of its scheduler. */
 void net_demand(struct net_connection *connection);
 
 /** When what the last read has returned had come, or the first part of it. The task that serves the
@@ -205,14 +205,14 @@ void net_release(struct net_connection *connection);
 void net_close(struct net_connection *connection);
 
 /**
- * End a connection whoever serves it: what is unread is dropped, reads return 0, writes fail. It is still to be
+ * End a connection, whichever task serves it: what is unread is dropped, reads return 0, writes fail. It is still to be
  * closed. Any task or callback of its scheduler.
  */
 void net_shutdown(struct net_connection *connection);
 
 /**
  * End every connection of this scheduler that a listener accepted: what is unread is dropped, reads return 0.
- * Who is in the middle of a write ends with its deadline. Any task of the scheduler.
+ * A task in the middle of a write ends with its deadline. Any task of the scheduler.
  */
 void net_shutdown_all(struct task_sched *sched);
 
@@ -235,7 +235,7 @@ uint64_t net_refused_count(const struct task_sched *sched);
  * is bound or connected with. Any thread. */
 bool net_is_loopback(const char *address);
 
-/* ---- paths of Unix sockets, for who serves them without a scheduler ------------------------------ */
+/* ---- paths of Unix sockets, for servers without a scheduler ------------------------------ */
 
 /** The address of a path. @return 0; -EINVAL: empty, or too long. Any thread. */
 base_must_check int net_unix_address(const char *path, struct sockaddr_un *ret_address);

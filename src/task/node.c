@@ -1,3 +1,4 @@
+/* A node: what all its schedulers share, from its memory to its log, and its beginning and end. */
 #include "task/node.h"
 #include "base/base.h"
 #include "base/hash.h"

@@ -1,3 +1,4 @@
+/* A scheduler: its run queue, its inbox for other threads' messages, its turns and its sleep. */
 #include "task/sched.h"
 #include "base/heap.h"
 #include "task/sched_internal.h"
@@ -216,8 +217,8 @@ bool task_sched_post(struct task_sched *sched, struct task_message *message)
                                                     memory_order_relaxed));
     /*
      * Pairs with idle(): it stores `sleeping`, then looks at the inbox; here the inbox is stored, then
-     * `sleeping` looked at. In the one order of the four, one of the two sees the other. Whoever finds
-     * messages before his has no need to look: the first of them did.
+     * `sleeping` looked at. In the one order of the four, one of the two sees the other. A thread that finds
+     * messages before its own has no need to look: the first of them did.
      */
     if (head == NULL && atomic_load_explicit(&sched->sleeping, memory_order_seq_cst) &&
         atomic_exchange_explicit(&sched->sleeping, false, memory_order_seq_cst)) {

@@ -1,3 +1,4 @@
+/* Stacks of tasks: guarded, reused, and given back when a burst is over. */
 #include "task/stack.h"
 #include "task/sched_internal.h"
 #include <errno.h>

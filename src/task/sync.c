@@ -1,6 +1,6 @@
 /*
- * Futures, mutex, semaphore and channel: a spin lock, a list of waits, and hand-over. Whoever makes
- * something available gives it to the first waiter under the lock; a waiter that was not woken (its
+ * Futures, mutex, semaphore and channel: a spin lock, a list of waits, and hand-over. The caller that
+ * makes something available gives it to the first waiter under the lock; a waiter that was not woken (its
  * deadline or a cancellation came first) takes itself out of the list under the same lock, so no
  * wake-up goes to a wait that is gone.
  */

@@ -41,7 +41,7 @@ uint64_t task_now(void);
 
 /**
  * Charge the running task with processor time, where time is virtual: its scheduler is that much later from here on,
- * while others go on. What it does next happens then; who waits for it sees that. Elsewhere the processor takes its
+ * while others go on. What it does next happens then, also for those that wait for it. Elsewhere the processor takes its
  * own time, and this does nothing. Any thread or task; a plain thread is charged nothing.
  *
  * @param ns  from a constant with a source, at a point that has a name: see src/sim/README.md, "The speed model"
@@ -238,7 +238,7 @@ void task_mutex_lock_firmly(struct task_mutex *mutex);
 /** Take the lock if it is free. Never waits. */
 bool task_mutex_lock_try(struct task_mutex *mutex);
 
-/** Give the lock back, by whoever holds it; the first waiter has it then. */
+/** Give the lock back; any task or thread may. The first waiter has it then. */
 void task_mutex_unlock(struct task_mutex *mutex);
 
 /** Abort unless the lock is held. A function whose name ends in _locked begins with it. */

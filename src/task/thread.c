@@ -1,3 +1,4 @@
+/* Threads of Tarn itself: named, with every signal left to the program. */
 #include "task/thread.h"
 #include <signal.h>
 

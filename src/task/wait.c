@@ -56,7 +56,7 @@ int task_wait_park(struct task_wait *wait, uint64_t deadline_ns)
     self->wait = wait;
     if (deadline_ns != TASK_FOREVER)
         base_heap_insert(&sched->timers, &self->timer, deadline_ns);
-    /* Woken already or not, whoever ends the wait makes this task runnable exactly once. */
+    /* Woken already or not, the one that ends the wait makes this task runnable exactly once. */
     task_switch_away(sched);
     self->wait = NULL;
     if (base_heap_is_linked(&self->timer))

@@ -45,7 +45,7 @@ base_must_check const char *nvme_parse_namespace(struct nvme_namespace *ns,
                                                  const uint8_t data[NVME_IDENTIFY_BYTES]);
 
 /**
- * What the outcome of a command is to whoever asked for it.
+ * What the outcome of a command is to its caller.
  *
  * @param outcome  the kernel's: 0, a negative errno, or the status that the device gave
  * @return 0; -ENOSPC; -EOPNOTSUPP; -EACCES; -EIO

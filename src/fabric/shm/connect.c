@@ -216,7 +216,7 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
         return error;
     error = shm_hello_receive(connection->socket.fd, &greeting);
     if (error != 0) {
-        connection->exposed = error != -ECONNREFUSED; /* who refuses has let go of what we sent */
+        connection->exposed = error != -ECONNREFUSED; /* a side that refuses has let go of what we sent */
         return error == -EAGAIN ? -ECONNRESET : error;
     }
     error = greeting.pid == pid ? adopt(connection, &greeting) : -EPROTO;

@@ -171,7 +171,7 @@ void shm_posted(void *state)
     settle_posted(state);
 }
 
-/* The first vector last: who looks whether it has come takes the line from whoever still stores into it. */
+/* The first vector last: a reader that looks whether it has come takes the line from the one that still stores. */
 static FABRIC_INLINE void copy_in(struct shm_connection *connection, uint8_t *to,
                                   const struct tarn_fabric_op *op)
 {

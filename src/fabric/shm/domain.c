@@ -182,7 +182,7 @@ static void tidy(struct shm_domain *domain, enum shm_place place, uint64_t oldes
     }
 }
 
-/* Take so many bytes of the first free extent that has them. @return 0; -ENOSPC; -ENOMEM */
+/* Take `bytes` of the first free extent that has them. @return 0; -ENOSPC; -ENOMEM */
 static int take_extent(struct shm_domain *domain, enum shm_place place, uint64_t oldest, uint64_t bytes,
                        struct shm_extent **ret_extent)
 {
@@ -232,8 +232,8 @@ static uint32_t find_slot(const struct shm_domain *domain)
 static void publish_region(struct shm_domain *domain, uint32_t slot, struct tarn_fabric_region *region,
                            enum shm_place place, const struct shm_extent *extent)
 {
-    /* In this order, with read_entry()'s: who sees a field of this region sees that the key of the one before is
-     * gone. */
+    /* In this order, with read_entry()'s: a reader that sees a field of this region sees that the key of the one
+     * before is gone. */
     struct shm_table_format *entry = &domain->table[slot];
     uint64_t key = 0;
     while (key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
@@ -289,7 +289,7 @@ void shm_region_free(void *state, struct tarn_fabric_region *region)
     atomic_store(&domain->table[region->handle.key & KEY_SLOT_MASK].key, 0);
     task_mutex_unlock(&domain->lock);
     shm_service_lock(&domain->shm->service);
-    uint64_t next = domain->connections_begun; /* who comes later has found the key gone */
+    uint64_t next = domain->connections_begun; /* connections made later have found the key gone */
     shm_service_unlock(&domain->shm->service);
     task_mutex_lock_firmly(&domain->lock);
     extent->quarantine = next;

@@ -8,7 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Without these a file could become shorter, and whoever touches what is gone dies of SIGBUS. */
+/* Without these a file could become shorter, and a process that touches what is gone dies of SIGBUS. */
 #define FIXED_LENGTH (F_SEAL_SHRINK | F_SEAL_GROW)
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)

@@ -1,4 +1,4 @@
-/* Listeners: who connects says hello within a queue of 64, and waits in another to be accepted. */
+/* Listeners: a client says hello within a queue of 64, and waits in another to be accepted. */
 #include "fabric/shm/shm.h"
 #include "task/net.h"
 #include <errno.h>

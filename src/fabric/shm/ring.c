@@ -114,7 +114,7 @@ int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *
             memcpy(to, iov[i].iov_base, iov[i].iov_len);
         to += iov[i].iov_len;
     }
-    /* Pairs with has_message(): the slot, and all WRITEs before it, are seen by who sees this. And with
+    /* Pairs with has_message(): the slot, and all WRITEs before it, are seen by a reader that sees this. And with
      * shm_ring_arm_reader(): of this store and its load, and that store and the load in reader_sleeps(), one
      * sees the other's. */
     atomic_store(&ring->shared->written, ++ring->position);

@@ -101,7 +101,7 @@ static void act(struct tcp_connection *connection)
     shut_all(connection);
 }
 
-/* A tick: who has been silent for long is probed, and given up in the end. */
+/* A tick of the clock: a peer that has been silent for long is probed, and given up in the end. */
 static void count_beat_locked(struct tcp_connection *connection)
 {
     base_spin_assert_held(&connection->gate.lock);
@@ -134,8 +134,8 @@ static void run_poke(struct task_message *message)
         tell_and_unlock(connection);
         act(connection);
         tcp_gate_lock(&connection->gate);
-        more =
-            connection->beat || must_act_locked(connection); /* whoever found it on its way relies on that */
+        more = connection->beat ||
+               must_act_locked(connection); /* a caller that found the poke on its way relies on that */
         connection->poked = more;
         tcp_gate_wake_locked(&connection->gate);
         tcp_gate_unlock(&connection->gate); /* it may be gone from here on */
@@ -210,7 +210,7 @@ static void take_locked(struct tcp_connection *connection)
     } while (wire->in_turn != turn);
 }
 
-/* Wait for room for what comes: who has come before his turn is read no further. */
+/* Wait for room for what comes: a socket whose turn has not come is read no further. */
 static void await_room(struct tcp_socket *socket)
 {
     struct tcp_connection *connection = socket->connection;
@@ -220,7 +220,7 @@ static void await_room(struct tcp_socket *socket)
     while (socket->in_bytes == sizeof(socket->in) && connection->wire.error == 0)
         tcp_gate_sleep_firmly_locked(&connection->gate);
     if (connection->wire.error != 0)
-        socket->in_bytes = 0; /* of the dead nothing is wanted any more */
+        socket->in_bytes = 0; /* input that arrives after an error is discarded */
     tcp_gate_unlock(&connection->gate);
 }
 
@@ -406,7 +406,7 @@ int tcp_fence(void *state, uint64_t deadline_ns)
 {
     struct tcp_connection *connection = state;
     (void)deadline_ns;
-    /* whoever serves the peer holds this, and looks first whether the connection is alive: it is dead */
+    /* the task that serves the peer holds this lock, and looks first whether the connection is alive: it is dead */
     tcp_gate_lock(&connection->gate);
     base_assert(connection->wire.error != 0);
     tcp_gate_unlock(&connection->gate);

@@ -16,7 +16,7 @@ struct tcp_region {
     uint32_t rights;
     enum tcp_place place;
     bool borrowed;          /* the memory is the caller's */
-    _Atomic uint32_t users; /* who are in the middle of a copy */
+    _Atomic uint32_t users; /* copies under way */
 };
 
 struct tcp_domain {

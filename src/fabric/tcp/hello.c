@@ -173,7 +173,7 @@ int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *m
                     const struct tcp_hello *welcome, uint8_t *ret_proof)
 {
     uint8_t text[1 + 3 * TCP_HELLO_BYTES] = {
-        0}; /* who proves, the two hellos, the welcome without its proof */
+        0}; /* the side that proves, the two hellos, the welcome without its proof */
     unsigned bytes = 0;
     memset(ret_proof, 0, TCP_NONCE_BYTES);
     if (secret->bytes == 0)

@@ -1,6 +1,6 @@
 /*
- * Listeners, on the fabric's own scheduler: who connects says hello and proves himself within a queue of 64, and then
- * waits in another, as a bare socket, to be accepted by whatever scheduler.
+ * Listeners, on the fabric's own scheduler: a client says hello and proves itself within a queue of 64, and then waits
+ * in another, as a bare socket, to be accepted by whatever scheduler.
  */
 #include "fabric/tcp/listener.h"
 #include "fabric/tcp/gate.h"

@@ -1,4 +1,4 @@
-/* Who connects, and sockets that join a connection: listener.c, party.c. For the files of this folder. */
+/* Clients that connect, and sockets that join a connection: listener.c, party.c. For the files of this folder. */
 #ifndef FABRIC_TCP_LISTENER_H
 #define FABRIC_TCP_LISTENER_H
 
@@ -37,11 +37,11 @@ struct tcp_party {
 /** What somebody has said first. */
 const struct tcp_hello *tcp_incoming_hello(const struct tcp_incoming *incoming);
 
-/** Wait for sockets from 1 on, whoever accepts. */
+/** Wait for sockets from 1 on, whichever scheduler accepts. */
 void tcp_party_open(struct tcp *tcp, struct tcp_party *party, const struct tcp_hello *welcome,
                     uint32_t count);
 
-/** Wait no more; who has joined and was not taken is refused. */
+/** Wait no more; a socket that has joined and was not taken is refused. */
 void tcp_party_close(struct tcp *tcp, struct tcp_party *party);
 
 /** Give somebody to the party that it has the ticket of. @return false: there is none, or it has such a socket */

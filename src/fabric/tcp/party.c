@@ -1,6 +1,6 @@
 /*
- * Sockets that join a connection: they come to the listener like others, prove themselves, and are given to who
- * accepts that connection, by the ticket that its welcome has told.
+ * Sockets that join a connection: they come to the listener like others, prove themselves, and are given to the
+ * task that accepts that connection, by the ticket that its welcome has told.
  */
 #include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"

@@ -1,6 +1,6 @@
 /*
- * TLS under hellos and frames. A connection's state is one for both directions: whoever serves the socket touches it,
- * on its scheduler, and nobody across a yield. The library has no socket: it takes what has come out of the
+ * TLS under hellos and frames. A connection's state is one for both directions: the task that serves the socket touches
+ * it, on its scheduler, and nobody across a yield. The library has no socket: it takes what has come out of the
  * connection, and what it wants to send lies in `out` until somebody writes it.
  */
 #include "fabric/tcp/tls.h"

@@ -82,7 +82,7 @@ size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count)
         pass_turn(wire, &wire->in_turn, frame_bytes);
         at += frame_bytes;
     }
-    return wire->error == 0 ? at : count; /* of the dead nothing is wanted any more */
+    return wire->error == 0 ? at : count; /* input that arrives after an error is discarded */
 }
 
 /* ---- frames that go ----------------------------------------------------------------------------- */

@@ -37,8 +37,8 @@ struct tcp_messages {
 #define TCP_SOCKETS_MAX 8
 
 /*
- * What two sides have in flight. The connection's lock guards it; who changes it looks afterwards at
- * tcp_wire_has_output() and wakes whoever waits.
+ * What two sides have in flight. The connection's lock guards it; code that changes it looks afterwards at
+ * tcp_wire_has_output() and wakes the tasks that wait.
  */
 struct tcp_wire {
     struct tcp_domain *domain;  /* that the other side gets at */

@@ -325,7 +325,7 @@ static void say_bye(struct verbs_connection *connection)
     base_spin_unlock(&connection->lock);
     if (fabric_bell_wait(&connection->bell, &condition, until_ns) != -ECANCELED)
         return;
-    while (!has_said_bye(&waiter) && task_now() < until_ns) /* who is cancelled cannot sleep */
+    while (!has_said_bye(&waiter) && task_now() < until_ns) /* a cancelled task cannot sleep */
         task_yield();
 }
 

@@ -1,4 +1,4 @@
-/* Listeners: who asks for a connection waits, as a connection that has nothing yet, to be accepted or rejected. */
+/* Listeners: a client that asks for a connection waits, as a connection that has nothing yet, to be accepted or rejected. */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <netdb.h>

@@ -1,7 +1,7 @@
 /*
  * The service: one thread of a fabric that watches descriptors. It takes what the connection manager and the device
  * tell, rings the bells of those who sleep, and keeps the clock of heartbeats. What an event is of cannot go away
- * before the event is acknowledged: who destroys it waits for that.
+ * before the event is acknowledged: its destruction waits for that.
  */
 #include "fabric/verbs/verbs.h"
 #include "task/thread.h"

@@ -1,3 +1,4 @@
+/* The engine `aio`: a scheduler's turn with Linux AIO for files and epoll for everything else. */
 #include "task/aio/aio.h"
 #include <errno.h>
 #include <sys/epoll.h>

@@ -18,7 +18,7 @@
 struct aio_ring {
     uint32_t id;
     uint32_t event_count;
-    uint32_t head; /* moved by who reaps */
+    uint32_t head; /* moved by the scheduler, as it takes events */
     uint32_t tail; /* moved by the kernel */
     uint32_t magic;
     uint32_t compat_features;

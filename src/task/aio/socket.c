@@ -194,7 +194,7 @@ static uint32_t start_poll(struct task_engine *engine, struct task_io *io)
         aio_finish(io, io->result, false);
         return 1;
     }
-    /* who asks for one arrival goes on with a stream: it is likely to be there */
+    /* a task that asks for one arrival is in the middle of a stream: more is likely to be there */
     enum arrival arrival = io->op == TASK_IO_RECEIVE && io->once ? receive_one(engine, io) : ARRIVAL_NONE;
     if (arrival != ARRIVAL_NONE)
         return arrival != ARRIVAL_STARVED;

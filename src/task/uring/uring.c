@@ -1,3 +1,4 @@
+/* The engine `uring`: a scheduler's turn with io_uring. */
 #include "task/uring/uring.h"
 #include <errno.h>
 #include <poll.h>

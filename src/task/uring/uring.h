@@ -27,7 +27,7 @@ enum { URING_WAKE = 0, URING_CANCEL_BIT = 1 };
 /* The group of provided buffers that receives take from, and the region that the arena is registered as. */
 enum { URING_BUFFER_GROUP = 0, URING_ARENA_REGION = 0 };
 
-/* Buffers that the kernel has: a ring in shared memory, and who stands behind each identifier in it. */
+/* Buffers that the kernel has: a ring in shared memory, and the buffer behind each identifier in it. */
 struct uring_buffers {
     struct io_uring_buf_ring *ring;
     struct base_buffer **lent; /* by identifier; NULL: not with the kernel */
