@@ -1,5 +1,6 @@
 /* For the tests of batches: several keys that get a value together, and hold it together. */
 #include "depot/batch_testing.h"
+#include <inttypes.h>
 
 #define MEMBERS_MAX 64
 
@@ -18,9 +19,10 @@ int write_members(struct testing_fixture *fixture, uint32_t count, char letter, 
 {
     struct tarn_batch_item items[MEMBERS_MAX];
     char keys[MEMBERS_MAX][16];
+    assert_in_range(count, 0, MEMBERS_MAX);
     memset(given, letter, bytes + count);
     for (uint32_t i = 0; i < count; i++) {
-        (void)snprintf(keys[i], sizeof(keys[i]), "member%u", i);
+        (void)snprintf(keys[i], sizeof(keys[i]), "member%" PRIu8, (uint8_t)i);
         items[i] = item_put(keys[i], "");
         items[i].value = given;
         items[i].value_len = bytes + i;

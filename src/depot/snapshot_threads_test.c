@@ -40,6 +40,13 @@ static void fill_key(char name[16], uint32_t writer, uint32_t key)
     (void)snprintf(name, 16, "%u/%u", writer, key);
 }
 
+static void require_success(int error)
+{
+    if (error != 0)
+        (void)fprintf(stderr, "%s\n", strerrorname_np(-error));
+    REQUIRE(error == 0);
+}
+
 static void *write_rounds(void *arg)
 {
     const struct writer *writer = arg;
@@ -53,8 +60,8 @@ static void *write_rounds(void *arg)
             memset(value, (int)round, shared->long_bytes);
             memcpy(value, &round, sizeof(round));
             atomic_store(&shared->begun[writer->number][key], round);
-            REQUIRE(tarn_depot_put(shared->store.depot, name, strlen(name), value, bytes_of(shared, key),
-                                   NULL, NULL) == 0);
+            require_success(tarn_depot_put(shared->store.depot, name, strlen(name), value,
+                                           bytes_of(shared, key), NULL, NULL));
             atomic_store(&shared->ended[writer->number][key], round);
         }
     }
@@ -71,7 +78,7 @@ static void *write_tiny(void *arg)
         int error = i / TINY_KEYS % 2 == 0
                         ? tarn_depot_put(shared->store.depot, &key, sizeof(key), &i, sizeof(i), NULL, NULL)
                         : tarn_depot_delete(shared->store.depot, &key, sizeof(key));
-        REQUIRE(error == 0);
+        require_success(error);
     }
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include "memcache/memcache.h"
 #include "testing.h"
 #include <errno.h>
+#include <tarn/depot.h>
 #include <stdlib.h>
 
 #define STORE_BYTES         (UINT64_C(16) << 20)
