@@ -144,6 +144,8 @@ static void check_line(const char *line, size_t len, const char *verb)
     assert_int_equal(base_json_member(all, "parameters", &value), 0);
     assert_int_equal(base_json_member(all, "machine", &machine), 0);
     assert_true(number_of(machine, "processors") >= 1);
+    assert_true(number_of(machine, "memory_bytes") >= 1e6);
+    assert_int_equal(base_json_member(machine, "disk", &value), 0);
     assert_int_equal(base_json_member(all, "subjects", &subjects), 0);
     struct base_json_value first = {NULL, NULL};
     assert_int_equal(base_json_element(subjects, 0, &value), 0);

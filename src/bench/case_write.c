@@ -81,6 +81,8 @@ static int write_json(const struct bench_case *self)
     base_json_string(&json, "processor", bench->machine.processor);
     base_json_u64(&json, "processors", bench->machine.processors);
     base_json_string(&json, "kernel", bench->machine.kernel);
+    base_json_u64(&json, "memory_bytes", bench->machine.memory_bytes);
+    base_json_string(&json, "disk", bench->machine.disk);
     base_json_object_end(&json);
     base_json_u64(&json, "seed", bench->options.seed);
     base_json_u64(&json, "duration_ns", bench->options.duration_ns);
@@ -182,9 +184,11 @@ void bench_case_write_header(struct bench *bench)
 {
     if (bench->options.json)
         return;
-    (void)fprintf(bench->out, "tarn %s (%s), %s, %" PRIu32 " processors, %s, seed %" PRIu64 "\n\n",
-                  tarn_version(), BENCH_COMMIT, bench->machine.processor, bench->machine.processors,
-                  bench->machine.kernel, bench->options.seed);
+    (void)fprintf(
+        bench->out,
+        "tarn %s (%s), %s, %" PRIu32 " processors, %" PRIu64 " MiB, disk %s, %s, seed %" PRIu64 "\n\n",
+        tarn_version(), BENCH_COMMIT, bench->machine.processor, bench->machine.processors,
+        bench->machine.memory_bytes >> 20, bench->machine.disk, bench->machine.kernel, bench->options.seed);
     (void)fprintf(bench->out, "  %-16s %10s %11s  %-24s %9s %9s %9s %9s\n", "", "a second", "each",
                   "first / this (spread)", "p50", "p99", "p99.9", "max");
 }

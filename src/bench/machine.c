@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -26,6 +28,45 @@ static void read_value(const char *path, const char *name, char *ret_text, size_
         break;
     }
     (void)fclose(file);
+}
+
+/* A line of a file without the blanks behind it; nothing changes if there is none. @return its length */
+static size_t read_line(const char *path, char *ret_text, size_t room)
+{
+    char line[BENCH_MACHINE_TEXT_ROOM];
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return 0;
+    bool read = fgets(line, sizeof(line), file) != NULL;
+    (void)fclose(file);
+    size_t len = read ? strcspn(line, "\n") : 0;
+    while (len > 0 && line[len - 1] == ' ')
+        len--;
+    if (len > 0)
+        (void)snprintf(ret_text, room, "%.*s", (int)len, line);
+    return len;
+}
+
+/* The block device of the working folder. A partition's model is that of the disk above it. */
+static void find_disk(struct bench_machine *machine)
+{
+    static const char *const models[] = {"device/model", "../device/model"};
+    struct stat folder;
+    char link[64], path[128], device[256], model[64] = "";
+    (void)snprintf(machine->disk, sizeof(machine->disk), "unknown");
+    if (stat(".", &folder) != 0)
+        return;
+    (void)snprintf(link, sizeof(link), "/sys/dev/block/%u:%u", major(folder.st_dev), minor(folder.st_dev));
+    ssize_t len = readlink(link, device, sizeof(device) - 1);
+    if (len <= 0)
+        return;
+    device[len] = '\0';
+    for (size_t i = 0; i < base_array_count(models) && model[0] == '\0'; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", link, models[i]);
+        (void)read_line(path, model, sizeof(model));
+    }
+    (void)snprintf(machine->disk, sizeof(machine->disk), "%.60s%s%s", strrchr(device, '/') + 1,
+                   model[0] == '\0' ? "" : " ", model);
 }
 
 static void find_cores(struct bench_machine *machine)
@@ -53,6 +94,8 @@ void bench_machine_read(struct bench_machine *ret_machine)
                        names.release, names.machine);
     else
         (void)snprintf(ret_machine->kernel, sizeof(ret_machine->kernel), "unknown");
+    ret_machine->memory_bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    find_disk(ret_machine);
     find_cores(ret_machine);
 }
 

@@ -16,6 +16,9 @@
 struct bench_machine {
     char processor[BENCH_MACHINE_TEXT_ROOM]; /* "model name" of the first */
     char kernel[BENCH_MACHINE_TEXT_ROOM];
+    char disk
+        [BENCH_MACHINE_TEXT_ROOM]; /* the working folder's, its model if it tells one: "nvme0n1 Samsung SSD 980" */
+    uint64_t memory_bytes;
     uint32_t processors;           /* that this process may use */
     size_t cores[BENCH_CORES_MAX]; /* the first of them; on a machine with one, the same twice */
     cpu_set_t allowed;             /* where it ran when it was asked */

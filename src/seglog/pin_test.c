@@ -90,6 +90,33 @@ static void it_gives_way_to_writers(void **state)
     run_in_a_thread(SEGLOG_POWER, 40, written_over);
 }
 
+/* As the collector leaves it that has looked while somebody waited, and found nothing because of what is pinned. */
+static void mark_exhausted(struct seglog *log)
+{
+    base_spin_lock(&log->lock);
+    log->no_space_at = atomic_load(&log->chances) + 1;
+    log->no_space_until_ns = UINT64_MAX;
+    base_spin_unlock(&log->lock);
+}
+
+/* A pin is given up before a writer is refused, also when nobody waits at the moment that the collector ends. */
+static void written_while_exhausted(struct run *run)
+{
+    uint32_t keys = run_fill_to(run, 50, VALUE_BYTES);
+    seglog_room_make(run->log, ROOM_BYTES);
+    pin(run);
+    for (uint32_t i = 0; seglog_is_pinned(run->log); i++) {
+        mark_exhausted(run->log);
+        assert_int_equal(run_put(run, i % keys, VALUE_BYTES), 0);
+    }
+}
+
+static void no_writer_is_refused_because_of_it(void **state)
+{
+    (void)state;
+    run_in_a_thread(SEGLOG_POWER, 40, written_while_exhausted);
+}
+
 /* What is written after the moment dies, and is collected, while what was before stays. */
 static void few_keys_written_over(struct run *run)
 {
@@ -151,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_freed),
         cmocka_unit_test(it_gives_way_to_writers),
+        cmocka_unit_test(no_writer_is_refused_because_of_it),
         cmocka_unit_test(what_comes_later_is_collected),
         cmocka_unit_test(a_cache_evicts_all_the_same),
         cmocka_unit_test(an_empty_log_is_pinned),

@@ -140,12 +140,22 @@ static bool nobody_waits_locked(const struct seglog *log, enum seglog_space spac
            (space == SEGLOG_SPACE_DELETE || base_list_empty(&log->space_waiters[SEGLOG_SPACE_DATA]));
 }
 
-/* Whether the collector looked and found nothing, and would find nothing now. */
+/* Whether there is a pin or a checkpoint, which the service gives up before it refuses a writer. */
+static bool could_give_up_locked(const struct seglog *log)
+{
+    base_spin_assert_held(&log->lock);
+    bool kept = false;
+    for (uint32_t i = 0; i < SEGLOG_CHECKPOINTS_KEPT; i++)
+        kept = kept || log->checkpoints.kept[i].count > 0;
+    return kept || seglog_is_pinned(log);
+}
+
+/* Whether the collector looked and found nothing, and would find nothing now, whatever is given up. */
 static bool is_exhausted_locked(struct seglog *log)
 {
     base_spin_assert_held(&log->lock);
     return log->no_space_at == atomic_load(&log->chances) + 1 &&
-           task_wall(log->node) < log->no_space_until_ns;
+           task_wall(log->node) < log->no_space_until_ns && !could_give_up_locked(log);
 }
 
 /* Grant, refuse, or queue. @return 0; -EAGAIN (queued); -ENOSPC; -EROFS */
@@ -382,7 +392,8 @@ void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *
     log->no_space_until_ns = exhaustion->until_ns;
     if (exhaustion->pressed)
         log->no_space_at = exhaustion->chances + 1;
-    for (int space = 0; space < 2 && (all || exhaustion->pressed); space++) {
+    const bool hopeless_end = exhaustion->pressed && !could_give_up_locked(log);
+    for (int space = 0; space < 2 && (all || hopeless_end); space++) {
         base_list_for_each_safe(link, &log->space_waiters[space]) {
             struct waiter *waiter = waiter_of(link);
             if (all || is_hopeless_locked(waiter->stream, waiter->space, waiter->cost_bytes))
