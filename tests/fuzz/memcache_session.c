@@ -8,8 +8,8 @@
 #include "memcache/memcache.h"
 #include "testing.h"
 #include <errno.h>
-#include <tarn/depot.h>
 #include <stdlib.h>
+#include <tarn/depot.h>
 
 #define STORE_BYTES         (UINT64_C(16) << 20)
 #define INPUT_BYTES         (16 << 10)
