@@ -608,7 +608,8 @@ struct seglog_exhaustion {
 
 /**
  * The collector has found nothing: wake with -ENOSPC the writers that cannot get space even when all reservations of others
- * are given back, or all that wait. The former wait on while there is a pin or a checkpoint that the service can give up.
+ * are given back, or all that wait. The former wait on while there is a pin or a checkpoint that the service can give up,
+ * and where something has died or was unpinned since the collector looked: the service was poked then.
  */
 void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *exhaustion, bool all);
 

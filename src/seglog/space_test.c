@@ -205,6 +205,22 @@ static uint32_t take_all(struct run *run, struct seglog_reservation *rooms, uint
     return count;
 }
 
+/* Something may have died, or was unpinned, since the collector looked: what it saw then refuses nobody. */
+static void end_with_an_old_look(struct seglog *log)
+{
+    seglog_space_chance(log);
+    const struct seglog_exhaustion exhaustion = {
+        .chances = atomic_load(&log->chances) - 1, .until_ns = UINT64_MAX, .pressed = true};
+    base_spin_lock(&log->lock);
+    const uint32_t free_count = log->free_count;
+    log->free_count = 0; /* so that the waiter could not get its space if all others gave theirs back */
+    base_spin_unlock(&log->lock);
+    seglog_space_exhausted(log, &exhaustion, false);
+    base_spin_lock(&log->lock);
+    log->free_count += free_count;
+    base_spin_unlock(&log->lock);
+}
+
 static void waits(struct run *run, struct task_testing *testing)
 {
     static struct seglog_reservation rooms[200];
@@ -234,6 +250,8 @@ static void waits(struct run *run, struct task_testing *testing)
         task_yield();
     assert_int_equal(data[0].error, 0);
     assert_false(atomic_load(&data[1].done)); /* in order */
+    end_with_an_old_look(run->log);
+    assert_int_equal(atomic_load(&run->log->space_waiting), 1);
 
     /* the second: nothing is ever given back, so it is told in the end */
     uint64_t begin_ns = task_now();
