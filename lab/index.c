@@ -28,24 +28,12 @@ struct options {
 static const char *const cases[] = {"hit", "miss", "insert", NULL};
 
 static const struct base_setting table[] = {
-    {.name = "only",
-     .type = BASE_SETTING_LIST,
-     .metavar = "CASE[,...]",
-     .help = "Measure only these: hit, miss, insert.",
-     .offset = offsetof(struct options, only)},
-    {.name = "keys",
-     .type = BASE_SETTING_UINT,
-     .min = KEYS_MIN,
-     .max = (uint64_t)1 << 32,
-     .default_text = "10000000",
-     .help = "Keys in the tables, at least; so many more that Tarn's table is 81 % full.",
-     .offset = offsetof(struct options, keys)},
-    {.name = "threads",
-     .type = BASE_SETTING_LIST,
-     .metavar = "N[,...]",
-     .default_text = "1,2",
-     .help = "Numbers of threads: 1, 2.",
-     .offset = offsetof(struct options, threads)},
+    BENCH_OPTION(LIST, "only", only, "Measure only these: hit, miss, insert.", .metavar = "CASE[,...]"),
+    BENCH_OPTION(UINT, "keys", keys,
+                 "Keys in the tables, at least; so many more that Tarn's table is 81 % full.",
+                 .min = KEYS_MIN, .max = (uint64_t)1 << 32, .default_text = "10000000"),
+    BENCH_OPTION(LIST, "threads", threads, "Numbers of threads: 1, 2.", .metavar = "N[,...]",
+                 .default_text = "1,2"),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 

@@ -22,23 +22,11 @@ struct options {
 };
 
 static const struct base_setting table[] = {
-    {.name = "sizes",
-     .type = BASE_SETTING_LIST,
-     .metavar = "SIZE[,...]",
-     .default_text = "32",
-     .help = "Of the request and of the result, 8 to 4K, multiples of 8.",
-     .offset = offsetof(struct options, sizes)},
-    {.name = "depths",
-     .type = BASE_SETTING_LIST,
-     .metavar = "N[,...]",
-     .default_text = "1,8,64",
-     .help = "Calls in flight, 1 to 64.",
-     .offset = offsetof(struct options, depths)},
-    {.name = "peers",
-     .type = BASE_SETTING_BOOL,
-     .default_text = "yes",
-     .help = "Measure UCX and libfabric beside it.",
-     .offset = offsetof(struct options, peers)},
+    BENCH_OPTION(LIST, "sizes", sizes, "Of the request and of the result, 8 to 4K, multiples of 8.",
+                 .metavar = "SIZE[,...]", .default_text = "32"),
+    BENCH_OPTION(LIST, "depths", depths, "Calls in flight, 1 to 64.", .metavar = "N[,...]",
+                 .default_text = "1,8,64"),
+    BENCH_OPTION(BOOL, "peers", peers, "Measure UCX and libfabric beside it.", .default_text = "yes"),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 

@@ -129,11 +129,8 @@ struct options {
 };
 
 static const struct base_setting table[] = {
-    {.name = "card",
-     .type = BASE_SETTING_STRING,
-     .metavar = "NAME",
-     .help = "Only this one; a name that there is not lists them.",
-     .offset = offsetof(struct options, card)},
+    BENCH_OPTION(STRING, "card", card, "Only this one; a name that there is not lists them.",
+                 .metavar = "NAME"),
     BENCH_OUTPUT_SETTINGS(struct options, "1"),
 };
 

@@ -76,6 +76,13 @@ int bench_main(const struct bench_program *program, int argc, char *const *argv,
 /** Print the verbs of a program, a line each. */
 void bench_print_verbs(const struct bench_program *program, FILE *file);
 
+/* An entry of a verb's table, whose options are a `struct options`; what follows the help are further members. */
+#define BENCH_OPTION(kind, option, member, text, ...)                                                        \
+    {                                                                                                        \
+        .name = (option), .type = BASE_SETTING_##kind, .help = text,                                         \
+        .offset = offsetof(struct options, member), ##__VA_ARGS__                                            \
+    }
+
 /* The settings that every verb has; `type` is its options structure, whose first member is `common`. */
 #define BENCH_COMMON_SETTINGS(options_type, duration, repeats_count)                                         \
     {.name = "duration",                                                                                     \

@@ -13,21 +13,12 @@ struct options {
 };
 
 static const struct base_setting table[] = {
-    {.name = "server",
-     .type = BASE_SETTING_STRING,
-     .metavar = "HOST:PORT|unix:PATH",
-     .help = "The server to load. It is given keys that begin with `bench-`.",
-     .offset = offsetof(struct options, server)},
-    {.name = "protocol",
-     .type = BASE_SETTING_ENUM,
-     .choices = bench_protocols,
-     .help = "What it speaks.",
-     .offset = offsetof(struct options, protocol)},
-    {.name = "fill",
-     .type = BASE_SETTING_BOOL,
-     .default_text = "yes",
-     .help = "Store all keys first. With --no-fill and --read-share=1 nothing is stored there.",
-     .offset = offsetof(struct options, fill)},
+    BENCH_OPTION(STRING, "server", server, "The server to load. It is given keys that begin with `bench-`.",
+                 .metavar = "HOST:PORT|unix:PATH"),
+    BENCH_OPTION(ENUM, "protocol", protocol, "What it speaks.", .choices = bench_protocols),
+    BENCH_OPTION(BOOL, "fill", fill,
+                 "Store all keys first. With --no-fill and --read-share=1 nothing is stored there.",
+                 .default_text = "yes"),
     BENCH_CONTEST_SETTINGS(struct options),
     BENCH_COMMON_SETTINGS(struct options, "1s", "5"),
 };
