@@ -70,7 +70,7 @@ void drive_flush_post(struct drive *drive, struct drive_request *request);
 /** The leader has its result: hand it to the followers and the lead to the first that waits. */
 void drive_flush_finish(struct drive *drive, int32_t result);
 
-/* ---- file.c, ask.c: opening ------------------------------------------------------------------- */
+/* ---- file.c, probe.c: opening ----------------------------------------------------------------- */
 
 /* A path on its way to becoming a drive. */
 struct drive_opening {

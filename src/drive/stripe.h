@@ -205,7 +205,7 @@ struct drive_stripe {
     struct base_list free;    /* parts that nobody has */
     struct base_list waiting; /* requests that want one */
 
-    /* hands.c's */
+    /* member_threads.c's */
     struct drive_hand *hands; /* one for each member */
     _Atomic int hands_state;
 };
@@ -230,7 +230,7 @@ void drive_split_deinit(struct drive_stripe *stripe);
 /** The provider's post(). */
 void drive_split_post(void *state, struct drive_request *request);
 
-/* ---- hands.c: threads that work for plain threads ------------------------------------------------- */
+/* ---- member_threads.c: threads that work for plain threads ---------------------------------------- */
 
 /** Take memory for them; they begin when they are wanted first. @return 0; -ENOMEM */
 base_must_check int drive_hands_init(struct drive_stripe *stripe);

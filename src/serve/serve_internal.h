@@ -192,7 +192,7 @@ base_must_check int serve_unix_access(const struct serve_options *options, mode_
 /** Close those that a scheduler accepts for. In it, or when it does not run. */
 void serve_listeners_close(struct serve *serve, const struct task_sched *sched);
 
-/* ---- doors: door.c ------------------------------------------------------------------------------- */
+/* ---- doors: kv_listen.c ------------------------------------------------------------------------------- */
 
 /** Whether the addresses of --kv-fabric are ports of the machine's network. */
 bool serve_fabric_has_ports(const char *url);

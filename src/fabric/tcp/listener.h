@@ -1,4 +1,4 @@
-/* Clients that connect, and sockets that join a connection: listener.c, party.c. For the files of this folder. */
+/* Clients that connect, and sockets that join a connection: listener.c, join.c. For the files of this folder. */
 #ifndef FABRIC_TCP_LISTENER_H
 #define FABRIC_TCP_LISTENER_H
 
