@@ -22,7 +22,7 @@ static const struct base_setting check_settings[] = {
      .type = BASE_SETTING_UINT,
      .default_text = "100",
      .unit = "faults",
-     .help = "Tell no more than so many; all are counted.",
+     .help = "Tell no more than this many; all are counted.",
      AT(limit)},
     {.name = "repair",
      .type = BASE_SETTING_BOOL,

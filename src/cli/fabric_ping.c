@@ -26,7 +26,8 @@ static const struct base_setting ping_settings[] = {
     {.name = "listen",
      .type = BASE_SETTING_STRING,
      .metavar = "ADDRESS",
-     .help = "Answer whoever connects with this address, until a signal ends it; the options below are the "
+     .help = "Answer every peer that connects with this address, until a signal ends it; the options below "
+             "are the "
              "other side's.",
      AT(listen)},
     {.name = "count",

@@ -25,7 +25,7 @@ static const struct base_setting scan_settings[] = {
      .type = BASE_SETTING_UINT,
      .default_text = "0",
      .unit = "keys",
-     .help = "Stop after so many; 0 is all.",
+     .help = "Stop after this many; 0 is all.",
      AT(limit)},
     {.name = "values",
      .type = BASE_SETTING_BOOL,

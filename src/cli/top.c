@@ -39,7 +39,7 @@ static const struct base_setting top_settings[] = {
      .type = BASE_SETTING_UINT,
      .default_text = "0",
      .unit = "times",
-     .help = "End after so many; 0 is when interrupted.",
+     .help = "End after this many; 0 is when interrupted.",
      AT(count)},
 };
 static const struct cli_arguments arguments = {top_settings, base_array_count(top_settings)};

@@ -97,7 +97,7 @@ const struct base_setting serve_settings[] = {
      .letter = 's',
      .type = BASE_SETTING_STRING,
      .metavar = "PATH",
-     .help = "Listen on a Unix socket, too. Who may connect: --unix-mask.",
+     .help = "Listen on a Unix socket, too. --unix-mask says which users may connect.",
      AT(unix_path)},
     {.name = "unix-mask",
      .letter = 'a',
@@ -136,8 +136,9 @@ const struct base_setting serve_settings[] = {
      AT(kv_fabric)},
     {.name = "insecure",
      .type = BASE_SETTING_BOOL,
-     .help = "Allow addresses that other machines reach. There is no authentication: whoever reaches the "
-             "port reads and changes everything.",
+     .help =
+         "Allow addresses that other machines reach. There is no authentication: every host that reaches the "
+         "port reads and changes everything.",
      AT(insecure)},
     {.name = "enable-shutdown",
      .letter = 'A',
@@ -288,7 +289,7 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_UINT,
      .metavar = "MEGABYTES",
      .max = UINT32_MAX,
-     .help = "As memcached's: a store in memory alone, of the name `default`, that keeps items in so many "
+     .help = "As memcached's: a store in memory alone, of the name `default`, that keeps items in this many "
              "megabytes and evicts what was not used. Not together with --data.",
      AT(memory_limit_mib)},
     {.name = "disable-evictions",
@@ -385,9 +386,9 @@ const struct base_setting serve_settings[] = {
             "connections take turns by what they have sent at once: leave it out"),
     REFUSED('b', "listen-backlog", BASE_SETTING_STRING,
             "the kernel's limit counts: set net.core.somaxconn with sysctl, and leave it out"),
-    REFUSED(
-        'r', "enable-coredumps", BASE_SETTING_BOOL,
-        "limits are of whoever starts the server: say ulimit -c unlimited there, or LimitCORE= in the unit"),
+    REFUSED('r', "enable-coredumps", BASE_SETTING_BOOL,
+            "limits are those of the process that starts the server: say ulimit -c unlimited there, or "
+            "LimitCORE= in the unit"),
     REFUSED('S', "enable-sasl", BASE_SETTING_BOOL,
             "it is of memcached's binary protocol; here clients without a secret are kept away by addresses, "
             "or use Tarn's own protocol (--kv-listen) with a secret or TLS (--kv-fabric)"),

@@ -349,13 +349,13 @@ RIDDLES = {
 
 
 def prose_of(tree):
-    """Comments and READMEs, each with its path and first line, where they are not exempt."""
+    """Comments and pages, each with its path and first line, where they are not exempt."""
     for path in tree.c_paths:
         if layer_of(path) not in PROSE_EXEMPT and not is_test(path):
             for comment in tree.sources[path].comments:
                 yield path, comment.line, comment.text
     for path, text in tree.files.items():
-        if path.endswith("README.md") and layer_of(path) not in PROSE_EXEMPT:
+        if path.endswith(".md") and layer_of(path) not in PROSE_EXEMPT:
             yield path, 1, text
 
 
