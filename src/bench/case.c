@@ -1,3 +1,4 @@
+/* A case: its subjects measured in turn, as often as the options say. */
 #include "bench/case.h"
 
 #include "task/task.h"

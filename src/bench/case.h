@@ -22,7 +22,7 @@ struct bench_sample {
     const char *skipped;             /* set it, and return 0: why this cannot be measured here */
 };
 
-/* Who is measured. */
+/* One of those that are measured. */
 struct bench_subject {
     const char *name;
 

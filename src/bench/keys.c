@@ -1,3 +1,4 @@
+/* Which key is drawn next, its name, and values that tell whose they are. */
 #include "bench/keys.h"
 
 #include <errno.h>

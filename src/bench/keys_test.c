@@ -1,3 +1,4 @@
+/* Are keys drawn as asked for, and are values taken for those of their keys alone? */
 #include "base/testing.h"
 
 #include "bench/keys.h"

@@ -1,3 +1,4 @@
+/* The load on a server: one thread around epoll, closed loop, open loop, and storing all keys. */
 #include "bench/load.h"
 
 #include "task/task.h"

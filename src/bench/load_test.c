@@ -1,3 +1,4 @@
+/* Does the load count what it should, and stop at every fault of a server? */
 #include "bench/fake_server_testing.h"
 
 #include "bench/testing.h"

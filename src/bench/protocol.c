@@ -1,3 +1,4 @@
+/* Requests, and a strict reader of answers, in memcached's text and in redis' RESP. */
 #include "bench/protocol.h"
 
 #include <errno.h>

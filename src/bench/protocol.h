@@ -14,11 +14,11 @@ enum bench_protocol {
 
 enum {
     BENCH_PROTOCOL_LINE_ROOM = 256, /* longest line of an answer */
-    BENCH_PROTOCOL_WHOLE_EACH = 64, /* each so many-th value is looked at whole */
+    BENCH_PROTOCOL_WHOLE_EACH = 64, /* one value in this many is looked at whole */
     BENCH_PARSER_WRONG_ROOM = 384,  /* for what is wrong with an answer */
 };
 
-/** Room that any request of so many keys, or with one value, fits in. */
+/** Room that any request of key_count keys, or with one value, fits in. */
 size_t bench_request_room(uint32_t key_count, uint32_t value_bytes);
 
 /** Write a request for values. @param numbers  key_count, at least 1 @return its bytes */

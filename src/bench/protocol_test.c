@@ -1,3 +1,4 @@
+/* Is every right answer read, however it is cut, and every other one refused? */
 #include "base/testing.h"
 
 #include "bench/protocol.h"

@@ -1,3 +1,4 @@
+/* Medians with their spread, ratios of pairs, and the schedule of an open loop. */
 #include "bench/statistics.h"
 
 #include <stdlib.h>

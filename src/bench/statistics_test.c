@@ -1,3 +1,4 @@
+/* Are medians, ratios and schedules what their definitions say? */
 #include "base/testing.h"
 
 #include "base/base.h"

@@ -1,3 +1,4 @@
+/* A node and its schedulers for one measurement, each on a core of its own. */
 #include "bench/world.h"
 
 #include <errno.h>

@@ -81,7 +81,7 @@ uint32_t cache_partitions(const struct cache *cache);
 /** One of them. @param number  below cache_partitions() */
 struct cache_partition *cache_partition(struct cache *cache, uint32_t number);
 
-/** The partition that a key belongs to, of a cache with that seed and so many of them. */
+/** The partition that a key belongs to, of a cache with that seed and number of partitions. */
 uint32_t cache_partition_of(uint64_t seed, uint32_t partitions, const void *key, size_t key_len);
 
 /** The longest value that a partition takes under a key of that length: CACHE_VALUE_BYTES_MAX, or what a quarter of
@@ -92,7 +92,7 @@ uint64_t cache_value_bytes_max(const struct cache_partition *partition, size_t k
 void cache_stats(const struct cache_partition *partition, struct cache_stats *ret_stats);
 
 /**
- * Verify a partition's invariants (README). For tests, and whoever doubts.
+ * Verify a partition's invariants (README). For tests, and for operators in doubt.
  *
  * @return NULL; what is wrong, a constant
  */
@@ -238,8 +238,8 @@ struct cache_remote_get {
     const void *key; /**< borrowed to the end */
     size_t key_len;
     uint64_t hash;
-    uint64_t offset; /**< what is to be READ next: of the region … */
-    uint64_t bytes;  /**< … so many, multiples of 8 both */
+    uint64_t offset; /**< where to READ next in the region; a multiple of 8 */
+    uint64_t bytes;  /**< how much; a multiple of 8 */
     uint64_t entries[8];
     uint32_t count, next; /**< entries that may be the key's; which of them is READ */
     bool reads_record;    /**< and not the bucket */
@@ -276,7 +276,7 @@ int cache_remote_begin(struct cache_remote_get *get, const struct cache_remote *
  * @param now_ns     civil time
  * @param ret_value  in `data`
  * @return 0: found; -EINPROGRESS: READ what `offset` and `bytes` say now; -ENOENT: a miss; -EAGAIN: the owner was at
- *         it. The same get has begun anew: READ again, so many times as the caller likes
+ *         it. The same get has begun anew: READ again, as often as the caller likes
  *
  * Any thread. Source: Pilaf (ATC'13) §4; differs: README, "Clients that READ".
  */

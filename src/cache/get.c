@@ -129,7 +129,7 @@ static bool look_at_record(struct cache_partition *partition, uint64_t *inout_no
     return true;
 }
 
-/* Up to BATCH of them, like a conveyor: so many are asked for as the processor can have on their way. */
+/* Up to BATCH of them, like a conveyor: as many are asked for as the processor can have on their way. */
 static void find_batch(struct cache_partition *partition, uint64_t *inout_now_ns, struct cache_found *found,
                        size_t count)
 {

@@ -4,7 +4,7 @@
 
 #define CHECKSUM_BYTES 4
 
-/* Expected items fill so many entries of a bucket when they fill the log. */
+/* Entries of a bucket that are taken when items of the expected size fill the log. */
 #define ITEMS_PER_BUCKET 5
 
 /* The least of a log: a record of a key of 250 bytes fits its quarter. */

@@ -22,9 +22,9 @@ static int judge(const struct tarn_put_options *options, const struct cache_plac
     return -EINVAL;
 }
 
-static int put(struct cache_partition *partition, const void *key, size_t key_len,
-               const struct cache_value *value, const struct tarn_put_options *options, uint64_t now_ns,
-               uint64_t *ret_version)
+static int put_record(struct cache_partition *partition, const void *key, size_t key_len,
+                      const struct cache_value *value, const struct tarn_put_options *options,
+                      uint64_t now_ns, uint64_t *ret_version)
 {
     struct cache_place place;
     int error = cache_look(partition, key, key_len, &place);
@@ -52,8 +52,9 @@ int cache_put(struct cache_partition *partition, const void *key, size_t key_len
 {
     const struct cache_value one = {.parts = {value}, .bytes = {value_len}};
     cache_enter(partition, now_ns);
-    return cache_leave(partition, put(partition, key, key_len, &one,
-                                      options == NULL ? &unconditional : options, now_ns, ret_version));
+    return cache_leave(partition,
+                       put_record(partition, key, key_len, &one, options == NULL ? &unconditional : options,
+                                  now_ns, ret_version));
 }
 
 /* Look for what must be there. @return 0; -ENOENT; -EINVAL; -EXDEV */

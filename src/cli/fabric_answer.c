@@ -132,7 +132,7 @@ static struct client *make_client(struct answerer *answerer, const struct cli_pi
 
 /* ---- accepting ------------------------------------------------------------------------------------------- */
 
-/* Who is of another version is told ours, which it cannot be by a refusal. */
+/* A peer of another version is told ours, which it cannot be by a refusal. */
 static bool read_greeting(const struct answerer *answerer, const struct tarn_fabric_incoming *incoming,
                           struct cli_ping_greeting *ret_greeting)
 {

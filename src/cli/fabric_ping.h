@@ -28,7 +28,7 @@ void cli_ping_save(const struct cli_ping_greeting *greeting, uint8_t *bytes);
 /** Read one. @return 0; -EINVAL: it is none. Of another version only the version is right. */
 base_must_check int cli_ping_load(const void *bytes, uint32_t count, struct cli_ping_greeting *ret_greeting);
 
-/* Of whoever runs a side. */
+/* What the command line says of a side. */
 struct cli_ping_side {
     struct tarn_node *node;
     struct tarn_fabric *fabric;
@@ -40,7 +40,7 @@ struct cli_ping_side {
 /** Hold back the signals that end it, before there are threads. */
 void cli_ping_hold_signals(void);
 
-/** Answer whoever connects, until a signal asks for the end. @return the exit status */
+/** Answer every peer that connects, until a signal asks for the end. @return the exit status */
 base_must_check int cli_ping_answer(const struct cli_ping_side *side);
 
 #endif

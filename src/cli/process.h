@@ -9,7 +9,7 @@ struct serve_options;
 /* What is to be done when the server is ready. */
 struct cli_process {
     const struct serve_options *options;
-    int parent; /* who waits in the foreground; -1: nobody */
+    int parent; /* a pipe to the parent that waits in the foreground; -1: none waits */
 };
 
 /**

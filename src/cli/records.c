@@ -1,3 +1,4 @@
+/* Writing all records of a store, or of a snapshot, as the stream that load reads. */
 #include "cli/records.h"
 
 #include "cli/stream.h"

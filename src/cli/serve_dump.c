@@ -1,3 +1,4 @@
+/* A dump of a running server: a snapshot, written beside the old dump and renamed over it. */
 #include "cli/serve_dump.h"
 
 #include "cli/records.h"

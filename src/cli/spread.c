@@ -77,7 +77,7 @@ int cli_spread_gather(struct tarn_node *node, struct tarn_depot *depot, uint64_t
 
 /* ---- telling -------------------------------------------------------------------------------------- */
 
-/* What lives of so many segments. */
+/* The share of some segments that lives. */
 static double share(const struct cli_spread *spread, uint64_t live_bytes, uint32_t segments)
 {
     return segments == 0 ? 0 : (double)live_bytes / (double)(segments * spread->segment_bytes);

@@ -1,4 +1,4 @@
-/* How what lives is spread over the segments of a store: by live share, by age, by who wrote them. */
+/* How what lives is spread over the segments of a store: by live share, by age, by their writer. */
 #ifndef CLI_SPREAD_H
 #define CLI_SPREAD_H
 
@@ -25,7 +25,7 @@ struct cli_spread {
     uint64_t segment_bytes;
     uint32_t segments; /* that have records */
     uint64_t live_bytes;
-    uint32_t user_segments, collector_segments;     /* of them, by who wrote them, if that is known */
+    uint32_t user_segments, collector_segments;     /* of them, by their writer, if that is known */
     uint64_t user_bytes, collector_bytes;           /* up to the ends of their last records */
     uint32_t by_share[CLI_SPREAD_PARTS];            /* segments of which less than 10 %, 20 % … lives */
     struct cli_spread_age by_age[CLI_SPREAD_PARTS]; /* youngest first */

@@ -132,7 +132,7 @@ static void print_facts(const struct facts *facts)
     cli_spread_print(&facts->spread);
 }
 
-/* Who wrote what is in a segment; nobody if that is not known, or nothing is. */
+/* The writer of what is in a segment; empty if there is nothing in it. */
 static const char *writer_of(const struct depot_segment_info *info)
 {
     return info->entries == 0 ? "" : info->writer;

@@ -99,7 +99,7 @@ unsigned cli_terminal_columns(const struct cli_terminal *terminal)
     return columns;
 }
 
-/* How much of a line of ASCII goes in so many columns: up to its end, or to a space; of a long word what there is room for. */
+/* How much of a line of ASCII goes in some columns: up to its end, or to a space; of a long word what there is room for. */
 static size_t fitting(const char *line, size_t len, size_t columns)
 {
     if (len <= columns)
