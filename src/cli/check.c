@@ -79,7 +79,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t all)
 
 /* ---- checking ------------------------------------------------------------------------------------- */
 
-static void tell(void *arg, unsigned invariant, const char *sentence)
+static void tell_fault(void *arg, unsigned invariant, const char *sentence)
 {
     struct check *check = arg;
     if (check->told++ >= check->options->limit)
@@ -149,7 +149,7 @@ static int check_store(struct check *check, struct depot_check_report *ret_repor
     begin_progress(check, "check");
     if (json)
         base_json_array_begin(&check->json, "told");
-    int error = depot_check(check->node, check->path, false, tell, show_progress, check, ret_report);
+    int error = depot_check(check->node, check->path, false, tell_fault, show_progress, check, ret_report);
     base_progress_end(&check->progress);
     if (json)
         tell_json(check, error, ret_report);
@@ -269,7 +269,7 @@ static int look_and_mend(struct check *check)
     return CLI_OK;
 }
 
-static int run(const void *options, const char *const *words, size_t count)
+static int run_check(const void *options, const char *const *words, size_t count)
 {
     struct check check = {.options = options};
     if (count != 1)
@@ -301,5 +301,5 @@ static int run(const void *options, const char *const *words, size_t count)
 int cli_check(int argc, char **argv)
 {
     struct check_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_check);
 }

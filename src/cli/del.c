@@ -13,7 +13,7 @@ void cli_del_help(FILE *file)
         file);
 }
 
-static int run(const void *options, const char *const *words, size_t count)
+static int run_del(const void *options, const char *const *words, size_t count)
 {
     (void)options;
     struct cli_store store;
@@ -30,5 +30,5 @@ static int run(const void *options, const char *const *words, size_t count)
 
 int cli_del(int argc, char **argv)
 {
-    return cli_run_arguments(&arguments, NULL, argc, argv, run);
+    return cli_run_arguments(&arguments, NULL, argc, argv, run_del);
 }

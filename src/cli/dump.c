@@ -90,7 +90,7 @@ static int dump_store(struct cli_store *store, const struct dump_options *option
     return CLI_OK;
 }
 
-static int run(const void *options, const char *const *words, size_t count)
+static int run_dump(const void *options, const char *const *words, size_t count)
 {
     const struct tarn_depot_options depot_options = {.read_only = true};
     struct cli_store store;
@@ -103,5 +103,5 @@ static int run(const void *options, const char *const *words, size_t count)
 int cli_dump(int argc, char **argv)
 {
     struct dump_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_dump);
 }

@@ -149,7 +149,7 @@ static bool read_greeting(const struct answerer *answerer, const struct tarn_fab
     return ret_greeting->bytes <= CLI_PING_BYTES_MAX;
 }
 
-static void take(struct answerer *answerer, struct tarn_fabric_incoming *incoming)
+static void take_peer(struct answerer *answerer, struct tarn_fabric_incoming *incoming)
 {
     struct cli_ping_greeting greeting;
     struct client *client =
@@ -179,7 +179,7 @@ static void accept_all(void *arg)
     int error;
     while ((error = tarn_fabric_listener_wait(answerer->listener, TARN_FOREVER, &incoming)) != -ECANCELED) {
         if (error == 0)
-            take(answerer, incoming);
+            take_peer(answerer, incoming);
         else
             (void)task_sleep(BASE_NS_PER_MS); /* there is no memory, now */
     }
@@ -187,7 +187,7 @@ static void accept_all(void *arg)
 
 /* ---- beginning and end ----------------------------------------------------------------------------------- */
 
-static int begin(struct answerer *answerer)
+static int begin_answering(struct answerer *answerer)
 {
     const struct cli_ping_side *side = answerer->side;
     const struct tarn_fabric_domain_options options = {.writable_bytes = (uint64_t)PARTS * PART_BYTES};
@@ -212,7 +212,7 @@ static int begin(struct answerer *answerer)
     return task_spawn(answerer->sched, &answerer->group, "accept", accept_all, answerer);
 }
 
-static void end(struct answerer *answerer)
+static void end_answering(struct answerer *answerer)
 {
     if (answerer->sched != NULL) {
         task_sched_stop(answerer->sched);
@@ -239,9 +239,9 @@ int cli_ping_answer(const struct cli_ping_side *side)
     const sigset_t set = cli_ending_signals();
     int number;
     task_group_init(&answerer.group);
-    int error = begin(&answerer);
+    int error = begin_answering(&answerer);
     if (error != 0) {
-        end(&answerer);
+        end_answering(&answerer);
         return cli_failed("cannot listen on %s: %s", side->address, strerrordesc_np(-error));
     }
     (void)printf("listening on %s\n", side->address);
@@ -251,6 +251,6 @@ int cli_ping_answer(const struct cli_ping_side *side)
     task_group_cancel(&answerer.group);
     error = task_group_join(&answerer.group, TARN_FOREVER);
     base_assert(error == 0); /* a plain thread's wait without end */
-    end(&answerer);
+    end_answering(&answerer);
     return CLI_OK;
 }

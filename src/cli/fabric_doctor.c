@@ -66,8 +66,8 @@ struct doctor {
 };
 
 /* @param cure  NULL: there is nothing to cure */
-base_printf_like(5, 6) static void tell(struct doctor *doctor, enum state state, const char *name,
-                                        const char *cure, const char *format, ...)
+base_printf_like(5, 6) static void tell_state(struct doctor *doctor, enum state state, const char *name,
+                                              const char *cure, const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -140,22 +140,22 @@ static void check_memory_lock(struct doctor *doctor)
     char text[128], size[BASE_UNITS_ROOM];
     uint64_t bytes;
     if (!find_line(doctor, "/proc/self/limits", "Max locked memory", text, sizeof(text))) {
-        tell(doctor, WARNING, "memory-lock", NULL, "/proc/self/limits does not tell the limit");
+        tell_state(doctor, WARNING, "memory-lock", NULL, "/proc/self/limits does not tell the limit");
         return;
     }
     if (strncmp(text, "unlimited", 9) == 0 || may_lock_anything(doctor) || !number_in(text, &bytes)) {
-        tell(doctor, OK, "memory-lock", NULL, "unlimited");
+        tell_state(doctor, OK, "memory-lock", NULL, "unlimited");
         return;
     }
     (void)base_format_size(size, sizeof(size), bytes);
     if (bytes >= LOCK_BYTES_MIN)
-        tell(doctor, OK, "memory-lock", NULL, "%s", size);
+        tell_state(doctor, OK, "memory-lock", NULL, "%s", size);
     else
-        tell(doctor, doctor->devices > 0 ? FAILED : WARNING, "memory-lock",
-             "ulimit -l unlimited; \"* - memlock unlimited\" in /etc/security/limits.conf; "
-             "LimitMEMLOCK=infinity in the "
-             "service's unit",
-             "%s may be locked, and verbs locks all regions", size);
+        tell_state(doctor, doctor->devices > 0 ? FAILED : WARNING, "memory-lock",
+                   "ulimit -l unlimited; \"* - memlock unlimited\" in /etc/security/limits.conf; "
+                   "LimitMEMLOCK=infinity in the "
+                   "service's unit",
+                   "%s may be locked, and verbs locks all regions", size);
 }
 
 static void check_huge_pages(struct doctor *doctor)
@@ -165,16 +165,16 @@ static void check_huge_pages(struct doctor *doctor)
     if (find_line(doctor, "/proc/meminfo", "HugePages_Free:", text, sizeof(text)) &&
         number_in(text, &count) && count > 0 &&
         find_line(doctor, "/proc/meminfo", "Hugepagesize:", size, sizeof(size)))
-        tell(doctor, OK, "huge-pages", NULL, "%" PRIu64 " reserved pages of %s are free", count, size);
+        tell_state(doctor, OK, "huge-pages", NULL, "%" PRIu64 " reserved pages of %s are free", count, size);
     bool tells =
         cli_read_line(text, sizeof(text), doctor->root, "/sys/kernel/mm/transparent_hugepage/shmem_enabled");
     if (tells && strstr(text, "[never]") == NULL && strstr(text, "[deny]") == NULL)
-        tell(doctor, OK, "shared-huge", NULL, "memory files may have huge pages: %s", text);
+        tell_state(doctor, OK, "shared-huge", NULL, "memory files may have huge pages: %s", text);
     else
-        tell(doctor, WARNING, "shared-huge",
-             "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
-             "regions of shm lie in small pages: %s",
-             tells ? text : "this kernel has no others for memory files");
+        tell_state(doctor, WARNING, "shared-huge",
+                   "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled",
+                   "regions of shm lie in small pages: %s",
+                   tells ? text : "this kernel has no others for memory files");
 }
 
 /* Shared memory of `shm`: files that are sealed against those who get them. */
@@ -187,11 +187,11 @@ static void check_memory_files(struct doctor *doctor)
     if (fd >= 0)
         (void)close(fd);
     if (sealed)
-        tell(doctor, OK, "memory-files", NULL, "memfd_create and its seals work");
+        tell_state(doctor, OK, "memory-files", NULL, "memfd_create and its seals work");
     else
-        tell(doctor, FAILED, "memory-files",
-             "Linux 5.1 or later; a sandbox that allows memfd_create and fcntl", "%s: %s",
-             fd < 0 ? "memfd_create" : "sealing a memory file", strerrordesc_np(error));
+        tell_state(doctor, FAILED, "memory-files",
+                   "Linux 5.1 or later; a sandbox that allows memfd_create and fcntl", "%s: %s",
+                   fd < 0 ? "memfd_create" : "sealing a memory file", strerrordesc_np(error));
 }
 
 /* ---- who we are ------------------------------------------------------------------------------------------ */
@@ -203,10 +203,10 @@ static void check_processes(struct doctor *doctor)
     if (fd >= 0)
         (void)close(fd);
     if (fd >= 0)
-        tell(doctor, OK, "processes", NULL, "a peer's end is noticed by pidfd_open");
+        tell_state(doctor, OK, "processes", NULL, "a peer's end is noticed by pidfd_open");
     else
-        tell(doctor, FAILED, "processes", "Linux 5.3 or later; a sandbox that allows pidfd_open",
-             "pidfd_open: %s", strerrordesc_np(error));
+        tell_state(doctor, FAILED, "processes", "Linux 5.3 or later; a sandbox that allows pidfd_open",
+                   "pidfd_open: %s", strerrordesc_np(error));
 }
 
 static void check_namespaces(struct doctor *doctor)
@@ -219,14 +219,14 @@ static void check_namespaces(struct doctor *doctor)
     bool nested = find_line(doctor, "/proc/self/status", "NSpid:", processes, sizeof(processes)) &&
                   strpbrk(processes, " \t") != NULL;
     if (mapped || nested)
-        tell(doctor, WARNING, "namespaces",
-             "run both sides in one container, or with --pid=host and one user namespace",
-             "this process is in %s of its own: peers outside are refused by shm",
-             mapped && nested ? "namespaces of users and of processes"
-             : mapped         ? "a namespace of users"
-                              : "a namespace of processes");
+        tell_state(doctor, WARNING, "namespaces",
+                   "run both sides in one container, or with --pid=host and one user namespace",
+                   "this process is in %s of its own: peers outside are refused by shm",
+                   mapped && nested ? "namespaces of users and of processes"
+                   : mapped         ? "a namespace of users"
+                                    : "a namespace of processes");
     else
-        tell(doctor, OK, "namespaces", NULL, "those of the machine");
+        tell_state(doctor, OK, "namespaces", NULL, "those of the machine");
 }
 
 /* ---- RDMA devices ---------------------------------------------------------------------------------------- */
@@ -266,11 +266,12 @@ static void check_numa(struct doctor *doctor, const struct cli_rdma_device *devi
         common = common || (ours[i] && its[i]);
     (void)snprintf(cure, sizeof(cure), "numactl --cpunodebind=%" PRId64, device->numa_node);
     if (common)
-        tell(doctor, OK, "numa", NULL, "%s is on node %" PRId64 ", processors %s", device->name,
-             device->numa_node, local);
+        tell_state(doctor, OK, "numa", NULL, "%s is on node %" PRId64 ", processors %s", device->name,
+                   device->numa_node, local);
     else
-        tell(doctor, WARNING, "numa", cure, "%s is on node %" PRId64 ", and this process runs elsewhere",
-             device->name, device->numa_node);
+        tell_state(doctor, WARNING, "numa", cure,
+                   "%s is on node %" PRId64 ", and this process runs elsewhere", device->name,
+                   device->numa_node);
 }
 
 static void check_access(struct doctor *doctor, const char *device, const char *file, const char *module)
@@ -278,25 +279,26 @@ static void check_access(struct doctor *doctor, const char *device, const char *
     char path[512], cure[128];
     (void)snprintf(path, sizeof(path), "%s/dev/infiniband/%s", doctor->root, file);
     if (access(path, R_OK | W_OK) == 0) {
-        tell(doctor, OK, "permission", NULL, "%s: /dev/infiniband/%s can be opened", device, file);
+        tell_state(doctor, OK, "permission", NULL, "%s: /dev/infiniband/%s can be opened", device, file);
         return;
     }
     bool missing = errno == ENOENT;
     (void)snprintf(cure, sizeof(cure),
                    missing ? "modprobe %s" : "chmod 666 /dev/infiniband/* by a rule of udev%.0s", module);
-    tell(doctor, FAILED, "permission", cure, "%s: /dev/infiniband/%s %s", device, file,
-         missing ? "is not there" : "may not be opened");
+    tell_state(doctor, FAILED, "permission", cure, "%s: /dev/infiniband/%s %s", device, file,
+               missing ? "is not there" : "may not be opened");
 }
 
 static void check_gids(struct doctor *doctor, const char *device, const struct cli_rdma_port *port)
 {
     if (port->gid_count == 0)
-        tell(doctor, FAILED, "gid",
-             "give its network interface an address: ip address add ADDRESS dev INTERFACE",
-             "%s port %" PRIu32 " has none", device, port->number);
+        tell_state(doctor, FAILED, "gid",
+                   "give its network interface an address: ip address add ADDRESS dev INTERFACE",
+                   "%s port %" PRIu32 " has none", device, port->number);
     else
-        tell(doctor, OK, "gid", NULL, "%s port %" PRIu32 ": %s at index %" PRIu32 "%s%s", device,
-             port->number, port->gid, port->gid_index, port->gid_type[0] == '\0' ? "" : ", ", port->gid_type);
+        tell_state(doctor, OK, "gid", NULL, "%s port %" PRIu32 ": %s at index %" PRIu32 "%s%s", device,
+                   port->number, port->gid, port->gid_index, port->gid_type[0] == '\0' ? "" : ", ",
+                   port->gid_type);
 }
 
 static void check_mtu(struct doctor *doctor, const char *device, const struct cli_rdma_port *port)
@@ -307,20 +309,20 @@ static void check_mtu(struct doctor *doctor, const char *device, const struct cl
     (void)snprintf(cure, sizeof(cure), "ip link set %s mtu %d, on all hosts and switches between",
                    port->interface, ROCE_MTU);
     if (port->mtu >= ROCE_MTU)
-        tell(doctor, OK, "mtu", NULL, "%s port %" PRIu32 ": %" PRIu64 " of %s", device, port->number,
-             port->mtu, port->interface);
+        tell_state(doctor, OK, "mtu", NULL, "%s port %" PRIu32 ": %" PRIu64 " of %s", device, port->number,
+                   port->mtu, port->interface);
     else
-        tell(doctor, WARNING, "mtu", cure,
-             "%s port %" PRIu32 ": %" PRIu64 " of %s, so that packets are small", device, port->number,
-             port->mtu, port->interface);
+        tell_state(doctor, WARNING, "mtu", cure,
+                   "%s port %" PRIu32 ": %" PRIu64 " of %s, so that packets are small", device, port->number,
+                   port->mtu, port->interface);
 }
 
 static void check_device(void *arg, const struct cli_rdma_device *device)
 {
     struct doctor *doctor = arg;
     if (device->verbs[0] == '\0')
-        tell(doctor, FAILED, "permission", "modprobe ib_uverbs", "%s has no file in /dev/infiniband",
-             device->name);
+        tell_state(doctor, FAILED, "permission", "modprobe ib_uverbs", "%s has no file in /dev/infiniband",
+                   device->name);
     else
         check_access(doctor, device->name, device->verbs, "ib_uverbs");
     check_access(doctor, device->name, "rdma_cm", "rdma_ucm");
@@ -328,14 +330,14 @@ static void check_device(void *arg, const struct cli_rdma_device *device)
     for (uint32_t i = 0; i < device->port_count; i++) {
         const struct cli_rdma_port *port = &device->ports[i];
         if (!cli_rdma_port_is_active(port)) {
-            tell(doctor, WARNING, "port",
-                 "see to the cable, or bring the interface up: ip link set INTERFACE up",
-                 "%s port %" PRIu32 " is %s", device->name, port->number, port->state);
+            tell_state(doctor, WARNING, "port",
+                       "see to the cable, or bring the interface up: ip link set INTERFACE up",
+                       "%s port %" PRIu32 " is %s", device->name, port->number, port->state);
             continue;
         }
         doctor->active = true;
-        tell(doctor, OK, "port", NULL, "%s port %" PRIu32 " is %s, %s, %s", device->name, port->number,
-             port->state, port->link_layer, port->rate);
+        tell_state(doctor, OK, "port", NULL, "%s port %" PRIu32 " is %s, %s, %s", device->name, port->number,
+                   port->state, port->link_layer, port->rate);
         check_gids(doctor, device->name, port);
         check_mtu(doctor, device->name, port);
     }
@@ -350,17 +352,17 @@ static void ignore_device(void *arg, const struct cli_rdma_device *device)
 static void check_devices(struct doctor *doctor)
 {
     if (doctor->devices == 0) {
-        tell(doctor, doctor->url == NULL ? OK : FAILED, "rdma-devices",
-             doctor->url == NULL
-                 ? NULL
-                 : "modprobe the card's driver, or: rdma link add rxe0 type rxe netdev INTERFACE",
-             "there are none%s", doctor->url == NULL ? ", so verbs is of no use here" : "");
+        tell_state(doctor, doctor->url == NULL ? OK : FAILED, "rdma-devices",
+                   doctor->url == NULL
+                       ? NULL
+                       : "modprobe the card's driver, or: rdma link add rxe0 type rxe netdev INTERFACE",
+                   "there are none%s", doctor->url == NULL ? ", so verbs is of no use here" : "");
         return;
     }
     (void)cli_rdma_visit(doctor->root, check_device, doctor);
     if (!doctor->active)
-        tell(doctor, FAILED, "rdma-devices", "see to the cable, or bring an interface up",
-             "no port carries traffic");
+        tell_state(doctor, FAILED, "rdma-devices", "see to the cable, or bring an interface up",
+                   "no port carries traffic");
 }
 
 /* ---- sockets and the engine ------------------------------------------------------------------------------ */
@@ -378,10 +380,10 @@ static void check_socket_buffer(struct doctor *doctor, const char *name, const c
     (void)base_format_size(size, sizeof(size), bytes);
     (void)snprintf(cure, sizeof(cure), "sysctl net.ipv4.%s=\"4096 131072 16777216\"", setting);
     if (bytes >= SOCKET_BYTES_MIN)
-        tell(doctor, OK, name, NULL, "up to %s", size);
+        tell_state(doctor, OK, name, NULL, "up to %s", size);
     else
-        tell(doctor, WARNING, name, cure, "up to %s, less than %s: long ways are not filled", size,
-             base_format_size(wanted, sizeof(wanted), SOCKET_BYTES_MIN));
+        tell_state(doctor, WARNING, name, cure, "up to %s, less than %s: long ways are not filled", size,
+                   base_format_size(wanted, sizeof(wanted), SOCKET_BYTES_MIN));
 }
 
 static void drop_line(void *arg, enum base_log_level level, const char *line, size_t len)
@@ -407,11 +409,11 @@ static void check_engine(struct doctor *doctor)
     }
     (void)cli_read_line(disabled, sizeof(disabled), doctor->root, "/proc/sys/kernel/io_uring_disabled");
     if (error == 0 && (disabled[0] == '\0' || disabled[0] == '0'))
-        tell(doctor, OK, "io_uring", NULL, "works");
+        tell_state(doctor, OK, "io_uring", NULL, "works");
     else
-        tell(doctor, WARNING, "io_uring", "sysctl kernel.io_uring_disabled=0; a sandbox that allows it",
-             "cannot be used, the slower AIO and epoll are: %s",
-             error != 0 ? strerrordesc_np(-error) : "it is disabled");
+        tell_state(doctor, WARNING, "io_uring", "sysctl kernel.io_uring_disabled=0; a sandbox that allows it",
+                   "cannot be used, the slower AIO and epoll are: %s",
+                   error != 0 ? strerrordesc_np(-error) : "it is disabled");
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------- */
@@ -452,10 +454,10 @@ static void check_provider(struct doctor *doctor)
         task_node_close(node);
     }
     if (error == 0)
-        tell(doctor, OK, "provider", NULL, "%s can be opened", doctor->url);
+        tell_state(doctor, OK, "provider", NULL, "%s can be opened", doctor->url);
     else
-        tell(doctor, FAILED, "provider", "what the line of the log says", "%s: %s", doctor->url,
-             strerrordesc_np(-error));
+        tell_state(doctor, FAILED, "provider", "what the line of the log says", "%s: %s", doctor->url,
+                   strerrordesc_np(-error));
 }
 
 static void check_all(struct doctor *doctor)
@@ -473,7 +475,7 @@ static void check_all(struct doctor *doctor)
     }
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_doctor(const void *parsed, const char *const *words, size_t count)
 {
     const struct doctor_options *options = parsed;
     struct doctor doctor = {
@@ -502,5 +504,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_fabric_doctor(int argc, char **argv)
 {
     struct doctor_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_doctor);
 }

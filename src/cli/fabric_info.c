@@ -183,7 +183,7 @@ static void tell_limits(struct output *output)
 
 /* ---- the verb -------------------------------------------------------------------------------------------- */
 
-static int tell(struct output *output, struct tarn_node *node, const char *url)
+static int tell_facts(struct output *output, struct tarn_node *node, const char *url)
 {
     if (output->is_json) {
         base_json_init_file(&output->json, stdout);
@@ -216,7 +216,7 @@ static void drop_line(void *arg, enum base_log_level level, const char *line, si
     (void)len;
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_info(const void *parsed, const char *const *words, size_t count)
 {
     const struct info_options *options = parsed;
     const struct task_node_options node_options = {.log_level = BASE_LOG_ERROR,
@@ -228,7 +228,7 @@ static int run(const void *parsed, const char *const *words, size_t count)
     int error = task_node_open(&node_options, &node);
     if (error != 0)
         return cli_failed("cannot begin: %s", strerrordesc_np(-error));
-    int status = tell(&output, node, count == 0 ? NULL : words[0]);
+    int status = tell_facts(&output, node, count == 0 ? NULL : words[0]);
     task_node_close(node);
     return status;
 }
@@ -236,5 +236,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_fabric_info(int argc, char **argv)
 {
     struct info_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_info);
 }

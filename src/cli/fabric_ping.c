@@ -332,7 +332,7 @@ static int meet(struct ping *ping)
     return error == 0 ? CLI_OK : step_failed(ping, STEP_READ, error);
 }
 
-static void ask(void *arg)
+static void ask_peer(void *arg)
 {
     struct ping *ping = arg;
     ping->status = meet(ping);
@@ -358,7 +358,7 @@ static int ask_all(struct ping *ping)
         return cli_failed("cannot begin: %s", strerrordesc_np(-error));
     error = task_sched_open(ping->side.node, &options, &ping->sched);
     if (error == 0) {
-        error = task_spawn(ping->sched, NULL, "ping", ask, ping);
+        error = task_spawn(ping->sched, NULL, "ping", ask_peer, ping);
         if (error == 0)
             task_sched_run(ping->sched);
         task_sched_close(ping->sched);
@@ -384,7 +384,7 @@ static int run_side(const struct cli_ping_side *side, const struct ping_options 
     return status;
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_ping(const void *parsed, const char *const *words, size_t count)
 {
     const struct ping_options *options = parsed;
     const struct task_node_options node_options = {.log_level = BASE_LOG_ERROR};
@@ -412,5 +412,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_fabric_ping(int argc, char **argv)
 {
     struct ping_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_ping);
 }

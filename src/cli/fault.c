@@ -15,22 +15,22 @@
 static const char shorter[] = "tarn: the store's file has become shorter while it was open: leave it alone, "
                               "and restore it from a dump\n";
 
-static void say(const char *text, size_t len)
+static void write_text(const char *text, size_t len)
 {
     ssize_t written = write(STDERR_FILENO, text, len);
     (void)written; /* there is nobody left to tell */
 }
 
-static void explain(int number, siginfo_t *info, void *context)
+static void explain_signal(int number, siginfo_t *info, void *context)
 {
     char text[256];
     (void)context;
     if (task_fault_is_overflow(info->si_addr, text, sizeof(text))) {
         size_t len = strlen(text);
         text[len] = '\n'; /* in the place of the zero */
-        say(text, len + 1);
+        write_text(text, len + 1);
     } else if (number == SIGBUS && info->si_code == BUS_ADRERR) {
-        say(shorter, sizeof(shorter) - 1);
+        write_text(shorter, sizeof(shorter) - 1);
     }
     struct sigaction action = {.sa_handler = SIG_DFL};
     (void)sigaction(number, &action, NULL);
@@ -40,7 +40,7 @@ static void explain(int number, siginfo_t *info, void *context)
 
 void cli_fault_install(void)
 {
-    struct sigaction action = {.sa_sigaction = explain, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    struct sigaction action = {.sa_sigaction = explain_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     (void)sigaction(SIGSEGV, &action, NULL);
     (void)sigaction(SIGBUS, &action, NULL);
 }

@@ -123,7 +123,7 @@ static int print_lines(struct cli_store *store, const char *const *keys, size_t 
     return status;
 }
 
-static int run(const void *unused, const char *const *words, size_t count)
+static int run_get(const void *unused, const char *const *words, size_t count)
 {
     (void)unused;
     const struct tarn_depot_options options = {.read_only = true};
@@ -141,5 +141,5 @@ static int run(const void *unused, const char *const *words, size_t count)
 
 int cli_get(int argc, char **argv)
 {
-    return cli_run_arguments(&arguments, NULL, argc, argv, run);
+    return cli_run_arguments(&arguments, NULL, argc, argv, run_get);
 }

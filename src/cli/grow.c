@@ -33,7 +33,7 @@ void cli_grow_help(FILE *file)
     cli_print_options(&arguments, file);
 }
 
-static int grow(struct tarn_node *node, const char *path, uint64_t bytes)
+static int grow_store(struct tarn_node *node, const char *path, uint64_t bytes)
 {
     struct tarn_depot_growth growth;
     char before[BASE_UNITS_ROOM], after[BASE_UNITS_ROOM];
@@ -54,7 +54,7 @@ static int grow(struct tarn_node *node, const char *path, uint64_t bytes)
     return CLI_OK;
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_grow(const void *parsed, const char *const *words, size_t count)
 {
     const struct grow_options *options = parsed;
     struct tarn_node *node;
@@ -64,7 +64,7 @@ static int run(const void *parsed, const char *const *words, size_t count)
     int status = cli_node_open(words[0], &node, &path);
     if (status != CLI_OK)
         return status;
-    status = grow(node, path, options->size_bytes);
+    status = grow_store(node, path, options->size_bytes);
     tarn_node_close(node);
     return status;
 }
@@ -72,5 +72,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_grow(int argc, char **argv)
 {
     struct grow_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_grow);
 }

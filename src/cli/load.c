@@ -142,7 +142,7 @@ static struct tarn_put_options options_of(const struct load *load, const struct 
     };
 }
 
-static int put(const struct load *load, const struct slot *slot)
+static int put_record(const struct load *load, const struct slot *slot)
 {
     const struct cli_stream_item *item = &slot->item;
     const struct tarn_put_options options = options_of(load, item);
@@ -151,13 +151,13 @@ static int put(const struct load *load, const struct slot *slot)
 }
 
 /* A task. */
-static void work(void *arg)
+static void work_on_slots(void *arg)
 {
     struct load *load = arg;
     void *item;
     while (task_channel_receive(&load->work, TASK_FOREVER, &item) == 0) {
         struct slot *slot = item;
-        slot->error = put(load, slot);
+        slot->error = put_record(load, slot);
         int error = task_channel_send(&load->done, slot, TASK_FOREVER);
         base_assert(error == 0); /* it has room for all slots, and nobody closes it */
     }
@@ -482,7 +482,7 @@ static int load_on(struct load *load, struct task_sched *sched)
         return cli_failed("there is no thread to be had");
     task_group_init(&group);
     for (uint32_t i = 0; i < SLOTS && status == CLI_OK; i++) {
-        int error = task_spawn(sched, &group, "load", work, load);
+        int error = task_spawn(sched, &group, "load", work_on_slots, load);
         if (error != 0)
             status = cli_failed("cannot begin: %s", strerrordesc_np(-error));
     }
@@ -578,7 +578,7 @@ static int open_input(const char *name, int *ret_input)
 }
 
 /* @param words  store and perhaps a stream */
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_load(const void *parsed, const char *const *words, size_t count)
 {
     const struct load_options *options = parsed;
     const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
@@ -604,5 +604,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_load(int argc, char **argv)
 {
     struct load_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_load);
 }

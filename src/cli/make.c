@@ -88,7 +88,7 @@ static int make(struct tarn_node *node, const char *path, const struct make_opti
     }
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_format(const void *parsed, const char *const *words, size_t count)
 {
     const struct make_options *options = parsed;
     struct tarn_node *node;
@@ -108,5 +108,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_format(int argc, char **argv)
 {
     struct make_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_format);
 }

@@ -76,8 +76,8 @@ static struct tarn_put_options options_of(struct cli_store *store, const struct 
     };
 }
 
-static int put(struct cli_store *store, const char *key, const char *value,
-               const struct tarn_put_options *options)
+static int put_value(struct cli_store *store, const char *key, const char *value,
+                     const struct tarn_put_options *options)
 {
     int error = tarn_kv_put(store->kv, key, strlen(key), value, strlen(value), options, NULL);
     return error == 0 ? CLI_OK : cli_key_failed(key, error);
@@ -150,7 +150,7 @@ static bool is_for_files(const struct put_options *options)
 }
 
 /* @param words  store, key and perhaps a value */
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_put(const void *parsed, const char *const *words, size_t count)
 {
     const struct put_options *options = parsed;
     const struct tarn_depot_options depot_options = {.create_bytes = options->size_bytes,
@@ -170,12 +170,12 @@ static int run(const void *parsed, const char *const *words, size_t count)
     const char *value = count == 3 ? words[2] : "-";
     const struct tarn_put_options put_options = options_of(&store, options);
     status = strcmp(value, "-") == 0 ? put_input(&store, words[1], &put_options)
-                                     : put(&store, words[1], value, &put_options);
+                                     : put_value(&store, words[1], value, &put_options);
     return cli_store_close(&store, status);
 }
 
 int cli_put(int argc, char **argv)
 {
     struct put_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_put);
 }

@@ -151,8 +151,8 @@ static int write_long(const struct dump *dump, const void *key, size_t key_len,
     return 0;
 }
 
-static int visit(void *arg, const void *key, size_t key_len, const void *value,
-                 const struct tarn_record_info *info)
+static int visit_record(void *arg, const void *key, size_t key_len, const void *value,
+                        const struct tarn_record_info *info)
 {
     const struct dump *dump = arg;
     struct cli_records *records = dump->records;
@@ -195,8 +195,8 @@ int cli_records_write(struct base_account *account, struct cli_records *records)
     dump.part = base_alloc(account, PART_ROOM);
     int error = -ENOMEM;
     if (dump.line != NULL && dump.part != NULL) {
-        error = records->snapshot != NULL ? tarn_depot_snapshot_scan(records->snapshot, visit, &dump)
-                                          : tarn_kv_scan(records->kv, visit, &dump);
+        error = records->snapshot != NULL ? tarn_depot_snapshot_scan(records->snapshot, visit_record, &dump)
+                                          : tarn_kv_scan(records->kv, visit_record, &dump);
         error = write_end(&dump, error);
     }
     base_free(account, dump.part, PART_ROOM);

@@ -52,8 +52,8 @@ void cli_scan_help(FILE *file)
     cli_print_options(&arguments, file);
 }
 
-static int visit(void *arg, const void *key, size_t key_len, const void *value,
-                 const struct tarn_record_info *info)
+static int visit_record(void *arg, const void *key, size_t key_len, const void *value,
+                        const struct tarn_record_info *info)
 {
     struct scan *scan = arg;
     if (scan->prefix_len > 0 &&
@@ -75,7 +75,7 @@ static int scan_store(struct cli_store *store, const struct scan_options *option
         cli_text_init(&scan.text, &store->node->memory, store->info.whole_bytes_max + TARN_KEY_BYTES_MAX);
     if (status != CLI_OK)
         return status;
-    int error = tarn_kv_scan(store->kv, visit, &scan);
+    int error = tarn_kv_scan(store->kv, visit_record, &scan);
     cli_text_deinit(&scan.text);
     if (ferror(stdout) || fflush(stdout) != 0)
         return cli_output_failed();
@@ -84,7 +84,7 @@ static int scan_store(struct cli_store *store, const struct scan_options *option
     return error == 0 || error == SCAN_ENOUGH ? CLI_OK : cli_failed("cannot scan: %s", cli_reason(error));
 }
 
-static int run(const void *options, const char *const *words, size_t count)
+static int run_scan(const void *options, const char *const *words, size_t count)
 {
     const struct tarn_depot_options depot_options = {.read_only = true};
     struct cli_store store;
@@ -97,5 +97,5 @@ static int run(const void *options, const char *const *words, size_t count)
 int cli_scan(int argc, char **argv)
 {
     struct scan_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_scan);
 }

@@ -125,7 +125,7 @@ static int serve_until_the_end(const struct base_settings *settings, struct cli_
     return error == 0 ? status : cli_failed("a store did not close well: %s", cli_file_reason(error));
 }
 
-static int serve(const struct base_settings *settings)
+static int serve_until_stopped(const struct base_settings *settings)
 {
     struct cli_notify notify;
     struct cli_process process;
@@ -167,7 +167,7 @@ static int parse(const struct base_settings *settings, int argc, char **argv, ch
     return failed;
 }
 
-static int run(const struct base_settings *settings, int argc, char **argv)
+static int run_server(const struct base_settings *settings, int argc, char **argv)
 {
     const struct serve_options *options = settings->options;
     char error[BASE_SETTINGS_ERROR_ROOM];
@@ -186,7 +186,7 @@ static int run(const struct base_settings *settings, int argc, char **argv)
     }
     if (serve_check_options(options, error, sizeof(error)) != 0)
         return cli_usage("%s", error);
-    return serve(settings);
+    return serve_until_stopped(settings);
 }
 
 int cli_serve(int argc, char **argv)
@@ -197,7 +197,7 @@ int cli_serve(int argc, char **argv)
     base_account_init(&account, BASE_ACCOUNT_UNLIMITED);
     base_settings_arena_init(&arena, &account);
     const struct base_settings settings = settings_of(&options, &arena);
-    int status = run(&settings, argc, argv);
+    int status = run_server(&settings, argc, argv);
     base_settings_arena_deinit(&arena);
     base_account_deinit(&account);
     return status;

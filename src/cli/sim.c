@@ -93,7 +93,7 @@ static int run_campaign(const struct sim_options *options, const char *campaign)
     return outcome == -EINVAL ? CLI_USAGE : cli_failed("cannot run: %s", strerrordesc_np(-outcome));
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_sim(const void *parsed, const char *const *words, size_t count)
 {
     const struct sim_options *options = parsed;
     (void)words;
@@ -112,5 +112,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_sim(int argc, char **argv)
 {
     struct sim_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_sim);
 }

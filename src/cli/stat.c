@@ -250,7 +250,7 @@ static int stat_store(struct cli_store *store, const char *path, const struct st
     return written && !ferror(stdout) && fflush(stdout) == 0 ? CLI_OK : cli_output_failed();
 }
 
-static int run(const void *parsed, const char *const *words, size_t count)
+static int run_stat(const void *parsed, const char *const *words, size_t count)
 {
     const struct stat_options *options = parsed;
     const struct tarn_depot_options depot_options = {
@@ -268,5 +268,5 @@ static int run(const void *parsed, const char *const *words, size_t count)
 int cli_stat(int argc, char **argv)
 {
     struct stat_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_stat);
 }

@@ -39,7 +39,7 @@ void cli_stream_deinit(struct cli_stream *stream)
 
 /* Read behind the line that has begun, which moves to the front, once. @return 0; -EMSGSIZE (it has taken all
  * the room); the error of reading */
-static int fill(struct cli_stream *stream)
+static int fill_room(struct cli_stream *stream)
 {
     if (stream->begin > 0) {
         memmove(stream->buffer, stream->buffer + stream->begin, stream->end - stream->begin);
@@ -61,8 +61,8 @@ static int fill(struct cli_stream *stream)
 }
 
 /* Tell what stands before `line_end`, and go on at `next`. */
-static void tell(struct cli_stream *stream, size_t line_end, size_t next, const char **ret_line,
-                 size_t *ret_len)
+static void tell_line(struct cli_stream *stream, size_t line_end, size_t next, const char **ret_line,
+                      size_t *ret_len)
 {
     *ret_line = stream->buffer + stream->begin;
     *ret_len = line_end - stream->begin;
@@ -78,7 +78,7 @@ int cli_stream_next(struct cli_stream *stream, const char **ret_line, size_t *re
             size_t line_end = (size_t)(found - stream->buffer);
             stream->line++;
             *ret_cut = false;
-            tell(stream, line_end, line_end + 1, ret_line, ret_len);
+            tell_line(stream, line_end, line_end + 1, ret_line, ret_len);
             return 0;
         }
         stream->searched = stream->end;
@@ -87,10 +87,10 @@ int cli_stream_next(struct cli_stream *stream, const char **ret_line, size_t *re
         if (stream->at_end) {
             stream->line++;
             *ret_cut = true;
-            tell(stream, stream->end, stream->end, ret_line, ret_len);
+            tell_line(stream, stream->end, stream->end, ret_line, ret_len);
             return 0;
         }
-        int error = fill(stream);
+        int error = fill_room(stream);
         if (error == -EMSGSIZE)
             stream->line++;
         if (error != 0)

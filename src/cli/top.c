@@ -87,7 +87,7 @@ struct watch {
 };
 
 /* @return bytes; 0: the connection is closed; -ECANCELED: nobody wants to know any more; else what went wrong */
-static ssize_t receive(const struct watch *watch, char *to, size_t room, uint64_t deadline_ns)
+static ssize_t receive_reply(const struct watch *watch, char *to, size_t room, uint64_t deadline_ns)
 {
     switch (cli_terminal_wait(&watch->terminal, watch->fd, deadline_ns)) {
     case CLI_WAIT_QUIT:
@@ -102,7 +102,7 @@ static ssize_t receive(const struct watch *watch, char *to, size_t room, uint64_
 }
 
 /* @return 0: statistics; -EOPNOTSUPP: another line, of an error; -ECANCELED; else the connection is over */
-static int ask(const struct watch *watch, const char *command, char reply[REPLY_ROOM])
+static int ask_server(const struct watch *watch, const char *command, char reply[REPLY_ROOM])
 {
     const uint64_t deadline_ns = task_now() + PATIENCE_NS;
     size_t len = 0;
@@ -111,7 +111,7 @@ static int ask(const struct watch *watch, const char *command, char reply[REPLY_
     while (!is_whole(reply, len)) {
         if (len == REPLY_ROOM - 1)
             return -EMSGSIZE;
-        ssize_t bytes = receive(watch, reply + len, REPLY_ROOM - 1 - len, deadline_ns);
+        ssize_t bytes = receive_reply(watch, reply + len, REPLY_ROOM - 1 - len, deadline_ns);
         if (bytes == -EINTR)
             continue;
         if (bytes <= 0)
@@ -125,16 +125,16 @@ static int ask(const struct watch *watch, const char *command, char reply[REPLY_
 /* The same of what not every server tells. */
 static int ask_more(const struct watch *watch, const char *command, char reply[REPLY_ROOM])
 {
-    int error = ask(watch, command, reply);
+    int error = ask_server(watch, command, reply);
     if (error != -EOPNOTSUPP)
         return error;
     reply[0] = '\0';
     return 0;
 }
 
-static int look(const struct watch *watch, struct look *ret_look)
+static int look_at_server(const struct watch *watch, struct look *ret_look)
 {
-    int error = ask(watch, "stats\r\n", ret_look->general);
+    int error = ask_server(watch, "stats\r\n", ret_look->general);
     ret_look->at_ns = task_now();
     if (error == 0)
         error = ask_more(watch, "stats stages\r\n", ret_look->stages);
@@ -330,7 +330,7 @@ static int begin_look(struct watch *watch)
     watch->fd = memcache_client_connect(watch->where);
     if (watch->fd < 0)
         return watch->fd;
-    int error = look(watch, &watch->looks[0]);
+    int error = look_at_server(watch, &watch->looks[0]);
     if (error != 0)
         disconnect(watch);
     return error;
@@ -367,7 +367,7 @@ static int look_on(struct watch *watch)
         struct look *before = &watch->looks[0], *now = &watch->looks[1];
         if (cli_terminal_wait(&watch->terminal, -1, task_now() + options->interval_ns) == CLI_WAIT_QUIT)
             return CLI_OK;
-        error = look(watch, now);
+        error = look_at_server(watch, now);
         if (error != 0) {
             error = error == -ECANCELED ? error : await_server(watch, error);
             continue;
@@ -401,7 +401,7 @@ static int watch_server(const char *address, const struct memcache_client_addres
     return status;
 }
 
-static int run(const void *options, const char *const *words, size_t count)
+static int run_top(const void *options, const char *const *words, size_t count)
 {
     static const char prefix[] = "memcache://";
     const char *address = count == 0 ? DEFAULT_ADDRESS : words[0];
@@ -420,5 +420,5 @@ static int run(const void *options, const char *const *words, size_t count)
 int cli_top(int argc, char **argv)
 {
     struct top_options options;
-    return cli_run_arguments(&arguments, &options, argc, argv, run);
+    return cli_run_arguments(&arguments, &options, argc, argv, run_top);
 }
