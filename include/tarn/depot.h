@@ -37,7 +37,7 @@ enum tarn_mode {
     TARN_MODE_ASYNC,  /**< it is in memory; after a second at most it survives a power cut */
 };
 
-/** Whether a device is told which space of its holds nothing that is needed. */
+/** Whether the store tells a device which of its space is free. */
 enum tarn_discard {
     TARN_DISCARD_AUTO, /**< if it is a block device that takes discards */
     TARN_DISCARD_ON,   /**< -EOPNOTSUPP if it is not */

@@ -142,7 +142,7 @@ TARN_API TARN_MUST_CHECK int tarn_kv_read(struct tarn_kv *kv, const void *key, s
  * @param ret_version  the new version; may be NULL
  * @return 0; nothing stored: -EEXIST (IF_ABSENT: present; IF_VERSION: another version), -ENOENT (IF_PRESENT, IF_VERSION:
  *         absent), -EMSGSIZE (longer than the store takes), -EINVAL (key length, condition, note), -ENOSPC, -EROFS, -ENOMEM;
- *         of a server -EBUSY (too many others store long values there); -EIO (as tarn_depot_put())
+ *         of a server -EBUSY (too many others store long values there); -EIO (not acknowledged: a depot takes no more writes)
  *
  * Yields.
  */

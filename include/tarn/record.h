@@ -81,7 +81,7 @@ struct tarn_update {
  *
  * @param old     of the record, NULL if it is absent
  * @param value   its value, old->value_bytes; borrowed until return. NULL if it is longer than
- *                the store shows whole (tarn_depot_whole_bytes_max()): it can be kept, replaced and removed, and be
+ *                the store shows whole: it can be kept, replaced and removed, and be
  *                read in parts before the update, which compares versions then
  * @param update  what to store; holds the old expiry, client flags and note, no version and no value; the
  *                value may be the old one
@@ -94,7 +94,7 @@ typedef int tarn_update_function(void *arg, const struct tarn_record_info *old, 
  * Called for a record. May call the store, except to close it.
  *
  * @param key, value  borrowed until return. The value is NULL if it is longer than
- *                    the store shows whole (tarn_depot_whole_bytes_max()): it is read in parts, with info->version
+ *                    the store shows whole: it is read in parts, with info->version
  * @return 0 to go on; anything else ends the scan with it
  */
 typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const void *value,

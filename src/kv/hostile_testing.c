@@ -1,4 +1,4 @@
-/* Stores of servers: who lies, is silent or does not come back; and all tests of them, for each fabric. */
+/* Stores of servers that lie, are silent or do not come back; and all tests of such stores, for each fabric. */
 #include "kv/hostile_testing.h"
 
 /* ---- servers that are none ---------------------------------------------------------------------- */

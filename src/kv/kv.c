@@ -15,19 +15,19 @@ int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_option
             const struct depot_opening *opening, struct tarn_kv **ret_kv)
 {
     static const struct tarn_kv_options defaults = {0};
-    struct kv_url read;
-    int error = kv_url_read(&node->log, url, &read);
+    struct kv_url parts;
+    int error = kv_url_read(&node->log, url, &parts);
     if (error != 0)
         return error;
     if (options == NULL)
         options = &defaults;
-    switch (read.scheme) {
+    switch (parts.scheme) {
     case KV_FILE:
-        return kv_depot_open(node, read.path, options->depot, opening, ret_kv);
+        return kv_depot_open(node, parts.path, options->depot, opening, ret_kv);
     case KV_CACHE:
-        return kv_cache_open(node, &read, ret_kv);
+        return kv_cache_open(node, &parts, ret_kv);
     default:
-        return kv_servers_open(node, &read, options, ret_kv);
+        return kv_servers_open(node, &parts, options, ret_kv);
     }
 }
 

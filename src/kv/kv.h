@@ -23,7 +23,7 @@ bool kv_name_is_good(const char *name, size_t len);
 /** What is wrong with a store's URL. @return static; NULL: nothing, as far as it can be seen. Any thread. */
 const char *kv_url_wrong(const char *url);
 
-/** tarn_kv_open() that tells how far a depot's opening is. @param opening  as of depot_open(); NULL: nothing is told */
+/** tarn_kv_open() that reports how far a depot's opening is. @param opening  as of depot_open(); NULL: no reports */
 base_must_check int kv_open(struct tarn_node *node, const char *url, const struct tarn_kv_options *options,
                             const struct depot_opening *opening, struct tarn_kv **ret_kv);
 
@@ -65,19 +65,26 @@ struct tarn_depot *kv_depot_of(const struct tarn_kv *kv);
  * there can be. Any thread. */
 uint64_t kv_whole_bytes_max(const struct tarn_kv *kv, size_t key_len);
 
-/** As tarn_depot_update(). @param decide  kv_shows_under_lock() says what it may not. @return also -EOPNOTSUPP. Yields. */
+/**
+ * Read a record, decide, and write it, with no other write to its key in between.
+ *
+ * @param decide       called once, unless reading fails; must not call the store; kv_shows_under_lock() says what else it
+ *                     may not
+ * @param ret_version  the new version; may be NULL; untouched when the record is removed
+ * @return as tarn_kv_put(); what `decide` returned; -EOPNOTSUPP. Yields.
+ */
 base_must_check int kv_update(struct tarn_kv *kv, const void *key, size_t key_len,
                               tarn_update_function *decide, void *arg, uint64_t *ret_version);
 
-/** Give a record another expiry; its version stays. @return 0; -ENOENT; -EINVAL; -EOPNOTSUPP; as tarn_depot_touch().
- * Yields. */
+/** Give a record another expiry; its version stays. @return 0; -ENOENT; -EINVAL; -EOPNOTSUPP; -ENOSPC,
+ * -EROFS, -EIO of a depot. Yields. */
 base_must_check int kv_touch(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t expiry_ns);
 
 /**
  * Remove every record that was stored before a moment.
  *
  * @param when_ns  civil time from which they are gone: now or later (a later one replaces an earlier order)
- * @return 0; -EOPNOTSUPP; as tarn_depot_flush_all(). Yields.
+ * @return 0: the order is as durable as the store is; -EOPNOTSUPP; -ENOSPC, -EROFS, -EIO of a depot. Yields.
  *
  * Of a cache one partition goes after the other, each of them locked for about 1 ms for 80 MiB of its index.
  */

@@ -74,9 +74,9 @@ static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadlin
 }
 
 /* @param export_bytes  as of rpc_connect() */
-static int connect(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
-                   uint64_t export_bytes, uint64_t deadline_ns, struct kv_store_info *ret_info,
-                   struct kv_link **ret_link)
+static int connect_link(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
+                        uint64_t export_bytes, uint64_t deadline_ns, struct kv_store_info *ret_info,
+                        struct kv_link **ret_link)
 {
     struct base_account *account = &node_of(lane)->memory;
     struct kv_link *link = base_alloc(account, sizeof(*link));
@@ -130,7 +130,7 @@ static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_o
         return -ECANCELED;
     if (task_now() >= deadline_ns)
         return -EHOSTUNREACH;
-    int error = connect(lane, options, export_bytes, deadline_ns, &info, ret_link);
+    int error = connect_link(lane, options, export_bytes, deadline_ns, &info, ret_link);
     if (error != 0)
         grow_pause(lane);
     return error;
@@ -461,7 +461,7 @@ void kv_lane_give(struct kv_lane *lane)
 int kv_lane_meet(struct kv_lane *lane, uint64_t deadline_ns, struct kv_store_info *ret_info)
 {
     const struct tarn_rpc_connect_options options = options_of(0, false);
-    return connect(lane, &options, 0, deadline_ns, ret_info, &lane->links[0]);
+    return connect_link(lane, &options, 0, deadline_ns, ret_info, &lane->links[0]);
 }
 
 static void close_lane(void *arg)

@@ -179,7 +179,7 @@ static int answer_method(struct kv_server *server, uint32_t method, struct tarn_
     return kv_answer(server, &worker, method, exchange);
 }
 
-/* A method is told by its function alone. */
+/* A method's function gets no number: each method has a function of its own. */
 #define METHOD(function, method)                                                                             \
     static int function(void *arg, struct tarn_rpc_request *exchange)                                        \
     {                                                                                                        \

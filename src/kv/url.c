@@ -1,4 +1,4 @@
-/* URLs of stores. */
+/* URLs of stores: which kind a URL names, its parts, and what is wrong with one. Opening what it names is kv.c. */
 #include "kv/kv_internal.h"
 #include <errno.h>
 #include <string.h>
@@ -150,41 +150,41 @@ static const char *read_server(const char *text, struct kv_url *url)
 static const char *read_url(const char *url, struct kv_url *ret_url)
 {
     const size_t letters = strspn(url, LETTERS);
-    struct kv_url read = {.scheme = KV_FILE, .path = url};
+    struct kv_url parts = {.scheme = KV_FILE, .path = url};
     const char *wrong = NULL, *rest;
     if ((rest = behind(url, "file:")) != NULL) {
-        read.path = rest;
+        parts.path = rest;
     } else if ((rest = behind(url, "cache:")) != NULL) {
-        read.scheme = KV_CACHE;
-        wrong = read_cache(rest, &read);
+        parts.scheme = KV_CACHE;
+        wrong = read_cache(rest, &parts);
     } else if ((rest = behind(url, "tarn://")) != NULL) {
-        read.scheme = KV_TARN;
-        wrong = read_server(rest, &read);
+        parts.scheme = KV_TARN;
+        wrong = read_server(rest, &parts);
     } else if ((rest = behind(url, "unix:")) != NULL) {
-        read.scheme = KV_UNIX;
-        wrong = read_server(rest, &read);
+        parts.scheme = KV_UNIX;
+        wrong = read_server(rest, &parts);
     } else if (letters >= 2 && url[letters] == ':') {
         wrong = "a store is named as file:PATH, cache:memory=SIZE, tarn://HOST:PORT/STORE or "
                 "unix:PATH/STORE; a path with a colon as ./PATH";
     }
-    if (wrong == NULL && read.scheme == KV_FILE && read.path[0] == '\0')
+    if (wrong == NULL && parts.scheme == KV_FILE && parts.path[0] == '\0')
         wrong = "a store is named as file:PATH, and the path is missing";
-    *ret_url = read;
+    *ret_url = parts;
     return wrong;
 }
 
 int kv_url_read(struct base_log *log, const char *url, struct kv_url *ret_url)
 {
-    struct kv_url read;
-    const char *wrong = read_url(url, &read);
+    struct kv_url parts;
+    const char *wrong = read_url(url, &parts);
     if (wrong != NULL)
         return log_refusal(log, url, wrong);
-    *ret_url = read;
+    *ret_url = parts;
     return 0;
 }
 
 const char *kv_url_wrong(const char *url)
 {
-    struct kv_url read;
-    return read_url(url, &read);
+    struct kv_url parts;
+    return read_url(url, &parts);
 }

@@ -186,7 +186,7 @@ static bool read_classes(const struct memcache_text *word, bool *ret_first)
     return word->len > 0;
 }
 
-/* What a crawler is told elsewhere: here there is none. */
+/* Commands for memcached's crawler, which Tarn does not have. */
 static bool is_for_crawler(const struct memcache_text *verb)
 {
     static const char *const verbs[] = {"crawl", "tocrawl", "sleep", "enable", "disable"};

@@ -1,7 +1,7 @@
-/* The text protocol's lines. */
+/* Lines of the text protocol, taken apart into requests, or refused; meta commands go on to parse_meta.c. */
 #include "memcache/parse.h"
 
-#define WORDS_MAX 8 /* no command looks at more; a line with more is counted as having so many */
+#define WORDS_MAX 8 /* no command looks at more; a line with more counts as one with this many */
 
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char bad_exptime[] = "CLIENT_ERROR invalid exptime argument\r\n";

@@ -9,7 +9,7 @@
 #define COPY_NS_MIN           1000 /* what takes less is no round trip: in so little time nobody can do anything else */
 #define FAST_PERCENT          70 /* of that: below it fetching pays again */
 #define SLOW_WINDOWS          2
-#define READ_COST_BYTES       1024 /* a READ costs as much as so many bytes more of it */
+#define READ_COST_BYTES       1024 /* a READ costs as much as this many more bytes in another one */
 #define FETCH_BYTES_FIRST     256
 #define CLASS_BYTES           8  /* of small results */
 #define SMALL_CLASSES         16 /* then eight classes between a power of two and the next */

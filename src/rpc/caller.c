@@ -627,7 +627,7 @@ static bool is_oldest_replied(struct tarn_rpc_connection *connection)
                oldest;
 }
 
-/* A plain thread is told of replies by nobody else. @return 0; -ETIMEDOUT; the connection's end is noted */
+/* A plain thread receives the messages that announce replies itself, since it has no task that does. @return 0; -ETIMEDOUT; the connection's end is noted */
 static int receive_once(struct tarn_rpc_connection *connection, uint64_t until_ns)
 {
     struct tarn_fabric_message message;

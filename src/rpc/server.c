@@ -1,4 +1,4 @@
-/* Servers: listening, and handing who connects to a worker. */
+/* Servers: listening, and handing each client that connects to a worker. The worker's work is worker.c. */
 #include "fabric/fabric.h"
 #include "rpc/connection.h"
 #include <errno.h>
@@ -35,7 +35,7 @@ struct arrival {
 
 /* ---- a connection on its worker's scheduler ----------------------------------------------------- */
 
-static int accept(struct arrival *arrival, struct tarn_rpc_connection **ret_connection)
+static int accept_clients(struct arrival *arrival, struct tarn_rpc_connection **ret_connection)
 {
     struct rpc_worker *worker = arrival->worker;
     const struct tarn_rpc_serve_options *most = &worker->server->options;
@@ -103,7 +103,7 @@ static void attend(void *arg)
     struct arrival *arrival = arg;
     struct tarn_rpc_server *server = arrival->worker->server;
     struct tarn_rpc_connection *connection;
-    int error = accept(arrival, &connection);
+    int error = accept_clients(arrival, &connection);
     base_free(&server->node->memory, arrival, sizeof(*arrival));
     if (error == 0)
         serve_connection(connection);
@@ -165,7 +165,7 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
     tarn_fabric_reject(incoming);
 }
 
-static void listen(void *arg)
+static void listen_at_address(void *arg)
 {
     struct tarn_rpc_server *server = arg;
     struct tarn_fabric_incoming *incoming;
@@ -292,7 +292,7 @@ static int start_workers(struct tarn_rpc_server *server, struct task_sched *cons
         error = task_spawn(scheds[i], &server->workers[i].group, "rpc-worker", rpc_worker_run,
                            &server->workers[i]);
     if (error == 0)
-        error = task_spawn(scheds[0], &server->acceptor, "rpc-listen", listen, server);
+        error = task_spawn(scheds[0], &server->acceptor, "rpc-listen", listen_at_address, server);
     return error;
 }
 

@@ -10,9 +10,9 @@
 #include <stdatomic.h>
 
 #define SERVE_INPUT_BYTES (32 << 10)
-#define SERVE_WORK_MIN    16   /* connections of one scheduler that are at work at once: as many as … */
-#define SERVE_WORK_MAX    1024 /* … a share of the memory is enough for */
-#define SERVE_WORK_SHARE  8    /* which is one of so many, and is taken at the start */
+#define SERVE_WORK_MIN    16   /* fewest connections of one scheduler that are at work at once */
+#define SERVE_WORK_MAX    1024 /* most of them; in between, as many as SERVE_WORK_SHARE is enough for */
+#define SERVE_WORK_SHARE  8    /* one part in this many of the memory, which is taken at the start */
 #define SERVE_STORE_BYTES 1024 /* of a store's text, with the zero byte behind it */
 #define SERVE_NO_PORT     UINT64_MAX
 
@@ -92,7 +92,7 @@ struct serve_store {
     _Atomic uint64_t idle_kicks; /* connections that were closed because they said nothing */
 };
 
-/* What is told of a connection. */
+/* What `stats conns` shows of a connection. */
 struct serve_connection_info {
     uint64_t number; /* of its lane */
     uint64_t at_ns;  /* when something came last */
@@ -220,7 +220,7 @@ void serve_files_raise(void);
 /** Raise it for all connections that there may be, or say how many do not fit. Everything else is open. */
 void serve_files_check(struct serve *serve);
 
-/* ---- connections, and what is told of them ------------------------------------------------------- */
+/* ---- connections, and what statistics show of them ----------------------------------------------- */
 
 /** What `stats` asks of a store's server. */
 struct memcache_host serve_host(struct serve_store *store);
