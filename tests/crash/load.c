@@ -8,7 +8,7 @@
  *     crash_load look
  *         for each line `HOW STORE` on standard input, tell what is there, and then `end`. HOW is `check`, `repair`,
  *         or how the store is opened: `read`, `write`, or `put` (to write, and key 0 is stored first); perhaps with
- *         `,cache` or `,damaged` behind it
+ *         `,cache` or `,damaged` behind it, or `,make=BYTES`: what a killed maker left empty or blank becomes a store
  *
  * An operation is told twice, as a struct event for each of its keys: when it begins and when it was acknowledged.
  *
@@ -352,10 +352,13 @@ static void put_first(struct load *load)
 
 static void look(const char *how, const char *path)
 {
-    struct load load = {.path = path,
-                        .options = {.read_only = strncmp(how, "read", 4) == 0,
-                                    .cache = strstr(how, ",cache") != NULL,
-                                    .serve_damaged = strstr(how, ",damaged") != NULL}};
+    const char *make = strstr(how, ",make=");
+    struct load load = {
+        .path = path,
+        .options = {.create_bytes = make != NULL ? strtoull(make + strlen(",make="), NULL, 10) : 0,
+                    .read_only = strncmp(how, "read", 4) == 0,
+                    .cache = strstr(how, ",cache") != NULL,
+                    .serve_damaged = strstr(how, ",damaged") != NULL}};
     const struct task_node_options options = {.log_level = BASE_LOG_WARN, .log_sink = tell_log};
     base_assert(task_node_open(&options, &load.node) == 0);
     if (strcmp(how, "check") == 0) {

@@ -153,9 +153,9 @@ def hear(told, keys, cache):
 
 
 def look(program, store, mode, ending, end_ns, keys):
-    """See what is there. What is found is certain from now on."""
+    """See what is there, as a program that starts again does. What is found is certain from now on."""
     with Looker(program) as looker:
-        seen = looker.look("write", store)
+        seen = looker.look(f"write,make={STORE_BYTES}", store)
     if seen.refusal or seen.errors or seen.scan or seen.close:
         raise Failure(f"the look met errors: {seen}")
     found = seen.found
