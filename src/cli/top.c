@@ -215,11 +215,11 @@ static void show_general(const struct view *view)
 static void show_calls(const struct view *view)
 {
     const char *before = view->before->calls, *now = view->now->calls, *found;
-    for (unsigned door = 0;; door++) {
+    for (unsigned place = 0;; place++) {
         static const char *const whats[] = {"calls", "fetched", "changes", "connections", "fabric"};
         char names[base_array_count(whats)][VALUE_ROOM], quoted[VALUE_ROOM];
         for (size_t i = 0; i < base_array_count(whats); i++)
-            (void)snprintf(names[i], sizeof(names[i]), "%u:%s", door, whats[i]);
+            (void)snprintf(names[i], sizeof(names[i]), "%u:%s", place, whats[i]);
         size_t len = memcache_client_find_stat(now, names[4], &found);
         if (len == 0)
             return;

@@ -1,4 +1,4 @@
-/* Whose chunk is whose while a file is zeroed: the rule that keeps zeros off what requests write. */
+/* Claims of chunks while a file is zeroed: the rule that keeps zeros off what requests write. The writing is zero.c's. */
 #include "drive/drive_internal.h"
 #include <errno.h>
 
@@ -29,12 +29,12 @@ void drive_claims_deinit(struct drive_claims *claims)
 
 bool drive_claims_admit(struct drive_claims *claims, struct drive_request *request)
 {
-    /* acquire: pairs with drive_claims_end(): the last zeros were written before */
+    /* acquire: pairs with drive_claims_end(), before which the last zeros were written */
     if (atomic_load_explicit(&claims->over, memory_order_acquire))
         return true;
     uint64_t first = request->offset / DRIVE_CHUNK_BYTES;
     uint64_t last = (request->offset + request->expected_bytes - 1) / DRIVE_CHUNK_BYTES;
-    if (first >= claims->chunk_count) /* the file has become longer: nobody zeroes there */
+    if (first >= claims->chunk_count) /* the file has become longer, and its new part is not zeroed */
         return true;
     last = base_min(last, claims->chunk_count - 1);
     base_spin_lock(&claims->lock);

@@ -1,6 +1,6 @@
 /*
- * Discards of block devices. The kernel has only a call that waits (until Linux 6.12 brought one for
- * io_uring), and a device may take its time: so a task has a thread wait for it.
+ * Discards of block devices. Before Linux 6.12, which has one for io_uring, the kernel has only a call that
+ * blocks, and a device may be slow: so a task has a thread make the call.
  */
 #include "drive/drive_internal.h"
 #include "task/thread.h"
@@ -8,7 +8,7 @@
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 
-/* A discard on its way. */
+/* A discard that a thread carries out for a task. */
 struct discard {
     pthread_t thread;
     struct tarn_node *node;
@@ -23,8 +23,8 @@ static int32_t discard(int fd, const struct drive_request *request)
     return ioctl(fd, BLKDISCARD, range) == 0 ? 0 : -errno;
 }
 
-/* On the scheduler of the task, which the thread has woken with its last step: it is waited for, so that the
- * scheduler is not closed before it is out of there. */
+/* Join the thread and finish the request, on the task's scheduler. The thread's last step has posted this message; without
+ * the join the scheduler could be closed while the thread is still in that step. */
 static void finish_request(struct drive_request *request)
 {
     struct discard *discard = request->io.arg;

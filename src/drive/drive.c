@@ -1,11 +1,11 @@
-/* What is common to all drives: opening, checks, the life of a request, and failure. */
+/* All that drives have in common: opening, checks, the life of a request, and failure. Transfers are the providers'. */
 #include "drive/nvme/nvme.h"
 #include "drive/stripe.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-/* Lines about failed requests: a dying disk fails thousands. */
+/* The most lines about failed requests in a while: a dying disk fails thousands. */
 #define ERROR_LINES       8
 #define ERROR_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
 
@@ -125,7 +125,7 @@ const struct drive_info *drive_info(const struct drive *drive)
 
 uint64_t drive_bytes(const struct drive *drive)
 {
-    /* acquire: pairs with the store in drive_extend(): what it has more is reserved */
+    /* acquire: pairs with the store in drive_extend(), before which the added space was reserved */
     return atomic_load_explicit(&drive->bytes, memory_order_acquire);
 }
 
@@ -209,7 +209,7 @@ static void run_resume(struct task_message *message)
 static void resume_on_sched(struct drive_request *request)
 {
     request->message.run = run_resume;
-    /* a scheduler does not end while a task of its waits, or a request of its is in flight */
+    /* a scheduler does not end while one of its tasks waits or one of its requests is in flight */
     base_assert(task_sched_post(request->sched, &request->message));
 }
 
@@ -251,7 +251,7 @@ void drive_deliver(struct drive_request *request)
         (void)task_wait_wake(request->waiter, 0);
 }
 
-/* From inside drive_post(): a task's `done` is not called before that has returned. */
+/* Deliver a result from inside drive_post(): a task's `done` is not called before that has returned. */
 static void deliver_now(struct drive_request *request)
 {
     if (request->sched != NULL && request->done != NULL) {
@@ -262,7 +262,7 @@ static void deliver_now(struct drive_request *request)
     }
 }
 
-/* Whether success means that something is on the medium. */
+/* Whether the request's success promises that data are on the medium. */
 static bool promises_durability(const struct drive_request *request)
 {
     return request->op == DRIVE_FLUSH || (request->op == DRIVE_WRITE && request->durable);
@@ -275,7 +275,7 @@ static void log_failed_request(struct drive *drive, const struct drive_request *
                        op_name(request), request->offset, request->expected_bytes, error_text(result));
 }
 
-/* The first time, say so. */
+/* Let the drive take no more writes; the first failure is logged. */
 static void fail_drive(struct drive *drive, const struct drive_request *request, int32_t result)
 {
     if (atomic_exchange_explicit(&drive->failed, true, memory_order_acq_rel))
@@ -287,7 +287,7 @@ static void fail_drive(struct drive *drive, const struct drive_request *request,
         drive->quoted, op_name(request), error_text(result));
 }
 
-/* What a provider's result means for the drive. Stores what the caller is told. */
+/* Apply a provider's result to the drive's state, and store the result that the caller gets. */
 static void settle_request(struct drive_request *request, int32_t result)
 {
     struct drive *drive = request->drive;
@@ -299,7 +299,7 @@ static void settle_request(struct drive_request *request, int32_t result)
     else if (result < 0)
         log_failed_request(drive, request, result);
     else if (promises && drive_failed(drive))
-        result = -EROFS; /* it was in flight when another failed: what it says is not to be trusted */
+        result = -EROFS; /* it was in flight when another one failed: its success cannot be trusted */
     else if (request->op <= DRIVE_WRITE)
         base_counter_add(&drive->moved_bytes[request->op], request->expected_bytes);
     request->result = result;
@@ -321,7 +321,7 @@ void drive_finish_now(struct drive_request *request, int32_t result)
 
 /* ---- posting and waiting ----------------------------------------------------------------------- */
 
-/* Sum and check the vectors of a transfer. @return bytes; 0 if they are not as they must be */
+/* Sum and check the vectors of a transfer. @return bytes; 0 if a length or an alignment is not allowed */
 static uint64_t check_vectors(const struct drive_info *info, const struct drive_request *request)
 {
     uint64_t bytes = 0;
@@ -343,14 +343,14 @@ static uint64_t check_vectors(const struct drive_info *info, const struct drive_
     return aligned ? bytes : 0;
 }
 
-/* Whether whole blocks of a drive are named, and some. */
+/* Whether a range consists of whole blocks of the drive, one or more. */
 static bool is_range(const struct drive_info *info, uint64_t all, uint64_t offset, uint64_t bytes)
 {
     return bytes > 0 && base_is_aligned(offset | bytes, info->logical_block_bytes) && offset <= all &&
            bytes <= all - offset;
 }
 
-/* Whether a request can be honoured. Offsets and lengths may come from a file: nothing is asserted. */
+/* Check a request. Offsets and lengths may come from a file, so nothing is asserted. */
 static int check_request(struct drive *drive, struct drive_request *request)
 {
     const struct drive_info *info = &drive->info;
@@ -401,7 +401,9 @@ void drive_post(struct drive *drive, struct drive_request *request)
 int drive_wait(struct drive_request *request, uint64_t deadline_ns)
 {
     struct task_wait wait;
-    while (!request->finished) { /* false in a task only: a thread's request is finished when posted */
+    while (
+        !request
+             ->finished) { /* only a task gets here: a plain thread's request is finished when it was posted */
         task_wait_init(&wait);
         request->waiter = &wait;
         int ended =
@@ -409,7 +411,7 @@ int drive_wait(struct drive_request *request, uint64_t deadline_ns)
         request->waiter = NULL;
         if (ended == -ETIMEDOUT && !request->finished)
             return -ETIMEDOUT;
-        deadline_ns = TASK_FOREVER; /* cancelled: the memory is still the drive's */
+        deadline_ns = TASK_FOREVER; /* cancelled, but the drive still uses the memory */
     }
     return request->result;
 }
@@ -456,10 +458,10 @@ int drive_discard(struct drive *drive, uint64_t offset, uint64_t bytes)
 }
 
 /*
- * One request over the next buffers of a list: their content, or to read their room.
+ * Do one request over the next buffers of a list: it writes their content, or reads into all of their room.
  *
- * @param inout_buffer  the first; then the one after the last
- * @param ret_bytes     what was moved
+ * @param inout_buffer  the first buffer; on return the one after the last
+ * @param ret_bytes     number of bytes moved
  */
 static int move_buffers(struct drive *drive, struct drive_request *request, struct base_buffer **inout_buffer,
                         uint64_t *ret_bytes)
@@ -478,7 +480,7 @@ static int move_buffers(struct drive *drive, struct drive_request *request, stru
             request->region = -1;
     }
     int error = post_and_wait(drive, request);
-    request->iov = NULL; /* the vectors end here */
+    request->iov = NULL; /* the vectors' memory ends with this frame */
     if (error != 0)
         return error;
     *ret_bytes = request->expected_bytes;

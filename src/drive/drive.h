@@ -26,14 +26,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DRIVE_SECTOR_BYTES      512        /* what tears */
+#define DRIVE_SECTOR_BYTES      512        /* the unit that a power cut leaves whole or unwritten */
 #define DRIVE_BYTES_MIN         65536      /* a smaller file or device is refused */
-#define DRIVE_REQUEST_BYTES_MAX 0x7ffff000 /* of one request: what Linux moves in one call */
-#define DRIVE_MEMBERS_MAX       32         /* of a stripe */
+#define DRIVE_REQUEST_BYTES_MAX 0x7ffff000 /* the most that Linux moves in one call */
+#define DRIVE_MEMBERS_MAX       32         /* the most drives of a stripe */
 
 /*
- * A process that was killed may still have writes in flight; its lock is free when they have landed,
- * some 50 ms later, and seconds on a disk under load.
+ * How long an opening waits for the lock. A killed process may still have writes in flight, and its lock is free
+ * when they have landed: some 50 ms later, or seconds on a disk under load.
  */
 #define DRIVE_LOCK_WAIT_NS (5 * BASE_NS_PER_SECOND)
 
@@ -52,55 +52,60 @@ enum drive_provider_choice {
 };
 
 struct drive_options {
-    uint64_t create_bytes; /* > 0: make the file with this size if there is none, several with equal shares of
+    uint64_t
+        create_bytes; /* > 0: make the file with this size if there is none; several files get equal shares of
                             * it; ignored for devices */
-    uint64_t grow_bytes;   /* > 0: make the file, which there is, so long; not for devices and stripes */
+    uint64_t grow_bytes; /* > 0: make an existing file this long; not for devices and stripes */
     enum drive_direct direct;
     enum drive_provider_choice provider;
     uint64_t
-        lock_wait_ns; /* how long to wait for another process to close the drive; 0: DRIVE_LOCK_WAIT_NS */
-    bool read_only;   /* several may have it open so, but nobody else to write */
-    bool zero_ahead;  /* write zeros in the background where a file was never written */
-    bool make_stripe; /* several that are blank may become a stripe, devices too; with create_bytes: files */
+        lock_wait_ns; /* nanoseconds to wait for another process to close the drive; 0: DRIVE_LOCK_WAIT_NS */
+    bool read_only;   /* several processes may have the drive open to read, while none has it open to write */
+    bool zero_ahead;  /* write zeros in the background to parts of a file that were never written */
     bool
-        append; /* one of several that is blank may be appended to what the others make up, or to the only other:
-                  * drive_establish() */
-    bool overwrite; /* several become a new stripe, whatever is on them */
+        make_stripe; /* several blank drives may become a stripe, devices too; with create_bytes, files may without this */
+    bool
+        append; /* the one blank drive in the list may be appended to the stripe, or the single drive, that the others are;
+                  * drive_establish() does it */
+    bool overwrite; /* several drives become a new stripe, whatever they hold */
 };
 
-/* What the drive is, asked of it when it was opened. */
+/* Properties of a drive, read when it was opened. */
 struct drive_info {
-    const char *provider;            /* "uring", "aio", "sync", "nvme", "stripe", "sim" */
-    uint64_t bytes;                  /* size, a multiple of physical_block_bytes; drive_bytes() has it now */
-    uint32_t logical_block_bytes;    /* smallest direct transfer */
-    uint32_t physical_block_bytes;   /* what writes should end at: never below logical */
-    uint32_t memory_alignment_bytes; /* of a direct transfer; 1 if not direct */
-    bool direct;                     /* bypasses the page cache */
+    const char *provider; /* "uring", "aio", "sync", "nvme", "stripe", "sim" */
+    uint64_t
+        bytes; /* size at the opening, a multiple of physical_block_bytes; drive_bytes() has the present one */
+    uint32_t logical_block_bytes;  /* size of the smallest direct transfer */
+    uint32_t physical_block_bytes; /* multiple at which writes should end; never below logical_block_bytes */
+    uint32_t memory_alignment_bytes; /* alignment of the memory of a direct transfer; 1 if not direct */
+    bool direct;                     /* transfers bypass the page cache */
     bool device;                     /* a block device or an NVMe namespace, not a file */
     bool created;                    /* this opening made the file: it reads as zeros */
     bool write_cache;                /* completed writes may be lost without a flush */
     bool fua;                        /* durable writes cost less than write and flush */
-    bool discard; /* drive_discard() does something: not with files, where holes would have to be allocated
-                   * again by later writes */
-    uint32_t appended;   /* drives of a stripe that were appended after it was made */
-    bool appending;      /* the last of these not yet: by drive_establish() */
-    uint64_t unit_bytes; /* of a stripe; else 0 */
+    bool
+        discard; /* drive_discard() is carried out; never so for files, where a later write would have to allocate the
+                   * space again */
+    uint32_t appended; /* number of drives that were appended to the stripe after it was made */
+    bool
+        appending; /* the last of the appended drives is not yet part of the stripe: drive_establish() makes it so */
+    uint64_t unit_bytes; /* size of a stripe's unit; 0: no stripe */
     uint64_t stripe_identity[2];
 };
 
 enum drive_op { DRIVE_READ, DRIVE_WRITE, DRIVE_FLUSH, DRIVE_DISCARD };
 
-/* What is left of a request that its provider cuts into commands (nvme), and what they came to. */
+/* The state of a request that its provider cuts into commands (nvme): the uncut rest, and the commands' results. */
 struct drive_cut {
-    struct base_list link;   /* while it waits for a free entry */
-    const struct iovec *iov; /* what is left, the first `taken_bytes` of it not */
+    struct base_list link;   /* place in the queue for a free entry of the ring */
+    const struct iovec *iov; /* the vectors that are left; `taken_bytes` of the first have become commands */
     uint32_t iov_count;
     uint64_t taken_bytes;
     uint64_t offset;
     uint64_t left_bytes;
-    uint32_t in_flight;            /* commands */
-    int32_t result;                /* 0, or of the first that failed */
-    _Alignas(8) uint8_t range[16]; /* of a discard, as the device takes it */
+    uint32_t in_flight;            /* commands of the request in flight */
+    int32_t result;                /* 0, or the error of the first command that failed */
+    _Alignas(8) uint8_t range[16]; /* a discard's range in the device's form */
 };
 
 /*
@@ -112,11 +117,12 @@ struct drive_request {
     enum drive_op op;
     bool durable; /* DRIVE_WRITE: on the medium when it completes */
     uint64_t offset;
-    struct iovec *iov;      /* changed by the drive */
-    uint32_t iov_count;     /* 1..TASK_IOV_MAX; 0 for DRIVE_FLUSH and DRIVE_DISCARD */
-    uint64_t discard_bytes; /* DRIVE_DISCARD: from offset on, a multiple of logical_block_bytes */
-    int32_t region;         /* registered region that all of iov lies in (base_buffer.region), or -1 */
-    /* NULL: drive_wait() is used; else called on the scheduler's stack, must not yield, may post */
+    struct iovec *iov;  /* the memory to transfer; the drive changes the vectors */
+    uint32_t iov_count; /* 1..TASK_IOV_MAX; 0 for DRIVE_FLUSH and DRIVE_DISCARD */
+    uint64_t
+        discard_bytes; /* DRIVE_DISCARD: bytes to discard from `offset` on, a multiple of logical_block_bytes */
+    int32_t region;    /* registered region that all of iov lies in (base_buffer.region), or -1 */
+    /* called with the result on the scheduler's stack, must not yield, may post; NULL: the poster calls drive_wait() */
     void (*done)(struct drive_request *request);
     void *arg;
 
@@ -125,13 +131,13 @@ struct drive_request {
     int32_t result; /* 0 or negative errno: transfers are whole or failed */
     bool finished;
     uint64_t expected_bytes;
-    struct task_sched *sched; /* where it belongs; NULL: a plain thread */
+    struct task_sched *sched; /* the scheduler whose task posted the request; NULL: a plain thread did */
     struct task_wait *waiter;
-    void (*resume)(struct drive_request *request); /* what follows when it was put aside */
+    void (*resume)(struct drive_request *request); /* the next step of a request that was put aside */
     struct task_message message;
     union {
         struct task_io
-            io; /* what an engine does; before that its `link` belongs to the code that put the request aside */
+            io; /* the engine's request; until it is posted its `link` belongs to the code that put the request aside */
         struct drive_cut cut;
     };
 };
@@ -140,11 +146,11 @@ struct drive_request {
  * Open a drive by path: a regular file, a block device, the character node of an NVMe namespace, or with
  * the simulator's node a simulated drive's name; or several of them, with commas between, in any order, which
  * are or become a stripe. A comma of a path itself is written "\,". A file is locked against a second opener,
- * in this process or another; a lock that somebody has is waited for (options->lock_wait_ns).
+ * in this process or another; the opening waits options->lock_wait_ns for a lock that another one holds.
  *
  * @param path  borrowed until return
- * @return 0; -ENOENT; -EACCES; -EBUSY (somebody else has it open); -ENOTSUP (it cannot honour what
- *         was asked); -EINVAL; -ENOSPC; -ENOMEM; other errors of the kernel's; several: -EUCLEAN (they are
+ * @return 0; -ENOENT; -EACCES; -EBUSY (another opening has it); -ENOTSUP (an option asks for more than it has);
+ *         -EINVAL; -ENOSPC; -ENOMEM; other errors of the kernel's; several: -EUCLEAN (they are
  *         no stripe, or not a whole one), -EEXIST (options->make_stripe: they are not blank); each with a
  *         sentence in the log
  *
@@ -171,7 +177,7 @@ base_must_check int drive_establish(struct drive *drive);
  * @param path  of a drive that is open
  * @param url   NULL: none any more
  */
-void drive_file_set_door(const char *path, const char *url);
+void drive_file_set_url(const char *path, const char *url);
 
 /** How many drives it is made of; 1: it is no stripe. */
 uint32_t drive_member_count(const struct drive *drive);

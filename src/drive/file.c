@@ -1,4 +1,4 @@
-/* Files and block devices by path: what may be a drive, whose it is, and making a file. */
+/* Files and block devices by path: which may be a drive, locking one, and making a file. Its properties are probe.c's. */
 #include "drive/nvme/nvme.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +16,10 @@
 
 #define LOCK_RETRY_NS (10 * BASE_NS_PER_MS)
 
-#define DOOR_ATTRIBUTE "user.tarn.url" /* of a file that a server has open: where it is reached */
-#define DOOR_BYTES     256
+#define URL_ATTRIBUTE "user.tarn.url" /* a file's attribute with the URL of the server that has it open */
+#define URL_BYTES     256
 
-#define FILE_MODE 0600 /* what is stored is its owner's alone */
+#define FILE_MODE 0600 /* the stored data are for the file's owner alone */
 
 static int refuse_file(const struct drive_opening *opening, int error, const char *reason)
 {
@@ -44,7 +44,7 @@ static int check_kind(const struct drive_opening *opening, const struct stat *st
     }
 }
 
-/* The folder of a path, opened. @return descriptor or negative errno */
+/* Open the folder of a path. @return descriptor or negative errno */
 static int open_folder(const struct drive_opening *opening)
 {
     const char *slash = strrchr(opening->path, '/');
@@ -114,8 +114,8 @@ static const char *open_reason(const struct drive_opening *opening, int error)
 /*
  * Open and lock, once. Files by flock(), which conflicts between any two openings and works on NFS
  * when an exclusive lock is asked of a descriptor that may write; devices by O_EXCL, which keeps
- * mounts and other volumes out as well. Both belong to the opening itself, and so end when the last
- * request in flight has, however the process ends.
+ * mounts and other volumes out as well. Both locks belong to the opening itself, and so they end only
+ * with its last request in flight, however the process ends.
  *
  * @return 0; -EBUSY; other negative errno
  */
@@ -136,26 +136,26 @@ static int open_and_lock(struct drive_opening *opening, int flags, bool device)
     return 0;
 }
 
-/* What the holder of the lock has left with the file: how a server of it is reached. @return whether it has said that */
-static bool read_door(const struct drive_opening *opening, char *text, size_t room)
+/* Read the URL that the holder of the lock has left with the file. @return whether there is one */
+static bool read_server_url(const struct drive_opening *opening, char *text, size_t room)
 {
-    ssize_t bytes = getxattr(opening->path, DOOR_ATTRIBUTE, text, room - 1);
+    ssize_t bytes = getxattr(opening->path, URL_ATTRIBUTE, text, room - 1);
     if (bytes <= 0)
         return false;
     text[bytes] = '\0';
     return true;
 }
 
-/* Say who has it, as far as that is known. A door that a killed server has left is removed by the next who may write. */
+/* Log which server holds the file, if it has left a URL. The next writer removes the URL of a killed server. */
 static int tell_holder(const struct drive_opening *opening, enum base_log_level level, const char *event)
 {
-    char door[DOOR_BYTES], path[DRIVE_QUOTED_BYTES], quoted[DRIVE_QUOTED_BYTES];
+    char url[URL_BYTES], path[DRIVE_QUOTED_BYTES], quoted[DRIVE_QUOTED_BYTES];
     (void)base_log_quote(path, sizeof(path), opening->path, strlen(opening->path));
-    if (read_door(opening, door, sizeof(door)))
+    if (read_server_url(opening, url, sizeof(url)))
         BASE_LOG_AT(&opening->node->log, level, event,
                     "drive=%s reason=\"a server has it open\" url=%s remedy=\"use the server by this URL, or "
                     "stop it\"",
-                    path, base_log_quote(quoted, sizeof(quoted), door, strlen(door)));
+                    path, base_log_quote(quoted, sizeof(quoted), url, strlen(url)));
     else
         BASE_LOG_AT(
             &opening->node->log, level, event,
@@ -165,16 +165,16 @@ static int tell_holder(const struct drive_opening *opening, enum base_log_level 
     return -EBUSY;
 }
 
-void drive_file_set_door(const char *path, const char *url)
+void drive_file_set_url(const char *path, const char *url)
 {
-    /* a file system without such attributes, or a device, has none: then only the URL is not told */
+    /* file systems without such attributes, and devices, hold no URL: then messages lack it, and all else works */
     if (url != NULL)
-        (void)setxattr(path, DOOR_ATTRIBUTE, url, base_min(strlen(url), (size_t)DOOR_BYTES - 1), 0);
+        (void)setxattr(path, URL_ATTRIBUTE, url, base_min(strlen(url), (size_t)URL_BYTES - 1), 0);
     else
-        (void)removexattr(path, DOOR_ATTRIBUTE);
+        (void)removexattr(path, URL_ATTRIBUTE);
 }
 
-/* Open and lock, with patience. @return 0 or negative errno, logged */
+/* Open and lock, and wait for the lock if need be. @return 0 or negative errno, logged */
 static int acquire(struct drive_opening *opening, int flags, bool device)
 {
     uint64_t wait_ns = opening->options->lock_wait_ns;
@@ -185,7 +185,7 @@ static int acquire(struct drive_opening *opening, int flags, bool device)
         if (!told)
             (void)tell_holder(opening, BASE_LOG_WARN, "waiting for drive");
         told = true;
-        flags &= ~O_EXCL; /* a file that this opening made is there now */
+        flags &= ~O_EXCL; /* this opening has made the file, and opens it again */
         if (task_sleep(LOCK_RETRY_NS) != 0)
             break;
     }
@@ -195,11 +195,11 @@ static int acquire(struct drive_opening *opening, int flags, bool device)
         return refuse_file(opening, -ENOTSUP,
                            "its file system has no locks (flock): use another, or start the lock service");
     if (error == 0 && !opening->options->read_only)
-        (void)fremovexattr(opening->fd, DOOR_ATTRIBUTE);
+        (void)fremovexattr(opening->fd, URL_ATTRIBUTE);
     return error == 0 ? 0 : refuse_file(opening, error, open_reason(opening, error));
 }
 
-/* Whether the path still leads to what was opened: it may have been removed while the lock was waited for. */
+/* Whether the path still leads to the opened file, which may have been removed during the wait for the lock. */
 static int check_same(struct drive_opening *opening, struct stat *ret_status)
 {
     struct stat by_path;
@@ -233,13 +233,13 @@ static int check_size(const struct drive_opening *opening, uint64_t bytes)
     return 0;
 }
 
-/* Reserving what there is no room for would fill the file system, and leave it full. */
+/* Whether the file system has room for a range: a reservation that fails would leave it full. */
 static bool has_room(int fd, const struct stat *status, uint64_t from, uint64_t to)
 {
     struct statvfs system;
     uint64_t reserved = (uint64_t)status->st_blocks * 512;
     uint64_t missing = base_min(to - from, to - base_min(reserved, to));
-    if (fstatvfs(fd, &system) != 0 || system.f_blocks == 0) /* nobody knows */
+    if (fstatvfs(fd, &system) != 0 || system.f_blocks == 0) /* the file system does not know */
         return true;
     return missing / system.f_frsize <= system.f_bavail;
 }
@@ -344,12 +344,12 @@ bool drive_file_is_same(const char *a, const char *b)
 void drive_file_abandon(struct drive_opening *opening)
 {
     if (opening->info.created)
-        (void)unlink(opening->path); /* the lock is held: nobody else has made it theirs */
+        (void)unlink(opening->path); /* the lock is held: no other process has begun to use the file */
     (void)close(opening->fd);
     opening->fd = -1;
 }
 
-/* What is known of the file once it is ours. */
+/* Check the locked file, and make or grow it as the options ask. */
 static int take_over(struct drive_opening *opening)
 {
     struct stat status;
@@ -381,7 +381,8 @@ int drive_file_acquire(struct drive_opening *opening)
     struct stat status;
     int error = stat(opening->path, &status) == 0 ? 0 : -errno;
     if (error == 0) {
-        error = check_kind(opening, &status); /* before it is opened: opening some devices does something */
+        error = check_kind(opening,
+                           &status); /* before it is opened, because opening some devices has an effect */
         if (error != 0)
             return error;
         device = S_ISBLK(status.st_mode);

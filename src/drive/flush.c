@@ -1,8 +1,8 @@
 /*
- * Flushes, one at a time. Two that are in flight together would each tell only its own outcome: the
- * kernel reports a lost write to the first that asks, so the second could come back good, and sooner,
- * for data that is lost. In turn, the second starts when the first's failure is known. And all that
- * come while one is in flight share the next, which was issued after all their writes completed.
+ * Flushes, one at a time. The kernel reports a lost write only to the first flush that asks. If two were in
+ * flight together, the second could succeed, and complete sooner, although data is lost. One after the
+ * other, the second starts when the first one's failure is known. All flushes that come while one is in
+ * flight share the next one, which is issued after all their writes have completed.
  */
 #include "drive/drive_internal.h"
 #include <errno.h>
@@ -19,12 +19,12 @@ static struct drive_request *of_link(struct base_list *link)
     return base_container_of(link, struct drive_request, io.link);
 }
 
-/* The next leader's turn, in its own context. */
+/* Start the next leader's flush, in the leader's own context. */
 static void lead(struct drive_request *request)
 {
     struct drive *drive = request->drive;
     if (drive_failed(drive))
-        drive_finish_now(request, -EROFS); /* never tried again */
+        drive_finish_now(request, -EROFS); /* a failed flush is never tried again */
     else
         drive->provider->post(drive->state, request);
 }
@@ -58,7 +58,7 @@ void drive_flush_finish(struct drive *drive, int32_t result)
     flushes->leader = next == NULL ? NULL : of_link(next);
     base_list_move_all(&flushes->followers, &flushes->waiting);
     base_spin_unlock(&flushes->lock);
-    /* The leader that is finishing is delivered after this: until then nobody may close the drive. */
+    /* The leader's own result is delivered after this: until then its owner cannot close the drive. */
     for (struct base_list *link = base_list_pop_front(&served); link != NULL;
          link = base_list_pop_front(&served)) {
         struct drive_request *follower = of_link(link);

@@ -1,7 +1,7 @@
 /*
  * The provider of files and block devices. A task's requests go to its scheduler's engine (io_uring or
  * Linux AIO); a plain thread's, and all when `sync` was chosen, are done in the call. A file in memory is
- * mapped, and what is read is copied from there, which spares a call of the kernel.
+ * mapped, and reads copy from the mapping, which saves a system call.
  */
 #include "drive/drive_internal.h"
 #include <errno.h>
@@ -14,11 +14,12 @@
 struct kernel_drive {
     struct tarn_node *node;
     struct task_file *file;
-    struct drive_zero *zero; /* NULL: nothing to zero */
-    uint64_t bytes;          /* when it was opened */
-    uint32_t block_bytes;    /* physical */
-    bool sync;               /* tasks too do their I/O in the call */
-    const uint8_t *mapping;  /* of a file in memory, `bytes`; NULL: of another, or it could not be mapped */
+    struct drive_zero *zero; /* the background zeroing; NULL: nothing to zero */
+    uint64_t bytes;          /* size of the file when it was opened */
+    uint32_t block_bytes;    /* size of a physical block */
+    bool sync;               /* tasks, too, do their I/O in the call */
+    const uint8_t
+        *mapping; /* the first `bytes` of a file in memory; NULL: another file, or it could not be mapped */
 };
 
 /* ---- opening and closing ----------------------------------------------------------------------- */
@@ -39,7 +40,7 @@ static const char *engine_name(struct tarn_node *node)
     return engine == NULL ? NULL : engine->name;
 }
 
-/* Decide who does the tasks' I/O. @return 0; -ENOTSUP, logged */
+/* Decide whether the engine or the call does the tasks' I/O. @return 0; -ENOTSUP, logged */
 static int choose_provider(struct drive_opening *opening)
 {
     static const char *const names[] = {[DRIVE_PROVIDER_URING] = "uring", [DRIVE_PROVIDER_AIO] = "aio"};
@@ -73,7 +74,7 @@ static void map(struct kernel_drive *drive)
     drive->mapping = mapping == MAP_FAILED ? NULL : mapping;
 }
 
-/* Make the provider's state of a file that is ours, and give it the descriptor. */
+/* Make the provider's state of a locked file, and give it the descriptor. */
 static int make_state(struct drive_opening *opening, struct kernel_drive **ret_drive)
 {
     struct tarn_node *node = opening->node;
@@ -125,7 +126,8 @@ static void kernel_close(void *state)
 {
     struct kernel_drive *drive = state;
     drive_zero_close(drive->zero);
-    (void)flock(drive->file->fd, LOCK_UN); /* now: schedulers may keep the descriptor a little longer */
+    (void)flock(drive->file->fd,
+                LOCK_UN); /* at once, because schedulers may keep the descriptor a little longer */
     task_file_close(drive->file);
     if (drive->mapping != NULL)
         (void)munmap((void *)(uintptr_t)drive->mapping, drive->bytes);
@@ -150,7 +152,7 @@ static int kernel_extend(void *state, uint64_t *inout_bytes)
 
 /* ---- in the calling thread --------------------------------------------------------------------- */
 
-/* Drop what was moved from the front of a request's vectors. */
+/* Drop the bytes that were moved from the front of a request's vectors. */
 static void advance_request(struct drive_request *request, size_t moved)
 {
     while (moved > 0 && moved >= request->iov->iov_len) {
@@ -164,7 +166,7 @@ static void advance_request(struct drive_request *request, size_t moved)
     }
 }
 
-/* Reads of one piece, which most are, are spared the kernel's copying of vectors. */
+/* Make one system call. Most reads have one vector, and pread() saves the kernel the copying of vectors. */
 static ssize_t transfer_once(int fd, const struct drive_request *request, off_t offset)
 {
     int count = (int)request->iov_count;
@@ -184,14 +186,14 @@ static int32_t transfer(int fd, struct drive_request *request)
         if (moved < 0 && errno == EINTR)
             continue;
         if (moved <= 0)
-            return moved < 0 ? -errno : -EIO; /* it ends too early: somebody cut it */
+            return moved < 0 ? -errno : -EIO; /* the file ends too early: another process has cut it */
         offset += (uint64_t)moved;
         advance_request(request, (size_t)moved);
     }
     return 0;
 }
 
-/* Somebody who made the file shorter ends the process by this (SIGBUS). */
+/* Copy from the mapping. If another process has made the file shorter, this ends the process (SIGBUS). */
 static int32_t copy(const uint8_t *from, const struct drive_request *request)
 {
     for (uint32_t i = 0; i < request->iov_count; i++) {
@@ -208,7 +210,8 @@ static void run_here(struct kernel_drive *drive, struct drive_request *request)
     if (request->op == DRIVE_FLUSH)
         result = fdatasync(fd) == 0 ? 0 : -errno;
     else if (request->op == DRIVE_READ && drive->mapping != NULL &&
-             request->offset + request->expected_bytes <= drive->bytes) /* what came later is not mapped */
+             request->offset + request->expected_bytes <=
+                 drive->bytes) /* bytes that were added later are not mapped */
         result = copy(drive->mapping + request->offset, request);
     else
         result = transfer(fd, request);

@@ -1,4 +1,4 @@
-/* Labels of the members of a stripe: writing and reading them. */
+/* Labels of the members of a stripe: writing and reading them. What they make up together is members.c's. */
 #include "drive/stripe.h"
 #include <errno.h>
 
@@ -23,7 +23,7 @@ static bool makes_sense(const struct drive_label *label)
            (label->state == DRIVE_LABEL_MAKING || label->state == DRIVE_LABEL_WHOLE);
 }
 
-/* Of a member that was appended. */
+/* Whether the fields that only an appended member has contradict each other. */
 static bool appended_makes_sense(const struct drive_label *label)
 {
     return label->begin_bytes > 0 && base_is_aligned(label->begin_bytes, DRIVE_SECTOR_BYTES) &&
@@ -38,7 +38,7 @@ bool drive_is_member(const void *begin)
     return magic == LABEL_MAGIC;
 }
 
-/* What one copy is. */
+/* Classify one copy. */
 static struct drive_label_found parse(const uint8_t *bytes)
 {
     struct drive_label_found found = {.kind = DRIVE_LABEL_BAD};
@@ -72,8 +72,8 @@ static bool is_whole(const struct drive_label_found *copy)
     return copy->kind == DRIVE_LABEL_GOOD && copy->label.state == DRIVE_LABEL_WHOLE;
 }
 
-/* Which of two copies tells more; of equal ones the first. One that this release does not know forbids all.
- */
+/* Choose the copy that is further on; of equal ones the first. A copy that this release does not know outranks all,
+ * and so forbids the drive's use. */
 static const struct drive_label_found *better(const struct drive_label_found *a,
                                               const struct drive_label_found *b)
 {
@@ -89,7 +89,7 @@ static bool is_settled(const struct drive_label_found *copy)
     return copy->kind == DRIVE_LABEL_GOOD || copy->kind == DRIVE_LABEL_NONE;
 }
 
-/* A read may fail or return damaged bytes: what is neither a label nor nothing is read again. */
+/* Read both copies, again if one is neither a label nor blank: a read may fail or return damaged bytes once. */
 static int read_copies(struct drive *drive, uint8_t *memory,
                        struct drive_label_found copies[DRIVE_LABEL_COPIES])
 {

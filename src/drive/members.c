@@ -1,4 +1,4 @@
-/* Which drives make up a stripe: opening them, and whether they belong together or may become one. */
+/* The members of a stripe: opening them, and deciding whether they belong together or may become one. */
 #include "drive/stripe.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static int open_candidate(const struct drive_stripe_opening *opening, struct dri
                : drive_stripe_refuse(opening, candidate->path, error, "what it begins with cannot be read");
 }
 
-/* Open what there is, and then, if that is nothing but blank, make what is missing. */
+/* Open the drives that exist, and make the missing ones if all that exist are blank. */
 static int open_missing(struct drive_stripe_opening *opening)
 {
     int error = 0;
@@ -60,7 +60,7 @@ void drive_members_abandon(struct drive_stripe_opening *opening)
 
 /* ---- do they belong together? ------------------------------------------------------------------- */
 
-/* Nothing was ever stored on it: blank, or of a stripe that was never whole. */
+/* Whether nothing was ever stored on a drive: it is blank, or of a stripe that was never whole. */
 static bool is_unused(const struct drive_candidate *candidate)
 {
     const struct drive_label_found *found = &candidate->found;
@@ -68,7 +68,7 @@ static bool is_unused(const struct drive_candidate *candidate)
            (found->kind == DRIVE_LABEL_GOOD && found->label.state == DRIVE_LABEL_MAKING);
 }
 
-/* One that says that the stripe is whole. @return NULL: there is none */
+/* Find a member whose label says that the stripe is whole. @return NULL: there is none */
 static const struct drive_candidate *find_whole(const struct drive_stripe_opening *opening)
 {
     for (uint32_t i = 0; i < opening->count; i++) {
@@ -80,7 +80,7 @@ static const struct drive_candidate *find_whole(const struct drive_stripe_openin
     return NULL;
 }
 
-/* The single drive that others were appended to, or are to be: it has a store, and no label. @return NULL: none */
+/* Find the single drive to which others were, or are to be, appended: it has a store and no label. @return NULL: none */
 static const struct drive_candidate *find_first(const struct drive_stripe_opening *opening)
 {
     const struct drive_candidate *first = NULL;
@@ -99,7 +99,7 @@ static const struct drive_candidate *find_first(const struct drive_stripe_openin
     return appended && stores == 1 ? first : NULL;
 }
 
-/* Find out what they make up. @return false: nothing was ever stored on them together */
+/* Find the label of the stripe that the drives are. @return false: nothing was ever stored on them together */
 static bool find_label(struct drive_stripe_opening *opening)
 {
     const struct drive_candidate *whole = find_whole(opening),
@@ -120,14 +120,14 @@ static bool find_label(struct drive_stripe_opening *opening)
             continue;
         if (first != NULL && drive_is_appended(candidate))
             opening->label.unit_bytes = label->unit_bytes;
-        /* those of a stripe became larger one after the other, and a cut came between: nobody uses more yet */
+        /* members grow one after the other, and a crash came between: the space that all have is the one in use */
         if (first == NULL && !drive_is_appended(candidate) && label->used_bytes < opening->label.used_bytes)
             opening->label.used_bytes = label->used_bytes;
     }
     return true;
 }
 
-/* Whether the first unit, where the label comes to lie, is zero behind it. */
+/* Whether the first unit of a drive is zero behind the place of the label. */
 static int is_blank_behind(const struct drive_stripe_opening *opening, struct drive *drive, bool *ret_blank)
 {
     size_t bytes = base_min(DRIVE_UNIT_BYTES_MAX, drive_info(drive)->bytes);
@@ -137,7 +137,7 @@ static int is_blank_behind(const struct drive_stripe_opening *opening, struct dr
     const size_t begin = (size_t)DRIVE_LABEL_COPIES * DRIVE_LABEL_COPY_BYTES;
     bool blank = false;
     int error = 0;
-    for (int try = 0; !blank && try < 3; try++) { /* a read may fail, or be wrong once */
+    for (int try = 0; !blank && try < 3; try++) { /* a read may fail, or return damaged bytes once */
         error = drive_read(drive, 0, memory, bytes);
         blank = error == 0 && base_is_zero(memory + begin, bytes - begin);
     }
@@ -146,7 +146,7 @@ static int is_blank_behind(const struct drive_stripe_opening *opening, struct dr
     return error;
 }
 
-/* Whether nothing can be lost with a drive: it is blank, or of a stripe that was never whole. */
+/* Check that a drive holds nothing that can be lost: it is blank, or of a stripe that was never whole. */
 static int check_blank(const struct drive_stripe_opening *opening, const struct drive_candidate *candidate)
 {
     const struct drive_label_found *found = &candidate->found;
@@ -172,8 +172,8 @@ static bool is_of_same_stripe(const struct drive_label *a, const struct drive_la
     return a->identity[0] == b->identity[0] && a->identity[1] == b->identity[1];
 }
 
-/* What is wrong with a drive that must be a member of the stripe that another one is of. @return NULL:
- * nothing */
+/* Check that a drive is a member of the stripe that another drive is a member of. @return the fault, as a sentence;
+ * NULL: none */
 static const char *wrong_member(const struct drive_stripe_opening *opening,
                                 const struct drive_candidate *candidate, char *room)
 {
@@ -208,7 +208,7 @@ static const char *wrong_member(const struct drive_stripe_opening *opening,
     return NULL;
 }
 
-/* How many drives the labels tell of, but for the one that is to be appended. */
+/* The number of drives that the labels say there are, without the one that is to be appended. */
 static uint32_t count_places(const struct drive_stripe_opening *opening)
 {
     uint32_t count = opening->first != NULL ? 1 : opening->round_count;
@@ -220,7 +220,7 @@ static uint32_t count_places(const struct drive_stripe_opening *opening)
     return count;
 }
 
-/* Give each its place, and see whether all are there, each once. */
+/* Give each drive its place, and check that each place is taken once. */
 static int check_places(struct drive_stripe_opening *opening)
 {
     const uint32_t count = count_places(opening);
@@ -252,7 +252,7 @@ static int check_places(struct drive_stripe_opening *opening)
     return drive_stripe_refuse(opening, opening->list, -EUCLEAN, reason);
 }
 
-/* Which one is to be appended. */
+/* Find the drive that is to be appended. */
 static int find_appended(struct drive_stripe_opening *opening)
 {
     for (uint32_t i = 0; i < opening->count && opening->options->append; i++) {
@@ -296,7 +296,7 @@ static int check_all_blank(const struct drive_stripe_opening *opening)
     return error;
 }
 
-/* Blank devices become a stripe only by order, as a single one becomes a store. */
+/* Whether these blank drives may become a stripe: devices only by an explicit order, as for a store. */
 static bool may_make(const struct drive_stripe_opening *opening)
 {
     const struct drive_options *options = opening->options;
@@ -316,7 +316,7 @@ static int check_new(struct drive_stripe_opening *opening)
     int error = check_all_blank(opening);
     if (error == 0 && may_make(opening)) {
         error = open_missing(opening);
-        return error == 0 ? check_all_blank(opening) : error; /* somebody else may have been quicker */
+        return error == 0 ? check_all_blank(opening) : error; /* another process may have been quicker */
     }
     for (uint32_t i = 0; i < opening->count && error == 0; i++) {
         if (opening->candidates[i].drive == NULL)

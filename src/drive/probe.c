@@ -1,4 +1,4 @@
-/* What a file or device is: size, blocks, direct I/O, caches. Asked for, and probed where nobody tells. */
+/* Properties of a file or device: size, blocks, direct I/O, caches. The kernel is asked; what it does not say is tried. */
 #include "drive/drive_internal.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,8 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define QUEUE_TEXT_BYTES 32    /* of an attribute of a block device's queue */
-#define BLOCK_BYTES_MAX  65536 /* a device that says more is not understood */
+#define QUEUE_TEXT_BYTES 32    /* room for an attribute of a block device's queue */
+#define BLOCK_BYTES_MAX  65536 /* the largest block that is believed */
 
 /* ---- the block device below -------------------------------------------------------------------- */
 
@@ -62,8 +62,7 @@ static bool queue_write_cache(const struct drive_queue *queue)
 
 /* ---- direct I/O -------------------------------------------------------------------------------- */
 
-/* Read a little, directly, at an offset and to memory that are aligned so and no better. @return whether it
- * works */
+/* Try a small direct read whose offset and memory have exactly this alignment. @return whether it works */
 static bool probe_read(const struct drive_opening *opening, uint32_t alignment)
 {
     size_t room = (size_t)2 * BASE_PAGE_BYTES;
@@ -84,7 +83,7 @@ static bool set_direct(int fd, bool direct)
 /*
  * Switch the descriptor to direct I/O and learn its alignments.
  *
- * @return NULL; else why it cannot be, the descriptor possibly switched
+ * @return NULL; else why direct I/O is impossible; the descriptor may be switched all the same
  */
 static const char *make_direct(struct drive_opening *opening)
 {
@@ -153,7 +152,7 @@ static int ask_device(struct drive_opening *opening)
     return 0;
 }
 
-/* A block size of the device below a file; those that make no sense for a file count as unknown. */
+/* Read a block size of the device below a file; a size that makes no sense for a file counts as unknown. */
 static uint32_t file_block(const struct drive_queue *queue, const char *attribute, uint32_t otherwise)
 {
     uint64_t bytes = drive_queue_number(queue, attribute, otherwise);
@@ -161,8 +160,8 @@ static uint32_t file_block(const struct drive_queue *queue, const char *attribut
 }
 
 /*
- * A file's writes end at pages at least: for less, file systems read and fill up the rest of a block, and
- * let only one such write at a time.
+ * Describe a file. Its writes end at pages at least: for less, file systems read and fill up the rest of a
+ * block, and allow only one such write at a time.
  */
 static void describe_file(struct drive_opening *opening, const struct stat *status,
                           const struct drive_queue *queue)

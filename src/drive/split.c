@@ -1,18 +1,18 @@
 /*
- * Requests of a stripe. Each is cut into parts, at most one for each member, that are on their way together;
- * a part is a request of its own to its member. Parts come from a store that is filled when the stripe is
- * opened: a request takes what it needs if it is there, makes do with fewer and goes in rounds, and waits
- * only if there is none at all.
+ * Requests of a stripe. Each is cut into parts, at most one for each member, that are in flight together; a
+ * part is a request of its own to its member. Parts come from a pool that is filled when the stripe is opened.
+ * A request takes as many as it needs; if there are fewer, it goes in several rounds, and it waits only if
+ * there is none at all.
  *
  *   posted ──▶ WAITING ──▶ ROUND ──▶ ROUND … ──▶ finished
  *        └───────────────────▲ first part had           last part of a round is done, and nothing is left
  *
- * Who waits for a part holds none, and parts that are held are on their way: so all come to their turn.
+ * A request that waits for a part holds none, and parts that are held are in flight: so every request gets its turn.
  */
 #include "drive/stripe.h"
 #include <errno.h>
 
-#define PARTS_PER_MEMBER 128 /* as deep as the queue of a drive need be to keep it busy */
+#define PARTS_PER_MEMBER 128 /* depth of a drive's queue that keeps it busy */
 #define PART_IOV_MAX     32
 
 /* A request of a stripe to one of its members. */
@@ -25,14 +25,15 @@ struct drive_part {
     /* of a head */
     struct drive_stripe *stripe;
     struct drive_request *whole;
-    struct base_list others;  /* parts of this round besides the head */
-    uint64_t cut;             /* what has become parts so far: bytes, or members of a flush */
-    uint32_t vector;          /* the one of whole->iov that is next */
-    size_t vector_cut;        /* bytes of it that have become parts */
-    uint32_t parts;           /* of this round, the head counted */
-    _Atomic uint32_t pending; /* of these on their way; a plain thread that posts them counts as one more */
-    _Atomic int32_t result;   /* the first error, 0 */
-    struct task_wait wait;    /* of a plain thread, for what it has handed over */
+    struct base_list others; /* parts of this round besides the head */
+    uint64_t cut;            /* bytes that have become parts so far; of a flush, members */
+    uint32_t vector;         /* index of the next vector in whole->iov */
+    size_t vector_cut;       /* bytes of that vector that have become parts */
+    uint32_t parts;          /* number of parts of this round, the head included */
+    _Atomic uint32_t
+        pending; /* number of these in flight; a plain thread that still posts them counts as one more */
+    _Atomic int32_t result; /* 0, or the first error */
+    struct task_wait wait;  /* a plain thread's wait for the parts that it has handed over */
 };
 
 /* ---- parts -------------------------------------------------------------------------------------- */
@@ -70,7 +71,7 @@ static struct drive_part *take_part(struct drive_stripe *stripe)
     return part;
 }
 
-/* The first part of a request. @return NULL: it was put where the next part that comes back goes to */
+/* Take the first part of a request. @return NULL: the request was queued for the next part that comes back */
 static struct drive_part *take_head(struct drive_stripe *stripe, struct drive_request *whole)
 {
     base_spin_lock(&stripe->lock);
@@ -100,7 +101,7 @@ static void put_part(struct drive_stripe *stripe, struct drive_part *part)
 
 static void part_done(struct drive_request *request);
 
-/* The part of a member in a round, made if there is none. @return NULL: there is none to be had */
+/* The part of a member in a round, taken from the pool if there is none yet. @return NULL: the pool is empty */
 static struct drive_part *part_of(struct drive_part *head, uint32_t place,
                                   struct drive_part *of[DRIVE_MEMBERS_MAX])
 {
@@ -140,7 +141,7 @@ static uint64_t add_memory(struct drive_part *head, struct drive_part *part, uin
     return bytes;
 }
 
-/* Most requests lie in one unit: they need no vectors of their own. */
+/* Make the part of a request that lies in one unit, as most do: it needs no vectors of its own. */
 static void cut_unit(struct drive_part *head, struct drive_part *part)
 {
     struct drive_request *whole = head->whole;
@@ -150,7 +151,7 @@ static void cut_unit(struct drive_part *head, struct drive_part *part)
     head->cut = whole->expected_bytes;
 }
 
-/* Where an address of the stripe lies. @return how many bytes lie behind each other there */
+/* Find the member and the offset of an address of the stripe. @return number of bytes that follow contiguously there */
 static uint64_t locate(const struct drive_stripe *stripe, uint64_t offset, uint32_t *ret_place,
                        uint64_t *ret_offset)
 {
@@ -171,8 +172,7 @@ static uint64_t locate(const struct drive_stripe *stripe, uint64_t offset, uint3
     return place + 1 < stripe->count ? members[place + 1].begin_bytes - offset : UINT64_MAX;
 }
 
-/* Cut the next piece, which lies in one unit, or on a member that was appended. @return false: this round has no room
- * for it */
+/* Cut the next piece, which lies in one unit, or on an appended member. @return false: this round has no room for it */
 static bool cut_piece(struct drive_part *head, struct drive_part *of[DRIVE_MEMBERS_MAX])
 {
     const struct drive_request *whole = head->whole;
@@ -235,27 +235,27 @@ static void post_round(struct drive_part *head)
     }
 }
 
-/* Whether the members' hands are worth a wake-up: what waits for a device, not a little piece from memory. */
-static bool is_worth_hands(const struct drive_part *head)
+/* Whether the parts are worth waking the member threads: they wait for a device, or are no small copies of memory. */
+static bool is_worth_threads(const struct drive_part *head)
 {
     const struct drive_request *whole = head->whole;
     return head->parts > 1 && (whole->op == DRIVE_FLUSH || whole->op == DRIVE_DISCARD || whole->durable ||
                                whole->expected_bytes >> head->stripe->unit_shift > 0);
 }
 
-/* The same in a plain thread: all is done on return. */
+/* Do a round in a plain thread: all parts are done on return. */
 static void do_round(struct drive_part *head)
 {
     struct drive_part *of[DRIVE_MEMBERS_MAX] = {NULL};
     cut_round(head, of);
     struct drive_stripe *stripe = head->stripe;
-    bool shared = is_worth_hands(head) && drive_hands_ready(stripe);
+    bool shared = is_worth_threads(head) && drive_member_threads_ready(stripe);
     uint32_t place = 0;
     task_wait_init(&head->wait);
     atomic_store_explicit(&head->pending, head->parts + 1, memory_order_relaxed);
     for (; shared && place < stripe->count; place++) {
         if (of[place] != NULL && of[place] != head)
-            drive_hand_over(stripe, place, &of[place]->request);
+            drive_member_post(stripe, place, &of[place]->request);
     }
     for (place = 0; place < stripe->count; place++) {
         if (of[place] != NULL && (!shared || of[place] == head))
@@ -268,7 +268,7 @@ static void do_round(struct drive_part *head)
 
 /* ---- the life of a request ---------------------------------------------------------------------- */
 
-/* All parts of a round are done. @return whether there is another one to come */
+/* End a round whose parts are all done. @return whether another round follows */
 static bool end_round(struct drive_part *head)
 {
     struct base_list *link;
@@ -302,7 +302,7 @@ static void part_done(struct drive_request *request)
     drive_finish(whole, result);
 }
 
-/* A request has its first part: that is request->io.arg. In its own context. */
+/* Start a request that has its first part, in request->io.arg. In the request's own context. */
 static void begin_parts(struct drive_request *whole)
 {
     struct drive_part *head = whole->io.arg;
@@ -330,7 +330,8 @@ void drive_split_post(void *state, struct drive_request *request)
     struct drive_stripe *stripe = state;
     struct task_wait wait;
     base_assert(stripe->established ||
-                request->op == DRIVE_READ); /* its user calls drive_establish() before */
+                request->op ==
+                    DRIVE_READ); /* the user of the drive calls drive_establish() before it writes */
     drive_put_aside(request, &wait, begin_parts);
     struct drive_part *head = take_head(stripe, request);
     if (head == NULL) {

@@ -300,7 +300,7 @@ static void test_many(void **state)
 }
 
 /* A plain thread, too, has all members flush at once; and one that fails is found among them. */
-static void flush_in_hands(struct run *run)
+static void flush_in_threads(struct run *run)
 {
     uint32_t count = drive_member_count(run->drive);
     for (int i = 0; i < 3; i++) {
@@ -316,13 +316,13 @@ static void flush_in_hands(struct run *run)
     assert_false(drive_failed(drive_member(run->drive, 0)));
 }
 
-static void test_hands(void **state)
+static void test_member_threads(void **state)
 {
     (void)state;
     for (const char *const *list = lists; *list != NULL; list++)
-        run_in_thread(flush_in_hands, *list, NULL);
+        run_in_thread(flush_in_threads, *list, NULL);
     for (size_t i = 0; i < base_array_count(appended); i++)
-        run_in_thread(flush_in_hands, appended[i][0], appended[i][1]);
+        run_in_thread(flush_in_threads, appended[i][0], appended[i][1]);
 }
 
 /* ---- failures ------------------------------------------------------------------------------------ */
@@ -444,10 +444,10 @@ static void test_discards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_model),        cmocka_unit_test(test_many_vectors),
-        cmocka_unit_test(test_requests),     cmocka_unit_test(test_many),
-        cmocka_unit_test(test_hands),        cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_failed_round), cmocka_unit_test(test_discards),
+        cmocka_unit_test(test_model),          cmocka_unit_test(test_many_vectors),
+        cmocka_unit_test(test_requests),       cmocka_unit_test(test_many),
+        cmocka_unit_test(test_member_threads), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_failed_round),   cmocka_unit_test(test_discards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* One drive made of several: opening it, what it is, becoming larger. */
+/* One drive made of several: opening it, its properties, growing. Its requests are split.c's, its members members.c's. */
 #include "drive/stripe.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UNITS_OF_A_DRIVE 256 /* so many at least, if the unit may be so small */
+#define UNITS_OF_A_DRIVE 256 /* the fewest units of a drive, as far as the smallest unit allows */
 
 /* ---- paths -------------------------------------------------------------------------------------- */
 
-/* The next comma that parts two paths. @return NULL: none */
+/* Find the next comma between two paths. @return NULL: none */
 static const char *find_comma(const char *path)
 {
     for (const char *comma = strchr(path, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
@@ -65,7 +65,7 @@ static int cut_list(struct drive_stripe_opening *opening)
     return 0;
 }
 
-/* No drive is named twice, by whatever path: the second opening would wait for a lock that the first one holds. */
+/* Check that no drive is named twice, by any path: the second opening would wait for the first one's lock. */
 static int check_distinct(const struct drive_stripe_opening *opening)
 {
     for (uint32_t i = 0; i < opening->count; i++) {
@@ -81,7 +81,7 @@ static int check_distinct(const struct drive_stripe_opening *opening)
 
 /* ---- the stripe ---------------------------------------------------------------------------------- */
 
-/* A unit for drives of which the smallest has least_bytes. */
+/* Choose the unit for drives of which the smallest has least_bytes. */
 static uint64_t choose_unit(uint64_t least_bytes, uint64_t block_bytes)
 {
     uint64_t unit_bytes = DRIVE_UNIT_BYTES_MAX;
@@ -91,7 +91,8 @@ static uint64_t choose_unit(uint64_t least_bytes, uint64_t block_bytes)
     return unit_bytes;
 }
 
-/* The label of a new stripe: as much of each drive as the smallest has. @return false: that is too little */
+/* Fill in the label of a new stripe, which uses as much of each drive as the smallest has. @return false: that is too
+ * little */
 static bool fill_label(struct drive_stripe_opening *opening)
 {
     uint64_t least_bytes = UINT64_MAX, block_bytes = 0;
@@ -111,7 +112,7 @@ static bool fill_label(struct drive_stripe_opening *opening)
     return opening->label.used_bytes >= 2 * unit_bytes && unit_bytes >= block_bytes;
 }
 
-/* Where the first members of a stripe end: there the next one is appended. */
+/* The end of the first `count` members of a stripe, at which the next one is appended. */
 static uint64_t end_of(const struct drive_stripe *stripe, uint32_t count)
 {
     const struct drive_member *last = &stripe->members[count - 1];
@@ -138,7 +139,7 @@ static void take_members(const struct drive_stripe_opening *opening, struct driv
     }
 }
 
-/* What writes to some of the members should end at. */
+/* The multiple at which writes to the first `count` members should end. */
 static uint64_t block_of(const struct drive_stripe *stripe, uint32_t count)
 {
     uint64_t block_bytes = 0;
@@ -148,7 +149,8 @@ static uint64_t block_of(const struct drive_stripe *stripe, uint32_t count)
     return block_bytes;
 }
 
-/* What is wrong with one that was appended: it begins where what is before it ends, or before. @return NULL: nothing */
+/* Check that an appended drive begins at the end of the drives before it, or earlier. @return the fault, as a sentence;
+ * NULL: none */
 static const char *wrong_appended(const struct drive_stripe_opening *opening,
                                   const struct drive_stripe *stripe, uint32_t place)
 {
@@ -170,8 +172,8 @@ static const char *wrong_appended(const struct drive_stripe_opening *opening,
     return NULL;
 }
 
-/* Whether those that were appended go together. What is before one became larger since without it: that does not
- * count. */
+/* Check that the appended drives follow each other. If a drive before one of them has become larger since, its added
+ * space is not used. */
 static int check_appended(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
 {
     const uint32_t end = stripe->count - (opening->appended != NULL);
@@ -186,7 +188,7 @@ static int check_appended(const struct drive_stripe_opening *opening, struct dri
     return 0;
 }
 
-/* Where the drive that shall be appended begins, and how much of it will be used. */
+/* Decide where the drive that is to be appended begins, and how much of it will be used. */
 static int place_appended(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
 {
     const struct drive_info *info = drive_info(opening->appended->drive);
@@ -213,7 +215,7 @@ static uint32_t count_appended(const struct drive_stripe *stripe)
     return stripe->count - base_max(stripe->round_count, UINT32_C(1));
 }
 
-/* What the members have in common; the strictest counts. */
+/* Fill in the stripe's properties: of each, the strictest that a member has. */
 static void describe_stripe(const struct drive_stripe *stripe, struct drive_info *ret_info)
 {
     struct drive_info info = {.provider = "stripe",
@@ -228,7 +230,7 @@ static void describe_stripe(const struct drive_stripe *stripe, struct drive_info
                               .stripe_identity = {stripe->label.identity[0], stripe->label.identity[1]}};
     for (uint32_t place = 0; place < stripe->count; place++) {
         const struct drive_info *member = drive_info(stripe->members[place].drive);
-        /* requests are cut between blocks: what begins there in memory must be aligned, too */
+        /* requests are cut between blocks, so the memory of a block's start must be aligned, too */
         info.logical_block_bytes = base_max(
             info.logical_block_bytes, base_max(member->logical_block_bytes, member->memory_alignment_bytes));
         info.physical_block_bytes = base_max(info.physical_block_bytes, member->physical_block_bytes);
@@ -263,7 +265,7 @@ static void log_stripe(const struct drive_stripe_opening *opening, const struct 
     }
 }
 
-/* Give the members whose units go round the labels of a stripe that is in this state. */
+/* Write the labels of the members whose units go round, with this state. */
 static int write_labels(struct drive_stripe *stripe, const struct drive_label *as, uint32_t state)
 {
     int error = 0;
@@ -275,9 +277,8 @@ static int write_labels(struct drive_stripe *stripe, const struct drive_label *a
 }
 
 /*
- * A cut has left some members without their last labels: nothing was stored before all had them. And the
- * labels that were read may be a killed process's, in a cache: they are flushed before anything relies on
- * them.
+ * Write the labels that a crash has left missing: nothing was stored before all members had theirs. And flush all
+ * labels, because those that were read may be a killed process's, and still be in a cache.
  */
 static int complete_stripe(const struct drive_stripe_opening *opening, struct drive_stripe *stripe)
 {
@@ -301,7 +302,7 @@ static int complete_stripe(const struct drive_stripe_opening *opening, struct dr
     return error;
 }
 
-/* Put the members together. @param is_new  nothing was ever stored on them */
+/* Make the stripe of its members. @param is_new  nothing was ever stored on them */
 static int arrange(struct drive_stripe_opening *opening, struct drive_stripe *stripe, bool is_new)
 {
     if (is_new && !fill_label(opening))
@@ -322,7 +323,7 @@ static int arrange(struct drive_stripe_opening *opening, struct drive_stripe *st
     if (error == 0)
         error = drive_split_init(stripe);
     if (error == 0)
-        error = drive_hands_init(stripe);
+        error = drive_member_threads_init(stripe);
     if (error == 0 && !is_new)
         error = complete_stripe(opening, stripe);
     stripe->extended_bytes = stripe->members[stripe->count - 1].used_bytes;
@@ -338,7 +339,7 @@ static int make_stripe(struct drive_stripe_opening *opening, bool is_new, struct
     stripe->count = opening->count;
     int error = arrange(opening, stripe, is_new);
     if (error != 0) {
-        drive_hands_deinit(stripe);
+        drive_member_threads_deinit(stripe);
         drive_split_deinit(stripe);
         base_free(&opening->node->memory, stripe, sizeof(*stripe));
         return error;
@@ -388,7 +389,7 @@ static int stripe_open(struct tarn_node *node, void *provider_arg, const char *p
 static void stripe_close(void *state)
 {
     struct drive_stripe *stripe = state;
-    drive_hands_deinit(stripe);
+    drive_member_threads_deinit(stripe);
     for (uint32_t place = 0; place < stripe->count; place++)
         drive_close(stripe->members[place].drive);
     drive_split_deinit(stripe);
@@ -409,7 +410,7 @@ static uint64_t stripe_zeroed_bytes(const void *state)
 
 /* ---- becoming larger ------------------------------------------------------------------------------ */
 
-/* Give the last, which was appended or is to be, its label. From when that is durable on it belongs to the others. */
+/* Write the label of the last drive, which was appended or is to be. Once that is durable the drive is a member. */
 static int write_appended(struct drive_stripe *stripe, uint64_t used_bytes)
 {
     const struct drive_member *member = &stripe->members[stripe->count - 1];
@@ -425,7 +426,7 @@ static int write_appended(struct drive_stripe *stripe, uint64_t used_bytes)
     return drive_label_write(stripe->node, member->drive, &label);
 }
 
-/* All whose units go round: until each label says more, none of it is used. */
+/* Grow the members whose units go round: their added space is used only when each label has it. */
 static int extend_round(struct drive_stripe *stripe, uint64_t used_bytes)
 {
     struct drive_label label = stripe->label;
@@ -434,8 +435,8 @@ static int extend_round(struct drive_stripe *stripe, uint64_t used_bytes)
 }
 
 /*
- * What lies behind its end is still free: of members that others were appended to it is not. The length of a file is
- * durable with its label.
+ * Grow the last members, behind which the stripe's addresses are still free; behind the others those of the next
+ * member begin. A file's new length becomes durable together with its label.
  */
 static int stripe_extend(void *state, uint64_t *inout_bytes)
 {

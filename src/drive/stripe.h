@@ -40,7 +40,7 @@
 #include "drive/drive_internal.h"
 #include <pthread.h>
 
-/* A record seldom lies in two units, and what recovery and collection read at once lies in many. */
+/* Large enough that few records lie in two units, and small enough that a read of recovery or collection spans many. */
 #define DRIVE_UNIT_BYTES_MAX ((uint64_t)128 * 1024)
 #define DRIVE_UNIT_BYTES_MIN ((uint64_t)16 * 1024)
 
@@ -50,7 +50,7 @@ enum {
     DRIVE_LABEL_VERSION = 1,
     DRIVE_LABEL_VERSION_APPENDED = 2,
     DRIVE_LABEL_COPIES = 2,
-    DRIVE_LABEL_COPY_BYTES = 4096, /* from one copy to the next */
+    DRIVE_LABEL_COPY_BYTES = 4096, /* distance from one copy to the next */
     DRIVE_LABEL_MAKING = 1,
     DRIVE_LABEL_WHOLE = 2,
 };
@@ -79,7 +79,7 @@ _Static_assert(offsetof(struct drive_label, count) == 40, "see the table");
 _Static_assert(offsetof(struct drive_label, state) == 64, "see the table");
 _Static_assert(offsetof(struct drive_label, follows) == 88, "see the table");
 
-/* What stands where a label would be. */
+/* The content of the place of a label. */
 enum drive_label_kind {
     DRIVE_LABEL_NONE,  /* zeros */
     DRIVE_LABEL_GOOD,  /* a label */
@@ -92,19 +92,19 @@ enum drive_label_kind {
 struct drive_label_found {
     enum drive_label_kind kind;
     struct drive_label
-        label;         /* of DRIVE_LABEL_GOOD: that of the copy that is further on; _STORE: its identity */
+        label; /* DRIVE_LABEL_GOOD: the label of the copy that is further on; DRIVE_LABEL_STORE: the identity alone */
     bool complete;     /* both copies are whole, or damaged */
-    const char *wrong; /* of DRIVE_LABEL_BAD and _NEWER, a sentence */
+    const char *wrong; /* DRIVE_LABEL_BAD and _NEWER: the fault, as a sentence */
 };
 
-/** Read what stands where a label would be. Yields. @return 0; -ENOMEM; -EIO and the like */
+/** Read and classify the place of a drive's label. Yields. @return 0; -ENOMEM; -EIO and the like */
 base_must_check int drive_label_find(struct tarn_node *node, struct drive *drive,
                                      struct drive_label_found *ret_found);
 
 /**
  * Write both copies, one after the other, each durably.
  *
- * @param label  magic, version and check are filled in here; a begin_bytes makes it one that was appended
+ * @param label  magic, version and check are filled in here; with begin_bytes > 0 it is an appended member's
  * @return 0; -ENOMEM; what drive_write() returns. Yields.
  */
 base_must_check int drive_label_write(struct tarn_node *node, struct drive *drive,
@@ -114,17 +114,17 @@ base_must_check int drive_label_write(struct tarn_node *node, struct drive *driv
 
 /* A path on its way to becoming a member. */
 struct drive_candidate {
-    const char *listed; /* as in the list */
+    const char *listed; /* the path as the list has it */
     const char *path;
-    struct drive *drive; /* NULL: not there yet */
+    struct drive *drive; /* the open drive; NULL: there is none yet */
     struct drive_label_found found;
-    uint32_t place; /* of one that belongs to the others */
+    uint32_t place; /* place in the stripe, from 0, once that is known */
 };
 
-/* A list of them, on its way to becoming a stripe. */
+/* A list of paths, on its way to becoming a stripe. */
 struct drive_stripe_opening {
     struct tarn_node *node;
-    const char *list; /* as it was named */
+    const char *list; /* the list as the user gave it */
     const struct drive_options *options;
     struct drive_options of_each;
     char *paths; /* a copy of the list, cut at its commas, and another of it, each path as the kernel takes it
@@ -134,80 +134,81 @@ struct drive_stripe_opening {
     struct drive_candidate candidates[DRIVE_MEMBERS_MAX];
 
     /* what they make up, if something was ever stored on it */
-    struct drive_label label; /* as a stripe has it */
-    uint32_t round_count;     /* members whose units go round; 0: a single drive with a store was the first */
-    const struct drive_candidate *first; /* that single drive */
-    struct drive_candidate *appended;    /* the one that shall be, now */
+    struct drive_label label; /* the stripe's fields of the label; those of a single member are not used */
+    uint32_t
+        round_count; /* number of members whose units go round; 0: the first drive was a single one with a store */
+    const struct drive_candidate *first; /* the single drive with a store, or NULL */
+    struct drive_candidate *appended;    /* the drive that this opening appends, or NULL */
 };
 
-/** Say in the log why a path of a stripe is refused. @return error */
+/** Log why a path of a stripe is refused. @return error */
 static inline int drive_stripe_refuse(const struct drive_stripe_opening *opening, const char *path, int error,
                                       const char *reason)
 {
     return drive_refuse(opening->node, path, error, reason);
 }
 
-/** Whether it was appended to others. */
+/** Whether a drive was appended to others. */
 static inline bool drive_is_appended(const struct drive_candidate *candidate)
 {
     return candidate->found.kind == DRIVE_LABEL_GOOD && candidate->found.label.begin_bytes > 0;
 }
 
 /**
- * Open the drives that the list names, and find out what they make up.
+ * Open the drives of the list, and find the stripe that they make up.
  *
  * @param ret_is_new  nothing was ever stored on them together: they may become a stripe
  * @return 0; as drive_open() for several, logged. Yields.
  */
 base_must_check int drive_members_open(struct drive_stripe_opening *opening, bool *ret_is_new);
 
-/** Close them; of a stripe that came to nothing what this opening has made is removed again. */
+/** Close the drives of an opening that failed, and remove the files that it has made. */
 void drive_members_abandon(struct drive_stripe_opening *opening);
 
 /* ---- stripe.c: opening ---------------------------------------------------------------------------- */
 
 struct drive_part;
 
-/* A thread that does for plain threads what is a member's. */
-struct drive_hand {
+/* A thread that does plain threads' requests to one member. */
+struct drive_member_thread {
     pthread_t thread;
     struct drive *member;
-    struct task_semaphore work; /* one for each request, and one for the end */
+    struct task_semaphore work; /* counts the waiting requests, and the order to end */
     struct base_spin lock;
-    struct base_list requests; /* by io.link; none when it is told to end */
+    struct base_list requests; /* waiting requests, by io.link; empty at the order to end */
 };
 
 /* A member, by its place. */
 struct drive_member {
     struct drive *drive;
-    uint64_t begin_bytes; /* of one whose units do not go round: where on the stripe they begin */
-    uint64_t skip_bytes;  /* of the same: what its label takes; 0: it has none */
-    uint64_t used_bytes;  /* when the stripe was opened */
-    uint64_t nonce;       /* of one that was appended */
+    uint64_t begin_bytes; /* address of the stripe at which the units of an appended member begin */
+    uint64_t skip_bytes;  /* bytes that the label of such a member takes; 0: it has none */
+    uint64_t used_bytes;  /* bytes used of the member when the stripe was opened */
+    uint64_t nonce;       /* number that identifies an appended member to the store */
 };
 
 struct drive_stripe {
     struct tarn_node *node;
     struct drive_label
-        label; /* identity and unit; and, of those whose units go round, number and used bytes */
+        label; /* the stripe's identity and unit; and number and used bytes of the members whose units go round */
     uint32_t count;
-    uint32_t round_count; /* the first, whose units go round; 0: it began as a single drive */
+    uint32_t
+        round_count; /* number of members, from the first, whose units go round; 0: the stripe began as a single drive */
     uint32_t unit_shift;
-    bool
-        established; /* every member has its label, whole; but for this the last may be about to be appended */
+    bool established; /* every member has its whole label; false while the last one is still to be appended */
     struct drive_member members[DRIVE_MEMBERS_MAX];
-    uint64_t extended_bytes; /* what the members that become larger have in use now; drive_extend()'s alone */
+    uint64_t extended_bytes; /* bytes now in use of each growing member; only drive_extend() uses it */
 
     /* split.c's */
     struct drive_part *parts;
     uint32_t part_count;
-    struct base_spin lock;    /* of what follows */
-    struct base_list free;    /* parts that nobody has */
-    struct base_list waiting; /* requests that want one */
+    struct base_spin lock;    /* protects the fields below */
+    struct base_list free;    /* parts that no request has */
+    struct base_list waiting; /* requests that wait for a part */
 
     /* member_threads.c's */
-    struct drive_hand *hands; /* one for each member */
-    _Atomic int hands_state;
+    struct drive_member_thread *threads; /* the member threads, one for each member */
+    _Atomic int threads_state;
 };
 
 /** The provider of drives that are made of several. */
@@ -224,7 +225,7 @@ void drive_path_unescape(char *path);
 /** Take memory for the parts of requests. @return 0; -ENOMEM */
 base_must_check int drive_split_init(struct drive_stripe *stripe);
 
-/** Free it; no request is in flight. */
+/** Free the memory of parts; no request may be in flight. */
 void drive_split_deinit(struct drive_stripe *stripe);
 
 /** The provider's post(). */
@@ -232,16 +233,16 @@ void drive_split_post(void *state, struct drive_request *request);
 
 /* ---- member_threads.c: threads that work for plain threads ---------------------------------------- */
 
-/** Take memory for them; they begin when they are wanted first. @return 0; -ENOMEM */
-base_must_check int drive_hands_init(struct drive_stripe *stripe);
+/** Take memory for the member threads, which are started when they are first needed. @return 0; -ENOMEM */
+base_must_check int drive_member_threads_init(struct drive_stripe *stripe);
 
-/** End them; they have nothing to do. */
-void drive_hands_deinit(struct drive_stripe *stripe);
+/** End the member threads; they must be idle. */
+void drive_member_threads_deinit(struct drive_stripe *stripe);
 
-/** Whether there are any, begun now if need be. Never waits. Any thread. */
-bool drive_hands_ready(struct drive_stripe *stripe);
+/** Whether there are member threads, started now if need be. Never waits. Any thread. */
+bool drive_member_threads_ready(struct drive_stripe *stripe);
 
-/** Have a request to a member posted by the member's hand, which calls its `done`. Any thread. */
-void drive_hand_over(struct drive_stripe *stripe, uint32_t place, struct drive_request *request);
+/** Have the member's thread post a request to the member and call its `done`. Any thread. */
+void drive_member_post(struct drive_stripe *stripe, uint32_t place, struct drive_request *request);
 
 #endif

@@ -33,7 +33,7 @@ struct tarn_node *testing_log_node(struct testing_log *log);
 
 #define TESTING_PATH_BYTES 256
 
-/* A fresh folder; where it is decides the file system. */
+/* A fresh folder; its place decides the file system. */
 struct testing_folder {
     char path[TESTING_PATH_BYTES];
 };
@@ -46,21 +46,21 @@ const char *testing_path(const struct testing_folder *folder, const char *name, 
 /** Remove a folder that is empty again. */
 void testing_folder_remove(const struct testing_folder *folder);
 
-/** Call a test for each file system there is: that of the working folder, and one in memory. */
+/** Call a test for two file systems: that of the working folder, and one in memory. */
 void testing_in_each_place(void (*test)(struct testing_folder *folder));
 
 /** Memory for direct I/O; free() it. */
 void *testing_pages(size_t bytes);
 
 /**
- * Bytes of a part of a file that are reserved and were never written.
+ * Count the bytes of a part of a file that are reserved and were never written.
  *
- * @param sync  write back the page cache before; without, what is only there counts as unwritten
- * @return -1 if the file system does not tell
+ * @param sync  write back the page cache first; without this, bytes that are only there count as unwritten
+ * @return -1 if the file system does not say
  */
 int64_t testing_unwritten(const char *path, uint64_t offset, uint64_t length, bool sync);
 
-/* A pattern that tells where it was written and when. */
+/* Fill memory with a pattern that names its offset and its round. */
 void drive_testing_fill(void *memory, size_t bytes, uint64_t offset, uint64_t round);
 
 bool testing_filled(const void *memory, size_t bytes, uint64_t offset, uint64_t round);

@@ -1,8 +1,8 @@
 /*
  * Zeroing ahead. A reserved file consists of unwritten extents, and the first write into each costs a
- * commit of the file system's journal; so a thread writes zeros there before the store comes. What is
- * still to do is known from the file system alone (FIEMAP): that is the durable mark, and a restart
- * goes on where it ended. README, "Zeroing ahead", has the argument why no data is ever overwritten.
+ * commit of the file system's journal; so a thread writes zeros there before the store does. The file
+ * system itself lists the extents that are still unwritten (FIEMAP), so a restart goes on where the last
+ * process ended. README, "Zeroing ahead", has the argument why no data is ever overwritten.
  */
 #include "drive/drive_internal.h"
 #include "task/thread.h"
@@ -14,33 +14,33 @@
 #include <sys/ioctl.h>
 #include <sys/uio.h>
 
-#define EXTENTS_MAX 32 /* asked for at a time */
+#define EXTENTS_MAX 32 /* extents of one answer */
 
-/* All else than plain unwritten space is left alone. */
+/* The flags of plain unwritten space; extents with others are left alone. */
 #define EXTENT_FLAGS_ALLOWED                                                                                 \
     (FIEMAP_EXTENT_UNWRITTEN | FIEMAP_EXTENT_LAST | FIEMAP_EXTENT_MERGED | FIEMAP_EXTENT_SHARED)
 
 struct drive_zero {
     struct tarn_node *node;
     int fd;
-    uint64_t bytes;            /* of the drive */
-    uint32_t block_bytes;      /* zeros are written in multiples of it */
-    _Atomic uint64_t position; /* the thread has seen to all before */
+    uint64_t bytes;            /* size of the drive */
+    uint32_t block_bytes;      /* zeros are written in multiples of this */
+    _Atomic uint64_t position; /* offset up to which the thread has filled all gaps */
     struct drive_claims claims;
-    struct task_semaphore stop; /* posted to end the thread */
+    struct task_semaphore stop; /* posted when the thread is to end */
     struct task_mutex running;  /* held until the thread has ended */
     pthread_t thread;
     uint8_t *zeros; /* one page, written many times over */
     const char *name;
 };
 
-/* Part of a file that is reserved and was never written. */
+/* A part of a file that is reserved and was never written. */
 struct gap {
     uint64_t begin;
     uint64_t end;
 };
 
-/* An answer of FIEMAP, with its extents behind it as the kernel wants them. */
+/* An answer of FIEMAP, with room for its extents behind it, as the kernel wants them. */
 union extent_map {
     struct fiemap head;
     uint8_t room[sizeof(struct fiemap) + EXTENTS_MAX * sizeof(struct fiemap_extent)];
@@ -49,7 +49,7 @@ union extent_map {
 /*
  * Find the first gap that begins, or goes on, in [from, to).
  *
- * @param sync  write back what is in the page cache before: unwritten extents may have data there
+ * @param sync  write back the page cache first, because unwritten extents may have data there
  * @return 1 and the gap, cut to the range; 0 if there is none; negative errno
  */
 static int find_gap(int fd, uint64_t from, uint64_t to, bool sync, struct gap *ret_gap)
@@ -170,7 +170,7 @@ static void *zero_main(void *arg)
             log_end(zero, found);
             break;
         }
-        /* Half of the time is the requests': rest as long as the write took. */
+        /* Leave half of the time to requests: rest as long as the write took. */
         if (task_semaphore_wait(&zero->stop, end_ns + (end_ns - begin_ns)) == 0)
             break;
     }
@@ -192,7 +192,7 @@ static void free_zero(struct drive_zero *zero)
 static int start_thread(struct drive_zero *zero)
 {
     task_mutex_init(&zero->running);
-    base_assert(task_mutex_lock_try(&zero->running)); /* for the thread, which gives it back */
+    base_assert(task_mutex_lock_try(&zero->running)); /* locked for the thread, which unlocks it */
     return task_thread_start(&zero->thread, "tarn-zero", zero_main, zero);
 }
 
@@ -228,7 +228,7 @@ void drive_zero_open(struct tarn_node *node, const char *path, int fd, const str
                      struct drive_zero **ret_zero)
 {
     struct gap gap = {0};
-    /* Synced once, before the first request: what a killed process left in the page cache is data. */
+    /* Synced once, before the first request: a killed process may have left data in the page cache alone. */
     int found = find_gap(fd, 0, info->bytes, true, &gap);
     *ret_zero = NULL;
     if (found == 0)
@@ -253,7 +253,8 @@ void drive_zero_close(struct drive_zero *zero)
     if (zero == NULL)
         return;
     task_semaphore_post(&zero->stop);
-    task_mutex_lock_firmly(&zero->running); /* yields, where pthread_join() alone would hold the scheduler */
+    task_mutex_lock_firmly(
+        &zero->running); /* this wait yields; pthread_join() alone would hold the scheduler */
     task_mutex_unlock(&zero->running);
     (void)pthread_join(zero->thread, NULL);
     free_zero(zero);

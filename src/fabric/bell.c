@@ -1,19 +1,20 @@
 /*
- * Sleeping until a condition holds. A task looks for a moment, unless others could run; then its scheduler looks at
- * the condition once a round, and only before it sleeps in the kernel are others asked to ring. A plain thread spins
- * for a while and then sleeps. For a rare condition others are asked to ring at once.
+ * Sleeping until a condition holds. A task first looks at the condition for a moment, unless other tasks could run; then
+ * its scheduler looks once a round, and arms the bell (asks the other side to ring it) only before it sleeps in the
+ * kernel. A plain thread spins for a while and then sleeps. For a rare condition the bell is armed at once.
  */
 #include "fabric/bell.h"
 #include <errno.h>
 
-#define SPIN_NS              UINT64_C(20000) /* of a plain thread: longer than a short answer takes */
+#define SPIN_NS              UINT64_C(20000) /* how long a plain thread spins: longer than a short answer takes */
 #define LOOKS_BETWEEN_CLOCKS 64
-#define LOOKS_OF_TASK        400 /* with nothing else to run: an answer takes less time than to change tasks */
+#define LOOKS_OF_TASK                                                                                        \
+    400 /* looks while no other task can run: an answer often comes sooner than a change of tasks and back */
 
 struct waiter {
     struct base_list link; /* fabric_bell.waiters */
     struct task_wait wait;
-    struct task_poller poller; /* of a task */
+    struct task_poller poller; /* looks at the condition once a round; a task's alone */
     const struct fabric_condition *condition;
 };
 
@@ -38,7 +39,7 @@ static bool is_ready(const struct fabric_condition *condition)
     return condition->ready(condition->arg);
 }
 
-/* Have others ring. @return whether it is ready after all: nobody may ring for that */
+/* Ask the other side to ring. @return whether the condition holds after all: then the bell may never ring for it */
 static bool arm(const struct fabric_condition *condition)
 {
     if (condition->arm != NULL)
@@ -52,7 +53,7 @@ static uint32_t poll_condition(struct task_poller *poller)
     return is_ready(waiter->condition) && task_wait_wake(&waiter->wait, 0) ? 1 : 0;
 }
 
-/* When the scheduler sleeps, the bell wakes it, by waking the task. */
+/* Arm the bell before the scheduler sleeps; the bell then wakes the task, and with it the scheduler. */
 static bool may_sleep(struct task_poller *poller)
 {
     return !arm(base_container_of(poller, struct waiter, poller)->condition);
@@ -60,10 +61,10 @@ static bool may_sleep(struct task_poller *poller)
 
 static void free_poller(struct task_poller *poller)
 {
-    (void)poller; /* a scheduler with a task that waits is closed by the simulator alone */
+    (void)poller; /* only the simulator closes a scheduler that has a waiting task */
 }
 
-/* A plain thread looks for a moment. */
+/* Let a plain thread look for a moment. @return whether the condition holds */
 static bool spin(const struct fabric_condition *condition, uint64_t deadline_ns)
 {
     uint64_t until_ns = base_min(task_now() + SPIN_NS, deadline_ns);
@@ -76,7 +77,7 @@ static bool spin(const struct fabric_condition *condition, uint64_t deadline_ns)
     return false;
 }
 
-/* A task looks for less than a microsecond, if its scheduler has nothing else to run. */
+/* Let a task look for less than a microsecond, if its scheduler has nothing else to run. @return whether it holds */
 static bool look_at_condition(struct task_sched *sched, const struct fabric_condition *condition)
 {
     for (unsigned i = 0; i < LOOKS_OF_TASK && !task_sched_runnable(sched); i++) {
@@ -86,7 +87,7 @@ static bool look_at_condition(struct task_sched *sched, const struct fabric_cond
     return false;
 }
 
-/* One sleep: until somebody rings, or the condition holds. @return 0; -ETIMEDOUT; -ECANCELED */
+/* Sleep once: until the bell rings or the condition holds. @return 0; -ETIMEDOUT; -ECANCELED */
 static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *condition,
                       uint64_t deadline_ns)
 {
@@ -102,11 +103,12 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
     if (polls)
         task_poller_add(sched, &waiter.poller);
     else if (arm(condition))
-        (void)task_wait_wake(&waiter.wait, 0); /* by ourselves */
+        (void)task_wait_wake(&waiter.wait, 0); /* it holds already: end the wait before it begins */
     int result = task_wait_park(&waiter.wait, deadline_ns);
     if (polls)
         task_poller_remove(&waiter.poller);
-    base_spin_lock(&bell->lock); /* a ring under way has done with us */
+    base_spin_lock(
+        &bell->lock); /* a ring that is under way has finished with the waiter once this lock is ours */
     base_list_remove(&waiter.link);
     base_spin_unlock(&bell->lock);
     return result;

@@ -5,25 +5,25 @@
 #include "task/sched.h"
 #include "task/task.h"
 
-/* Those who sleep until something of a connection or listener changes. */
+/* The callers that sleep until something of a connection or listener changes. */
 struct fabric_bell {
     struct base_spin lock;
     struct base_list waiters;
 };
 
-/* What somebody waits for. */
+/* The condition that a caller waits for. */
 struct fabric_condition {
     bool (*ready)(void *arg);
     void (*arm)(
         void *arg); /* ask the side that makes it ready to ring the bell; NULL: that side always rings */
     void *arg;
-    bool is_rare; /* it takes long to come: nobody looks, all depends on the bell */
+    bool is_rare; /* it takes long to come true: no caller polls it, and only the bell ends the wait */
 };
 
-/** Nobody sleeps. */
+/** Begin with no sleeper. */
 void fabric_bell_init(struct fabric_bell *bell);
 
-/** Have all who sleep look at their conditions. Any thread. */
+/** Have all sleepers look at their conditions. Any thread. */
 void fabric_bell_ring(struct fabric_bell *bell);
 
 /** Wait for a condition. @return 0; -ETIMEDOUT; -ECANCELED. Yields. */

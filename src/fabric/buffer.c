@@ -1,13 +1,13 @@
 /*
  * Buffers: memory for the vectors of operations. A domain's pool has sizes that are powers of two; each size takes
- * slabs, which the provider is told of once. Slabs stay, but where the pool is at its limit those without a buffer in
- * use make room for another size.
+ * slabs, each of which the provider registers once. Slabs stay; only when the pool is at its limit do slabs without a
+ * buffer in use make room for another size.
  */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 
 #define SMALLEST_SHIFT 9                     /* 512 bytes */
-#define SLAB_BYTES     (UINT64_C(256) << 10) /* at least */
+#define SLAB_BYTES     (UINT64_C(256) << 10) /* the least size of a slab */
 #define DEFAULT_BYTES  (UINT64_C(16) << 20)
 #define HUGE_BYTES     (UINT64_C(2) << 20)
 
@@ -15,12 +15,12 @@ _Static_assert(TARN_FABRIC_BYTES_MAX == UINT64_C(1) << (SMALLEST_SHIFT + FABRIC_
                "an operation fits into a buffer");
 
 struct slab {
-    struct base_list link; /* buffers.rooms; in none when all its buffers are out */
-    uint32_t size;         /* of FABRIC_BUFFER_SIZES */
+    struct base_list link; /* place in buffers.rooms; in no list when all of the slab's buffers are out */
+    uint32_t size;         /* index of the buffers' size, below FABRIC_BUFFER_SIZES */
     uint32_t in_use;
     uint8_t *memory;
     uint64_t bytes;
-    void *state; /* the provider's */
+    void *state; /* the provider's state of the slab */
     struct tarn_fabric_buffer *free;
     struct tarn_fabric_buffer buffers[];
 };
@@ -35,7 +35,7 @@ static uint64_t bytes_of(uint32_t size)
     return UINT64_C(1) << (SMALLEST_SHIFT + size);
 }
 
-/* @return which size a number of bytes takes */
+/* @return index of the smallest size that holds the bytes */
 static uint32_t size_of(uint64_t bytes)
 {
     uint32_t size = 0;
@@ -92,8 +92,8 @@ static int make_slab(struct tarn_fabric_domain *domain, uint32_t size, uint64_t 
     return 0;
 }
 
-/* Have room for `bytes` more, if need be by taking slabs out that nobody uses: those are last. @return whether
- * there is; the bytes are taken */
+/* Reserve `bytes` of the pool's limit, if need be by taking out idle slabs, which are last in their lists. @return
+ * whether the bytes were reserved */
 static bool reserve_locked(struct fabric_buffers *buffers, uint64_t bytes, struct base_list *idle)
 {
     base_spin_assert_held(&buffers->lock);
@@ -111,7 +111,7 @@ static bool reserve_locked(struct fabric_buffers *buffers, uint64_t bytes, struc
     return fits;
 }
 
-/* Have a slab more of a size. */
+/* Add a slab of a size. */
 static int add_slab(struct tarn_fabric_domain *domain, uint32_t size)
 {
     struct fabric_buffers *buffers = &domain->buffers;
@@ -159,10 +159,10 @@ void fabric_buffers_close(struct tarn_fabric_domain *domain)
             free_slab(domain, slab_of(link));
         }
     }
-    base_assert(buffers->bytes == 0); /* all were put back */
+    base_assert(buffers->bytes == 0); /* all buffers were put back */
 }
 
-/* @return a free one; NULL: there is none */
+/* @return a free buffer of the size; NULL: there is none */
 static struct tarn_fabric_buffer *take_buffer(struct fabric_buffers *buffers, uint32_t size)
 {
     struct tarn_fabric_buffer *buffer = NULL;
@@ -172,7 +172,7 @@ static struct tarn_fabric_buffer *take_buffer(struct fabric_buffers *buffers, ui
         struct slab *slab = slab_of(first);
         buffer = slab->free;
         slab->free = buffer->next;
-        buffer->next = buffer; /* it is out */
+        buffer->next = buffer; /* marks the buffer as out */
         slab->in_use++;
         base_list_remove(first);
         if (slab->free != NULL)
@@ -203,7 +203,7 @@ void tarn_fabric_buffer_put(struct tarn_fabric_buffer *buffer)
     struct fabric_buffers *buffers = &buffer->domain->buffers;
     struct slab *slab = buffer->state;
     base_spin_lock(&buffers->lock);
-    base_assert(buffer->next == buffer); /* it was out */
+    base_assert(buffer->next == buffer); /* a buffer that is put back must be out */
     if (slab->free != NULL)
         base_list_remove(&slab->link);
     buffer->next = slab->free;

@@ -1,11 +1,11 @@
-/* What is common to all providers: opening, checks, counting, and what a connection died of. */
+/* All that providers have in common: opening, checks, counting, and a connection's first error. */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Lines about connections that have failed: with a server a thousand may. */
+/* The most lines about failed connections in a while: with a server a thousand may fail. */
 #define FAILURE_LINES       8
 #define FAILURE_INTERVAL_NS (10 * BASE_NS_PER_SECOND)
 
@@ -27,7 +27,7 @@ const char *tarn_fabric_provider_name(uint32_t place)
     return place < base_array_count(providers) ? providers[place]->name : NULL;
 }
 
-/* @param ret_arg  what its open() is handed */
+/* Find the provider of a URL. @param ret_arg  the argument of the provider's open() */
 static const struct fabric_provider *choose_provider(const struct tarn_node *node, const char *url,
                                                      void **ret_arg)
 {
@@ -125,7 +125,7 @@ const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric
 
 /* ---- domains and regions ------------------------------------------------------------------------ */
 
-#define DOMAIN_REGIONS 64 /* where nobody says how many */
+#define DOMAIN_REGIONS 64 /* regions of a domain, if its options give no number */
 
 int tarn_fabric_domain_open(struct tarn_fabric *fabric, const struct tarn_fabric_domain_options *options,
                             struct tarn_fabric_domain **ret_domain)
@@ -160,7 +160,7 @@ void tarn_fabric_domain_close(struct tarn_fabric_domain *domain)
     base_free(&fabric->node->memory, domain, sizeof(*domain));
 }
 
-/* @param memory  the caller's; NULL: it is to be made */
+/* Make a region. @param memory  the caller's; NULL: the provider makes it */
 static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
                        struct tarn_fabric_region **ret_region)
 {
@@ -318,7 +318,7 @@ static int fill_options(const struct tarn_fabric_connect_options *given,
                : -EINVAL;
 }
 
-/* What the caller is to a connection: a scheduler; NULL: a plain thread, the simulator's too. */
+/* The scheduler whose task the caller is; NULL: a plain thread, or the simulator's stand-in for one. */
 static struct task_sched *user_self(void)
 {
     return task_is_thread() ? NULL : task_sched_self();
@@ -336,7 +336,7 @@ static struct tarn_fabric_connection *make_connection(struct tarn_fabric_domain 
     return connection;
 }
 
-/* What accept() or connect() came to. */
+/* Take the result of accept() or connect(). */
 static int begin_connection(struct tarn_fabric_connection *connection, int error,
                             struct tarn_fabric_connection **ret_connection)
 {
@@ -427,7 +427,8 @@ bool fabric_connection_fail(struct tarn_fabric_connection *connection, const cha
     if (!atomic_compare_exchange_strong(&connection->error, &alive, error))
         return false;
     struct tarn_fabric *fabric = connection->fabric;
-    bool wanted = error == -EPIPE || error == -ECONNABORTED; /* by one of the two */
+    bool wanted = error == -EPIPE ||
+                  error == -ECONNABORTED; /* one of the two sides has ended the connection on purpose */
     BASE_LOG_LIMITED_AT(&fabric->node->log, &fabric->failures, wanted ? BASE_LOG_DEBUG : BASE_LOG_WARN,
                         wanted ? "connection over" : "connection failed",
                         "fabric=%s peer=\"%s\" op=\"%s\" error=\"%s\"", fabric->info.provider,
@@ -502,13 +503,13 @@ static const char *op_name(enum tarn_fabric_op_kind kind)
     return (unsigned)kind < TARN_FABRIC_OP_KINDS ? names[kind] : "unknown";
 }
 
-/* A counter has one writer, and is read by anyone. */
+/* Add to a counter, which has one writer and any number of readers. */
 static void count_more(uint64_t *counter, uint64_t more)
 {
     __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
 }
 
-/* Whether an operation can be honoured. Lengths may come from a wire: nothing is asserted. */
+/* Check an operation. Lengths may come from a wire, so nothing is asserted. */
 static FABRIC_INLINE int check_op(const struct tarn_fabric *fabric, struct tarn_fabric_op *op)
 {
     bool atomic = op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
@@ -574,7 +575,7 @@ void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
     (void)fabric_connection_fail(connection, op_name(op->kind), result);
 }
 
-/* By the connection's user. */
+/* Post operations. Called by the connection's user. */
 static void post_ops(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -604,7 +605,7 @@ void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fab
         post_ops(connection, ops, count);
 }
 
-/* Wait for one; if that is cut short, its connection is given up. */
+/* Wait for one operation; if the wait is cut short, its connection is given up. */
 static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct tarn_fabric_connection *connection = op->connection;
@@ -646,7 +647,7 @@ int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t
         const struct task_sched *sched = ops[i].connection->sched;
         int error;
         n = 1;
-        if (sched != NULL && is_thread) { /* with the others of that scheduler */
+        if (sched != NULL && is_thread) { /* wait for it together with the others of that scheduler */
             while (i + n < count_of_ops && ops[i + n].connection->sched == sched)
                 n++;
             error = fabric_proxy_wait(&ops[i], n, deadline_ns);
@@ -681,7 +682,7 @@ static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection
     return wait_for_one(op, deadline_ns);
 }
 
-/* Complete what is filled: the short way if there is one, with nothing that is to be looked at again. */
+/* Complete a filled operation: by the provider's run() if it has one, which leaves nothing to poll. */
 static FABRIC_INLINE int run_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                 enum tarn_fabric_op_kind kind, uint8_t tag, uint64_t bytes,
                                 uint64_t deadline_ns)
@@ -707,8 +708,8 @@ int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op 
 }
 
 /*
- * Fill an operation and complete it. What the fabric fills itself need not be zero: that alone would take as long as
- * the rest.
+ * Fill an operation and complete it. Fields that the fabric sets itself are not zeroed first, because that alone would
+ * take as long as the rest.
  */
 static FABRIC_INLINE int complete_op(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                      enum tarn_fabric_op_kind kind, uint8_t tag,

@@ -1,5 +1,5 @@
 /*
- * fabric: what other layers may ask of it besides <tarn/fabric.h>, whose rules hold here: the table that providers
+ * fabric: the functions for other layers, besides <tarn/fabric.h>, whose rules hold here; and the table that providers
  * fill, the simulator's among them.
  */
 #ifndef FABRIC_FABRIC_H
@@ -14,13 +14,13 @@
 
 struct fabric_provider;
 
-/** How that is called. @return static. Any thread or task. */
+/** The name of a kind of atomics, for people. @return static text. Any thread or task. */
 const char *fabric_atomics_name(enum tarn_fabric_atomics atomics);
 
-/** How that is called. @return static. Any thread or task. */
+/** The name of a way of serving, for people. @return static text. Any thread or task. */
 const char *fabric_served_by_name(enum tarn_fabric_served_by served_by);
 
-/* How the owner gets at exported memory that is not plain memory. */
+/* The owner's access to exported memory that is not plain memory. */
 struct tarn_fabric_mem_operations {
     uint64_t (*load64)(const struct tarn_fabric_region *region, uint64_t offset);
     void (*store64)(struct tarn_fabric_region *region, uint64_t offset, uint64_t value);
@@ -28,13 +28,13 @@ struct tarn_fabric_mem_operations {
     void (*copy_in)(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes);
 };
 
-/* Operations, first in, first out. They own nothing; all zero is empty. */
+/* A queue of operations, first in, first out, which does not own them. All zero is empty. */
 struct fabric_queue {
     struct tarn_fabric_op *first;
-    struct tarn_fabric_op *last; /* undefined while there is no first */
+    struct tarn_fabric_op *last; /* the last operation; undefined while the queue is empty */
 };
 
-/** Put one at the end that is in no queue. */
+/** Append an operation that is in no queue. */
 static inline void fabric_queue_push(struct fabric_queue *queue, struct tarn_fabric_op *op)
 {
     op->next = NULL;
@@ -45,7 +45,7 @@ static inline void fabric_queue_push(struct fabric_queue *queue, struct tarn_fab
     queue->last = op;
 }
 
-/** Take out the first. @return NULL: there is none */
+/** Remove the first operation. @return NULL: the queue is empty */
 static inline struct tarn_fabric_op *fabric_queue_pop(struct fabric_queue *queue)
 {
     struct tarn_fabric_op *op = queue->first;
@@ -54,7 +54,7 @@ static inline struct tarn_fabric_op *fabric_queue_pop(struct fabric_queue *queue
     return op;
 }
 
-/** Take out one that is in it, wherever. */
+/** Remove an operation from any place of its queue. */
 static inline void fabric_queue_remove(struct fabric_queue *queue, const struct tarn_fabric_op *op)
 {
     struct tarn_fabric_op **at = &queue->first, *before = NULL;
@@ -65,7 +65,7 @@ static inline void fabric_queue_remove(struct fabric_queue *queue, const struct 
         queue->last = before;
 }
 
-/** Move all to the end of another queue. */
+/** Move all operations to the end of another queue. */
 static inline void fabric_queue_move_all(struct fabric_queue *queue, struct fabric_queue *from)
 {
     for (struct tarn_fabric_op *op; (op = fabric_queue_pop(from)) != NULL;)
@@ -74,32 +74,33 @@ static inline void fabric_queue_move_all(struct fabric_queue *queue, struct fabr
 
 /*
  * The table that a provider fills; the simulator's is handed in through task_node_options.fabric. States are
- * the provider's own. What is common to all (checks of operations, counting, the first error) is done before
- * and after; see README, "Providers".
+ * the provider's own. fabric.c does for all of them, before and after these calls, the checks of operations, the
+ * counting and the first error; see README, "Providers".
  */
 struct fabric_provider {
     const char *name;
 
-    /** @param provider_arg  the node's fabric_arg; of real ones what stands behind the colon, or NULL */
+    /** @param provider_arg  the simulator's: the node's fabric_arg; a real one's: the URL's text behind the colon, or
+     * NULL */
     int (*open)(struct tarn_node *node, void *provider_arg, struct tarn_fabric_info *ret_info,
                 void **ret_state);
-    void (*close)(void *state); /* every domain and listener is closed */
+    void (*close)(void *state); /* every domain and listener is closed by then */
 
     /** As tarn_fabric_domain_open(), for checked options. */
     int (*domain_open)(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
-    void (*domain_close)(void *domain); /* every region is freed, every connection disconnected */
+    void (*domain_close)(void *domain); /* every region is freed and every connection disconnected by then */
 
     /** Fill memory, bytes, handle, mem and state. @param region  bytes and rights are checked */
     int (*region_alloc)(void *domain, struct tarn_fabric_region *region);
 
-    /** The same with `memory`, which is the caller's. NULL: there is no such thing */
+    /** As region_alloc(), with the caller's `memory`. NULL: the provider cannot export a caller's memory */
     int (*region_register)(void *domain, struct tarn_fabric_region *region);
 
-    /** Memory of a domain's buffers is there, or gone. NULL: plain memory will do */
+    /** Learn that memory for a domain's buffers was made, or is about to be freed. NULL: plain memory will do */
     int (*buffers_made)(void *domain, void *memory, uint64_t bytes, void **ret_state);
     void (*buffers_gone)(void *domain, void *state);
 
-    /** When it returns, registered memory is the caller's alone. */
+    /** Free a region; when this returns, no peer has access to registered memory any more. */
     void (*region_free)(void *domain, struct tarn_fabric_region *region);
 
     /** As the functions tarn_fabric_*() of these names. */
@@ -108,7 +109,7 @@ struct fabric_provider {
     int (*listener_wait)(void *listener, uint64_t deadline_ns, void **ret_incoming);
     uint32_t (*incoming_data)(const void *incoming, const void **ret_data);
 
-    /** Ends the incoming in any case. @param owner  for fabric_connection_name() and _fail() */
+    /** Accept; `incoming` is used up also on failure. @param owner  for fabric_connection_name() and _fail() */
     int (*accept)(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
                   struct tarn_fabric_connection *owner, void **ret_connection);
     void (*reject)(void *incoming);
@@ -118,53 +119,53 @@ struct fabric_provider {
                    uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
     uint32_t (*peer_data)(const void *connection, const void **ret_data);
 
-    /** Start a checked operation of a live connection; fabric_op_finish() is called once for it: now, in
+    /** Start a checked operation of a live connection; fabric_op_finish() is called once for it: in this call, in
      * wait(), in receive(), or in fail(). */
     void (*post)(void *connection, struct tarn_fabric_op *op);
 
-    /** The same for one that is waited for at once: do it here and now. @return false: it failed, or is to wait for
-     * others, and nothing of it was done; then it is handed to post(). NULL: there is no such short way */
+    /** Carry out, within the call, an operation that its user is about to wait for. @return false: it failed or must
+     * wait for others, and has had no effect; then it is handed to post(). NULL: the provider has no such short way */
     bool (*run)(void *connection, struct tarn_fabric_op *op);
 
-    /** All of a batch was handed to post(): what it keeps back may go now. NULL: it keeps nothing back. */
+    /** Send what post() has kept back, because the whole batch was handed over. NULL: post() keeps nothing back. */
     void (*posted)(void *connection);
 
-    /** Finish what has completed. NULL: the provider does that without being asked */
+    /** Finish completed operations. NULL: the provider does that without being asked */
     void (*progress)(void *connection);
 
-    /** Wait until it is finished. @return 0; -ETIMEDOUT; -ECANCELED: it is not */
+    /** Wait until an operation has finished. @return 0; -ETIMEDOUT or -ECANCELED: it has not */
     int (*wait)(void *connection, struct tarn_fabric_op *op, uint64_t deadline_ns);
 
     /** As tarn_fabric_receive(). */
     int (*receive)(void *connection, void *data, uint32_t room, uint64_t deadline_ns,
                    struct tarn_fabric_message *ret_message);
 
-    /** The connection has failed, for the reason that tarn_fabric_error() has: tell the peer, and finish with it
-     * what was posted. By the connection's user; may be called again. */
+    /** End a connection that has failed with tarn_fabric_error(): tell the peer, and finish all posted operations with
+     * that error. Called by the connection's user, perhaps several times. */
     void (*fail)(void *connection);
 
-    /** Of a failed connection, as tarn_fabric_fence(). */
+    /** As tarn_fabric_fence(), for a failed connection. */
     int (*fence)(void *connection, uint64_t deadline_ns);
 
-    /** As tarn_fabric_disconnect(): nothing is posted any more. */
+    /** As tarn_fabric_disconnect(); no operation is posted or in flight. */
     void (*disconnect)(void *connection);
 
-    /** As tarn_fabric_wait_any(). NULL: by looking again and again. */
+    /** As tarn_fabric_wait_any(). NULL: fabric.c polls the words. */
     int (*wait_any)(void *state, const struct tarn_fabric_word *words, uint32_t count, uint64_t deadline_ns,
                     uint32_t *ret_index);
 };
 
-/** For providers: an operation has its result; an error kills the connection. By the connection's user. */
+/** For providers: give an operation its result; an error ends the connection. Called by the connection's user. */
 void fabric_op_finish(struct tarn_fabric_op *op, int32_t result);
 
-/** For providers: what the peer is called. Before anything can fail. */
+/** For providers: set the peer's name for the log, before the connection can fail. */
 void fabric_connection_name(struct tarn_fabric_connection *connection, const char *name);
 
 /**
- * For providers: the connection dies of an error, unless it is dead.
+ * For providers: end a connection with an error, unless it has ended.
  *
- * @param what  was being done, for the log
- * @return whether this was the first. Any thread.
+ * @param what  the step that failed, for the log
+ * @return whether this was the connection's first error. Any thread.
  */
 bool fabric_connection_fail(struct tarn_fabric_connection *connection, const char *what, int error);
 
@@ -176,19 +177,19 @@ struct tarn_node *fabric_node(const struct tarn_fabric *fabric);
 /** Whether tarn_fabric_region_register() may succeed. */
 bool fabric_registers(const struct tarn_fabric *fabric);
 
-/** Post an operation that moves bytes and wait for it: without a detour where it can be carried out at once. @return as
- * tarn_fabric_wait(). Yields. */
+/** Post an operation that moves bytes and wait for it; the provider's run() carries it out at once where it can. @return
+ * as tarn_fabric_wait(). Yields. */
 base_must_check int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                uint64_t deadline_ns);
 
-/** Whether a posted operation has finished; never waits. By the connection's user. */
+/** Whether a posted operation has finished; never waits. Called by the connection's user. */
 bool fabric_op_is_finished(const struct tarn_fabric_op *op);
 
 /** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
  * Yields. */
 base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);
 
-/** End a connection of the caller's scheduler, as an operation that fails would: its receiver gets the error. Never waits. */
+/** End a connection of the caller's scheduler, as a failing operation would: its receiver gets the error. Never waits. */
 void fabric_connection_end(struct tarn_fabric_connection *connection, const char *what, int error);
 
 #endif

@@ -5,37 +5,37 @@
 #include "fabric/fabric.h"
 #include "fabric/lanes.h"
 
-#define FABRIC_NAME_BYTES 64 /* of a peer in the log */
+#define FABRIC_NAME_BYTES 64 /* room for a peer's name, as the log shows it */
 
-/* Of functions of an operation that takes a few nanoseconds in all: calls would take as long. */
+/* For the steps of an operation that takes a few nanoseconds in all: a call of each would take as long. */
 #define FABRIC_INLINE inline __attribute__((always_inline))
 
 struct tarn_fabric {
     struct tarn_node *node;
     const struct fabric_provider *provider;
-    void *state; /* the provider's, like all that are called so */
+    void *state; /* the provider's state, as in all structures of this file */
     struct tarn_fabric_info info;
-    struct base_log_limit failures;                         /* of lines about connections */
+    struct base_log_limit failures;                         /* limits the lines about failed connections */
     struct task_mutex lock;                                 /* of what follows */
     struct base_list connections;                           /* of struct tarn_fabric_connection */
-    struct tarn_fabric_counters past[TARN_FABRIC_TAGS_MAX]; /* of connections that are over */
+    struct tarn_fabric_counters past[TARN_FABRIC_TAGS_MAX]; /* counts of connections that have ended */
 };
 
 #define FABRIC_BUFFER_SIZES 22 /* powers of two, from 512 bytes to TARN_FABRIC_BYTES_MAX */
 
 /* The pool of a domain's buffers. */
 struct fabric_buffers {
-    struct base_spin lock; /* of all but bytes_max */
+    struct base_spin lock; /* protects all fields but bytes_max */
     uint64_t bytes_max;
-    uint64_t bytes; /* of slabs */
+    uint64_t bytes; /* bytes of all slabs */
     struct base_list
-        rooms[FABRIC_BUFFER_SIZES]; /* slabs with a free buffer; those that are all free at the end */
+        rooms[FABRIC_BUFFER_SIZES]; /* slabs with a free buffer, by size; wholly free slabs are at the end */
 };
 
 struct tarn_fabric_domain {
     struct tarn_fabric *fabric;
     void *state;
-    _Atomic uint32_t users; /* regions and connections */
+    _Atomic uint32_t users; /* number of regions and connections of the domain */
     struct fabric_buffers buffers;
 };
 
@@ -50,14 +50,15 @@ struct tarn_fabric_incoming {
 };
 
 struct tarn_fabric_connection {
-    struct base_list link; /* fabric.connections */
+    struct base_list link; /* place in fabric.connections */
     struct tarn_fabric *fabric;
     struct tarn_fabric_domain *domain;
     void *state;
-    struct task_sched *sched; /* whose tasks use it; NULL: plain threads */
-    _Atomic int error;        /* what it died of; set once */
+    struct task_sched *sched; /* the scheduler whose tasks use the connection; NULL: plain threads do */
+    _Atomic int error;        /* the error that ended the connection, set once; 0: it lives */
     char name[FABRIC_NAME_BYTES];
-    struct tarn_fabric_counters counters[TARN_FABRIC_TAGS_MAX]; /* written by its user */
+    struct tarn_fabric_counters
+        counters[TARN_FABRIC_TAGS_MAX]; /* counts by tag; the connection's user writes them */
 };
 
 /** Whether an operation is a message, and takes a credit. */
@@ -66,17 +67,17 @@ static inline bool fabric_op_takes_credit(const struct tarn_fabric_op *op)
     return op->kind == TARN_FABRIC_SEND || op->kind == TARN_FABRIC_WRITE_NOTIFY;
 }
 
-/** Whether something comes back of it: bytes, or what a word was. */
+/** Whether the peer answers an operation with bytes, or with a word's old value. */
 static inline bool fabric_op_is_answered(const struct tarn_fabric_op *op)
 {
     return op->kind == TARN_FABRIC_READ || op->kind == TARN_FABRIC_CAS || op->kind == TARN_FABRIC_FAA;
 }
 
 /**
- * Copy between a buffer and a part of what an operation's vectors name.
+ * Copy between a buffer and a part of an operation's vectors.
  *
  * @param at, bytes  the part, within the operation's bytes
- * @param scatter    into the vectors; else out of them
+ * @param scatter    copy into the vectors; otherwise out of them
  */
 void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
                     bool scatter);
@@ -86,48 +87,49 @@ void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffe
 /** Make an empty pool. @param bytes  0: the default */
 void fabric_buffers_open(struct tarn_fabric_domain *domain, uint64_t bytes);
 
-/** Free it; all buffers are back. */
+/** Free the pool; all buffers were put back. */
 void fabric_buffers_close(struct tarn_fabric_domain *domain);
 
 /* ---- populate.c ---------------------------------------------------------------------------------- */
 
 /**
- * Have all pages of some mapped memory. If they are many several threads do it, which have ended on return. Blocks.
+ * Have the kernel provide all pages of mapped memory. For large memory several threads do it, which have ended on
+ * return. Blocks.
  *
  * @param memory  at the beginning of a page
- * @param zero    it may have been used: set it to zero
+ * @param zero    set the memory to zero, because it may have been used
  * @return 0; -ENOMEM
  */
 base_must_check int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero);
 
 /* ---- url.c: what stands behind the colon --------------------------------------------------------- */
 
-#define FABRIC_HEARTBEAT_NS (1 * BASE_NS_PER_SECOND) /* where nobody says another */
-#define FABRIC_BEATS_PROBE  4  /* ticks of silence after which the peer is probed: a heartbeat */
-#define FABRIC_BEATS_DEAD   10 /* and after which it is given up */
+#define FABRIC_HEARTBEAT_NS (1 * BASE_NS_PER_SECOND) /* the default of the URL's option */
+#define FABRIC_BEATS_PROBE  4  /* ticks of silence after which the peer is probed; together one heartbeat */
+#define FABRIC_BEATS_DEAD   10 /* ticks of silence after which the peer is given up */
 
-/** Say what is wrong with an option. @return -EINVAL */
+/** Log the fault of an option. @return -EINVAL */
 int fabric_url_complain(struct base_log *log, const char *option, const char *reason);
 
-/** Take the next of the options with commas between. @return 0; -ENOENT: there are no more; -EINVAL: it is longer than
- * the room (logged) */
+/** Cut the next option off a list with commas. @return 0; -ENOENT: there are no more; -EINVAL: it is longer than the room
+ * (logged) */
 base_must_check int fabric_url_next(struct base_log *log, const char **text, char *ret_option, size_t room);
 
-/** What follows the name in an option. @param name  with "=". @return NULL: it is another option */
+/** The value of an option. @param name  the option's name with "=" @return NULL: it is another option */
 const char *fabric_url_value(const char *option, const char *name);
 
-/** Read the duration of an option. @return 0; -EINVAL (logged) */
+/** Read an option's duration. @return 0; -EINVAL (logged) */
 base_must_check int fabric_url_heartbeat(struct base_log *log, const char *option, const char *text,
                                          uint64_t *ret_ns);
 
 /* ---- proxy.c: what is to be done on another scheduler -------------------------------------------- */
 
-/** Whether the caller is a plain thread, and the connection a scheduler's: then one of these makes the call. Else it is
- * the caller's own. */
+/** Whether the caller is a plain thread and the connection a scheduler's: then the caller has a task make its call, by
+ * one of the functions below. */
 static inline bool fabric_needs_proxy(const struct tarn_fabric_connection *connection)
 {
     if (base_likely(connection->sched == task_sched_self()))
-        return false; /* `sched` is none whose tasks are plain threads */
+        return false; /* `sched` is never one whose tasks are treated as plain threads */
     base_assert(task_is_thread());
     return connection->sched != NULL;
 }
@@ -138,7 +140,7 @@ void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fa
 /** tarn_fabric_wait() for operations whose connections are of one scheduler. */
 int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
 
-/** Both, of one operation, in one go. */
+/** Post one operation and wait for it, in one visit to the scheduler. */
 int fabric_proxy_post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                uint64_t deadline_ns);
 
@@ -154,13 +156,13 @@ void fabric_proxy_disconnect(struct tarn_fabric_connection *connection);
 
 /* ---- providers ----------------------------------------------------------------------------------- */
 
-/** The processes of this user on this host. */
+/** The provider `shm`: processes of this user on this host. */
 extern const struct fabric_provider fabric_provider_shm;
 
-/** Any host that a stream socket reaches. */
+/** The provider `tcp`: any host that a stream socket reaches. */
 extern const struct fabric_provider fabric_provider_tcp;
 
-/** Hosts with cards that speak RDMA verbs. */
+/** The provider `verbs`: hosts with RDMA cards. */
 extern const struct fabric_provider fabric_provider_verbs;
 
 #endif

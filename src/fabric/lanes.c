@@ -2,7 +2,7 @@
 #include "fabric/lanes.h"
 
 #if defined(__SANITIZE_THREAD__)
-#define WORDS_ONLY 1 /* that it sees who reads and writes what */
+#define WORDS_ONLY 1 /* the sanitizer sees single words, not vectors */
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define WORDS_ONLY 1
@@ -77,7 +77,7 @@ typedef uint64_t __attribute__((vector_size(16), may_alias, aligned(1))) own_vec
 #define VECTOR_BYTES 16
 #define BLOCK_BYTES  64 /* in one go */
 
-/* Whole blocks, aligned in `shared`. */
+/* Load whole blocks, which are aligned in `shared`. */
 static void load_vectors(uint8_t *to, const uint8_t *shared, uint64_t bytes)
 {
     for (uint64_t done = 0; done < bytes; done += BLOCK_BYTES) {

@@ -1,6 +1,6 @@
 /*
- * Copies from and to memory that others change, and look at, at the same time: each aligned word of 8 bytes of it is
- * moved whole, once, in any order. Of nothing but base, so that it can also be built for another processor.
+ * Copies from and to memory that other threads read and write at the same time. A lane is an aligned word of 8 bytes:
+ * each is moved whole, once, in any order. This uses nothing but base, so that it can be built for another processor.
  */
 #ifndef FABRIC_LANES_H
 #define FABRIC_LANES_H
@@ -15,13 +15,13 @@ typedef uint64_t __attribute__((may_alias)) fabric_word;
 
 #define FABRIC_FEW_BYTES 128
 
-/** Load one. */
+/** Load a lane. */
 static inline uint64_t fabric_lane_load(const void *shared)
 {
     return __atomic_load_n((const fabric_word *)shared, __ATOMIC_RELAXED);
 }
 
-/** Store one. */
+/** Store a lane. */
 static inline void fabric_lane_store(void *shared, const void *from)
 {
     uint64_t word;
@@ -29,13 +29,13 @@ static inline void fabric_lane_store(void *shared, const void *from)
     __atomic_store_n((fabric_word *)shared, word, __ATOMIC_RELAXED);
 }
 
-/** Whether it is a lane and nothing else. */
+/** Whether a range is exactly one lane. */
 static inline bool fabric_is_lane(const void *shared, uint64_t bytes)
 {
     return bytes == FABRIC_WORD_BYTES && base_is_aligned((uintptr_t)shared, FABRIC_WORD_BYTES);
 }
 
-/** Whether it is lanes and nothing else, and not many. */
+/** Whether a range consists of whole lanes, and of few. */
 static inline bool fabric_are_few_lanes(const void *shared, uint64_t bytes)
 {
     return bytes <= FABRIC_FEW_BYTES && base_is_aligned((uintptr_t)shared | bytes, FABRIC_WORD_BYTES);
@@ -47,7 +47,7 @@ void fabric_lanes_load_many(void *to, const void *shared, uint64_t bytes);
 /** fabric_lanes_store() of more than one lane. */
 void fabric_lanes_store_many(void *shared, const void *from, uint64_t bytes);
 
-/** Copy from shared memory. `shared` as it lies, `to` anywhere. One lane, or a few, are what is copied most. */
+/** Copy from shared memory; `shared` and `to` may have any alignment. Most copies are of one lane or a few. */
 static inline void fabric_lanes_load(void *to, const void *shared, uint64_t bytes)
 {
     if (fabric_is_lane(shared, bytes)) {
@@ -65,8 +65,8 @@ static inline void fabric_lanes_load(void *to, const void *shared, uint64_t byte
     }
 }
 
-/** Copy into shared memory, from the end: a reader that waits for the first word finds the rest, and takes no line of the
- * cache from under a store. */
+/** Copy into shared memory, from its end to its beginning: so a reader that polls the first word finds the rest there, and
+ * does not take cache lines from the writer meanwhile. */
 static inline void fabric_lanes_store(void *shared, const void *from, uint64_t bytes)
 {
     if (fabric_is_lane(shared, bytes)) {

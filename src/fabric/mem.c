@@ -1,4 +1,4 @@
-/* Memory that several change at once: the owner's side, waiting for a word. */
+/* Exported memory: the owner's loads and stores, and waiting for a word to change. */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 
@@ -55,13 +55,13 @@ void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset,
 
 /* ---- waiting for a word ------------------------------------------------------------------------- */
 
-#define LOOKS_A_TURN        8 /* then other tasks or threads have theirs */
+#define LOOKS_A_TURN        8 /* looks before other tasks or threads get their turn */
 #define TURNS_WITHOUT_PAUSE 1000
-#define TURNS_A_CLOCK       8 /* of which one asks what time it is */
+#define TURNS_A_CLOCK       8 /* turns from one look at the clock to the next */
 #define PAUSE_NS_MIN        UINT64_C(10000)
 #define PAUSE_NS_MAX        UINT64_C(1000000)
 
-/* @return the first word that has changed; `count`: none has */
+/* @return index of the first word that has changed; `count`: none has */
 static uint32_t changed(const struct tarn_fabric_word *words, uint32_t count)
 {
     for (uint32_t look = 0; look < LOOKS_A_TURN; look++) {
@@ -73,7 +73,7 @@ static uint32_t changed(const struct tarn_fabric_word *words, uint32_t count)
     return count;
 }
 
-/* The next turn's pause. @return 0; -ETIMEDOUT; -ECANCELED */
+/* Pause before the next turn. @return 0; -ETIMEDOUT; -ECANCELED */
 static int pause_before_turn(uint32_t turn, uint64_t *inout_pause_ns, uint64_t deadline_ns)
 {
     if (task_cancelled())
@@ -103,7 +103,8 @@ int tarn_fabric_wait_any(const struct tarn_fabric_word *words, uint32_t count, u
     for (uint32_t turn = 0;; turn++) {
         uint32_t index = changed(words, count);
         if (index < count) {
-            atomic_thread_fence(memory_order_acquire); /* what was written before the word is seen after it */
+            atomic_thread_fence(
+                memory_order_acquire); /* all that was written before the word is seen after it */
             *ret_index = index;
             return 0;
         }

@@ -1,6 +1,6 @@
 /*
- * Pages of fresh memory: to zero them is what takes long when a large region is made, and one processor does it at a
- * fraction of what memory can take.
+ * Pages of fresh memory. Zeroing them takes most of the time in which a large region is made, and one processor uses
+ * only a fraction of the memory's bandwidth: so several threads do it.
  */
 #include "fabric/fabric_internal.h"
 #include "task/thread.h"
@@ -9,15 +9,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PARALLEL_BYTES (UINT64_C(64) << 20) /* below, to start threads is not worth it */
+#define PARALLEL_BYTES (UINT64_C(64) << 20) /* below this, starting threads does not pay */
 #define PART_BYTES     (UINT64_C(16) << 20)
-#define THREADS_MAX    8 /* the caller's among them */
+#define THREADS_MAX    8 /* the most threads, the caller's included */
 
 struct population {
     uint8_t *memory;
     uint64_t bytes;
     bool zero;
-    _Atomic uint64_t next; /* where the next part begins */
+    _Atomic uint64_t next; /* offset of the next part that a thread takes */
     _Atomic bool failed;
 };
 
@@ -37,12 +37,12 @@ static void *populate_parts(void *arg)
     return NULL;
 }
 
-/* How many threads of ours may run at once. */
+/* The number of processors that this process may use. */
 static unsigned processors(void)
 {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
-        return 1; /* more than a set of this size holds */
+        return 1; /* the machine has more than a set of this size holds */
     return (unsigned)CPU_COUNT(&allowed);
 }
 
@@ -54,7 +54,7 @@ int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
     unsigned helpers = 0;
     while (helpers + 1 < wanted &&
            task_thread_start(&threads[helpers], "tarn-populate", populate_parts, &population) == 0)
-        helpers++; /* those that cannot be had are done without */
+        helpers++; /* a thread that cannot be started is done without */
     (void)populate_parts(&population);
     for (unsigned i = 0; i < helpers; i++)
         (void)pthread_join(threads[i], NULL);

@@ -1,11 +1,11 @@
 /*
- * What is to be done on another scheduler. So a plain thread uses a scheduler's connection: a task of that scheduler
- * makes its call, while the thread waits.
+ * Work on another scheduler. So a plain thread uses a scheduler's connection: a task of that scheduler makes its call,
+ * while the thread waits.
  */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 
-/* A function that runs on some scheduler while its caller waits. */
+/* A function that runs on a scheduler while its caller waits. */
 struct errand {
     task_function *function;
     void *arg;
@@ -28,15 +28,15 @@ int fabric_run_on(struct task_sched *sched, task_function *function, void *arg)
     if (error != 0)
         return error;
     while (task_shared_future_wait(&errand.over, TASK_FOREVER, &value) != 0)
-        continue; /* this task waits even if it is cancelled: the other one uses this memory */
+        continue; /* wait on, even when cancelled: the other task uses this memory */
     return 0;
 }
 
 /* ---- calls -------------------------------------------------------------------------------------- */
 
-#define RETRY_NS UINT64_C(1000000) /* when there is no memory to ask the scheduler with */
+#define RETRY_NS UINT64_C(1000000) /* pause before the next attempt when there is no memory for the message */
 
-/* A call, by the thread's arguments. */
+/* A call of a public function, with the thread's arguments. */
 struct proxy_call {
     struct tarn_fabric_connection *connection;
     struct tarn_fabric_op *ops;

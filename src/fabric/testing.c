@@ -1,6 +1,6 @@
 /*
- * For the tests of this layer: what is tested (a provider), in tasks and in plain threads, jobs beside the test,
- * and two sides with a connection.
+ * For the tests of this layer: runs of a provider's tests in tasks and in plain threads, jobs beside a test, and two
+ * connected sides.
  */
 #include "fabric/testing.h"
 
@@ -78,7 +78,7 @@ unsigned testing_count_entries(const char *path)
     return count;
 }
 
-/* Descriptors of this process now. */
+/* Count the open descriptors of this process. */
 static unsigned testing_count_descriptors(void)
 {
     return testing_count_entries("/proc/self/fd");

@@ -1,6 +1,6 @@
 /*
- * For the tests of this layer: what is tested (a provider), in tasks and in plain threads, jobs beside the test,
- * and two sides with a connection.
+ * For the tests of this layer: runs of a provider's tests in tasks and in plain threads, jobs beside a test, and two
+ * connected sides.
  */
 #ifndef FABRIC_TESTING_H
 #define FABRIC_TESTING_H
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define TESTING_SECONDS(n) (task_now() + (n)*BASE_NS_PER_SECOND) /* a deadline that ends a test that hangs */
-#define TESTING_SOON       (task_now() + 20000000)               /* one that is meant to pass */
+#define TESTING_SOON       (task_now() + 20000000)               /* a deadline that is meant to pass */
 #define TESTING_TAG        3
 
 struct testing_child;
@@ -27,35 +27,35 @@ struct testing_fabric;
 
 struct testing_job;
 
-/* A provider to be tested; the state of the group of tests. */
+/* A provider under test; the state of the group of tests. */
 struct testing_subject {
     const char *url;
-    void (*address)(char *ret_address, size_t room); /* of a listener that is not there yet */
-    bool registers;                                  /* it exports memory of the caller's too */
-    const char *client_url; /* of the client's side, where that is another fabric; NULL: the same */
-    bool is_served;         /* the owner's process serves: it must run for that */
-    bool fences_alone;      /* a peer is fenced without its help */
-    bool is_slow;           /* counts of repetitions are smaller: testing_times() */
+    void (*address)(char *ret_address, size_t room); /* makes an address at which no listener is yet */
+    bool registers;                                  /* it can export memory of the caller's */
+    const char *client_url; /* URL of the client's fabric, where that is another one; NULL: the same */
+    bool is_served;         /* the owner's process serves operations, and so must run */
+    bool fences_alone;      /* a peer can be fenced without its help */
+    bool is_slow;           /* tests repeat less often: testing_times() */
 
-    /* Where tests and their plain threads run. NULL: in the real ones. */
+    /* Runs a test and its plain threads; NULL: on real schedulers and threads. */
     void (*run)(struct testing_fabric *testing, bool in_tasks);
-    void (*start_thread)(struct testing_job *job); /* has it run testing_job_subject() */
+    void (*start_thread)(struct testing_job *job); /* starts a thread that runs testing_job_subject() */
     const void *arg;
 };
 
-/* One test of it. */
+/* One test of the provider. */
 struct testing_fabric {
     const struct testing_subject *subject;
-    struct task_testing *tasks; /* NULL: plain threads */
+    struct task_testing *tasks; /* the schedulers of the test; NULL: it runs in plain threads */
     struct tarn_node *node;
     struct tarn_fabric *fabric;
-    struct tarn_fabric *client_fabric; /* NULL: the same; testing_clients() */
+    struct tarn_fabric *client_fabric; /* the client's fabric; NULL: the same. testing_clients() chooses */
     char address[108];
     void (*test)(struct testing_fabric *testing);
-    struct testing_child *children; /* of process_testing.h */
+    struct testing_child *children; /* the child processes of process_testing.h */
 };
 
-/** How often something is done: a tenth where each takes long. */
+/** Scale a number of repetitions: a tenth for a slow provider. */
 unsigned testing_times(const struct testing_fabric *testing, unsigned times);
 
 /** The fabric of the client's side. */
@@ -90,10 +90,10 @@ void testing_run(void **state, void (*test)(struct testing_fabric *testing), boo
 /* What a folder holds now: of /proc/self/fd this process's descriptors, of /proc/self/task its threads. */
 unsigned testing_count_entries(const char *path);
 
-/* The same when it has not changed for a while: what others close takes a moment. */
+/* The number of descriptors once it has not changed for a while: other threads close theirs a moment later. */
 unsigned testing_descriptors(void);
 
-/** Memory of the node when it has not changed for a while: a scheduler's engine takes its own when it begins. */
+/** The node's memory once it has not changed for a while: a scheduler's engine takes its own when it begins. */
 uint64_t testing_memory(const struct testing_fabric *testing);
 
 /* ---- jobs --------------------------------------------------------------------------------------- */
@@ -104,18 +104,18 @@ struct testing_job {
     void *arg;
     struct testing_fabric *testing;
     bool is_task;
-    struct task_group group; /* of a task */
+    struct task_group group; /* joins a task */
     pthread_t thread;
-    struct task_shared_future ended; /* of a thread */
+    struct task_shared_future ended; /* is set when a thread has ended */
 };
 
 void testing_job_subject(struct testing_job *job);
 
-/** Start a plain thread, from a task too. */
+/** Start a plain thread, also from a task. */
 void testing_start_thread(struct testing_fabric *testing, struct testing_job *job,
                           void (*function)(void *arg), void *arg);
 
-/** @param place  which scheduler, of tasks: 0 is the test's own */
+/** Start a job. @param place  index of the scheduler, if tests run in tasks: 0 is the test's own */
 void testing_start(struct testing_fabric *testing, struct testing_job *job, unsigned place,
                    void (*function)(void *arg), void *arg);
 
@@ -123,9 +123,9 @@ void testing_join(struct testing_job *job);
 
 /* ---- two sides ---------------------------------------------------------------------------------- */
 
-#define TESTING_BYTES (UINT64_C(256) << 10) /* of the server's regions */
+#define TESTING_BYTES (UINT64_C(256) << 10) /* size of each of the server's regions */
 
-/* A server with a region of every kind, and a client that is connected with it. */
+/* A server with a region of every kind, and a connected client. */
 struct testing_pair {
     struct testing_fabric *testing;
     struct tarn_fabric_domain *server_domain, *client_domain;
@@ -133,7 +133,7 @@ struct testing_pair {
     struct tarn_fabric_region *readable; /* read */
     struct tarn_fabric_listener *listener;
     struct tarn_fabric_connection *server, *client;
-    struct tarn_fabric_connect_options options; /* of both */
+    struct tarn_fabric_connect_options options; /* options of both sides */
 };
 
 struct tarn_fabric_domain *testing_domain(struct tarn_fabric *fabric, uint64_t readable, uint64_t writable);
@@ -152,19 +152,19 @@ void testing_pair_open(struct testing_fabric *testing, struct testing_pair *pair
 
 void testing_pair_close(struct testing_pair *pair);
 
-/** Wait until a word of an owner's is another. @return which */
+/** Wait until a word of the owner's memory has changed. @return its new value */
 uint64_t testing_await_word(const struct tarn_fabric_region *region, uint64_t offset, uint64_t old);
 
-/* A pattern that tells where it was written and when. */
+/* Fill memory with a pattern that names its offset and its round. */
 void testing_fill(uint8_t *bytes, uint64_t count, uint64_t round);
 
-/** What an owner's memory holds. */
+/** Assert that a region's memory holds these bytes. */
 void testing_expect(const struct tarn_fabric_region *region, uint64_t offset, const void *bytes,
                     uint64_t count);
 
 /*
- * Post one operation that must fail with an error, and nothing else: the connection is dead of it afterwards, the
- * peer is told, and the two connect again.
+ * Post one operation that must fail with this error. The connection must have ended with it afterwards, for the peer,
+ * too; then the two connect again.
  */
 void testing_expect_failure(struct testing_pair *pair, struct tarn_fabric_op op, int error);
 

@@ -1,4 +1,4 @@
-/* URLs of fabrics: what providers have in common behind the colon. */
+/* URLs of fabrics: the options that providers have in common, behind the colon. Each provider reads its own. */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 #include <string.h>

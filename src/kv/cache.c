@@ -1,6 +1,6 @@
 /*
  * Caches behind the interface. A partition has one owner at a time: the thread that holds its lock, which is never held
- * across a yield.
+ * across a yield. Depots are depot.c's.
  */
 #include "cache/cache.h"
 #include "base/spin.h"
@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define BATCH_KEYS 64 /* that are looked up with the lock held once */
+#define BATCH_KEYS 64 /* the most keys that are looked up while the lock is held once */
 
-/* A line of the processor's cache for each. */
+/* A partition with its lock, each in a cache line of its own. */
 struct part {
     _Alignas(64) struct base_spin lock;
     struct cache_partition *partition;
@@ -36,7 +36,7 @@ static uint32_t number_of(const struct kv_cache *self, const void *key, size_t k
     return cache_partition_of(cache_seed(self->cache), self->count, key, key_len);
 }
 
-/* Become the owner of the partition that a key belongs to. */
+/* Lock the partition that a key belongs to. */
 static struct part *enter_part(const struct kv_cache *self, const void *key, size_t key_len)
 {
     struct part *part = &self->parts[number_of(self, key, key_len)];
@@ -58,7 +58,7 @@ static int cache_store_get(struct tarn_kv *kv, const void *key, size_t key_len, 
     return error;
 }
 
-/* Those of a few keys that belong to one partition; `numbers` says where each belongs, UINT32_MAX: it is done. */
+/* Do the gets of one partition. @param numbers  the partition of each get; UINT32_MAX: it is done */
 static void get_of_partition(struct kv_cache *self, uint32_t number, struct tarn_get *gets, uint32_t *numbers,
                              size_t count)
 {
@@ -84,7 +84,7 @@ static void get_of_partition(struct kv_cache *self, uint32_t number, struct tarn
 static void get_few(struct kv_cache *self, struct tarn_get *gets, size_t count)
 {
     uint32_t numbers[BATCH_KEYS];
-    for (size_t i = 0; i < count; i++) /* what is no key fails in whatever partition */
+    for (size_t i = 0; i < count; i++) /* an invalid key fails in any partition */
         numbers[i] = number_of(self, gets[i].key, gets[i].key_len);
     for (size_t i = 0; i < count; i++) {
         if (numbers[i] != UINT32_MAX)
@@ -139,12 +139,12 @@ static int cache_store_delete(struct tarn_kv *kv, const void *key, size_t key_le
 
 /* ---- all keys --------------------------------------------------------------------------------------- */
 
-#define BUCKETS_AT_ONCE 64 /* are looked at before others get their turn */
+#define BUCKETS_AT_ONCE 64 /* buckets that are scanned before other tasks get their turn */
 
 /* The records of one bucket, copied while the lock is held. */
 struct bucket {
     struct {
-        const uint8_t *key; /* the value stands behind it */
+        const uint8_t *key; /* the key; the value follows it */
         size_t key_len;
         struct tarn_record_info info;
     } records[CACHE_BUCKET_RECORDS];
@@ -167,7 +167,7 @@ static void copy_record(void *arg, const void *key, size_t key_len, const void *
     bucket->used += key_len + info->value_bytes;
 }
 
-/* @return what `visit` said */
+/* @return the result of `visit` */
 static int scan_bucket(struct kv_cache *self, struct part *part, uint64_t number, struct bucket *bucket,
                        tarn_scan_function *visit, void *arg)
 {
@@ -186,7 +186,7 @@ static int scan_bucket(struct kv_cache *self, struct part *part, uint64_t number
     return outcome;
 }
 
-/* A key stays in its bucket: one that is there from beginning to end is seen once. */
+/* Scan bucket by bucket. A key never changes its bucket, so one that is there from beginning to end is seen once. */
 static int cache_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
 {
     struct kv_cache *self = cache_of(kv);
@@ -205,11 +205,12 @@ static int cache_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void 
     return outcome;
 }
 
-/* ---- for front doors -------------------------------------------------------------------------------- */
+/* ---- for front ends -------------------------------------------------------------------------------- */
 
 static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
 {
-    return cache_value_bytes_max(cache_of(kv)->parts[0].partition, key_len); /* all are alike */
+    return cache_value_bytes_max(cache_of(kv)->parts[0].partition,
+                                 key_len); /* all partitions have the same limit */
 }
 
 static int cache_store_update(struct tarn_kv *kv, const void *key, size_t key_len,
@@ -243,7 +244,7 @@ static int cache_store_flush(struct tarn_kv *kv, uint64_t when_ns)
     return 0;
 }
 
-/* Find a key, and show it. @return as `visit` */
+/* Find a key and show its value. @return as `visit` */
 static bool show_value(struct kv_cache *self, struct tarn_get *get, uint64_t now_ns, kv_get_function *visit,
                        void *arg)
 {

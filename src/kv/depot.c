@@ -51,11 +51,11 @@ static int depot_store_scan(struct tarn_kv *kv, tarn_scan_function *visit, void 
 
 _Static_assert(KV_IN_PIECES == DEPOT_IN_PIECES, "a depot's gets are handed on as they are");
 
-/* ---- for front doors -------------------------------------------------------------------------------- */
+/* ---- for front ends -------------------------------------------------------------------------------- */
 
 static uint64_t whole_bytes_max(const struct tarn_kv *kv, size_t key_len)
 {
-    (void)key_len; /* there is room for the longest */
+    (void)key_len; /* a depot has room for the longest key */
     return tarn_depot_whole_bytes_max(depot_of(kv));
 }
 

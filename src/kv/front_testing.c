@@ -1,4 +1,4 @@
-/* What stores of this process do for front doors. */
+/* What stores of this process do for front ends. */
 #include "kv/front_testing.h"
 
 /* What a decision is to see and to say. */
@@ -84,7 +84,7 @@ static void testing_decisions(struct tarn_kv *kv)
     testing_expect_text(kv, "k", NULL, NULL);
 }
 
-static void front_doors_decide(struct testing_fabric *testing)
+static void front_ends_decide(struct testing_fabric *testing)
 {
     struct testing_kv *self = testing_kv_open(testing);
     struct testing_decision never = {.asked = 0};
@@ -110,7 +110,7 @@ static void testing_expect_no_letters(struct testing_kv *self)
         assert_int_equal(testing_get(self, (char[]){letter, '\0'}, NULL), -ENOENT);
 }
 
-static void front_doors_touch(struct testing_fabric *testing)
+static void front_ends_touch(struct testing_fabric *testing)
 {
     struct testing_kv *self = testing_kv_open(testing);
     const uint64_t unit_ns = 10 * BASE_NS_PER_MS;
@@ -127,7 +127,7 @@ static void front_doors_touch(struct testing_fabric *testing)
 }
 
 /* Now, and at a moment that is still to come when all is stored. */
-static void front_doors_flush(struct testing_fabric *testing)
+static void front_ends_flush(struct testing_fabric *testing)
 {
     struct testing_kv *self = testing_kv_open(testing);
     uint64_t when_ns, delay_ns = 10 * BASE_NS_PER_MS;
@@ -185,7 +185,7 @@ static bool testing_show(void *arg, struct tarn_get *get, struct tarn_lease *lea
     return true;
 }
 
-static void front_doors_are_shown_values(struct testing_fabric *testing)
+static void front_ends_are_shown_values(struct testing_fabric *testing)
 {
     enum { GETS = 64 };
     struct testing_kv *self = testing_kv_open(testing);
@@ -210,7 +210,7 @@ static void front_doors_are_shown_values(struct testing_fabric *testing)
     testing_kv_close(self);
 }
 
-static void front_doors_are_told_counters(struct testing_fabric *testing)
+static void front_ends_are_told_counters(struct testing_fabric *testing)
 {
     struct testing_kv *self = testing_kv_open(testing);
     const struct tarn_put_options past = {.expiry_ns = 1};
@@ -234,11 +234,11 @@ static void front_doors_are_told_counters(struct testing_fabric *testing)
 }
 
 #define SUITE(EACH)                                                                                          \
-    EACH(front_doors_decide)                                                                                 \
-    EACH(front_doors_touch)                                                                                  \
-    EACH(front_doors_flush)                                                                                  \
-    EACH(front_doors_are_shown_values)                                                                       \
-    EACH(front_doors_are_told_counters)
+    EACH(front_ends_decide)                                                                                  \
+    EACH(front_ends_touch)                                                                                   \
+    EACH(front_ends_flush)                                                                                   \
+    EACH(front_ends_are_shown_values)                                                                        \
+    EACH(front_ends_are_told_counters)
 
 SUITE(TESTING_BOTH)
 

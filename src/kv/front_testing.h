@@ -1,4 +1,4 @@
-/* What stores of this process do for front doors. */
+/* What stores of this process do for front ends. */
 #ifndef KV_FRONT_TESTING_H
 #define KV_FRONT_TESTING_H
 

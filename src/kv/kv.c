@@ -1,4 +1,4 @@
-/* The one interface: what is the same for every kind of store. */
+/* The public functions: the checks that are the same for every kind of store, and the call of its own function. */
 #include "depot/depot.h"
 #include "kv/remote.h"
 #include <errno.h>
@@ -99,7 +99,7 @@ int tarn_kv_scan(struct tarn_kv *kv, tarn_scan_function *visit, void *arg)
     return kv->operations->scan == NULL ? -EOPNOTSUPP : kv->operations->scan(kv, visit, arg);
 }
 
-/* ---- for front doors -------------------------------------------------------------------------------- */
+/* ---- for front ends -------------------------------------------------------------------------------- */
 
 bool kv_is_local(const struct tarn_kv *kv)
 {

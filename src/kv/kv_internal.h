@@ -1,4 +1,4 @@
-/* What the parts of kv share: the table of operations that each kind of store fills. */
+/* The insides of kv: the table of operations that each kind of store fills, and URLs. */
 #ifndef KV_KV_INTERNAL_H
 #define KV_KV_INTERNAL_H
 
@@ -12,8 +12,8 @@
 #define KV_SERVERS_MAX    64
 
 /*
- * What a kind of store does. Keys have 1 to TARN_KEY_BYTES_MAX bytes, and options are never NULL, of a condition and a
- * note that there are: that is checked before. Else as the function of <tarn/kv.h> of that name.
+ * The operations of a kind of store, each as the function of <tarn/kv.h> of that name. The caller has checked that keys
+ * have 1 to TARN_KEY_BYTES_MAX bytes, and that options are not NULL and have a valid condition and note.
  */
 struct kv_operations {
     int (*get)(struct tarn_kv *kv, const void *key, size_t key_len, void *value, size_t value_room,
@@ -26,10 +26,11 @@ struct kv_operations {
     int (*put)(struct tarn_kv *kv, const void *key, size_t key_len, const void *value, size_t value_len,
                const struct tarn_put_options *options, uint64_t *ret_version);
     int (*delete)(struct tarn_kv *kv, const void *key, size_t key_len);
-    int (*scan)(struct tarn_kv *kv, tarn_scan_function *visit, void *arg); /* NULL: it cannot */
-    int (*close)(struct tarn_kv *kv);                                      /* frees it */
+    int (*scan)(struct tarn_kv *kv, tarn_scan_function *visit,
+                void *arg);           /* NULL: this kind cannot be scanned */
+    int (*close)(struct tarn_kv *kv); /* frees the store */
 
-    /* for front doors, as the functions of "kv/kv.h"; all NULL of a store of a server */
+    /* for front ends, as the functions of "kv/kv.h"; all are NULL for a store of a server */
     uint64_t (*whole_bytes_max)(const struct tarn_kv *kv, size_t key_len);
     int (*update)(struct tarn_kv *kv, const void *key, size_t key_len, tarn_update_function *decide,
                   void *arg, uint64_t *ret_version);
@@ -40,7 +41,7 @@ struct kv_operations {
     void (*stats)(const struct tarn_kv *kv, struct kv_stats *ret_stats);
 };
 
-/* A store; the first member of each kind's own. */
+/* A store; the first member of each kind's own structure. */
 struct tarn_kv {
     const struct kv_operations *operations;
     struct tarn_node *node;
@@ -49,7 +50,7 @@ struct tarn_kv {
 
 extern const char kv_kind_depot[], kv_kind_cache[];
 
-/** Check what a put says, but for the value. @return 0; -EINVAL */
+/** Check a put's key length and options. @return 0; -EINVAL */
 static inline int kv_put_check(size_t key_len, const struct tarn_put_options *options)
 {
     return key_len > 0 && key_len <= TARN_KEY_BYTES_MAX &&
@@ -62,19 +63,21 @@ static inline int kv_put_check(size_t key_len, const struct tarn_put_options *op
 
 enum kv_scheme { KV_FILE, KV_CACHE, KV_TARN, KV_UNIX };
 
-/* What a URL says. */
+/* The parts of a URL. */
 struct kv_url {
     enum kv_scheme scheme;
-    const char *path;                              /* of file: within the URL */
-    uint64_t memory_bytes, partitions, item_bytes; /* of cache: */
-    const char *addresses;                         /* of servers: within the URL, with commas between */
+    const char *path;                              /* file: the path, within the URL */
+    uint64_t memory_bytes, partitions, item_bytes; /* cache: its options */
+    const char *addresses; /* servers: their addresses with commas between, within the URL */
     size_t addresses_len;
     uint32_t servers;
-    char name[KV_NAME_MAX + 1]; /* of their store */
-    const char *fabric;         /* as of tarn_fabric_open(), within the URL; NULL: nothing is said */
+    char name[KV_NAME_MAX + 1]; /* servers: the name of the store */
+    const char
+        *fabric; /* servers: the fabric, as in tarn_fabric_open(), within the URL; NULL: none is named */
 };
 
-/** One of the servers of a URL. @param place  below url->servers @param ret_address  room for KV_ADDRESS_ROOM */
+/** Copy the address of one of a URL's servers. @param place  below url->servers @param ret_address  room for
+ * KV_ADDRESS_ROOM */
 void kv_url_server(const struct kv_url *url, uint32_t place, char *ret_address);
 
 /** Read a URL. @return 0; -EINVAL (logged). Any thread. */
@@ -82,15 +85,15 @@ base_must_check int kv_url_read(struct base_log *log, const char *url, struct kv
 
 /* ---- kinds of stores ---------------------------------------------------------------------------- */
 
-/** file: @return as depot_open(). Yields. */
+/** Open a store of file:PATH. @return as depot_open(). Yields. */
 base_must_check int kv_depot_open(struct tarn_node *node, const char *path,
                                   const struct tarn_depot_options *options,
                                   const struct depot_opening *opening, struct tarn_kv **ret_kv);
 
-/** cache: @return as cache_open(), which says what may be. */
+/** Open a store of cache:OPTIONS. @return as cache_open() */
 base_must_check int kv_cache_open(struct tarn_node *node, const struct kv_url *url, struct tarn_kv **ret_kv);
 
-/** Where keys of a cache belong; NULL if it is none. */
+/** The cache of a store, which knows the partition of each key; NULL: it is no cache. */
 const struct cache *kv_cache_of(const struct tarn_kv *kv);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lanes: connections with a server, made again when they have died, and calls over them. */
+/* Lanes: connections with a server, which are made again after they have failed, and calls over them. */
 #include "cache/cache.h"
 #include "fabric/fabric.h"
 #include "kv/remote.h"
@@ -8,8 +8,10 @@
 
 #define CALLS_NARROW 16
 #define CALLS_WIDE   1
-#define PAUSE_NS_MIN (5 * BASE_NS_PER_MS) /* between attempts to connect: doubled from this … */
-#define PAUSE_NS_MAX BASE_NS_PER_SECOND   /* … to this, and up to half as much more by chance */
+#define PAUSE_NS_MIN                                                                                         \
+    (5 * BASE_NS_PER_MS) /* the first pause between attempts to connect; each is twice the one before */
+#define PAUSE_NS_MAX                                                                                         \
+    BASE_NS_PER_SECOND /* the longest pause; to each a random part, of up to its half, is added */
 
 static struct tarn_node *node_of(const struct kv_lane *lane)
 {
@@ -38,7 +40,7 @@ bool kv_is_passing(int error)
     return false;
 }
 
-/* Ask for the store by name, and note where its keys belong. */
+/* Ask the server for the store's number and for its routing: which worker has which keys. */
 static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadline_ns,
                     struct kv_store_info *ret_info)
 {
@@ -73,7 +75,7 @@ static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadlin
     return 0;
 }
 
-/* @param export_bytes  as of rpc_connect() */
+/* Connect with a worker. @param export_bytes  as in rpc_connect() */
 static int connect_link(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
                         uint64_t export_bytes, uint64_t deadline_ns, struct kv_store_info *ret_info,
                         struct kv_link **ret_link)
@@ -107,7 +109,7 @@ static struct tarn_rpc_connect_options options_of(uint32_t worker, bool is_wide)
                                              .worker = worker + 1};
 }
 
-/* The next attempt is later than this one. */
+/* Make the pause before the next attempt longer. */
 static void grow_pause(struct kv_lane *lane)
 {
     lane->pause_ns = base_min(base_max(lane->pause_ns * 2, PAUSE_NS_MIN), PAUSE_NS_MAX);
@@ -120,7 +122,7 @@ static bool is_alive(const struct kv_link *link)
     return link != NULL && tarn_rpc_error(link->rpc) == 0;
 }
 
-/* Connect once, not before it is time to. */
+/* Connect once, after the pause. */
 static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
                            uint64_t export_bytes, uint64_t deadline_ns, struct kv_link **ret_link)
 {
@@ -136,27 +138,27 @@ static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_o
     return error;
 }
 
-/* Called by the task that holds the mutex. */
-static int renew(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns)
+/* Make a link anew. Called by the task that holds the mutex. */
+static int renew_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns)
 {
     struct kv_link **place = &lane->links[2 * worker + (is_wide ? 1 : 0)], *old = *place;
     const struct tarn_rpc_connect_options options = options_of(worker, is_wide);
     if (is_alive(old))
-        return 0; /* somebody else has made it meanwhile */
+        return 0; /* another task has made it meanwhile */
     *place = NULL;
     if (old != NULL)
         leave_link(lane, old);
     return connect_in_time(lane, &options, 0, deadline_ns, place);
 }
 
-/* The next attempt may be at once. */
+/* Allow the next attempt at once. */
 static void end_pause(struct kv_lane *lane)
 {
     lane->pause_ns = 0;
     lane->not_before_ns = 0;
 }
 
-/* Of a link that has died: the first caller to notice puts the next attempt off. */
+/* Remove a link that has failed; the first caller to notice begins the pause. */
 static void retire_link(struct kv_lane *lane, struct kv_link *link)
 {
     for (uint32_t i = 0; i < base_array_count(lane->links); i++) {
@@ -168,7 +170,7 @@ static void retire_link(struct kv_lane *lane, struct kv_link *link)
     }
 }
 
-/* @return 0 and a link that is used: leave_link() */
+/* Take a link into use, until leave_link(). */
 static int use_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_t deadline_ns,
                     struct kv_link **ret_link)
 {
@@ -176,7 +178,7 @@ static int use_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_
     if (!is_alive(*place)) {
         int error = task_mutex_lock(&lane->mutex, deadline_ns);
         if (error == 0) {
-            error = renew(lane, worker, is_wide, deadline_ns);
+            error = renew_link(lane, worker, is_wide, deadline_ns);
             task_mutex_unlock(&lane->mutex);
         } else if (error == -ETIMEDOUT) {
             error = -EHOSTUNREACH;
@@ -184,7 +186,7 @@ static int use_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_
         if (error != 0)
             return error;
         if (*place == NULL)
-            return -ECONNRESET; /* it has died again before it was used */
+            return -ECONNRESET; /* the new link has failed before it was used */
     }
     (*place)->users++;
     *ret_link = *place;
@@ -193,8 +195,8 @@ static int use_link(struct kv_lane *lane, uint32_t worker, bool is_wide, uint64_
 
 /* ---- links for one value ------------------------------------------------------------------------ */
 
-/* Have the server able to READ what a call exports: where it lies, or a copy. @param is_copied  the link has room for one */
-static int export(struct kv_call *call, bool is_copied)
+/* Export a call's value to the server: its own memory, or a copy. @param is_copied  the link has room for a copy */
+static int export_value(struct kv_call *call, bool is_copied)
 {
     struct tarn_fabric_domain *domain = rpc_fabric_domain(call->link->rpc);
     if (!is_copied)
@@ -206,7 +208,7 @@ static int export(struct kv_call *call, bool is_copied)
     return error;
 }
 
-/* A link for this call alone, whose domain has the value and nothing else. @return 0: finish_call() */
+/* Make a link for this call alone, whose domain exports only the value, until finish_call(). */
 static int make_export(struct kv_call *call, uint32_t worker, uint64_t deadline_ns)
 {
     struct kv_lane *lane = call->lane;
@@ -220,7 +222,7 @@ static int make_export(struct kv_call *call, uint32_t worker, uint64_t deadline_
         connect_in_time(lane, &options, is_copied ? call->exported_bytes : 0, deadline_ns, &call->link);
     if (error != 0)
         return error;
-    error = export(call, is_copied);
+    error = export_value(call, is_copied);
     if (error != 0) {
         leave_link(lane, call->link);
         return error;
@@ -238,7 +240,7 @@ uint32_t kv_lane_worker(const struct kv_lane *lane, const void *key, size_t key_
     return cache_partition_of(lane->seed, lane->partitions, key, key_len) % lane->workers;
 }
 
-/* Where keys belong, once more. */
+/* Ask for the routing again. */
 static int refresh(struct kv_lane *lane, uint64_t deadline_ns)
 {
     struct kv_store_info info;
@@ -270,7 +272,7 @@ int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns)
     return error != 0 && kv_is_passing(error) ? -EHOSTUNREACH : error;
 }
 
-/* What an answer with an error means, and whether it may be asked again. */
+/* Translate an answer's error, and decide whether the call may be repeated. */
 static int judge_failure(struct kv_call *call, int died)
 {
     const struct tarn_rpc_call *rpc = &call->rpc;
@@ -294,7 +296,7 @@ static int judge_failure(struct kv_call *call, int died)
     }
 }
 
-/* Post it. @return 0: finish_call(); else what keeps it from being posted, and `again` */
+/* Post a call. @return 0: finish_call() must follow; else the error, with call->again set */
 static int begin_call(struct kv_call *call, uint64_t deadline_ns)
 {
     struct kv_lane *lane = call->lane;
@@ -321,7 +323,7 @@ static int begin_call(struct kv_call *call, uint64_t deadline_ns)
     return 0;
 }
 
-/* Of one that was posted and waited for. */
+/* Take the outcome of a call that was posted and waited for. */
 static int finish_call(struct kv_call *call)
 {
     struct kv_lane *lane = call->lane;
@@ -384,13 +386,14 @@ void kv_lane_call_many(struct kv_call *const *calls, uint32_t count)
             calls[i]->error = finish_call(calls[i]);
         failed += calls[i]->error != 0 && calls[i]->again;
     }
-    for (uint32_t i = 0; i < count && failed > 0; i++) { /* one by one, and none takes the time of all */
+    for (uint32_t i = 0; i < count && failed > 0;
+         i++) { /* repeat failed calls one by one, each within its share of the time */
         struct kv_call *call = calls[i];
         if (call->error == 0 || !call->again)
             continue;
         call->deadline_ns = kv_share_of_time(call->deadline_ns, --failed);
         if (kv_lane_call(call) != 0)
-            continue; /* its `error` tells */
+            continue; /* its `error` is set */
     }
 }
 
@@ -474,14 +477,14 @@ static void close_lane(void *arg)
     base_free(&node_of(lane)->memory, lane, sizeof(*lane));
 }
 
-/* A thread's connections are for threads. */
+/* Close the lanes of plain threads. They must be closed by a plain thread. */
 static void close_thread_lanes(struct kv_remote *remote)
 {
     while (!base_list_empty(&remote->thread_lanes))
         close_lane(base_container_of(base_list_pop_front(&remote->thread_lanes), struct kv_lane, link));
 }
 
-/* What a task has a thread do. */
+/* The closing of plain threads' lanes, by a thread on a task's behalf. */
 struct closing {
     struct kv_remote *remote;
     struct task_shared_future over;
@@ -504,7 +507,7 @@ static void have_thread_close(struct kv_remote *remote)
     while (task_thread_start(&thread, "kv-close", close_in_thread, &closing) != 0)
         (void)task_sleep(BASE_NS_PER_MS);
     while (task_shared_future_wait(&closing.over, TASK_FOREVER, &value) != 0)
-        continue; /* this task waits even if it is cancelled */
+        continue; /* wait on, even when cancelled */
     (void)pthread_join(thread, NULL);
 }
 

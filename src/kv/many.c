@@ -5,30 +5,30 @@
  *   keys ─▶ turn: batches of up to 48 keys, each a worker's ─▶ kv_lane_call_many() ─▶ values, in place
  *   then, one by one: values longer than their share of a result, keys too long for a batch, and what was sent to the wrong worker
  *
- * A server that is not reached is asked again when the others have answered, and fails its own keys alone.
+ * A server that cannot be reached is tried again when the others have answered, and only its own keys fail.
  */
 #include "base/hash.h"
 #include "kv/remote.h"
 #include <errno.h>
 #include <string.h>
 
-#define BATCH_KEYS   48 /* of one MULTI_GET */
-#define TURN_BATCHES 32 /* under way at once */
+#define BATCH_KEYS   48 /* the most keys of one MULTI_GET */
+#define TURN_BATCHES 32 /* the most batches under way at once */
 #define TURN_KEYS    1024
 #define NO_BATCH     UINT8_MAX
 
 _Static_assert(TURN_BATCHES <= KV_TOGETHER_MAX && TURN_BATCHES < NO_BATCH, "a turn is sent as one");
 
-enum { NOT_YET = 1 }; /* as an error of a get */
+enum { NOT_YET = 1 }; /* error of a get whose outcome is still open */
 
 enum state {
-    UNUSED,  /* none of the keys is its */
-    WAITING, /* it was not reached yet */
+    UNUSED,  /* it has none of the keys */
+    WAITING, /* it has keys and was not reached yet */
     READY,   /* its routing is known */
-    FAILED,  /* what is left of its keys has `error` */
+    FAILED,  /* its remaining keys fail with `error` */
 };
 
-/* A server, for the time of one call. */
+/* A server, during one call. */
 struct side {
     enum state state;
     int error;
@@ -36,19 +36,19 @@ struct side {
     uint64_t deadline_ns;
 };
 
-/* Keys that go together. */
+/* Keys that go in one request. */
 struct batch {
     struct kv_call call;
     uint32_t server, worker, count;
     uint32_t request_bytes, room;
-    uint8_t *key_at; /* where the next key is saved */
+    uint8_t *key_at; /* the place of the next key in the request */
     size_t result_at;
 };
 
 struct many {
     const struct kv_servers *servers;
     struct base_account *account;
-    struct tarn_get *gets; /* of this turn */
+    struct tarn_get *gets; /* the gets of this turn */
     size_t count;
     uint32_t batch_count;
     uint8_t batch_of[TURN_KEYS];
@@ -82,7 +82,7 @@ static struct side *side_of(struct many *many, const struct tarn_get *get)
 
 /* ---- planning ----------------------------------------------------------------------------------- */
 
-/* @return the batch that a key goes with; NULL: the turn has no more */
+/* Find the batch for a key. @return NULL: the turn has no more batches */
 static struct batch *batch_for(struct many *many, const struct side *side, const struct tarn_get *get)
 {
     static const struct kv_request head = {.amount = 1};
@@ -127,7 +127,7 @@ static bool plan(struct many *many, struct tarn_get *gets, size_t count)
     return many->batch_count > 0;
 }
 
-/* How much of a value is asked for. */
+/* The most bytes of a value that are asked for. */
 static uint32_t share_of(const struct batch *batch, const struct tarn_get *get)
 {
     return (uint32_t)base_min(get->value_room, (size_t)KV_NARROW_RESULT / batch->count - KV_ITEM_BYTES);
@@ -135,8 +135,8 @@ static uint32_t share_of(const struct batch *batch, const struct tarn_get *get)
 
 /* ---- a turn ------------------------------------------------------------------------------------- */
 
-/* Lay requests and results into memory, whose length was measured before. */
-static void save(struct many *many, uint8_t *memory)
+/* Save the requests of all batches, with room for results behind them. @param memory  of the measured length */
+static void save_requests(struct many *many, uint8_t *memory)
 {
     for (uint32_t i = 0; i < many->batch_count; i++) {
         struct batch *batch = &many->batches[i];
@@ -163,7 +163,8 @@ static void save(struct many *many, uint8_t *memory)
     }
 }
 
-/* What a MULTI_GET has brought; NOT_YET stays what is longer than it was asked for, and not than there is room. */
+/* Take a key's item of a result. The get stays NOT_YET if its value is longer than the share that was asked for, but not
+ * than the caller's room. */
 static void take_item(const struct kv_item *item, struct tarn_get *one)
 {
     if (item->status == -ENOBUFS && item->info.value_bytes <= one->value_room)
@@ -176,7 +177,7 @@ static void take_item(const struct kv_item *item, struct tarn_get *one)
         memcpy(one->value, item->value, item->bytes);
 }
 
-/* The next of a batch's. */
+/* Take the next item of a batch's result. */
 static void take_next(struct batch *batch, struct tarn_get *one)
 {
     struct kv_call *call = &batch->call;
@@ -193,7 +194,7 @@ static void take_next(struct batch *batch, struct tarn_get *one)
     batch->result_at += bytes;
 }
 
-/* Whatever came: what a server failed with is that of its other keys. */
+/* Take the answers of all batches; a server's failure becomes that of its other keys. */
 static void take_answers(struct many *many)
 {
     for (size_t i = 0; i < many->count; i++) {
@@ -205,7 +206,7 @@ static void take_answers(struct many *many)
         struct side *side = &many->sides[batch->server];
         const bool is_short = batch->call.error == 0 && batch->result_at != batch->call.result_bytes;
         const int error = is_short ? -EPROTO : batch->call.error;
-        if (error != 0 && error != -EXDEV) { /* of which each key is asked for alone */
+        if (error != 0 && error != -EXDEV) { /* after -EXDEV each key is asked for alone */
             side->state = FAILED;
             side->error = error;
         }
@@ -229,14 +230,14 @@ static int run_turn(struct many *many)
     uint8_t *memory = base_alloc(many->account, bytes);
     if (memory == NULL)
         return -ENOMEM;
-    save(many, memory);
+    save_requests(many, memory);
     kv_lane_call_many(calls, many->batch_count);
     take_answers(many);
     base_free(many->account, memory, bytes);
     return 0;
 }
 
-/* All keys of servers that are ready. @return 0; -ENOMEM */
+/* Get all keys of the servers that are ready. @return 0; -ENOMEM */
 static int run_turns(struct many *many, struct tarn_get *gets, size_t count)
 {
     int error = 0;
@@ -255,7 +256,7 @@ static void note(struct side *side, enum state state, int error)
     side->error = error;
 }
 
-/* Take the lanes of those that have keys, in an order that is the same for all. @return how many have */
+/* Take the lanes of servers that have keys, in the same order as all callers do. @return number of these servers */
 static uint32_t take_lanes(struct many *many, const struct tarn_get *gets, size_t count)
 {
     uint32_t needed = 0;
@@ -275,7 +276,7 @@ static uint32_t take_lanes(struct many *many, const struct tarn_get *gets, size_
     return needed;
 }
 
-/* Know the routing of those that answer at once. @return how many do not */
+/* Learn the routing of the servers that answer at once. @return number of servers that do not */
 static uint32_t meet_lanes(struct many *many, uint32_t needed)
 {
     uint32_t waiting = 0;
@@ -289,8 +290,8 @@ static uint32_t meet_lanes(struct many *many, uint32_t needed)
     return waiting;
 }
 
-/* The others have answered: wait for these, each for its part of the time that is left. */
-static void wait_for(struct many *many, uint32_t waiting)
+/* Wait for the remaining servers after the others have answered, each for its share of the remaining time. */
+static void wait_for_lanes(struct many *many, uint32_t waiting)
 {
     for (uint32_t i = 0; i < many->servers->count; i++) {
         struct side *side = &many->sides[i];
@@ -304,7 +305,7 @@ static int ask_servers(struct many *many, struct tarn_get *gets, size_t count)
     const uint32_t waiting = meet_lanes(many, take_lanes(many, gets, count));
     int error = run_turns(many, gets, count);
     if (waiting > 0 && error == 0) {
-        wait_for(many, waiting);
+        wait_for_lanes(many, waiting);
         error = run_turns(many, gets, count);
     }
     for (uint32_t i = 0; i < many->servers->count; i++) {

@@ -1,9 +1,9 @@
-/* Values that lie in a client's memory: READ piece by piece, and stored as they are read. */
+/* Puts of values that lie in a client's memory: the server READs them piece by piece and stores them as they come. */
 #include "kv/service.h"
 #include <errno.h>
 #include <stdatomic.h>
 
-#define KV_TAG 2 /* whom the fabric counts these READs for */
+#define KV_TAG 2 /* the tag under which the fabric counts these READs */
 
 int kv_region_read(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
                    uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
@@ -12,14 +12,14 @@ int kv_region_read(const struct tarn_rpc_request *exchange, const struct tarn_fa
                             deadline_ns);
 }
 
-/* When all of it must have been read: a slower client would keep others from a place. */
+/* The time at which all of a value must have been read: a slower client would keep a place from others. */
 static uint64_t end_of(const struct tarn_rpc_request *exchange, uint64_t bytes)
 {
     const uint64_t end_ns = task_now() + KV_PIECE_NS + bytes / KV_SECOND_BYTES * BASE_NS_PER_SECOND;
     return base_min(end_ns, exchange->deadline_ns);
 }
 
-/* READ all, and write it. @param piece  KV_PIECE_BYTES */
+/* READ a value piece by piece and write it to the store. @param piece  memory of KV_PIECE_BYTES */
 static int copy_region(struct kv_server *server, const struct kv_request *request,
                        const struct tarn_rpc_request *exchange, uint8_t *piece, struct tarn_kv_writer *writer)
 {
@@ -38,7 +38,7 @@ static int copy_region(struct kv_server *server, const struct kv_request *reques
     return error;
 }
 
-/* Called by a task that has a place. */
+/* Carry out a put. Called by a task that has a place. */
 static int put_region(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
                       const struct tarn_rpc_request *exchange, uint64_t *ret_version)
 {
@@ -57,7 +57,7 @@ static int put_region(struct kv_server *server, struct tarn_kv *kv, const struct
     return error;
 }
 
-/* Wait for a place, and have it done. */
+/* Wait for a place, and carry the put out. */
 static int put_in_turn(struct kv_server *server, struct tarn_kv *kv, const struct kv_request *request,
                        const struct tarn_rpc_request *exchange, uint64_t *ret_version)
 {
@@ -79,7 +79,7 @@ int kv_region_answer(struct kv_server *server, struct tarn_kv *kv, const struct 
         return -EMSGSIZE;
     if (request->region_bytes > kv->info.value_bytes_max ||
         request->region_bytes + request->amount > kv->info.value_bytes_max)
-        return -EMSGSIZE; /* before anything is waited for */
+        return -EMSGSIZE; /* before the wait for a place */
     if (atomic_fetch_add(&server->region_calls, 1) < KV_REGIONS_MAX + KV_REGIONS_WAIT)
         error = put_in_turn(server, kv, request, exchange, &version);
     atomic_fetch_sub(&server->region_calls, 1);

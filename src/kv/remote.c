@@ -1,9 +1,9 @@
-/* Stores of servers: each function is a request, or several. */
+/* Stores of servers: each operation is a request, or several. Their way to the server is lane.c's. */
 #include "kv/remote.h"
 #include <errno.h>
 #include <string.h>
 
-#define SMALL_BYTES 2048 /* request and result that need no memory */
+#define SMALL_BYTES 2048 /* bytes of request and result that fit on the stack */
 
 static struct kv_remote *remote_of(struct tarn_kv *kv)
 {
@@ -12,7 +12,7 @@ static struct kv_remote *remote_of(struct tarn_kv *kv)
 
 /* ---- one request -------------------------------------------------------------------------------- */
 
-/* Memory for a request, and behind it for its result. */
+/* Memory for a request, with its result behind it. */
 struct buffers {
     struct base_account *account;
     uint8_t *memory;
@@ -42,7 +42,7 @@ static void give_buffers(struct buffers *buffers)
         base_free(buffers->account, buffers->memory, buffers->bytes);
 }
 
-/* Send it in the caller's lane. */
+/* Send a call through the caller's lane. */
 static int send_call(struct kv_remote *remote, struct kv_call *call)
 {
     struct kv_lane *lane;
@@ -58,9 +58,9 @@ static int send_call(struct kv_remote *remote, struct kv_call *call)
 /* ---- reading ------------------------------------------------------------------------------------ */
 
 /*
- * A part of a value, as much as one request brings.
+ * Read a part of a value, as much as one request brings.
  *
- * @param ret_bytes  how much of it came: all, or to the value's end
+ * @param ret_bytes  number of bytes that came: all, or up to the value's end
  */
 static int read_piece(struct kv_remote *remote, enum kv_method method, const struct kv_request *request,
                       void *data, uint64_t deadline_ns, uint32_t *ret_bytes,
@@ -94,7 +94,7 @@ static int read_piece(struct kv_remote *remote, enum kv_method method, const str
     return error;
 }
 
-/* A part of any length, piece by piece, all of one version. */
+/* Read a part of any length, piece by piece, all of one version. */
 static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64_t if_version,
                      uint64_t offset, void *data, size_t data_room, size_t *ret_bytes,
                      struct tarn_record_info *ret_info)
@@ -108,7 +108,7 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
     do {
         const uint32_t most =
             data_room - done + KV_RECORD_BYTES > KV_NARROW_RESULT ? TARN_RPC_BYTES_MAX : KV_NARROW_RESULT;
-        request.offset = offset + done; /* less than the value's length, unless nothing is done yet */
+        request.offset = offset + done; /* less than the value's length, except for the first piece */
         request.amount = (uint32_t)base_min(data_room - done, (size_t)most - KV_RECORD_BYTES);
         int error = read_piece(remote, KV_GET_RANGE, &request, (uint8_t *)data + done,
                                kv_deadline_of(remote, begin_ns, done), &bytes, &info);
@@ -122,7 +122,7 @@ static int read_part(struct tarn_kv *kv, const void *key, size_t key_len, uint64
     return 0;
 }
 
-/* What the first request has not brought. @return 0; -ESTALE: there is another value now */
+/* Read the rest of a value that the first request has not brought. @return 0; -ESTALE: the value has changed */
 static int get_rest(struct tarn_kv *kv, const void *key, size_t key_len, uint32_t done, void *value,
                     struct tarn_record_info *info)
 {
@@ -167,7 +167,7 @@ static void get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count)
 
 /* ---- changing ----------------------------------------------------------------------------------- */
 
-/* PUT or PUT_REGION. @param wanted  what it exports and its deadline are there */
+/* Send a PUT or PUT_REGION. @param wanted  its exported value and its deadline are set */
 static int send_put(struct kv_remote *remote, enum kv_method method, const struct kv_request *request,
                     const struct kv_call *wanted, uint64_t *ret_version)
 {
@@ -186,7 +186,8 @@ static int send_put(struct kv_remote *remote, enum kv_method method, const struc
     return error;
 }
 
-/* What a request has no room for: the server READs it here, but for what is no multiple of 8. */
+/* Put a value that is too long for a request: the server READs it from this side's memory, in a multiple of 8 bytes; the
+ * rest goes in the request. */
 static int put_long(struct kv_remote *remote, const struct kv_request *whole, uint64_t value_len,
                     uint64_t *ret_version)
 {
@@ -232,13 +233,13 @@ static int remote_store_delete(struct tarn_kv *kv, const void *key, size_t key_l
 
 /* ---- scanning ----------------------------------------------------------------------------------- */
 
-/* A scan under way: pages are of one worker. */
+/* A scan of one worker under way. */
 struct scanning {
     struct kv_remote *remote;
     tarn_scan_function *visit;
     void *arg;
     uint32_t worker;
-    uint32_t number; /* of the page */
+    uint32_t number; /* number of the next page */
     uint64_t id;
     struct kv_call call;
     struct buffers buffers;
@@ -256,7 +257,7 @@ static int ask_page(struct scanning *scanning)
     return send_call(scanning->remote, call);
 }
 
-/* @return 0; what the visitor said; -EPROTO */
+/* @return 0; the visitor's result; -EPROTO */
 static int show_page(struct scanning *scanning, const struct kv_page *page)
 {
     const struct kv_call *call = &scanning->call;
@@ -292,7 +293,8 @@ static int scan_pages(struct scanning *scanning)
         outcome = show_page(scanning, &page);
         scanning->number++;
     } while (outcome == 0 && page.scan != 0);
-    if (scanning->id != 0) { /* so that the server need not wait; it may fail */
+    if (scanning->id !=
+        0) { /* end the scan, so that the server need not wait until it is idle; a failure does no harm */
         scanning->number = UINT32_MAX;
         if (ask_page(scanning) != 0)
             return outcome;

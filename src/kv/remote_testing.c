@@ -4,7 +4,7 @@
 /* ---- servers that go and come ------------------------------------------------------------------- */
 
 /* They are for stores of the same process. */
-static void front_doors_are_refused(struct testing_fabric *testing)
+static void front_ends_are_refused(struct testing_fabric *testing)
 {
     struct testing_kv *self = testing_kv_open(testing);
     struct kv_stats stats;
@@ -222,7 +222,7 @@ static void threads_and_tasks_share(struct testing_fabric *testing)
 }
 
 #define SUITE(EACH)                                                                                          \
-    EACH(front_doors_are_refused)                                                                            \
+    EACH(front_ends_are_refused)                                                                             \
     EACH(what_is_not_there_cannot_be_opened)                                                                 \
     EACH(a_server_that_has_gone_is_not_reached)                                                              \
     EACH(a_url_names_its_fabric)                                                                             \

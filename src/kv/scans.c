@@ -1,9 +1,9 @@
 /*
- * Scans that clients have begun. A store's scan calls a visitor, so each has a task, which fills a page and waits until
- * the next one is wanted:
+ * Scans that clients have begun. A store's scan calls a visitor, so each client's scan has a task, which fills a page and
+ * waits until the next one is wanted:
  *
  *   the task:     fill ── full ──▶ post `ready`, wait for `wanted` ──▶ fill …   ── all seen ──▶ is_over, post `ready`
- *   who asks:     the page of now: wait for `ready` once, copy      the next one: post `wanted`, likewise
+ *   a request:    the present page: wait for `ready`, copy      the next page: post `wanted`, wait for `ready`, copy
  */
 #include "kv/service.h"
 #include "task/task.h"
@@ -11,23 +11,23 @@
 #include <string.h>
 
 struct kv_scan {
-    struct base_list link; /* kv_scans.list */
+    struct base_list link; /* place in kv_scans.list */
     struct tarn_node *node;
     struct tarn_kv *kv;
     uint64_t id;
     uint64_t
-        used_ns;    /* when somebody asked last; 0: nobody will any more. This and the next: kv_scans.lock */
-    uint32_t users; /* requests that ask now */
+        used_ns; /* time of the last request; 0: no more will come. kv_scans.lock guards this and `users` */
+    uint32_t users; /* number of requests that use the scan now */
     uint32_t worker;
     uint16_t store;
     uint32_t value_room;
-    struct task_group group; /* of its task */
-    struct task_mutex mutex; /* held by the request that asks; it guards what is below */
+    struct task_group group; /* joins the scan's task */
+    struct task_mutex mutex; /* held by the request that asks; protects the fields below */
     struct task_semaphore ready, wanted;
-    uint32_t number; /* of the page */
-    bool is_ready;   /* `ready` was waited for */
+    uint32_t number; /* number of the present page */
+    bool is_ready;   /* the present page is complete: `ready` was waited for */
     _Atomic bool is_abandoned;
-    bool is_over; /* this and the rest: the task's, until it posts `ready` */
+    bool is_over; /* the task uses this and the fields below, until it posts `ready` */
     int outcome;
     struct kv_page head;
     uint32_t bytes, room;
@@ -86,7 +86,7 @@ static void free_scan(struct kv_scan *scan)
     base_free(&scan->node->memory, scan, sizeof(*scan) + scan->room);
 }
 
-/* Of one that is in no list any more. */
+/* End a scan that is in no list any more. */
 static void end_scan(struct kv_scan *scan)
 {
     scan->is_abandoned = true;
@@ -135,7 +135,7 @@ static bool may_go(const struct kv_scan *scan, uint64_t now_ns)
     return scan->users == 0 && (scan->used_ns == 0 || now_ns - scan->used_ns > KV_SCAN_IDLE_NS);
 }
 
-/* @return 0: there is a place for one more; -EBUSY */
+/* Reserve a place for one more scan. @return 0; -EBUSY */
 static int take_place(struct kv_scans *scans)
 {
     const uint64_t now_ns = task_now();
@@ -159,7 +159,7 @@ static int take_place(struct kv_scans *scans)
     return is_free || victim != NULL ? 0 : -EBUSY;
 }
 
-/* Put it where it is found. @return false: it is too late for that */
+/* Add a scan to the list. @return false: the server is closing */
 static bool add_scan(struct kv_scans *scans, struct kv_scan *scan)
 {
     base_spin_lock(&scans->lock);
@@ -201,7 +201,7 @@ static struct kv_scan *make_scan(struct kv_server *server, uint32_t worker, cons
     return scan;
 }
 
-/* @return 0 and a scan that is used */
+/* Begin a scan, which the caller uses. */
 static int begin_scan(struct kv_server *server, uint32_t worker, const struct kv_request *request,
                       uint32_t room, struct kv_scan **ret_scan)
 {
@@ -229,7 +229,7 @@ static int begin_scan(struct kv_server *server, uint32_t worker, const struct kv
     return 0;
 }
 
-/* @return NULL: there is none, here */
+/* Find a client's scan of this worker. @return NULL: there is none */
 static struct kv_scan *find_scan(struct kv_scans *scans, uint32_t worker, const struct kv_request *request)
 {
     struct kv_scan *found = NULL;
@@ -245,7 +245,7 @@ static struct kv_scan *find_scan(struct kv_scans *scans, uint32_t worker, const 
     return found;
 }
 
-/* Use it no more. @param is_last  nobody will need it; @param ends  nor asks again: it goes now */
+/* Stop using a scan. @param is_last  no further page will be asked for @param ends  the scan ends now */
 static void leave_scan(struct kv_scans *scans, struct kv_scan *scan, bool is_last, bool ends)
 {
     base_spin_lock(&scans->lock);
@@ -263,12 +263,12 @@ static void leave_scan(struct kv_scans *scans, struct kv_scan *scan, bool is_las
 
 /* ---- pages -------------------------------------------------------------------------------------- */
 
-/* The page of that number, when it is there. Called with the mutex held. */
+/* Wait for the page of a number. Called with the mutex held. */
 static int await_page(struct kv_scan *scan, uint32_t number, uint64_t deadline_ns)
 {
     if (number == scan->number + 1 && scan->is_ready && (!scan->is_over || scan->outcome != 0)) {
         scan->number = number;
-        if (scan->is_over) { /* behind the last records of one that has failed */
+        if (scan->is_over) { /* the page behind the last records; of a failed scan it has the error */
             scan->head.count = 0;
         } else {
             scan->is_ready = false;

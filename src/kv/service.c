@@ -1,4 +1,4 @@
-/* The kv service: requests answered from the stores of this process. */
+/* The kv service: it answers requests from the stores of this process. Scans and values in regions have own files. */
 #include "kv/service.h"
 #include "fabric/fabric.h"
 #include <errno.h>
@@ -8,13 +8,13 @@
 
 /* ---- which store, and whether here -------------------------------------------------------------- */
 
-/* @return NULL: there is none of that number */
+/* Find a request's store by its number. @return NULL: there is none */
 static struct kv_store *store_of(struct kv_server *server, const struct kv_request *request)
 {
     return request->store < server->count ? &server->stores[request->store] : NULL;
 }
 
-/* A worker that is alone is spared the hash. */
+/* Whether a key belongs to this worker. A single worker has all keys, without a hash. */
 static bool is_here(const struct kv_store *store, const struct kv_worker *worker, const void *key,
                     size_t key_len)
 {
@@ -27,7 +27,7 @@ static bool is_here(const struct kv_store *store, const struct kv_worker *worker
 
 /* ---- methods ------------------------------------------------------------------------------------ */
 
-/* What GET, GET_RANGE and MULTI_GET have room for. */
+/* The bytes of a value that were asked for and fit into the result. */
 static size_t room_for(uint32_t wanted, const struct tarn_rpc_request *exchange, size_t before)
 {
     return base_min((size_t)wanted, exchange->room - before);
@@ -60,7 +60,7 @@ static int answer_info(struct kv_server *server, const struct kv_worker *worker,
     return 0;
 }
 
-/* GET, and GET_RANGE. */
+/* Answer GET and GET_RANGE. */
 static int answer_read(struct kv_store *store, const struct kv_request *request,
                        struct tarn_rpc_request *exchange)
 {
@@ -79,7 +79,7 @@ static int answer_read(struct kv_store *store, const struct kv_request *request,
     return 0;
 }
 
-/* Values were fetched to where there was room for the longest: they move together. */
+/* Close the gaps between values, each of which was read into room for the longest. */
 static void pack(const struct tarn_get *gets, uint32_t count, struct tarn_rpc_request *exchange)
 {
     uint8_t *to = exchange->result;
@@ -179,7 +179,7 @@ static int answer_method(struct kv_server *server, uint32_t method, struct tarn_
     return kv_answer(server, &worker, method, exchange);
 }
 
-/* A method's function gets no number: each method has a function of its own. */
+/* Define a method's function: functions get no number, so each method has one of its own. */
 #define METHOD(function, method)                                                                             \
     static int function(void *arg, struct tarn_rpc_request *exchange)                                        \
     {                                                                                                        \
@@ -282,7 +282,7 @@ int kv_serve(struct tarn_fabric *fabric, const char *address, const struct kv_se
 
 void kv_server_close(struct kv_server *server)
 {
-    kv_scans_end(&server->scans); /* their tasks are of schedulers that may end next */
+    kv_scans_end(&server->scans); /* the scans' tasks run on schedulers that may be closed next */
     tarn_rpc_server_close(server->rpc);
     base_free(&server->node->memory, server, sizeof(*server));
 }

@@ -1,4 +1,4 @@
-/* The kv service: what its parts share. */
+/* The kv service: the structures that its files share. */
 #ifndef KV_SERVICE_H
 #define KV_SERVICE_H
 
@@ -9,19 +9,20 @@
 #include "task/task.h"
 
 #define KV_SCANS_MAX      16
-#define KV_SCAN_IDLE_NS   (10 * BASE_NS_PER_SECOND) /* after which its place may be taken */
-#define KV_SCAN_NO_MORE   UINT32_MAX                /* as a page: none will be asked for */
+#define KV_SCAN_IDLE_NS   (10 * BASE_NS_PER_SECOND) /* idle time after which a scan may lose its place */
+#define KV_SCAN_NO_MORE   UINT32_MAX                /* a page number that ends the scan */
 #define KV_METHOD_NUMBERS (KV_SHORT + KV_PUT_REGION + 1)
-#define KV_REGIONS_MAX    16 /* PUT_REGIONs under way */
-#define KV_REGIONS_WAIT   48 /* and waiting for that: each is a task of its worker's, which has few */
-#define KV_PIECE_BYTES    (UINT32_C(1) << 20)       /* of one READ */
-#define KV_PIECE_NS       (10 * BASE_NS_PER_SECOND) /* for it; and to wait until one may begin */
-#define KV_SECOND_BYTES   (UINT32_C(1) << 20)       /* for which all of them have a second more */
+#define KV_REGIONS_MAX    16 /* the most PUT_REGIONs under way */
+#define KV_REGIONS_WAIT   48 /* the most that wait for that: each takes one of its worker's few tasks */
+#define KV_PIECE_BYTES    (UINT32_C(1) << 20)       /* bytes of one READ */
+#define KV_PIECE_NS       (10 * BASE_NS_PER_SECOND) /* time limit of one READ, and of the wait for a place */
+#define KV_SECOND_BYTES                                                                                      \
+    (UINT32_C(1) << 20) /* bytes of a value for each of which its READs have one second more */
 
-/* A store as it is served. */
+/* A served store. */
 struct kv_store {
     struct tarn_kv *kv;
-    const struct cache *cache; /* NULL: it is none */
+    const struct cache *cache; /* the store's cache; NULL: it is no cache */
     char name[KV_NAME_MAX + 1];
 };
 
@@ -29,11 +30,11 @@ struct kv_store {
 struct kv_scans {
     struct base_spin lock;
     struct base_list list; /* of struct kv_scan */
-    uint32_t count;        /* of those and of those that are about to begin */
-    bool is_closed;        /* no more begin */
+    uint32_t count;        /* number of scans in the list and of those about to begin */
+    bool is_closed;        /* no further scan may begin */
 };
 
-/* READ from a region of the client. @return as tarn_fabric_read() */
+/* Reads from a region of the client. @return as tarn_fabric_read() */
 typedef int kv_read_function(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
                              uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns);
 
@@ -42,14 +43,14 @@ struct kv_server {
     struct tarn_rpc_server *rpc;
     struct tarn_rpc_service service;
     struct kv_scans scans;
-    struct task_semaphore region_places; /* KV_REGIONS_MAX */
-    _Atomic uint32_t region_calls;       /* that have one, or wait for it */
-    kv_read_function *_Atomic read;      /* by the fabric; tests have others */
-    uint16_t count;                      /* of stores */
+    struct task_semaphore region_places; /* KV_REGIONS_MAX permits, one for each PUT_REGION under way */
+    _Atomic uint32_t region_calls;       /* number of PUT_REGIONs that have a permit or wait for one */
+    kv_read_function *_Atomic read;      /* reads by the fabric; tests replace it */
+    uint16_t count;                      /* number of stores */
     struct kv_store stores[KV_STORES_MAX];
 };
 
-/* The worker that answers, and how many there are. */
+/* The worker that answers, and the number of workers. */
 struct kv_worker {
     uint32_t place;
     uint32_t count;
@@ -58,33 +59,33 @@ struct kv_worker {
 /**
  * Answer a request.
  *
- * @param method    with KV_SHORT added or not
- * @param exchange  data, bytes and room in; result_bytes out
+ * @param method    a method's number, perhaps with KV_SHORT added
+ * @param exchange  in: data, bytes and room; out: result_bytes
  * @return the status. Yields, unless KV_SHORT is added.
  */
 base_must_check int kv_answer(struct kv_server *server, const struct kv_worker *worker, uint32_t method,
                               struct tarn_rpc_request *exchange);
 
-/** Have a server answer for these stores. @return 0; -EINVAL (a name, or one that is there twice) */
+/** Prepare a server for its stores. @return 0; -EINVAL (a bad or repeated name) */
 base_must_check int kv_server_init(struct kv_server *server, struct tarn_node *node,
                                    const struct kv_served *stores, uint32_t count);
 
-/** No scans. */
+/** Begin without scans. */
 void kv_scans_init(struct kv_scans *scans);
 
-/** End all: requests under way are answered, and no more begin. Yields. */
+/** End all scans: requests under way are answered, and no scan begins any more. Yields. */
 void kv_scans_end(struct kv_scans *scans);
 
-/** PUT_REGION. @return the status. Yields. */
+/** Answer a PUT_REGION. @return the status. Yields. */
 base_must_check int kv_region_answer(struct kv_server *server, struct tarn_kv *kv,
                                      const struct kv_request *request, struct tarn_rpc_request *exchange);
 
-/** The fabric's READ, on the connection of the request: a kv_read_function. Yields. */
+/** The kv_read_function that reads by the fabric, on the connection of the request. Yields. */
 base_must_check int kv_region_read(const struct tarn_rpc_request *exchange,
                                    const struct tarn_fabric_handle *handle, uint64_t offset, void *data,
                                    uint64_t bytes, uint64_t deadline_ns);
 
-/** SCAN: begin one, or go on. @return the status. Yields. */
+/** Answer a SCAN, which begins a scan or goes on with one. @return the status. Yields. */
 base_must_check int kv_scan_answer(struct kv_server *server, const struct kv_worker *worker,
                                    const struct kv_request *request, struct tarn_rpc_request *exchange);
 

@@ -1,6 +1,6 @@
 /*
- * Stores that several servers have together: each key is of one of them, by rendezvous hashing (docs/wire.md, "Several
- * servers"). Nothing is tried elsewhere when its server is gone.
+ * Stores that several servers hold together. Each key belongs to one of them, by rendezvous hashing (docs/wire.md,
+ * "Several servers"); while that server is gone, calls for its keys fail.
  */
 #include "kv/remote.h"
 #include <errno.h>
@@ -53,12 +53,12 @@ static int spread_store_delete(struct tarn_kv *kv, const void *key, size_t key_l
     return its->operations->delete (its, key, key_len);
 }
 
-/* A scan of all, where what the visitor says ends it, and what a server says does not. */
+/* A scan of all servers. The visitor's result ends it; a server's error does not. */
 struct visiting {
     tarn_scan_function *visit;
     void *arg;
-    uint64_t whole_bytes_max; /* of all */
-    int outcome;              /* of the visitor */
+    uint64_t whole_bytes_max; /* the least of all servers' limits */
+    int outcome;              /* the visitor's result */
 };
 
 static int visit_one(void *arg, const void *key, size_t key_len, const void *value,
@@ -89,7 +89,7 @@ static int spread_store_close(struct tarn_kv *kv)
     struct kv_spread *spread = spread_of(kv);
     for (uint32_t i = 0; i < spread->servers.count; i++) {
         if (tarn_kv_close(&spread->remotes[i]->kv) != 0)
-            continue; /* a store of a server has nothing to lose */
+            continue; /* closing a store of a server loses nothing */
     }
     if (spread->owns_fabric)
         tarn_fabric_close(spread->fabric);
@@ -107,7 +107,8 @@ static const struct kv_operations operations = {.get = spread_store_get,
 
 /* ---- opening ------------------------------------------------------------------------------------ */
 
-/* What all can do. @return 0; -EINVAL: they are of different kinds (logged) */
+/* Reduce the properties to those that all servers share. @return 0; -EINVAL: their stores are of different kinds
+ * (logged) */
 static int add_info(struct tarn_kv_info *all, const struct kv_remote *remote)
 {
     const struct tarn_kv_info *info = &remote->kv.info;
@@ -128,7 +129,7 @@ static int add_info(struct tarn_kv_info *all, const struct kv_remote *remote)
     return 0;
 }
 
-/* Ask all. A server that is not reached is taken to be as the others are. @return 0; as tarn_kv_open() */
+/* Ask all servers. One that cannot be reached is taken to be like the others. @return 0; as tarn_kv_open() */
 static int meet_all(struct kv_spread *spread)
 {
     const uint64_t deadline_ns = kv_deadline(spread->remotes[0]);
@@ -156,12 +157,12 @@ static int meet_all(struct kv_spread *spread)
         if ((is_silent & UINT64_C(1) << i) == 0)
             continue;
         spread->remotes[i]->kv.info = spread->kv.info;
-        spread->remotes[i]->takes_regions = true; /* if it does not, it says so */
+        spread->remotes[i]->takes_regions = true; /* a server that does not will answer so */
     }
     return 0;
 }
 
-/* An order that is the same for all who name these servers. */
+/* Order servers by address: so the order is the same for all clients that name them. */
 static int by_address(const void *left, const void *right)
 {
     struct kv_remote *const *a = left, *const *b = right;

@@ -1,10 +1,11 @@
 /*
- * For tests of other layers, with tables of operations of their own in front of a store's: what others do between two
- * calls, and what functions must not do that a store shows something. Not for several threads.
+ * For tests of other layers: tables of operations in front of a store's own. One does something between two calls, as
+ * other callers might; the other checks that functions do nothing forbidden while a store shows them values. For one
+ * thread.
  */
 #include "kv/testing.h"
 
-/* Call the store's own. */
+/* Call the store's own operation. */
 #define TESTING_FRONT_CALL(front, kv, result, call)                                                          \
     do {                                                                                                     \
         (kv)->operations = (front)->real;                                                                    \
@@ -63,7 +64,7 @@ void testing_meanwhile_begin(struct testing_meanwhile *meanwhile, struct tarn_kv
 
 /* ---- what is forbidden ------------------------------------------------------------------------------- */
 
-/* A function that is shown something, and the node's memory before it. */
+/* A function that is shown values, and the node's memory before the call. */
 struct testing_shown {
     struct base_account *memory;
     tarn_update_function *decide;
@@ -79,7 +80,7 @@ static void testing_shown_begin(struct testing_shown *shown)
     base_account_fail_at(shown->memory, 1);
 }
 
-/* Nothing was taken, and nothing given back. */
+/* Assert that the function has neither taken nor freed memory. */
 static void testing_shown_end(const struct testing_shown *shown)
 {
     base_assert(atomic_load(&shown->memory->fail_at) == 1);

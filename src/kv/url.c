@@ -1,4 +1,4 @@
-/* URLs of stores: which kind a URL names, its parts, and what is wrong with one. Opening what it names is kv.c. */
+/* URLs of stores: their kinds, their parts, and the faults that a URL can have. kv.c opens the store. */
 #include "kv/kv_internal.h"
 #include <errno.h>
 #include <string.h>
@@ -69,8 +69,8 @@ static const char *read_cache(const char *text, struct kv_url *url)
 
 /* ---- servers ------------------------------------------------------------------------------------ */
 
-/* The next address, of `bytes`, without the backslashes before its commas. @return what it takes of the text; *ret_len is
- * KV_ADDRESS_ROOM or more if it is too long */
+/* Copy the next address of a list, without the backslashes before its commas. @return number of bytes that it takes in the
+ * text; *ret_len is KV_ADDRESS_ROOM or more if it is too long */
 static size_t next_address(const char *text, size_t bytes, char *ret_address, size_t *ret_len)
 {
     size_t at = 0, len = 0;
@@ -116,8 +116,8 @@ static const char *read_addresses(struct kv_url *url)
     return NULL;
 }
 
-/* @return what stands behind a scheme; NULL: the text has another one */
-static const char *behind(const char *text, const char *scheme)
+/* @return the text behind a scheme; NULL: it has another scheme */
+static const char *skip_scheme(const char *text, const char *scheme)
 {
     const size_t len = strlen(scheme);
     return strncmp(text, scheme, len) == 0 ? text + len : NULL;
@@ -134,7 +134,7 @@ static const char *read_server(const char *text, struct kv_url *url)
     const size_t name_len = len - (size_t)(slash + 1 - text);
     if (!kv_name_is_good(slash + 1, name_len))
         return "a store's name has 1 to 63 letters, digits, '-', '_' and '.'";
-    if (mark != NULL && behind(mark + 1, "tcp:") == NULL && behind(mark + 1, "verbs:") == NULL)
+    if (mark != NULL && skip_scheme(mark + 1, "tcp:") == NULL && skip_scheme(mark + 1, "verbs:") == NULL)
         return "behind the ? stands tcp: or verbs:, with its options";
     url->fabric = mark == NULL ? NULL : mark + 1;
     memcpy(url->name, slash + 1, name_len);
@@ -152,15 +152,15 @@ static const char *read_url(const char *url, struct kv_url *ret_url)
     const size_t letters = strspn(url, LETTERS);
     struct kv_url parts = {.scheme = KV_FILE, .path = url};
     const char *wrong = NULL, *rest;
-    if ((rest = behind(url, "file:")) != NULL) {
+    if ((rest = skip_scheme(url, "file:")) != NULL) {
         parts.path = rest;
-    } else if ((rest = behind(url, "cache:")) != NULL) {
+    } else if ((rest = skip_scheme(url, "cache:")) != NULL) {
         parts.scheme = KV_CACHE;
         wrong = read_cache(rest, &parts);
-    } else if ((rest = behind(url, "tarn://")) != NULL) {
+    } else if ((rest = skip_scheme(url, "tarn://")) != NULL) {
         parts.scheme = KV_TARN;
         wrong = read_server(rest, &parts);
-    } else if ((rest = behind(url, "unix:")) != NULL) {
+    } else if ((rest = skip_scheme(url, "unix:")) != NULL) {
         parts.scheme = KV_UNIX;
         wrong = read_server(rest, &parts);
     } else if (letters >= 2 && url[letters] == ':') {

@@ -1,4 +1,4 @@
-/* Messages of the kv service. The formats are those of docs/wire.md, in its order. */
+/* Messages of the kv service, as bytes. The formats are those of docs/wire.md, in its order. */
 #include "kv/wire.h"
 #include <errno.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void copy(uint8_t *to, const void *from, size_t bytes)
 
 /* ---- requests ----------------------------------------------------------------------------------- */
 
-/* What stands between the head and the key. */
+/* The bytes between the head and the key. */
 static size_t middle_bytes(enum kv_method method)
 {
     switch (method) {
@@ -104,7 +104,7 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
     copy(key, request->key, request->key_len);
 }
 
-/* Whether the bytes lie within the region, as far as the handle says, and may be read. */
+/* Whether the value lies within the handle's region, and the handle grants reading. */
 static bool region_is_good(const struct kv_request *request)
 {
     const struct tarn_fabric_handle *handle = &request->handle;
@@ -137,7 +137,7 @@ static int middle_load(enum kv_method method, const uint8_t *middle, struct kv_r
     return 0;
 }
 
-/* Whether the key's length and the amount may be these. */
+/* Whether the key's length and the amount are within their bounds. */
 static bool head_is_good(enum kv_method method, const struct kv_request *request)
 {
     switch (method) {

@@ -1,6 +1,7 @@
 /*
- * The messages of the kv service, as docs/wire.md has them: what saves one and what loads it stand together. A function that
- * loads is given bytes from anybody, in memory that nobody else changes; what was loaded points into it.
+ * The messages of the kv service, as docs/wire.md defines them; for each, the function that saves it and the one that
+ * loads it stand together. A function that loads checks bytes from an unknown sender, in memory that no other process
+ * changes; pointers in its result point into that memory.
  */
 #ifndef KV_WIRE_H
 #define KV_WIRE_H
@@ -9,17 +10,17 @@
 #include <tarn/rpc.h>
 
 #define KV_WIRE_VERSION      1
-#define KV_GETS_MAX          64 /* of one MULTI_GET */
+#define KV_GETS_MAX          64 /* the most keys of one MULTI_GET */
 #define KV_STORE_BY_NAME     UINT16_MAX
 #define KV_RECORD_BYTES      32
-#define KV_ITEM_BYTES        (8 + KV_RECORD_BYTES) /* before each value of MULTI_GET and SCAN */
-#define KV_PAGE_BYTES        16                    /* at the beginning of a SCAN's */
-#define KV_SCAN_BYTES_MAX    (UINT32_C(256) << 10) /* of a page */
-#define KV_SCAN_VALUE_MAX    (UINT32_C(128) << 10) /* that a client asks for */
-#define KV_REQUEST_BYTES_MAX 88                    /* of a request, before key and value */
-#define KV_HANDLE_AT         56                    /* in a PUT_REGION */
-#define KV_TAKES_REGIONS     128                   /* among the abilities: PUT_REGION */
-#define KV_INFO_BYTES        40                    /* before the name */
+#define KV_ITEM_BYTES        (8 + KV_RECORD_BYTES) /* bytes before each value in results of MULTI_GET and SCAN */
+#define KV_PAGE_BYTES        16                    /* bytes at the beginning of a SCAN's result */
+#define KV_SCAN_BYTES_MAX    (UINT32_C(256) << 10) /* the most bytes of a page */
+#define KV_SCAN_VALUE_MAX    (UINT32_C(128) << 10) /* the longest value that a client asks a scan to show */
+#define KV_REQUEST_BYTES_MAX 88                    /* the most bytes of a request before its key and value */
+#define KV_HANDLE_AT         56                    /* offset of the handle in a PUT_REGION */
+#define KV_TAKES_REGIONS     128                   /* one of the abilities: the server answers PUT_REGION */
+#define KV_INFO_BYTES        40                    /* bytes of an INFO's result before the name */
 
 enum kv_method {
     KV_INFO,
@@ -31,42 +32,43 @@ enum kv_method {
     KV_SCAN,
     KV_PUT_REGION,
     KV_METHODS,
-    KV_SHORT = 16, /* added: of a cache */
+    KV_SHORT = 16, /* added to a method's number: the variant for caches, which never yields */
 };
 
-/* A request; which fields count is up to the method. */
+/* A request; its method decides which fields are used. */
 struct kv_request {
     uint16_t store;
     uint16_t key_len;
-    const void *key; /* INFO: the name */
-    uint32_t amount; /* as docs/wire.md has it; PUT, PUT_REGION: of `value` */
+    const void *key; /* the key; INFO: the name */
+    uint32_t
+        amount; /* the amount that docs/wire.md defines for the method; PUT, PUT_REGION: bytes of `value` */
     const void *value;
     struct tarn_put_options options;  /* PUT, PUT_REGION */
     uint64_t if_version;              /* GET_RANGE */
-    uint64_t offset;                  /* GET_RANGE; PUT_REGION: in the region */
-    uint64_t region_bytes;            /* PUT_REGION: of the value, there */
+    uint64_t offset;                  /* GET_RANGE: offset in the value; PUT_REGION: offset in the region */
+    uint64_t region_bytes;            /* PUT_REGION: bytes of the value that lie in the region */
     struct tarn_fabric_handle handle; /* PUT_REGION */
     uint64_t scan;                    /* SCAN */
     uint32_t value_room;              /* SCAN */
 };
 
-/** What a request takes, without the keys of a MULTI_GET. */
+/** The bytes of a request, without the keys of a MULTI_GET. */
 uint64_t kv_request_bytes(enum kv_method method, const struct kv_request *request);
 
-/** Write a request, without the keys of a MULTI_GET. @param to  kv_request_bytes() */
+/** Write a request, without the keys of a MULTI_GET. @param to  room for kv_request_bytes() */
 void kv_request_save(enum kv_method method, const struct kv_request *request, uint8_t *to);
 
-/** Read a request, of MULTI_GET the beginning. @return 0; -EINVAL: it is none */
+/** Read a request; of a MULTI_GET its beginning. @return 0; -EINVAL: it is none */
 base_must_check int kv_request_load(enum kv_method method, const uint8_t *bytes, size_t count,
                                     struct kv_request *ret_request);
 
-/** What one key of a MULTI_GET takes. */
+/** The bytes of one key of a MULTI_GET. */
 static inline size_t kv_key_bytes(size_t key_len)
 {
     return 8 + key_len;
 }
 
-/** Write one of the keys of a MULTI_GET. @param to  kv_key_bytes() */
+/** Write one key of a MULTI_GET. @param to  room for kv_key_bytes() */
 void kv_key_save(const struct tarn_get *get, uint32_t room, uint8_t *to);
 
 /** Read all keys of a MULTI_GET: key, key_len and value_room of each. @return 0; -EINVAL */
@@ -79,26 +81,26 @@ void kv_record_save(const struct tarn_record_info *info, uint8_t *to);
 /** Read a record. @return 0; -EPROTO: it is none */
 base_must_check int kv_record_load(const uint8_t *bytes, struct tarn_record_info *ret_info);
 
-/* What stands before a value in a result of MULTI_GET or SCAN. */
+/* The head of a value in a result of MULTI_GET or SCAN. */
 struct kv_item {
     int32_t status;               /* MULTI_GET */
     uint16_t key_len;             /* SCAN */
     bool is_shown;                /* SCAN: the value follows */
-    uint32_t bytes;               /* of the value that follow */
-    struct tarn_record_info info; /* unless there is a status other than -ENOBUFS */
-    const uint8_t *key, *value;   /* of what was loaded */
+    uint32_t bytes;               /* bytes of the value that follow */
+    struct tarn_record_info info; /* set if the status is 0 or -ENOBUFS */
+    const uint8_t *key, *value;   /* set by loading, within the loaded bytes */
 };
 
-/** Write what one of several gets came to. @param to  KV_ITEM_BYTES; the value stands behind it */
+/** Write the outcome of one of several gets. @param to  room for KV_ITEM_BYTES; the value stands behind it */
 void kv_got_save(const struct tarn_get *get, uint8_t *to);
 
-/** Read it, with its value. @return bytes that it takes; 0: it is none */
+/** Read the outcome of a get, with its value. @return its bytes; 0: it is none */
 size_t kv_got_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item);
 
 /** Write a record of a page, with key and value. @param to  KV_ITEM_BYTES, key, and the value if it is shown */
 void kv_scanned_save(const struct kv_item *item, uint8_t *to);
 
-/** Read one. @return bytes that it takes; 0: it is none */
+/** Read a record of a page. @return its bytes; 0: it is none */
 size_t kv_scanned_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item);
 
 /* The beginning of a page. */
@@ -107,13 +109,13 @@ struct kv_page {
     uint32_t count;
 };
 
-/** Write it. @param to  KV_PAGE_BYTES */
+/** Write the beginning of a page. @param to  room for KV_PAGE_BYTES */
 void kv_page_save(const struct kv_page *page, uint8_t *to);
 
-/** Read it. @return 0; -EPROTO */
+/** Read the beginning of a page. @return 0; -EPROTO */
 base_must_check int kv_page_load(const uint8_t *bytes, size_t count, struct kv_page *ret_page);
 
-/* What INFO tells. */
+/* The answer to INFO. */
 struct kv_store_info {
     uint16_t store, stores, workers;
     struct tarn_kv_info info;
@@ -122,10 +124,10 @@ struct kv_store_info {
     const char *name;
 };
 
-/** Write it. @param to  KV_INFO_BYTES and the name */
+/** Write an answer to INFO. @param to  room for KV_INFO_BYTES and the name */
 void kv_info_save(const struct kv_store_info *info, uint8_t *to);
 
-/** Read it. @return 0; -EPROTO */
+/** Read an answer to INFO. @return 0; -EPROTO */
 base_must_check int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_info);
 
 #endif

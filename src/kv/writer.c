@@ -1,4 +1,5 @@
-/* Values that come bit by bit: a depot of this process takes them so, for all others they are gathered first. */
+/* Values that are written piece by piece: a depot of this process stores the pieces as they come, and for all other stores
+ * they are gathered first. */
 #include "kv/kv_internal.h"
 #include <string.h>
 #include <tarn/depot.h>
@@ -7,10 +8,10 @@
 
 struct tarn_kv_writer {
     struct tarn_kv *kv;
-    struct tarn_depot_writer *depot; /* NULL: the rest counts */
+    struct tarn_depot_writer *depot; /* the depot's writer; NULL: the fields below gather the value */
     struct tarn_put_options options;
     uint64_t announced;
-    uint8_t *memory; /* what was written, `used` of `room` bytes */
+    uint8_t *memory; /* the gathered value: `used` of `room` bytes */
     uint64_t room, used;
     size_t key_len;
     uint8_t key[];
@@ -58,7 +59,7 @@ int tarn_kv_writer_open(struct tarn_kv *kv, const void *key, size_t key_len,
     return 0;
 }
 
-/* @return 0: there is room for so much in all; -ENOMEM */
+/* Make room for `bytes` in all. @return 0; -ENOMEM */
 static int make_room(struct tarn_kv_writer *writer, uint64_t bytes)
 {
     if (bytes <= writer->room)

@@ -1,14 +1,14 @@
-/* What came of a request, as memcached says it. */
+/* The answers to requests, in memcached's words, and the statistics that outcomes count for. */
 #include "kv/kv.h"
 #include "memcache/base64.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 #include <tarn/tarn.h>
 
-#define NUMBER_CHARS_MAX 20                    /* of 64 bits */
+#define NUMBER_CHARS_MAX 20                    /* digits of a 64-bit number */
 #define ROUNDED_NS       (10 * BASE_NS_PER_MS) /* tarn/depot.h: expiry is kept in hundredths of a second */
 
-/* A text that is being written; there is always room. */
+/* A text under construction; its room always suffices. */
 struct text {
     char *begin;
     char *end;
@@ -99,7 +99,7 @@ static void answer_get(const struct memcache_op *op, struct text *text)
     put_text(text, "\r\n");
 }
 
-/* What a request that changes one key says if nothing has failed; NULL: something has. */
+/* The answer to a change of one key that has not failed; NULL: it has failed. */
 static const char *classic_word(const struct memcache_op *op)
 {
     int error = op->outcome.error;
@@ -124,7 +124,7 @@ static const char *classic_word(const struct memcache_op *op)
     }
 }
 
-/* A client that wants no reply hears of failures all the same. */
+/* Answer a change. A client that wants no reply still gets failures. */
 static void answer_change(const struct memcache_op *op, struct text *text)
 {
     const char *word = classic_word(op);
@@ -151,7 +151,7 @@ static void put_key(const struct memcache_op *op, struct text *text)
         text->end += memcache_base64_encode(key->text, key->len, text->end);
 }
 
-/* Seconds that an item has left, begun ones counted; but not what the store has rounded up by. */
+/* Append the seconds until an item's expiry, rounded up, but without the fraction by which the store has rounded it up. */
 static void put_time_left(const struct memcache_op *op, uint64_t expiry_ns, struct text *text)
 {
     uint64_t now_ns = task_wall(op->server->node) + ROUNDED_NS;
@@ -178,14 +178,14 @@ static void put_returned_flag(const struct memcache_op *op, struct text *text, c
     case 't':
         put_time_left(op, expiry_ns, text);
         break;
-    default: /* h and l: of accesses nothing is kept */
+    default: /* h and l: times of accesses are not kept */
         put_text(text, "0");
         break;
     }
 }
 
-/* The flags that the client wants back, in its order: t tells of what those before it have done. @param known
- * those that have an answer here */
+/* Append the flags that the client wants back, in its order; t shows the effect of the flags before it. @param known
+ * the flags that have an answer here */
 static void put_flags(const struct memcache_op *op, struct text *text, const char *known)
 {
     struct memcache_text rest = op->request.rest, word;
@@ -246,7 +246,8 @@ static void answer_meta_change(struct memcache_op *op, struct text *text)
     if (error == 0 && op->request.noreply)
         return;
     if (error != 0)
-        op->outcome.info.value_bytes = op->request.value_bytes; /* of what was not stored */
+        op->outcome.info.value_bytes =
+            op->request.value_bytes; /* the length of the value that was not stored */
     put_text(text, word);
     put_flags(op, text, sets ? "cs" : "");
     put_text(text, "\r\n");
@@ -329,7 +330,8 @@ size_t memcache_answer(struct memcache_op *op, char *to)
         answer_meta(op, &text);
     else if (request->verb == MEMCACHE_META_NOOP)
         put_text(&text, "MN\r\n");
-    else if (request->verb == MEMCACHE_VERBOSITY) /* the log has a setting of its own */
+    else if (request->verb ==
+             MEMCACHE_VERBOSITY) /* accepted without effect: the log has a setting of its own */
         put_text(&text, request->noreply ? "" : "OK\r\n");
     else if (request->verb == MEMCACHE_VERSION) {
         put_text(&text, "VERSION ");
@@ -345,7 +347,7 @@ size_t memcache_answer(struct memcache_op *op, char *to)
 /* ---- statistics -----------------------------------------------------------------------------------------
  */
 
-/* What touches counts as that; but a meta get that finds nothing to touch is a get. */
+/* Count a get. One that touches counts as a touch, unless it is a meta get that has found no item. */
 static void count_get(struct memcache_counters *counters, const struct memcache_op *op)
 {
     bool hit = op->outcome.error == 0;
@@ -404,7 +406,7 @@ void memcache_count_outcome(const struct memcache_op *op)
     case MEMCACHE_DELETE:
     case MEMCACHE_META_DELETE:
         if (hit && memcache_meta_has(&op->request, 'I'))
-            break; /* it is still there */
+            break; /* the item is still there */
         memcache_count(hit ? &counters->delete_hits : &counters->delete_misses, 1);
         break;
     case MEMCACHE_TOUCH:

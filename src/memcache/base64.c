@@ -1,4 +1,4 @@
-/* RFC 4648, into and out of the same memory: keys of meta commands. */
+/* Base64 of RFC 4648, for keys of meta commands; decoding may be done in place. */
 #include "memcache/base64.h"
 #include <stdint.h>
 #include <string.h>
@@ -22,14 +22,14 @@ size_t memcache_base64_encode(const void *from, size_t bytes, char *to)
     return (size_t)(to - begin);
 }
 
-/* @return its six bits, or 64 */
+/* @return the six bits of a character, or 64 */
 static uint32_t digit(char character)
 {
     const char *place = character == '\0' ? NULL : strchr(alphabet, character);
     return place == NULL ? 64 : (uint32_t)(place - alphabet);
 }
 
-/* Bits that padding leaves over must be zero: a text has one meaning, and a meaning one text. */
+/* Decode. Bits that padding leaves over must be zero, so that each key has exactly one text. */
 size_t memcache_base64_decode(const char *text, size_t len, void *to)
 {
     uint8_t *byte = to, *begin = to;

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** How many characters a number of bytes becomes. */
+/** The number of characters that some bytes become. */
 static inline size_t memcache_base64_len(size_t bytes)
 {
     return (bytes + 2) / 3 * 4;
@@ -25,7 +25,7 @@ size_t memcache_base64_encode(const void *from, size_t bytes, char *to);
  * Decode.
  *
  * @param to  room for len / 4 * 3; may be `text` itself
- * @return bytes written; 0: it is empty, or not base64
+ * @return bytes written; 0: the text is empty, or not base64
  */
 size_t memcache_base64_decode(const char *text, size_t len, void *to);
 

@@ -6,15 +6,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A key of memcached's clients, each byte of it as three characters, and numbers. */
+/* Room for a line: a key of memcached's clients, each byte of it as three characters, and numbers. */
 #define LINE_ROOM (3 * MEMCACHE_KEY_BYTES_MAX + 256)
-/* Keys that are shown before other tasks get their turn: a store in memory does not wait for any of them. */
+/* Keys that are shown before other tasks get their turn, because a store in memory never waits. */
 #define KEYS_AT_ONCE 64
-#define CLASSES_MAX  63 /* of memcached's slabs */
+#define CLASSES_MAX  63 /* the most classes of memcached's slabs */
 
-/* A form of a dump: what a key's line is, and what stands behind the last. */
+/* A form of a dump: the line of a key, and the text behind the last. */
 struct form {
-    /* @param line  LINE_ROOM @return its length; 0: the key cannot be told so */
+    /* @param line  room for LINE_ROOM @return its length; 0: this form cannot show the key */
     int (*print)(char *line, const uint8_t *key, size_t key_len, const struct tarn_record_info *info);
     const char *end;
 };
@@ -23,7 +23,7 @@ struct dump {
     struct memcache_server *server;
     struct memcache_output *output;
     const struct form *form;
-    uint64_t shown, limit; /* 0: there is none */
+    uint64_t shown, limit; /* keys shown so far, and the most of them; a limit of 0: there is none */
 };
 
 /* ---- lines --------------------------------------------------------------------------------------- */
@@ -34,7 +34,7 @@ static bool is_unreserved(uint8_t c)
            (c != '\0' && strchr("-._~", c) != NULL);
 }
 
-/* @return bytes written, of at most 3 for each */
+/* @return bytes written, at most 3 for each byte of the key */
 static size_t print_uri(char *to, const uint8_t *key, size_t key_len)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -56,7 +56,7 @@ static int64_t expiry_seconds(const struct tarn_record_info *info, int64_t never
     return info->expiry_ns == 0 ? never : (int64_t)(info->expiry_ns / BASE_NS_PER_SECOND);
 }
 
-/* When a key was read last, or whether, is not kept. */
+/* Print a line of metadump. Times of reads are not kept. */
 static int print_metadump(char *line, const uint8_t *key, size_t key_len, const struct tarn_record_info *info)
 {
     char uri[3 * MEMCACHE_KEY_BYTES_MAX];
@@ -66,7 +66,7 @@ static int print_metadump(char *line, const uint8_t *key, size_t key_len, const 
                     memcache_item_bytes(key_len, info->value_bytes, info->client_flags));
 }
 
-/* Whether a key may stand in a line as it is. */
+/* Whether a key may stand in a line unchanged. */
 static bool is_plain(const uint8_t *key, size_t key_len)
 {
     for (size_t i = 0; i < key_len; i++) {
@@ -76,7 +76,7 @@ static bool is_plain(const uint8_t *key, size_t key_len)
     return true;
 }
 
-/* Requests that fetch the keys. Of those in base64 what becomes too long cannot be asked for. */
+/* Print a request that fetches the key. A key that is too long in base64 cannot be requested, and is left out. */
 static int print_mgdump(char *line, const uint8_t *key, size_t key_len, const struct tarn_record_info *info)
 {
     char text[MEMCACHE_KEY_BYTES_MAX];
@@ -102,9 +102,9 @@ static const struct form metadump = {print_metadump, "END\r\n"}, mgdump = {print
 
 /* ---- all keys ------------------------------------------------------------------------------------ */
 
-enum { ENOUGH = 1 }; /* what ends a scan, and is no error */
+enum { ENOUGH = 1 }; /* ends a scan without an error */
 
-/* Other protocols may have stored what no client of this one can name: that is left out. */
+/* Show a record. Keys of other protocols that memcached's clients cannot name are left out. */
 static int visit_record(void *arg, const void *key, size_t key_len, const void *value,
                         const struct tarn_record_info *info)
 {
@@ -126,7 +126,7 @@ static int visit_record(void *arg, const void *key, size_t key_len, const void *
     return dump->limit != 0 && dump->shown == dump->limit ? ENOUGH : 0;
 }
 
-/* What ends a dump that is not whole: tools wait for END or ERROR. */
+/* The text that ends an incomplete dump: tools wait for END or ERROR. */
 static const char *failure(int error)
 {
     switch (error) {
@@ -139,7 +139,8 @@ static const char *failure(int error)
     }
 }
 
-/* One at a time, as with memcached: each reads the whole store. @param limit  of keys; 0: there is none */
+/* Dump all keys, for one client at a time, as memcached does, because each dump reads the whole store. @param limit  the
+ * most keys; 0: no limit */
 static void dump_all(struct memcache_server *server, struct memcache_output *output, const struct form *form,
                      uint64_t limit)
 {
@@ -167,7 +168,7 @@ static bool read_u32(const struct memcache_text *word, uint64_t *ret_value)
     return base_parse_u64_len(word->text, word->len, ret_value) == 0 && *ret_value <= UINT32_MAX;
 }
 
-/* Which classes are meant: all, or numbers with commas between. All items are of the first. @return false: none are named */
+/* Read the classes: all, or numbers with commas between. All items are of the first. @return false: no classes are named */
 static bool read_classes(const struct memcache_text *word, bool *ret_first)
 {
     *ret_first = is_word(word, "all") || is_word(word, "hash");

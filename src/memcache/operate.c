@@ -1,17 +1,17 @@
-/* What requests that change something, or may, ask of the store: each is one call of it. */
+/* Requests that change something, or may: each is one call of the store. Gets that only read are step.c's. */
 #include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
-/* An item in memcached's memory: header, key and its zero, flags if there are any, value and line end. */
+/* Bytes of an item in memcached's memory besides key, flags and value: header, the key's zero, line end. */
 #define ITEM_FIXED_BYTES 59
 #define ITEM_FLAGS_BYTES 4
 
 #define NUMBER_ROOM 24
 
-/* What a decision (tarn_update_function) says when nothing is to be written, and nothing has failed. */
+/* The result of a decision (tarn_update_function) by which nothing is written and nothing has failed. */
 #define AS_IT_IS 1
 
 #define NOT_A_NUMBER (-EDOM)
@@ -55,8 +55,8 @@ int memcache_value_provide(struct memcache_op *op)
     return 0;
 }
 
-/* Have memory of `bytes` in op->outcome.value. @return 0; -ENOMEM; MEMCACHE_NEEDS_MEMORY */
-static int need(struct memcache_op *op, size_t bytes)
+/* Make sure that op->outcome.value has `bytes` of memory. @return 0; -ENOMEM; MEMCACHE_NEEDS_MEMORY */
+static int require_memory(struct memcache_op *op, size_t bytes)
 {
     struct memcache_value *value = op->outcome.value;
     op->outcome.needed_bytes = bytes;
@@ -70,7 +70,7 @@ int memcache_value_take(struct memcache_op *op, const void *value, size_t len)
 {
     const char *tail = memcache_tail(op);
     const size_t tail_len = strlen(tail);
-    int error = need(op, len + tail_len);
+    int error = require_memory(op, len + tail_len);
     if (error != 0)
         return error;
     if (len > 0)
@@ -86,13 +86,13 @@ static uint64_t now_ns(const struct memcache_op *op)
     return task_wall(op->server->node);
 }
 
-/* The expiry that a request asks for, … */
+/* The expiry that a request asks for. */
 static uint64_t new_expiry_ns(const struct memcache_op *op)
 {
     return memcache_expiry_ns(op->request.exptime, now_ns(op));
 }
 
-/* … and that of what it makes where nothing was. */
+/* The expiry of an item that a request makes because there was none. */
 static uint64_t made_expiry_ns(const struct memcache_op *op)
 {
     return memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
@@ -112,7 +112,7 @@ uint64_t memcache_expiry_behind(const struct memcache_op *op, char flag, uint64_
     return expiry_ns;
 }
 
-/* The expiry that all flags leave. */
+/* The expiry of an item after all flags have been applied. */
 static uint64_t expiry_behind_all(const struct memcache_op *op, uint64_t expiry_ns)
 {
     struct memcache_text rest = op->request.rest, word;
@@ -121,25 +121,26 @@ static uint64_t expiry_behind_all(const struct memcache_op *op, uint64_t expiry_
     return expiry_ns;
 }
 
-/* The version that a change shall give, 0: a new one. */
+/* The version that a change gives; 0: a new one. */
 static uint64_t new_version(const struct memcache_op *op)
 {
     return op->request.meta.version;
 }
 
-/* What is there differs from what the client has seen. */
+/* Whether the item differs from the version that the client names. */
 static bool is_another(const struct memcache_op *op, const struct tarn_record_info *old)
 {
     return has(op, 'C') && old->version != op->request.cas;
 }
 
-/* The same where 0 means that the client has seen nothing. */
+/* Whether the item differs from the version that the client names, if it names one: 0 means none. */
 static bool is_another_if_seen(const struct memcache_op *op, const struct tarn_record_info *old)
 {
     return op->request.cas != 0 && is_another(op, old);
 }
 
-/* What an earlier attempt has found may be so no more. @return what the update returned, the outcome being noted */
+/* Update a record, from a fresh outcome, because the findings of an earlier attempt may be outdated. @return the update's
+ * result, with the outcome set */
 static int update_record(struct memcache_op *op, tarn_update_function *decide, void *arg)
 {
     uint64_t version = 0;
@@ -155,7 +156,7 @@ static int update_record(struct memcache_op *op, tarn_update_function *decide, v
     return error;
 }
 
-/* Remember what will be there, for the answer; its version is known when it is. */
+/* Note the item that will be stored, for the answer; its version is known afterwards. */
 static void note(struct memcache_op *op, const struct tarn_update *update)
 {
     op->outcome.info = (struct tarn_record_info){.version = update->version,
@@ -180,8 +181,8 @@ static void put_value(struct memcache_op *op, enum tarn_put_condition condition)
                                     request->value_bytes, &options, &op->outcome.info.version);
 }
 
-/* A value that was made from an item that has changed since may be stored, but is out of date: what the item
- * had of time and told remains. */
+/* Store a value that the client has made from an older version of the item: it is marked as out of date, and keeps the
+ * item's expiry and marks. */
 static int decide_stale(void *arg, const struct tarn_record_info *old, const void *value,
                         struct tarn_update *update)
 {
@@ -216,7 +217,7 @@ static int join(struct joining *joining, const struct tarn_record_info *old, con
     size_t len = (size_t)old->value_bytes + op->request.value_bytes;
     if (!memcache_item_fits(op->server, op->request.key.len, len, old->client_flags))
         return -EMSGSIZE;
-    int error = need(op, len);
+    int error = require_memory(op, len);
     if (error != 0)
         return error;
     char *joined = op->outcome.value->data;
@@ -249,7 +250,7 @@ static int decide_join(void *arg, const struct tarn_record_info *old, const void
         update->expiry_ns = made_expiry_ns(op);
     }
     update->version = new_version(op);
-    update->note = 0; /* what was joined is new */
+    update->note = 0; /* a joined value counts as new */
     note(op, update);
     return 0;
 }
@@ -289,10 +290,11 @@ static void meta_set(struct memcache_op *op)
 struct counting {
     struct memcache_op *op;
     bool down;
-    char text[NUMBER_ROOM]; /* the new value, unless it is padded */
+    char text[NUMBER_ROOM]; /* the digits of the new value, without padding */
 };
 
-/* A number that has become shorter keeps its length, and its place: what the item was marked with stays. */
+/* Write a number. One that has become shorter is padded to its old length, as memcached does, and keeps the item's
+ * marks. */
 static int write_number(struct counting *counting, size_t old_len, struct tarn_update *update)
 {
     int len = snprintf(counting->text, sizeof(counting->text), "%" PRIu64, counting->op->outcome.number);
@@ -303,7 +305,7 @@ static int write_number(struct counting *counting, size_t old_len, struct tarn_u
         update->note = 0;
     if ((size_t)len >= old_len)
         return 0;
-    int error = need(counting->op, old_len);
+    int error = require_memory(counting->op, old_len);
     if (error != 0)
         return error;
     char *padded = counting->op->outcome.value->data;
@@ -370,7 +372,7 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
     update->version = has(op, 'I') || has(op, 'E') ? new_version(op) : old->version;
     update->keep = !has(op, 'x');
     if (has(op, 'I')) {
-        update->note = MEMCACHE_NOTE_STALE; /* the next client wins */
+        update->note = MEMCACHE_NOTE_STALE; /* the next client is told to fetch it anew */
         if (has(op, 'T'))
             update->expiry_ns = new_expiry_ns(op);
     }
@@ -392,7 +394,7 @@ static void meta_delete(struct memcache_op *op)
 /* ---- gets that change something -------------------------------------------------------------------------
  */
 
-/* R is of the expiry that the flags before it have left. */
+/* Whether an item expires within the time of the flag R, by the expiry that the flags before it have left. */
 static bool expires_soon(const struct memcache_op *op, uint64_t expiry_ns)
 {
     struct memcache_text rest = op->request.rest, word;
@@ -412,7 +414,7 @@ bool memcache_wins(const struct memcache_op *op, const struct tarn_record_info *
     return (info->note & MEMCACHE_NOTE_STALE) != 0 || (has(op, 'R') && expires_soon(op, info->expiry_ns));
 }
 
-/* What is not there may be made, empty, for the client to fill. */
+/* Make an empty item in place of a missing one, for the client to fill. */
 static int vivify(struct memcache_op *op, struct tarn_update *update)
 {
     op->outcome.made = true;
@@ -420,7 +422,7 @@ static int vivify(struct memcache_op *op, struct tarn_update *update)
     update->note = MEMCACHE_NOTE_SENT;
     update->version = new_version(op);
     note(op, update);
-    op->outcome.info.note = 0; /* before this client */
+    op->outcome.info.note = 0; /* marks that earlier clients would have seen: none */
     op->outcome.won = true;
     return memcache_wants_value(&op->request) ? memcache_value_take(op, "", 0) : 0;
 }
@@ -448,7 +450,7 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
         return AS_IT_IS;
     *update = (struct tarn_update){.keep = true,
                                    .expiry_ns = info.expiry_ns,
-                                   .version = old->version, /* a touch keeps it */
+                                   .version = old->version, /* a touch keeps the version */
                                    .client_flags = info.client_flags,
                                    .note = info.note};
     if (op->outcome.won)
@@ -507,7 +509,7 @@ void memcache_operate(struct memcache_op *op)
     case MEMCACHE_TOUCH:
         touch_key(op);
         break;
-    default: /* gets that touch, or win */
+    default: /* gets that touch, or that may be told to fetch anew */
         get_and_change(op);
         break;
     }

@@ -426,7 +426,7 @@ static void put_in_pieces(void *arg)
     free(value);
 }
 
-/* Such values come by other doors. */
+/* Such values come through other front ends. */
 static void what_is_longer_than_can_be_sent_is_told(void **state)
 {
     struct talk *talk = *state;

@@ -1,4 +1,4 @@
-/* Answers on their way to the client. */
+/* The output: gathered answers, the pieces that they lie in, and sending. Their texts are answer.c's. */
 #include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 

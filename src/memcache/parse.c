@@ -1,7 +1,7 @@
 /* Lines of the text protocol, taken apart into requests, or refused; meta commands go on to parse_meta.c. */
 #include "memcache/parse.h"
 
-#define WORDS_MAX 8 /* no command looks at more; a line with more counts as one with this many */
+#define WORDS_MAX 8 /* the most words that a command reads; further ones are not counted */
 
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char bad_exptime[] = "CLIENT_ERROR invalid exptime argument\r\n";
@@ -40,7 +40,7 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A number as strtol takes it: white space, sign, digits; then the end or white space. */
+/* Parse a number as strtol does: white space, sign, digits; then the end or white space. */
 static bool parse_magnitude(const struct memcache_text *word, bool *ret_negative, uint64_t *ret_magnitude)
 {
     size_t at = 0;
@@ -76,7 +76,7 @@ bool memcache_parse_number(const char *text, size_t len, uint64_t *ret_number)
         at++;
     while (at < number.len && !is_blank(text[at]))
         at++;
-    number.len = at; /* what stands behind it does not matter */
+    number.len = at; /* text behind the number is ignored */
     return memcache_parse_unsigned(&number, UINT64_MAX, ret_number);
 }
 
@@ -101,7 +101,7 @@ bool memcache_parse_length(const struct memcache_text *word, uint32_t *ret_bytes
     return true;
 }
 
-/* The key, which stands behind the command's name. @return whether it is short enough */
+/* Take the key, which follows the command's name. @return whether it is short enough */
 static bool take_key(const struct line *line, struct memcache_request *request)
 {
     request->key = line->words[1];
@@ -111,7 +111,8 @@ static bool take_key(const struct line *line, struct memcache_request *request)
     return false;
 }
 
-/* Whatever else is wrong, a value whose length can be read is skipped, so that none of it is taken for commands. */
+/* Parse a storage command. Even if it is refused, a value whose length can be read is skipped, so that its bytes are not
+ * taken for commands. */
 static void parse_storage(const struct line *line, struct memcache_request *request)
 {
     uint64_t flags;
@@ -148,7 +149,7 @@ static void parse_delta(const struct line *line, struct memcache_request *reques
         memcache_refuse(request, bad_delta);
 }
 
-/* The exptime stands before the keys. */
+/* Parse a get-and-touch, whose exptime stands before the keys. */
 static void parse_get_and_touch(const struct line *line, struct memcache_request *request)
 {
     struct memcache_text word;
@@ -190,13 +191,14 @@ static void parse_stats(const struct line *line, struct memcache_request *reques
         request->key = line->words[1];
 }
 
-/* The commands. A line has at least words_min words, its own name included; further ones that a command does not read do not matter. */
+/* The commands. A line has at least words_min words, the command's name included; words that a command does not read are
+ * ignored. */
 static const struct command {
     const char *name;
     enum memcache_verb verb;
     size_t words_min;
     void (*parse)(const struct line *line, struct memcache_request *request);
-    bool quiet; /* knows "noreply" as its last word */
+    bool quiet; /* the command takes "noreply" as its last word */
 } commands[] = {
     {"get", MEMCACHE_GET, 2, NULL, false},
     {"gets", MEMCACHE_GETS, 2, NULL, false},
@@ -232,7 +234,7 @@ static const struct command *find_command(const struct line *line)
     return NULL;
 }
 
-/* Somebody has a browser send requests here: what follows might be made to look like commands. */
+/* Whether a line is HTTP: somebody makes a browser send requests here, whose lines might be made to look like commands. */
 static bool is_http(const struct memcache_text *last)
 {
     static const char version[] = "HTTP/";
@@ -247,7 +249,7 @@ static bool is_meta(const struct memcache_text *name)
            strchr(letters, name->text[1]) != NULL;
 }
 
-/* The last word of a line. @param rest  what stands behind line->words */
+/* The last word of a line. @param rest  the text behind line->words */
 static struct memcache_text last_word(const struct line *line, struct memcache_text rest)
 {
     struct memcache_text last = line->count == 0 ? rest : line->words[line->count - 1];
@@ -315,7 +317,7 @@ uint64_t memcache_expiry_ns(int64_t exptime, uint64_t wall_ns)
     if (exptime == 0)
         return 0;
     if (exptime < 0)
-        return 1; /* long over */
+        return 1; /* one nanosecond after 1970 began: it has expired */
     uint64_t seconds = base_min((uint64_t)exptime, UINT64_MAX / BASE_NS_PER_SECOND);
     uint64_t ns = seconds * BASE_NS_PER_SECOND;
     return exptime > month_seconds ? ns : wall_ns + ns;

@@ -2,7 +2,7 @@
 #include "memcache/base64.h"
 #include "memcache/parse.h"
 
-#define WORDS_MAX 19 /* of a line: command, key, length, flags */
+#define WORDS_MAX 19 /* the most words of a line: command, key, length, flags */
 
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
 static const char duplicate_flag[] = "CLIENT_ERROR duplicate flag\r\n";
@@ -13,10 +13,10 @@ static const char bad_token[] = "CLIENT_ERROR bad token in command line format\r
 static const char bad_key[] = "CLIENT_ERROR error decoding key\r\n";
 static const char long_opaque[] = "CLIENT_ERROR opaque token too long\r\n";
 
-/* Every command takes every flag, and passes over those that mean nothing to it. */
+/* Every command accepts every flag, and ignores those that mean nothing to it. */
 static const char known_flags[] = "CDEFIJLMNOPRTbcfhklqstuvx";
 
-/* @return what is wrong, or NULL */
+/* @return the refusal, or NULL */
 static const char *take_numbers(const struct memcache_text *value, char flag,
                                 struct memcache_request *request)
 {
@@ -61,11 +61,11 @@ static const char *take_flag(const struct memcache_text *word, struct memcache_r
         return invalid_flag;
     request->meta.flags |= memcache_meta_bit(flag);
     if (flag == 'M')
-        request->meta.mode = value.len > 0 ? value.text[0] : ' '; /* which is none */
+        request->meta.mode = value.len > 0 ? value.text[0] : ' '; /* a space is no mode */
     return take_numbers(&value, flag, request);
 }
 
-/* Where it stands: what is decoded is shorter. */
+/* Decode a key in place: the decoded key is shorter. */
 static const char *decode_key(struct memcache_request *request)
 {
     char *key = (char *)(uintptr_t)request->key.text;
@@ -82,8 +82,8 @@ static bool has_too_many_words(const struct memcache_request *request)
     return count > WORDS_MAX;
 }
 
-/* Of several things that are wrong memcached tells the last; of flags that it does not know the first, at once.
- * @return NULL: nothing is wrong with the flags, nor with the key */
+/* Take the flags. If several are wrong, memcached reports the last one; but an unknown flag it reports at once.
+ * @return the refusal; NULL: flags and key are good */
 static const char *take_flags(struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word;
@@ -106,7 +106,7 @@ static const char *take_flags(struct memcache_request *request)
     return wrong;
 }
 
-/* @return what is wrong with an opaque, or NULL */
+/* @return the refusal of an opaque, or NULL */
 static const char *wrong_opaque(const struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word;
@@ -141,11 +141,11 @@ static void parse_flags(struct memcache_request *request)
     if (wrong == NULL)
         return;
     request->swallow = memcache_has_value(request);
-    request->noreply = false; /* a quiet request hears of errors */
+    request->noreply = false; /* a quiet request gets errors */
     memcache_refuse(request, wrong);
 }
 
-/* Only the first word may be a flag, and only that of an encoded key. */
+/* Parse a debug request, in which only the first word may be a flag, and only that of an encoded key. */
 static void parse_debug(struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word;
@@ -175,7 +175,7 @@ void memcache_parse_meta(struct memcache_text words, char letter, struct memcach
     request->delta = 1;
     struct memcache_text length;
     bool has_key = memcache_next_word(&words, &request->key);
-    /* the length comes first: whatever else is wrong, the value can then be skipped */
+    /* the length is read first, so that the value can be skipped even if the rest is wrong */
     if (letter == 's' && (!has_key || !memcache_next_word(&words, &length) ||
                           !memcache_parse_length(&length, &request->value_bytes))) {
         memcache_refuse_and_close(request, bad_format);

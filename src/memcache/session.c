@@ -1,5 +1,5 @@
 /*
- * Sessions: what a connection's bytes mean, wherever the network has cut them.
+ * Sessions: they find the requests in a connection's bytes, wherever the network has cut them.
  *
  *            list of keys longer than the buffer             line end
  *   LINE ───────────────────────────────────────▶ KEYS ────────────────▶ LINE
@@ -14,10 +14,9 @@
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 
-#define LINE_BYTES_MIN                                                                                       \
-    4 /* memcached takes no shorter line for a command, its end included: not mn without \r */
+#define LINE_BYTES_MIN 4 /* memcached takes no shorter line, with its end, for a command: not mn without \r */
 
-/* Spaces between two keys: more than a caller has room for at once, so that it does not matter how a line is cut. */
+/* The most spaces between two keys: more than a caller's room, so that the limit does not depend on how a line is cut. */
 #define BLANKS_MAX (UINT64_C(64) << 10)
 
 static const char bad_format[] = "CLIENT_ERROR bad command line format\r\n";
@@ -81,7 +80,7 @@ static void store(struct memcache_session *session, struct memcache_work *work,
         memcache_add(session, work, request)->value = value;
 }
 
-/* Memory for a value, and for what the line has said of it. @return false: there is too little */
+/* Take memory for a value and for the texts of its line. @return false: there is too little */
 static bool take_memory(struct memcache_session *session, const struct memcache_request *request)
 {
     size_t value_bytes = (size_t)request->value_bytes + 2;
@@ -97,7 +96,7 @@ static bool take_memory(struct memcache_session *session, const struct memcache_
     return true;
 }
 
-/* A request with a value, of which some may be there. @return bytes of it that are done with */
+/* Begin a request with a value, a part of which may have come. @return bytes of the value that were taken */
 static size_t begin_value(struct memcache_session *session, struct memcache_work *work,
                           const struct memcache_request *request, const char *data, size_t len)
 {
@@ -113,7 +112,8 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
         store(session, work, request, data);
         return bytes;
     }
-    if (!take_memory(session, request)) { /* told even to a client that wants no reply, as by memcached */
+    if (!take_memory(session,
+                     request)) { /* answered even to a client that wants no reply, as memcached does */
         memcache_count(&server->counters.store_no_memory, 1);
         refuse_line(session, work, no_memory, false);
         swallow_value(session, request);
@@ -124,10 +124,11 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
     return 0;
 }
 
-/* Less than that is copied with whatever comes behind it: one read less. */
+/* The least missing bytes of a value that are received in place; fewer are read together with the input behind them, which
+ * saves a read. */
 #define PLACE_BYTES_MIN 4096
 
-/* Where the value goes on. */
+/* The place of the value's next byte. */
 static char *value_end(const struct memcache_session *session)
 {
     return session->memory + ((uint64_t)session->request.value_bytes + 2 - session->missing);
@@ -141,19 +142,19 @@ char *memcache_session_place(const struct memcache_session *session, size_t *ret
     return value_end(session);
 }
 
-/* @return bytes that are done with */
+/* @return bytes that were taken */
 static size_t take_value(struct memcache_session *session, struct memcache_work *work, const char *data,
                          size_t len)
 {
     size_t take = base_min(len, session->missing);
     char *end = value_end(session);
-    if (end != data) /* else it was put there */
+    if (end != data) /* otherwise the bytes were received in place */
         memcpy(end, data, take);
     session->missing -= take;
     if (session->missing == 0) {
         session->place = MEMCACHE_PLACE_LINE;
         store(session, work, &session->request, session->memory);
-        memcache_step(session, work); /* its memory ends here */
+        memcache_step(session, work); /* carried out now, because the value's memory is freed next */
         free_memory(session);
     }
     return take;
@@ -170,7 +171,7 @@ static size_t swallow(struct memcache_session *session, size_t len)
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/* The end of a list without a key, unless it has ended early. @param refusal  what is said; NULL: END */
+/* End a list, unless it has ended early. @param refusal  the answer; NULL: END */
 static void end_keys(struct memcache_session *session, struct memcache_work *work,
                      const struct memcache_request *list, const char *refusal)
 {
@@ -180,7 +181,7 @@ static void end_keys(struct memcache_session *session, struct memcache_work *wor
     memcache_add(session, work, &request)->last = true;
 }
 
-/* Each key is a request of its own; the last is followed by END. @param list  whose verb it is */
+/* Add each key of a list as a request of its own; END follows the last. @param list  the request of the list */
 static void add_keys(struct memcache_session *session, struct memcache_work *work,
                      const struct memcache_request *list, struct memcache_text keys, bool ends)
 {
@@ -204,7 +205,7 @@ static bool keys_are_valid(struct memcache_text keys)
     return true;
 }
 
-/* @return spaces at the end of a text */
+/* @return number of spaces at the end of a text */
 static size_t blanks_behind(struct memcache_text keys)
 {
     size_t count = 0;
@@ -213,7 +214,7 @@ static size_t blanks_behind(struct memcache_text keys)
     return count;
 }
 
-/* A list whose line is there as a whole: nothing is answered before all keys are known to be valid. */
+/* Take a list whose whole line has come: no key is answered before all are known to be valid. */
 static void take_list(struct memcache_session *session, struct memcache_work *work,
                       const struct memcache_request *request)
 {
@@ -223,8 +224,7 @@ static void take_list(struct memcache_session *session, struct memcache_work *wo
         refuse_line(session, work, bad_format, false);
 }
 
-/* More keys of a line that is longer than what is there. @return bytes that are done with, or
- * -EPROTO */
+/* Take more keys of a line whose end has not come. @return bytes that were taken, or -EPROTO */
 static ssize_t take_keys(struct memcache_session *session, struct memcache_work *work, const char *data,
                          size_t len)
 {
@@ -238,7 +238,7 @@ static ssize_t take_keys(struct memcache_session *session, struct memcache_work 
     bool well = keys_are_valid(keys) && !endless;
     size_t blanks = blanks_behind(keys);
     session->missing = blanks + (blanks == keys.len ? session->missing : 0);
-    if (session->missing > BLANKS_MAX) /* a line too long, of nothing */
+    if (session->missing > BLANKS_MAX) /* the line has too many spaces in a row */
         return -EPROTO;
     if (well)
         add_keys(session, work, &session->request, keys, newline != NULL);
@@ -256,8 +256,8 @@ static ssize_t take_keys(struct memcache_session *session, struct memcache_work 
 /* ---- lines -------------------------------------------------------------------------------------- */
 
 /*
- * When items were stored is not known. What is to go before a moment since the server has begun goes with all
- * others; a moment before that flushes none, as with memcached.
+ * Flush all items. The times at which items were stored are not kept: so a moment since the server's start flushes all
+ * items, and an earlier moment flushes none, as in memcached.
  */
 static int flush_all(struct memcache_server *server, int64_t exptime)
 {
@@ -267,7 +267,7 @@ static int flush_all(struct memcache_server *server, int64_t exptime)
     return kv_flush(server->kv, when_ns);
 }
 
-/* What concerns all keys, or none: nothing else is in flight meanwhile. */
+/* Execute a request that concerns all keys, or none, while no other request is in flight. */
 static void execute_alone(struct memcache_session *session, struct memcache_work *work,
                           const struct memcache_request *request)
 {
@@ -298,7 +298,8 @@ static void execute_alone(struct memcache_session *session, struct memcache_work
     }
 }
 
-/* A whole line, and what lies behind it. @return bytes of that which are done with, or what ends it all */
+/* Take a whole line, and a value behind it. @return bytes behind the line that were taken, or an error that ends the
+ * connection */
 static ssize_t take_request(struct memcache_session *session, struct memcache_work *work, char *line,
                             size_t line_len, const char *behind, size_t behind_len)
 {
@@ -329,7 +330,7 @@ static ssize_t take_request(struct memcache_session *session, struct memcache_wo
     return 0;
 }
 
-/* A line whose end is not there. @return bytes that are done with, or -EPROTO */
+/* Take as much as possible of a line whose end has not come. @return bytes that were taken, or -EPROTO */
 static ssize_t wait_for_line(struct memcache_session *session, char *data, size_t len)
 {
     const char *last_space = memrchr(data, ' ', len);
@@ -345,7 +346,8 @@ static ssize_t wait_for_line(struct memcache_session *session, char *data, size_
 
 /* ---- the binary protocol ------------------------------------------------------------------------- */
 
-#define BINARY_REQUEST      0x80 /* the first byte of a request of memcached's other protocol, and of no command */
+#define BINARY_REQUEST                                                                                       \
+    0x80 /* the first byte of each request of memcached's binary protocol; no command begins with it */
 #define BINARY_RESPONSE     0x81
 #define BINARY_HEADER_BYTES 24
 #define BINARY_UNKNOWN      0x81 /* the status "Unknown command" */
@@ -358,7 +360,7 @@ static ssize_t wait_for_line(struct memcache_session *session, char *data, size_
  *      8     4  length of what stands behind the header
  *     12     4  opaque, the same in the response
  *
- * All else is 0 in a response that says nothing but a text.
+ * All other bytes are 0 in a response that has only a text.
  */
 static ssize_t refuse_binary(struct memcache_session *session, struct memcache_work *work, const char *data,
                              size_t len, bool *ret_stuck)
@@ -379,7 +381,7 @@ static ssize_t refuse_binary(struct memcache_session *session, struct memcache_w
     return -EPROTONOSUPPORT;
 }
 
-/* @param ret_stuck  set when nothing can be done before more has come */
+/* Take the next line. @param ret_stuck  set when more input is needed */
 static ssize_t take_line(struct memcache_session *session, struct memcache_work *work, char *data, size_t len,
                          bool *ret_stuck)
 {
@@ -448,7 +450,7 @@ int memcache_session_consume(struct memcache_session *session, struct memcache_w
             break;
         consumed += (size_t)taken;
     }
-    memcache_step(session, work); /* before `data` changes */
+    memcache_step(session, work); /* carried out before `data` changes */
     memcache_count(&session->server->counters.bytes_read, consumed);
     if (taken < 0)
         return (int)taken;

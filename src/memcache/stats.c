@@ -1,4 +1,4 @@
-/* The server, and its statistics under memcached's names. */
+/* The server's beginning and end, and its statistics, under memcached's names. */
 #include "depot/depot.h"
 #include "kv/kv.h"
 #include "memcache/memcache_internal.h"
@@ -59,7 +59,7 @@ static void add_text(void *arg, const char *name, const char *value)
 
 static void add_setting(void *arg, const char *name, const char *value)
 {
-    add_text(arg, name, value[0] == '\0' ? "NULL" : value); /* as memcached says it */
+    add_text(arg, name, value[0] == '\0' ? "NULL" : value); /* memcached's word for an empty value */
 }
 
 static void add_number(struct listing *listing, const char *name, uint64_t value)
@@ -76,7 +76,7 @@ static void add_time(struct listing *listing, const char *name, const struct tim
     add_text(listing, name, text);
 }
 
-/* A quotient, 0 if there is nothing to divide by. */
+/* Add a quotient; 0 if the divisor is 0. */
 static void add_quotient(struct listing *listing, const char *name, uint64_t part, uint64_t whole)
 {
     char text[BASE_UNITS_ROOM];
@@ -105,15 +105,16 @@ static void add_process(struct listing *listing)
     add_number(listing, "rejected_connections", facts.connections_rejected);
     add_number(listing, "conn_yields", facts.yields);
     add_number(listing, "idle_kicks", facts.idle_kicks);
-    add_number(listing, "accepting_conns", 1);     /* always: */
-    add_number(listing, "listen_disabled_num", 0); /* a connection too many is rejected */
+    add_number(listing, "accepting_conns",
+               1); /* always: a connection too many is accepted and then refused */
+    add_number(listing, "listen_disabled_num", 0); /* so accepting never stops */
     add_number(listing, "time_in_listen_disabled_us", 0);
     add_number(listing, "auth_cmds", 0);
     add_number(listing, "auth_errors", 0);
     add_number(listing, "threads", facts.threads);
 }
 
-/* Each counter with its name. */
+/* The counters, each with its name. */
 #define COUNTERS(use)                                                                                        \
     use(cmd_get) use(cmd_set) use(cmd_flush) use(cmd_touch) use(cmd_meta) use(get_hits) use(get_misses)      \
         use(delete_misses) use(delete_hits) use(incr_misses) use(incr_hits) use(decr_misses) use(decr_hits)  \
@@ -152,7 +153,7 @@ static void reset_counters(struct memcache_server *server)
 #undef RESET
 }
 
-/* What a depot counts beside them. */
+/* Add the counts of a depot. */
 static void add_depot(struct listing *listing)
 {
     struct tarn_depot_stats stats;
@@ -186,7 +187,7 @@ static void add_depot(struct listing *listing)
     add_number(listing, "store_scrub_pass_ended", stats.scrub_ended_ns / BASE_NS_PER_SECOND);
 }
 
-/* What a cache counts beside them. */
+/* Add the counts of a cache. */
 static void add_cache(struct listing *listing, const struct kv_stats *stats)
 {
     struct tarn_kv_info info;
@@ -196,7 +197,7 @@ static void add_cache(struct listing *listing, const struct kv_stats *stats)
     add_number(listing, "store_puts_in_place", stats->puts_in_place);
 }
 
-/* memcached's names for what holds the items, then the store's own. */
+/* Add the store's counts: under memcached's names, then under its own. */
 static void add_store(struct listing *listing)
 {
     const struct memcache_server *server = listing->server;
@@ -208,7 +209,7 @@ static void add_store(struct listing *listing)
     add_number(listing, "get_flushed", stats.gets_flushed - server->flushed_forgotten);
     add_number(listing, "evictions", stats.evictions);
     add_number(listing, "reclaimed", stats.reclaimed);
-    add_number(listing, "lrutail_reflocked", 0); /* nothing that is read stands in the way of an eviction */
+    add_number(listing, "lrutail_reflocked", 0); /* readers never block an eviction */
     add_number(listing, "hash_bytes", stats.index_bytes);
     if (server->depot != NULL)
         add_depot(listing);
@@ -225,7 +226,7 @@ static void add_class(struct listing *listing, const char *which, const char *na
     add_number(listing, full, value);
 }
 
-/* Items have no classes of sizes here: all are of the first. */
+/* Add `stats items`: there are no size classes, and all items are of the first. */
 static void add_items(struct listing *listing)
 {
     const struct memcache_server *server = listing->server;
@@ -240,7 +241,7 @@ static void add_items(struct listing *listing)
         uint64_t value;
     } facts[] = {
         {"number", stats.records},
-        {"age", 0}, /* of when an item was read last nothing is kept */
+        {"age", 0}, /* times of reads are not kept */
         {"mem_requested", stats.live_bytes},
         {"evicted", stats.evictions},
         {"evicted_nonzero", 0},
@@ -258,7 +259,7 @@ static void add_items(struct listing *listing)
         add_class(listing, "items:", facts[i].name, facts[i].value);
 }
 
-/* The same class as one of slabs: a chunk is an item of mean size. */
+/* Add `stats slabs`: the one class of items as a slab class, whose chunk is an item of mean size. */
 static void add_slabs(struct listing *listing)
 {
     const struct memcache_counters *counters = &listing->server->counters;
@@ -292,7 +293,7 @@ static void add_slabs(struct listing *listing)
     add_number(listing, "total_malloced", stats.live_bytes);
 }
 
-/* Prefixes of keys are not counted. @return NULL: nothing is to be listed; what it says instead */
+/* Answer `stats detail`: prefixes of keys are not counted. @return the answer; NULL: an empty list */
 static const char *answer_detail(const struct memcache_request *request)
 {
     struct memcache_text rest = request->rest, word = {.text = ""};
@@ -316,7 +317,7 @@ static void add_us(struct listing *listing, const char *stage, const char *what,
     add_text(listing, name, text);
 }
 
-/* @return NULL; what it says instead, no line having been added */
+/* @return NULL; the answer, if no line was added */
 static const char *add_stages(struct listing *listing)
 {
     struct tarn_depot *depot = listing->server->depot;

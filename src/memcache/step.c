@@ -1,19 +1,19 @@
 /*
- * A step: requests that are in flight at once, answered in order. No two of them touch one key unless both
- * only read; one that would waits for the next step. What changes something runs in a task of its own; what
- * reads is read together, straight into the output.
+ * A step: requests that are in flight at once and answered in order. No two of them touch the same key unless
+ * both only read; a request that would waits for the next step. Changes run in tasks of their own; gets are done
+ * together, straight into the output.
  *
  *   add ─ add ─ add … ─▶ step:  tasks for changes ─ gets ─ wait for the tasks ─ queue the answers in order
  *
- * Answers of gets are written into the output while others are not known yet, so they do not lie there in
- * order: the pieces that are sent do.
+ * Answers of gets are written into the output before those of changes are known, so they do not lie there in
+ * order; the pieces that are sent are in order.
  */
 #include "depot/depot.h"
 #include "kv/kv.h"
 #include "memcache/memcache_internal.h"
 #include <errno.h>
 
-#define GET_EXTRA_BYTES 128 /* of the output, beside a value: more only with long keys */
+#define GET_EXTRA_BYTES 128 /* bytes of the output for a get's text beside its value; long keys take more */
 #define SET_BITS        1024
 
 void memcache_work_init(struct memcache_work *work,
@@ -37,7 +37,7 @@ static bool has_key(const struct memcache_request *request)
     return request->verb >= MEMCACHE_GET && request->verb <= MEMCACHE_META_DEBUG && request->key.len > 0;
 }
 
-/* Two keys may share a bit: then one of them waits for the other without need. */
+/* The bit of a request's key. If two keys share a bit, one needlessly waits for the other. */
 static uint32_t bit_of(const struct memcache_server *server, const struct memcache_request *request)
 {
     return (uint32_t)(base_hash64(request->key.text, request->key.len, server->hash_seed) % SET_BITS);
@@ -54,7 +54,7 @@ static void mark(struct memcache_work *work, const struct memcache_request *requ
     set[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
-/* As long as all only read, keys need not be known. */
+/* Enter the keys of all requests into the sets; as long as all only read, that is not needed. */
 static void hash_all(struct memcache_server *server, struct memcache_work *work)
 {
     memset(work->read_set, 0, sizeof(work->read_set));
@@ -66,8 +66,7 @@ static void hash_all(struct memcache_server *server, struct memcache_work *work)
     work->hashed = true;
 }
 
-/* @return whether the request touches no key that another touches, unless both only read; then it is in the
- * sets */
+/* @return whether the request touches no key of another one, unless both only read; if so, it is entered into the sets */
 static bool may_join(struct memcache_server *server, struct memcache_work *work,
                      const struct memcache_request *request)
 {
@@ -108,7 +107,7 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
     return op;
 }
 
-/* The store is asked: the request has waited until now. */
+/* Note that the store is asked now: the time since the request's arrival was spent in the queue. */
 static void end_queue(struct memcache_op *op)
 {
     if (base_likely(op->arrived_ns == 0))
@@ -139,7 +138,7 @@ static void answer_op(struct memcache_op *op)
     op->state = MEMCACHE_ANSWERED;
 }
 
-/* A list of keys ends with its first error, as it would end with END. */
+/* Whether a list has ended already: it ends with its first error, as it would with END. */
 static bool is_silenced(struct memcache_session *session, const struct memcache_op *op)
 {
     if (!memcache_has_keys(&op->request))
@@ -183,7 +182,7 @@ static void wait_for_tasks(struct memcache_work *work)
     work->waiter = NULL;
 }
 
-/* Queue the answers of all ops up to one. */
+/* Queue the answers of all ops before `end`. */
 static void settle_ops(struct memcache_session *session, struct memcache_work *work, uint32_t end)
 {
     wait_for_tasks(work);
@@ -211,7 +210,7 @@ static void run_op(void *arg)
         base_assert(task_wait_wake(work->waiter, 0));
 }
 
-/* Each in a task, unless there is nothing else to do meanwhile. */
+/* Start the changes, each in a task, or in this one if it has nothing else to do meanwhile. */
 static void start_changes(struct memcache_work *work)
 {
     for (uint32_t i = 0; i < work->op_count; i++) {
@@ -228,21 +227,21 @@ static void start_changes(struct memcache_work *work)
 
 struct showing {
     struct memcache_work *work;
-    bool turned;                  /* the get that was not taken asks for a change after all, or … */
-    bool needs_memory;            /* … for memory, which is … */
-    struct memcache_value *value; /* … here at the next look */
+    bool turned;                  /* the refused get needs a change after all */
+    bool needs_memory;            /* the refused get needs memory */
+    struct memcache_value *value; /* the memory, when the get is shown again */
 };
 
 static void copy_behind(struct memcache_op *op, const void *data, size_t len)
 {
     struct memcache_output *output = &op->work->output;
-    if (len > 0) /* what has no bytes may be nowhere */
+    if (len > 0) /* a value without bytes may have no memory */
         memcpy(output->data + output->used, data, len);
     output->used += len;
     op->len += len;
 }
 
-/* Have a value sent from where it lies. @return false: it is small, or too much is on loan already */
+/* Keep a value on loan, to send it without a copy. @return false: it is small, or too much is on loan already */
 static bool keep_lease(struct memcache_op *op, struct tarn_lease *lease)
 {
     struct memcache_work *work = op->work;
@@ -260,7 +259,7 @@ static bool keep_lease(struct memcache_op *op, struct tarn_lease *lease)
     return true;
 }
 
-/* Copy a value that no output holds beside the answers to come. @return false: that needs memory */
+/* Copy a value that does not fit into the output beside the answers to come. @return false: that needs memory */
 static bool copy_beside(struct showing *showing, struct memcache_op *op, const struct tarn_lease *lease)
 {
     op->outcome.value = showing->value;
@@ -302,7 +301,7 @@ static bool show_get(void *arg, struct tarn_get *get, struct tarn_lease *lease)
     return true;
 }
 
-/* @return how many ops from one on only read */
+/* @return number of ops from `from` on that only read */
 static uint32_t gather_gets(struct memcache_work *work, uint32_t from)
 {
     uint32_t count = 0;
@@ -331,8 +330,8 @@ static bool is_leased_out(const struct memcache_work *work)
     return work->output.leased_bytes >= MEMCACHE_LEASED_BYTES;
 }
 
-/* The memory that a get needs, for its next look. */
-static void provide(struct showing *showing, struct memcache_op *op)
+/* Take the memory that a get needs when it is shown again. */
+static void provide_memory(struct showing *showing, struct memcache_op *op)
 {
     op->outcome.error = memcache_value_provide(op);
     if (op->outcome.error != 0)
@@ -360,19 +359,19 @@ static void fetch(struct memcache_session *session, struct memcache_work *work)
             (void)memcache_output_flush(server, &work->output);
         }
         if (showing.needs_memory) {
-            provide(&showing, &work->ops[from]);
+            provide_memory(&showing, &work->ops[from]);
         } else if (showing.turned) {
             memcache_operate(&work->ops[from]);
             answer_op(&work->ops[from]);
         }
     }
-    if (showing.value != NULL) /* it was not needed any more */
+    if (showing.value != NULL) /* it was not needed after all */
         memcache_value_free(server, showing.value);
 }
 
 /* ---- the step ----------------------------------------------------------------------------------------- */
 
-/* Room for the answers of all ops that do not find it themselves, and for one get. */
+/* Reserve room for the answers of all changes, and for one get. */
 static void reserve_answers(struct memcache_server *server, struct memcache_work *work)
 {
     _Static_assert(MEMCACHE_OUTPUT_BYTES >= (MEMCACHE_REQUESTS_MAX + 2) * MEMCACHE_ANSWER_MAX, "all fit");

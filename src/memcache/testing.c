@@ -73,7 +73,7 @@ static void talk_shutdown(void *arg)
     talk->ending = true;
 }
 
-/* A network takes its time; the pieces are the callee's to change. */
+/* Take sent pieces, after a yield, as a network would; this may change the pieces. */
 static int talk_send(void *arg, struct iovec *pieces, uint32_t piece_count)
 {
     struct talk *talk = arg;
@@ -82,7 +82,8 @@ static int talk_send(void *arg, struct iovec *pieces, uint32_t piece_count)
     task_yield();
     if (++talk->sends == talk->send_fails_at)
         return -EPIPE;
-    base_assert(talk->send_fails_at == 0 || talk->sends < talk->send_fails_at); /* none after it */
+    base_assert(talk->send_fails_at == 0 ||
+                talk->sends < talk->send_fails_at); /* no send follows one that has failed */
     for (uint32_t i = 0; i < piece_count; i++)
         bytes += pieces[i].iov_len;
     talk->said = realloc(talk->said, talk->said_bytes + bytes + 1);
@@ -127,7 +128,7 @@ static void talk_crowd_end(struct talk_crowd *crowd)
     base_assert(error == 0);
 }
 
-/* As a connection does that is put away in the middle of a request and is given another workspace later. */
+/* Move a session to another workspace in the middle of a request, as a connection that waits does. */
 static void talk_put_away(struct talk *talk)
 {
     struct memcache_session moved = talk->session;
@@ -202,7 +203,7 @@ static void talk_say_task(void *arg)
         talk_crowd_end(&crowd);
 }
 
-/* Nothing is written behind the output. */
+/* Assert that no byte was written behind the output. */
 static void talk_check_guard(const struct talk *talk)
 {
     const uint8_t *guard = (const uint8_t *)talk->work + sizeof(*talk->work);

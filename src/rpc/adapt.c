@@ -1,29 +1,32 @@
 /*
- * When a caller fetches results and when it has them written, and how much its first READ fetches: adapt.h has the rule.
+ * The choice between fetching results and having them written, and of the bytes that the first READ fetches. The caller
+ * (caller.c) reports what it measures.
  */
 #include "rpc/adapt.h"
 
-/* Of the later paper on RFP: reply pays when a call takes this many round trips, in which fetching would ask for nothing. */
+/* Reply pays when a call takes this many round trips, because READs during that time find nothing (the later paper on
+ * RFP). */
 #define SLOW_ROUND_TRIPS      2 /* where READs that find nothing load the callee's card */
-#define SLOW_ROUND_TRIPS_COPY 4 /* where they are copies by the caller */
-#define COPY_NS_MIN           1000 /* what takes less is no round trip: in so little time nobody can do anything else */
-#define FAST_PERCENT          70 /* of that: below it fetching pays again */
-#define SLOW_WINDOWS          2
-#define READ_COST_BYTES       1024 /* a READ costs as much as this many more bytes in another one */
-#define FETCH_BYTES_FIRST     256
-#define CLASS_BYTES           8  /* of small results */
-#define SMALL_CLASSES         16 /* then eight classes between a power of two and the next */
-#define ROUND_TRIP_WEIGHT     8
-#define CALL_WEIGHT           16 /* in the histogram at first */
-#define CALLS_OLD             16 /* with fewer no window halves that */
+#define SLOW_ROUND_TRIPS_COPY 4 /* where READs are copies by the caller */
+#define COPY_NS_MIN                                                                                          \
+    1000 /* the least that counts as a round trip: in a shorter time the caller could do nothing else anyway */
+#define FAST_PERCENT      70 /* share of that time below which fetching pays again */
+#define SLOW_WINDOWS      2
+#define READ_COST_BYTES   1024 /* the cost of one more READ, as bytes added to another one */
+#define FETCH_BYTES_FIRST 256
+#define CLASS_BYTES       8  /* width of the classes of small results */
+#define SMALL_CLASSES     16 /* number of such classes; above them each doubling has eight */
+#define ROUND_TRIP_WEIGHT 8
+#define CALL_WEIGHT       16 /* weight of a new call in the histogram */
+#define CALLS_OLD         16 /* the fewest calls after which the weights are halved */
 
-/* Class of a size: linear, then eight to a doubling, as a histogram has it. */
+/* Find the class of a size: linear at first, then eight to a doubling, as in a histogram. */
 static uint32_t class_of(uint32_t bytes)
 {
     uint32_t units = (bytes + CLASS_BYTES - 1) / CLASS_BYTES;
     if (units < SMALL_CLASSES)
         return units;
-    uint32_t power = 31 - (uint32_t)__builtin_clz(units); /* 4 or more */
+    uint32_t power = 31 - (uint32_t)__builtin_clz(units); /* at least 4 */
     uint32_t eighth = units >> (power - 3) & 7;
     uint32_t class = SMALL_CLASSES + (power - 4) * 8 + eighth;
     return base_min(class, (uint32_t)RPC_ADAPT_SIZES - 1);
@@ -87,8 +90,8 @@ static void choose_way(struct rpc_adapt *adapt)
 }
 
 /*
- * What READs cost, in bytes, if fetch_bytes are fetched at first: each READ's own cost, its bytes, also of one that finds
- * nothing, and for each longer result a second READ of the rest.
+ * Choose the fetch_bytes for which the READs of lately seen results would cost least. The cost, in bytes, is that of each
+ * READ itself and of its bytes, also if it finds nothing, and of a second READ for each longer result.
  */
 static void choose_fetch_bytes(struct rpc_adapt *adapt)
 {
@@ -96,7 +99,8 @@ static void choose_fetch_bytes(struct rpc_adapt *adapt)
     uint32_t chosen = adapt->fetch_bytes;
     for (uint32_t class = 0; class < RPC_ADAPT_SIZES; class ++)
         all += adapt->sizes[class];
-    for (uint32_t class = RPC_ADAPT_SIZES; class -- > 0;) { /* from the longest: `longer` are those beyond */
+    for (uint32_t class = RPC_ADAPT_SIZES;
+         class -- > 0;) { /* from the longest class down; `longer` counts the results above it */
         uint64_t bytes = class_bytes(class);
         if (adapt->sizes[class] > 0 || class == 0) {
             uint64_t cost =
@@ -112,7 +116,7 @@ static void choose_fetch_bytes(struct rpc_adapt *adapt)
     adapt->fetch_bytes = chosen;
 }
 
-/* What was seen until now counts half as much. */
+/* Halve the weight of all that was seen so far. */
 static void grow_old(struct rpc_adapt *adapt)
 {
     adapt->young = 0;

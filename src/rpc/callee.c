@@ -1,11 +1,12 @@
-/* Requests: taking what is there and proven whole, running methods, answering. */
+/* Requests: finding and proving them, running methods, answering. The order in which connections are looked at is
+ * worker.c's. */
 #include "fabric/fabric.h"
 #include "rpc/connection.h"
 #include <errno.h>
 
-#define BURST          16 /* requests of one connection before the next one's */
+#define BURST          16 /* the most requests of one connection before the next one's turn */
 #define UNWHOLE_NS_MAX BASE_NS_PER_SECOND
-#define SHORTS_A_CLOCK 16 /* short methods of which one is timed */
+#define SHORTS_A_CLOCK 16 /* one of this many short methods is timed */
 
 static struct rpc_incoming *slot_of(const struct tarn_rpc_connection *connection, uint64_t sequence)
 {
@@ -28,7 +29,7 @@ bool rpc_callee_mark(struct tarn_rpc_connection *connection)
         tarn_fabric_mem_store64(connection->region, rpc_result_offset(&connection->geometry, next), next);
         connection->callee.marked = next;
     }
-    tarn_fabric_mem_fence(); /* a client whose request the look below does not find sees the mark */
+    tarn_fabric_mem_fence(); /* if the look below does not find a client's request, the client will see the mark */
     return rpc_callee_has_next(connection);
 }
 
@@ -105,7 +106,7 @@ static int run_method(struct rpc_incoming *incoming)
     return incoming->method->function(incoming->connection->callee.service->arg, &incoming->request);
 }
 
-/* Of a method that had to wait for its turn: a short one never has. */
+/* Run a method, unless its deadline has passed while it waited for its turn. Short methods never wait. */
 static int run_in_time(struct rpc_incoming *incoming)
 {
     if (incoming->request.deadline_ns == TASK_FOREVER || task_now() < incoming->request.deadline_ns)
@@ -115,7 +116,7 @@ static int run_in_time(struct rpc_incoming *incoming)
     return -ETIMEDOUT;
 }
 
-/* One of some is timed: the clock takes as long as a short method. */
+/* Run a short method, and time one of several: reading the clock takes as long as the method. */
 static void run_short(struct rpc_incoming *incoming)
 {
     struct rpc_worker *worker = incoming->connection->worker;
@@ -180,7 +181,7 @@ static void start_request(struct rpc_incoming *incoming)
 
 /* ---- taking ------------------------------------------------------------------------------------- */
 
-/* What the other side has sent does not become whole: sooner or later that is its fault. */
+/* End a connection whose next request has been incomplete for too long. */
 static void wait_for_rest(struct tarn_rpc_connection *connection)
 {
     struct rpc_callee *callee = &connection->callee;
@@ -190,7 +191,7 @@ static void wait_for_rest(struct tarn_rpc_connection *connection)
     if (callee->unwhole_since_ns == 0)
         callee->unwhole_since_ns = now_ns;
     else if (now_ns - callee->unwhole_since_ns > UNWHOLE_NS_MAX && connection->error == 0) {
-        connection->error = -EPROTO; /* the task that receives is told, and frees it */
+        connection->error = -EPROTO; /* the task that receives finds the error, and frees the connection */
         fabric_connection_end(connection->fabric, "a request does not become whole", -EPROTO);
     }
 }
@@ -211,7 +212,7 @@ static bool copy_out(struct tarn_rpc_connection *connection, struct rpc_incoming
     return rpc_body_is_whole(ret_header, incoming->data);
 }
 
-/* Whether the caller wants this result in the other way than the one before. */
+/* Count a change of the way in which the caller wants its results. */
 static void note_way(const struct rpc_incoming *incoming)
 {
     struct tarn_rpc_connection *connection = incoming->connection;
@@ -240,7 +241,7 @@ static void fill_header(struct rpc_incoming *incoming, const struct rpc_header *
     };
 }
 
-/* Whether the slot's last answer is on its way no more, and its method not running, as an honest peer leaves it. */
+/* Whether the slot's last method has ended and its reply is no longer in flight; an honest peer waits for that. */
 static bool is_slot_free(struct rpc_incoming *incoming)
 {
     if (incoming->is_running || (incoming->is_posted && !fabric_op_is_finished(&incoming->op)))
@@ -249,7 +250,7 @@ static bool is_slot_free(struct rpc_incoming *incoming)
     return true;
 }
 
-/* @return whether one was taken */
+/* @return whether a request was taken */
 static bool take_request(struct tarn_rpc_connection *connection, bool *ret_is_left)
 {
     struct rpc_callee *callee = &connection->callee;
@@ -266,7 +267,7 @@ static bool take_request(struct tarn_rpc_connection *connection, bool *ret_is_le
     incoming->method = find_method(connection, header.word);
     const bool needs_task = incoming->method != NULL && !incoming->method->is_short;
     if (needs_task && worker != NULL && worker->running >= worker->running_max)
-        return false; /* it waits in its slot */
+        return false; /* the request waits in its slot */
     callee->unwhole_since_ns = 0;
     callee->next++;
     fill_header(incoming, &header);

@@ -1,21 +1,21 @@
 /*
- * Calls. A task that waits makes rounds: all that is to be posted and fetched goes with one doorbell, and is waited for
- * together. Of several that wait one makes them, the pump; the others are parked until their calls have ended, or until
- * they are to go on with it.
+ * Calls. A task that waits makes rounds: all requests and READs that are due are posted with one doorbell and waited for
+ * together. If several tasks of a connection wait, one of them, the pump, makes the rounds; the others are parked until
+ * their calls have ended, or until it is their turn to be the pump.
  */
 #include "fabric/fabric.h"
 #include "rpc/connection.h"
 #include <errno.h>
 
-#define LOOKS_AT_ONCE      16 /* READs without a pause between, where they load a card */
-#define LOOKS_AT_ONCE_COPY 64 /* where they are copies by the caller */
-#define PAUSE_SHARE        8  /* of the time waited so far: the pause */
+#define LOOKS_AT_ONCE      16 /* READs without a pause between them, where they load a card */
+#define LOOKS_AT_ONCE_COPY 64 /* the same, where READs are copies by the caller */
+#define PAUSE_SHARE        8  /* a pause is this part of the time waited so far */
 #define PAUSE_NS_MAX       BASE_NS_PER_MS
-#define CHECK_AFTER_NS     20000 /* a result by reply that is not there then: the mark is READ */
-#define ROUNDS_A_CLOCK     16    /* rounds of which one is timed */
-#define AWAKE_NS           20000 /* a plain thread sleeps for no less: to be woken takes longer */
+#define CHECK_AFTER_NS     20000 /* if a reply has not come by then, the mark is READ */
+#define ROUNDS_A_CLOCK     16    /* one of this many rounds is timed */
+#define AWAKE_NS           20000 /* a plain thread stays awake for shorter pauses, because a wake-up takes longer */
 
-/* Somebody who sleeps until a call has ended. */
+/* A task that sleeps until a call has ended. */
 struct rpc_parked {
     struct base_list link; /* rpc_caller.parked */
     struct task_wait wait;
@@ -43,7 +43,7 @@ static void finish_call(struct tarn_rpc_call *call, int error, bool may_have_run
         (void)task_wait_wake(&parked->wait, 0);
 }
 
-/* Nothing depends on the mark of a slot's call any more. */
+/* Stop waiting for the mark of a slot's call. */
 static void check_no_more(struct rpc_caller *caller, struct rpc_slot *slot)
 {
     if (slot->must_check)
@@ -75,14 +75,14 @@ static void tell_change(const struct tarn_rpc_connection *connection)
                adapt->fetch_bytes);
 }
 
-/* It is that late. */
+/* Tell the adaptive choice the time. */
 static void note_time(struct tarn_rpc_connection *connection, uint64_t now_ns)
 {
     if (rpc_adapt_note_time(&connection->caller.adapt, now_ns))
         tell_change(connection);
 }
 
-/* The result of a slot's call is proven. @param error  0, or why it could not be taken */
+/* Finish the call of a slot with its proven result. @param error  0, or why the result could not be taken */
 static void finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot, int error)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -148,7 +148,7 @@ void tarn_rpc_post(struct tarn_rpc_connection *connection, struct tarn_rpc_call 
     }
 }
 
-/* Microseconds that are left, rounded up: 0 means that there is no deadline. */
+/* The microseconds until a call's deadline, rounded up; 0: it has none. */
 static uint32_t time_left(const struct tarn_rpc_call *call)
 {
     if (call->deadline_ns == 0 || call->deadline_ns == TASK_FOREVER)
@@ -186,7 +186,7 @@ static void build_request(struct tarn_rpc_connection *connection, struct rpc_slo
         caller->stats.notified++;
 }
 
-/* Give the first call without a slot the next one. @return false: there is none, or it is in use */
+/* Give the next slot to the first call that has none. @return false: there is no such call, or the slot is in use */
 static bool begin_call(struct tarn_rpc_connection *connection, struct tarn_fabric_op *ret_op)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -209,13 +209,13 @@ static bool begin_call(struct tarn_rpc_connection *connection, struct tarn_fabri
 
 /* ---- fetching ----------------------------------------------------------------------------------- */
 
-/* Where a READ of a result's body goes: as far as the call has room. */
+/* The bytes of a result's body that a READ may fetch: as far as the call has room. */
 static uint32_t room_of(const struct rpc_slot *slot)
 {
     return slot->call != NULL ? slot->call->room : 0;
 }
 
-/* The mark, the header and what is expected of the body; or, once the header is known, the rest of that. */
+/* Build a READ of the mark, the header and the expected part of the body; once the header is known, of the body's rest. */
 static void build_fetch(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
                         struct tarn_fabric_op *ret_op)
 {
@@ -244,7 +244,7 @@ static void build_fetch(struct tarn_rpc_connection *connection, struct rpc_slot 
     caller->stats.reads++;
 }
 
-/* Only the mark, of a call whose result comes by itself. */
+/* Build a READ of the mark alone, for a call whose result comes by reply. */
 static void build_check(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
                         struct tarn_fabric_op *ret_op)
 {
@@ -259,7 +259,7 @@ static void build_check(struct tarn_rpc_connection *connection, struct rpc_slot 
     connection->caller.stats.reads++;
 }
 
-/* Nothing is there yet: look again, later and later. */
+/* Set the time of the next look, later each time. */
 static void postpone(const struct rpc_caller *caller, struct rpc_slot *slot)
 {
     const uint32_t looks = looks_at_once(caller);
@@ -272,8 +272,9 @@ static void postpone(const struct rpc_caller *caller, struct rpc_slot *slot)
     slot->due_ns = now_ns + base_min((now_ns - slot->since_ns) / PAUSE_SHARE, PAUSE_NS_MAX);
 }
 
-/* Have the callee look, if the mark that was READ says that it does not. @return 0, or what the connection died of */
-static int poke(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+/* Notify the callee if the mark that was READ says that it does not look by itself. @return 0, or the error that ended
+ * the connection */
+static int poke_callee(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     if (slot->was_poked || base_load_le64(slot->head) != slot->sequence)
         return 0;
@@ -282,14 +283,14 @@ static int poke(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
     return tarn_fabric_send(connection->fabric, RPC_TAG, NULL, 0, TARN_FOREVER);
 }
 
-/* @return 0, or what the connection died of */
+/* Take the mark that was READ. @return 0, or the error that ended the connection */
 static int take_check(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     check_no_more(&connection->caller, slot);
-    return poke(connection, slot);
+    return poke_callee(connection, slot);
 }
 
-/* Judge what a READ has brought. @return 0, or what the connection died of */
+/* Judge the bytes that a READ has brought. @return 0, or the error that ended the connection */
 static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -305,7 +306,7 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
                 caller->stats.unready++;
             rpc_adapt_note_vain(&caller->adapt);
             postpone(caller, slot);
-            return poke(connection, slot);
+            return poke_callee(connection, slot);
         }
         slot->answer = header;
         slot->has_header = true;
@@ -314,7 +315,7 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
             return 0;
         }
         if (header.bytes > slot->got)
-            return 0; /* the next round's */
+            return 0; /* the next round fetches the rest */
     }
     if (rpc_body_is_whole(&slot->answer, slot->call->result)) {
         finish_slot(connection, slot, 0);
@@ -336,20 +337,20 @@ static bool is_due(uint64_t due_ns, uint64_t *inout_now_ns)
     return due_ns <= *inout_now_ns;
 }
 
-/* Whether a slot is to be asked for by READ. @param ret_due_ns  when */
+/* Whether a slot needs a READ. @param ret_due_ns  when it is due */
 static bool asks(const struct rpc_caller *caller, const struct rpc_slot *slot, uint64_t *ret_due_ns)
 {
     *ret_due_ns = slot->by_reply ? caller->check_due_ns : slot->due_ns;
     return slot->state == RPC_SENT && (!slot->by_reply || slot->must_check);
 }
 
-/* Whether results are asked for by READ. */
+/* Whether any slot needs READs. */
 static bool fetches(const struct rpc_caller *caller)
 {
     return caller->fetching > 0 || caller->abandoned > 0;
 }
 
-/* Whether a round would do something, now or later. */
+/* Whether a round would have something to do, now or later. */
 static bool has_work(struct tarn_rpc_connection *connection)
 {
     const struct rpc_caller *caller = &connection->caller;
@@ -358,7 +359,7 @@ static bool has_work(struct tarn_rpc_connection *connection)
            (is_stuck && caller->abandoned > 0);
 }
 
-/* A READ of a slot that asks for one. */
+/* Build the READ that a slot needs. */
 static void build_read(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
                        struct tarn_fabric_op *ret_op)
 {
@@ -368,15 +369,15 @@ static void build_read(struct tarn_rpc_connection *connection, struct rpc_slot *
         build_fetch(connection, slot, ret_op);
 }
 
-/* @return 0, or what the connection died of */
+/* Take a completed READ. @return 0, or the error that ended the connection */
 static int take_read(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     if (!slot->by_reply)
         return take_fetched(connection, slot);
-    return slot->must_check ? take_check(connection, slot) : 0; /* else its result was quicker */
+    return slot->must_check ? take_check(connection, slot) : 0; /* otherwise the result has come meanwhile */
 }
 
-/* A READ that is a copy is over at once. @return 0, or what the connection died of */
+/* Carry out a READ that is a copy, which completes at once. @return 0, or the error that ended the connection */
 static int look_at_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     struct tarn_fabric_op op;
@@ -385,7 +386,7 @@ static int look_at_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
     return error != 0 ? error : take_read(connection, slot);
 }
 
-/* READs that are due: to be posted, or over. */
+/* Gather the READs that are due; those that are copies are carried out at once. */
 static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_round *round)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -414,7 +415,7 @@ static void gather_requests(struct tarn_rpc_connection *connection, struct rpc_r
         caller->slots_of_ops[round->count++] = rpc_slot_number(caller->next - 1, connection->geometry.out);
 }
 
-/* The WRITE of a request has completed. @return 0, or what the connection died of */
+/* Take the completed WRITE of a request. @return 0, or the error that ended the connection */
 static int take_sent(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -433,7 +434,7 @@ static int take_sent(struct tarn_rpc_connection *connection, struct rpc_slot *sl
     return 0;
 }
 
-/* @return 0, or what the connection died of */
+/* Take the operations of a round. @return 0, or the error that ended the connection */
 static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -446,7 +447,7 @@ static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
     return error;
 }
 
-/* Post what is due. @return false: nothing is */
+/* Post all operations that are due. @return false: none is */
 static bool begin_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -467,7 +468,7 @@ static bool begin_round(struct tarn_rpc_connection *connection)
     return caller->pumping;
 }
 
-/* What was timed tells how long a READ takes, if there was one and all were alike. */
+/* Note a timed round as a READ's round trip, if it had READs and all of them were of the same kind. */
 static void note_round_time(struct tarn_rpc_connection *connection)
 {
     const struct rpc_round *round = &connection->caller.round;
@@ -479,7 +480,7 @@ static void note_round_time(struct tarn_rpc_connection *connection)
     note_time(connection, round->begin_ns);
 }
 
-/* Take what it has come to. @return whether a call has ended, or began */
+/* End a round and take its results. @return whether a call has ended, or began */
 static bool end_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -503,7 +504,7 @@ static bool end_round(struct tarn_rpc_connection *connection)
     return is_better;
 }
 
-/* One round. @return as end_round() */
+/* Make one round. @return as end_round() */
 static bool make_round(struct tarn_rpc_connection *connection)
 {
     return begin_round(connection) && end_round(connection);
@@ -511,7 +512,7 @@ static bool make_round(struct tarn_rpc_connection *connection)
 
 /* ---- replies ------------------------------------------------------------------------------------ */
 
-/* A call was answered: the callee has looked, and has taken all requests up to that one. */
+/* Note that a call was answered: so the callee has taken all requests up to that one. */
 static void note_taken(struct tarn_rpc_connection *connection, uint64_t sequence)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -526,12 +527,13 @@ int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t numbe
     struct rpc_caller *caller = &connection->caller;
     struct rpc_slot *slot = &caller->slots[number];
     uint64_t offset = rpc_reply_offset(&connection->geometry, slot->sequence);
-    uint8_t head[RPC_HEADER_BYTES]; /* the slot's may be what a READ of the mark writes to */
+    uint8_t head
+        [RPC_HEADER_BYTES]; /* not the slot's own room, into which a READ of the mark may write meanwhile */
     struct rpc_header header;
     if (slot->state == RPC_FREE || !slot->by_reply)
         return -EPROTO;
     if (slot->state == RPC_POSTED) {
-        slot->has_reply = true; /* the round takes it */
+        slot->has_reply = true; /* the round that waits for the WRITE takes it */
         return 0;
     }
     tarn_fabric_mem_copy_out(connection->region, offset, head, sizeof(head));
@@ -540,7 +542,7 @@ int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t numbe
         return -EPROTO;
     const bool fits = slot->call != NULL && header.bytes <= slot->call->room;
     if (fits) {
-        if (header.bytes > 0) /* else there may be no room at all */
+        if (header.bytes > 0) /* without a body there may be no room at all */
             tarn_fabric_mem_copy_out(connection->region, offset + RPC_HEADER_BYTES, slot->call->result,
                                      header.bytes);
         if (!rpc_body_is_whole(&header, slot->call->result))
@@ -559,12 +561,12 @@ static uint64_t deadline_of(const struct tarn_rpc_call *call)
     return call->deadline_ns == 0 ? TASK_FOREVER : call->deadline_ns;
 }
 
-/* Nobody waits for a call any more. */
-static void abandon(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, int error)
+/* Give up a call that its caller no longer waits for. */
+static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, int error)
 {
     struct rpc_caller *caller = &connection->caller;
     while (caller->pumping && !call->finished)
-        (void)task_sleep(1000); /* its memory may be in use */
+        (void)task_sleep(1000); /* the round under way may use the call's memory */
     if (call->finished)
         return;
     caller->stats.timed_out++;
@@ -588,7 +590,7 @@ static void abandon(struct tarn_rpc_connection *connection, struct tarn_rpc_call
     finish_call(call, error, false);
 }
 
-/* When the next READ is due. @return 0: now; TASK_FOREVER: none is */
+/* The time at which the next READ is due. @return 0: now; TASK_FOREVER: none is */
 static uint64_t next_due(struct tarn_rpc_connection *connection)
 {
     const struct rpc_caller *caller = &connection->caller;
@@ -604,8 +606,8 @@ static uint64_t next_due(struct tarn_rpc_connection *connection)
     return due_ns;
 }
 
-/* Sleep until the call has ended, or somebody else should make rounds. @return 0; -ETIMEDOUT; -ECANCELED */
-static int park(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, uint64_t until_ns)
+/* Sleep until the call has ended, or until this task is to be the pump. @return 0; -ETIMEDOUT; -ECANCELED */
+static int park_task(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, uint64_t until_ns)
 {
     struct rpc_parked parked;
     task_wait_init(&parked.wait);
@@ -617,7 +619,7 @@ static int park(struct tarn_rpc_connection *connection, struct tarn_rpc_call *ca
     return error;
 }
 
-/* Whether the oldest call's reply has been written: then its message is there, or about to be. */
+/* Whether the oldest call's reply was written: then its message has come, or is about to come. */
 static bool is_oldest_replied(struct tarn_rpc_connection *connection)
 {
     const uint64_t oldest = connection->caller.oldest;
@@ -627,7 +629,8 @@ static bool is_oldest_replied(struct tarn_rpc_connection *connection)
                oldest;
 }
 
-/* A plain thread receives the messages that announce replies itself, since it has no task that does. @return 0; -ETIMEDOUT; the connection's end is noted */
+/* Receive a message that announces a reply. A plain thread does that itself, because it has no task that receives.
+ * @return 0; -ETIMEDOUT; the connection's end is noted */
 static int receive_once(struct tarn_rpc_connection *connection, uint64_t until_ns)
 {
     struct tarn_fabric_message message;
@@ -651,13 +654,15 @@ static int receive_once(struct tarn_rpc_connection *connection, uint64_t until_n
     return 0;
 }
 
-/* Wait for what others do. @return 0; -ETIMEDOUT; -ECANCELED */
-static int rest(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, uint64_t until_ns)
+/* Wait for another task's round, or for a message. @return 0; -ETIMEDOUT; -ECANCELED */
+static int wait_for_others(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call,
+                           uint64_t until_ns)
 {
-    return connection->sched == NULL ? receive_once(connection, until_ns) : park(connection, call, until_ns);
+    return connection->sched == NULL ? receive_once(connection, until_ns)
+                                     : park_task(connection, call, until_ns);
 }
 
-/* A round brought nothing. @return 0; -ETIMEDOUT; -ECANCELED */
+/* Pause after a round that brought nothing. @return 0; -ETIMEDOUT; -ECANCELED */
 static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -665,7 +670,7 @@ static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc
     const bool is_soon =
         due_ns == 0 || (connection->sched == NULL && fetches(caller) && due_ns < task_now() + AWAKE_NS);
     if (!is_soon) {
-        int error = rest(connection, call, base_min(due_ns, deadline_ns));
+        int error = wait_for_others(connection, call, base_min(due_ns, deadline_ns));
         return error == -ETIMEDOUT && due_ns < deadline_ns ? 0 : error;
     }
     if (++caller->idle_rounds % looks_at_once(caller) == 0 ||
@@ -682,11 +687,11 @@ static void wait_for(struct tarn_rpc_connection *connection, struct tarn_rpc_cal
         if (task_cancelled())
             error = -ECANCELED;
         else if (caller->pumping || !has_work(connection))
-            error = rest(connection, call, deadline_of(call));
+            error = wait_for_others(connection, call, deadline_of(call));
         else if (!make_round(connection) && !call->finished)
             error = pause_between(connection, call);
         if (error != 0)
-            abandon(connection, call, error);
+            abandon_call(connection, call, error);
     }
 }
 
@@ -711,7 +716,7 @@ int tarn_rpc_wait(struct tarn_rpc_connection *connection, struct tarn_rpc_call *
     return result;
 }
 
-/* A round of each connection where something is due and nobody makes one, all at once. @return whether calls have ended, or
+/* Make a round of each connection that has something due and no pump, all at once. @return whether calls have ended, or
  * began */
 static bool make_rounds(const struct rpc_calls *some, uint32_t count)
 {
@@ -727,7 +732,7 @@ static bool make_rounds(const struct rpc_calls *some, uint32_t count)
             is_better |= end_round(some[i].connection);
     }
     for (uint32_t i = 0; i < count; i++)
-        rpc_caller_hand_on(some[i].connection); /* a task that is parked there may have something to do */
+        rpc_caller_hand_on(some[i].connection); /* a task that is parked there may have to be the pump */
     return is_better;
 }
 
@@ -749,7 +754,7 @@ void rpc_wait_many(const struct rpc_calls *some, uint32_t count)
         continue;
     for (uint32_t i = 0; i < count; i++) {
         if (tarn_rpc_wait(some[i].connection, some[i].calls, some[i].count) != 0)
-            continue; /* each call tells */
+            continue; /* each call has its own error */
     }
 }
 

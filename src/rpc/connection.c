@@ -1,14 +1,14 @@
-/* Connections: their memory, what their messages say, and their end. */
+/* Connections: their memory, their messages and their end. Calls are caller.c's and callee.c's. */
 #include "rpc/connection.h"
 #include "fabric/fabric.h"
 #include <errno.h>
 
-#define MESSAGES_BESIDE_CALLS 8                  /* that tell to look */
-#define LAST_REPLY_NS         BASE_NS_PER_SECOND /* for a reply that is on its way when the connection is left */
-#define LEFT_PAUSE_NS         1000               /* before what cannot be taken yet is looked at again */
-#define ALIGNMENT             8                  /* of bodies and their copies */
-#define CALLS                 16                 /* if it is not said */
-#define BYTES                 1024               /* of requests and results, likewise */
+#define MESSAGES_BESIDE_CALLS 8                  /* room for messages that ask the callee to look */
+#define LAST_REPLY_NS         BASE_NS_PER_SECOND /* time for replies in flight when the connection is left */
+#define LEFT_PAUSE_NS         1000 /* pause before a request that cannot be taken yet is looked at again */
+#define ALIGNMENT             8    /* alignment of bodies and their copies */
+#define CALLS                 16   /* default of the calls in flight */
+#define BYTES                 1024 /* default of the bytes of requests and results */
 
 /* ---- where things lie --------------------------------------------------------------------------- */
 
@@ -61,10 +61,10 @@ struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry)
 
 /* ---- making ------------------------------------------------------------------------------------- */
 
-/* What a connection needs besides its region, and where it lies in one piece of memory. */
+/* The parts of the one piece of memory that a connection has besides its region. */
 struct layout {
     uint64_t incoming, slots, ops, copies, slots_of_ops; /* offsets */
-    uint64_t data_bytes, answer_bytes;                   /* of a request's copy, and of an answer */
+    uint64_t data_bytes, answer_bytes;                   /* size of a request's copy, and of an answer */
     uint64_t bytes;
 };
 
@@ -200,7 +200,7 @@ void rpc_connection_options(const struct tarn_rpc_connection *connection, uint8_
 
 /* ---- messages ----------------------------------------------------------------------------------- */
 
-/* Without a worker: until nothing is there any more. */
+/* Serve a connection that has no worker, until no request is left. */
 static void serve_alone(struct tarn_rpc_connection *connection)
 {
     while (tarn_rpc_error(connection) == 0) {
@@ -231,7 +231,7 @@ int rpc_connection_hear(struct tarn_rpc_connection *connection, const struct tar
 
 void rpc_connection_died(struct tarn_rpc_connection *connection, int error)
 {
-    if (connection->error == 0) /* a peer that leaves takes its memory back first */
+    if (connection->error == 0) /* a leaving peer has revoked its region already */
         connection->error = error == -EACCES ? -EPIPE : error;
     if (!connection->caller.pumping)
         rpc_caller_fail(connection);
@@ -261,7 +261,7 @@ void rpc_connection_free(struct tarn_rpc_connection *connection)
     for (uint32_t i = 0; i < connection->geometry.in; i++) {
         struct rpc_incoming *incoming = &connection->callee.slots[i];
         if (incoming->is_posted && tarn_fabric_wait(&incoming->op, 1, task_now() + LAST_REPLY_NS) != 0)
-            continue; /* the connection is dead: all have ended */
+            continue; /* the connection has ended, and with it all operations */
     }
     if (connection->fabric != NULL)
         tarn_fabric_disconnect(connection->fabric);
@@ -371,7 +371,7 @@ void tarn_rpc_disconnect(struct tarn_rpc_connection *connection)
     if (connection->sched != NULL) {
         task_group_cancel(&connection->group);
         while (task_group_join(&connection->group, TASK_FOREVER) != 0)
-            continue; /* this task waits even if it is cancelled */
+            continue; /* wait on, even when cancelled */
         while (task_group_join(&connection->callee.methods, TASK_FOREVER) != 0)
             continue;
     }

@@ -1,4 +1,4 @@
-/* Connections for calls, and workers: what the parts of this layer share. */
+/* Connections and workers: the structures that the files of this folder share. */
 #ifndef RPC_RPC_INTERNAL_H
 #define RPC_RPC_INTERNAL_H
 
@@ -8,23 +8,24 @@
 #include "task/node.h"
 #include "task/task.h"
 
-#define RPC_WATCHED_MAX 64 /* connections whose slots a worker looks at */
+#define RPC_WATCHED_MAX 64 /* the most connections whose slots a worker looks at */
 
 struct rpc_worker;
 
-/* What both sides have agreed on, as one of them sees it. */
+/* The sizes that both sides have agreed on, as one of them sees them. */
 struct rpc_geometry {
     uint32_t request_bytes, result_bytes;
-    uint32_t in, out; /* slots for calls of the other side, and for one's own: powers of two, or 0 */
+    uint32_t in,
+        out; /* number of slots for calls of the other side, and for this side's own: powers of two, or 0 */
 };
 
-/** How many slots a number of calls gets. */
+/** The number of slots for a number of calls in flight. */
 static inline uint32_t rpc_slots(uint32_t calls)
 {
     return calls == 0 ? 0 : base_power_of_two_from(base_min(calls, (uint32_t)TARN_RPC_CALLS_MAX));
 }
 
-/** Which slot a call has. @param slots  a power of two */
+/** The slot that a call takes. @param slots  a power of two */
 static inline uint32_t rpc_slot_number(uint64_t sequence, uint32_t slots)
 {
     return (uint32_t)sequence & (slots - 1);
@@ -36,53 +37,54 @@ enum rpc_slot_state { RPC_FREE, RPC_POSTED, RPC_SENT };
 
 /* Room for one call of this side. */
 struct rpc_slot {
-    uint64_t sequence; /* of the call that has it, or had it */
+    uint64_t sequence; /* number of the call that has the slot, or had it last */
     enum rpc_slot_state state;
     bool by_reply;
-    bool was_poked;             /* the callee was told to look */
-    bool must_check;            /* by reply, and not notified: its mark is to be READ once */
-    bool has_reply;             /* it came before the request's WRITE was known to have completed */
-    bool has_header;            /* `answer` is proven: the rest of the body is missing */
-    struct tarn_rpc_call *call; /* NULL: nobody waits for it any more */
-    uint32_t looks;             /* READs that found nothing */
-    uint32_t got;               /* bytes of the result's body */
-    uint64_t since_ns;          /* of many looks: when that was noted */
-    uint64_t due_ns;            /* of the next READ */
+    bool was_poked; /* the callee was notified */
+    bool
+        must_check; /* the result comes by reply and the callee was not notified: the mark is to be READ once */
+    bool has_reply;             /* the reply came before the request's WRITE was known to have completed */
+    bool has_header;            /* the header in `answer` is proven, and the rest of the body is missing */
+    struct tarn_rpc_call *call; /* the call; NULL: its caller has given it up */
+    uint32_t looks;             /* number of READs that found nothing */
+    uint32_t got;               /* bytes of the result's body that were fetched */
+    uint64_t since_ns;          /* time at which pauses between looks began */
+    uint64_t due_ns;            /* time of the next READ */
     struct rpc_header answer;
-    uint8_t
-        head[RPC_MARK_BYTES + RPC_HEADER_BYTES]; /* of the request; then mark and header of what was READ */
+    uint8_t head[RPC_MARK_BYTES +
+                 RPC_HEADER_BYTES]; /* the request's header; later the mark and header that were READ */
     struct iovec iov[2];
 };
 
 /* A round under way. */
 struct rpc_round {
-    uint32_t count; /* of operations */
-    uint32_t looks; /* READs that were copies, and are over */
-    int error;      /* of those */
+    uint32_t count; /* number of operations */
+    uint32_t looks; /* number of READs that were copies, and have completed */
+    int error;      /* error of those READs, or 0 */
     bool has_reads;
-    bool has_rests;            /* of long results, which take as long as they are */
-    uint64_t begin_ns;         /* 0: it is not timed */
-    uint64_t answered, posted; /* calls when it began */
+    bool has_rests;            /* it has READs of long results' rests, whose time depends on their length */
+    uint64_t begin_ns;         /* beginning of the round; 0: it is not timed */
+    uint64_t answered, posted; /* the caller's counts when the round began */
 };
 
 struct rpc_caller {
-    struct rpc_slot *slots;     /* geometry.out */
-    struct tarn_fabric_op *ops; /* of a round, a slot each */
+    struct rpc_slot *slots;     /* geometry.out slots */
+    struct tarn_fabric_op *ops; /* the operations of a round, one for each slot */
     uint32_t *slots_of_ops;
-    uint64_t next;         /* number of the next call that takes a slot */
-    uint64_t oldest;       /* no slot before this one's is in use */
-    uint32_t fetching;     /* slots that are SENT, by fetch, and waited for */
-    uint32_t abandoned;    /* and not waited for */
-    uint32_t checking;     /* that must_check */
-    uint64_t check_due_ns; /* when their marks are READ, if nothing is heard until then */
-    bool pumping;          /* somebody makes a round: this one */
+    uint64_t next;         /* number that the next call with a slot gets */
+    uint64_t oldest;       /* number of a call before which no slot is in use */
+    uint32_t fetching;     /* number of slots that are SENT, by fetch, and waited for */
+    uint32_t abandoned;    /* number of slots whose call was given up */
+    uint32_t checking;     /* number of slots with must_check */
+    uint64_t check_due_ns; /* time at which their marks are READ, if no reply comes before */
+    bool pumping;          /* a task makes the round below */
     struct rpc_round round;
-    bool notifies; /* the callee does not look by itself */
+    bool notifies; /* requests notify, because the callee does not look by itself */
     bool always_notifies;
     bool reads_are_copies; /* TARN_FABRIC_SERVED_BY_SELF */
     uint32_t rounds;
-    uint32_t idle_rounds;               /* on end */
-    struct tarn_rpc_call *first, *last; /* calls without a slot */
+    uint32_t idle_rounds;               /* consecutive rounds that brought nothing */
+    struct tarn_rpc_call *first, *last; /* queue of calls without a slot */
     struct base_list parked;            /* of struct rpc_parked */
     struct rpc_adapt adapt;
     struct tarn_rpc_call_stats stats;
@@ -90,7 +92,7 @@ struct rpc_caller {
 
 /* ---- calls of the other side -------------------------------------------------------------------- */
 
-/* Room for one of them. */
+/* Room for one call of the other side. */
 struct rpc_incoming {
     struct tarn_rpc_connection *connection;
     uint64_t sequence;
@@ -98,21 +100,21 @@ struct rpc_incoming {
     const struct tarn_rpc_method *method;
     bool is_running;
     bool by_reply;
-    bool is_posted;  /* a reply, in `op` */
+    bool is_posted;  /* the reply in `op` is in flight */
     uint8_t *data;   /* copy of the request's body */
-    uint8_t *answer; /* header, body */
+    uint8_t *answer; /* the answer: header, then body */
     struct tarn_rpc_request request;
     struct tarn_fabric_op op;
     struct iovec iov;
 };
 
 struct rpc_callee {
-    const struct tarn_rpc_service *service; /* NULL: nothing may be called */
-    struct rpc_incoming *slots;             /* geometry.in */
-    uint64_t next;                          /* the next to be taken */
-    uint64_t marked;                        /* number whose mark is stored, 0: none */
-    uint64_t unwhole_since_ns;              /* 0: what was seen of `next` was whole */
-    bool by_reply;                          /* how the latest result was asked for */
+    const struct tarn_rpc_service *service; /* the methods; NULL: this side cannot be called */
+    struct rpc_incoming *slots;             /* geometry.in slots */
+    uint64_t next;                          /* number of the next request to be taken */
+    uint64_t marked;                        /* number whose mark is stored; 0: none */
+    uint64_t unwhole_since_ns; /* time since which the next request has been incomplete; 0: it is not */
+    bool by_reply;             /* the latest result was wanted by reply */
     uint32_t running;
     struct task_group methods;
 };
@@ -123,64 +125,64 @@ struct tarn_rpc_connection {
     struct base_list link;         /* rpc_worker.connections */
     struct base_list pending_link; /* rpc_worker.pending */
     struct tarn_node *node;
-    struct task_sched *sched;  /* NULL: of a plain thread */
-    struct rpc_worker *worker; /* NULL: of a client */
+    struct task_sched *sched;  /* the scheduler whose tasks use the connection; NULL: a plain thread does */
+    struct rpc_worker *worker; /* the worker that serves it; NULL: a client's connection */
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_connection *fabric;
     struct tarn_fabric_handle peer;
     struct rpc_geometry geometry;
     uint32_t worker_place, workers;
-    uint64_t charged_bytes; /* of slots and copies */
+    uint64_t charged_bytes; /* bytes of slots and copies, charged to the node */
     uint8_t *memory;
-    struct task_group group; /* the task that receives */
-    int error;               /* what it died of */
+    struct task_group group; /* the task that receives messages */
+    int error;               /* the error that ended the connection; 0: it lives */
     bool is_watched;
-    bool is_used; /* since the clock's hand has passed */
+    bool is_used; /* it has had a request since the clock's hand has passed */
     struct rpc_caller caller;
     struct rpc_callee callee;
 };
 
-/** Make one, with a domain and its region, in the size of `geometry`. @param export_bytes  as of rpc_connect() @return 0;
- * -ENOMEM; what the fabric says */
+/** Make a connection with its domain and region, for a geometry. @param export_bytes  as in rpc_connect() @return 0;
+ * -ENOMEM; the fabric's errors */
 base_must_check int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *geometry,
                                         const struct tarn_rpc_service *service, uint64_t export_bytes,
                                         struct tarn_rpc_connection **ret_connection);
 
-/** What to say of it when connecting or accepting. */
+/** Fill in the hello with which a connection connects or accepts. */
 void rpc_connection_greet(const struct tarn_rpc_connection *connection, struct rpc_hello *ret_hello);
 
-/** Take what the other side has said. @return 0; -EPROTO: its region is too small, or it grants more than was asked */
+/** Take the other side's hello. @return 0; -EPROTO: its region is too small, or it grants more than was asked for */
 base_must_check int rpc_connection_meet(struct tarn_rpc_connection *connection,
                                         const struct rpc_hello *hello);
 
-/** The options with which to connect or accept. @param bytes  room for the hello, RPC_HELLO_BYTES */
+/** Fill in the options with which a connection connects or accepts. @param bytes  room for the hello, RPC_HELLO_BYTES */
 void rpc_connection_options(const struct tarn_rpc_connection *connection, uint8_t *bytes,
                             struct tarn_fabric_connect_options *ret_options);
 
-/** Receive messages until the connection dies. In a task of its own. Yields. */
+/** Receive messages until the connection ends. Run in a task of its own. Yields. */
 void rpc_connection_receive(struct tarn_rpc_connection *connection);
 
-/** Do what a message says. @return 0; -EPROTO */
+/** Carry out a message. @return 0; -EPROTO */
 base_must_check int rpc_connection_hear(struct tarn_rpc_connection *connection,
                                         const struct tarn_fabric_message *message);
 
-/** It is dead: calls fail, at once or when the round is over. */
+/** Take the end of a connection: its calls fail, at once or when the round is over. */
 void rpc_connection_died(struct tarn_rpc_connection *connection, int error);
 
-/** Free it, when nobody uses it and no method of it runs. Yields. */
+/** Free a connection, once no task uses it and none of its methods runs. Yields. */
 void rpc_connection_free(struct tarn_rpc_connection *connection);
 
-/** Where the slot of a request begins, in the region of the side that sees the geometry so. */
+/** Offset of a request's slot, in the region of the side whose geometry this is. */
 uint64_t rpc_request_offset(const struct rpc_geometry *geometry, uint64_t sequence);
 
-/** Of a result that is fetched. */
+/** Offset of the slot of a result that is fetched. */
 uint64_t rpc_result_offset(const struct rpc_geometry *geometry, uint64_t sequence);
 
-/** Of a result by reply. */
+/** Offset of the slot of a result by reply. */
 uint64_t rpc_reply_offset(const struct rpc_geometry *geometry, uint64_t sequence);
 
-/** The same, as the other side sees it. */
+/** The same geometry as the other side sees it. */
 struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry);
 
 /** Bytes of a region. */
@@ -188,44 +190,44 @@ uint64_t rpc_region_bytes(const struct rpc_geometry *geometry);
 
 /* ---- callers ------------------------------------------------------------------------------------ */
 
-/** A reply is said to be there. @return 0; -EPROTO: it is not whole, or not asked for */
+/** Take a reply that a message has announced. @return 0; -EPROTO: it is not whole, or was not wanted */
 base_must_check int rpc_caller_take_reply(struct tarn_rpc_connection *connection, uint32_t slot);
 
-/** Have one of those who are parked make rounds, if there is something to do and nobody does. */
+/** Make one of the parked tasks the pump, if there is something to do and no pump. */
 void rpc_caller_hand_on(struct tarn_rpc_connection *connection);
 
-/** End all calls with what the connection died of. */
+/** End all calls with the connection's error. */
 void rpc_caller_fail(struct tarn_rpc_connection *connection);
 
 /* ---- callees ------------------------------------------------------------------------------------ */
 
-/** What a look at a connection found. */
+/** The result of a look at a connection. */
 struct rpc_found {
     uint32_t taken;
-    bool is_left; /* something is there that cannot be taken yet: to be looked at again soon */
+    bool is_left; /* a request cannot be taken yet, and is to be looked at again soon */
 };
 
-/** Take requests that are there, and run them. May end the connection. Never yields. */
+/** Take the requests that have come, and run them. May end the connection. Never yields. */
 struct rpc_found rpc_callee_serve(struct tarn_rpc_connection *connection);
 
-/** Whether the next request is there, or a part of it. */
+/** Whether the next request, or a part of it, has come. */
 bool rpc_callee_has_next(const struct tarn_rpc_connection *connection);
 
-/** Store the mark of the next number. @return whether its request is there by now */
+/** Store the mark of the next number. @return whether its request has come by now */
 bool rpc_callee_mark(struct tarn_rpc_connection *connection);
 
-/** Take the mark of the next number away: somebody looks again. */
+/** Take the mark of the next number away, because a task looks again. */
 void rpc_callee_unmark(struct tarn_rpc_connection *connection);
 
 /* ---- workers ------------------------------------------------------------------------------------ */
 
-/* Counters of a worker, of one writer. */
+/* A worker's counters; it is their only writer. */
 struct rpc_worker_counters {
     _Atomic uint64_t connections, watched, requests, fetched, replied, late, unwhole, sleeps, notified, moved,
         memory_bytes, changes;
 };
 
-/* Of a method of a worker, of one writer. */
+/* A worker's counters of one method; it is their only writer. */
 struct rpc_method_counters {
     _Atomic uint64_t calls, errors, service_ns;
 };
@@ -235,52 +237,52 @@ struct rpc_worker {
     struct task_sched *sched;
     uint32_t place;
     struct base_list connections;
-    struct base_list pending; /* connections that are not watched, and might have a request */
+    struct base_list pending; /* connections that are not watched and may have a request */
     struct tarn_rpc_connection *watched[RPC_WATCHED_MAX];
     struct tarn_fabric_word words[RPC_WATCHED_MAX];
     uint32_t watched_count;
-    uint32_t hand;    /* of the clock */
-    uint64_t pass_ns; /* when it began its latest pass */
-    uint32_t running; /* methods that are not short */
+    uint32_t hand;    /* place of the clock's hand among the watched connections */
+    uint64_t pass_ns; /* time at which the hand began its latest pass */
+    uint32_t running; /* number of running methods that are not short */
     uint32_t running_max;
     uint64_t spin_ns;
-    uint64_t idle_since_ns; /* 0: something was taken since it looked */
-    bool watches;           /* connections at all */
-    uint64_t short_ns;      /* what a short method took lately */
+    uint64_t idle_since_ns; /* time since which no request was taken; 0: the last look took one */
+    bool watches;           /* whether it watches connections at all */
+    uint64_t short_ns;      /* time that a short method took lately */
     uint32_t shorts;
-    bool is_looking; /* at `words`, of watched connections */
+    bool is_looking; /* the worker looks at `words`, those of watched connections */
     bool is_asleep;
     bool stops;
     struct task_semaphore wake;
-    struct task_group group; /* its task, and those of connections */
+    struct task_group group; /* its task, and those that receive for its connections */
     struct rpc_worker_counters counters;
-    struct rpc_method_counters *methods; /* of the service, by number */
+    struct rpc_method_counters *methods; /* counters of the service's methods, by number */
 };
 
-/** Add to a counter of its only writer. */
+/** Add to a counter; called by its only writer. */
 static inline void rpc_count(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }
 
-/** Take from it. */
+/** Subtract from a counter; called by its only writer. */
 static inline void rpc_uncount(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) - n,
                           memory_order_relaxed);
 }
 
-/** A worker's task: looks and serves until it is stopped. */
+/** Run a worker: look and serve until it is stopped. */
 void rpc_worker_run(void *arg);
 
-/** A message has come for a connection: look at it, and at the others if the worker sleeps. */
+/** Have the worker look at a connection for which a message has come; if it sleeps, it looks at all. */
 void rpc_worker_notified(struct tarn_rpc_connection *connection);
 
-/** Look at a connection no more. Yields: until the worker does not. */
+/** Have the worker forget a connection. Yields until it looks at it no more. */
 void rpc_worker_forget(struct tarn_rpc_connection *connection);
 
-/** End its sleep. */
+/** End a worker's sleep. */
 void rpc_worker_wake(struct rpc_worker *worker);
 
 #endif

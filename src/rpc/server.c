@@ -9,7 +9,7 @@
 #define BYTES_MAX       4096
 #define RUNNING_MAX     256
 #define SPIN_NS         50000
-#define TASKS_BESIDE    64 /* of a worker's scheduler, besides connections and methods */
+#define TASKS_BESIDE    64 /* tasks of a worker's scheduler, besides those of connections and methods */
 
 struct tarn_rpc_server {
     struct tarn_node *node;
@@ -18,15 +18,15 @@ struct tarn_rpc_server {
     const struct tarn_rpc_service *service;
     struct tarn_rpc_serve_options options; /* with the defaults filled in */
     struct task_group acceptor;
-    uint32_t count; /* of workers */
+    uint32_t count; /* number of workers */
     uint32_t next;  /* the worker for the next client that names none */
     bool owns_scheds;
     _Atomic uint32_t connections;
-    struct base_log_spell refusals; /* of connections */
+    struct base_log_spell refusals; /* limits the lines about refused connections */
     struct rpc_worker workers[];
 };
 
-/* Somebody on his way to a worker. */
+/* A client on its way to its worker. */
 struct arrival {
     struct rpc_worker *worker;
     struct tarn_fabric_incoming *incoming;
@@ -59,7 +59,7 @@ static int accept_clients(struct arrival *arrival, struct tarn_rpc_connection **
     connection->workers = worker->server->count;
     error = rpc_connection_meet(connection, hello);
     if (error == 0) {
-        (void)rpc_callee_mark(connection); /* nobody looks yet */
+        (void)rpc_callee_mark(connection); /* no worker looks yet */
         rpc_connection_options(connection, bytes, &options);
         error = tarn_fabric_accept(arrival->incoming, connection->domain, &options, &connection->fabric);
     } else {
@@ -175,7 +175,7 @@ static void listen_at_address(void *arg)
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-/* On the worker's scheduler. */
+/* Stop a worker. Run on its scheduler. */
 static void stop_worker(void *arg)
 {
     struct rpc_worker *worker = arg;
@@ -190,7 +190,7 @@ static void stop_worker(void *arg)
 static void join_firmly(struct task_group *group)
 {
     while (task_group_join(group, TASK_FOREVER) != 0)
-        continue; /* this task waits even if it is cancelled */
+        continue; /* wait on, even when cancelled */
 }
 
 static void stop_workers(struct tarn_rpc_server *server)
@@ -204,7 +204,7 @@ static void stop_workers(struct tarn_rpc_server *server)
         join_firmly(&server->workers[i].group);
 }
 
-/* Of a worker. */
+/* The bytes of a worker's counters of methods. */
 static uint64_t method_counters_bytes(const struct tarn_rpc_service *service)
 {
     return service->count * sizeof(struct rpc_method_counters);
@@ -217,7 +217,7 @@ static void free_server(struct tarn_rpc_server *server)
     base_free(&server->node->memory, server, sizeof(*server) + server->count * sizeof(server->workers[0]));
 }
 
-/* Those that were made here. */
+/* Close the schedulers that this server has made. */
 static void close_scheds(struct task_sched *const *scheds, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -296,7 +296,7 @@ static int start_workers(struct tarn_rpc_server *server, struct task_sched *cons
     return error;
 }
 
-/* Those of a worker share no cache line with those of another one. */
+/* Allocate the counters of methods, so that no two workers' share a cache line. */
 static int alloc_method_counters(struct tarn_rpc_server *server)
 {
     const uint64_t bytes = method_counters_bytes(server->service);

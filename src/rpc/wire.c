@@ -6,9 +6,9 @@
 enum {
     AT_SEQUENCE = 0,
     AT_EPOCH = 8,
-    AT_BYTES = 16, /* and the time */
-    AT_LEASE = 24, /* and the word */
-    AT_FLAGS = 32, /* and zeros */
+    AT_BYTES = 16, /* followed by the time */
+    AT_LEASE = 24, /* followed by the word */
+    AT_FLAGS = 32, /* followed by zeros */
     AT_BODY_CRC = 40,
     AT_CRC = 44,
 };
@@ -25,13 +25,13 @@ static uint64_t two(uint32_t first, uint32_t second)
     return first | (uint64_t)second << 32;
 }
 
-/* A header as words, which lie in registers: a loop over an array would go by memory. */
+/* A header as words, which stay in registers; an array would go through memory. */
 struct words {
     uint64_t sequence, epoch, bytes_time, lease_word, flags;
     uint32_t body_crc;
 };
 
-/* Of all but the last four bytes. @param bytes  the same words, as they are stored */
+/* Compute the CRC of all but the last four bytes. @param bytes  the same words as they are stored */
 static inline __attribute__((always_inline)) uint32_t header_crc(struct words words, const uint8_t *bytes)
 {
     if (!base_crc32c_has_steps())
@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) uint32_t header_crc(struct words wo
     return ~base_crc32c_step32(crc, words.body_crc);
 }
 
-/* By whole words: what is loaded as a word soon should have been stored as one. */
+/* Store whole words, because the other side loads them as words soon after. */
 void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t *bytes)
 {
     const struct words words = {.sequence = header->sequence,

@@ -1,16 +1,17 @@
 /*
  * Workers: each looks at the slots of the connections that it watches, and sleeps when nothing has come for a while.
- * What is not watched notifies, and may take the place of what has no traffic.
+ * Other connections notify with each request, and may take the place of a watched one without traffic. Taking and
+ * running requests is callee.c's.
  */
 #include "fabric/fabric.h"
 #include "rpc/connection.h"
 #include <errno.h>
 
-#define TURNS_FOR_OTHERS 16              /* rounds with something to do, before other tasks have theirs */
-#define PASS_NS_MIN      BASE_NS_PER_MS  /* between two passes of the clock's hand */
-#define LOOK_NS          UINT64_C(20000) /* at most: what looks at words takes pauses later */
-#define LEFT_PAUSE_NS    1000            /* before what cannot be taken yet is looked at again */
-#define FORGET_PAUSE_NS  1000            /* while the worker looks at what is to be forgotten */
+#define TURNS_FOR_OTHERS 16             /* rounds with requests before other tasks get their turn */
+#define PASS_NS_MIN      BASE_NS_PER_MS /* the least time of a pass of the clock's hand */
+#define LOOK_NS          UINT64_C(20000) /* the longest look: a longer one would begin to pause between looks */
+#define LEFT_PAUSE_NS    1000 /* pause before a request that cannot be taken yet is looked at again */
+#define FORGET_PAUSE_NS  1000 /* pause while the worker still looks at a connection that is to be forgotten */
 
 void rpc_worker_wake(struct rpc_worker *worker)
 {
@@ -39,7 +40,7 @@ static void unwatch(struct tarn_rpc_connection *connection)
     rpc_count(&connection->worker->counters.moved, 1);
 }
 
-/* Have the worker look at it until nothing is there and the mark is. */
+/* Have the worker look at a connection until it has no request and its mark is stored. */
 static void make_pending(struct tarn_rpc_connection *connection)
 {
     base_list_remove(&connection->pending_link);
@@ -47,10 +48,11 @@ static void make_pending(struct tarn_rpc_connection *connection)
 }
 
 /*
- * The place of a connection without traffic, which loses it. Where more are busy than there are places, they would
- * take them from each other with each request, and a client that has lost its place learns that by a READ that finds nothing:
- * so the hand goes slowly.
- * @return RPC_WATCHED_MAX: each had some
+ * Find the place of a watched connection without traffic, which loses it. The clock's hand moves slowly, because
+ * otherwise, with more busy connections than places, they would take places from each other with every request; and a
+ * client learns that it has lost its place only by a READ that finds nothing.
+ *
+ * @return the place; RPC_WATCHED_MAX: each connection had traffic
  */
 static uint32_t find_place(struct rpc_worker *worker)
 {
@@ -110,7 +112,7 @@ void rpc_worker_forget(struct tarn_rpc_connection *connection)
 
 /* ---- looking ------------------------------------------------------------------------------------ */
 
-/* Serve what is watched. */
+/* Serve the watched connections. */
 static void serve_watched(struct rpc_worker *worker, struct rpc_found *inout_found)
 {
     for (uint32_t i = 0; i < worker->watched_count; i++) {
@@ -120,7 +122,7 @@ static void serve_watched(struct rpc_worker *worker, struct rpc_found *inout_fou
     }
 }
 
-/* Serve what is not, and might have a request. */
+/* Serve the connections that are not watched and may have a request. */
 static void serve_pending(struct rpc_worker *worker, struct rpc_found *inout_found)
 {
     base_list_for_each_safe(link, &worker->pending) {
@@ -136,7 +138,7 @@ static void serve_pending(struct rpc_worker *worker, struct rpc_found *inout_fou
     }
 }
 
-/* Look until one of the words changes where a number is expected. @return 0; -ETIMEDOUT; -ECANCELED */
+/* Look until one of the watched words changes. @return 0; -ETIMEDOUT; -ECANCELED */
 static int look_at_connections(struct rpc_worker *worker)
 {
     uint32_t count = worker->watched_count, index;
@@ -148,7 +150,7 @@ static int look_at_connections(struct rpc_worker *worker)
         worker->words[i] = (struct tarn_fabric_word){.region = connection->region, .offset = offset};
         worker->words[i].old = tarn_fabric_mem_load64(connection->region, offset);
         if (worker->words[i].old == connection->callee.next && connection->error == 0)
-            return 0; /* it has come since */
+            return 0; /* a request has come since */
     }
     const uint64_t now_ns = task_now();
     if (worker->idle_since_ns == 0)
@@ -162,7 +164,7 @@ static int look_at_connections(struct rpc_worker *worker)
     return error == -ETIMEDOUT ? 0 : error;
 }
 
-/* Nothing has come for a while. */
+/* Sleep, because nothing has come for a while. */
 static void sleep_until_notified(struct rpc_worker *worker)
 {
     bool is_there = false;
@@ -175,7 +177,7 @@ static void sleep_until_notified(struct rpc_worker *worker)
     rpc_count(&worker->counters.sleeps, 1);
     worker->is_asleep = true;
     int error = task_semaphore_wait(&worker->wake, TASK_FOREVER);
-    base_assert(error == 0); /* nobody cancels a worker */
+    base_assert(error == 0); /* workers are never cancelled */
     worker->is_asleep = false;
     worker->idle_since_ns = 0;
     for (uint32_t i = 0; i < worker->watched_count; i++)

@@ -1,32 +1,32 @@
 /*
- * Connections: bytes to sessions, replies to bytes. While a connection is at work it has a task and a
- * struct serve_work; when its input is used up it gives both back. What it has begun by then, half a
- * line or half a value, is put away in memory of just that size.
+ * Connections of memcached's clients: from the network to sessions, and back. While a connection is at work it
+ * has a task and a struct serve_work; when its input is used up it gives both back. A request of which only a
+ * part has come, of a line or of a value, is put away in memory of just that size.
  */
 #include "serve/serve_internal.h"
 #include <errno.h>
 
-/* How long a task stays with half a request before it puts it away. */
+/* How long a task waits for the rest of a request before it puts the first part away. */
 #define PATIENCE_NS (20 * BASE_NS_PER_MS)
 
-/* Half a request. */
+/* The first part of a request. */
 struct put_away {
     struct memcache_session session;
     size_t input_bytes;
     char input[];
 };
 
-/* What an idle connection costs the server. */
+/* A connection; while it is idle it takes no more memory than this. */
 struct connection {
     struct serve_lane *lane;
     struct serve_store *store;
     struct net_connection *net;
-    struct put_away *away;  /* NULL: at the beginning of a request */
-    struct base_list link;  /* in lane->connections */
-    uint64_t number;        /* of its lane: 1, 2, 3 … */
-    _Atomic uint64_t at_ns; /* when something came last */
+    struct put_away *away;  /* the first part of a request; NULL: it is between two requests */
+    struct base_list link;  /* place in lane->connections */
+    uint64_t number;        /* its number in its lane, counted from 1 */
+    _Atomic uint64_t at_ns; /* time of the last input */
     _Atomic bool is_at_work;
-    bool is_kicked; /* it has said nothing for too long, and is about to end */
+    bool is_kicked; /* it was idle for too long, and is about to end */
 };
 
 /* ---- all of them --------------------------------------------------------------------------------- */
@@ -79,7 +79,7 @@ void serve_close_idle(struct serve_lane *lane, uint64_t idle_ns)
             continue;
         connection->is_kicked = true;
         atomic_fetch_add_explicit(&connection->store->idle_kicks, 1, memory_order_relaxed);
-        net_shutdown(connection->net); /* its end comes as if the client had closed it */
+        net_shutdown(connection->net); /* it ends as if the client had closed it */
     }
     base_spin_unlock(&lane->connections_lock);
 }
@@ -130,7 +130,7 @@ static int put_away(struct connection *connection, const struct memcache_session
     return 0;
 }
 
-/* @return bytes of input that were put away */
+/* @return number of bytes of input that were put away */
 static size_t bring_back(struct connection *connection, struct memcache_session *session, char *input)
 {
     memcache_session_init(session, &connection->store->memcache);
@@ -166,7 +166,7 @@ struct work {
     struct memcache_work *memcache;
     char *input;
     size_t input_bytes;
-    /* What was read last, with the input before it: `input`, or a part of a value in its place. */
+    /* The memory that was read into last: `input`, or the place of a value. */
     char *arrived;
 };
 
@@ -177,7 +177,7 @@ static int send_output(void *arg, struct iovec *pieces, uint32_t piece_count)
                       task_now() + work->store->serve->options->send_timeout_ns);
 }
 
-/* Wait for bytes: not at all between two requests, a moment within one. A long value comes to where it belongs.
+/* Read input: without waiting between two requests, with a short wait within one. A long value is received in place.
  * @return as net_read() */
 static ssize_t read_more(struct work *work)
 {
@@ -186,7 +186,7 @@ static ssize_t read_more(struct work *work)
     char *place = memcache_session_place(&work->session, &place_room);
     work->arrived = work->input;
     if (place != NULL) {
-        base_assert(work->input_bytes == 0); /* all of it was the value's */
+        base_assert(work->input_bytes == 0); /* all input belonged to the value */
         work->arrived = to = place;
         room = place_room;
     }
@@ -203,8 +203,8 @@ static ssize_t read_more(struct work *work)
 /*
  * Execute requests until there is no more input.
  *
- * @return -EAGAIN (all that came is done, and the connection idle); -ETIMEDOUT (in the middle of a
- *         request); else the connection is over
+ * @return -EAGAIN (all input is consumed, and the connection idle); -ETIMEDOUT (in the middle of a
+ *         request); other errors end the connection
  */
 static int execute_requests(struct work *work)
 {
@@ -214,7 +214,7 @@ static int execute_requests(struct work *work)
             return bytes == 0 ? -ESHUTDOWN : (int)bytes;
         work->memcache->arrived_ns = net_arrived_ns(work->net);
         atomic_store_explicit(&work->connection->at_ns, work->memcache->arrived_ns, memory_order_relaxed);
-        if (again) { /* a client that always has more does not keep the others waiting */
+        if (again) { /* other connections get their turn, even if this client always sends more */
             atomic_fetch_add_explicit(&work->store->yields, 1, memory_order_relaxed);
             task_yield();
         }
@@ -230,7 +230,7 @@ static int execute_requests(struct work *work)
     }
 }
 
-/* Its own log often says no more than that the server does not answer. */
+/* Log a client of memcached's binary protocol, because its own log often says only that the server does not answer. */
 static void tell_of_binary_peer(struct serve *serve, struct net_connection *net)
 {
     char peer[NET_ADDRESS_TEXT_MAX];
@@ -242,7 +242,7 @@ static void tell_of_binary_peer(struct serve *serve, struct net_connection *net)
         peer);
 }
 
-/* @return false: the connection was closed, and is gone */
+/* @return false: the connection was closed and freed */
 static bool run_session(struct net_connection *net, struct connection *connection, struct serve_work *memory)
 {
     struct serve_store *store = connection->store;
@@ -262,7 +262,7 @@ static bool run_session(struct net_connection *net, struct connection *connectio
         put_away(connection, &work.session, work.input, work.input_bytes) == 0)
         return true;
     (void)memcache_output_flush(&store->memcache,
-                                &work.memcache->output); /* what was answered before it ended */
+                                &work.memcache->output); /* send the answers from before its end */
     memcache_session_deinit(&work.session);
     if (outcome == -EPROTONOSUPPORT)
         tell_of_binary_peer(store->serve, net);
@@ -270,7 +270,7 @@ static bool run_session(struct net_connection *net, struct connection *connectio
     return false;
 }
 
-/* Serve what has arrived. There is work for as many as may be served at once. */
+/* Serve a connection that has input. There is a workspace for every connection that may be served at once. */
 static void ready(struct net_connection *net)
 {
     struct connection *connection = net_user(net);

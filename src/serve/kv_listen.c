@@ -1,4 +1,4 @@
-/* Doors: where Tarn's own protocol is spoken, over the fabrics. */
+/* Listeners for Tarn's own protocol, over the fabrics (--kv-listen, --kv-unix). Those for memcached's are listen.c's. */
 #include "fabric/fabric.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
@@ -7,10 +7,10 @@
 #include <string.h>
 
 #define URL_BYTES       1024
-#define CONNECTIONS_MAX 65536 /* of a door: each takes a task */
-#define TASKS_BESIDE    512   /* of a door: methods that run, what listens and looks */
+#define CONNECTIONS_MAX 65536 /* the most connections of a listener: each takes a task */
+#define TASKS_BESIDE    512   /* tasks of a listener besides: running methods, accepting and looking */
 
-/* What stands behind the colon of a tcp URL; NULL: it is another fabric's. */
+/* The options of a tcp URL, behind its colon; NULL: it is another fabric's. */
 static const char *tcp_options(const char *url)
 {
     return strncmp(url, "tcp:", 4) == 0 ? url + 4 : NULL;
@@ -38,7 +38,7 @@ bool serve_fabric_is_secure(const char *url)
     return options != NULL && says(options, "tls");
 }
 
-/* The URL of --kv-listen: that it is meant to be open, --insecure has said. @return 0; -EINVAL */
+/* Open the fabric of --kv-listen. --insecure applies to it, too. @return 0; -EINVAL */
 static int open_network(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
@@ -59,16 +59,16 @@ static uint32_t connections_max(const struct serve_options *options)
     return (uint32_t)base_min(options->connections_max, (uint64_t)CONNECTIONS_MAX);
 }
 
-uint32_t serve_door_tasks(const struct serve *serve)
+uint32_t serve_kv_listener_tasks(const struct serve *serve)
 {
     const struct serve_options *options = serve->options;
-    const uint32_t doors = serve->kv_address_count + (options->kv_unix_path != NULL ? 1 : 0);
-    return doors * (connections_max(options) + TASKS_BESIDE);
+    const uint32_t count = serve->kv_address_count + (options->kv_unix_path != NULL ? 1 : 0);
+    return count * (connections_max(options) + TASKS_BESIDE);
 }
 
-static int open_door(struct serve *serve, struct tarn_fabric *fabric, const char *address)
+static int open_kv_listener(struct serve *serve, struct tarn_fabric *fabric, const char *address)
 {
-    struct serve_door *door = &serve->doors[serve->door_count];
+    struct serve_kv_listener *listener = &serve->kv_listeners[serve->kv_listener_count];
     struct kv_served stores[KV_STORES_MAX];
     struct task_sched *scheds[TASK_SCHEDS_MAX];
     const struct tarn_rpc_serve_options options = {.connections_max = connections_max(serve->options),
@@ -77,41 +77,41 @@ static int open_door(struct serve *serve, struct tarn_fabric *fabric, const char
         stores[i] = (struct kv_served){.name = serve->stores[i].options.name, .kv = serve->stores[i].kv};
     for (uint32_t i = 0; i < serve->lane_count; i++)
         scheds[i] = serve->lanes[i].sched;
-    door->fabric = fabric;
-    door->address = address;
+    listener->fabric = fabric;
+    listener->address = address;
     int error = kv_serve(fabric, address, stores, serve->store_count, &options, scheds, serve->lane_count,
-                         &door->server);
+                         &listener->server);
     if (error != 0)
         return error;
-    base_spin_lock(&serve->doors_lock);
-    serve->door_count++;
-    base_spin_unlock(&serve->doors_lock);
+    base_spin_lock(&serve->kv_listeners_lock);
+    serve->kv_listener_count++;
+    base_spin_unlock(&serve->kv_listeners_lock);
     base_info(&serve->node->log, "serving calls", "fabric=%s address=%s stores=%" PRIu32,
               tarn_fabric_info(fabric)->provider, address, serve->store_count);
     return 0;
 }
 
-int serve_doors_open(struct serve *serve)
+int serve_kv_listeners_open(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
     int error = options->kv_listen.count > 0 ? open_network(serve) : 0;
     for (uint32_t i = 0; i < serve->kv_address_count && error == 0; i++)
-        error = open_door(serve, serve->fabrics[0], serve->kv_addresses[i]);
+        error = open_kv_listener(serve, serve->fabrics[0], serve->kv_addresses[i]);
     if (error == 0 && options->kv_unix_path != NULL)
         error = tarn_fabric_open(serve->node, "shm:", &serve->fabrics[1]);
     if (error == 0 && options->kv_unix_path != NULL)
-        error = open_door(serve, serve->fabrics[1], options->kv_unix_path);
+        error = open_kv_listener(serve, serve->fabrics[1], options->kv_unix_path);
     return error;
 }
 
-void serve_doors_close(struct serve *serve)
+void serve_kv_listeners_close(struct serve *serve)
 {
-    base_spin_lock(&serve->doors_lock);
-    const uint32_t count = serve->door_count;
-    serve->door_count = 0; /* `stats` asks them no more */
-    base_spin_unlock(&serve->doors_lock);
+    base_spin_lock(&serve->kv_listeners_lock);
+    const uint32_t count = serve->kv_listener_count;
+    serve->kv_listener_count = 0; /* `stats` does not read them any more */
+    base_spin_unlock(&serve->kv_listeners_lock);
     for (uint32_t i = 0; i < count; i++)
-        kv_server_close(serve->doors[i].server);
+        kv_server_close(serve->kv_listeners[i].server);
 }
 
 void serve_fabrics_close(struct serve *serve)

@@ -1,11 +1,11 @@
-/* How many files the server may have open: each connection is one. */
+/* The limit of open files, of which each connection takes one. */
 #include "serve/serve_internal.h"
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define FILES_BESIDE 16 /* for what is opened later: dumps, secrets, refusals */
+#define FILES_BESIDE 16 /* descriptors for files that are opened later: dumps, secrets, refusals */
 
 void serve_files_raise(void)
 {
@@ -16,7 +16,7 @@ void serve_files_raise(void)
     }
 }
 
-/* Descriptors are given out from below: the next one tells how many there are. */
+/* Count open files: the kernel gives out the lowest free descriptor, so the next one is about their number. */
 static uint64_t files_open(void)
 {
     int next = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
@@ -28,7 +28,7 @@ static uint64_t files_open(void)
 
 void serve_files_check(struct serve *serve)
 {
-    const uint64_t addresses = serve->listener_count + serve->door_count;
+    const uint64_t addresses = serve->listener_count + serve->kv_listener_count;
     const uint64_t wanted = addresses * serve->options->connections_max, beside = files_open() + FILES_BESIDE;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted + beside)

@@ -1,4 +1,4 @@
-/* Listeners of memcached's protocol: which store is spoken with at which address. */
+/* Listeners for memcached's protocol: the addresses of each store. Those for Tarn's own are kv_listen.c's. */
 #include "serve/serve_internal.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #define LOOPBACK  "127.0.0.1"
-#define FOUND_MAX 16 /* addresses of a name */
+#define FOUND_MAX 16 /* the most addresses of a name */
 
-/* The thread that accepts for a listener: each in turn. */
+/* The scheduler that accepts for a listener: each has its turn. */
 static struct task_sched *listener_sched(const struct serve *serve, uint32_t listener)
 {
     return serve->lanes[listener % serve->lane_count].sched;
@@ -23,7 +23,7 @@ static int log_refusal(const struct serve *serve, const char *reason)
     return -EINVAL;
 }
 
-/* Two that are bound and not listened at yet do not disturb each other: the kernel says nothing. */
+/* Check that an address was not bound already: the kernel allows two sockets at one address until one listens. */
 static int check_apart(const struct serve *serve, const struct net_bound *bound)
 {
     for (uint32_t i = 0; i < serve->listener_count; i++) {
@@ -39,7 +39,7 @@ static int check_apart(const struct serve *serve, const struct net_bound *bound)
     return 0;
 }
 
-/* Take an address for a store. @param node  whose log is told of a failure; NULL: none */
+/* Bind an address for a store. @param node  its log gets a line about a failure; NULL: none */
 static int bind_one(struct serve_store *store, struct tarn_node *node, const char *address)
 {
     struct serve *serve = store->serve;
@@ -60,7 +60,7 @@ static int bind_one(struct serve_store *store, struct tarn_node *node, const cha
     return 0;
 }
 
-/* Where the port of an address begins, with its colon; where it ends, if it has none. */
+/* The length of an address without its port and the colon before that. */
 static size_t host_len(const char *address)
 {
     const char *colon = strrchr(address, ':');
@@ -103,7 +103,7 @@ static void add_found(struct found *found, const struct addrinfo *info)
     (void)snprintf(found->texts[found->count++], NET_ADDRESS_TEXT_MAX, six ? "[%s]" : "%s", number);
 }
 
-/* Of localhost both are known without asking: many a machine's table of hosts has but one. */
+/* Find the addresses of a name. Both of localhost are known without asking, because many tables of hosts have only one. */
 static int find_addresses(const struct serve *serve, const char *name, struct found *found)
 {
     const struct addrinfo hints = {
@@ -127,7 +127,7 @@ static int find_addresses(const struct serve *serve, const char *name, struct fo
     return 0;
 }
 
-/* All addresses of a name that this machine has: without IPv6, of localhost 127.0.0.1 alone. */
+/* Bind all addresses of a name; on a machine without IPv6 those of IPv6 are left out. */
 static int bind_name(struct serve_store *store, const char *name, uint64_t port)
 {
     const struct serve *serve = store->serve;
@@ -143,13 +143,13 @@ static int bind_name(struct serve_store *store, const char *name, uint64_t port)
         bool is_last = i + 1 == found.count && serve->listener_count == before;
         if (!is_last && (error == -EADDRNOTAVAIL || error == -EAFNOSUPPORT))
             error = 0;
-        else if (error != 0) /* it fails again, and says why */
+        else if (error != 0) /* bind again, this time with a log line about the failure */
             error = bind_number(store, serve->node, text, strlen(text), port);
     }
     return error;
 }
 
-/* A host, by number or by name, and a port. */
+/* Bind a port at a host, which is a number or a name. */
 static int bind_port(struct serve_store *store, const char *host, size_t len, uint64_t port)
 {
     char name[NET_ADDRESS_TEXT_MAX];
@@ -171,7 +171,7 @@ static int bind_path(struct serve_store *store, const char *path)
     return bind_one(store, store->serve->node, address);
 }
 
-/* An address of --listen: a host, and perhaps a port. @return 0; -EINVAL: it has none that is a number */
+/* Bind an address of --listen: a host, and perhaps a port. @return 0; -EINVAL: the port is no number */
 static int bind_address(struct serve_store *store, const char *address)
 {
     const size_t len = host_len(address);
@@ -184,7 +184,7 @@ static int bind_address(struct serve_store *store, const char *address)
     return is_port ? bind_port(store, address, len, port) : bind_one(store, store->serve->node, address);
 }
 
-/* The addresses of the first store: "127.0.0.1" and "[::1]" get the port that the settings name. */
+/* Bind the first store's addresses: those of --listen, or else the loopback address, with the port of --port. */
 static int bind_usual(struct serve_store *store)
 {
     const struct serve_options *options = store->serve->options;
@@ -204,7 +204,7 @@ static bool is_same_host(const char *a, const char *b)
     return host_len(a) == host_len(b) && strncmp(a, b, host_len(a)) == 0;
 }
 
-/* A port of its own, at each host that is listened at. */
+/* Bind a store's own port, at each host of --listen. */
 static int bind_hosts(struct serve_store *store)
 {
     const struct base_setting_list *list = &store->serve->options->listen;
@@ -233,7 +233,7 @@ static int add_kv_address(struct serve *serve, const char *host, const char *por
     return 0;
 }
 
-/* Whether this machine has an address: of localhost that of IPv6 may lack. */
+/* Whether this machine has an address; the one of IPv6 of localhost may be missing. */
 static bool is_here(const char *host)
 {
     char address[NET_ADDRESS_TEXT_MAX];
@@ -245,7 +245,7 @@ static bool is_here(const char *host)
     return error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT;
 }
 
-/* @param port  with its colon */
+/* Find the address of a name of --kv-listen. @param port  with its colon */
 static int find_kv_name(struct serve *serve, const char *name, const char *port)
 {
     const struct serve_options *options = serve->options;
@@ -287,7 +287,7 @@ int serve_kv_addresses_find(struct serve *serve)
     return error;
 }
 
-/* Of an address that a door will be at: whether it is free. */
+/* Check that the address of a kv listener is free. */
 static int try_address(struct serve *serve, const char *address)
 {
     struct net_bound bound;
@@ -299,8 +299,8 @@ static int try_address(struct serve *serve, const char *address)
     return error;
 }
 
-/* Doors bind for themselves, when the stores are open. */
-static int try_doors(struct serve *serve)
+/* Check the addresses of the kv listeners, which bind later, when the stores are open. */
+static int try_kv_listeners(struct serve *serve)
 {
     const struct serve_options *options = serve->options;
     char address[NET_ADDRESS_TEXT_MAX];
@@ -319,7 +319,7 @@ static int try_doors(struct serve *serve)
 int serve_listeners_bind(struct serve *serve)
 {
     int error = serve_unix_access(serve->options, &serve->unix_mode, &serve->unix_group);
-    if (error != 0) /* serve_check_options() found the mode good */
+    if (error != 0) /* serve_check_options() has checked the mode */
         return log_refusal(serve, "there is no group of the name that --unix-group says");
     error = bind_usual(&serve->stores[0]);
     for (uint32_t i = 0; i < serve->store_count && error == 0; i++) {
@@ -329,7 +329,7 @@ int serve_listeners_bind(struct serve *serve)
         if (error == 0 && store->options.unix_path != NULL)
             error = bind_path(store, store->options.unix_path);
     }
-    return error == 0 ? try_doors(serve) : error;
+    return error == 0 ? try_kv_listeners(serve) : error;
 }
 
 int serve_listeners_open(struct serve *serve)
@@ -354,7 +354,7 @@ int serve_listeners_open(struct serve *serve)
 void serve_listeners_unbind(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->listener_count; i++) {
-        if (serve->listeners[i].address[0] == '\0') /* nobody has listened there */
+        if (serve->listeners[i].address[0] == '\0') /* no listener was opened there */
             net_unbind(&serve->listeners[i].bound);
     }
 }

@@ -1,4 +1,4 @@
-/* What a running server does at a reload: its store becomes as large as its drive, its index as small as it may be. */
+/* The reload of a running server: its stores grow to the size of their drives, and their indexes shrink to fit. */
 #include "depot/depot.h"
 #include "drive/drive.h"
 #include "serve/serve_internal.h"
@@ -46,7 +46,7 @@ void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg)
             continue;
         base_info(&serve->node->log, "SIGHUP asks to fit the store to its drive", "store=%s path=%s",
                   store->options.name, drive_name(depot_drive(store->depot)));
-        (void)!tarn_depot_extend(store->depot, &growth); /* it has said why not */
+        (void)!tarn_depot_extend(store->depot, &growth); /* a failure is in the log */
         shrink_index(store, stops, arg);
     }
 }

@@ -1,4 +1,4 @@
-/* The server: putting its parts together, and taking them apart in order. */
+/* The server: opening its parts in order, and closing them in order. */
 #include "serve/serve.h"
 #include "base/base.h"
 #include "depot/depot.h"
@@ -14,7 +14,7 @@
 #define CONNECTIONS_POLL_NS BASE_NS_PER_MS
 #define IDLE_POLL_NS        BASE_NS_PER_SECOND
 
-#define TASKS 4096 /* of a lane, besides those of doors */
+#define TASKS 4096 /* tasks of a lane, besides those of kv listeners */
 
 /* ---- schedulers ---------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static uint32_t threads_wanted(const struct serve_options *options)
     return processors < 1 ? 1 : (uint32_t)base_min(processors, (long)TASK_SCHEDS_MAX);
 }
 
-/* How many connections of a lane may be at work at once. */
+/* The number of a lane's connections that may be at work at once. */
 static uint32_t work_wanted(const struct serve *serve)
 {
     uint64_t share = serve->options->memory_bytes / SERVE_WORK_SHARE / serve->lane_room;
@@ -37,7 +37,7 @@ static uint32_t work_wanted(const struct serve *serve)
 static int open_lane(struct serve *serve, struct serve_lane *lane)
 {
     const struct task_sched_options options = {.spin_ns = serve->options->spin_ns,
-                                               .tasks_max = TASKS + serve_door_tasks(serve)};
+                                               .tasks_max = TASKS + serve_kv_listener_tasks(serve)};
     lane->serve = serve;
     task_group_init(&lane->keeper);
     uint32_t work_max = work_wanted(serve);
@@ -83,7 +83,7 @@ struct serve_lane *serve_lane_here(struct serve *serve)
 static void close_lanes(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->lane_count; i++) {
-        task_sched_close(serve->lanes[i].sched); /* with its connections, whose work is over */
+        task_sched_close(serve->lanes[i].sched); /* this also closes its connections, which are idle */
         base_pool_deinit(&serve->lanes[i].work);
     }
     if (serve->lanes != NULL)
@@ -93,11 +93,11 @@ static void close_lanes(struct serve *serve)
 /* ---- threads -------------------------------------------------------------------------------------- */
 
 /*
- * One in each thread, from its beginning to its end, so that stopping needs no memory. At the end it
- * accepts no more and has the connections of its thread end; until all threads have closed their
- * listeners new ones may be dealt to it.
+ * A task of each lane, from the lane's beginning to its end, so that stopping needs no memory. At the end it
+ * closes the listeners of its lane and ends the lane's connections; until all lanes have closed their listeners, new
+ * connections may still be dealt to it.
  */
-static void keeper(void *arg)
+static void keep_lane(void *arg)
 {
     struct serve *serve = arg;
     struct task_sched *sched = task_sched_self();
@@ -119,10 +119,10 @@ static void keeper(void *arg)
         serve->hooks->end(serve->node);
 }
 
-/* Close all doors and listeners, and end the first `count` threads: those that run. */
-static void stop(struct serve *serve, uint32_t count)
+/* Close all listeners, and end the first `count` threads, which are those that run. */
+static void stop_lanes(struct serve *serve, uint32_t count)
 {
-    serve_doors_close(serve);
+    serve_kv_listeners_close(serve);
     for (uint32_t i = count; i < serve->lane_count; i++)
         serve_listeners_close(serve, serve->lanes[i].sched);
     atomic_store_explicit(&serve->is_stopping, true, memory_order_relaxed);
@@ -136,12 +136,12 @@ static void stop(struct serve *serve, uint32_t count)
         task_sched_join(serve->lanes[i].sched);
 }
 
-/* @param ret_started  how many run; written on failure, too */
+/* @param ret_started  number of threads that run; written on failure, too */
 static int start_lanes(struct serve *serve, uint32_t *ret_started)
 {
     for (*ret_started = 0; *ret_started < serve->lane_count; ++*ret_started) {
         struct serve_lane *lane = &serve->lanes[*ret_started];
-        int error = task_spawn(lane->sched, &lane->keeper, "keeper", keeper, serve);
+        int error = task_spawn(lane->sched, &lane->keeper, "keeper", keep_lane, serve);
         if (error == 0)
             error = task_sched_start(lane->sched);
         if (error != 0)
@@ -152,7 +152,7 @@ static int start_lanes(struct serve *serve, uint32_t *ret_started)
 
 /* ---- the whole ------------------------------------------------------------------------------------ */
 
-/* What the lanes have: from one on that gets no ring all have AIO. */
+/* The name of the lanes' engine: if one lane gets no ring, it and all after it have AIO. */
 static const char *engine_name(const struct serve *serve)
 {
     const char *first = task_sched_engine_name(serve->lanes[0].sched);
@@ -187,7 +187,8 @@ static int open_parts(struct serve *serve)
     if (error == 0)
         error = serve_stores_name(serve);
     if (error == 0)
-        error = serve_listeners_bind(serve); /* before a file is made: it would be left behind */
+        error =
+            serve_listeners_bind(serve); /* before a file is made, which would be left behind on failure */
     if (error == 0)
         error = serve_stores_open(serve);
     if (error != 0)
@@ -197,22 +198,22 @@ static int open_parts(struct serve *serve)
     if (error == 0)
         error = start_lanes(serve, &started);
     if (error == 0)
-        error = serve_doors_open(serve);
+        error = serve_kv_listeners_open(serve);
     if (error == 0)
         serve_files_check(serve);
     if (error != 0)
-        stop(serve, started);
+        stop_lanes(serve, started);
     return error;
 }
 
-/* Undo what open_parts() and open_node() did, as far as they came. Nothing runs. @return a store's error */
+/* Undo open_parts() and open_node(), as far as they came. No thread runs. @return a store's error */
 static int free_parts(struct serve *serve)
 {
     struct tarn_node *node = serve->node;
     serve_fabrics_close(serve);
     serve_listeners_unbind(serve);
-    int error =
-        serve_stores_close(serve); /* before the lanes: a depot's service may just be waking a task of one */
+    int error = serve_stores_close(
+        serve); /* before the lanes, because a depot's service may be about to wake one of their tasks */
     close_lanes(serve);
     serve_stores_free(serve);
     base_free(&node->memory, serve, sizeof(*serve));
@@ -220,7 +221,7 @@ static int free_parts(struct serve *serve)
     return error;
 }
 
-/* What connections take, and beside it the caches. */
+/* The memory for connections, and for the caches besides. */
 static uint64_t memory_wanted(const struct serve_options *options)
 {
     uint64_t bytes;
@@ -257,7 +258,7 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
     serve->hooks = hooks;
     serve->pid = pid;
     task_shared_future_init(&serve->stop);
-    base_spin_init(&serve->doors_lock);
+    base_spin_init(&serve->kv_listeners_lock);
     base_log_limit_init(&serve->binary_peers, 10, 10 * BASE_NS_PER_SECOND);
     error = open_parts(serve);
     if (error == -ENOMEM)
@@ -269,7 +270,7 @@ int serve_open(const struct base_settings *settings, uint64_t pid, const struct 
         (void)free_parts(serve);
         return error;
     }
-    serve_stores_set_doors(serve, true);
+    serve_stores_set_urls(serve, true);
     for (uint32_t i = 0; i < serve->listener_count; i++)
         log_listener(serve, &serve->listeners[i]);
     *ret_serve = serve;
@@ -291,7 +292,7 @@ const char *serve_dump_path(const struct serve *serve, uint32_t place)
     const struct serve_store *store = &serve->stores[place];
     if (store->depot == NULL || store->options.dump != NULL)
         return store->options.dump;
-    return serve->options->dump; /* which says so if there are several */
+    return serve->options->dump; /* the setting of --dump */
 }
 
 struct tarn_node *serve_node(const struct serve *serve)
@@ -302,7 +303,7 @@ struct tarn_node *serve_node(const struct serve *serve)
 int serve_close(struct serve *serve)
 {
     base_info(&serve->node->log, "stopping", "");
-    serve_stores_set_doors(serve, false);
-    stop(serve, serve->lane_count);
+    serve_stores_set_urls(serve, false);
+    stop_lanes(serve, serve->lane_count);
     return free_parts(serve);
 }

@@ -15,22 +15,22 @@
 struct serve;
 struct tarn_depot;
 
-/* What the settings below set. */
+/* The options of a server, as the settings below set them. */
 struct serve_options {
     const char *data;
-    struct base_setting_list stores; /* as store_text.c reads them */
+    struct base_setting_list stores; /* texts of stores, which store_text.c reads */
     uint64_t size_bytes;
     struct base_setting_list listen;
     uint64_t port;
     const char *unix_path;
-    const char *unix_mask;  /* as memcached's: the mode, octal */
-    const char *unix_group; /* NULL: the process's own */
+    const char *unix_mask;  /* memcached's --unix-mask: the mode in octal */
+    const char *unix_group; /* group of Unix sockets; NULL: the process's own */
     struct base_setting_list kv_listen;
     const char *kv_unix_path;
     const char *kv_fabric;
     bool insecure;
     bool enable_shutdown;
-    uint64_t threads; /* 0: one for each processor */
+    uint64_t threads; /* number of threads; 0: one for each processor */
     uint64_t memory_bytes;
     uint64_t connections_max;
     uint64_t item_bytes_max;
@@ -38,15 +38,16 @@ struct serve_options {
     struct base_setting_list extended; /* memcached's -o */
     uint64_t spin_ns;
     bool cache;
-    uint64_t memory_limit_mib; /* of the store `default`, a cache; 0: there is none */
+    uint64_t memory_limit_mib; /* size of the store `default`, which is then a cache, in MiB; 0: not set */
     bool disable_evictions;
     bool disable_flush_all;
     bool disable_dumping;
     bool disable_watching;
     uint64_t udp_port;
     unsigned protocol;
-    uint64_t scrub_rate_bytes;      /* a second; 0: none */
-    uint64_t checkpoint_rate_bytes; /* a second; 0: none while it runs */
+    uint64_t scrub_rate_bytes; /* bytes scrubbed in a second; 0: none */
+    uint64_t
+        checkpoint_rate_bytes; /* bytes of a checkpoint in a second; 0: no checkpoint while the server runs */
     uint64_t over_provisioning_percent;
     uint64_t measure_interval;
     unsigned discard;   /* enum tarn_discard */
@@ -55,11 +56,11 @@ struct serve_options {
     unsigned direct;    /* enum drive_direct */
     unsigned engine;    /* enum task_engine_choice */
     unsigned log_level; /* enum base_log_level */
-    const char *dump;   /* where a dump goes when one is asked for; NULL: nowhere */
+    const char *dump;   /* path of dumps, which a signal asks for; NULL: none are made */
     const char *config;
     bool daemon;
-    const char *user;    /* to run as; NULL: the user who started it */
-    const char *pidfile; /* NULL: none */
+    const char *user;    /* the user to run as; NULL: the user who has started it */
+    const char *pidfile; /* file for the process's number; NULL: none */
     bool lock_memory;
     bool verbose;
     bool version;
@@ -74,66 +75,66 @@ extern const struct base_setting serve_settings[];
 extern const size_t serve_settings_count;
 
 /**
- * Say what is wrong with a set of options, beyond what the table checks.
+ * Check a set of options beyond the checks of the table.
  *
- * @param error, room  for one sentence
+ * @param error, room  gets a sentence about the fault
  * @return 0; -EINVAL
  */
 base_must_check int serve_check_options(const struct serve_options *options, char *error, size_t room);
 
-/** After how long without a request a connection is closed; 0: never. @param options  checked */
+/** The idle time after which a connection is closed; 0: never. @param options  checked */
 uint64_t serve_idle_timeout_ns(const struct serve_options *options);
 
-/* What the program does about a server; each may be NULL. */
+/* Functions of the program around a server; each may be NULL. */
 struct serve_hooks {
-    void (*begin)(struct tarn_node *node); /* in a task of each thread, before its first request */
-    void (*end)(struct tarn_node *node);   /* the same, after its last */
-    /* How far the opening of a store is, as seglog_progress_function has it. */
+    void (*begin)(struct tarn_node *node); /* called in a task of each thread, before its first request */
+    void (*end)(struct tarn_node *node);   /* called in a task of each thread, after its last request */
+    /* Reports the progress of a store's opening, as seglog_progress_function does. */
     void (*progress)(void *arg, const char *store, const char *what, const char *unit, uint64_t done,
                      uint64_t all);
     void *progress_arg;
-    base_log_sink_function *log_sink; /* NULL: standard error, as the lines are */
+    base_log_sink_function *log_sink; /* receives log lines; NULL: they go to standard error */
     void *log_arg;
 };
 
 /**
- * Open the stores, making files that there are not, and begin to serve. All threads that it starts
- * inherit the caller's signal mask.
+ * Open the stores, make missing files, and begin to serve. All threads that this starts inherit the
+ * caller's signal mask.
  *
  * @param settings  with a checked struct serve_options; borrowed until serve_close()
  * @param pid       the process's number, for `stats`
  * @param hooks     borrowed until serve_close()
- * @return 0; what the node, the schedulers, the stores or the addresses say
+ * @return 0; an error of the node, a scheduler, a store or an address
  *
  * Plain threads. Blocks.
  */
 base_must_check int serve_open(const struct base_settings *settings, uint64_t pid,
                                const struct serve_hooks *hooks, struct serve **ret_serve);
 
-/** How many stores there are. */
+/** The number of stores. */
 uint32_t serve_store_count(const struct serve *serve);
 
-/** One of them, if it is a depot. Until serve_close(). @return NULL: it is none */
+/** A store's depot, valid until serve_close(). @return NULL: the store is no depot */
 struct tarn_depot *serve_depot(const struct serve *serve, uint32_t place);
 
-/** Where a dump of it goes when one is asked for. @return NULL: nowhere */
+/** The path of a store's dumps. @return NULL: none are made */
 const char *serve_dump_path(const struct serve *serve, uint32_t place);
 
-/** The node of all that it does. Until serve_close(). */
+/** The server's node, valid until serve_close(). */
 struct tarn_node *serve_node(const struct serve *serve);
 
 /**
  * Fit each depot to its drive and its index to its records: tarn_depot_extend(), then tarn_depot_shrink_index(). The log
- * says how it went. Blocks its caller, and nobody else.
+ * has the outcome. Blocks only its caller.
  *
- * @param stops  asked now and then: whether to leave indexes as they are
+ * @param stops  called now and then; true: leave the remaining indexes as they are
  *
  * Plain threads.
  */
 void serve_fit(struct serve *serve, bool (*stops)(void *arg), void *arg);
 
 /**
- * Accept no more, let what has begun end, close the stores and free the server.
+ * Accept no more, let requests that have begun end, close the stores and free the server.
  *
  * @return 0; a store's error (what was acknowledged in device mode may not survive a power cut)
  *

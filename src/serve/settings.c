@@ -24,7 +24,7 @@ _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
 
 #define AT(field) .offset = offsetof(struct serve_options, field)
 
-/* An option of memcached's that means nothing here. */
+/* An entry for an option of memcached's that means nothing here: it is refused, with the reason. */
 #define REFUSED(option_letter, option_name, option_type, why)                                                \
     {                                                                                                        \
         .name = option_name, .letter = option_letter, .type = option_type,                                   \
@@ -32,7 +32,7 @@ _Static_assert(BASE_LOG_ERROR == 0 && BASE_LOG_DEBUG == 3, "log_levels[]");
     }
 #define NO_SLABS " is of memcached's slabs, and here there are none: leave it out"
 
-enum { BINARY = 2 }; /* of protocols[] */
+enum { BINARY = 2 }; /* index in protocols[] */
 
 const struct base_setting serve_settings[] = {
     {.name = "data",
@@ -354,7 +354,7 @@ const struct base_setting serve_settings[] = {
      .flags = BASE_SETTING_COMMAND_ONLY,
      .help = "Print the version and exit.",
      AT(version)},
-    /* memcached's that ask for what is so anyhow */
+    /* options of memcached's that are accepted, because they ask for what the server does anyway */
     {.name = "udp-port",
      .letter = 'U',
      .type = BASE_SETTING_UINT,
@@ -375,7 +375,7 @@ const struct base_setting serve_settings[] = {
      .flags = BASE_SETTING_HIDDEN,
      .help = "As memcached's: there is nothing to watch.",
      AT(disable_watching)},
-    /* and those that ask for what there is not */
+    /* options of memcached's that are refused, because the server has no such thing */
     REFUSED('f', "slab-growth-factor", BASE_SETTING_STRING, "it" NO_SLABS),
     REFUSED('n', "slab-min-size", BASE_SETTING_STRING, "it" NO_SLABS),
     REFUSED('L', "enable-largepages", BASE_SETTING_BOOL, "it" NO_SLABS),
@@ -412,12 +412,12 @@ const size_t serve_settings_count = base_array_count(serve_settings);
 
 /* ---- what does not go together ------------------------------------------------------------------- */
 
-static bool has_doors(const struct serve_options *options)
+static bool has_kv_listeners(const struct serve_options *options)
 {
     return options->kv_listen.count > 0 || options->kv_unix_path != NULL;
 }
 
-/* Whether a store and those before it can be told apart. */
+/* Check that a store shares no name and no path with those before it. */
 static int check_distinct(const struct serve_options *options, const struct serve_store_options *store,
                           uint32_t place, char *error, size_t room)
 {
@@ -444,7 +444,7 @@ static int check_store(const struct serve_options *options, uint32_t place,
     if (result == 0)
         result = check_distinct(options, ret_store, place, error, room);
     if (result == 0 && place > 0 && ret_store->port == SERVE_NO_PORT && ret_store->unix_path == NULL &&
-        !has_doors(options))
+        !has_kv_listeners(options))
         result = base_settings_fail(
             error, room,
             "nobody could reach the store %s: say where with port=N or unix=PATH, or offer all stores "
@@ -494,7 +494,7 @@ static int refuse_outside(const char *address, const char *but, char *error, siz
         address, but);
 }
 
-/* The name that is never another machine's (RFC 6761), with or without a port. */
+/* Whether an address is localhost, with or without a port: that name never means another machine (RFC 6761). */
 static bool is_localhost(const char *address)
 {
     static const char name[] = "localhost";
@@ -502,7 +502,7 @@ static bool is_localhost(const char *address)
     return strncmp(address, name, sizeof(name) - 1) == 0 && (*rest == '\0' || *rest == ':');
 }
 
-static int check_doors(const struct serve_options *options, char *error, size_t room)
+static int check_kv_listeners(const struct serve_options *options, char *error, size_t room)
 {
     const char *url = options->kv_fabric;
     if (strncmp(url, "tcp:", 4) != 0 && strncmp(url, "verbs:", 6) != 0)
@@ -555,7 +555,7 @@ static int check_unix_access(const struct serve_options *options, char *error, s
     }
 }
 
-/* The seconds of idle_timeout=N. @return false: it is none */
+/* Read the seconds of idle_timeout=N. @return false: it is another item */
 static bool read_idle_timeout(const char *item, uint64_t *ret_seconds)
 {
     static const char name[] = "idle_timeout=";
@@ -587,7 +587,7 @@ static int check_extended(const struct serve_options *options, char *error, size
     return 0;
 }
 
-/* What memcached's options ask for. */
+/* Check the values of memcached's options. */
 static int check_memcached(const struct serve_options *options, char *error, size_t room)
 {
     if (options->memory_limit_mib != 0 && options->data != NULL)
@@ -615,5 +615,5 @@ int serve_check_options(const struct serve_options *options, char *error, size_t
         if (!options->insecure && !net_is_loopback(address) && !is_localhost(address))
             result = refuse_outside(address, "", error, room);
     }
-    return result == 0 ? check_doors(options, error, room) : result;
+    return result == 0 ? check_kv_listeners(options, error, room) : result;
 }

@@ -187,9 +187,9 @@ static void a_dump_is_of_one_depot(void **state)
         expect_stores(fixture, &cases[i]);
 }
 
-/* Set what a door needs, and check. */
-static void expect_door(struct fixture *fixture, const char *address, const char *fabric,
-                        const char *sentence)
+/* Set the options that a kv listener needs, and check. */
+static void expect_kv_listener(struct fixture *fixture, const char *address, const char *fabric,
+                               const char *sentence)
 {
     set(fixture, "kv-listen", address);
     set(fixture, "kv-fabric", fabric);
@@ -198,7 +198,7 @@ static void expect_door(struct fixture *fixture, const char *address, const char
         assert_non_null(strstr(fixture->error, sentence));
 }
 
-static void doors_stay_on_loopback(void **state)
+static void kv_listeners_stay_on_loopback(void **state)
 {
     struct fixture *fixture = *state;
     const char *const outside[] = {"0.0.0.0:4711", "[::]:4711", "10.0.0.1:4711", "127.0.0.1:1,192.0.2.1:1"};
@@ -206,28 +206,28 @@ static void doors_stay_on_loopback(void **state)
                                 "verbs:", "verbs:tls"};
     const char *const closed[] = {"tcp:tls,secret=f", "tcp:secret=f,tls", "tcp:cert=c,tls,key=k,ca=a"};
     set(fixture, "data", "store");
-    expect_door(fixture, "127.0.0.1:4711,[::1]:4712", "tcp:", NULL);
+    expect_kv_listener(fixture, "127.0.0.1:4711,[::1]:4712", "tcp:", NULL);
     for (size_t i = 0; i < base_array_count(outside); i++) {
         for (size_t k = 0; k < base_array_count(open); k++)
-            expect_door(fixture, outside[i], open[k], "--insecure");
+            expect_kv_listener(fixture, outside[i], open[k], "--insecure");
         for (size_t k = 0; k < base_array_count(closed); k++)
-            expect_door(fixture, outside[i], closed[k], NULL);
+            expect_kv_listener(fixture, outside[i], closed[k], NULL);
         set(fixture, "insecure", "yes");
-        expect_door(fixture, outside[i], "tcp:", NULL);
+        expect_kv_listener(fixture, outside[i], "tcp:", NULL);
         set(fixture, "insecure", "no");
     }
 }
 
-static void doors_have_ports_and_fabrics(void **state)
+static void kv_listeners_have_ports_and_fabrics(void **state)
 {
     struct fixture *fixture = *state;
     set(fixture, "data", "store");
-    expect_door(fixture, "127.0.0.1:1", "shm:", "--kv-unix");
-    expect_door(fixture, "127.0.0.1:1", "", "--kv-unix");
-    expect_door(fixture, "127.0.0.1", "tcp:", "no port");
-    expect_door(fixture, "[::1]", "tcp:", "no port");
-    expect_door(fixture, "127.0.0.1:0", "tcp:", "no port");
-    expect_door(fixture, "127.0.0.1:10", "tcp:", NULL);
+    expect_kv_listener(fixture, "127.0.0.1:1", "shm:", "--kv-unix");
+    expect_kv_listener(fixture, "127.0.0.1:1", "", "--kv-unix");
+    expect_kv_listener(fixture, "127.0.0.1", "tcp:", "no port");
+    expect_kv_listener(fixture, "[::1]", "tcp:", "no port");
+    expect_kv_listener(fixture, "127.0.0.1:0", "tcp:", "no port");
+    expect_kv_listener(fixture, "127.0.0.1:10", "tcp:", NULL);
     assert_int_equal(
         base_settings_set(&fixture->settings, "kv-listen", "a,b,c,d,e,f,g,h,i", fixture->error, 100),
         -EINVAL);
@@ -258,8 +258,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(data_is_a_store_too, setup, teardown),
         cmocka_unit_test_setup_teardown(there_is_an_end_to_stores, setup, teardown),
         cmocka_unit_test_setup_teardown(a_dump_is_of_one_depot, setup, teardown),
-        cmocka_unit_test_setup_teardown(doors_stay_on_loopback, setup, teardown),
-        cmocka_unit_test_setup_teardown(doors_have_ports_and_fabrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(kv_listeners_stay_on_loopback, setup, teardown),
+        cmocka_unit_test_setup_teardown(kv_listeners_have_ports_and_fabrics, setup, teardown),
         cmocka_unit_test_setup_teardown(over_provisioning_has_bounds, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

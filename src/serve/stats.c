@@ -1,4 +1,4 @@
-/* What `stats` asks of a store's server. */
+/* The answers to `stats` that need the whole server: settings, connections, drives and calls. */
 #include "depot/depot.h"
 #include "drive/drive.h"
 #include "fabric/fabric.h"
@@ -34,7 +34,7 @@ static void dump_number(memcache_setting_function *visit, void *visit_arg, const
     visit(visit_arg, name, value);
 }
 
-/* Where it is reached over TCP first; 0: nowhere. */
+/* The first TCP port of a store; 0: it has none. */
 static uint64_t port_of(const struct serve_store *store)
 {
     const struct serve *serve = store->serve;
@@ -48,7 +48,7 @@ static uint64_t port_of(const struct serve_store *store)
     return 0;
 }
 
-/* What clients and tools know by memcached's names; then all by their own. */
+/* List the settings: first by memcached's names, which clients and tools know, then all by their own. */
 static void dump_settings(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve_store *store = arg;
@@ -85,7 +85,7 @@ static void dump_settings(void *arg, memcache_setting_function *visit, void *vis
 
 #define CONNECTIONS_AT_ONCE 16
 
-/* Where a listener or a connection is, and what it does, as memcached says it. */
+/* List the address and state of a listener or a connection, in memcached's words. */
 static void dump_place(memcache_setting_function *visit, void *visit_arg, uint64_t id, const char *address,
                        const char *state)
 {
@@ -116,7 +116,7 @@ static void dump_listeners(const struct serve_store *store, memcache_setting_fun
     }
 }
 
-/* Listeners have the first numbers; a connection's number says its lane, too. */
+/* List listeners and connections. Listeners have the first numbers; a connection's number also encodes its lane. */
 static void dump_connections(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve_store *store = arg;
@@ -144,7 +144,7 @@ static void dump_drive_fact(memcache_setting_function *visit, void *visit_arg, u
     visit(visit_arg, name, value);
 }
 
-/* The drives that the store lies on: of a stripe its members, by place. */
+/* List the drives of the store; of a stripe its members, by place. */
 static void dump_drives(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     const struct serve_store *store = arg;
@@ -178,19 +178,19 @@ static bool ends(void *arg)
 
 /* ---- calls --------------------------------------------------------------------------------------- */
 
-/* Names of what a door is asked for, before its number is put in front of them. */
+/* Names of a kv listener's statistics, before its number is put in front of them. */
 #define CALL_NAME_ROOM (BASE_UNITS_ROOM + 32)
 
 struct calls_listing {
     memcache_setting_function *visit;
     void *visit_arg;
-    uint32_t door;
+    uint32_t place;
 };
 
 static void dump_call_text(const struct calls_listing *listing, const char *what, const char *value)
 {
-    char name[CALL_NAME_ROOM + 16]; /* and a number before it */
-    (void)snprintf(name, sizeof(name), "%" PRIu32 ":%s", listing->door, what);
+    char name[CALL_NAME_ROOM + 16]; /* the name, with the listener's number before it */
+    (void)snprintf(name, sizeof(name), "%" PRIu32 ":%s", listing->place, what);
     listing->visit(listing->visit_arg, name, value);
 }
 
@@ -201,8 +201,8 @@ static void dump_call_number(const struct calls_listing *listing, const char *wh
     dump_call_text(listing, what, value);
 }
 
-/* What a door has done. */
-struct door_stats {
+/* The statistics of one kv listener. */
+struct kv_listener_stats {
     struct tarn_rpc_stats calls;
     struct tarn_rpc_method_stats methods[KV_SERVER_METHODS_MAX];
     uint32_t method_count;
@@ -223,11 +223,11 @@ static void dump_method(const struct calls_listing *listing, const struct tarn_r
     }
 }
 
-static void dump_door(const struct calls_listing *listing, const struct serve_door *door,
-                      const struct tarn_rpc_stats *stats)
+static void dump_kv_listener(const struct calls_listing *listing, const struct serve_kv_listener *listener,
+                             const struct tarn_rpc_stats *stats)
 {
-    dump_call_text(listing, "fabric", tarn_fabric_info(door->fabric)->provider);
-    dump_call_text(listing, "address", door->address);
+    dump_call_text(listing, "fabric", tarn_fabric_info(listener->fabric)->provider);
+    dump_call_text(listing, "address", listener->address);
     dump_call_number(listing, "connections", stats->connections);
     dump_call_number(listing, "watched", stats->watched);
     dump_call_number(listing, "calls", stats->requests);
@@ -242,7 +242,7 @@ static void dump_door(const struct calls_listing *listing, const struct serve_do
     dump_call_number(listing, "memory_bytes", stats->memory_bytes);
 }
 
-/* What this side did on a fabric for calls; doors of one fabric share it. */
+/* The statistics of a fabric, which all its kv listeners share. */
 static void dump_fabric(const struct calls_listing *listing, struct tarn_fabric *fabric)
 {
     static const char *const kinds[TARN_FABRIC_OP_KINDS] = {[TARN_FABRIC_READ] = "reads",
@@ -266,32 +266,34 @@ static void dump_fabric(const struct calls_listing *listing, struct tarn_fabric 
     dump_call_number(listing, "fabric_copied_bytes", counters.copied_bytes);
 }
 
-/* @return false: it is not open. The service is there while the lock is held; the fabric outlives who asks */
-static bool ask_door(struct serve *serve, uint32_t place, struct door_stats *ret_stats)
+/* Read the statistics of a kv listener. Its service is used with the lock held; its fabric outlives all callers. @return
+ * false: it is not open */
+static bool ask_kv_listener(struct serve *serve, uint32_t place, struct kv_listener_stats *ret_stats)
 {
-    base_spin_lock(&serve->doors_lock);
-    const bool is_open = place < serve->door_count;
+    base_spin_lock(&serve->kv_listeners_lock);
+    const bool is_open = place < serve->kv_listener_count;
     if (is_open) {
-        kv_server_stats(serve->doors[place].server, &ret_stats->calls);
-        ret_stats->method_count = kv_server_method_stats(serve->doors[place].server, ret_stats->methods);
+        kv_server_stats(serve->kv_listeners[place].server, &ret_stats->calls);
+        ret_stats->method_count =
+            kv_server_method_stats(serve->kv_listeners[place].server, ret_stats->methods);
     }
-    base_spin_unlock(&serve->doors_lock);
+    base_spin_unlock(&serve->kv_listeners_lock);
     return is_open;
 }
 
-/* The doors, by their place: the same whichever store's listener is asked. What is visited may be sent: that yields. */
+/* List the kv listeners by their place, which is the same for every store. A visit may send, and so yield. */
 static void dump_calls(void *arg, memcache_setting_function *visit, void *visit_arg)
 {
     struct serve *serve = ((const struct serve_store *)arg)->serve;
-    struct door_stats stats;
-    for (uint32_t i = 0; ask_door(serve, i, &stats); i++) {
-        const struct calls_listing listing = {.visit = visit, .visit_arg = visit_arg, .door = i};
-        dump_door(&listing, &serve->doors[i], &stats.calls);
+    struct kv_listener_stats stats;
+    for (uint32_t i = 0; ask_kv_listener(serve, i, &stats); i++) {
+        const struct calls_listing listing = {.visit = visit, .visit_arg = visit_arg, .place = i};
+        dump_kv_listener(&listing, &serve->kv_listeners[i], &stats.calls);
         for (uint32_t k = 0; k < stats.method_count; k++) {
             if (stats.methods[k].calls > 0)
                 dump_method(&listing, &stats.methods[k]);
         }
-        dump_fabric(&listing, serve->doors[i].fabric);
+        dump_fabric(&listing, serve->kv_listeners[i].fabric);
     }
 }
 

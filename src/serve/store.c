@@ -1,4 +1,4 @@
-/* The stores of a server: opening them, and closing them when nobody uses them any more. */
+/* The stores of a server: opening them, closing them, and leaving their URLs with their files. */
 #include "base/base.h"
 #include "depot/depot.h"
 #include "drive/drive.h"
@@ -11,15 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Started again after kill -9: what was in flight has to land first, however slow the disk. */
+/* How long to wait for a drive's lock: after a kill -9 the old process's writes have to land first, even on a slow disk. */
 #define LOCK_WAIT_NS (15 * BASE_NS_PER_SECOND)
 
-#define DOOR_URL_BYTES 256
+#define URL_BYTES 256
 
-#define SIZE_USUAL (UINT64_C(1) << 30) /* of a file that has to be made, and is to have no particular size */
+#define SIZE_USUAL (UINT64_C(1) << 30) /* size of a new file, if none is asked for */
 
 #define CACHE_URL_BYTES 128
-#define VALUES_SHARE    4 /* of --memory, that values on their way have */
+#define VALUES_SHARE    4 /* share of --memory for values under way: one part in this many */
 
 uint64_t serve_cache_bytes(const struct serve_options *options)
 {
@@ -34,7 +34,7 @@ uint64_t serve_cache_bytes(const struct serve_options *options)
     return all_bytes;
 }
 
-/* A store keeps its promises over power cuts, a cache is fast, unless something else was asked for. */
+/* The mode that was asked for; by default a store survives power cuts, and a cache is fast. */
 enum tarn_mode serve_mode(const struct serve_options *options)
 {
     if (options->mode != 0)
@@ -76,7 +76,7 @@ static int open_depot(struct serve_store *store)
     return error;
 }
 
-/* More than the machine has is refused before it is touched: the kernel would end the process then. */
+/* Check that the machine has the memory that was asked for: the kernel would kill the process when it is touched. */
 static int check_memory(const struct serve *serve)
 {
     const uint64_t bytes = serve_cache_bytes(serve->options);
@@ -118,13 +118,13 @@ static int open_stores_of(struct serve *serve, enum serve_kind kind)
     return error;
 }
 
-/* Whether memcached's clients reach it: the first store is at the usual addresses. */
+/* Whether memcached's clients can reach a store; the first one is at the addresses of --listen. */
 static bool is_spoken(const struct serve_store_options *store, uint32_t place)
 {
     return place == 0 || store->port != SERVE_NO_PORT || store->unix_path != NULL;
 }
 
-/* Of the values' memory each has the same part. */
+/* Make a store's server of memcached's protocol. All stores share the values' memory equally. */
 static int open_memcache(struct serve_store *store, uint64_t values_bytes)
 {
     const struct memcache_host host = serve_host(store);
@@ -144,7 +144,7 @@ int serve_stores_name(struct serve *serve)
         struct serve_store *store = &serve->stores[serve->store_count++];
         store->serve = serve;
         int error = serve_store_at(serve->options, i, &store->options, sentence, sizeof(sentence));
-        base_assert(error == 0); /* serve_check_options() */
+        base_assert(error == 0); /* serve_check_options() has checked the options */
     }
     return 0;
 }
@@ -156,7 +156,7 @@ int serve_stores_open(struct serve *serve)
     int error = check_memory(serve);
     if (error == 0)
         error = open_stores_of(
-            serve, SERVE_CACHE); /* first: one that gets no memory leaves no file of a depot behind */
+            serve, SERVE_CACHE); /* caches first: if one gets no memory, no depot's file is left behind */
     if (error == 0)
         error = open_stores_of(serve, SERVE_DEPOT);
     for (uint32_t i = 0; i < count; i++)
@@ -205,15 +205,15 @@ void serve_stores_free(struct serve *serve)
 
 /* ---- what is left with the files, for those that find them locked ------------------------------------------------ */
 
-static void set_door(const struct tarn_depot *depot, const char *url)
+static void set_url(const struct tarn_depot *depot, const char *url)
 {
     const struct drive *whole = depot_drive(depot);
     for (uint32_t i = 0; i < drive_member_count(whole); i++)
-        drive_file_set_door(drive_path(drive_member(whole, i)), url);
+        drive_file_set_url(drive_path(drive_member(whole, i)), url);
 }
 
-/* How the command line reaches a store of this server; else where memcached's clients do. */
-static void format_door(const struct serve_store *store, char *url, size_t room)
+/* Format the URL by which the command line reaches a store of this server, or else the address for memcached's clients. */
+static void format_url(const struct serve_store *store, char *url, size_t room)
 {
     const struct serve *serve = store->serve;
     const struct serve_options *options = serve->options;
@@ -225,7 +225,7 @@ static void format_door(const struct serve_store *store, char *url, size_t room)
     else if (options->kv_listen.count > 0)
         len = snprintf(url, room, "tarn://%s/%s%s%s", options->kv_listen.items[0], store->options.name,
                        is_plain ? "" : "?", is_plain ? "" : options->kv_fabric);
-    if (len < 0 || (size_t)len >= room) /* half a URL is of no use */
+    if (len < 0 || (size_t)len >= room) /* a URL that is cut is of no use */
         url[0] = '\0';
     for (uint32_t i = 0; i < serve->listener_count && url[0] == '\0'; i++) {
         if (serve->listeners[i].store == store)
@@ -233,15 +233,15 @@ static void format_door(const struct serve_store *store, char *url, size_t room)
     }
 }
 
-void serve_stores_set_doors(struct serve *serve, bool open)
+void serve_stores_set_urls(struct serve *serve, bool open)
 {
     for (uint32_t i = 0; i < serve->store_count; i++) {
         const struct serve_store *store = &serve->stores[i];
-        char url[DOOR_URL_BYTES] = "";
+        char url[URL_BYTES] = "";
         if (store->depot == NULL)
             continue;
         if (open)
-            format_door(store, url, sizeof(url));
-        set_door(store->depot, url[0] == '\0' ? NULL : url);
+            format_url(store, url, sizeof(url));
+        set_url(store->depot, url[0] == '\0' ? NULL : url);
     }
 }

@@ -1,4 +1,4 @@
-/* Stores as --store names them. */
+/* Texts of stores, as in --store: reading and checking them. */
 #include "base/log.h"
 #include "serve/serve_internal.h"
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define AT(field) .offset = offsetof(struct serve_store_options, field)
 
-/* An empty text is no path, and a size of 0 none. */
+/* The options of a store; an empty path or a size of 0 is refused. */
 static const struct base_setting table[] = {
     {.name = "path", .type = BASE_SETTING_REPEATED, .help = "", AT(paths)},
     {.name = "size", .type = BASE_SETTING_SIZE, .min = UINT64_C(1) << 20, .help = "", AT(size_bytes)},
@@ -27,7 +27,7 @@ static const struct base_setting table[] = {
     {.name = "unix", .type = BASE_SETTING_STRING, .min = 1, .help = "", AT(unix_path)},
 };
 
-/* Whether only stores of the other kind have such an option. */
+/* Whether only stores of the other kind have an option. */
 static bool is_of_others(enum serve_kind kind, const char *name)
 {
     static const char *const others[][3] = {
@@ -39,8 +39,8 @@ static bool is_of_others(enum serve_kind kind, const char *name)
     return false;
 }
 
-/* End a text at its first comma that no backslash stands before. @return what is behind it; NULL: there is none */
-static char *cut(char *text)
+/* Cut a text at its first comma without a backslash. @return the text behind it; NULL: there is no such comma */
+static char *cut_at_comma(char *text)
 {
     while (*text != '\0' && *text != ',')
         text += text[0] == '\\' && text[1] == ',' ? 2 : 1;
@@ -50,8 +50,8 @@ static char *cut(char *text)
     return text + 1;
 }
 
-/* Take the backslashes before commas away. */
-static void take_plainly(char *text)
+/* Remove the backslashes before commas. */
+static void drop_backslashes(char *text)
 {
     char *to = text;
     for (; *text != '\0'; text++) {
@@ -61,7 +61,7 @@ static void take_plainly(char *text)
     *to = '\0';
 }
 
-/* NAME=VALUE. Paths keep their backslashes: the drive layer reads lists, too. */
+/* Read an option NAME=VALUE. Paths keep their backslashes, because the drive layer reads a list itself. */
 static int read_option(const struct base_settings *settings, char *option, char *error, size_t room)
 {
     struct serve_store_options *store = settings->options;
@@ -75,7 +75,7 @@ static int read_option(const struct base_settings *settings, char *option, char 
         return base_settings_fail(error, room, "store %s: only a %s has the option %s", store->name,
                                   store->kind == SERVE_DEPOT ? "cache" : "depot", option);
     if (strcmp(option, "path") != 0)
-        take_plainly(value);
+        drop_backslashes(value);
     int result = base_settings_set(settings, option, value, what, sizeof(what));
     return result == 0 ? 0 : base_settings_fail(error, room, "store %s: %s", store->name, what);
 }
@@ -83,7 +83,8 @@ static int read_option(const struct base_settings *settings, char *option, char 
 static int join_paths(struct serve_store_options *store, char *error, size_t room)
 {
     size_t used = 0;
-    for (size_t i = 0; i < store->paths.count; i++) /* shorter than the text that they come from */
+    for (size_t i = 0; i < store->paths.count;
+         i++) /* together they are shorter than the text that they come from */
         used += (size_t)snprintf(store->joined + used, sizeof(store->joined) - used, "%s%s",
                                  i == 0 ? "" : ",", store->paths.items[i]);
     store->path = store->joined;
@@ -101,7 +102,7 @@ static int read_options(struct serve_store_options *store, char *rest, char *err
     store->port = SERVE_NO_PORT;
     while (result == 0 && rest != NULL) {
         char *option = rest;
-        rest = cut(option);
+        rest = cut_at_comma(option);
         result = read_option(&settings, option, error, room);
     }
     if (result == 0 && store->kind == SERVE_DEPOT)
@@ -135,7 +136,7 @@ int serve_store_read(const char *text, struct serve_store_options *ret_store, ch
             shown, KV_NAME_MAX);
     *kind++ = '\0';
     memcpy(ret_store->name, ret_store->text, strlen(ret_store->text) + 1);
-    char *rest = cut(kind);
+    char *rest = cut_at_comma(kind);
     if (strcmp(kind, "cache") == 0)
         ret_store->kind = SERVE_CACHE;
     else if (strcmp(kind, "depot") != 0)
@@ -152,7 +153,7 @@ static bool has_data(const struct serve_options *options)
     return options->data != NULL && options->data[0] != '\0';
 }
 
-/* Whether there is the store `default`: --data, or --memory-limit. */
+/* Whether the options have the store `default`, by --data or --memory-limit. */
 static bool has_default(const struct serve_options *options)
 {
     return has_data(options) || options->memory_limit_mib != 0;

@@ -1,7 +1,7 @@
 /*
  * Context switch: the processor's callee-saved registers and the stack pointer, exchanged in one
  * function in assembly (context_x86_64.S, context_aarch64.S). Floating-point control words are not
- * switched: nobody in Tarn changes them. Both sanitizers are told of every switch here.
+ * switched: no code in Tarn changes them. Both sanitizers hear of every switch here.
  */
 #ifndef TASK_CONTEXT_H
 #define TASK_CONTEXT_H

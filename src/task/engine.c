@@ -1,4 +1,4 @@
-/* Which engine, and what both do alike. */
+/* The choice between the engines, and what both do alike with transfers; the engines are aio/ and uring/. */
 #include "task/engine.h"
 #include "task/engine_internal.h"
 #include "task/sched_internal.h"
@@ -8,7 +8,7 @@
 
 enum { BUFFER_RESERVE_DIVISOR = 8 };
 
-/* What an operator can do so that io_uring takes what it was refused. */
+/* The step by which an operator gives io_uring what it was refused. */
 static const char *remedy_of(int error)
 {
     switch (error) {
@@ -28,7 +28,7 @@ static const char *remedy_of(int error)
     }
 }
 
-/* The first shortcoming of io_uring in a node that lasts is a warning, with its remedy; what follows from it is not. */
+/* The first shortcoming of io_uring in a long-lived node is a warning, with its remedy; consequences of it are not. */
 static enum base_log_level level_of_shortcoming(struct tarn_node *node, enum base_log_level otherwise)
 {
     bool is_first = !atomic_exchange_explicit(&node->uring_complained, true, memory_order_relaxed);
@@ -45,7 +45,7 @@ void task_uring_complain(struct tarn_node *node, const char *what, int error)
         what, strerrordesc_np(-error), remedy_of(error));
 }
 
-/* Say that io_uring does not work here, and what is used instead. @return NULL: nothing, as it was forced */
+/* Say that io_uring does not work here, and which engine replaces it. @return NULL: none, because io_uring was forced */
 static const struct task_engine_ops *replace_uring(struct tarn_node *node, const char *reason, int error)
 {
     if (node->options.engine_choice == TASK_ENGINE_URING) {
@@ -79,7 +79,7 @@ const struct task_engine_ops *task_engine_choose(struct tarn_node *node)
 {
     if (node->options.engine != NULL)
         return node->options.engine;
-    /* Two threads may both find out, and say so twice: they find the same. */
+    /* Two threads may both find out, and log it twice: they find the same. */
     const struct task_engine_ops *known = __atomic_load_n(&node->engine, __ATOMIC_ACQUIRE);
     if (known == NULL) {
         known = choose(node);
@@ -111,7 +111,7 @@ void task_io_begin(struct task_io *io)
     io->done_bytes = 0;
 }
 
-/* Move iov and offset behind what was transferred. @return whether something is left */
+/* Move iov and offset behind the bytes that were transferred. @return whether any are left */
 static bool advance_vectors(struct task_io *io, uint64_t bytes)
 {
     io->offset += bytes;

@@ -1,12 +1,12 @@
 /*
  * Engines: how a scheduler talks to the kernel. One io_uring, or one Linux AIO context and one
- * epoll, serves drives, sockets and wake-ups of a scheduler; the simulator has its own. `drive` and
- * net.c post requests here and nobody else does.
+ * epoll, serves drives, sockets and wake-ups of a scheduler; the simulator has its own. Only `drive` and
+ * net.c post requests here.
  *
  * Everything but wake() is called by the scheduler's own thread. A request is in the caller's
  * memory and must live until `done` was called for the last time; `done` runs on the scheduler's
  * stack and must not yield. Posting makes no system call but for files, which are handed over in
- * fours; what else a round has posted goes to the kernel with the round's one call.
+ * fours; all other requests of a round go to the kernel with the round's one call.
  */
 #ifndef TASK_ENGINE_H
 #define TASK_ENGINE_H
@@ -24,21 +24,21 @@ struct task_engine;
 /* An open file that engines may register; task/file.c. */
 struct task_file {
     int fd;
-    uint32_t number;     /* its slot in every engine's table */
+    uint32_t number;     /* index of the file's slot in every engine's table */
     uint64_t generation; /* tells a new file in an old slot */
     struct tarn_node *node;
     /* private to task/file.c */
-    struct task_message drop; /* goes from scheduler to scheduler when the file is closed */
-    uint32_t drop_next;       /* index of the scheduler after the one that has it */
+    struct task_message drop; /* the message that goes from scheduler to scheduler when the file is closed */
+    uint32_t drop_next;       /* index of the scheduler that gets `drop` next */
 };
 
 #define TASK_FILES_MAX 64
 
 enum task_io_op {
-    TASK_IO_READ,    /* file, offset, iov: as preadv2 */
-    TASK_IO_WRITE,   /* file, offset, iov: as pwritev2, with RWF_DSYNC if `durable` */
-    TASK_IO_FLUSH,   /* file: fdatasync */
-    TASK_IO_ACCEPT,  /* socket; done once for each connection: result = its descriptor (non-blocking,
+    TASK_IO_READ,  /* file, offset, iov: as preadv2 */
+    TASK_IO_WRITE, /* file, offset, iov: as pwritev2, with RWF_DSYNC if `durable` */
+    TASK_IO_FLUSH, /* file: fdatasync */
+    TASK_IO_ACCEPT, /* socket; done once for each connection: result = the connection's descriptor (non-blocking,
                         close-on-exec) */
     TASK_IO_RECEIVE, /* socket; done for each arrival: result bytes in `buffer`, 0 at the end of the stream */
     TASK_IO_SEND,    /* socket, iov: done when all is sent (result = bytes) or it failed */
@@ -49,22 +49,22 @@ struct task_io {
     struct base_list link; /* the engine's */
     enum task_io_op op;
     bool durable;
-    bool once;       /* RECEIVE: over after one arrival, of one buffer */
+    bool once;       /* RECEIVE: the request ends after one arrival, of one buffer */
     bool more;       /* in done: ACCEPT and RECEIVE go on; false: this was the last */
-    bool cancelling; /* the engine's, like the next two: cancel() was called */
+    bool cancelling; /* private to the engine, like the next two fields: cancel() was called */
     bool cancel_issued;
     bool over;
     int32_t result; /* in done: bytes or descriptor, or negative errno */
     int socket;
     struct task_file *file;
     uint64_t offset;
-    struct iovec *iov;  /* the engine may change it (short transfers) */
+    struct iovec *iov;  /* the memory to transfer; the engine changes it after a short transfer */
     uint32_t iov_count; /* at most TASK_IOV_MAX */
     int32_t region;     /* the region of registered memory that all of iov lies in, -1: none */
     const struct sockaddr *address;
     socklen_t address_bytes;
-    struct base_buffer *buffer; /* in done of RECEIVE with result > 0: now the callee's */
-    uint64_t done_bytes;        /* the engine's: transferred so far */
+    struct base_buffer *buffer; /* in done of RECEIVE with result > 0: the bytes, now owned by the callee */
+    uint64_t done_bytes;        /* private to the engine: bytes transferred so far */
     void (*done)(struct task_io *io);
     void *arg;
 };
@@ -81,7 +81,7 @@ struct task_engine_ops {
     /** First call in the thread that runs the scheduler, before anything else. @return 0 or negative errno */
     int (*begin)(struct task_engine *engine);
 
-    /** Free the engine. What is still posted is never done, but its memory must still be there. */
+    /** Free the engine. Requests that are still posted are never done, but their memory must still be there. */
     void (*close)(struct task_engine *engine);
 
     /** Queue a request; every outcome, errors too, comes through done, never before post returns. */
@@ -91,8 +91,8 @@ struct task_engine_ops {
     void (*cancel)(struct task_engine *engine, struct task_io *io);
 
     /**
-     * Send what was posted and hand out completions; with sleep_ns > 0 and nothing to hand out,
-     * sleep until something completes, wake() is called or the time is over (TASK_FOREVER: no end).
+     * Send the posted requests and hand out completions; with sleep_ns > 0 and nothing to hand out,
+     * sleep until a request completes, wake() is called or the time is over (TASK_FOREVER: no end).
      *
      * @return number of completions
      */
@@ -108,7 +108,7 @@ struct task_engine_ops {
     void (*drop_file)(struct task_engine *engine, uint32_t number);
 };
 
-/** The engines; which one a node uses: task_engine_choose(). */
+/** The engines; task_engine_choose() says which one a node uses. */
 extern const struct task_engine_ops task_engine_uring;
 extern const struct task_engine_ops task_engine_aio;
 

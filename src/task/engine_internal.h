@@ -10,22 +10,22 @@
 /**
  * Whether io_uring works in this process with all that the engine needs of it.
  *
- * @param ret_reason  why not, as a phrase for the log
+ * @param ret_reason  the reason why it does not, as a phrase for the log
  * @return 0 or negative errno. Any thread.
  */
 base_must_check int task_uring_probe(const char **ret_reason);
 
 /**
- * Say that io_uring works with less than it could use: once for each node that asks for it as a warning, with the
+ * Say that io_uring works with less than it could use: once for each node whose options ask for a warning, with the
  * remedy.
  *
- * @param what  as a phrase for the log
+ * @param what  the shortcoming, as a phrase for the log
  */
 void task_uring_complain(struct tarn_node *node, const char *what, int error);
 
 /*
- * Requests for files that wait for the round's call; with this many they are handed over at once. A drive
- * that gets a whole round in one wave idles before it and queues behind it.
+ * The most requests for files that wait for the round's call; when there are as many, they are handed over at
+ * once. A drive that gets a whole round in one wave idles before it and queues behind it.
  */
 #define TASK_IO_FILES_UNSENT_MAX 4
 
@@ -39,7 +39,7 @@ static inline bool task_io_is_for_file(const struct task_io *io)
 void task_io_begin(struct task_io *io);
 
 /**
- * Take what the kernel said to a READ, WRITE or SEND.
+ * Take the kernel's answer to a READ, WRITE or SEND.
  *
  * @param result  bytes, or negative errno
  * @return true: io->result is final; false: the rest, to which iov and offset now point, is to be issued
@@ -47,7 +47,7 @@ void task_io_begin(struct task_io *io);
  */
 bool task_io_settle(struct task_io *io, int64_t result);
 
-/** Whether a receive may take a buffer, which leaves some for those who read and write files. */
+/** Whether a receive may take a buffer: the last ones of the pool are kept for readers and writers of files. */
 bool task_io_may_take_buffer(const struct base_buffer_pool *pool);
 
 /** Remove an engine's request from whatever list it is in. */

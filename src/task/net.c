@@ -1,4 +1,4 @@
-/* Connections: receiving, serving, reading, writing, closing. */
+/* Connections: receiving, serving, reading, writing, closing. Listeners are net_listener.c's, addresses net_address.c's. */
 #include "task/net.h"
 #include "task/net_internal.h"
 #include <errno.h>
@@ -47,7 +47,7 @@ void net_connection_drop(struct net_connection *connection)
     base_free(&node->memory, connection, sizeof(*connection));
 }
 
-/* Take a connection off its scheduler and free it. Nothing of it is posted, and no task has it. */
+/* Take a connection off its scheduler and free it. It has no posted request, and no task serves it. */
 static void destroy(struct net_connection *connection)
 {
     struct net_sched *net = connection->net;
@@ -100,7 +100,7 @@ static void serve_one(struct net_connection *connection)
             net_close(connection);
         if (connection->closed || !has_input(connection))
             break;
-        task_yield(); /* others first */
+        task_yield(); /* other tasks get their turn first */
     }
     connection->served = false;
     connection->looping = false;
@@ -124,7 +124,7 @@ static void serve_connection(void *arg)
     net->serving--;
 }
 
-/* @return false: there are as many as may be, or there is no stack */
+/* @return false: the tasks' limit is reached, or there is no stack */
 static bool start_task(struct net_connection *connection)
 {
     const char *name = connection->handler->task_name;
@@ -146,7 +146,7 @@ int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max)
     return 0;
 }
 
-/* Something arrived: tell who reads, or have somebody read. */
+/* Something has arrived: wake the task that reads, or start one that serves the connection. */
 static void notify(struct net_connection *connection)
 {
     struct net_sched *net = connection->net;
@@ -191,8 +191,8 @@ bool net_sched_retry(struct task_sched *sched)
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
 /*
- * Receive, unless that goes on already, is over, or enough is unread. From a peer who sends more than is read
- * one buffer at a time is taken, as the kernel is not quick to stop when it is asked to.
+ * Receive, unless a receive is posted, the stream is over, or enough is unread. A peer that sends more than is
+ * read is received from one buffer at a time, because the kernel is slow to stop a receive that goes on.
  */
 static void receive_more(struct net_connection *connection)
 {
@@ -210,8 +210,8 @@ static void receive_more(struct net_connection *connection)
 }
 
 /*
- * Keep what arrived: in the room of the last buffer if it fits there, so that small pieces hold no large
- * memory.
+ * Keep the bytes that arrived: in the room of the last buffer if they fit there, so that small pieces hold no
+ * large memory.
  */
 static void keep_buffer(struct net_connection *connection, struct base_buffer *buffer)
 {
@@ -219,7 +219,7 @@ static void keep_buffer(struct net_connection *connection, struct base_buffer *b
     if (unread->head == NULL)
         connection->unread_ns = task_now();
     if (base_buffer_room(buffer) > 0)
-        connection->flooding = false; /* that was all there was */
+        connection->flooding = false; /* the socket was found empty */
     uint32_t bytes = base_buffer_bytes(buffer);
     if (unread->head != NULL && base_buffer_room(unread->tail) >= bytes &&
         base_buffer_list_copy_in(unread, buffer->pool, buffer->data + buffer->begin, bytes) == 0) {
@@ -260,7 +260,7 @@ static void receive_done(struct task_io *io)
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
-/* Copy out what is unread. */
+/* Copy out unread bytes. */
 static size_t take_received(struct net_connection *connection, uint8_t *to, size_t room)
 {
     struct base_buffer_list *unread = &connection->unread;
@@ -283,7 +283,7 @@ ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t roo
         size_t taken = take_received(connection, buffer, room);
         connection->arrived_ns = connection->unread_ns;
         if (connection->unread.head != NULL)
-            connection->unread_ns = task_now(); /* the rest may have come at any time since */
+            connection->unread_ns = task_now(); /* the rest may have come at any time since then */
         receive_more(connection);
         return (ssize_t)taken;
     }
@@ -337,7 +337,7 @@ static void call_done(struct task_io *io)
 {
     struct net_call *call = io->arg;
     call->finished = true;
-    (void)task_wait_wake(&call->wait, 0); /* false: the deadline was first, and the task is on its way */
+    (void)task_wait_wake(&call->wait, 0); /* false: the deadline was first, and has made the task runnable */
 }
 
 int net_call_run(struct net_call *call, uint64_t deadline_ns)
@@ -397,7 +397,7 @@ void net_connection_adopt(struct task_sched *sched, struct net_connection *conne
     }
     join(net, connection);
     if (listener->accepted != NULL && listener->accepted(connection, listener->arg) < 0) {
-        connection->handler = NULL; /* it never was the handler's */
+        connection->handler = NULL; /* the handler has never seen it, and must not be called for it */
         destroy(connection);
         return;
     }
@@ -414,7 +414,7 @@ static int connect_socket(int fd, const struct net_address *address, uint64_t de
         int error = net_call_run(&call, deadline_ns);
         if (error != -EAGAIN)
             return error;
-        /* the queue of a Unix socket is full, and nobody tells when it is not */
+        /* the queue of a Unix socket is full, and the kernel does not say when it has room */
         error = task_sleep(NET_RETRY_NS);
         if (error != 0)
             return error;

@@ -10,8 +10,8 @@
  *
  * Addresses are text: "127.0.0.1:11211", "[::1]:11211", "unix:/path/of/socket". A connection
  * belongs to one scheduler and is touched by its tasks only. When NET_UNREAD_BUFFERS_MAX buffers of
- * the scheduler's pool hold bytes that were not read yet, the peer has to wait; what the kernel had
- * received until it was told so may come on top.
+ * the scheduler's pool hold bytes that were not read yet, the peer has to wait; bytes that the kernel
+ * had received before it stopped may come on top.
  */
 #ifndef TASK_NET_H
 #define TASK_NET_H
@@ -46,11 +46,11 @@ struct net_handler {
 
     const char *task_name;
 
-    /** What a peer is told that is refused, as there are too many connections or open files; NULL: nothing. */
+    /** The text that a refused peer gets when there are too many connections or open files; NULL: none. */
     const char *refusal;
 
-    /** Whether something is received only after net_demand() or in net_await(), a buffer's worth each time: a server
-     * that does not always take what comes keeps none of the scheduler's buffers so. */
+    /** Whether bytes are received only after net_demand() or in net_await(), one buffer each time: so a server that
+     * lets its connections wait keeps none of the scheduler's buffers meanwhile. */
     bool on_demand;
 };
 
@@ -66,50 +66,51 @@ base_must_check int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max
 /* The users that may connect to a Unix socket. */
 struct net_unix_access {
     mode_t mode;
-    gid_t group; /* NET_GROUP_SAME: the process's own */
+    gid_t group; /* the group that may connect; NET_GROUP_SAME: the process's own */
 };
 
 #define NET_GROUP_SAME ((gid_t)-1)
 
-/* Which file the path of a Unix socket named when it was bound. */
+/* The file that the path of a Unix socket named when it was bound. */
 struct net_unix_file {
     dev_t device;
     ino_t inode;
 };
 
-/* An address that is taken, before anybody listens there: connections are refused. */
+/* A bound address at which no listener accepts yet: the kernel refuses connections to it. */
 struct net_bound {
     int socket;
-    struct net_unix_file file;          /* of a Unix socket */
-    char address[NET_ADDRESS_TEXT_MAX]; /* port 0 resolved */
+    struct net_unix_file file;          /* the file of a Unix socket; unused for other addresses */
+    char address[NET_ADDRESS_TEXT_MAX]; /* as text, with the port that the kernel chose for port 0 */
 };
 
 /**
- * Take an address.
+ * Bind an address.
  *
- * @param node    whose log has a sentence about a failure; NULL: none
- * @param access  to a Unix socket; NULL: its owner's alone
+ * @param node    its log gets a sentence about a failure; NULL: none is written
+ * @param access  the users that may connect to a Unix socket; NULL: its owner alone
  * @return 0; -EINVAL, -EADDRINUSE, -EADDRNOTAVAIL, -EACCES and the like. Any thread.
  *
- * A Unix socket's path is replaced only if nobody listens there.
+ * A Unix socket's path is replaced only if no process listens there.
  */
 base_must_check int net_bind(struct tarn_node *node, const char *address,
                              const struct net_unix_access *access, struct net_bound *ret_bound);
 
-/** Give an address back that nobody listens at. Any thread. */
+/** Give a bound address back that was not handed to a listener. Any thread. */
 void net_unbind(const struct net_bound *bound);
 
 /**
  * Listen, and hand accepted connections to schedulers in turn.
  *
  * @param sched     accepts (any thread may call before it runs; else from its own tasks)
- * @param bound     where; the listener's if 0 is returned, else the caller's
- * @param targets   schedulers that get the connections
+ * @param bound     the address; it belongs to the listener if 0 is returned, else still to the caller
+ * @param targets   the schedulers that get the connections
  * @param accepted  called on the target scheduler for each new connection before its first byte,
  *                  may set net_user(); a negative return closes it, without a call of `closed`.
  *                  May be NULL. Must not yield.
- * @param connections_max  further ones are accepted, told the handler's `refusal` and closed at once, as are those for
- *                         which no descriptor is left: counted, and logged when that begins and when it has ended
+ * @param connections_max  the most connections at once. A further one is accepted, gets the handler's `refusal` and is
+ *                         closed at once, and so is one for which no descriptor is left: both are counted, and logged
+ *                         when refusals begin and when they have ended
  * @return 0; -ENOMEM; -EADDRINUSE (with a sentence in the log)
  */
 base_must_check int net_listen_at(struct task_sched *sched, const struct net_bound *bound,
@@ -125,11 +126,11 @@ base_must_check int net_listen(struct task_sched *sched, const char *address,
                                int (*accepted)(struct net_connection *connection, void *arg), void *arg,
                                uint32_t connections_max, struct net_listener **ret_listener);
 
-/** The address that is really listened on (port 0 resolved), as text. */
+/** The address at which the listener accepts, as text, with the port that the kernel chose for port 0. */
 void net_listener_address(const struct net_listener *listener, char *ret_text, size_t room);
 
 /**
- * Accept no more; what was accepted stays. To be called before task_sched_stop(), or for good after the
+ * Accept no more; accepted connections stay. To be called before task_sched_stop(), or for good after the
  * scheduler's end. Yields. A task of its scheduler, or any thread when no scheduler runs.
  */
 void net_listener_close(struct net_listener *listener);
@@ -146,13 +147,13 @@ base_must_check int net_connect(const char *address, const struct net_handler *h
 /**
  * Make a connection of a connected stream socket, and serve it in the calling task, as net_connect() does.
  *
- * @param socket  non-blocking; the connection's if 0 is returned, else the caller's
+ * @param socket  non-blocking; it belongs to the connection if 0 is returned, else still to the caller
  * @return 0; -ENOMEM. Tasks only.
  */
 base_must_check int net_adopt(int socket, const struct net_handler *handler,
                               struct net_connection **ret_connection);
 
-/** A further descriptor of its socket, to be adopted elsewhere when this connection is gone (struct net_handler,
+/** Make a further descriptor of its socket, for another connection when this one is gone (struct net_handler,
  * `closed`). @return descriptor or negative errno */
 int net_duplicate(const struct net_connection *connection);
 
@@ -165,7 +166,7 @@ int net_duplicate(const struct net_connection *connection);
  */
 ssize_t net_read(struct net_connection *connection, void *buffer, size_t room, uint64_t deadline_ns);
 
-/** Read what has arrived. @return as net_read(); -EAGAIN: nothing has. Never waits. */
+/** Read bytes that have arrived. @return as net_read(); -EAGAIN: none has. Never waits. */
 ssize_t net_read_try(struct net_connection *connection, void *buffer, size_t room);
 
 /** Wait until net_read_try() has something to return, be it the end. @return 0; -ETIMEDOUT; -ECANCELED. Yields. The
@@ -175,8 +176,8 @@ base_must_check int net_await(struct net_connection *connection, uint64_t deadli
 /** Have an `on_demand` connection receive once more, whichever task serves it. Any task or callback of its scheduler. */
 void net_demand(struct net_connection *connection);
 
-/** When what the last read has returned had come, or the first part of it. The task that serves the
- * connection. */
+/** The moment at which the first byte that the last read has returned had arrived. The task that serves
+ * the connection. */
 uint64_t net_arrived_ns(const struct net_connection *connection);
 
 /**
@@ -201,17 +202,17 @@ base_must_check int net_write(struct net_connection *connection, const void *dat
  */
 void net_release(struct net_connection *connection);
 
-/** Close; `closed` is called when the last request of it has come back. The task that serves it. */
+/** Close; `closed` is called when the connection's last request has come back. The task that serves it. */
 void net_close(struct net_connection *connection);
 
 /**
- * End a connection, whichever task serves it: what is unread is dropped, reads return 0, writes fail. It is still to be
- * closed. Any task or callback of its scheduler.
+ * End a connection, whichever task serves it: unread bytes are dropped, reads return 0, writes fail. That task has still
+ * to close it. Any task or callback of its scheduler.
  */
 void net_shutdown(struct net_connection *connection);
 
 /**
- * End every connection of this scheduler that a listener accepted: what is unread is dropped, reads return 0.
+ * End every connection of this scheduler that a listener accepted: unread bytes are dropped, reads return 0.
  * A task in the middle of a write ends with its deadline. Any task of the scheduler.
  */
 void net_shutdown_all(struct task_sched *sched);
@@ -228,11 +229,11 @@ void net_peer(const struct net_connection *connection, char *ret_text, size_t ro
 /** Number of open connections of a scheduler. Any thread. */
 uint32_t net_connection_count(const struct task_sched *sched);
 
-/** How many its listeners have refused: too many, or no memory for them. Any thread. */
+/** Number of connections that a scheduler's listeners have refused: too many, or no memory for them. Any thread. */
 uint64_t net_refused_count(const struct task_sched *sched);
 
-/** Whether only this machine reaches an address, with or without a port. What is no address at all is refused when it
- * is bound or connected with. Any thread. */
+/** Whether only this machine reaches an address, with or without a port. A text that is no address at all is refused
+ * when it is bound or connected to. Any thread. */
 bool net_is_loopback(const char *address);
 
 /* ---- paths of Unix sockets, for servers without a scheduler ------------------------------ */
@@ -241,11 +242,11 @@ bool net_is_loopback(const char *address);
 base_must_check int net_unix_address(const char *path, struct sockaddr_un *ret_address);
 
 /**
- * Bind a socket to a path; the socket of a server that is gone is replaced.
+ * Bind a socket to a path; the socket of a server that has ended is replaced.
  *
- * @param access    NULL: its owner's alone
+ * @param access    the users that may connect; NULL: the owner alone
  * @param ret_file  for net_unix_remove()
- * @return 0; -EADDRINUSE (somebody listens there, or it is no socket); errors of the kernel's. Any thread.
+ * @return 0; -EADDRINUSE (a process listens there, or the file is no socket); the kernel's errors. Any thread.
  */
 base_must_check int net_unix_bind(int fd, const struct sockaddr_un *address,
                                   const struct net_unix_access *access, struct net_unix_file *ret_file);
@@ -253,7 +254,7 @@ base_must_check int net_unix_bind(int fd, const struct sockaddr_un *address,
 /** Whether a path still names the file that it named when it was bound. Any thread. */
 bool net_unix_is_same(const char *path, const struct net_unix_file *file);
 
-/** Remove the path, unless somebody else has put his own there. Any thread. */
+/** Remove the path, unless it names another process's file by now. Any thread. */
 void net_unix_remove(const char *path, const struct net_unix_file *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* Addresses as text and as the kernel wants them. */
+/* Addresses: from text to the kernel's form, and back. Sockets are bound by net_listener.c and net_unix.c. */
 #include "task/net_internal.h"
 #include <arpa/inet.h>
 #include <errno.h>

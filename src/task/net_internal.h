@@ -7,50 +7,51 @@
 #include "task/sched_internal.h"
 #include <sys/socket.h>
 
-/* How long to wait before trying again what failed for want of memory, stacks or descriptors. */
+/* The pause before the next attempt where memory, stacks or descriptors ran out. */
 #define NET_RETRY_NS 10000000
 
 /* The sockets of a scheduler. */
 struct net_sched {
     struct task_sched *sched;
     struct base_list connections; /* of struct net_connection */
-    struct base_list listeners;   /* that accept here */
-    uint32_t serving;             /* tasks that serve connections, and … */
-    uint32_t serving_max;         /* … the most that there may be */
+    struct base_list listeners;   /* of struct net_listener: those that accept on this scheduler */
+    uint32_t serving;             /* number of tasks that serve connections now */
+    uint32_t serving_max;         /* the most tasks that may serve connections */
     struct base_list waiting;     /* connections that have something to read and found no task */
     struct base_list paused;      /* listeners that found no descriptor or no memory */
-    uint64_t retry_ns;            /* when to try both again */
+    uint64_t retry_ns;            /* moment of the next attempt for `waiting` and `paused` */
     _Atomic uint32_t connection_count;
-    _Atomic uint64_t refused; /* connections: too many, or no memory or descriptor for them */
-    int spare; /* a descriptor that is given up for a moment, to refuse with where none is left; -1: none */
+    _Atomic uint64_t
+        refused; /* connections refused since the start: too many, or no memory or descriptor for them */
+    int spare; /* a descriptor that is closed for a moment, so that a connection can be refused when none is left; -1: none */
     struct base_log_limit complaints;
 };
 
 struct net_connection {
     struct base_list link;    /* net_sched.connections */
     struct base_list waiting; /* net_sched.waiting */
-    struct net_sched *net;    /* NULL on its way to its scheduler */
+    struct net_sched *net;    /* the sockets of its scheduler; NULL on its way there */
     const struct net_handler *handler;
-    struct net_listener *listener; /* that accepted it; NULL: net_connect() */
+    struct net_listener *listener; /* the listener that accepted it; NULL: made by net_connect() */
     void *user;
     struct task_io receive;
     struct base_buffer_list unread;
-    uint32_t unread_count; /* buffers in it */
-    uint64_t unread_ns;    /* when the first of it came */
-    uint64_t arrived_ns;   /* the same of what was read last */
+    uint32_t unread_count; /* number of buffers in `unread` */
+    uint64_t unread_ns;    /* moment at which the first unread byte arrived */
+    uint64_t arrived_ns;   /* moment at which the first byte of the last read had arrived */
     int socket;
-    int error;                /* of the receive: what reads return when nothing is left */
-    bool receiving;           /* `receive` is posted */
-    bool pausing;             /* and was asked to end, as much is unread */
-    bool demanded;            /* of `on_demand`: receive once more */
-    bool flooding;            /* was paused, and the socket was not found empty since */
-    bool ended;               /* the peer will send no more, or nobody wants it */
-    bool end_told;            /* a read has returned that, or the error */
-    bool broken;              /* part of a write may be lost */
-    bool served;              /* by a task */
-    bool looping;             /* which is serve()'s */
-    bool closed;              /* net_close() was called */
-    struct task_wait *reader; /* in net_read() */
+    int error;      /* the receive's error, which reads return when nothing is left */
+    bool receiving; /* `receive` is posted */
+    bool pausing;   /* `receive` was asked to end, because much is unread */
+    bool demanded;  /* an `on_demand` connection receives once more */
+    bool flooding;  /* `receive` was paused, and the socket was not found empty since */
+    bool ended;     /* the peer will send no more, or its bytes are dropped */
+    bool end_told;  /* a read has returned the end, or the error */
+    bool broken;    /* part of a write may be lost */
+    bool served;    /* a task serves the connection */
+    bool looping;   /* the task that serves it is one of the pool's loop, not a caller of net_connect() */
+    bool closed;    /* net_close() was called */
+    struct task_wait *reader; /* the task that waits in net_read(), or NULL */
     struct task_message arrival;
 };
 
@@ -63,7 +64,7 @@ struct net_listener {
     int (*accepted)(struct net_connection *connection, void *arg);
     void *arg;
     struct task_io accept;
-    struct task_wait *closer; /* in net_listener_close() */
+    struct task_wait *closer; /* the task that waits in net_listener_close(), or NULL */
     bool accepting;           /* `accept` is posted */
     _Atomic bool closing;
     _Atomic uint32_t references; /* one while it is open, one for each connection */
@@ -108,19 +109,19 @@ base_must_check int net_address_socket(const struct net_address *address);
  * memory */
 struct net_sched *net_sched_get(struct task_sched *sched);
 
-/** Bring an accepted connection, which nobody else knows, to life on its scheduler, or drop it. */
+/** Start an accepted connection on its scheduler, or drop it. No other code knows it yet. */
 void net_connection_adopt(struct task_sched *sched, struct net_connection *connection);
 
 /** Close and free a connection that is not on any scheduler. */
 void net_connection_drop(struct net_connection *connection);
 
-/** Let go of a listener; the last frees it. Any thread. */
+/** Drop a reference to a listener; the last one frees it. Any thread. */
 void net_listener_put(struct net_listener *listener);
 
 /** Have a paused listener accept again. */
 void net_listener_resume(struct net_listener *listener);
 
-/** Its scheduler is closed, and its engine already: nothing of it will ever be done again. */
+/** Give up a listener whose scheduler and engine are closed: its requests will never be done. */
 void net_listener_abandon(struct net_listener *listener);
 
 /**

@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define REFUSED_AT_ONCE_MAX 256 /* for want of descriptors, before others have their turn */
+#define REFUSED_AT_ONCE_MAX 256 /* connections refused in one go, before other requests have their turn */
 
 static size_t listener_bytes(uint32_t target_count)
 {
@@ -19,7 +19,7 @@ static size_t listener_bytes(uint32_t target_count)
 
 void net_listener_put(struct net_listener *listener)
 {
-    /* acquire and release: what others did with it is over before it is freed */
+    /* acquire and release: all that others did with the listener is over before it is freed */
     if (atomic_fetch_sub_explicit(&listener->references, 1, memory_order_acq_rel) == 1)
         base_free(&listener->node->memory, listener, listener_bytes(listener->target_count));
 }
@@ -74,7 +74,7 @@ static void keep_spare(struct net_sched *net)
         net->spare = eventfd(0, EFD_CLOEXEC);
 }
 
-/* No descriptor is left for those that wait to be accepted: refuse them one by one, by the one that is spared. */
+/* Refuse waiting connections one by one with the spare descriptor, because no other one is left. */
 static void refuse_waiting(struct net_listener *listener)
 {
     struct net_sched *net = listener->net;
@@ -119,7 +119,7 @@ static void deal(struct net_listener *listener, int socket)
         net_connection_drop(connection);
 }
 
-/* Try again a little later: there are no descriptors or no memory now, or the network has a problem. */
+/* Accept again a little later: there are no descriptors or no memory now, or the network has a problem. */
 static void pause_accepting(struct net_listener *listener, int error)
 {
     struct net_sched *net = listener->net;
@@ -134,7 +134,7 @@ static void pause_accepting(struct net_listener *listener, int error)
     base_list_push_back(&net->paused, &listener->paused);
 }
 
-/* Close the socket and let go; its connections may still hold it. */
+/* Close the socket and drop the reference; its connections may still hold others. */
 static void end_listener(struct net_listener *listener)
 {
     tell_end_of_refusals(listener, true);
@@ -228,7 +228,7 @@ static const char *remedy_of(const struct net_address *address, int error)
     }
 }
 
-/* Say why an address cannot be listened on. */
+/* Log why no listener can be had at an address. */
 static int log_failure(struct tarn_node *node, const char *text, const struct net_address *address, int error)
 {
     char quoted[NET_ADDRESS_TEXT_MAX];
@@ -267,7 +267,7 @@ void net_unbind(const struct net_bound *bound)
     (void)close(bound->socket);
 }
 
-/* @return 0; -EADDRINUSE: somebody else was quicker, or took the path of a socket at which nobody listened yet */
+/* @return 0; -EADDRINUSE: another process was quicker, or took the path of a socket at which no process listened yet */
 static int start_listening(const struct net_bound *bound, const struct net_address *address)
 {
     const char *path = net_address_path(address);
@@ -289,7 +289,7 @@ int net_listen_at(struct task_sched *sched, const struct net_bound *bound, struc
     if (listener == NULL)
         return -ENOMEM;
     struct net_address address;
-    base_assert(net_address_parse(bound->address, &address) == 0); /* it was made of one */
+    base_assert(net_address_parse(bound->address, &address) == 0); /* the text was made from an address */
     int error = start_listening(bound, &address);
     if (error != 0) {
         base_free(&node->memory, listener, listener_bytes(target_count));
@@ -353,7 +353,7 @@ void net_listener_close(struct net_listener *listener)
         return;
     }
     if (task_sched_self() == NULL) {
-        /* The scheduler does not run: whatever it does next, run or be closed, ends the listener. */
+        /* The scheduler does not run: its next step, to run or to be closed, ends the listener. */
         (void)shutdown(listener->bound.socket, SHUT_RDWR);
         return;
     }

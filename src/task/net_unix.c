@@ -20,7 +20,7 @@ int net_unix_address(const char *path, struct sockaddr_un *ret_address)
     return 0;
 }
 
-/* Remove the socket of a server that is gone. @return 0; -EADDRINUSE: it is not gone, or not a socket */
+/* Remove the socket of a server that has ended. @return 0; -EADDRINUSE: a server listens, or the file is no socket */
 static int remove_stale(const struct sockaddr_un *address)
 {
     struct stat status;
@@ -29,7 +29,7 @@ static int remove_stale(const struct sockaddr_un *address)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
-    /* one of another type refuses with another error */
+    /* a socket of another type refuses with another error */
     bool stale =
         connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0 && errno == ECONNREFUSED;
     (void)close(fd);
@@ -38,7 +38,7 @@ static int remove_stale(const struct sockaddr_un *address)
     return unlink(address->sun_path) == 0 ? 0 : -errno;
 }
 
-/* Let others in, once the group is the right one; the process's umask has no say. */
+/* Give the path its group, and then its mode, whatever the process's umask is. */
 static int open_to(const char *path, const struct net_unix_access *access)
 {
     if (access->group != NET_GROUP_SAME && lchown(path, (uid_t)-1, access->group) != 0)

@@ -29,7 +29,7 @@ static uint64_t machine_wall(void *arg)
     return read_clock(CLOCK_REALTIME);
 }
 
-/* The kernel draws a new identity at each boot. @return 0: it does not tell it */
+/* The identity that the kernel draws at each boot. @return 0: the kernel does not show it */
 static uint64_t machine_boot(void)
 {
     char identity[64];

@@ -1,7 +1,7 @@
 /*
  * The node: the one object that everything of a Tarn instance hangs from. There are no globals, so
  * a thousand nodes can live in one process; the simulator makes its nodes with clocks and drives
- * of its own, and nothing above knows.
+ * of its own, and the layers above cannot tell.
  */
 #ifndef TASK_NODE_H
 #define TASK_NODE_H
@@ -19,11 +19,12 @@ struct tarn_node;
 
 #define TASK_SCHEDS_MAX 256
 
-/* Where time comes from. Both clocks are in nanoseconds. */
+/* The source of time. Both clocks count nanoseconds. */
 struct task_clock {
     uint64_t (*monotonic)(void *arg);
-    uint64_t (*wall)(void *arg);            /* since 1970-01-01 UTC; may jump */
-    void (*charge)(void *arg, uint64_t ns); /* task_charge(); NULL: time passes by itself */
+    uint64_t (*wall)(void *arg); /* since 1970-01-01 UTC; may jump */
+    void (*charge)(void *arg,
+                   uint64_t ns); /* does what task_charge() promises; NULL: time passes by itself */
     void *arg;
 };
 
@@ -34,20 +35,21 @@ enum task_engine_choice {
 };
 
 struct task_node_options {
-    const struct task_clock *clock;       /* NULL: the machine's */
-    const struct task_engine_ops *engine; /* NULL: as `engine_choice` says; the simulator's otherwise */
-    void *engine_arg;                     /* handed to engine->open */
-    const void *drives;                   /* NULL: real ones; else the table that `drive` opens with */
+    const struct task_clock *clock; /* the source of time; NULL: the machine's */
+    const struct task_engine_ops
+        *engine;        /* the simulator's engine; NULL: a real one, as `engine_choice` says */
+    void *engine_arg;   /* the argument of engine->open */
+    const void *drives; /* the table by which `drive` opens drives; NULL: real drives */
     void *drives_arg;
-    const void *fabric; /* NULL: real ones; else the table that `fabric` opens with */
+    const void *fabric; /* the table by which `fabric` opens fabrics; NULL: real ones */
     void *fabric_arg;
     enum task_engine_choice engine_choice;
     bool
-        warn_without_uring; /* what io_uring lacks here is a warning: for nodes that live long enough for it to matter */
-    uint64_t memory_bytes; /* cap of the accountant; 0: none */
-    uint64_t seed;         /* of task_rng(); 0: from the kernel */
+        warn_without_uring; /* log as a warning what io_uring lacks: for nodes that live long enough for it to matter */
+    uint64_t memory_bytes; /* the most memory that the node takes, in bytes; 0: no limit */
+    uint64_t seed;         /* seed of task_rng(); 0: one from the kernel */
     enum base_log_level log_level;
-    base_log_sink_function *log_sink; /* NULL: standard error */
+    base_log_sink_function *log_sink; /* the receiver of log lines; NULL: standard error */
     void *log_arg;
 };
 
@@ -56,16 +58,17 @@ struct tarn_node {
     struct base_log log;
     struct task_clock clock;
     struct task_node_options options;
-    _Atomic uint64_t wall_high_ns; /* the latest civil time ever told: time never goes back */
-    struct base_spin lock;         /* of what follows */
+    _Atomic uint64_t
+        wall_high_ns; /* the latest civil time that task_wall() has returned, which it never goes below */
+    struct base_spin lock; /* protects the fields below */
     struct base_random random;
     struct task_sched *scheds[TASK_SCHEDS_MAX];
     uint32_t sched_count;
-    uint64_t files_used;   /* bits: numbers of open task_files */
-    uint64_t files_opened; /* so far: the next one's generation */
-    uint64_t boot;         /* task_boot(); never changes */
+    uint64_t files_used;   /* one bit for each number of an open task_file */
+    uint64_t files_opened; /* number of task_files opened since the start; the generation of the next one */
+    uint64_t boot;         /* the result of task_boot(); never changes */
     const struct task_engine_ops
-        *engine;                   /* what the next scheduler gets, once task_engine_choose() was asked */
+        *engine; /* the engine of the next scheduler; NULL until task_engine_choose() was called */
     _Atomic bool uring_complained; /* the warning that io_uring lacks something was written */
 };
 
@@ -81,8 +84,8 @@ base_must_check int task_node_open(const struct task_node_options *options, stru
 void task_node_close(struct tarn_node *node);
 
 /**
- * A number that the kernel has had since it was booted: a store that was written in the same boot was not cut
- * from power since. @return 0: not known, as with drives that are not the machine's. Any thread or task.
+ * The number of this boot of the kernel: a store that was written in the same boot has not lost power since.
+ * @return 0: not known, as with drives that are not the machine's. Any thread or task.
  */
 static inline uint64_t task_boot(const struct tarn_node *node)
 {
@@ -90,8 +93,8 @@ static inline uint64_t task_boot(const struct tarn_node *node)
 }
 
 /**
- * Civil time that never goes back: the clock's, or the highest that was told before if the clock
- * was set back. @return nanoseconds since 1970-01-01 UTC. Any thread or task.
+ * Civil time that never goes back: the clock's, or the latest result so far if the clock was set
+ * back. @return nanoseconds since 1970-01-01 UTC. Any thread or task.
  */
 uint64_t task_wall(struct tarn_node *node);
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    ROUND_TASKS_MAX = 256, /* between two looks at the engine */
+    ROUND_TASKS_MAX = 256, /* the most tasks that run between two looks at the engine */
     STACK_BYTES = 64 << 10,
     STACK_BYTES_SANITIZED = 256 << 10,
     TASKS_MAX = 4096,
@@ -18,16 +18,16 @@ enum {
     BUFFER_BYTES = 4096,
     RING_ENTRIES = 1024,
     TRIM_INTERVAL_NS = 1000000000,
-    SPAWN_RETRY_NS = 10000000, /* for tasks from elsewhere that found no memory for a stack */
+    SPAWN_RETRY_NS = 10000000, /* the pause before a task from elsewhere that found no stack is tried again */
 };
 
 /*
- * The one piece of state outside a node: whose code this thread runs. A task never changes its
- * thread, so the address may be kept across switches.
+ * The one piece of state outside a node: the scheduler whose code this thread runs. A task never
+ * changes its thread, so the address may be kept across switches.
  */
 static _Thread_local struct task_sched *thread_sched __attribute__((tls_model("initial-exec")));
 
-/* Counters have one writer and are read by anyone. */
+/* Count by one. A counter has one writer, and any thread may read it. */
 static void count_one(uint64_t *counter)
 {
     __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
@@ -63,7 +63,7 @@ static bool drain_inbox(struct task_sched *sched, struct task_message *left_behi
 
 static void run_stop(struct task_message *message)
 {
-    (void)message; /* that it arrived is enough: the loop looks at `stopping` */
+    (void)message; /* its arrival is enough: the loop looks at `stopping` */
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
@@ -228,7 +228,7 @@ bool task_sched_post(struct task_sched *sched, struct task_message *message)
     return true;
 }
 
-/* Run what others have posted, oldest first, and leave the inbox open or closed. */
+/* Run the messages that others have posted, oldest first, and leave the inbox open or closed. */
 static bool drain_inbox(struct task_sched *sched, struct task_message *left_behind)
 {
     if (left_behind == NULL && atomic_load_explicit(&sched->inbox, memory_order_relaxed) == NULL)
@@ -316,7 +316,7 @@ static bool expire_timers(struct task_sched *sched)
     return worked;
 }
 
-/* @return how much they have handed out */
+/* @return number of completions that the pollers have handed out */
 static uint32_t poll_pollers(struct task_sched *sched)
 {
     uint32_t count = 0;
@@ -341,7 +341,7 @@ static bool run_round(struct task_sched *sched)
 {
     bool worked = false;
     struct task *first = sched->current;
-    if (base_likely(first == NULL)) { /* else it was preempted */
+    if (base_likely(first == NULL)) { /* otherwise the last round was preempted, and goes on */
         count_one(&sched->stats.rounds);
         worked |= drain_inbox(sched, NULL);
         worked |= task_start_queued(sched);
@@ -376,10 +376,10 @@ uint64_t task_sched_next_timer(const struct task_sched *sched)
 }
 
 /*
- * Give back stacks that are not needed, not more often than once in a while: load that comes and goes
- * would map them again at once.
+ * Give back stacks that are not needed, after a pause at least: load that comes and goes would map them
+ * again at once.
  *
- * @return when to come back for more, TASK_FOREVER for never
+ * @return moment at which more may be given back, TASK_FOREVER for never
  */
 static uint64_t trim_stacks(struct task_sched *sched)
 {
@@ -394,7 +394,7 @@ static uint64_t trim_stacks(struct task_sched *sched)
     return sched->trim_ns;
 }
 
-/* Sleep in the kernel until there is something to do. */
+/* Sleep in the kernel until a request completes, a timer is due or another thread posts a message. */
 static void sleep_idle(struct task_sched *sched)
 {
     uint64_t trim_ns = trim_stacks(sched);

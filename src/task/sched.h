@@ -11,25 +11,25 @@
 #include <pthread.h>
 
 struct task_sched_options {
-    const char *name;        /* of its thread and in the log; NULL: "sched" and a number */
-    uint64_t spin_ns;        /* how long an idle scheduler looks for work before it sleeps */
-    uint32_t stack_bytes;    /* of each task; 0: 64 KiB (256 KiB under sanitizers) */
-    uint32_t tasks_max;      /* tasks alive at once; 0: 4,096 */
-    uint32_t buffers_count;  /* buffers in the scheduler's pool; 0: 1,024 */
-    uint32_t buffer_bytes;   /* size of each; 0: 4,096 */
-    uint32_t ring_entries;   /* of the engine's submission queue; 0: 1,024 */
-    bool thread_personality; /* its tasks pass for plain threads (simulator) */
+    const char *name;        /* the thread's name, also in the log; NULL: "sched" and a number */
+    uint64_t spin_ns;        /* nanoseconds that an idle scheduler looks for work before it sleeps */
+    uint32_t stack_bytes;    /* size of each task's stack; 0: 64 KiB (256 KiB under sanitizers) */
+    uint32_t tasks_max;      /* the most tasks alive at once; 0: 4,096 */
+    uint32_t buffers_count;  /* number of buffers in the scheduler's pool; 0: 1,024 */
+    uint32_t buffer_bytes;   /* size of each buffer; 0: 4,096 */
+    uint32_t ring_entries;   /* entries of the engine's submission queue; 0: 1,024 */
+    bool thread_personality; /* its tasks are treated as plain threads, for the simulator */
 };
 
-/* What a scheduler has done since it was opened; read by anyone, exact for its own thread. */
+/* Statistics of a scheduler since it was opened; any thread may read them, and its own thread reads them exactly. */
 struct task_sched_stats {
-    uint64_t switches; /* times that a task got the processor */
+    uint64_t switches; /* number of times that a task got the processor */
     uint64_t spawned;
-    uint64_t tasks; /* alive now */
+    uint64_t tasks; /* tasks alive now */
     uint64_t tasks_peak;
-    uint64_t stacks; /* mapped now, in use or pooled */
-    uint64_t sleeps; /* times that it slept in the kernel */
-    uint64_t wakes;  /* times that another thread woke it from there */
+    uint64_t stacks; /* stacks mapped now, in use or pooled */
+    uint64_t sleeps; /* number of times that it slept in the kernel */
+    uint64_t wakes;  /* number of times that another thread woke it from such a sleep */
     uint64_t rounds;
 };
 
@@ -43,11 +43,11 @@ struct task_sched_stats {
 base_must_check int task_sched_open(struct tarn_node *node, const struct task_sched_options *options,
                                     struct task_sched **ret_sched);
 
-/** Free a scheduler that nobody runs and that has no tasks (asserted). */
+/** Free a scheduler that no thread runs and that has no tasks (asserted). */
 void task_sched_close(struct task_sched *sched);
 
 /**
- * Free a scheduler with whatever tasks it has, as a power cut would: nothing is unwound, what the
+ * Free a scheduler together with its tasks, as a power cut would: nothing is unwound, and what the
  * tasks held is not given back. For the simulator only.
  */
 void task_sched_abandon(struct task_sched *sched);
@@ -72,16 +72,17 @@ void task_sched_join(struct task_sched *sched);
 void task_sched_stop(struct task_sched *sched);
 
 /**
- * Run one round: what is runnable now, due timers, one look at the engine; never sleeps. For the
- * simulator, which is the scheduler of schedulers.
+ * Run one round: the tasks that are runnable now, due timers, one look at the engine; never sleeps.
+ * For the simulator, which decides when each scheduler runs.
  *
  * @return true if a task ran or a message was handled
  */
 bool task_sched_step(struct task_sched *sched);
 
 /**
- * The running task loses the processor, and its scheduler with it, as a thread does anywhere: the round is over, and the
- * next one begins where it was. For the simulator only; a task of the scheduler that task_sched_step() runs.
+ * Take the processor from the running task and its scheduler, as an operating system may at any instruction: the round
+ * is over, and the next one goes on in the same task. For the simulator only; a task of the scheduler that
+ * task_sched_step() runs.
  */
 void task_sched_preempt(struct task_sched *sched);
 
@@ -107,8 +108,8 @@ struct base_buffer_pool *task_sched_buffers(struct task_sched *sched);
 void task_sched_stats(const struct task_sched *sched, struct task_sched_stats *ret_stats);
 
 /**
- * The deepest that any stack of this scheduler was ever used, in bytes: measured by what was
- * touched. Slow (asks the kernel); for its own thread, or when nobody runs it.
+ * The deepest use that any stack of this scheduler ever had, in bytes: measured by the pages and words
+ * that were touched. Slow (asks the kernel); for its own thread, or when no thread runs it.
  */
 uint64_t task_sched_stack_peak_bytes(struct task_sched *sched);
 
@@ -134,32 +135,31 @@ struct task_message {
 bool task_sched_post(struct task_sched *sched, struct task_message *message);
 
 /*
- * Something besides the engine that a scheduler looks at once a round: completions that only their owner can
- * fetch. In the owner's memory from task_poller_add() to task_poller_remove() or closed(). What it calls runs
- * on the scheduler's own stack and must not yield; poll() may post, and take the poller out.
+ * A source of completions that a scheduler polls once a round, besides the engine: those that only their owner
+ * can fetch. It is in the owner's memory from task_poller_add() to task_poller_remove() or closed(). Its
+ * functions run on the scheduler's own stack and must not yield; poll() may post, and take the poller out.
  */
 struct task_poller {
     struct base_list link; /* the scheduler's */
 
-    /** Send what was posted and hand out what has completed. @return how much that was */
+    /** Send posted requests and hand out completions. @return number of completions */
     uint32_t (*poll)(struct task_poller *poller);
 
-    /** The scheduler would sleep. @return whether it may: then whatever comes from now on signals
+    /** The scheduler is about to sleep. @return whether it may: then every completion from now on writes to
      * task_sched_wake_descriptor() */
     bool (*may_sleep)(struct task_poller *poller);
 
-    /** The scheduler is being closed, by whatever thread: the poller was taken out and is its owner's again.
-     */
+    /** The scheduler is being closed, by any thread: the poller was taken out and belongs to its owner again. */
     void (*closed)(struct task_poller *poller);
 };
 
-/** Have it polled from now on. The scheduler's own tasks and callbacks. */
+/** Have a poller polled from now on. The scheduler's own tasks and callbacks. */
 void task_poller_add(struct task_sched *sched, struct task_poller *poller);
 
-/** Have it polled no more. The scheduler's own tasks and callbacks. */
+/** Have a poller polled no more. The scheduler's own tasks and callbacks. */
 void task_poller_remove(struct task_poller *poller);
 
-/** An eventfd of the engine's: to write to it ends the scheduler's sleep, or the next one. @return -1: the
+/** The engine's eventfd: a write to it ends the scheduler's sleep, or the next one. @return -1: the
  * engine has none (the simulator's) */
 int task_sched_wake_descriptor(const struct task_sched *sched);
 

@@ -21,17 +21,17 @@ struct task {
     struct task_sched *sched;
     const uint64_t *guard_word;  /* at the bottom of a stack without a guard page, else NULL */
     struct task_wait *wait;      /* the cancellable wait that it is parked in, or NULL */
-    struct task_message wake;    /* from other threads: make it runnable */
-    struct task_message cancel;  /* from other threads: end its wait */
-    struct base_heap_node timer; /* its wait's deadline; linked while parked with one */
+    struct task_message wake;    /* the message by which another thread makes the task runnable */
+    struct task_message cancel;  /* the message by which another thread ends the task's wait */
+    struct base_heap_node timer; /* the deadline of its wait; linked while it is parked with a deadline */
     task_function *function;
     void *arg;
     struct task_group *group;
     struct base_list group_link;
     _Atomic bool cancelled;
     _Atomic bool cancel_posted; /* `cancel` is in the inbox: the task may not be reused */
-    bool ended;                 /* but kept until `cancel` has run */
-    uint32_t stack_number;      /* stack.c's */
+    bool ended;                 /* the task has ended, but is kept until `cancel` has run */
+    uint32_t stack_number;      /* the number by which stack.c finds the stack */
     char name[TASK_NAME_MAX];
 };
 
@@ -39,7 +39,7 @@ struct task_sched {
     /* touched at every switch */
     struct task *current; /* NULL: the scheduler's own stack runs */
     struct base_fifo runnable;
-    uint32_t budget; /* tasks that may still run in this round */
+    uint32_t budget; /* number of tasks that may still run in this round */
     uint64_t switches;
     struct task_context context; /* of the scheduler's own stack */
 
@@ -47,17 +47,17 @@ struct task_sched {
     const struct task_engine_ops *engine_ops;
     struct task_engine *engine;
     struct tarn_node *node;
-    uint64_t trim_ns;             /* not before this are stacks given back again */
+    uint64_t trim_ns;             /* moment before which no stacks are given back again */
     struct task_stacks *stacks;   /* stack.c */
-    struct base_fifo spawn_queue; /* spawned from elsewhere, waiting for a stack */
+    struct base_fifo spawn_queue; /* tasks spawned from elsewhere that wait for a stack */
     struct base_list pollers;     /* of struct task_poller */
     struct base_buffer_pool buffers;
     struct base_random random;
-    struct net_sched *net; /* net.c; made with its first connection */
+    struct net_sched *net; /* the scheduler's sockets (net.c); made with its first connection */
     struct task_sched_options options;
     struct task_sched_stats stats;
     uint32_t index;
-    bool begun; /* the engine was told which thread it is */
+    bool begun; /* the engine knows the thread that runs the scheduler */
     char name[TASK_NAME_MAX];
     pthread_t thread;
 
@@ -65,7 +65,7 @@ struct task_sched {
     _Alignas(64) _Atomic(struct task_message *) inbox; /* a stack, newest first */
     _Atomic bool sleeping;                             /* pairs with inbox: see task_sched_post() */
     _Atomic bool stopping;
-    struct task_message stop; /* posted once */
+    struct task_message stop; /* the message of task_sched_stop(), posted once */
     _Atomic uint64_t wakes;
 };
 
@@ -86,7 +86,7 @@ struct task_sched *task_thread_sched(void);
 /** Append a task that is not queued to its run queue. Own thread only. */
 void task_make_runnable(struct task *task);
 
-/** Leave the running task and run the next; returns when somebody made it runnable and its turn came. */
+/** Leave the running task and run the next; returns when the task was made runnable and its turn came. */
 void task_switch_away(struct task_sched *sched);
 
 /** Leave a task that has ended, for ever. */
@@ -99,13 +99,13 @@ void task_interrupt(struct task *task, int32_t result);
  */
 bool task_start_queued(struct task_sched *sched);
 
-/** Refuse what is still in the spawn queue. */
+/** Refuse the tasks that are still in the spawn queue. */
 void task_drop_queued(struct task_sched *sched);
 
 /** Whether sockets wait for a stack, a descriptor or memory; net.c. */
 bool net_sched_waits(const struct task_sched *sched);
 
-/** Try again what net_sched_waits() tells of, if it is time. @return whether a task was started */
+/** Try again for the sockets that net_sched_waits() means, if their pause is over. @return whether a task was started */
 bool net_sched_retry(struct task_sched *sched);
 
 /** Close the connections that a scheduler still has. Its engine is closed already. */

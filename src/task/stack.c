@@ -21,7 +21,7 @@ enum {
 };
 
 struct slab {
-    struct base_list link; /* of slabs with free stacks */
+    struct base_list link; /* links slabs that have free stacks */
     struct base_fifo free; /* of struct task */
     uint8_t *memory;
     uint32_t number;
@@ -34,13 +34,13 @@ struct task_stacks {
     struct base_list open; /* slabs with free stacks, the ones in use first */
     struct slab **slabs;   /* by number; NULL: not mapped */
     uint32_t slabs_max;
-    uint32_t mapped; /* slabs */
-    uint32_t empty;  /* slabs without a stack in use */
+    uint32_t mapped; /* number of mapped slabs */
+    uint32_t empty;  /* number of mapped slabs without a stack in use */
     uint32_t stacks_max;
     uint32_t used;
     size_t stack_bytes;
-    enum task_guard guard; /* of new slabs */
-    uint64_t peak_bytes;   /* of what was unmapped */
+    enum task_guard guard; /* the kind of guard that new slabs get */
+    uint64_t peak_bytes;   /* the deepest use of the stacks that were unmapped */
 };
 
 int task_stacks_open(struct base_account *account, uint32_t stack_bytes, uint32_t stacks_max,
@@ -205,7 +205,8 @@ struct task *task_stacks_get(struct task_stacks *stacks)
 void task_stacks_put(struct task_stacks *stacks, struct task *task)
 {
     struct slab *slab = stacks->slabs[task->stack_number / SLAB_STACKS];
-    base_fifo_push_front(&slab->free, &task->run_link); /* the warm one first */
+    base_fifo_push_front(
+        &slab->free, &task->run_link); /* the stack that was used last is the warmest, and is taken first */
     stacks->used--;
     if (!base_list_is_linked(&slab->link))
         base_list_push_front(&stacks->open, &slab->link);

@@ -18,7 +18,7 @@
 
 struct task_stacks;
 
-/* How an overflow is noticed, best first. */
+/* The ways to notice an overflow, best first. */
 enum task_guard {
     TASK_GUARD_INSTALL, /* MADV_GUARD_INSTALL: a guard page that needs no mapping of its own (Linux 6.13) */
     TASK_GUARD_PROTECT, /* mprotect: two mappings a stack, and a process has 65,530 */
@@ -28,8 +28,8 @@ enum task_guard {
 /**
  * An empty pool.
  *
- * @param stack_bytes  of each, guard included: a multiple of the page size
- * @param stacks_max   how many there may be
+ * @param stack_bytes  size of each stack, guard included: a multiple of the page size
+ * @param stacks_max   the most stacks that the pool may have
  * @param guard        the best kind to try; where the kernel refuses, the next is taken
  * @return 0; -ENOMEM
  */
@@ -52,7 +52,7 @@ void *task_stacks_bottom(const struct task_stacks *stacks, const struct task *ta
 /** Whether there are more empty slabs than are worth keeping. */
 bool task_stacks_excess(const struct task_stacks *stacks);
 
-/** Unmap empty slabs but a few; slow. Not on a task's stack. */
+/** Unmap all empty slabs but a few; slow. Not to be called on a task's stack. */
 void task_stacks_trim(struct task_stacks *stacks);
 
 /** Stacks that are mapped. */

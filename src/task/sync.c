@@ -2,7 +2,7 @@
  * Futures, mutex, semaphore and channel: a spin lock, a list of waits, and hand-over. The caller that
  * makes something available gives it to the first waiter under the lock; a waiter that was not woken (its
  * deadline or a cancellation came first) takes itself out of the list under the same lock, so no
- * wake-up goes to a wait that is gone.
+ * wake-up goes to a wait that has ended.
  */
 #include "task/sched_internal.h"
 #include "task/task.h"
@@ -26,7 +26,7 @@ static void wake_all(struct base_list *waiters, int32_t result)
 }
 
 /*
- * Park in a list, after the lock was taken and the thing found missing; the lock is free on return.
+ * Park in a list; the caller has taken the lock and found nothing to take. The lock is free on return.
  *
  * @return the waker's result; or -ETIMEDOUT, -ECANCELED: no longer in the list
  */
@@ -225,8 +225,8 @@ void task_channel_deinit(struct task_channel *channel)
 }
 
 /*
- * A woken sender or receiver looks again: another may have been quicker. One that was woken and then
- * gives up is no loss, since it was woken with the lock held and looks before it gives up.
+ * A woken sender or receiver looks again, because another may have been quicker. No wake-up is lost when a
+ * woken caller gives up: it was woken with the lock held, and looks once more before it gives up.
  */
 int task_channel_send(struct task_channel *channel, void *item, uint64_t deadline_ns)
 {

@@ -131,7 +131,7 @@ void task_group_cancel(struct task_group *group)
     base_list_for_each(link, &group->members) {
         struct task *task = base_container_of(link, struct task, group_link);
         atomic_store_explicit(&task->cancelled, true, memory_order_relaxed);
-        /* its own scheduler ends its wait: only there it cannot be ending at the same time */
+        /* the member's own scheduler ends its wait: only there the task cannot end at the same time */
         if (!atomic_exchange_explicit(&task->cancel_posted, true, memory_order_relaxed))
             (void)task_sched_post(task->sched, &task->cancel);
     }
@@ -160,8 +160,8 @@ _Noreturn static void task_main(void *arg)
     group_leave(self->group, self);
     set_counter(&sched->stats.tasks, sched->stats.tasks - 1);
     /*
-     * The stack may be given away already: only this thread takes stacks, and it does so after the
-     * switch. A cancellation that is under way still needs the task.
+     * The stack may go back to the pool before it is left: only this thread takes stacks, and it does so
+     * after the switch. A cancellation that is under way still needs the task.
      */
     self->ended = true;
     if (!atomic_load_explicit(&self->cancel_posted, memory_order_relaxed))

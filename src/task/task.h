@@ -40,9 +40,9 @@ typedef void task_function(void *arg);
 uint64_t task_now(void);
 
 /**
- * Charge the running task with processor time, where time is virtual: its scheduler is that much later from here on,
- * while others go on. What it does next happens then, also for those that wait for it. Elsewhere the processor takes its
- * own time, and this does nothing. Any thread or task; a plain thread is charged nothing.
+ * Charge the running task with processor time, where time is virtual: its scheduler's time moves on by as much, while
+ * other schedulers go on, so that the task's next step happens that much later for all. Where time is real this does
+ * nothing. Any thread or task; a plain thread is charged nothing.
  *
  * @param ns  from a constant with a source, at a point that has a name: see src/sim/README.md, "The speed model"
  */
@@ -75,7 +75,7 @@ const char *task_name(void);
  * returns. Everything in Tarn that waits is built on this; task/README.md shows the transitions.
  */
 struct task_wait {
-    struct base_list link; /* for the queue that the waker looks in; the waiter's to use */
+    struct base_list link; /* place in the queue in which the waker looks; the waiter uses it as it likes */
     struct task *task;     /* NULL: a plain thread, which sleeps on `state` */
     _Atomic int32_t state; /* TASK_WAITING, then the result */
 };
@@ -95,8 +95,8 @@ void task_wait_init(struct task_wait *wait);
 int task_wait_park(struct task_wait *wait, uint64_t deadline_ns);
 
 /**
- * The same for waits that must not end before they are woken, because the waker holds memory of
- * the waiter: no deadline, no cancellation. Yields.
+ * Sleep until a waker ends the wait, without deadline or cancellation: for waits whose waker holds
+ * memory of the waiter. Yields.
  */
 int task_wait_park_firmly(struct task_wait *wait);
 
@@ -145,8 +145,8 @@ void task_group_cancel(struct task_group *group);
 /**
  * Start a task.
  *
- * @param sched  where; NULL: on the caller's own scheduler
- * @param group  joins and cancels it; NULL: nobody does
+ * @param sched  the scheduler that runs it; NULL: the caller's own
+ * @param group  the group that joins and cancels it; NULL: none
  * @param name   borrowed until return; cut to TASK_NAME_MAX - 1 characters
  * @return 0; -ENOMEM (no stack: the scheduler's limit or the memory cap is reached; when `sched` is
  *         another scheduler, only its message could not be had); -ESHUTDOWN (the scheduler stops);
@@ -232,13 +232,13 @@ void task_mutex_init(struct task_mutex *mutex);
 /** Take the lock. Yields. @return 0; -ETIMEDOUT; -ECANCELED: not taken */
 base_must_check int task_mutex_lock(struct task_mutex *mutex, uint64_t deadline_ns);
 
-/** Take the lock whatever happens: no deadline, no cancellation. Yields. */
+/** Take the lock, without deadline or cancellation. Yields. */
 void task_mutex_lock_firmly(struct task_mutex *mutex);
 
 /** Take the lock if it is free. Never waits. */
 bool task_mutex_lock_try(struct task_mutex *mutex);
 
-/** Give the lock back; any task or thread may. The first waiter has it then. */
+/** Give the lock back, to the first waiter if there is one. Any task or thread may call it. */
 void task_mutex_unlock(struct task_mutex *mutex);
 
 /** Abort unless the lock is held. A function whose name ends in _locked begins with it. */
@@ -260,7 +260,7 @@ void task_semaphore_init(struct task_semaphore *semaphore, uint64_t count);
 /** Take one permit. Yields. @return 0; -ETIMEDOUT; -ECANCELED: none taken */
 base_must_check int task_semaphore_wait(struct task_semaphore *semaphore, uint64_t deadline_ns);
 
-/** Take one permit if there is one and nobody waits. Never waits. */
+/** Take one permit if there is one and no caller waits for one. Never waits. */
 bool task_semaphore_wait_try(struct task_semaphore *semaphore);
 
 /** Give one permit. */
@@ -288,7 +288,7 @@ struct task_channel {
 base_must_check int task_channel_init(struct task_channel *channel, struct base_account *account,
                                       uint32_t capacity);
 
-/** Free the slots. Nobody may be waiting; what was not received is forgotten. */
+/** Free the slots. No caller may be waiting; pointers that were not received are forgotten. */
 void task_channel_deinit(struct task_channel *channel);
 
 /** Send a pointer. Yields while the channel is full. @return 0; -EPIPE (closed); -ETIMEDOUT; -ECANCELED */
@@ -298,7 +298,7 @@ base_must_check int task_channel_send(struct task_channel *channel, void *item, 
  */
 base_must_check int task_channel_receive(struct task_channel *channel, uint64_t deadline_ns, void **ret_item);
 
-/** No more sends: waiting senders get -EPIPE, receivers still take what is there. */
+/** Close for senders: waiting ones get -EPIPE, and receivers still take the pointers that are there. */
 void task_channel_close(struct task_channel *channel);
 
 #endif

@@ -18,12 +18,12 @@
 #define TASK_TESTING_SCHEDS 3
 
 /*
- * cmocka knows the thread that runs the tests. An assertion that fails in another, and so in a task of a scheduler there,
- * ends the program without a word: it is said here.
+ * Assertions for other threads than the one that runs the tests, and so for tasks of their schedulers: cmocka knows only
+ * that one, and a failure elsewhere would end the program without a word. These print it first.
  */
 void task_testing_true(bool holds, const char *text, const char *file, int line);
 
-/** The same of two numbers. */
+/** Assert that two numbers are equal, as task_testing_true() does. */
 void task_testing_equal(uintmax_t a, uintmax_t b, const char *file, int line);
 
 #undef assert_true

@@ -1,4 +1,4 @@
-/* thread: threads of our own: named, and left alone by signals. */
+/* Threads of Tarn itself: named, and left alone by signals. */
 #ifndef TASK_THREAD_H
 #define TASK_THREAD_H
 
@@ -6,7 +6,8 @@
 #include <pthread.h>
 
 /**
- * Begin a thread. Signals are for the threads of the program, but for those that tell of a fault in this one.
+ * Start a thread. It blocks all signals but those that report a fault of its own: the others are for the threads of the
+ * program.
  *
  * @param name        of 15 bytes at most, as tools show it
  * @param ret_thread  for pthread_join()

@@ -16,11 +16,11 @@ void task_wait_init(struct task_wait *wait)
     atomic_init(&wait->state, TASK_WAITING);
 }
 
-/* End the wait if nobody has. */
+/* End the wait if it has not ended yet. */
 static bool settle_wait(struct task_wait *wait, int32_t result)
 {
     int32_t expected = TASK_WAITING;
-    /* release: what the waker did before is seen by the waiter, which loads with acquire */
+    /* release: the waiter, which loads with acquire, sees all that the waker did before */
     return atomic_compare_exchange_strong_explicit(&wait->state, &expected, result, memory_order_acq_rel,
                                                    memory_order_acquire);
 }
@@ -56,7 +56,7 @@ int task_wait_park(struct task_wait *wait, uint64_t deadline_ns)
     self->wait = wait;
     if (deadline_ns != TASK_FOREVER)
         base_heap_insert(&sched->timers, &self->timer, deadline_ns);
-    /* Woken already or not, the one that ends the wait makes this task runnable exactly once. */
+    /* The caller that ends the wait makes this task runnable, exactly once, even if it does so before the switch. */
     task_switch_away(sched);
     self->wait = NULL;
     if (base_heap_is_linked(&self->timer))

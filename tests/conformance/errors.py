@@ -65,15 +65,15 @@ def what_is_no_store_is_named(tarn):
 
 def a_store_in_use_is_told_at_once(tarn):
     with serving.ordinary_user(tarn) as (user, folder):
-        words, data, door = user.words(memlock=0), f"{folder}/store", f"{folder}/kv"
-        with Tarn(user.program, data, f"--kv-unix={door}", words=words) as server:
-            expect(command(*words, user.program, "put", f"unix:{door}/default", "key", "value")[0] == 0, "it does not serve")
+        words, data, socket = user.words(memlock=0), f"{folder}/store", f"{folder}/kv"
+        with Tarn(user.program, data, f"--kv-unix={socket}", words=words) as server:
+            expect(command(*words, user.program, "put", f"unix:{socket}/default", "key", "value")[0] == 0, "it does not serve")
             other = Process(*words, user.program, "get", data, "key")
             told = other.await_line('event="waiting for drive"').string
             expect("cannot open drive" not in told and "level=warn" in told, told)
             url = re.search(r' url="([^"]+)"', told)
             if try_attributes(folder):
-                expect("a server has it open" in told and url and url.group(1) == f"unix:{door}/default", told)
+                expect("a server has it open" in told and url and url.group(1) == f"unix:{socket}/default", told)
                 expect(command(*words, user.program, "get", url.group(1), "key") == (0, b"value", ""), "the URL is wrong")
             else:
                 expect("another process has it open" in told and " remedy=" in told, told)

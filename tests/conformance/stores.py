@@ -88,7 +88,7 @@ def refused(tarn, *options, status):
 
 @contextlib.contextmanager
 def offered(tarn, client, *options):
-    """A depot and a cache with both doors; clients of both by both."""
+    """A depot and a cache with both kinds of listeners; clients of both by both."""
     with serving.folder() as folder:
         port = free_port()
         with Server(tarn, f"--store=keep:depot,path={folder}/store,size=16M", f"--store=fast:cache,memory=16M,unix={folder}/fast",
@@ -144,20 +144,20 @@ def tell_connections(server, name):
 
 
 def tell_apart(server):
-    """Each store has counters of its own, and the doors theirs: asked at whichever listener."""
+    """Each store has counters of its own, and the kv listeners theirs: the same at every listener."""
     for name in ("keep", "fast"):
         tell_connections(server, name)
         facts = told(Asked(server.of(name)))
         expect((facts["cmd_set"], facts["get_hits"], facts["get_misses"], facts["curr_items"]) == ("1", "2", "2", "1"), f"{name}: {facts}")
         expect(facts["threads"] == "2", f"{name}: {facts}")
         calls = told(Asked(server.of(name)), b" calls")
-        expect([calls[f"{door}:fabric"] for door in (0, 1)] == ["tcp", "shm"] and "2:fabric" not in calls, f"{calls}")
-        for door in (0, 1):
-            fact = {key.split(":", 1)[1]: value for key, value in calls.items() if key.startswith(f"{door}:")}
+        expect([calls[f"{place}:fabric"] for place in (0, 1)] == ["tcp", "shm"] and "2:fabric" not in calls, f"{calls}")
+        for place in (0, 1):
+            fact = {key.split(":", 1)[1]: value for key, value in calls.items() if key.startswith(f"{place}:")}
             counts = {key: int(value) for key, value in fact.items() if key not in ("fabric", "address")}
             expect(counts["connections"] >= 2 and counts["memory_bytes"] > 0 and counts["changes"] >= 0, f"{fact}")
             expect(counts["calls"] >= 14 and counts["fetched"] + counts["replied"] == counts["calls"], f"{fact}")
-            expect((counts["fetched"] == 0) == (door == 0), f"on tcp results are replied, on shm fetched at first: {fact}")
+            expect((counts["fetched"] == 0) == (place == 0), f"on tcp results are replied, on shm fetched at first: {fact}")
             methods = {key: value for key, value in counts.items() if key.endswith("_calls")}
             expect(methods["info_calls"] >= 2 and sum(methods.values()) == counts["calls"], f"{fact}")
             expect(counts["cache_get_errors"] < counts["cache_get_calls"] and counts["cache_get_service_us"] >= 0, f"{fact}")
@@ -238,13 +238,13 @@ def addresses_that_are_taken_are_told(tarn, _):
         for taken in sockets:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-        memcached, door = (taken.getsockname()[1] for taken in sockets)
+        memcached, kv = (taken.getsockname()[1] for taken in sockets)
         here = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         here.bind(f"{folder}/taken")
         here.listen()
         stores = ["--port=0", f"--store=a:depot,path={folder}/a,size=8M", f"--unix={folder}/a.sock"]
         for options in ([f"--store=b:depot,path={folder}/b,size=8M,port={memcached}"],
-                        [f"--kv-listen=127.0.0.1:{door}"], [f"--kv-unix={folder}/taken"]):
+                        [f"--kv-listen=127.0.0.1:{kv}"], [f"--kv-unix={folder}/taken"]):
             errors = refused(tarn, *stores, *options, status=1)
             expect('level=error event="cannot listen"' in errors and "ddress already in use" in errors, errors)
             expect(not os.path.exists(f"{folder}/a"), "a file is left behind")
@@ -304,7 +304,7 @@ def a_file_names_stores(tarn, client):
                 server.stop()
 
 
-def doors_have_secrets(tarn, client):
+def kv_listeners_have_secrets(tarn, client):
     """Who knows the secret comes in, with TLS from other machines, too."""
     with serving.folder() as folder:
         secret, other, port = f"{folder}/secret", f"{folder}/other", free_port()
@@ -329,4 +329,4 @@ def doors_have_secrets(tarn, client):
 if __name__ == "__main__":
     serving.run([what_one_protocol_stores_the_other_reads, sigterm_ends_all_in_good_order, stores_that_cannot_be_are_refused,
                  addresses_that_are_taken_are_told, memory_of_caches_is_beside, every_depot_is_fitted_and_dumped, a_file_names_stores,
-                 doors_have_secrets], sys.argv[1], sys.argv[2])
+                 kv_listeners_have_secrets], sys.argv[1], sys.argv[2])

@@ -1,7 +1,7 @@
 /*
- * Requests cut into commands. A command moves at most what the device and the kernel take at once: whole
- * vectors as long as they fit, else a part of one, which is told by address and length. So no command needs
- * vectors of its own, and the commands of a request do not depend on each other.
+ * Requests cut into commands. A command moves at most as much as the device and the kernel take at once: whole
+ * vectors as long as they fit, else a part of one, given by address and length. So no command needs vectors of
+ * its own, and the commands of a request do not depend on each other.
  */
 #include "drive/nvme/nvme.h"
 
@@ -9,7 +9,7 @@ enum { OPCODE_FLUSH = 0x00, OPCODE_WRITE = 0x01, OPCODE_READ = 0x02, OPCODE_DATA
 
 #define FORCE_UNIT_ACCESS  (1U << 30) /* in word 12 */
 #define DATASET_DEALLOCATE (1U << 2)  /* in word 11 */
-#define BLOCKS_MAX         65536      /* of one transfer: the field has 16 bits */
+#define BLOCKS_MAX         65536      /* the most blocks of one transfer: the field has 16 bits */
 
 void nvme_cut_begin(struct drive_request *request)
 {
@@ -26,7 +26,7 @@ bool nvme_cut_left(const struct drive_request *request)
     return request->cut.left_bytes > 0;
 }
 
-/* Take whole vectors from the front. @return how many, at least one */
+/* Take whole vectors from the front. @return their number, at least one */
 static uint32_t take_vectors(struct drive_cut *cut, uint64_t bytes_max, uint64_t *ret_bytes)
 {
     uint64_t bytes = cut->iov->iov_len;
@@ -42,11 +42,11 @@ static uint32_t take_vectors(struct drive_cut *cut, uint64_t bytes_max, uint64_t
     return count;
 }
 
-/* Name the memory of the next command. @return its bytes */
+/* Set the memory of the next command. @return its bytes */
 static uint64_t take_memory(struct drive_cut *cut, uint64_t bytes_max, struct nvme_command *command)
 {
     struct nvme_passthru_cmd64 *words = &command->words;
-    while (cut->iov->iov_len == 0) { /* something follows, as bytes are left */
+    while (cut->iov->iov_len == 0) { /* another vector follows, because bytes are left */
         cut->iov++;
         cut->iov_count--;
     }

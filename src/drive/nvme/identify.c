@@ -1,6 +1,6 @@
 /*
- * What NVMe devices say about themselves, and what their statuses mean. Nothing is believed: a device may be
- * broken, or a program that plays one. Sources: NVM Express Base Specification 2.0 (identify controller,
+ * The answers of NVMe devices to identify, and the meaning of their statuses. Every field is checked: a device may
+ * be broken, or a program that plays one. Sources: NVM Express Base Specification 2.0 (identify controller,
  * status values) and NVM Command Set Specification 1.0 (identify namespace, limits of the commands); their
  * names of fields are in capitals.
  */
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Where in the data structures of identify. */
+/* Offsets in the data structures of identify. */
 enum {
     /* of a controller */
     AT_FIRMWARE = 64,
@@ -18,30 +18,31 @@ enum {
     AT_WRITE_CACHE = 525, /* VWC */
     /* of its limits */
     AT_DISCARD_RANGE_MAX = 4, /* DMRSL, 32 bits: blocks, 0: no limit */
-    AT_DISCARD_TOTAL_MAX = 8, /* DMSL, 64 bits: the same of all ranges together */
+    AT_DISCARD_TOTAL_MAX = 8, /* DMSL, 64 bits: blocks of all ranges together, 0: no limit */
     /* of a namespace */
     AT_BLOCKS = 0,       /* NSZE, 64 bits */
     AT_FEATURES = 24,    /* NSFEAT */
-    AT_FORMATS = 25,     /* NLBAF: how many there are, less one */
+    AT_FORMATS = 25,     /* NLBAF: number of formats, less one */
     AT_FORMAT = 26,      /* FLBAS */
     AT_PROTECTION = 29,  /* DPS */
     AT_WRITE_GRAIN = 64, /* NPWG, 16 bits: blocks, less one */
     AT_FORMAT_TABLE = 128,
-    FORMAT_BYTES = 4, /* an entry: metadata bytes (16 bits), exponent of the block, performance */
+    FORMAT_BYTES =
+        4, /* size of a format's entry: metadata bytes (16 bits), exponent of the block, performance */
 };
 
 #define COMMANDS_DATASET      (1U << 2) /* dataset management */
 #define WRITE_CACHE_PRESENT   (1U << 0)
-#define FEATURES_WRITE_GRAIN  (1U << 4) /* AT_WRITE_GRAIN holds something */
+#define FEATURES_WRITE_GRAIN  (1U << 4) /* AT_WRITE_GRAIN is valid */
 #define PROTECTION_TYPE       7U
 #define FORMATS_MAX           64
 #define FORMATS_IN_FOUR_BITS  16
 #define BLOCK_SHIFT_MIN       9
 #define BLOCK_SHIFT_MAX       16
-#define TRANSFER_EXPONENT_MAX 20 /* 4 GiB: beyond that any limit is none */
+#define TRANSFER_EXPONENT_MAX 20 /* 4 GiB: a larger limit is as good as none */
 #define DISCARD_BLOCKS_MAX    UINT32_MAX
 
-/* Text of a device: cut at a NUL, and where only spaces follow. */
+/* Copy a device's text, cut at a NUL and without spaces at its end. */
 static void take_text(char *ret_text, const uint8_t *from, size_t bytes)
 {
     size_t length = strnlen((const char *)from, bytes);
@@ -54,7 +55,7 @@ static void take_text(char *ret_text, const uint8_t *from, size_t bytes)
 void nvme_parse_controller(struct nvme_namespace *ns, const uint8_t data[NVME_IDENTIFY_BYTES])
 {
     uint8_t exponent = data[AT_TRANSFER_MAX];
-    /* The smallest page of the controller is not told here; it is 4 KiB or more. */
+    /* This structure does not say the smallest page of the controller; it is 4 KiB or more. */
     ns->transfer_bytes_max = exponent == 0 || exponent > TRANSFER_EXPONENT_MAX
                                  ? UINT64_MAX
                                  : (uint64_t)BASE_PAGE_BYTES << exponent;

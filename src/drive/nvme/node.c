@@ -1,6 +1,6 @@
 /*
- * Paths of NVMe namespaces. A namespace has two nodes: the character node (ng0n1) that takes commands, which
- * the kernel lets anybody open at the same time, and a block device (nvme0n1), which can be held exclusively.
+ * Paths of NVMe namespaces. A namespace has two nodes: the character node (ng0n1), which takes commands and which
+ * several processes may open at the same time, and the block device (nvme0n1), which can be held exclusively.
  */
 #include "drive/nvme/nvme.h"
 #include <errno.h>
@@ -13,7 +13,7 @@
 #define CLASS_OF_NODES    "nvme-generic"
 #define NODE_PREFIX       "ng"
 
-/* What a symbolic link of /sys about a character device leads to, without the folders. @return whether there
+/* Read the last part of the path to which a symbolic link of /sys about a character device leads. @return whether there
  * is one
  */
 static bool link_name(dev_t device, const char *link, char ret_name[NVME_NAME_BYTES])
@@ -45,7 +45,7 @@ bool nvme_is_node(const char *path)
     return stat(path, &status) == 0 && is_node(&status);
 }
 
-/* The block device's name and number are in /sys, beside the node. @return whether it is there */
+/* Find the block device's name and number in /sys, beside the node. @return whether they are there */
 static bool find_block(dev_t node, char ret_name[NVME_NAME_BYTES], struct drive_queue *ret_queue)
 {
     char name[NVME_NAME_BYTES], path[SYSTEM_PATH_BYTES], text[NVME_NAME_BYTES];

@@ -21,7 +21,7 @@ enum {
     IDENTIFY_NAMESPACE = 0x00,
     IDENTIFY_CONTROLLER = 0x01,
     IDENTIFY_LIMITS = 0x06,
-    MEMORY_ALIGNMENT_BYTES = 4, /* of what a device addresses */
+    MEMORY_ALIGNMENT_BYTES = 4, /* alignment of the memory that a device addresses */
     SEGMENTS_MIN = 2,
 };
 
@@ -65,7 +65,7 @@ static int ask_device(const struct drive_opening *opening, struct nvme_namespace
         return refuse_identify(opening, outcome);
     nvme_parse_controller(ns, data);
     outcome = identify(opening->fd, 0, IDENTIFY_LIMITS, data);
-    if (outcome == 0) /* else it has none to tell */
+    if (outcome == 0) /* otherwise the controller has no such limits */
         nvme_parse_limits(ns, data);
     outcome = identify(opening->fd, ns->nsid, IDENTIFY_NAMESPACE, data);
     if (outcome != 0)
@@ -74,7 +74,7 @@ static int ask_device(const struct drive_opening *opening, struct nvme_namespace
     return reason == NULL ? 0 : drive_refuse(opening->node, opening->path, -ENOTSUP, reason);
 }
 
-/* What the kernel takes in one command: it never cuts one. Memory may be a segment for each page. */
+/* The most bytes that the kernel takes in one command: it never cuts one. Memory may need a segment for each page. */
 static uint64_t kernel_bytes_max(const struct drive_queue *queue)
 {
     uint64_t kib = drive_queue_number(queue, "max_hw_sectors_kb", 128);
@@ -83,7 +83,7 @@ static uint64_t kernel_bytes_max(const struct drive_queue *queue)
                     (base_min(segments, (uint64_t)UINT16_MAX) - 1) * BASE_PAGE_BYTES);
 }
 
-/* What of it is used. @param write_bytes  what writes end at */
+/* The bytes of a namespace that are used. @param write_bytes  writes end at a multiple of it */
 static uint64_t namespace_bytes(const struct nvme_namespace *ns, uint32_t write_bytes)
 {
     return base_align_down(ns->block_count * ns->block_bytes, write_bytes);
@@ -121,8 +121,8 @@ static int check_namespace(struct drive_opening *opening, const struct drive_que
 /* ---- opening and closing ------------------------------------------------------------------------- */
 
 /*
- * Hold the block device of the namespace, which keeps mounts, other volumes and others of us away. What is
- * read or written goes through the character node, which knows no locks.
+ * Hold the block device of the namespace, which keeps out mounts, other volumes and other servers. Reads and
+ * writes go through the character node, which has no locks.
  */
 static int lock_sibling(const struct drive_opening *opening, const struct nvme_sibling *sibling, int *ret_fd)
 {
@@ -132,7 +132,7 @@ static int lock_sibling(const struct drive_opening *opening, const struct nvme_s
     int error = drive_file_acquire(&block);
     if (error != 0)
         return error;
-    if (!block.info.device) { /* replaced by a file meanwhile */
+    if (!block.info.device) { /* a file has taken its place meanwhile */
         drive_file_abandon(&block);
         return drive_refuse(opening->node, opening->path, -EBUSY, "its block device was replaced: try again");
     }
@@ -153,9 +153,9 @@ static int open_node(struct drive_opening *opening)
 }
 
 /*
- * Before Linux 6.5 the address that a command is polled at and the callback of one that is done share a word:
- * polling meets the callback, and the kernel dies. A flush does that, and every command that fails while
- * another is in flight.
+ * Whether this kernel may be asked to poll. Before Linux 6.5 the address at which a command is polled and the
+ * callback of a finished one share a word: polling reads the callback, and the kernel crashes. A flush causes
+ * that, and so does every command that fails while another is in flight.
  */
 static bool kernel_polls(void)
 {
@@ -165,7 +165,7 @@ static bool kernel_polls(void)
            (version > 6 || (version == 6 && level >= 5));
 }
 
-/* Ask everything, and decide how commands travel. @return 0 or negative errno, logged */
+/* Ask the namespace for its properties, and decide how commands travel. @return 0 or negative errno, logged */
 static int describe_namespace(struct drive_opening *opening, const struct nvme_sibling *sibling,
                               struct nvme_drive *drive)
 {
@@ -212,7 +212,7 @@ static void log_namespace(const struct nvme_drive *drive)
               drive->ns.discard_blocks_max * drive->ns.block_bytes, ways[drive->way]);
 }
 
-/* With the namespace locked: open its node and learn what it is. */
+/* Open the node of a locked namespace and read its properties. */
 static int open_namespace(struct drive_opening *opening, const struct nvme_sibling *sibling,
                           struct nvme_drive *drive)
 {
@@ -280,7 +280,7 @@ static void nvme_close(void *state)
     nvme_drive_put(state);
 }
 
-/* Ask the namespace again. */
+/* Ask the namespace for its size again. */
 static int nvme_extend(void *state, uint64_t *inout_bytes)
 {
     const struct nvme_drive *drive = state;

@@ -1,11 +1,11 @@
 /*
- * A scheduler's own io_uring for the commands of one drive, a poller of that scheduler. Entries have the room
- * that a command needs (128 bytes, completions 32), which the engine's ring does not. Where the device has
- * queues that are polled, the ring polls them: then nothing signals a completion, and the scheduler stays
- * awake as long as one is due.
+ * A scheduler's own io_uring for the commands of one drive; it is a poller of that scheduler. Its entries have the
+ * room that a command needs (128 bytes, completions 32), which those of the engine's ring lack. Where the device has
+ * polled queues the ring polls them: then nothing signals a completion, and the scheduler stays awake as long as one
+ * is due.
  *
- * The ring holds the device's lock as a registered file: commands in flight may outlive a process that is
- * killed, and with them the ring does, and so nobody else gets the lock before they have landed.
+ * The ring holds the device's lock as a registered file, because commands in flight may outlive a killed process:
+ * the ring lives as long as they do, so no other process gets the lock before they have landed.
  */
 #include "drive/nvme/nvme.h"
 #include <errno.h>
@@ -16,19 +16,19 @@
 enum {
     RING_ENTRIES = 256,
     UNSENT_MAX =
-        4, /* commands are handed over in fours, so that the device does not idle before a round's wave */
+        4, /* commands that are handed over together, so that the device does not idle before a round's wave */
     FILE_NODE = 0, /* registered files */
     FILE_LOCK = 1,
 };
 
 struct nvme_ring {
     struct task_poller poller;
-    struct task_message drop; /* the drive is closed */
+    struct task_message drop; /* the message by which the closing of the drive reaches the scheduler */
     struct nvme_drive *drive;
     struct task_sched *sched;
     struct io_uring ring;
     struct base_list backlog; /* requests that found no free entry, by cut.link */
-    uint32_t in_flight;       /* commands, at most RING_ENTRIES */
+    uint32_t in_flight;       /* commands in flight, at most RING_ENTRIES */
     uint32_t unsent;
     bool polled;
     bool signals; /* completions write to the engine's eventfd */
@@ -56,7 +56,7 @@ int nvme_ring_probe(bool polled)
     return error;
 }
 
-/* The kernel's part of a ring. @return 0 or negative errno */
+/* Open the kernel's part of a ring. @return 0 or negative errno */
 static int open_kernel_ring(struct nvme_ring *ring)
 {
     const int files[] = {[FILE_NODE] = ring->drive->fd, [FILE_LOCK] = ring->drive->lock};
@@ -66,14 +66,15 @@ static int open_kernel_ring(struct nvme_ring *ring)
     error = io_uring_register_files(&ring->ring, files, base_array_count(files));
     if (error == 0 && !ring->polled) {
         error = io_uring_register_eventfd(&ring->ring, task_sched_wake_descriptor(ring->sched));
-        (void)io_uring_cq_eventfd_toggle(&ring->ring, false); /* only a sleeper wants to be told */
+        (void)io_uring_cq_eventfd_toggle(&ring->ring,
+                                         false); /* completions signal only while the scheduler sleeps */
     }
     if (error != 0)
         io_uring_queue_exit(&ring->ring);
     return error;
 }
 
-/* Close a ring that its scheduler knows no more. */
+/* Close a ring that its scheduler polls no more. */
 static void close_ring(struct nvme_ring *ring)
 {
     struct nvme_drive *drive = ring->drive;
@@ -104,7 +105,7 @@ void nvme_rings_close(struct nvme_drive *drive)
         &node->lock); /* a scheduler closes its rings before it is freed, and each under the lock */
     for (uint32_t i = 0; i < TASK_SCHEDS_MAX; i++) {
         struct nvme_ring *ring = drive->rings[i];
-        if (ring != NULL) /* one whose scheduler has ended is closed with it */
+        if (ring != NULL) /* a ring whose scheduler has ended was closed with it */
             (void)task_sched_post(ring->sched, &ring->drop);
     }
     base_spin_unlock(&node->lock);
@@ -116,10 +117,10 @@ static void submit(struct nvme_ring *ring)
 {
     ring->unsent = 0;
     (void)io_uring_submit(
-        &ring->ring); /* what the kernel does not take now it is given with the next round */
+        &ring->ring); /* entries that the kernel does not take now are submitted in the next round */
 }
 
-/* Issue what a request has left, as far as there are entries; of a discard one command at a time. */
+/* Issue the rest of a request, as far as there are entries; of a discard one command at a time. */
 static void issue(struct nvme_ring *ring, struct drive_request *request)
 {
     while (nvme_cut_left(request) && !(request->op == DRIVE_DISCARD && request->cut.in_flight > 0)) {
@@ -164,7 +165,7 @@ static bool complete_request(struct nvme_ring *ring, struct drive_request *reque
     if (nvme_cut_left(request) && !waits)
         issue(ring, request);
     else if (!nvme_cut_left(request) && waits)
-        base_list_remove(&request->cut.link); /* a command of it failed */
+        base_list_remove(&request->cut.link); /* from the backlog: one of its commands has failed */
     if (request->cut.in_flight > 0 || nvme_cut_left(request))
         return false;
     drive_finish(request, request->cut.result);
@@ -184,7 +185,7 @@ static uint32_t reap(struct nvme_ring *ring)
     return count;
 }
 
-/* Whether the kernel has completions that only a call brings out. */
+/* Whether the kernel has completions that it shows only after a system call. */
 static bool kernel_has_work(const struct nvme_ring *ring)
 {
     unsigned flags = IO_URING_READ_ONCE(*ring->ring.sq.kflags);
@@ -214,8 +215,8 @@ static uint32_t ring_poll(struct task_poller *poller)
 }
 
 /*
- * Completions come in by work that the kernel does in this very thread, in a call or while it sleeps: so none
- * comes in between the look at the queue and the sleep that is not signalled.
+ * The kernel delivers completions by work that it does in this very thread, within a call or a sleep: so none can
+ * arrive unsignalled between the look at the queue and the sleep.
  */
 static bool ring_may_sleep(struct task_poller *poller)
 {
@@ -232,7 +233,7 @@ static bool ring_may_sleep(struct task_poller *poller)
 
 /* ---- posting ----------------------------------------------------------------------------------------- */
 
-/* @return NULL: it cannot be made */
+/* @return NULL: no ring can be made */
 static struct nvme_ring *make_ring(struct nvme_drive *drive, struct task_sched *sched)
 {
     struct nvme_ring *ring = base_alloc(&drive->node->memory, sizeof(*ring));

@@ -1,4 +1,4 @@
-/* Connecting: both sides exchange hellos, map what the other brings, and are watched from then on. */
+/* Connecting: both sides exchange hellos, map each other's files, and are watched from then on. */
 #include "fabric/shm/shm.h"
 #include "task/net.h"
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BUSY_PAUSE_NS UINT64_C(1000000) /* while a listener's queue is full */
+#define BUSY_PAUSE_NS UINT64_C(1000000) /* pause between attempts while a listener's queue is full */
 
 static int make_ring(uint64_t bytes, struct shm_file *ret_file)
 {
@@ -21,7 +21,7 @@ static int make_ring(uint64_t bytes, struct shm_file *ret_file)
     return error;
 }
 
-/* A connection with its own ring; nothing is told to anybody. */
+/* Make a connection with its own ring, which no other process knows yet. */
 static int make_connection(struct shm_domain *domain, const struct tarn_fabric_connect_options *options,
                            struct tarn_fabric_connection *owner, struct shm_connection **ret_connection)
 {
@@ -71,7 +71,7 @@ static int say_hello(struct shm_connection *connection, const struct tarn_fabric
     return shm_hello_send(connection->socket.fd, &hello, fds);
 }
 
-/* Map what the peer brings, if it is as it says. */
+/* Map the peer's files, if they are as its hello says. */
 static int adopt(struct shm_connection *connection, const struct shm_greeting *greeting)
 {
     const struct shm_hello *hello = &greeting->hello;
@@ -89,7 +89,7 @@ static int adopt(struct shm_connection *connection, const struct shm_greeting *g
     return shm_peer_domain_take(hello, greeting->fds, &connection->peer);
 }
 
-/* Get hold of the peer's process, as long as it holds the other end of the socket. */
+/* Open a pidfd of the peer's process, which must still hold the other end of the socket. */
 static int hold_process(struct shm_connection *connection, pid_t pid)
 {
     char name[32];
@@ -97,7 +97,7 @@ static int hold_process(struct shm_connection *connection, pid_t pid)
     connection->process.fd = pidfd_open(pid, 0);
     if (connection->process.fd < 0)
         return errno == ESRCH ? -ECONNRESET : -errno;
-    /* it was still there when we had the pidfd: so that is of no other that came to the same number */
+    /* the peer was still there once the pidfd was open, so the pidfd is not of a later process with the same number */
     if (recv(connection->socket.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
         return -ECONNRESET;
     (void)snprintf(name, sizeof(name), "pid %d", (int)pid);
@@ -105,7 +105,7 @@ static int hold_process(struct shm_connection *connection, pid_t pid)
     return 0;
 }
 
-/* From now on it is one of the domain's, and its socket and process are watched. */
+/* Add the connection to its domain, and have its socket and process watched. */
 static int begin_meeting(struct shm_connection *connection, void (*event)(struct shm_source *source))
 {
     struct shm_service *service = &connection->shm->service;
@@ -164,7 +164,7 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 
 /* ---- connecting --------------------------------------------------------------------------------- */
 
-/* Reach the listener. @param ret_pid  of its process */
+/* Connect the socket to the listener's. @param ret_pid  number of the listener's process */
 static int reach(int fd, const char *path, uint64_t deadline_ns, pid_t *ret_pid)
 {
     struct sockaddr_un address;
@@ -191,7 +191,7 @@ static int reach(int fd, const char *path, uint64_t deadline_ns, pid_t *ret_pid)
     return 0;
 }
 
-/* The answer has come, or the end. */
+/* Note that the peer's answer, or the end of the socket, has come. */
 static void answer_event(struct shm_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
@@ -206,7 +206,8 @@ static bool answer_ready(void *arg)
     return atomic_load(&connection->answered) || atomic_load(&connection->ended);
 }
 
-/* @param pid  of the listener's process: nobody else answers, as it is watched from the hello on */
+/* Wait for the answer and take it. @param pid  the listener's process, the only one whose answer counts: it has been watched
+ * since the hello */
 static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t deadline_ns)
 {
     const struct fabric_condition condition = {.ready = answer_ready, .arg = connection};
@@ -216,7 +217,8 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
         return error;
     error = shm_hello_receive(connection->socket.fd, &greeting);
     if (error != 0) {
-        connection->exposed = error != -ECONNREFUSED; /* a side that refuses has let go of what we sent */
+        connection->exposed =
+            error != -ECONNREFUSED; /* a side that refuses has closed the files that it was sent */
         return error == -EAGAIN ? -ECONNRESET : error;
     }
     error = greeting.pid == pid ? adopt(connection, &greeting) : -EPROTO;

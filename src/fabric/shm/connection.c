@@ -1,4 +1,4 @@
-/* Connections at work: operations, messages, what becomes of them when one side ends. */
+/* Connections at work: operations and messages, and their end when one side ends. Connecting is connect.c's. */
 #include "fabric/shm/shm.h"
 #include <errno.h>
 #include <sys/socket.h>
@@ -8,17 +8,17 @@
 
 void shm_connection_ring_peer(struct shm_connection *connection)
 {
-    /* If there is no room the peer has not read what was sent before: it will look in any case. */
+    /* If the socket is full, the peer has not read earlier bytes yet, and will look in any case. */
     (void)send(connection->socket.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Whether the peer can write no more. */
+/* Whether the peer can no longer write into our memory. */
 static bool is_gone(const struct shm_connection *connection)
 {
     return atomic_load(&connection->ended) || shm_ring_told(&connection->in) == SHM_LEFT;
 }
 
-/* Free all that it has; nothing is watched and it is in no list. */
+/* Free a connection that is not watched and in no list. */
 static void free_connection(struct shm_connection *connection)
 {
     struct base_account *account = &connection->shm->node->memory;
@@ -48,14 +48,14 @@ void shm_ghost_end_locked(struct shm_connection *connection)
     free_connection(connection);
 }
 
-/* Something has come from a peer that was to answer, and was not waited for. */
+/* Take an answer, or the end, from a peer whose answer came too late for its connect() call. */
 static void late_answer_event(struct shm_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
     struct shm_greeting greeting;
     int error = shm_hello_receive(source->fd, &greeting);
     if (error == 0)
-        shm_greeting_drop(&greeting); /* it finds our end of the socket shut, and leaves */
+        shm_greeting_drop(&greeting); /* the peer finds this end of the socket shut, and leaves */
     if (error == -ECONNREFUSED || is_gone(connection))
         shm_ghost_end_locked(connection);
     else if (error == -ECONNRESET)
@@ -69,7 +69,8 @@ void shm_connection_end(struct shm_connection *connection)
     base_assert(connection->pending.first == NULL);
     shm_peer_domain_drop(&connection->peer);
     if (met) {
-        shm_ring_tell(&connection->out, SHM_LEFT); /* of two that leave at once, one sees the other's */
+        shm_ring_tell(&connection->out,
+                      SHM_LEFT); /* if both sides leave at once, one of them sees the other's word */
         shm_connection_ring_peer(connection);
         shm_file_drop(&connection->out.file);
     } else {
@@ -87,7 +88,7 @@ void shm_connection_end(struct shm_connection *connection)
     shm_service_unlock(service);
 }
 
-/* The peer is not what it was: tell whom it concerns. */
+/* The peer has failed, left or died: fail the connection and wake its waiters. */
 static void peer_changed_locked(struct shm_connection *connection, int error)
 {
     task_mutex_assert_held(&connection->shm->service.lock);
@@ -124,7 +125,7 @@ void shm_process_event(struct shm_source *source)
     peer_changed_locked(connection, shm_ring_told(&connection->in) == SHM_LEFT ? -EPIPE : -ECONNRESET);
 }
 
-/* Finish what was posted with what the connection died of. */
+/* Finish all posted operations with the connection's error. */
 static void flush_messages(struct shm_connection *connection)
 {
     struct tarn_fabric_op *op;
@@ -138,7 +139,7 @@ void shm_fail(void *state)
     flush_messages(connection);
     shm_ring_tell(&connection->out, SHM_FAILED);
     shm_connection_ring_peer(connection);
-    fabric_bell_ring(&connection->bell); /* another task may wait here for a rare message */
+    fabric_bell_ring(&connection->bell); /* another task may be asleep until a rare message comes */
 }
 
 static bool fence_ready(void *arg)
@@ -156,8 +157,8 @@ int shm_fence(void *state, uint64_t deadline_ns)
 /* ---- operations --------------------------------------------------------------------------------- */
 
 /*
- * What is posted, loaded or told when an operation has completed comes after it, also where that is a READ of another
- * word: so a fence stands between what it has stored and its user's next step. One does for a batch.
+ * Put a fence between the stores of completed operations and their user's next step, so that whatever the user posts,
+ * loads or sends then comes after them, also a READ of another word. One fence serves a whole batch.
  */
 static void settle_posted(struct shm_connection *connection)
 {
@@ -171,7 +172,7 @@ void shm_posted(void *state)
     settle_posted(state);
 }
 
-/* The first vector last: a reader that looks whether it has come takes the line from the one that still stores. */
+/* Copy in, the first vector last: a reader that polls it would take the cache line from the writer meanwhile. */
 static FABRIC_INLINE void copy_in(struct shm_connection *connection, uint8_t *to,
                                   const struct tarn_fabric_op *op)
 {
@@ -189,13 +190,13 @@ static FABRIC_INLINE void copy_out(const struct tarn_fabric_op *op, const uint8_
         fabric_lanes_load(op->iov[i].iov_base, from, op->iov[i].iov_len);
         from += op->iov[i].iov_len;
     }
-    atomic_thread_fence(memory_order_acquire); /* the same */
+    atomic_thread_fence(memory_order_acquire); /* as above */
 }
 
 #if defined(__x86_64__)
-#define SWAP_IS_FENCE 1 /* a locked instruction */
+#define SWAP_IS_FENCE 1 /* the processor's swap is a locked instruction */
 #else
-#define SWAP_IS_FENCE 0 /* what comes after it may be loaded before it has stored */
+#define SWAP_IS_FENCE 0 /* a later load may be carried out before the swap's store */
 #endif
 
 #define WAITS_FOR_CREDIT 1
@@ -241,7 +242,7 @@ static int send_op(struct shm_connection *connection, const struct tarn_fabric_o
     return send_message(connection, &message, op, op->iov_count); /* TARN_FABRIC_BYTES_MAX fits */
 }
 
-/* Run one that is no message. @return whether the peer grants it */
+/* Carry out an operation that is no message. @return whether the peer's region grants it */
 static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     const bool reads = op->kind == TARN_FABRIC_READ, writes = op->kind == TARN_FABRIC_WRITE;
@@ -260,7 +261,7 @@ static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct ta
     return true;
 }
 
-/* @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
+/* Carry out an operation. @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
 static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     if (op->fence)
@@ -272,7 +273,7 @@ static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
     return run_alone(connection, op) ? 0 : -EACCES;
 }
 
-/* Run what waits, as far as it goes. */
+/* Carry out waiting operations, as far as there is credit. */
 static void progress(struct shm_connection *connection)
 {
     struct tarn_fabric_op *op;
@@ -317,7 +318,7 @@ void shm_post(void *state, struct tarn_fabric_op *op)
         fabric_op_finish(op, result);
 }
 
-/* Somebody who waits for an operation. */
+/* A caller that waits for an operation. */
 struct op_waiter {
     struct shm_connection *connection;
     const struct tarn_fabric_op *op;
@@ -367,7 +368,8 @@ static void message_arm(void *arg)
 /* @return 1; 0: there is none; negative errno */
 static int receive_try(struct shm_connection *connection, void *data, struct tarn_fabric_message *ret_message)
 {
-    int over = tarn_fabric_error(connection->owner); /* first: what came before the end is there then */
+    int over = tarn_fabric_error(
+        connection->owner); /* read first: messages that came before the end are visible then */
     int taken = shm_ring_read_try(&connection->in, data, ret_message);
     if (taken == 0)
         return over;

@@ -1,6 +1,6 @@
 /*
- * Domains: two files, one that peers only read and one that they may write, and in the first a table of regions
- * that peers look into at every operation.
+ * Domains: two files, one that peers only read and one that they may also write. At the beginning of the first lies
+ * the table of regions, in which peers look at every operation.
  */
 #include "fabric/shm/shm.h"
 #include <errno.h>
@@ -31,16 +31,16 @@ _Static_assert(sizeof(struct shm_table_format) == 32, "an array in a file");
 
 _Static_assert(TARN_FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
 
-#define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
+#define FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
-/* A part of a file: a region, or free. */
+/* A part of a file: a region, or free space. */
 struct shm_extent {
     struct base_list link;
     uint64_t offset;
     uint64_t bytes;
     bool used;
-    bool dirty;          /* was used before: not zero */
-    uint64_t quarantine; /* free, but connections with lower numbers might still write there; 0: none */
+    bool dirty;          /* was used before, and so may not be zero */
+    uint64_t quarantine; /* > 0: free, but connections with lower numbers might still write there */
 };
 
 static struct shm_extent *extent_of(struct base_list *link)
@@ -60,7 +60,7 @@ static uint64_t table_bytes(uint32_t slots)
     return base_align_up(slots * sizeof(struct shm_table_format), BASE_PAGE_BYTES);
 }
 
-/* All of a file that is for regions, as one free extent. */
+/* Begin with all of a file's room for regions as one free extent. */
 static int add_extent(struct shm_domain *domain, enum shm_place place, uint64_t offset, uint64_t bytes)
 {
     if (bytes == 0)
@@ -89,7 +89,8 @@ static void drop_parts(struct shm_domain *domain)
 static int make_files(struct shm_domain *domain, uint64_t readable_bytes, uint64_t writable_bytes)
 {
     uint64_t table = table_bytes(domain->table_slots);
-    uint64_t writable_file = base_max(writable_bytes, (uint64_t)BASE_PAGE_BYTES); /* no file has no bytes */
+    uint64_t writable_file =
+        base_max(writable_bytes, (uint64_t)BASE_PAGE_BYTES); /* a file cannot be mapped without bytes */
     int error = base_account_take(account_of(domain), table + readable_bytes + writable_file);
     if (error != 0)
         return error;
@@ -147,7 +148,7 @@ void shm_domain_close(void *state)
 
 /* ---- extents ------------------------------------------------------------------------------------ */
 
-/* The number of the oldest connection whose peer might still write; of the next one, if there is none. */
+/* The number of the oldest connection whose peer might still write, or of the next connection if there is none. */
 static uint64_t oldest_connection(struct shm_domain *domain)
 {
     shm_service_lock(&domain->shm->service);
@@ -163,7 +164,7 @@ static bool is_free(const struct shm_extent *extent)
     return !extent->used && extent->quarantine == 0;
 }
 
-/* End quarantines, and make one of free neighbours. */
+/* End quarantines that are over, and merge free neighbours. */
 static void tidy(struct shm_domain *domain, enum shm_place place, uint64_t oldest)
 {
     struct shm_extent *before = NULL;
@@ -208,11 +209,12 @@ static int take_extent(struct shm_domain *domain, enum shm_place place, uint64_t
     return -ENOSPC;
 }
 
-/* Have its pages, all zero, so that a lack of memory is an error and no signal later. @return 0 or -ENOMEM */
+/* Have an extent's pages, all zero, so that a lack of memory is an error here and no signal later. @return 0 or
+ * -ENOMEM */
 static int touch_pages(const struct shm_file *file, struct shm_extent *extent)
 {
     int error = fabric_populate(file->memory + extent->offset, extent->bytes, extent->dirty);
-    extent->dirty = true; /* some of them may be there even if not all are */
+    extent->dirty = true; /* some pages may be there even if not all are */
     return error;
 }
 
@@ -228,12 +230,12 @@ static uint32_t find_slot(const struct shm_domain *domain)
     return slot;
 }
 
-/* Let peers know. */
+/* Enter a region into the table, where peers find it. */
 static void publish_region(struct shm_domain *domain, uint32_t slot, struct tarn_fabric_region *region,
                            enum shm_place place, const struct shm_extent *extent)
 {
-    /* In this order, with read_entry()'s: a reader that sees a field of this region sees that the key of the one
-     * before is gone. */
+    /* The order pairs with read_entry()'s: a reader that sees a field of this region sees that the key of the region
+     * before it is gone. */
     struct shm_table_format *entry = &domain->table[slot];
     uint64_t key = 0;
     while (key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
@@ -289,7 +291,7 @@ void shm_region_free(void *state, struct tarn_fabric_region *region)
     atomic_store(&domain->table[region->handle.key & KEY_SLOT_MASK].key, 0);
     task_mutex_unlock(&domain->lock);
     shm_service_lock(&domain->shm->service);
-    uint64_t next = domain->connections_begun; /* connections made later have found the key gone */
+    uint64_t next = domain->connections_begun; /* connections made from now on do not find the key */
     shm_service_unlock(&domain->shm->service);
     task_mutex_lock_firmly(&domain->lock);
     extent->quarantine = next;
@@ -348,7 +350,7 @@ bool shm_find(struct shm_peer_domain *peer, uint64_t key)
     if (key >> KEY_SLOT_BITS == 0 || slot >= peer->table_slots ||
         !read_entry(&table[slot], key, &offset, &bytes, &rights, &place))
         return false;
-    /* What follows is so unless the table is rubbish. */
+    /* The checks below hold unless the peer's table is rubbish. */
     if (place >= SHM_PLACES)
         return false;
     const struct shm_file *file = &peer->files[place];

@@ -1,4 +1,4 @@
-/* Memory files: made, sealed, and checked before what somebody else has made is touched. */
+/* Memory files: making and sealing them, and checking those of other processes before their memory is touched. */
 #include "fabric/shm/shm.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Without these a file could become shorter, and a process that touches what is gone dies of SIGBUS. */
+/* The seals without which a file could become shorter: a process that touches the cut part dies of SIGBUS. */
 #define FIXED_LENGTH (F_SEAL_SHRINK | F_SEAL_GROW)
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
@@ -20,14 +20,14 @@ static int map(struct shm_file *file, int fd, bool writable)
     void *memory = mmap(NULL, file->bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (memory == MAP_FAILED)
         return -errno;
-    /* a child of ours would go on holding what our end has to give back */
+    /* a child process would otherwise go on holding memory that this side has to give back */
     if (madvise(memory, file->bytes, MADV_DONTFORK) != 0) {
         int error = -errno;
         (void)munmap(memory, file->bytes);
         return error;
     }
     if (file->bytes >= HUGE_PAGE_BYTES)
-        (void)madvise(memory, file->bytes, MADV_HUGEPAGE); /* where files of memory may have them */
+        (void)madvise(memory, file->bytes, MADV_HUGEPAGE); /* huge pages, where memory files may have them */
     file->memory = memory;
     return 0;
 }
@@ -40,7 +40,7 @@ int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_fil
     int error = fchmod(file.fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(file.fd, (off_t)bytes) != 0 ? -errno : 0;
     if (error == 0)
         error = map(&file, file.fd, true);
-    /* our mapping is there already: FUTURE_WRITE lets it be */
+    /* FUTURE_WRITE does not affect the mapping that exists already */
     if (error == 0 &&
         fcntl(file.fd, F_ADD_SEALS, FIXED_LENGTH | F_SEAL_SEAL | (readers ? F_SEAL_FUTURE_WRITE : 0)) != 0)
         error = -errno;
@@ -58,7 +58,7 @@ int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_fi
     struct statfs system;
     struct shm_file file = {.fd = -1, .bytes = bytes};
     int seals = fcntl(fd, F_GET_SEALS);
-    /* tmpfs: pages of hugetlbfs are not there for certain when they are touched */
+    /* only tmpfs is accepted: a page of hugetlbfs may be missing when it is touched */
     if (seals < 0 || (seals & FIXED_LENGTH) != FIXED_LENGTH || fstat(fd, &status) != 0 ||
         !S_ISREG(status.st_mode) || bytes == 0 || (uint64_t)status.st_size != bytes ||
         fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)

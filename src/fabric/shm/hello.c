@@ -1,6 +1,6 @@
 /*
- * How two processes meet: a hello from each, with credentials that the kernel vouches for and three descriptors,
- * over a Unix socket that keeps messages apart.
+ * The meeting of two processes: each sends a hello, with credentials that the kernel vouches for and three descriptors,
+ * over a Unix socket that keeps message boundaries.
  */
 #include "fabric/shm/shm.h"
 #include "task/net.h"
@@ -43,7 +43,7 @@ _Static_assert(sizeof(struct shm_hello_format) == 104, "a message between proces
 
 #define HELLO_MARK UINT32_C(0x016d6873)
 
-/* Room for what comes with a message. */
+/* Room for a message's credentials and descriptors. */
 union control {
     struct cmsghdr header;
     uint8_t room[CMSG_SPACE(SHM_HELLO_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
@@ -95,7 +95,7 @@ int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
 void shm_hello_refuse(int fd)
 {
     const struct shm_hello_format format = {.mark = HELLO_MARK, .refused = 1};
-    (void)send(fd, &format, sizeof(format), MSG_DONTWAIT | MSG_NOSIGNAL); /* it may be gone */
+    (void)send(fd, &format, sizeof(format), MSG_DONTWAIT | MSG_NOSIGNAL); /* the peer may be gone */
 }
 
 void shm_greeting_drop(struct shm_greeting *greeting)
@@ -107,7 +107,7 @@ void shm_greeting_drop(struct shm_greeting *greeting)
     }
 }
 
-/* Keep descriptors; more than three are closed. @return how many there were */
+/* Keep up to three descriptors, and close any more. @return number of descriptors that came */
 static unsigned keep_descriptors(const struct cmsghdr *header, unsigned kept, struct shm_greeting *greeting)
 {
     const uint8_t *data = CMSG_DATA(header);
@@ -123,7 +123,7 @@ static unsigned keep_descriptors(const struct cmsghdr *header, unsigned kept, st
     return kept;
 }
 
-/* Take what came with a message. @return 0; -EACCES; -EPROTO */
+/* Take a message's credentials and descriptors. @return 0; -EACCES; -EPROTO */
 static int take_control(struct msghdr *message, bool refused, struct shm_greeting *greeting)
 {
     struct ucred who = {.uid = (uid_t)-1};

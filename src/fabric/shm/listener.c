@@ -1,4 +1,4 @@
-/* Listeners: a client says hello within a queue of 64, and waits in another to be accepted. */
+/* Listeners: a client waits in one queue, of 64, until its hello has come, and in another until it is accepted. */
 #include "fabric/shm/shm.h"
 #include "task/net.h"
 #include <errno.h>
@@ -7,15 +7,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SILENT_MAX 64  /* who have not said hello yet; the oldest of more is dropped */
-#define READY_MAX  128 /* who have; more are refused */
+#define SILENT_MAX 64  /* clients whose hello has not come; the oldest is dropped when there are more */
+#define READY_MAX  128 /* clients whose hello has come; further ones are refused */
 
 struct shm_listener {
     struct shm *shm;
     struct shm_source socket;
     struct sockaddr_un address;
     struct net_unix_file file;
-    struct base_list silent; /* of struct shm_incoming; these four under the service's lock */
+    struct base_list silent; /* of struct shm_incoming; the service's lock guards these four fields */
     struct base_list ready;
     uint32_t silent_count;
     uint32_t ready_count;
@@ -23,10 +23,10 @@ struct shm_listener {
     struct fabric_bell bell;
 };
 
-/* Somebody who wants to connect. */
+/* A client that wants to connect. */
 struct shm_incoming {
     struct base_list link;
-    struct shm_listener *listener; /* while it is in one of its lists */
+    struct shm_listener *listener; /* the listener while the client is in one of its lists */
     struct shm *shm;
     struct shm_source socket;
     struct shm_greeting greeting;
@@ -34,7 +34,7 @@ struct shm_incoming {
 
 /* ---- those who come ----------------------------------------------------------------------------- */
 
-/* Refuse and free one that is in no list and not watched. */
+/* Refuse and free a client that is in no list and not watched. */
 static void refuse_peer(struct shm_incoming *incoming)
 {
     shm_hello_refuse(incoming->socket.fd);
@@ -59,7 +59,7 @@ static void log_refusal(struct shm *shm, int error)
     base_warn_limited(&shm->node->log, &shm->refusals, "peer refused", "fabric=shm reason=\"%s\"", reason);
 }
 
-/* One that was silent has said something. */
+/* Take the hello, or the end, of a client that was silent. */
 static void incoming_event(struct shm_source *source)
 {
     struct shm_incoming *incoming = base_container_of(source, struct shm_incoming, socket);
@@ -70,7 +70,7 @@ static void incoming_event(struct shm_source *source)
     if (error == 0 && listener->ready_count == READY_MAX)
         error = -EUSERS;
     if (error != 0) {
-        if (error != -ECONNRESET) /* it has gone again */
+        if (error != -ECONNRESET) /* otherwise the client has gone away */
             log_refusal(incoming->shm, error);
         drop_silent(incoming);
         return;
@@ -164,7 +164,7 @@ int shm_listen(void *state, const char *address, void **ret_listener)
     return 0;
 }
 
-/* @return NULL: none is ready */
+/* @return NULL: no client is ready */
 static struct shm_incoming *pop_ready_locked(struct shm_listener *listener)
 {
     task_mutex_assert_held(&listener->shm->service.lock);
@@ -205,7 +205,7 @@ int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
     struct shm_listener *listener = state;
     const struct fabric_condition condition = {.ready = is_ready, .arg = listener};
     struct shm_incoming *incoming = NULL;
-    while (incoming == NULL) { /* another one may be quicker */
+    while (incoming == NULL) { /* another caller may be quicker */
         int error = fabric_bell_wait(&listener->bell, &condition, deadline_ns);
         if (error != 0)
             return error;

@@ -1,6 +1,6 @@
 /*
- * Messages in shared memory: one writer, one reader, slots of one size. The reader's file; both sides may write
- * all of it, so each keeps its own position to itself, and looks at what it reads once.
+ * Messages in shared memory: one writer, one reader, slots of one size. The file is the reader's, and both sides may
+ * write all of it: so each keeps its own position in private memory, and loads what the other wrote only once.
  */
 #include "fabric/shm/shm.h"
 #include <errno.h>
@@ -79,10 +79,10 @@ static struct shm_slot_format *slot_at(const struct shm_ring *ring)
 
 /* ---- the writer --------------------------------------------------------------------------------- */
 
-/* Messages that the reader has not read yet, as it says. */
+/* Number of messages that the reader, by its own word, has not read yet. */
 static uint64_t unread(const struct shm_ring *ring)
 {
-    /* pairs with the store in shm_ring_read_try(): the slot was read before */
+    /* pairs with the store in shm_ring_read_try(), before which the slot was read */
     return ring->position - atomic_load(&ring->shared->read);
 }
 
@@ -96,7 +96,8 @@ int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *
 {
     if (message->bytes > ring->payload_bytes)
         return -EMSGSIZE;
-    if (ring->position - ring->read_seen == ring->slots) { /* else the reader's cache line is left alone */
+    if (ring->position - ring->read_seen ==
+        ring->slots) { /* otherwise the reader's cache line is left alone */
         uint64_t waiting = unread(ring);
         if (waiting > ring->slots)
             return -EPROTO;
@@ -114,9 +115,9 @@ int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *
             memcpy(to, iov[i].iov_base, iov[i].iov_len);
         to += iov[i].iov_len;
     }
-    /* Pairs with has_message(): the slot, and all WRITEs before it, are seen by a reader that sees this. And with
-     * shm_ring_arm_reader(): of this store and its load, and that store and the load in reader_sleeps(), one
-     * sees the other's. */
+    /* Pairs with has_message(): a reader that sees this store sees the slot and all WRITEs before it. And with
+     * shm_ring_arm_reader(), which stores its flag and then loads `written`, while this side stores `written` and then
+     * loads the flag in reader_sleeps(): at least one of the two loads sees the other side's store. */
     atomic_store(&ring->shared->written, ++ring->position);
     return 1;
 }

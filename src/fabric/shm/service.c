@@ -1,4 +1,4 @@
-/* The service: one thread for a fabric that watches descriptors, and no more than rings bells and tidies up. */
+/* The service: one thread of a fabric that watches descriptors. It only rings bells and frees what has ended. */
 #include "fabric/shm/shm.h"
 #include "task/thread.h"
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define EVENTS_MAX  64
-#define SOURCES_MIN 64 /* of the table, which doubles */
+#define SOURCES_MIN 64 /* the first size of the table, which doubles when it is full */
 
 void shm_service_lock(struct shm_service *service)
 {
@@ -22,8 +22,8 @@ void shm_service_unlock(struct shm_service *service)
 }
 
 /*
- * What an event tells: descriptor and number of the source. An event may be older than what has been done under the
- * lock since: its source is gone then, and its descriptor perhaps another source's, which has another number.
+ * The number that epoll returns with an event: descriptor and number of the source. An event may be older than the
+ * source's removal; by then its descriptor may be another source's, which has another number.
  */
 static uint64_t event_data(int fd, uint32_t number)
 {

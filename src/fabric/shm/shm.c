@@ -1,4 +1,4 @@
-/* The provider `shm`: opening, and its table of operations. */
+/* The provider `shm`: opening, and its table of operations. The work is that of the other files of this folder. */
 #include "fabric/shm/shm.h"
 #include <errno.h>
 

@@ -12,25 +12,26 @@ struct shm_connection;
 
 /* ---- file.c: sealed memory files ---------------------------------------------------------------- */
 
-/* A file of memory, mapped. */
+/* A memory file, mapped. */
 struct shm_file {
-    int fd; /* -1: closed, the mapping lives on */
+    int fd; /* the file; -1: closed, while the mapping lives on */
     uint8_t *memory;
     uint64_t bytes;
 };
 
 /**
- * Make one: mode 0600, of fixed length for ever.
+ * Make a file: mode 0600, its length fixed for ever.
  *
- * @param readers  nobody, not even we, gets a further writable mapping or may write by other means
+ * @param readers  peers only read it: seal it, so that no process, this one included, can map it writable again or write
+ *                 to it by other means
  * @return 0 or negative errno
  */
 base_must_check int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_file *ret_file);
 
 /**
- * Map one that somebody else has made and claims to be so long.
+ * Map a file that a peer has made, and check that it has the length that the peer claims.
  *
- * @param fd  stays the caller's
+ * @param fd  still the caller's afterwards
  * @return 0; -EPROTO (another kind of file, another length, or one that could become shorter); -ENOMEM
  */
 base_must_check int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_file);
@@ -43,60 +44,60 @@ void shm_file_drop(struct shm_file *file);
 /* A descriptor that is watched. */
 struct shm_source {
     int fd;
-    void (*event)(struct shm_source *source); /* with the service's lock, in its thread: must not wait */
-    uint32_t number;                          /* the service's: of this watching */
+    void (*event)(
+        struct shm_source *source); /* called by the service's thread with its lock held; must not wait */
+    uint32_t number;                /* number of this watch, given by the service */
 };
 
-/* The thread, and what it watches. */
+/* The service's thread, and the descriptors that it watches. */
 struct shm_service {
     struct base_account *account;
-    struct task_mutex lock;      /* of what follows, and of what `event` does */
-    struct shm_source **sources; /* by descriptor */
+    struct task_mutex lock;      /* protects the fields below, and is held during `event` */
+    struct shm_source **sources; /* the watched sources, indexed by descriptor */
     uint32_t sources_count;
-    uint32_t numbers; /* given to sources so far */
+    uint32_t numbers; /* numbers given to sources since the start */
     int epoll;
-    int stop;  /* an eventfd */
-    int spare; /* a descriptor to give up when there are no more */
+    int stop; /* an eventfd that ends the thread */
+    int spare; /* a descriptor that is closed for a moment, so that a client can be refused when none is left */
     pthread_t thread;
 };
 
-/** Begin. @return 0 or negative errno */
+/** Start the service. @return 0 or negative errno */
 base_must_check int shm_service_open(struct shm_service *service, struct base_account *account);
 
-/** End; nothing is watched. */
+/** End the service, which watches nothing any more. */
 void shm_service_close(struct shm_service *service);
 
-/** Take the lock: nothing changes in sources and what belongs to them. Yields. */
+/** Take the lock, which guards the sources and all that their events change. Yields. */
 void shm_service_lock(struct shm_service *service);
 
 /** Give it back. */
 void shm_service_unlock(struct shm_service *service);
 
-/** Watch, from now on. @param source  fd and event are set @return 0; -ENOMEM and the like */
+/** Begin to watch a source. @param source  fd and event are set @return 0; -ENOMEM and the like */
 base_must_check int shm_service_watch_locked(struct shm_service *service, struct shm_source *source);
 
-/** There are no descriptors to accept somebody with: refuse him, so that the thread does not wake up for him again
- * and again. */
+/** Refuse a client when no descriptor is left to accept it with; otherwise it would wake the thread again and again. */
 void shm_service_refuse_locked(struct shm_service *service, int listening);
 
-/** Watch no more; one that is not watched stays so. */
+/** Stop watching a source; nothing happens if it is not watched. */
 void shm_service_forget_locked(struct shm_service *service, struct shm_source *source);
 
 /* ---- ring.c: messages --------------------------------------------------------------------------- */
 
 struct shm_ring_format;
 
-/* One side of a ring: its receiver has made the file. What the other side writes there is never believed. */
+/* One side of a ring, whose file the receiver has made. All that the other side writes there is checked. */
 struct shm_ring {
     struct shm_file file;
     struct shm_ring_format *shared;
     uint32_t slots;
-    uint32_t payload_bytes; /* of a slot */
-    uint64_t position;      /* our own count of messages: written or read */
-    uint64_t read_seen;     /* the writer's: what the reader had read when we last had to look */
+    uint32_t payload_bytes; /* the most payload bytes of a slot */
+    uint64_t position;      /* number of messages that this side has written or read */
+    uint64_t read_seen; /* the writer's alone: number of messages that the reader had read at the last look */
 };
 
-/** What a ring of such slots takes. */
+/** Bytes that a ring takes. */
 uint64_t shm_ring_bytes(uint32_t slots, uint32_t payload_bytes);
 
 /** Begin to use a ring whose file is mapped. */
@@ -116,34 +117,34 @@ bool shm_ring_has_credit(const struct shm_ring *ring);
 /** Whether shm_ring_read_try() would return something else than 0. */
 bool shm_ring_has_message(const struct shm_ring *ring);
 
-/** From now on the reader tells when there is credit. */
+/** Ask the reader to ring when there is credit. */
 void shm_ring_arm_writer(struct shm_ring *ring);
 
-/** From now on the writer tells when there is a message. */
+/** Ask the writer to ring when there is a message. */
 void shm_ring_arm_reader(struct shm_ring *ring);
 
-/** Whether the reader is to be told, once, of what was written. */
+/** Whether the reader has asked to be rung; asking once is answered once. */
 bool shm_ring_reader_sleeps(struct shm_ring *ring);
 
-/** Whether the writer is to be told, once, of what was read. */
+/** Whether the writer has asked to be rung; asking once is answered once. */
 bool shm_ring_writer_sleeps(struct shm_ring *ring);
 
-/* What the writer says of itself. */
+/* The writer's state, as it tells the reader. */
 enum shm_presence {
     SHM_PRESENT,
-    SHM_FAILED, /* it has given the connection up */
-    SHM_LEFT,   /* and unmapped the reader's memory: it will write no more, neither here nor there */
+    SHM_FAILED, /* the writer has given the connection up */
+    SHM_LEFT,   /* the writer has also unmapped the reader's memory, and will write nowhere any more */
 };
 
-/** Say so. */
+/** Tell the reader this side's state. */
 void shm_ring_tell(struct shm_ring *ring, enum shm_presence presence);
 
-/** What it said last. */
+/** The state that the writer told last. */
 enum shm_presence shm_ring_told(const struct shm_ring *ring);
 
 /* ---- domain.c: domains and regions -------------------------------------------------------------- */
 
-/* Where regions lie. */
+/* The files in which regions lie. */
 enum shm_place { SHM_READABLE, SHM_WRITABLE, SHM_PLACES };
 
 struct shm_table_format;
@@ -155,30 +156,32 @@ struct shm_domain {
     uint64_t charged_bytes;
     struct shm_table_format *table; /* at the beginning of the readable file */
     uint32_t table_slots;
-    uint64_t keys;                        /* given out so far, from a random number on */
-    struct task_mutex lock;               /* of table, keys and extents */
-    struct base_list extents[SHM_PLACES]; /* of struct shm_extent, by offset: all of each file */
-    struct base_list connections;         /* of struct shm_connection, ghosts too; under the service's lock */
-    uint64_t connections_begun;           /* the next one's number; the same */
+    uint64_t keys;                        /* the last key that was given out; the first is random */
+    struct task_mutex lock;               /* protects table, keys and extents */
+    struct base_list extents[SHM_PLACES]; /* of struct shm_extent, by offset; together they cover each file */
+    struct base_list
+        connections;            /* of struct shm_connection, ghosts included; the service's lock guards it */
+    uint64_t connections_begun; /* number of the next connection; the service's lock guards it */
 };
 
-/* A region of a peer's that was found: as it is while its key is in the table. */
+/* A peer's region that was looked up; it is valid while its key is in the peer's table. */
 struct shm_sight {
     uint64_t key;
-    const _Atomic uint64_t *key_now; /* in the table; NULL: nothing was found yet */
-    uint8_t *memory;                 /* in our mapping */
+    const _Atomic uint64_t *key_now; /* the key's place in the peer's table; NULL: the sight is empty */
+    uint8_t *memory;                 /* the region's memory in this side's mapping */
     uint64_t bytes;
-    uint32_t rights; /* that the mapping has, too */
+    uint32_t rights; /* the region's rights, as far as the mapping allows them */
 };
 
 #define SHM_SIGHTS 8 /* a power of two */
 
-/* What a peer has told of its domain. */
+/* A peer's domain, mapped. */
 struct shm_peer_domain {
     uint64_t identity;
     struct shm_file files[SHM_PLACES];
     uint32_t table_slots;
-    struct shm_sight sights[SHM_SIGHTS]; /* by the low bits of the key; its user's */
+    struct shm_sight sights
+        [SHM_SIGHTS]; /* regions found lately, by the low bits of the key; only the connection's user touches them */
 };
 
 /** Members of struct fabric_provider, which says what each promises. */
@@ -189,21 +192,21 @@ void shm_region_free(void *state, struct tarn_fabric_region *region);
 
 struct shm_hello;
 
-/** Map what a hello tells of a domain. @param fds  by enum shm_place, the caller's @return 0; -EPROTO; -ENOMEM */
+/** Map the domain of a hello. @param fds  its files by enum shm_place, still the caller's @return 0; -EPROTO; -ENOMEM */
 base_must_check int shm_peer_domain_take(const struct shm_hello *hello, const int *fds,
                                          struct shm_peer_domain *ret_peer);
 
-/** Unmap. */
+/** Unmap a peer's domain. */
 void shm_peer_domain_drop(struct shm_peer_domain *peer);
 
-/** Look for a key in a peer's table, and keep what is found in its sight. @return false: it is not there */
+/** Look a key up in a peer's table, and keep the region as a sight. @return false: the table has no such key */
 base_must_check bool shm_find(struct shm_peer_domain *peer, uint64_t key);
 
 /**
- * Find what an operation names in a peer's domain, as the peer's table has it now.
+ * Find the memory that an operation names in a peer's domain, as the peer's table has it now.
  *
- * @param rights  that it takes
- * @return op->bytes of our mapping, aligned to the word if it takes TARN_FABRIC_MAY_SWAP; NULL: -EACCES
+ * @param rights  the rights that the operation needs
+ * @return op->bytes of this side's mapping, word-aligned if the rights have TARN_FABRIC_MAY_SWAP; NULL: -EACCES
  */
 base_must_check static inline uint8_t *shm_locate(struct shm_peer_domain *peer,
                                                   const struct tarn_fabric_op *op, uint32_t rights)
@@ -223,7 +226,7 @@ base_must_check static inline uint8_t *shm_locate(struct shm_peer_domain *peer,
 
 /* ---- hello.c, listener.c: how two processes meet ------------------------------------------------------------ */
 
-/* What a side tells the other, beside three descriptors: its ring's and its domain's. */
+/* A side's first message. With it come three descriptors: of its domain's two files and of its ring. */
 struct shm_hello {
     uint64_t identity;
     uint64_t bytes[SHM_PLACES];
@@ -234,35 +237,35 @@ struct shm_hello {
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-#define SHM_HELLO_FDS (SHM_PLACES + 1) /* by enum shm_place, then the ring's */
+#define SHM_HELLO_FDS (SHM_PLACES + 1) /* the domain's files by enum shm_place, then the ring's */
 
-/* A hello that has come. */
+/* A hello that was received, with its descriptors. */
 struct shm_greeting {
     struct shm_hello hello;
     int fds[SHM_HELLO_FDS];
     pid_t pid;
 };
 
-/** A socket for hellos. @return 0 or negative errno */
+/** Make a socket for hellos. @return 0 or negative errno */
 base_must_check int shm_socket(int *ret_socket);
 
-/** Have the kernel tell who has sent what comes. @return 0 or negative errno */
+/** Have the kernel attach each sender's credentials to its messages. @return 0 or negative errno */
 base_must_check int shm_socket_ask_who(int fd);
 
-/** Say hello. @return 0 or negative errno */
+/** Send a hello. @return 0 or negative errno */
 base_must_check int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds);
 
-/** Say that there will be no connection. */
+/** Send a refusal. */
 void shm_hello_refuse(int fd);
 
 /**
- * Take a hello that has come.
+ * Receive a hello.
  *
- * @return 0; -EAGAIN: none has; -ECONNREFUSED; -ECONNRESET; -EACCES (another user's); -EPROTO
+ * @return 0; -EAGAIN (none has come); -ECONNREFUSED; -ECONNRESET; -EACCES (another user's); -EPROTO
  */
 base_must_check int shm_hello_receive(int fd, struct shm_greeting *ret_greeting);
 
-/** Close its descriptors. */
+/** Close a hello's descriptors. */
 void shm_greeting_drop(struct shm_greeting *greeting);
 
 /** Members of struct fabric_provider, which says what each promises. */
@@ -272,49 +275,50 @@ int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t shm_incoming_data(const void *state, const void **ret_data);
 void shm_reject(void *state);
 
-/** Free one; what it has is the caller's. @return its socket */
+/** Free an incoming client; its hello's descriptors and its socket are the caller's. @return the socket */
 int shm_incoming_take(void *state, struct shm_greeting *ret_greeting);
 
 /* ---- connection.c, connect.c -------------------------------------------------------------------- */
 
 /*
- * A connection. While it has an owner, the owner's thread uses it; the service's thread looks at the socket and
- * the pidfd. After shm_disconnect() it is a ghost, the service's, until the peer can write no more.
+ * A connection. While it has an owner, the owner's thread uses it, and the service's thread watches the socket and
+ * the pidfd. After shm_disconnect() it is a ghost, which belongs to the service until the peer can write no more.
  */
 struct shm_connection {
-    struct base_list link; /* shm_domain.connections, in the order of `number` */
+    struct base_list link; /* place in shm_domain.connections, ordered by `number` */
     struct shm *shm;
     struct shm_domain *domain;
     uint64_t number;
-    struct tarn_fabric_connection *owner; /* NULL: a ghost; changed under the service's lock */
+    struct tarn_fabric_connection
+        *owner; /* the public object; NULL: a ghost. The service's lock guards changes */
     struct shm_source socket;
-    struct shm_source process; /* a pidfd */
-    bool exposed;              /* the peer may have our memory */
-    _Atomic bool answered;     /* while connecting: the socket has something */
-    _Atomic bool ended;        /* the peer's process */
-    bool unsettled; /* something was stored, and no fence stands between that and what comes next */
+    struct shm_source process; /* the pidfd of the peer's process */
+    bool exposed;              /* the peer may have mapped our memory */
+    _Atomic bool answered;     /* while connecting: the answer can be read from the socket */
+    _Atomic bool ended;        /* the peer's process has ended */
+    bool unsettled;            /* an operation has stored something, and no fence has followed yet */
     struct shm_ring in, out;
-    bool messages_are_rare; /* those that come here */
+    bool messages_are_rare; /* messages come here seldom: their receiver sleeps at once */
     struct shm_peer_domain peer;
     struct fabric_bell bell;
-    struct fabric_queue pending; /* in the order of posting */
-    uint32_t data_bytes;         /* the peer's */
+    struct fabric_queue pending; /* operations that wait for credit, in the order of posting */
+    uint32_t data_bytes;         /* bytes of the peer's private data */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-/** Have the peer's service look. */
+/** Wake the peer's service, which then rings its bell. */
 void shm_connection_ring_peer(struct shm_connection *connection);
 
-/** Tell the peer that it is over, and free it; as a ghost it stays while the peer might write. Yields. */
+/** Tell the peer that the connection has ended, and free it, once the peer can write no more. Yields. */
 void shm_connection_end(struct shm_connection *connection);
 
-/** End and free a ghost, whatever its peer may do. */
+/** End and free a ghost, although its peer might still write. */
 void shm_ghost_end_locked(struct shm_connection *connection);
 
-/** The peer's socket says something, or its end. In the service's thread. */
+/** Handle a byte, or the end, of the peer's socket. In the service's thread. */
 void shm_socket_event(struct shm_source *source);
 
-/** The peer's process has ended. In the service's thread. */
+/** Handle the end of the peer's process. In the service's thread. */
 void shm_process_event(struct shm_source *source);
 
 /** Members of struct fabric_provider, which says what each promises. */
@@ -337,7 +341,7 @@ int shm_fence(void *state, uint64_t deadline_ns);
 struct shm {
     struct tarn_node *node;
     struct shm_service service;
-    struct base_log_limit refusals; /* of lines about who was not let in */
+    struct base_log_limit refusals; /* limits the lines about refused clients */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* Connecting and accepting: a task of the scheduler that the connection will belong to does both. */
+/* Connecting and accepting. A task of the scheduler to which the connection will belong does both. */
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/domain.h"
 #include "fabric/tcp/gate.h"
@@ -16,25 +16,25 @@ static uint64_t slot_bytes(uint32_t receive_bytes)
     return base_align_up(TCP_MESSAGE_HEAD_BYTES + (uint64_t)receive_bytes, TCP_MESSAGE_HEAD_BYTES);
 }
 
-/* How a connection comes about. */
+/* One attempt to connect or to accept. */
 struct attempt {
     struct tcp_domain *domain;
     struct tarn_fabric_connection *owner;
     const struct tarn_fabric_connect_options *options;
     uint64_t deadline_ns;
-    const char *address; /* to connect with; NULL: to accept */
+    const char *address; /* the listener's address; NULL: this side accepts */
     uint32_t sockets;
-    int fd; /* to accept: the socket, its TLS, and what was said */
+    int fd; /* accepting: the client's socket, with its TLS and its hello below */
     struct tcp_tls *tls;
-    struct tcp_meeting meeting; /* by the first socket */
-    struct tcp_hello hello;     /* the other side's */
+    struct tcp_meeting meeting; /* the hellos of the first socket */
+    struct tcp_hello hello;     /* the other side's hello */
     int error;
     struct tcp_connection *connection;
 };
 
 /* ---- making and freeing ------------------------------------------------------------------------- */
 
-/* Free one without sockets. */
+/* Free a connection that has no sockets. */
 static void free_parts(struct tcp_connection *connection)
 {
     struct base_account *account = &connection->tcp->node->memory;
@@ -80,7 +80,7 @@ static const struct net_handler *handler_of(const struct attempt *attempt)
     return attempt->sockets > 1 ? &tcp_sockets_handler : &tcp_connection_handler;
 }
 
-/* A socket is there from now on. */
+/* Give a connection's socket its network connection and its TLS. */
 static void attach(struct tcp_socket *socket, struct net_connection *net, struct tcp_tls *tls)
 {
     socket->net = net;
@@ -96,14 +96,14 @@ void tcp_connection_free(struct tcp_connection *connection)
     tcp_gate_lock(&tcp->gate);
     base_list_remove(&connection->link);
     tcp_gate_unlock(&tcp->gate);
-    tcp_gate_lock(&connection->gate); /* no further tick comes, but one may be on its way */
+    tcp_gate_lock(&connection->gate); /* no further tick comes, but one may be under way */
     while (connection->poked)
         tcp_gate_sleep_firmly_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     free_parts(connection);
 }
 
-/* Close the sockets of an attempt that came to nothing, and free what was made. */
+/* Close the sockets of an attempt that has failed, and free the connection. */
 static void abandon(struct tcp_connection *connection)
 {
     for (uint32_t i = 0; i < connection->socket_count; i++) {
@@ -117,7 +117,7 @@ static void abandon(struct tcp_connection *connection)
     free_parts(connection);
 }
 
-/* From now on the sockets are served. */
+/* Begin to serve the sockets of an attempt that has succeeded. */
 static void begin_attempt(struct attempt *attempt, struct tcp_connection *connection)
 {
     struct tcp *tcp = connection->tcp;
@@ -132,7 +132,7 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
     tcp_connection_prepare(connection);
     tcp_gate_lock(&tcp->gate);
     base_list_push_back(&tcp->connections, &connection->link);
-    tcp_gate_wake_locked(&tcp->gate); /* the clock ticks while there are some */
+    tcp_gate_wake_locked(&tcp->gate); /* the clock ticks only while there are connections */
     tcp_gate_unlock(&tcp->gate);
     attempt->connection = connection;
     for (uint32_t i = 0; i < connection->socket_count; i++)
@@ -142,7 +142,7 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
 
 /* ---- accepting ---------------------------------------------------------------------------------- */
 
-/* Say welcome by a socket. @param meeting  what was said by it */
+/* Send a welcome by a socket. @param meeting  the hellos of that socket */
 static int welcome(const struct attempt *attempt, const struct tcp_socket *socket,
                    const struct tcp_meeting *meeting, struct tcp_hello *hello)
 {
@@ -155,7 +155,7 @@ static int welcome(const struct attempt *attempt, const struct tcp_socket *socke
     return error == 0 ? 0 : -ECONNRESET;
 }
 
-/* Have one more socket join. */
+/* Take one more socket into the connection. */
 static int admit_next(struct attempt *attempt, struct tcp_connection *connection, struct tcp_party *party)
 {
     struct tcp_incoming *incoming;
@@ -167,7 +167,8 @@ static int admit_next(struct attempt *attempt, struct tcp_connection *connection
     int error = tcp_party_take(connection->tcp, party, attempt->deadline_ns, &number, &incoming);
     if (error != 0)
         return error == -ETIMEDOUT ? -ECONNRESET : error;
-    attempt->deadline_ns = task_now() + connection->tcp->options.heartbeat_ns; /* for the next */
+    attempt->deadline_ns =
+        task_now() + connection->tcp->options.heartbeat_ns; /* the next socket has a heartbeat's time */
     int fd = tcp_incoming_take(incoming, &meeting, &join, &tls);
     error = net_adopt(fd, handler_of(attempt), &net);
     if (error != 0) {
@@ -179,7 +180,7 @@ static int admit_next(struct attempt *attempt, struct tcp_connection *connection
     return error == 0 ? welcome(attempt, &connection->sockets[number], &meeting, &hello) : error;
 }
 
-/* Say welcome, and wait for the sockets that were promised. */
+/* Send the welcome, and wait for the further sockets that the hello has promised. */
 static int admit_all(struct attempt *attempt, struct tcp_connection *connection)
 {
     struct tcp *tcp = connection->tcp;
@@ -240,7 +241,7 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 
 /* ---- connecting --------------------------------------------------------------------------------- */
 
-/* Read a hello of a kind. @param ret_bytes  it as it came */
+/* Read a hello of a kind. @param ret_bytes  its bytes as they came */
 static int read_hello(const struct tcp_socket *socket, enum tcp_hello_kind kind, uint64_t deadline_ns,
                       uint8_t *ret_bytes, struct tcp_hello *ret_hello)
 {
@@ -253,14 +254,14 @@ static int read_hello(const struct tcp_socket *socket, enum tcp_hello_kind kind,
     return tcp_hello_load(ret_bytes, kind, ret_hello);
 }
 
-/* @return 0; -ETIMEDOUT; -ECANCELED. Where a write fails otherwise, reading tells why. */
+/* @return 0; -ETIMEDOUT; -ECANCELED. Another failure of the write is left to the next read, which has its reason. */
 static int send_hello(const struct tcp_socket *socket, const uint8_t *bytes, uint64_t deadline_ns)
 {
     int error = tcp_write(socket->net, socket->tls, bytes, TCP_HELLO_BYTES, deadline_ns);
     return error == -ETIMEDOUT || error == -ECANCELED ? error : 0;
 }
 
-/* Say what this socket is for, prove to know the secret, and read what the other side says to it. */
+/* Send this socket's hello with the proof of the secret, and read the other side's answer. */
 static int greet(const struct attempt *attempt, const struct tcp_socket *socket,
                  const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
@@ -297,7 +298,7 @@ static void log_refusal(const struct attempt *attempt, const struct tcp_tls *tls
                       attempt->address, reason);
 }
 
-/* Open a socket: the handshake of TLS, if there is to be any, and hellos. */
+/* Open a socket: the handshake of TLS if it is used, then the hellos. */
 static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *socket,
                            const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
@@ -323,7 +324,7 @@ static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *soc
     return error;
 }
 
-/* All sockets: the first says hello, the others join it. */
+/* Open all sockets: the first makes the connection, and the others join it. */
 static int meet_all(struct attempt *attempt, struct tcp_connection *connection)
 {
     struct tcp_hello hello, welcome_again;

@@ -1,4 +1,4 @@
-/* Connections at work: what their scheduler does with the socket, and what their user waits for. */
+/* Connections at work: the scheduler's side, which sends and receives, and the user's side, which waits. */
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/gate.h"
@@ -10,19 +10,20 @@
 
 /* ---- on the connection's scheduler -------------------------------------------------------------- */
 
-/* What was done to the wire is done: tell whom it concerns, and give the lock back. */
+/* After a change of the wire: wake the tasks that it concerns, and unlock. */
 static void tell_and_unlock(struct tcp_connection *connection)
 {
     const struct tcp_wire *wire = &connection->wire;
     const char *doing = wire->doing;
-    int error = wire->culprit == NULL ? wire->error : 0; /* of what was refused its user says it */
+    int error =
+        wire->culprit == NULL ? wire->error : 0; /* a refused operation's error is reported by its user */
     tcp_gate_wake_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     if (error != 0)
         (void)fabric_connection_fail(connection->owner, doing, error);
 }
 
-/* Shut what is open: their reads end, so that each is closed. */
+/* Shut all open sockets, so that their reads end and each is closed. */
 static void shut_all(struct tcp_connection *connection)
 {
     for (uint32_t i = 0; i < connection->socket_count; i++) {
@@ -31,7 +32,7 @@ static void shut_all(struct tcp_connection *connection)
     }
 }
 
-/* The socket for which a task must be started that sends. @return NULL: none */
+/* Find a socket that needs a task to send. @return NULL: none */
 static struct tcp_socket *must_send_locked(const struct tcp_connection *connection)
 {
     base_spin_assert_held(&connection->gate.lock);
@@ -56,15 +57,16 @@ static void sender(void *arg)
         if (bytes == 0)
             break;
         bool passed = wire->out_turn != socket->number;
-        if (wire->error != 0) /* what a READ asked for has gone */
+        if (wire->error != 0) /* the region of a READ has gone */
             tell_and_unlock(connection);
         else
             tcp_gate_unlock(&connection->gate);
         if (passed)
-            act(connection); /* others need not wait for this one */
+            act(connection); /* other sockets need not wait for this one */
         int error = tcp_write(socket->net, socket->tls, socket->out, bytes, TASK_FOREVER);
         tcp_gate_lock(&connection->gate);
-        connection->deaf |= error != 0; /* what it died of, reading tells: its last words may be there */
+        connection->deaf |=
+            error != 0; /* the reason comes by reading: the peer's last frames may still be there */
     }
     socket->sending = false;
     connection->senders--;
@@ -72,10 +74,10 @@ static void sender(void *arg)
     tcp_gate_wake_locked(&connection->gate);
     tcp_gate_unlock(&connection->gate);
     if (shut)
-        shut_all(connection); /* nothing of it ends before this thread has seen to it */
+        shut_all(connection); /* the sockets are freed by this thread only, after this call */
 }
 
-/* Do what is to be done on this scheduler. */
+/* Do the work that is due on this scheduler: send, shut or close. */
 static void act(struct tcp_connection *connection)
 {
     tcp_gate_lock(&connection->gate);
@@ -85,7 +87,7 @@ static void act(struct tcp_connection *connection)
         connection->senders++;
     }
     if (connection->leaving && connection->senders == 0)
-        connection->shut = true; /* there is nothing more to say */
+        connection->shut = true; /* nothing is left to be sent */
     bool shut = connection->shut;
     tcp_gate_unlock(&connection->gate);
     if (shut)
@@ -101,7 +103,7 @@ static void act(struct tcp_connection *connection)
     shut_all(connection);
 }
 
-/* A tick of the clock: a peer that has been silent for long is probed, and given up in the end. */
+/* Count a tick of the clock: a peer that has been silent for long is probed, and later given up. */
 static void count_beat_locked(struct tcp_connection *connection)
 {
     base_spin_assert_held(&connection->gate.lock);
@@ -115,7 +117,7 @@ static void count_beat_locked(struct tcp_connection *connection)
     }
 }
 
-/* Whether there is something for act() to do. */
+/* Whether act() has something to do. */
 static bool must_act_locked(const struct tcp_connection *connection)
 {
     base_spin_assert_held(&connection->gate.lock);
@@ -135,10 +137,10 @@ static void run_poke(struct task_message *message)
         act(connection);
         tcp_gate_lock(&connection->gate);
         more = connection->beat ||
-               must_act_locked(connection); /* a caller that found the poke on its way relies on that */
+               must_act_locked(connection); /* a caller that found a poke under way relies on this look */
         connection->poked = more;
         tcp_gate_wake_locked(&connection->gate);
-        tcp_gate_unlock(&connection->gate); /* it may be gone from here on */
+        tcp_gate_unlock(&connection->gate); /* the connection may be freed from here on */
     }
 }
 
@@ -157,7 +159,7 @@ static void post_poke(struct tcp_connection *connection, bool beat)
     if (!post || task_sched_post(connection->sched, &connection->poke))
         return;
     tcp_gate_lock(&connection->gate);
-    connection->poked = false; /* the scheduler has ended */
+    connection->poked = false; /* the scheduler has ended: no poke is under way */
     tcp_gate_unlock(&connection->gate);
 }
 
@@ -179,7 +181,7 @@ void tcp_connection_beat(struct tcp_connection *connection)
     post_poke(connection, true);
 }
 
-/* A socket has come to its end, or to what is no TLS, and so have all: close it when nobody sends by it any more. */
+/* Take the end of a socket, or bytes that are no TLS. It ends all sockets; each is closed when no task sends by it. */
 static void end_socket(struct tcp_socket *socket, int error)
 {
     struct tcp_connection *connection = socket->connection;
@@ -195,7 +197,7 @@ static void end_socket(struct tcp_socket *socket, int error)
     net_close(socket->net);
 }
 
-/* Take what has come, by whatever socket has its turn. */
+/* Take received bytes, from the socket whose turn it is, as far as the turns go. */
 static void take_locked(struct tcp_connection *connection)
 {
     base_spin_assert_held(&connection->gate.lock);
@@ -210,7 +212,7 @@ static void take_locked(struct tcp_connection *connection)
     } while (wire->in_turn != turn);
 }
 
-/* Wait for room for what comes: a socket whose turn has not come is read no further. */
+/* Wait until a socket's input was taken: a socket whose turn has not come is read no further. */
 static void await_room(struct tcp_socket *socket)
 {
     struct tcp_connection *connection = socket->connection;
@@ -224,8 +226,8 @@ static void await_room(struct tcp_socket *socket)
     tcp_gate_unlock(&connection->gate);
 }
 
-/* What is demanded fits: a buffer of the scheduler's, and a record that TLS has a part of already. So nobody who waits
- * for his turn keeps a buffer, of which others might be in need. */
+/* Each demand fits into the socket's room: one buffer of the scheduler's, and a record of which TLS has a part already.
+ * So a socket that waits for its turn holds no buffer that others might need. */
 void tcp_connection_demand(struct tcp_connection *connection)
 {
     for (uint32_t i = 0; connection->socket_count > 1 && i < connection->socket_count; i++) {
@@ -235,7 +237,7 @@ void tcp_connection_demand(struct tcp_connection *connection)
     }
 }
 
-/* The target task of a socket. */
+/* Serve a socket that has received something. */
 static void ready(struct net_connection *net)
 {
     struct tcp_socket *socket = net_user(net);
@@ -247,7 +249,7 @@ static void ready(struct net_connection *net)
         if (bytes == -EAGAIN)
             break;
         if (bytes <= 0) {
-            /* -EACCES would be its complaint of what it got: it has given up */
+            /* -EACCES is the other side's complaint about this side: it has given the connection up */
             end_socket(socket, bytes == -EPROTO ? -EPROTO : -ECONNRESET);
             return;
         }
@@ -287,7 +289,7 @@ static void finish_all(struct fabric_queue *ops, int32_t result)
         fabric_op_finish(op, result);
 }
 
-/* Finish what has come to an end; of a dead connection that is all. */
+/* Finish operations that are done; on a connection that has ended, all of them. */
 static void drain(struct tcp_connection *connection)
 {
     struct tcp_wire *wire = &connection->wire;
@@ -350,7 +352,7 @@ int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
     }
 }
 
-/* Wait for a message. @return its bytes, which stay; NULL with *ret_error set */
+/* Wait for a message. @return its bytes, valid until it is released; NULL with *ret_error set */
 static const uint8_t *next_message(struct tcp_connection *connection, uint64_t deadline_ns,
                                    struct tarn_fabric_message *ret_message, int *ret_error)
 {
@@ -396,7 +398,7 @@ void tcp_fail(void *state)
     struct tcp_connection *connection = state;
     tcp_gate_lock(&connection->gate);
     tcp_wire_die(&connection->wire, tarn_fabric_error(connection->owner), "fail", TCP_GIVES_UP);
-    tcp_gate_wake_locked(&connection->gate); /* other tasks wait here too, for what ends now */
+    tcp_gate_wake_locked(&connection->gate); /* other tasks may wait for operations that end now */
     tcp_gate_unlock(&connection->gate);
     drain(connection);
     tcp_connection_poke(connection);
@@ -406,7 +408,7 @@ int tcp_fence(void *state, uint64_t deadline_ns)
 {
     struct tcp_connection *connection = state;
     (void)deadline_ns;
-    /* the task that serves the peer holds this lock, and looks first whether the connection is alive: it is dead */
+    /* the task that serves the peer looks, with this lock held, whether the connection is alive: from now on it is not */
     tcp_gate_lock(&connection->gate);
     base_assert(connection->wire.error != 0);
     tcp_gate_unlock(&connection->gate);

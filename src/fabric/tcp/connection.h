@@ -14,57 +14,57 @@ struct tcp_tls;
 #define TCP_IN_BYTES (4 * TCP_FRAME_BYTES)
 
 /*
- * A connection. Its sockets belong to a scheduler: that of its user's tasks, or the fabric's own if its users are
- * plain threads. What happens there wakes the user through the gate. What is in struct tcp_socket is the scheduler's
- * alone, but for what is said.
+ * A connection's socket. All sockets belong to one scheduler: that of the user's tasks, or the fabric's own if the
+ * users are plain threads. Work there wakes the user through the gate. Only that scheduler touches these fields, except
+ * where a comment says otherwise.
  */
 struct tcp_socket {
     struct tcp_connection *connection;
     uint32_t number;
-    struct net_connection *net; /* NULL: not yet, or gone */
-    struct tcp_tls *tls;        /* NULL: in the clear */
-    bool sending;               /* a task sends; of this the gate is the connection's */
-    uint32_t in_bytes;          /* that are not taken yet */
+    struct net_connection *net; /* the network connection; NULL: not yet made, or closed */
+    struct tcp_tls *tls;        /* its TLS; NULL: in the clear */
+    bool sending;               /* a task sends by it; guarded by the connection's gate */
+    uint32_t in_bytes;          /* received bytes that were not taken yet */
     uint8_t in[TCP_IN_BYTES];
     uint8_t out[TCP_OUT_BYTES];
 };
 
 struct tcp_connection {
-    struct base_list link; /* tcp.connections */
+    struct base_list link; /* place in tcp.connections */
     struct tcp *tcp;
     struct tarn_fabric_connection *owner;
     struct task_sched *sched;
-    struct tcp_gate gate; /* of what follows */
+    struct tcp_gate gate; /* guards the fields below */
     struct tcp_wire wire;
     uint32_t socket_count;
-    uint32_t open_count; /* of those that are not gone */
+    uint32_t open_count; /* number of sockets that are not closed */
     struct tcp_socket *sockets;
-    struct task_message poke; /* has the scheduler look at what is below */
-    bool poked;               /* it is on its way */
-    bool beat;                /* the worker's clock has ticked */
-    uint32_t senders;         /* tasks that send */
-    bool deaf;                /* the other side takes nothing any more */
-    bool leaving;             /* the user has gone */
+    struct task_message poke; /* the message that makes the scheduler look at the fields below */
+    bool poked;               /* `poke` is under way */
+    bool beat;                /* the clock has ticked since the scheduler looked */
+    uint32_t senders;         /* number of tasks that send */
+    bool deaf;                /* the other side receives nothing any more */
+    bool leaving;             /* the user has disconnected */
     bool shut;                /* the sockets are to be shut */
-    bool ending;              /* they are, and about to be closed */
-    uint32_t silent_beats;    /* since something came, or of one who leaves since he does */
-    uint32_t data_bytes;      /* the peer's */
+    bool ending;              /* the sockets were shut and are about to be closed */
+    uint32_t silent_beats;    /* ticks since something was received, or since the user disconnected */
+    uint32_t data_bytes;      /* bytes of the peer's private data */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-/** What serves the socket of a connection that has one, and those of others. */
+/** The handlers of a connection's single socket, and of several sockets. */
 extern const struct net_handler tcp_connection_handler, tcp_sockets_handler;
 
-/** Have all sockets that have room receive. On the connection's scheduler. */
+/** Have every socket with room receive. On the connection's scheduler. */
 void tcp_connection_demand(struct tcp_connection *connection);
 
-/** Once, before any of these. */
+/** Prepare a connection, once, before any of the functions below. */
 void tcp_connection_prepare(struct tcp_connection *connection);
 
-/** Have the scheduler look: there is something to send, or to end. Any thread. */
+/** Have the scheduler look for something to send or to end. Any thread. */
 void tcp_connection_poke(struct tcp_connection *connection);
 
-/** The clock has ticked: is somebody silent? Any thread. */
+/** Count a tick of the clock for a connection. Any thread. */
 void tcp_connection_beat(struct tcp_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */
@@ -73,7 +73,7 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 int tcp_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 
-/** Free one whose socket is closed. Yields. */
+/** Free a connection whose sockets are closed. Yields. */
 void tcp_connection_free(struct tcp_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */

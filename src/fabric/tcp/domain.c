@@ -1,6 +1,6 @@
 /*
- * Domains: a table of regions, looked into for every request. A region's memory is unmapped when nobody is in the
- * middle of a copy: no peer has hold of it but through here.
+ * Domains: a table of regions, in which every request is looked up. Peers reach a region only through this table, so
+ * its memory is unmapped as soon as no copy is under way.
  */
 #include "fabric/tcp/domain.h"
 #include "fabric/tcp/tcp.h"
@@ -11,7 +11,7 @@
 
 _Static_assert(TARN_FABRIC_REGIONS_MAX <= KEY_SLOT_MASK + 1, "a key holds the number of its entry");
 
-#define BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
+#define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
 static struct base_account *account_of(const struct tcp_domain *domain)
 {
@@ -55,13 +55,13 @@ void tcp_domain_close(void *state)
 
 /* ---- regions ------------------------------------------------------------------------------------ */
 
-/* What it takes of the domain's bytes. */
+/* The bytes that a region takes of its domain's limit. */
 static uint64_t charged(const struct tcp_region *region)
 {
     return region->borrowed ? 0 : region->bytes;
 }
 
-/* Reserve bytes and an entry. @return 0; -ENOSPC */
+/* Reserve a region's bytes and its entry in the table. @return 0; -ENOSPC */
 static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
@@ -80,14 +80,14 @@ static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
     return fits ? 0 : -ENOSPC;
 }
 
-/* Take it out: nobody finds it from now on, and the last who has found it is done. */
+/* Remove a region from the table, and wait until the last copy that has found it is over. */
 static void leave_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
     domain->table[region->key & KEY_SLOT_MASK] = NULL;
     domain->bytes[region->place] -= charged(region);
     base_spin_unlock(&domain->lock);
-    while (atomic_load(&region->users) != 0) /* for as long as a frame's copy takes */
+    while (atomic_load(&region->users) != 0) /* as long as the copy of one frame takes */
         task_yield();
 }
 
@@ -114,9 +114,9 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     own->rights = region->handle.rights;
     own->place = place;
     own->borrowed = borrowed;
-    own->memory = borrowed
-                      ? region->memory
-                      : base_map_part(account, BASE_PAGE_BYTES, own->bytes, 0); /* the domain is charged */
+    own->memory = borrowed ? region->memory
+                           : base_map_part(account, BASE_PAGE_BYTES, own->bytes,
+                                           0); /* the domain's account is charged */
     int error = own->memory == NULL ? -ENOMEM : 0;
     if (error == 0 && !borrowed)
         error = fabric_populate(own->memory, own->bytes, false);

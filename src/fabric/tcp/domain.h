@@ -6,7 +6,7 @@
 
 struct tcp;
 
-/* Where a region's bytes are charged. */
+/* The two limits of a domain, to one of which a region's bytes are charged. */
 enum tcp_place { TCP_READABLE, TCP_WRITABLE, TCP_PLACES };
 
 struct tcp_region {
@@ -15,8 +15,8 @@ struct tcp_region {
     uint64_t bytes;
     uint32_t rights;
     enum tcp_place place;
-    bool borrowed;          /* the memory is the caller's */
-    _Atomic uint32_t users; /* copies under way */
+    bool borrowed;          /* the memory belongs to the caller */
+    _Atomic uint32_t users; /* number of copies under way */
 };
 
 struct tcp_domain {
@@ -24,9 +24,9 @@ struct tcp_domain {
     uint64_t identity; /* in every handle */
     uint64_t bytes_max[TCP_PLACES];
     uint64_t charged_bytes;
-    struct base_spin lock; /* of what follows */
+    struct base_spin lock; /* guards the fields below */
     uint64_t bytes[TCP_PLACES];
-    uint64_t keys; /* given out so far, from a random number on */
+    uint64_t keys; /* the last key that was given out; the first is random */
     uint32_t table_slots;
     struct tcp_region **table;
 };
@@ -42,15 +42,15 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region);
 void tcp_region_free(void *state, struct tarn_fabric_region *region);
 
 /**
- * Find a region that grants something; its memory stays until tcp_region_put(), which must come without a yield.
+ * Find a region that grants rights; its memory stays until tcp_region_put(), which must be called without a yield before.
  *
- * @param offset, bytes  that must lie within it
+ * @param offset, bytes  the range that must lie within the region
  * @return NULL: there is none
  */
 struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, uint64_t key, uint32_t rights,
                                   uint64_t offset, uint64_t bytes);
 
-/** Let go of it. */
+/** Release a region that was found. */
 void tcp_region_put(struct tcp_region *region);
 
 #endif

@@ -1,11 +1,11 @@
-/* Frames: what is sent once two sides have met. For the files of this folder. */
+/* Frames: the form of all that is sent after the hellos. For the files of this folder. */
 #ifndef FABRIC_TCP_FRAME_H
 #define FABRIC_TCP_FRAME_H
 
 #include "fabric/fabric_internal.h"
 
 #define TCP_HEADER_BYTES  64
-#define TCP_PAYLOAD_BYTES 16384 /* at most, of a frame */
+#define TCP_PAYLOAD_BYTES 16384 /* the most payload bytes of a frame */
 #define TCP_FRAME_BYTES   (TCP_HEADER_BYTES + TCP_PAYLOAD_BYTES)
 
 enum tcp_frame_kind {
@@ -15,29 +15,30 @@ enum tcp_frame_kind {
     TCP_CAS,
     TCP_FAA,
     TCP_SEND,
-    TCP_DATA,  /* answers READ */
-    TCP_WORD,  /* answers CAS and FAA */
-    TCP_STATE, /* no more than what every frame says */
+    TCP_DATA,  /* the answer to READ, or a part of it */
+    TCP_WORD,  /* the answer to CAS and FAA */
+    TCP_STATE, /* nothing but the fields that every frame has */
     TCP_BYE,   /* the last frame: enum tcp_farewell */
 };
 
-/* Why there are no more frames. */
+/* The reason why no more frames follow. */
 enum tcp_farewell {
     TCP_STAYS,
-    TCP_LEAVES,   /* it has disconnected */
-    TCP_GIVES_UP, /* its side of the connection has failed */
-    TCP_REFUSES,  /* a request that its regions do not grant */
+    TCP_LEAVES,   /* the sender has disconnected */
+    TCP_GIVES_UP, /* the sender's side of the connection has failed */
+    TCP_REFUSES,  /* the sender refuses a request that its regions do not grant */
 };
 
-/* What a frame says, but for its payload. README, "tcp", has the table. */
+/* A frame's header. README, "tcp", has the table. */
 struct tcp_frame {
     enum tcp_frame_kind kind;
-    bool last;      /* of the frames of one operation */
-    bool probe;     /* the other side shall send something */
-    uint32_t bytes; /* of payload */
+    bool last;      /* it is the last frame of its operation */
+    bool probe;     /* the other side is asked to send something */
+    uint32_t bytes; /* bytes of payload */
     uint32_t value;
-    uint64_t done;     /* requests of the other side that have been served */
-    uint64_t received; /* its messages that have been received */
+    uint64_t done; /* number of the receiver's requests that the sender has served since the beginning */
+    uint64_t
+        received; /* number of the receiver's messages that the sender's user has received since the beginning */
     uint64_t domain, key, offset, length;
 };
 

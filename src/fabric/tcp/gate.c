@@ -1,4 +1,4 @@
-/* A spin lock with a list of those who sleep until what it guards has changed. */
+/* A spin lock with a list of sleepers, which wait until the data that it guards have changed. */
 #include "fabric/tcp/gate.h"
 #include "fabric/tcp/tcp.h"
 
@@ -21,7 +21,7 @@ void tcp_gate_unlock(struct tcp_gate *gate)
 void tcp_gate_wake_locked(struct tcp_gate *gate)
 {
     base_spin_assert_held(&gate->lock);
-    /* a sleeper takes itself out, with the lock */
+    /* a sleeper takes itself out of the list, with the lock held */
     base_list_for_each(link, &gate->sleepers)
         (void)task_wait_wake(base_container_of(link, struct task_wait, link), 0);
 }

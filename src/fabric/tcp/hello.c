@@ -1,4 +1,4 @@
-/* What two sides tell each other before there are frames, and how they show that they know a secret. */
+/* Hellos, which two sides exchange before there are frames, and the proofs that a side knows the secret. */
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
 #include "fabric/tcp/tls.h"
@@ -97,7 +97,7 @@ int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_he
     if (hello.kind == TCP_REFUSAL)
         return refusal_error(hello.number);
     if (hello.kind == TCP_JOIN && kind == TCP_HELLO)
-        kind = TCP_JOIN; /* either may come first */
+        kind = TCP_JOIN; /* either kind may come first */
     if (hello.kind != kind || hello.number > most_of(kind) || (kind == TCP_JOIN && hello.number == 0) ||
         hello.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX)
         return -EPROTO;
@@ -160,7 +160,7 @@ int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *r
     if (bytes < 0)
         return log_refusal(log, path, strerrordesc_np(error), -error);
     while (bytes > 0 && (secret.text[bytes - 1] == '\n' || secret.text[bytes - 1] == '\r'))
-        bytes--; /* an editor's */
+        bytes--; /* the line's end that an editor adds */
     if (bytes < TCP_SECRET_BYTES_MIN)
         return log_refusal(log, path, "16 to 4,096 bytes make a secret", -EINVAL);
     secret.bytes = (uint32_t)bytes;
@@ -173,7 +173,7 @@ int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *m
                     const struct tcp_hello *welcome, uint8_t *ret_proof)
 {
     uint8_t text[1 + 3 * TCP_HELLO_BYTES] = {
-        0}; /* the side that proves, the two hellos, the welcome without its proof */
+        0}; /* the proof covers the side that proves, and both hellos; the welcome counts without its proof */
     unsigned bytes = 0;
     memset(ret_proof, 0, TCP_NONCE_BYTES);
     if (secret->bytes == 0)

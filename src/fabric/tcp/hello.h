@@ -1,4 +1,4 @@
-/* How two sides meet: hellos, and proofs that a side knows the secret. For the files of this folder. */
+/* The meeting of two sides: hellos, and proofs that a side knows the secret. For the files of this folder. */
 #ifndef FABRIC_TCP_HELLO_H
 #define FABRIC_TCP_HELLO_H
 
@@ -16,18 +16,19 @@ enum tcp_hello_kind { TCP_HELLO = 1, TCP_CHALLENGE, TCP_PROOF, TCP_WELCOME, TCP_
 
 enum tcp_refusal { TCP_REJECTED = 1, TCP_BUSY, TCP_NO_HELLO, TCP_WRONG_SECRET };
 
-/* What a side says of itself. README, "tcp", has the table. */
+/* A side's description of itself. README, "tcp", has the table. */
 struct tcp_hello {
     enum tcp_hello_kind kind;
     uint32_t receive_count, receive_bytes;
     uint32_t data_bytes;
-    uint32_t number; /* TCP_HELLO: of sockets that will join; TCP_JOIN: of this one; TCP_REFUSAL: why */
+    uint32_t
+        number; /* TCP_HELLO: number of sockets that will join; TCP_JOIN: this socket's number; TCP_REFUSAL: the reason */
     uint8_t nonce[TCP_NONCE_BYTES];
     uint8_t proof[TCP_NONCE_BYTES];
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-/* Both sides' hellos as they were sent: what proofs are of. */
+/* Both sides' hellos as they were sent; the proofs are made of them. */
 struct tcp_meeting {
     uint8_t hello[TCP_HELLO_BYTES];
     uint8_t challenge[TCP_HELLO_BYTES];
@@ -39,35 +40,35 @@ struct tcp_secret {
     uint8_t text[TCP_SECRET_BYTES_MAX];
 };
 
-/** Read one from a file that only its owner may read. @return 0; -EACCES, -EINVAL, -ENOENT and the like (logged) */
+/** Read a secret from a file that only its owner may read. @return 0; -EACCES, -EINVAL, -ENOENT and the like (logged) */
 base_must_check int tcp_secret_read(struct base_log *log, const char *path, struct tcp_secret *ret_secret);
 
 /** Open a file that only its owner may read. @return descriptor; -EACCES, -ENOENT and the like (logged) */
 base_must_check int tcp_private_open(struct base_log *log, const char *path, struct stat *ret_file);
 
-/** A hello of a kind with these options, and a nonce that nobody guesses. @param options  NULL: of neither
- * @return 0; -EIO: there is no chance to be had */
+/** Make a hello of a kind with these options, and an unpredictable nonce. @param options  NULL: none
+ * @return 0; -EIO: the system gives no random bytes */
 base_must_check int tcp_hello_make(enum tcp_hello_kind kind,
                                    const struct tarn_fabric_connect_options *options,
                                    struct tcp_hello *ret_hello);
 
-/** Write one: TCP_HELLO_BYTES. */
+/** Write a hello, as TCP_HELLO_BYTES bytes. */
 void tcp_hello_save(const struct tcp_hello *hello, uint8_t *bytes);
 
-/** Read one of a kind. @return 0; -EPROTO; with TCP_REFUSAL: what it means */
+/** Read a hello of a kind. @return 0; -EPROTO; of a TCP_REFUSAL the error that it means */
 base_must_check int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind,
                                    struct tcp_hello *ret_hello);
 
-/** What shows that a side knows the secret; zero if there is none. @param welcome  NULL: the client's @return 0;
- * -ENOMEM */
+/** Make the proof that a side knows the secret; zero if there is no secret. @param welcome  NULL: the client's proof
+ * @return 0; -ENOMEM */
 base_must_check int tcp_hello_prove(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
                                     const struct tcp_hello *welcome, uint8_t *ret_proof);
 
-/** Whether a proof is what tcp_hello_prove() gives. */
+/** Whether a proof equals that of tcp_hello_prove(). */
 bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
                         const struct tcp_hello *welcome, const uint8_t *proof);
 
-/** Say that there will be no connection, as far as the socket takes it at once, and close it and its TLS. */
+/** Send a refusal, if the socket takes it at once, and close the socket and its TLS. */
 void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * The initiator: operations of this side on their way to the other. They are served in the order in which they were
- * sent, so a count tells which are done, and an answer belongs to the first that has none.
+ * The initiator: this side's operations on their way to the other. The other side serves them in the order in which they
+ * were sent: so a count says which are done, and an answer belongs to the first operation that has none. The other
+ * side's requests are target.c's.
  */
 #include "fabric/tcp/frame.h"
 #include "fabric/tcp/tcp.h"
@@ -17,7 +18,7 @@ static void die(struct tcp_wire *wire)
 
 /* ---- beginning ---------------------------------------------------------------------------------- */
 
-/* Whether an operation that is behind nobody may go. */
+/* Whether an operation with none before it in the queue may begin. */
 static bool may_begin(const struct tcp_wire *wire, const struct tarn_fabric_op *op)
 {
     return (!fabric_op_takes_credit(op) ||
@@ -33,13 +34,13 @@ static void begin_op(struct tcp_wire *wire, struct tarn_fabric_op *op)
         wire->messages_begun++;
 }
 
-/* Begin what waits, as far as it goes. */
+/* Begin waiting operations, as far as credit and fences allow. */
 static void begin_waiting(struct tcp_wire *wire)
 {
     struct tarn_fabric_op *op;
     while ((op = wire->waiting.first) != NULL) {
         if (op->fence &&
-            !wire->fence_set) { /* all before it have begun: those who come now it does not wait for */
+            !wire->fence_set) { /* all before it have begun; it does not wait for those that come later */
             wire->fence_set = true;
             wire->fence_at = wire->begun;
         }
@@ -71,7 +72,7 @@ bool tcp_initiator_has_output(const struct tcp_wire *wire)
     return wire->posted.first != NULL && wire->sent - wire->served < TCP_WINDOW;
 }
 
-/* The next part of an operation's bytes; at the owner's a lane is in one frame. */
+/* Fill in the next part of an operation's bytes; no lane of the owner's memory is cut by a frame's end. */
 static void fill_part(const struct tcp_wire *wire, const struct tarn_fabric_op *op, struct tcp_frame *frame,
                       uint8_t *to)
 {
@@ -139,7 +140,7 @@ size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to)
 
 /* ---- what comes back ---------------------------------------------------------------------------- */
 
-/* Hand over what is served, up to one that still lacks its answer. */
+/* Hand over served operations, up to the first that still lacks its answer. */
 static void finish_served(struct tcp_wire *wire, uint64_t done)
 {
     while (wire->served < done) {
@@ -197,7 +198,8 @@ void tcp_initiator_refused(struct tcp_wire *wire, uint64_t number)
     struct tarn_fabric_op *op = queue->first;
     for (uint64_t at = wire->served + 1; at < number && op != NULL; at++)
         op = op->next;
-    if (op == NULL && number == wire->sent + 1) { /* of which a part was sent */
+    if (op == NULL &&
+        number == wire->sent + 1) { /* the refused operation is the one of which only a part was sent */
         queue = &wire->posted;
         op = queue->first;
     }

@@ -1,6 +1,6 @@
 /*
- * Sockets that join a connection: they come to the listener like others, prove themselves, and are given to the
- * task that accepts that connection, by the ticket that its welcome has told.
+ * Sockets that join a connection: they come to the listener like others, prove that they know the secret, and are handed
+ * to the task that accepts that connection. The ticket in its welcome says which connection that is.
  */
 #include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
@@ -32,7 +32,7 @@ void tcp_party_close(struct tcp *tcp, struct tcp_party *party)
     }
 }
 
-/* @return the party with a ticket */
+/* @return the party that has this ticket, or NULL */
 static struct tcp_party *find_locked(struct tcp *tcp, const uint8_t *ticket)
 {
     base_spin_assert_held(&tcp->gate.lock);
@@ -59,7 +59,7 @@ bool tcp_party_give(struct tcp *tcp, struct tcp_incoming *incoming)
     return given;
 }
 
-/* @return its number; 0: nobody has joined who was not taken */
+/* @return number of the first socket that has joined and was not taken; 0: none */
 static uint32_t first_joined(const struct tcp_party *party)
 {
     uint32_t number = party->count;

@@ -1,6 +1,6 @@
 /*
- * Listeners, on the fabric's own scheduler: a client says hello and proves itself within a queue of 64, and then waits
- * in another, as a bare socket, to be accepted by whatever scheduler.
+ * Listeners, on the fabric's own scheduler. A client waits in one queue, of 64, until its hello has come with its proof,
+ * and then in another, as a bare socket, until a task of any scheduler accepts it.
  */
 #include "fabric/tcp/listener.h"
 #include "fabric/tcp/gate.h"
@@ -10,33 +10,33 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define SILENT_MAX      64    /* who have not proved themselves yet; the oldest of more is dropped */
-#define READY_MAX       128   /* who have; more are refused */
-#define CONNECTIONS_MAX 65536 /* at once, of a listener's sockets */
+#define SILENT_MAX      64    /* clients without a valid proof; the oldest is dropped when there are more */
+#define READY_MAX       128   /* clients with a valid proof; further ones are refused */
+#define CONNECTIONS_MAX 65536 /* the most sockets of a listener at once */
 
 struct tcp_listener {
     struct tcp *tcp;
-    const char *address; /* while it is opened */
+    const char *address; /* the address to listen at; only while the listener is opened */
     struct net_listener *net;
-    int error;               /* of opening it */
-    struct tcp_gate gate;    /* of what follows */
+    int error;               /* the error of opening it */
+    struct tcp_gate gate;    /* guards the fields below */
     struct base_list silent; /* of struct tcp_incoming */
     struct base_list ready;
     uint32_t silent_count, ready_count;
-    uint32_t sockets; /* of net's; incomings that are not freed or ready */
+    uint32_t sockets; /* number of incomings with a network connection: neither ready nor freed */
 };
 
-/* Somebody who wants to connect. */
+/* A client that wants to connect, or a socket that wants to join. */
 struct tcp_incoming {
     struct base_list link;
     struct tcp *tcp;
-    struct tcp_listener *listener; /* until it is ready */
-    struct net_connection *net;    /* the same */
-    struct tcp_tls *tls;           /* NULL: not yet, or in the clear */
-    int fd;                        /* when it is ready; -1 before */
-    bool shaken;                   /* of TLS, if there is any */
+    struct tcp_listener *listener; /* its listener, until it is ready */
+    struct net_connection *net;    /* its network connection, until it is ready */
+    struct tcp_tls *tls;           /* its TLS; NULL: not yet, or in the clear */
+    int fd;                        /* its bare socket when it is ready; -1 before */
+    bool shaken;                   /* the handshake of TLS is done, or there is none */
     bool challenged;
-    uint32_t bytes; /* of `input` */
+    uint32_t bytes; /* number of bytes in `input` */
     uint8_t input[TCP_HELLO_BYTES];
     struct tcp_meeting meeting;
     struct tcp_hello hello;
@@ -55,7 +55,7 @@ static void free_incoming(struct tcp_incoming *incoming)
 
 /* ---- those who come ----------------------------------------------------------------------------- */
 
-/* The oldest who said nothing yet. @return NULL, or the last who is too many */
+/* Take out the oldest silent client, if there are too many. @return NULL: there are not */
 static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
 {
     base_spin_assert_held(&listener->gate.lock);
@@ -87,7 +87,7 @@ static int accepted(struct net_connection *net, void *arg)
     return 0;
 }
 
-/* Take out the TLS of one. */
+/* Take the TLS out of an incoming. */
 static struct tcp_tls *take_tls(struct tcp_incoming *incoming)
 {
     struct tcp_tls *tls = incoming->tls;
@@ -95,7 +95,7 @@ static struct tcp_tls *take_tls(struct tcp_incoming *incoming)
     return tls;
 }
 
-/* It will not be connected with. */
+/* Refuse an incoming. */
 static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
 {
     const char *reason = tcp_tls_reason(incoming->tls) != NULL ? tcp_tls_reason(incoming->tls)
@@ -108,7 +108,8 @@ static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
     base_warn_limited(&incoming->tcp->node->log, &incoming->tcp->refusals, "peer refused",
                       "fabric=tcp peer=%s reason=\"%s\"", peer, reason);
     bool mute =
-        incoming->tls == NULL && incoming->tcp->tls.library != NULL; /* there was no memory to speak */
+        incoming->tls == NULL &&
+        incoming->tcp->tls.library != NULL; /* there was no memory for its TLS: then no refusal can be sent */
     int fd = mute ? -1 : net_duplicate(incoming->net);
     if (fd >= 0)
         tcp_hello_refuse(fd, take_tls(incoming), why);
@@ -133,7 +134,8 @@ static bool challenge(struct tcp_incoming *incoming)
     return false;
 }
 
-/* It has proved itself, or not: in any case this socket is closed, and perhaps another descriptor of it is not. */
+/* Check the proof of an incoming. Its network connection is closed in any case; if the proof is good, another descriptor
+ * of the socket stays. */
 static void admit(struct tcp_incoming *incoming)
 {
     struct tcp_hello proof;
@@ -152,7 +154,7 @@ static void admit(struct tcp_incoming *incoming)
         net_close(incoming->net);
 }
 
-/* Before the first hello. @return whether there may be hellos */
+/* Do the handshake before the first hello. @return whether hellos may follow */
 static bool shake(struct tcp_incoming *incoming)
 {
     struct tcp *tcp = incoming->tcp;
@@ -187,7 +189,7 @@ static void incoming_ready(struct net_connection *net)
             return;
         }
         if (bytes <= 0)
-            return; /* nothing now, or for ever: then it is closed on return */
+            return; /* no input now; if the stream has ended, the connection is closed on return */
         incoming->bytes += (uint32_t)bytes;
         if (incoming->bytes < sizeof(incoming->input))
             continue;
@@ -221,9 +223,9 @@ static void incoming_closed(struct net_connection *net)
     tcp_gate_wake_locked(&listener->gate);
     tcp_gate_unlock(&listener->gate);
     if (ready)
-        return; /* it may be gone by now */
+        return; /* it may be freed by now */
     if (joins && tcp_party_give(incoming->tcp, incoming))
-        return; /* the same */
+        return; /* it may be freed by now */
     if (incoming->fd >= 0)
         tcp_hello_refuse(incoming->fd, take_tls(incoming), joins ? TCP_REJECTED : TCP_BUSY);
     free_incoming(incoming);
@@ -271,7 +273,7 @@ static void close_task(void *arg)
 {
     struct tcp_listener *listener = arg;
     net_listener_close(listener->net);
-    base_list_for_each(link, &listener->silent) /* which only this thread changes */
+    base_list_for_each(link, &listener->silent) /* only this thread changes the list */
         net_shutdown(incoming_of(link)->net);
     tcp_gate_lock(&listener->gate);
     while (listener->sockets > 0)
@@ -285,7 +287,7 @@ void tcp_listener_close(void *state)
     struct tcp *tcp = listener->tcp;
     struct base_list *link;
     while (fabric_run_on(tcp->sched, close_task, listener) != 0)
-        (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to say so */
+        (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to post the task's end: try again */
     while ((link = base_list_pop_front(&listener->ready)) != NULL)
         tcp_reject(incoming_of(link));
     base_free(&tcp->node->memory, listener, sizeof(*listener));

@@ -1,6 +1,6 @@
 /*
- * The target: what a network card does for its host. Every request is checked against the table of regions when it
- * is taken, and a READ again for each frame of its answer.
+ * The target: it serves the other side's requests, as a network card does for its host. Every request is checked against
+ * the table of regions when it is taken, and a READ again for each frame of its answer.
  */
 #include "fabric/tcp/domain.h"
 #include "fabric/tcp/frame.h"
@@ -11,7 +11,7 @@
 
 #define WORD_BYTES 8
 
-/* In front of a message that waits. */
+/* The head of a slot that holds a waiting message. */
 struct slot {
     uint32_t bytes;
     uint32_t value;
@@ -50,7 +50,7 @@ static bool has_room(const struct tcp_messages *messages)
     return messages->arrived - messages->received < messages->count;
 }
 
-/* The other side has used half of what it knows to be free. */
+/* Whether the other side has used half of the credit that it knows of. */
 bool tcp_target_owes_credit(const struct tcp_wire *wire)
 {
     const struct tcp_messages *messages = &wire->messages;
@@ -120,7 +120,8 @@ static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
     add_answer(wire, (struct tcp_answer){.key = frame->key, .offset = frame->offset, .left = frame->length});
 }
 
-/* Each frame of a WRITE says how much is to come from it on, so that nothing of one that does not fit is done. */
+/* Take a frame of a WRITE. Each says how many bytes are still to come, so a WRITE that does not fit is refused before its
+ * first byte is stored. */
 static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload)
 {
     bool notifies = frame->kind == TCP_WRITE_NOTIFY && frame->last;
@@ -136,7 +137,7 @@ static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, con
         return;
     }
     fabric_lanes_store(region->memory + frame->offset, payload, frame->bytes);
-    tarn_fabric_mem_fence(); /* what is posted when this has completed comes after it, a READ too */
+    tarn_fabric_mem_fence(); /* an operation that is posted after this one has completed comes after its stores, a READ included */
     tcp_region_put(region);
     if (notifies) {
         *slot_at(&wire->messages, wire->messages.arrived) =
@@ -207,7 +208,7 @@ static void pop_answer(struct tcp_wire *wire)
     wire->answers_count--;
 }
 
-/* The next part of what a READ asked for; a lane goes whole. @return false: the region has gone */
+/* Fill in the next part of a READ's answer; a lane goes whole. @return false: the region has gone */
 static bool fill_data(struct tcp_wire *wire, struct tcp_answer *answer, struct tcp_frame *frame, uint8_t *to)
 {
     uint64_t most = TCP_PAYLOAD_BYTES - answer->offset % WORD_BYTES;

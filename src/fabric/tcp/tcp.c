@@ -16,7 +16,7 @@
 
 /* ---- the URL ------------------------------------------------------------------------------------ */
 
-/* @param option  `name` or `name=value` */
+/* Read one option. @param option  `name` or `name=value` */
 static int read_option(struct base_log *log, const char *option, struct tcp_options *options)
 {
     struct {
@@ -54,7 +54,7 @@ static int read_option(struct base_log *log, const char *option, struct tcp_opti
                                "with commas between");
 }
 
-/* Whether what it says of TLS makes sense. */
+/* Check that the options of TLS fit together. */
 static int check_tls(struct base_log *log, const struct tcp_options *options)
 {
     int files =
@@ -110,7 +110,7 @@ int tcp_run(struct tcp *tcp, task_function *function, void *arg)
     return 0;
 }
 
-/* The clock: a tick is a quarter of a heartbeat. */
+/* Run the clock, which ticks four times a heartbeat. */
 static void keep_time(void *arg)
 {
     struct tcp *tcp = arg;
@@ -190,7 +190,7 @@ static void tcp_close(void *state)
     tcp_gate_wake_locked(&tcp->gate);
     tcp_gate_unlock(&tcp->gate);
     task_sched_stop(tcp->sched);
-    task_sched_join(tcp->sched); /* blocks for as long as a task takes to end */
+    task_sched_join(tcp->sched); /* blocks as long as a task takes to end */
     task_sched_close(tcp->sched);
     tcp_tls_context_close(&tcp->tls);
     explicit_bzero(&tcp->secret, sizeof(tcp->secret));

@@ -1,7 +1,7 @@
 /*
- * TLS under hellos and frames. A connection's state is one for both directions: the task that serves the socket touches
- * it, on its scheduler, and nobody across a yield. The library has no socket: it takes what has come out of the
- * connection, and what it wants to send lies in `out` until somebody writes it.
+ * TLS under hellos and frames. A connection has one state for both directions; only tasks of its scheduler touch it,
+ * and never across a yield. The library has no socket: it takes its input from the network connection, and its output
+ * lies in `out` until a task writes it.
  */
 #include "fabric/tcp/tls.h"
 #include "fabric/tcp/tcp.h"
@@ -14,18 +14,19 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LIBRARY_BYTES  (UINT64_C(64) << 10) /* that the library takes for a connection, about */
-#define WRITES_PER_KEY (1 << 21) /* of 3 records at most; AES-GCM bears 2^24 with one key (RFC 8446, 5.5) */
+#define LIBRARY_BYTES (UINT64_C(64) << 10) /* about the memory that the library takes for a connection */
+#define WRITES_PER_KEY                                                                                       \
+    (1 << 21) /* writes with one key, of 3 records at most: AES-GCM allows 2^24 records (RFC 8446, 5.5) */
 
 struct tcp_tls {
     struct base_account *account;
     SSL *ssl;
-    struct net_connection *net; /* where it reads */
-    bool ended;                 /* that has come to its end */
-    int end_error;              /* 0, or of what kind that was */
-    uint32_t writes_left;       /* with this key */
+    struct net_connection *net; /* the network connection from which it reads */
+    bool ended;                 /* the network connection has ended */
+    int end_error;              /* the error of that end; 0: in good order */
+    uint32_t writes_left;       /* writes that this key is still good for */
     uint32_t out_bytes;
-    char reason[160]; /* why the other side is not who it should be */
+    char reason[160]; /* why the other side's identity was refused */
     uint8_t out[TCP_OUT_BYTES + 8192];
 };
 
@@ -143,7 +144,7 @@ static const struct cause causes[] = {
     {SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM, -EACCES, "it wants to see a certificate, and here is a secret"},
 };
 
-/* The library's error of this side's kind; there may be others before it. */
+/* The library's latest error; older ones may be queued before it. */
 static unsigned long next_error(void)
 {
     unsigned long first = ERR_peek_error(), error;
@@ -152,7 +153,7 @@ static unsigned long next_error(void)
     return error != 0 ? error : first;
 }
 
-/* Say why there is no more to come. @return negative errno */
+/* Keep the reason of a failure for the log. @return negative errno */
 static int explain_failure(struct tcp_tls *tls)
 {
     unsigned long error = next_error();
@@ -170,7 +171,7 @@ static int explain_failure(struct tcp_tls *tls)
                        X509_verify_cert_error_string(SSL_get_verify_result(tls->ssl)));
         return -EACCES;
     }
-    bool told = reason > SSL_AD_REASON_OFFSET; /* by the other side */
+    bool told = reason > SSL_AD_REASON_OFFSET; /* the other side has sent this alert */
     (void)snprintf(tls->reason, sizeof(tls->reason), "%s: %s",
                    told ? "it does not accept this side's certificate or secret" : "what it sends is no TLS",
                    text == NULL ? "no memory" : text);
@@ -182,14 +183,14 @@ const char *tcp_tls_reason(const struct tcp_tls *tls)
     return tls == NULL || tls->reason[0] == '\0' ? NULL : tls->reason;
 }
 
-/* What a call of the library came to that was not done. @return as net_read_try() */
+/* Translate the result of a call of the library that did not succeed. @return as net_read_try() */
 static ssize_t outcome(struct tcp_tls *tls, int result)
 {
     switch (SSL_get_error(tls->ssl, result)) {
     case SSL_ERROR_WANT_READ:
         return -EAGAIN;
     case SSL_ERROR_ZERO_RETURN:
-        return 0; /* it need not say so: BYE tells an end from a cut */
+        return 0; /* an end without TLS's own notice is accepted, because BYE tells an end from a cut */
     case SSL_ERROR_WANT_WRITE:
         (void)snprintf(tls->reason, sizeof(tls->reason), "it asks for keys again and again and takes none");
         return -EPROTO;
@@ -226,12 +227,13 @@ ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, 
     }
 }
 
-/* Have the connection send what the library has left. */
+/* Write the library's output. */
 static int flush_output(struct net_connection *net, struct tcp_tls *tls, uint64_t deadline_ns)
 {
     int error = 0;
     while (error == 0 && tls->out_bytes > 0) {
-        uint32_t bytes = tls->out_bytes; /* an answer to what was read meanwhile comes behind */
+        uint32_t bytes =
+            tls->out_bytes; /* output that is added meanwhile, in answer to input, comes behind this */
         error = net_write(net, tls->out, bytes, deadline_ns);
         tls->out_bytes -= bytes;
         memmove(tls->out, tls->out + bytes, tls->out_bytes);
@@ -239,7 +241,7 @@ static int flush_output(struct net_connection *net, struct tcp_tls *tls, uint64_
     return error;
 }
 
-/* Leave bytes to be sent; there is room if nothing else is. @return 0; -EPIPE */
+/* Encrypt bytes into `out`, which has room for them if it is empty. @return 0; -EPIPE */
 static int encrypt(struct tcp_tls *tls, const void *data, size_t bytes)
 {
     size_t written;
@@ -269,7 +271,7 @@ void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
 {
     if (tls != NULL && SSL_is_init_finished(tls->ssl))
         (void)encrypt(tls, data, bytes);
-    if (tls != NULL && tls->out_bytes > 0) { /* without a handshake it is why there is none */
+    if (tls != NULL && tls->out_bytes > 0) { /* after a failed handshake this is the alert that says why */
         data = tls->out;
         bytes = tls->out_bytes;
     }
@@ -278,7 +280,7 @@ void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
 
 /* ---- the handshake ------------------------------------------------------------------------------ */
 
-/* The library has checked it; that it was asked to is checked here. */
+/* Whether the other side's identity was checked: the library checks it, and this checks that it was asked to. */
 static bool is_known(const struct tcp_tls *tls)
 {
     return SSL_session_reused(tls->ssl) == 1 ||
@@ -294,7 +296,7 @@ int tcp_shake_try(struct net_connection *net, struct tcp_tls *tls, uint64_t dead
         error = -ECONNRESET;
     int flushed = flush_output(net, tls, deadline_ns);
     if ((error == 0 || error == -EAGAIN) && (flushed == -ETIMEDOUT || flushed == -ECANCELED))
-        return flushed; /* where it fails otherwise, reading tells why */
+        return flushed; /* another failure is left to the next read, which has its reason */
     return error == 0 && !is_known(tls) ? -EACCES : error;
 }
 

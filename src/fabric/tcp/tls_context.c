@@ -1,6 +1,7 @@
 /*
- * What the URL says of TLS, as the library wants it: one context for all connections of a fabric, as client and as
- * server. Both sides show that they belong together: by certificates of one authority, or by the secret.
+ * The library's context, made from the URL's options: one for all connections of a fabric, as client and as server.
+ * Both sides prove that they belong together, by certificates of one authority or by the secret. One connection's TLS
+ * is tls.c's.
  */
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
@@ -14,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define KEY_BYTES 32 /* what the hash of the suite gives */
+#define KEY_BYTES 32 /* size of the hash of the cipher suite */
 
 static const char suite[] = "TLS_AES_128_GCM_SHA256";
 static const uint8_t suite_number[] = {0x13, 0x01};
@@ -22,7 +23,7 @@ static const uint8_t identity[] = "tarn";
 
 /* ---- the secret --------------------------------------------------------------------------------- */
 
-/* A session that both sides know of without having met: TLS calls it an external pre-shared key. */
+/* Make the session that both sides know beforehand: TLS calls it an external pre-shared key. */
 static SSL_SESSION *session_of_secret(SSL *ssl)
 {
     static const uint8_t use[] = "tarn fabric, tls 1.3";
@@ -44,7 +45,7 @@ static SSL_SESSION *session_of_secret(SSL *ssl)
     return NULL;
 }
 
-/* Of the client: what it offers. @param hash  that of the suite, once it is known */
+/* Give the session that a client offers. @param hash  the suite's, once it is known */
 static int offer(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_identity, size_t *ret_bytes,
                  SSL_SESSION **ret_session)
 {
@@ -55,7 +56,7 @@ static int offer(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_identit
     return *ret_session != NULL;
 }
 
-/* Of the server: what it knows. */
+/* Give the session that a server knows by a name. */
 static int find_session(SSL *ssl, const unsigned char *name, size_t bytes, SSL_SESSION **ret_session)
 {
     *ret_session = NULL;
@@ -78,7 +79,7 @@ static int log_refusal(struct base_log *log, const char *path, const char *what)
     return -EINVAL;
 }
 
-/* A server has nobody to ask. */
+/* Refuse to ask for a passphrase: a server has no user to ask. */
 static int no_passphrase(char *text, int room, int writing, void *arg)
 {
     (void)text, (void)room, (void)writing, (void)arg;
@@ -129,7 +130,7 @@ static int set_up(struct base_log *log, const struct tcp_options *options, const
     (void)SSL_CTX_set_options(library, SSL_OP_NO_TICKET);
     (void)SSL_CTX_set_mode(library, SSL_MODE_NO_AUTO_CHAIN);
     (void)SSL_CTX_set_session_cache_mode(library, SSL_SESS_CACHE_OFF);
-    /* with a secret too: a server that comes with a certificate instead is nobody's */
+    /* also with a secret: a server that shows a certificate instead is not verified, and so refused */
     SSL_CTX_set_verify(library, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     if (options->cert_path[0] != '\0')
         return use_certificates(log, options, library);

@@ -20,7 +20,8 @@ void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_
         wire->doing = doing;
         wire->farewell = farewell;
     } else if (wire->farewell == TCP_STAYS && farewell == TCP_LEAVES) {
-        wire->farewell = TCP_LEAVES; /* of what it died the other side knows; that we let go it does not */
+        wire->farewell =
+            TCP_LEAVES; /* the other side knows the error, but not that this side has disconnected */
     }
 }
 
@@ -61,7 +62,7 @@ static void take_frame(struct tcp_wire *wire, const uint8_t *bytes)
         tcp_target_take(wire, &frame, payload);
 }
 
-/* A large frame is the last of its socket's turn. */
+/* Pass the turn to the next socket after a large frame. */
 static void pass_turn(const struct tcp_wire *wire, uint32_t *turn, size_t frame_bytes)
 {
     if (wire->sockets > 1 && frame_bytes >= TCP_HEADER_BYTES + TCP_LARGE_BYTES)
@@ -96,7 +97,7 @@ void tcp_wire_head(struct tcp_wire *wire, struct tcp_frame *frame)
     wire->reply_due = false;
 }
 
-/* Whether the peer is to be told something that needs no frame of its own but finds none. */
+/* Whether the peer should learn counts that any frame carries, while no frame is about to go. */
 static bool has_news(const struct tcp_wire *wire)
 {
     return wire->probe_due || wire->reply_due || tcp_target_done(wire) != wire->done_told ||
@@ -138,7 +139,7 @@ size_t tcp_wire_fill(struct tcp_wire *wire, uint8_t *out)
     const uint32_t turn = wire->out_turn;
     size_t at = 0, more = 1;
     while (may_fill(wire, turn, at) && more > 0) {
-        /* one by one, so that neither side's requests starve the other's */
+        /* requests and answers take turns, so that neither starves the other */
         more = tcp_target_fill(wire, out + at);
         pass_turn(wire, &wire->out_turn, more);
         at += more;
@@ -150,7 +151,7 @@ size_t tcp_wire_fill(struct tcp_wire *wire, uint8_t *out)
         }
     }
     if (wire->out_turn != turn)
-        return at; /* what is more, goes by the next */
+        return at; /* the rest goes by the next socket */
     if (wire->error == 0 && has_news(wire) && at + TCP_HEADER_BYTES <= TCP_OUT_BYTES)
         at += fill_state(wire, out + at);
     if (wire->error != 0 && tcp_wire_has_output(wire) && at + TCP_HEADER_BYTES <= TCP_OUT_BYTES)

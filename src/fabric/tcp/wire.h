@@ -7,51 +7,51 @@
 
 struct tcp_domain;
 
-#define TCP_WINDOW    128                                      /* requests that are not served yet, at most */
+#define TCP_WINDOW    128 /* the most requests of one side that are not served yet */
 #define TCP_OUT_BYTES (2 * TCP_FRAME_BYTES + TCP_HEADER_BYTES) /* room for tcp_wire_fill() */
 
-/* An answer that is to be sent. */
+/* An answer that is still to be sent. */
 struct tcp_answer {
-    uint64_t number; /* of the request */
+    uint64_t number; /* number of the request that it answers */
     bool is_word;
     uint64_t word;
-    uint64_t key, offset, left; /* of a READ: what is still to be sent */
+    uint64_t key, offset, left; /* a READ's range of which the bytes are still to be sent */
 };
 
-#define TCP_MESSAGE_HEAD_BYTES 16 /* in front of each in its slot */
+#define TCP_MESSAGE_HEAD_BYTES 16 /* bytes in front of each message in its slot */
 
 /* Messages that wait for their receiver: `count` slots of `slot_bytes`. */
 struct tcp_messages {
     uint8_t *memory;
     uint64_t slot_bytes;
     uint32_t count;
-    uint32_t bytes;    /* the longest */
-    uint64_t arrived;  /* whole */
-    uint64_t received; /* by their user */
-    uint64_t told;     /* of those, the other side knows */
-    uint64_t part;     /* bytes of the next one that are there */
-    bool parted;       /* some are, and more will come */
+    uint32_t bytes;    /* the most bytes of a message */
+    uint64_t arrived;  /* number of messages that have arrived whole */
+    uint64_t received; /* number of messages that the user has received */
+    uint64_t told;     /* number of received messages that the other side knows of */
+    uint64_t part;     /* bytes of the next message that have arrived */
+    bool parted;       /* a part of the next message has arrived, and more will come */
 };
 
-#define TCP_LARGE_BYTES 8192 /* of payload: a frame that passes the turn to the next socket */
+#define TCP_LARGE_BYTES 8192 /* payload bytes from which on a frame passes the turn to the next socket */
 #define TCP_SOCKETS_MAX 8
 
 /*
- * What two sides have in flight. The connection's lock guards it; code that changes it looks afterwards at
+ * All that two sides have in flight. The connection's lock guards it; code that changes it looks afterwards at
  * tcp_wire_has_output() and wakes the tasks that wait.
  */
 struct tcp_wire {
-    struct tcp_domain *domain;  /* that the other side gets at */
-    int error;                  /* what it died of */
-    const char *doing;          /* when it died, for the log */
-    enum tcp_farewell farewell; /* to be said, or said */
+    struct tcp_domain *domain;  /* the domain that the other side has access to */
+    int error;                  /* the error that ended the connection; 0: it lives */
+    const char *doing;          /* the step that failed, for the log */
+    enum tcp_farewell farewell; /* the reason in the last frame, sent or to be sent */
     bool farewell_said;
-    uint64_t refused; /* the number of the request that was, with TCP_REFUSES */
-    uint32_t sockets; /* that frames go by in turn; 0 and 1: there is no such */
+    uint64_t refused; /* number of the refused request, with TCP_REFUSES */
+    uint32_t sockets; /* number of sockets that frames take in turn; 0 and 1: there are no turns */
     uint32_t in_turn, out_turn;
 
     /* the target: requests of the other side */
-    uint64_t requests; /* taken whole */
+    uint64_t requests; /* number of requests that were taken whole */
     uint64_t done_told;
     struct tcp_answer answers[TCP_WINDOW];
     uint32_t answers_first, answers_count;
@@ -59,60 +59,60 @@ struct tcp_wire {
     bool probe_due, reply_due;
 
     /* the initiator: our own */
-    struct fabric_queue waiting;    /* for credit, or for those before */
-    struct fabric_queue posted;     /* to be sent; of the first a part may have been */
-    struct fabric_queue flight;     /* sent */
-    struct fabric_queue done;       /* for their user to finish */
-    struct tarn_fabric_op *culprit; /* was refused */
-    uint64_t begun;                 /* that have left `waiting` */
+    struct fabric_queue waiting;    /* operations that wait for credit or for earlier ones */
+    struct fabric_queue posted;     /* operations to be sent; a part of the first may have been sent */
+    struct fabric_queue flight;     /* operations that were sent and are not done */
+    struct fabric_queue done;       /* operations that are done, for their user to finish */
+    struct tarn_fabric_op *culprit; /* the operation that the other side has refused, or NULL */
+    uint64_t begun;                 /* operations moved out of `waiting` since the beginning */
     uint64_t sent;
-    uint64_t served;    /* of those */
-    uint64_t out_bytes; /* of the first posted, sent */
-    uint64_t in_bytes;  /* of the first in flight that is answered, come */
-    bool answered;      /* that one is, wholly */
-    bool fence_set;     /* the first waiting has a fence, and goes when `served` is `fence_at` */
+    uint64_t served;    /* operations that the other side has served since the beginning */
+    uint64_t out_bytes; /* bytes sent of the first operation in `posted` */
+    uint64_t in_bytes;  /* bytes received for the first operation in flight that has an answer */
+    bool answered;      /* that operation's answer has come whole */
+    bool fence_set;     /* the first waiting operation has a fence, and begins when `served` is `fence_at` */
     uint64_t fence_at;
     uint64_t messages_begun;
-    uint64_t messages_received; /* by the other side's user */
-    uint32_t peer_messages;     /* that may wait there */
+    uint64_t messages_received; /* messages that the other side's user has received since the beginning */
+    uint32_t peer_messages;     /* the most messages that may wait at the other side */
     uint32_t peer_message_bytes;
 };
 
-/** Begin: with the memory of `messages` set, and what the peer has said of itself. */
+/** Begin, with the memory of `messages` set and the sizes that the peer's hello has. */
 void tcp_wire_begin(struct tcp_wire *wire, struct tcp_domain *domain, uint32_t peer_messages,
                     uint32_t peer_message_bytes);
 
 /**
- * It dies of an error, unless it is dead: nothing of the peer's is served from now on.
+ * End the connection with an error, unless it has ended: none of the peer's requests is served from now on.
  *
- * @param farewell  what the peer shall be told
+ * @param farewell  the reason that the peer gets
  */
 void tcp_wire_die(struct tcp_wire *wire, int error, const char *doing, enum tcp_farewell farewell);
 
-/** Take what has come by the socket whose turn it is, at most up to where that passes. @return how much of it was
- * whole frames */
+/** Take the whole frames that have come by the socket whose turn it is, up to the one that passes the turn. @return bytes
+ * taken */
 size_t tcp_wire_take(struct tcp_wire *wire, const uint8_t *bytes, size_t count);
 
-/** Whether tcp_wire_fill() would give something. */
+/** Whether tcp_wire_fill() would give any bytes. */
 bool tcp_wire_has_output(const struct tcp_wire *wire);
 
-/** What is to be sent next, by the socket whose turn it was before. @param out  room for TCP_OUT_BYTES
- * @return its bytes */
+/** Fill in the frames to be sent next, by the socket that has the turn at the beginning. @param out  room for
+ * TCP_OUT_BYTES @return bytes to send */
 size_t tcp_wire_fill(struct tcp_wire *wire, uint8_t *out);
 
-/** Serve a request. */
+/** Serve a request's frame. */
 void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload);
 
-/** A part of an answer. @param to  room for a frame @return its bytes; 0: there is none */
+/** Fill in the next frame of the answers. @param to  room for a frame @return its bytes; 0: there is none */
 size_t tcp_target_fill(struct tcp_wire *wire, uint8_t *to);
 
-/** Requests of the other side that are served. */
+/** Number of the other side's requests that are served. */
 uint64_t tcp_target_done(const struct tcp_wire *wire);
 
 /** The next message. @return NULL: there is none; its bytes stay until tcp_target_received() */
 const uint8_t *tcp_target_message(const struct tcp_wire *wire, struct tarn_fabric_message *ret_message);
 
-/** It was received. */
+/** Release the message that tcp_target_message() has returned. */
 void tcp_target_received(struct tcp_wire *wire);
 
 /** Whether the other side should be told of messages that were received: it has little credit left. */
@@ -121,19 +121,19 @@ bool tcp_target_owes_credit(const struct tcp_wire *wire);
 /** Begin an operation. @return 0; -EMSGSIZE */
 base_must_check int tcp_initiator_post(struct tcp_wire *wire, struct tarn_fabric_op *op);
 
-/** What the other side has served and received. */
+/** Take the counts of the other side, and an answer. */
 void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame, const uint8_t *payload);
 
-/** A request of ours was refused. */
+/** Take the refusal of one of this side's requests. */
 void tcp_initiator_refused(struct tcp_wire *wire, uint64_t number);
 
-/** A part of a request. @param to  room for a frame @return its bytes; 0: there is none */
+/** Fill in the next frame of the requests. @param to  room for a frame @return its bytes; 0: there is none */
 size_t tcp_initiator_fill(struct tcp_wire *wire, uint8_t *to);
 
 /** Whether a request may be sent. */
 bool tcp_initiator_has_output(const struct tcp_wire *wire);
 
-/** Take a frame's own state: what it tells of both directions. */
+/** Fill in the counts of both directions, which every frame carries. */
 void tcp_wire_head(struct tcp_wire *wire, struct tcp_frame *frame);
 
 #endif

@@ -1,4 +1,4 @@
-/* The provider `verbs` where it was built without rdma-core: it says so. */
+/* The provider `verbs` of a build without rdma-core: opening it fails and says so. */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 

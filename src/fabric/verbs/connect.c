@@ -1,6 +1,7 @@
 /*
- * Connecting and accepting. The queue pair is our own, not the connection manager's: so its device is opened by this
- * fabric alone, and it can be destroyed while the connection manager still knows of the connection.
+ * Connecting and accepting. This file makes the queue pair itself, instead of the connection manager: so its device is
+ * one that this fabric alone has opened, and it can be destroyed while the connection manager still keeps the
+ * connection.
  */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
@@ -9,9 +10,10 @@
 #include <string.h>
 
 #define RESOLVE_MS_MAX 2000
-#define TRIES          7 /* of a request that is not answered: the first, and 6 more; 7 more never end on Soft-RoCE */
-#define RNR_TRIES      6  /* of a message that finds no receive: there is one for each credit */
-#define RNR_TIMER      12 /* 640 µs between them */
+#define TRIES                                                                                                \
+    7 /* attempts of a request that is not answered: the first and 6 more, because 7 more never end on Soft-RoCE */
+#define RNR_TRIES      6  /* attempts of a message that finds no receive; each credit has one */
+#define RNR_TIMER      12 /* 640 µs between these attempts */
 #define SLOT_ALIGNMENT 64
 
 /* ---- making and freeing ------------------------------------------------------------------------- */
@@ -43,7 +45,7 @@ void verbs_connection_free(struct verbs_connection *connection)
     verbs_service_remove(connection);
     verbs_connection_cut(connection);
     if (connection->id != NULL)
-        (void)rdma_destroy_id(connection->id); /* waits for the service, as the next does */
+        (void)rdma_destroy_id(connection->id); /* waits for the service, and so does the next call */
     if (connection->cq != NULL)
         (void)ibv_destroy_cq(connection->cq);
     if (connection->mr != NULL)
@@ -55,7 +57,7 @@ void verbs_connection_free(struct verbs_connection *connection)
 
 /* ---- queue pairs -------------------------------------------------------------------------------- */
 
-/* How much may wait here, as far as the device goes. */
+/* Choose how many messages may wait here, within the device's limits. */
 static void set_sizes(struct verbs_connection *connection, const struct tarn_fabric_connect_options *options)
 {
     const uint32_t most = connection->verbs->device.receive_depth_max - VERBS_CONTROL_SLOTS;
@@ -117,7 +119,8 @@ static int make_memory(struct verbs_connection *connection)
     return error;
 }
 
-/* After how long a request is sent again: that all tries take about a heartbeat. 4,096 ns, doubled so often. */
+/* The pause after which a request is sent again, as the number of times that 4,096 ns are doubled: all attempts together
+ * take about a heartbeat. */
 static uint8_t ack_timeout(const struct verbs *verbs)
 {
     uint8_t doubled = 1;
@@ -152,7 +155,7 @@ static int set_state(struct verbs_connection *connection, enum ibv_qp_state stat
     return -ibv_modify_qp(connection->qp, &attr, mask);
 }
 
-/* Have the queue pair receive and send. @param param  what both sides do at once is noted there */
+/* Make the queue pair ready to receive and to send. @param param  gets the most READs at once */
 static int open_queue_pair(struct verbs_connection *connection, struct rdma_conn_param *param)
 {
     struct ibv_qp_attr attr = {0};
@@ -166,7 +169,7 @@ static int open_queue_pair(struct verbs_connection *connection, struct rdma_conn
 
 /* ---- what the connection manager tells ------------------------------------------------------------ */
 
-/* @return why it is over */
+/* @return the error that an event of the connection manager means */
 static int reason_of(const struct rdma_cm_event *event)
 {
     struct verbs_hello hello;
@@ -228,7 +231,7 @@ void verbs_connection_event(struct verbs_connection *connection, const struct rd
     fabric_bell_ring(&connection->bell);
 }
 
-/* Somebody who waits until the connection manager has come so far. */
+/* A caller that waits until the connection manager has come to a step. */
 struct step_waiter {
     struct verbs_connection *connection;
     enum verbs_step step;
@@ -257,7 +260,7 @@ static int wait_for_step(struct verbs_connection *connection, enum verbs_step st
 
 /* ---- both sides --------------------------------------------------------------------------------- */
 
-/* There is a connection now. */
+/* Begin to serve a connection that is made. */
 static void begin_meeting(struct verbs_connection *connection)
 {
     char host[64] = "?", port[16] = "?", name[FABRIC_NAME_BYTES];
@@ -342,7 +345,7 @@ int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_o
     connection->owner = owner;
     set_sizes(connection, options);
     int error = wait_for_step(connection, VERBS_BEGUN, 0);
-    if (error != 0) { /* it did not wait */
+    if (error != 0) { /* the event came at once, within the call */
         verbs_connection_free(connection);
         return -ECONNRESET;
     }
@@ -374,14 +377,14 @@ static int milliseconds_left(uint64_t deadline_ns)
     return (int)base_max(base_min(left_ms, UINT64_C(0) + RESOLVE_MS_MAX), UINT64_C(1));
 }
 
-/* Find the way. */
+/* Resolve the address and the route. */
 static int resolve(struct verbs_connection *connection, struct sockaddr_storage *address,
                    uint64_t deadline_ns)
 {
     struct verbs *verbs = connection->verbs;
     struct sockaddr_storage from = verbs->device.address;
     const bool has_from = verbs->device.has_address && from.ss_family == address->ss_family;
-    connection->step = VERBS_BEGUN; /* nobody tells of it yet */
+    connection->step = VERBS_BEGUN; /* no event has come for it yet */
     if (rdma_create_id(verbs->events, &connection->id, connection, RDMA_PS_TCP) != 0) {
         connection->id = NULL;
         return -errno;
@@ -399,7 +402,7 @@ static int resolve(struct verbs_connection *connection, struct sockaddr_storage 
     return error == 0 ? wait_for_step(connection, VERBS_ROUTED, deadline_ns) : error;
 }
 
-/* Say a hello, and hear what comes of it. */
+/* Send a hello and wait for the answer. */
 static int request(struct verbs_connection *connection, const struct verbs_hello *hello, uint64_t deadline_ns)
 {
     uint8_t bytes[VERBS_WELCOME_BYTES];
@@ -409,7 +412,7 @@ static int request(struct verbs_connection *connection, const struct verbs_hello
     return wait_for_step(connection, VERBS_ANSWERED, deadline_ns);
 }
 
-/* The other side has welcomed us. */
+/* Finish a connection after the other side's welcome. */
 static int finish_meeting(struct verbs_connection *connection)
 {
     struct rdma_conn_param param;
@@ -428,7 +431,7 @@ static int finish_meeting(struct verbs_connection *connection)
     return error;
 }
 
-/* Have the first part of private data that is too long for one request remembered. */
+/* Send the first part of private data that is too long for one request; the listener keeps it. */
 static int say_part(struct verbs_connection *connection, struct sockaddr_storage *address,
                     struct verbs_hello *hello, uint64_t deadline_ns)
 {

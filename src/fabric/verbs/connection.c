@@ -1,10 +1,11 @@
-/* Connections at work: what their users post and wait for, and how they end. */
+/* Connections at work: posting, waiting, receiving, and the end. Work requests and completions are queue.c's. */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <string.h>
 
 #define FLUSH_NS                                                                                             \
-    (100 * BASE_NS_PER_MS) /* within which a device gives back what it holds; else it is made to */
+    (100 *                                                                                                   \
+     BASE_NS_PER_MS) /* time in which a device should flush its requests; after it the queue pair is destroyed */
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
@@ -13,10 +14,11 @@ void verbs_connection_lose(struct verbs_connection *connection, int error, const
     base_spin_lock(&connection->lock);
     const bool is_live = connection->is_live;
     if (is_live) {
-        verbs_poll_locked(connection); /* its last words */
+        verbs_poll_locked(connection); /* messages that came before the end */
         verbs_die_locked(connection, error, doing);
     }
-    error = connection->culprit == NULL ? connection->error : 0; /* of what was refused its user says it */
+    error = connection->culprit == NULL ? connection->error
+                                        : 0; /* a refused operation's error is reported by its user */
     doing = connection->doing;
     base_spin_unlock(&connection->lock);
     if (is_live && error != 0)
@@ -47,12 +49,12 @@ void verbs_connection_beat(struct verbs_connection *connection)
 void verbs_connection_cut(struct verbs_connection *connection)
 {
     base_spin_lock(&connection->lock);
-    verbs_poll_locked(connection); /* a device may forget what was not fetched */
+    verbs_poll_locked(connection); /* a device may drop completions that were not fetched */
     struct ibv_qp *qp = connection->qp;
     connection->qp = NULL;
     base_spin_unlock(&connection->lock);
     if (qp != NULL)
-        (void)ibv_destroy_qp(qp); /* waits for the service: so without the lock */
+        (void)ibv_destroy_qp(qp); /* without the lock, because this waits for the service */
 }
 
 static bool is_flushed_locked(const struct verbs_connection *connection)
@@ -96,7 +98,7 @@ static void finish_all(struct fabric_queue *ops, int32_t result)
         fabric_op_finish(op, result);
 }
 
-/* Collect what came to nothing; the device has let go of it. */
+/* Collect the operations that have failed with the connection; the device uses their memory no more. */
 static void collect_locked(struct verbs_connection *connection, struct fabric_queue *failed)
 {
     base_spin_assert_held(&connection->lock);
@@ -114,7 +116,7 @@ static void collect_locked(struct verbs_connection *connection, struct fabric_qu
     connection->part = 0;
 }
 
-/* Finish what has come to an end; of a dead connection that is all. */
+/* Finish operations that are done; on a connection that has ended, all of them. */
 static void drain(struct verbs_connection *connection)
 {
     struct fabric_queue done = {0}, failed = {0};
@@ -144,7 +146,7 @@ static void drain(struct verbs_connection *connection)
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-/* What a handle says of itself is believed where it refuses; the device does not believe it. */
+/* Check an operation against its handle. A handle's own limits count only to refuse: the device checks again. */
 static int check_vectors(const struct verbs_connection *connection, const struct tarn_fabric_op *op)
 {
     static const uint32_t needed[TARN_FABRIC_OP_KINDS] = {
@@ -184,7 +186,7 @@ void verbs_posted(void *state)
     base_spin_unlock(&connection->lock);
 }
 
-/* Somebody who waits for an operation; with NULL for a message, or for the last one to be there. */
+/* A caller that waits for an operation, or, with `op` NULL, for a message. */
 struct waiter {
     struct verbs_connection *connection;
     const struct tarn_fabric_op *op;
@@ -232,7 +234,7 @@ int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 
 /* ---- receiving ---------------------------------------------------------------------------------- */
 
-/* Take the next message out of its slot. @return whether there was one */
+/* Copy the next message out of its slot. @return whether there was one */
 static bool take_arrival(struct verbs_connection *connection, void *data,
                          struct tarn_fabric_message *ret_message)
 {
@@ -292,7 +294,7 @@ void verbs_fail(void *state)
     verbs_die_locked(connection, tarn_fabric_error(connection->owner), "fail");
     base_spin_unlock(&connection->lock);
     drain(connection);
-    fabric_bell_ring(&connection->bell); /* other tasks wait here too, for what has ended */
+    fabric_bell_ring(&connection->bell); /* other tasks may wait for operations that have ended now */
 }
 
 int verbs_fence(void *state, uint64_t deadline_ns)
@@ -313,7 +315,7 @@ static bool has_said_bye(void *arg)
     return ready;
 }
 
-/* Tell the peer that we leave, and wait until it has that. */
+/* Tell the peer that this side leaves, and wait until it has received that. */
 static void say_bye(struct verbs_connection *connection)
 {
     struct waiter waiter = {.connection = connection};

@@ -10,7 +10,7 @@
 
 #define SEND_DEPTH  128
 #define READS_MAX   16
-#define GIDS_MAX    64 /* of a port that are looked at */
+#define GIDS_MAX    64 /* the most entries of a port's table that are read */
 #define NAMES_BYTES 256
 
 /* ---- the URL ------------------------------------------------------------------------------------ */
@@ -73,7 +73,7 @@ static int log_failure(struct base_log *log, const char *device, const char *rea
     return error;
 }
 
-/* Whether a device has the port that is wanted, and it is up. @param wanted  0: any */
+/* Find a port of a device that is up. @param wanted  its number; 0: any */
 static bool find_port(struct ibv_context *context, uint32_t wanted, uint8_t *ret_port)
 {
     struct ibv_device_attr attr;
@@ -90,7 +90,7 @@ static bool find_port(struct ibv_context *context, uint32_t wanted, uint8_t *ret
     return false;
 }
 
-/* Open the device of a name, or the first with a port that is up. */
+/* Open the device that the options name, or the first with a port that is up. */
 static int open_device(struct base_log *log, const struct verbs_options *options, struct verbs_device *device)
 {
     char names[NAMES_BYTES] = "none";
@@ -119,7 +119,7 @@ static int open_device(struct base_log *log, const struct verbs_options *options
     return -ENODEV;
 }
 
-/* An address that connections can leave from, if the GID is one. */
+/* Read the IP address that a GID stands for. @return false: it stands for none */
 static bool read_gid(const struct ibv_gid_entry *entry, struct sockaddr_storage *ret_address)
 {
     struct in6_addr six;
@@ -140,7 +140,7 @@ static bool read_gid(const struct ibv_gid_entry *entry, struct sockaddr_storage 
     return true;
 }
 
-/* How well a GID suits, if none is asked for: one of IPv4 over UDP, then of IPv6, then any. */
+/* Rank a GID for the choice of one: IPv4 over UDP is best, then IPv6 over UDP, then any. */
 static int rank(const struct ibv_gid_entry *entry, const struct sockaddr_storage *address, bool has_address)
 {
     if (!has_address)
@@ -186,7 +186,7 @@ static int read_numa_node(const struct ibv_context *context)
     return bytes > 0 ? (int)strtol(text, NULL, 10) : -1;
 }
 
-/* @return the queue pair; NULL: the device makes none such */
+/* @return the queue pair; NULL: the device cannot make one of these sizes */
 static struct ibv_qp *try_queue_pair(const struct verbs_device *device, struct ibv_pd *pd, struct ibv_cq *cq,
                                      uint32_t inline_bytes, uint32_t *ret_inline_bytes)
 {
@@ -202,7 +202,7 @@ static struct ibv_qp *try_queue_pair(const struct verbs_device *device, struct i
     return qp;
 }
 
-/* Make a queue pair to see how much it sends inline, of how many vectors, and what its device promises. */
+/* Make a queue pair to learn its limits (inline bytes, vectors) and the device's promises of order. */
 static int ask_queue_pair(struct verbs_device *device)
 {
     struct ibv_pd *pd = ibv_alloc_pd(device->context);

@@ -1,19 +1,19 @@
 /*
- * Domains: a protection domain each, so that the device refuses what another one's connections ask for. A region has
- * a device address that no region of the domain had before: a handle that has outlived its region names nothing, even
- * if the device gives the same rkey to another.
+ * Domains: each is a protection domain, so the device refuses requests of other domains' connections. A region gets a
+ * device address that no region of the domain had before: so a handle that has outlived its region names nothing, even
+ * if the device gives the same rkey to another region.
  */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#define BYTES_MAX (UINT64_C(1) << 46) /* half of what a process may address */
+#define BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
 /*
- * A key is the rkey in its low half; above it where in a page the region begins, in lanes, as that must be so for the
- * device too; above that the device address of that page, in units of 256 MiB: never 0, and never the last. What is said
- * of the page is in the high bits of the address once more: so whatever bit of a key is wrong leads out of its region.
+ * A key has the rkey in its low half. Above it is the region's offset in its page, in lanes, because the device address
+ * must have the same offset; above that the device address of the page, in units of 256 MiB: never 0, and never the
+ * last. The offset is repeated in the high bits of the address, so a wrong bit anywhere in a key leads out of its region.
  */
 #define LANES_SHIFT 32
 #define UNIT_SHIFT  41
@@ -23,11 +23,11 @@
 
 #define HUGE_BYTES (UINT64_C(2) << 20)
 
-/* Memory that the device knows: a region's, or of buffers. */
+/* Memory that is registered with the device: a region's, or a slab of buffers. */
 struct verbs_memory {
     struct ibv_mr *mr;
     struct verbs_local local;
-    bool is_callers; /* a region's that was registered */
+    bool is_callers; /* it belongs to a registered region, and so to the caller */
 };
 
 bool verbs_key_is_possible(uint64_t key)
@@ -92,7 +92,7 @@ void verbs_domain_close(void *state)
 {
     struct verbs_domain *domain = state;
     int error = ibv_dealloc_pd(domain->pd);
-    base_assert(error == 0); /* its regions and connections are gone */
+    base_assert(error == 0); /* its regions and connections are all freed */
     verbs_local_drop(domain);
     base_account_give(account_of(domain), charged_bytes(domain));
     base_free(account_of(domain), domain, sizeof(*domain));
@@ -106,7 +106,7 @@ static enum verbs_place place_of(const struct tarn_fabric_region *region)
     return (region->handle.rights & changing) != 0 ? VERBS_WRITABLE : VERBS_READABLE;
 }
 
-/* Reserve bytes, and addresses that were never given out. @return 0; -ENOSPC */
+/* Reserve bytes, and device addresses that were never used. @return 0; -ENOSPC */
 static int enter_region(struct verbs_domain *domain, const struct tarn_fabric_region *region, uint64_t bytes,
                         uint64_t *ret_unit)
 {
@@ -135,7 +135,7 @@ static void leave_region(struct verbs_domain *domain, const struct tarn_fabric_r
     base_spin_unlock(&domain->lock);
 }
 
-/* What the device lets peers do. The order of what it does is never relaxed. */
+/* The access that the device gives to peers. Relaxed ordering is never asked for. */
 static int access_of(uint32_t rights)
 {
     int access = (rights & TARN_FABRIC_MAY_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
@@ -147,10 +147,10 @@ static int access_of(uint32_t rights)
 }
 
 /*
- * Have the device know some memory, and enter it into the table. The device may write there for ourselves, too, but
- * into a caller's memory that is mapped to be read only.
+ * Register memory with the device, and enter it into the table. The device may also write there for this side's own
+ * operations, unless it is a caller's memory that is mapped read-only.
  *
- * @param memory  its bytes and address are set
+ * @param memory  bytes and address are set
  */
 static int make_known(struct verbs_domain *domain, struct verbs_memory *memory, int access, bool is_callers)
 {
@@ -181,7 +181,7 @@ static int make_known(struct verbs_domain *domain, struct verbs_memory *memory, 
 static void make_unknown(struct verbs_domain *domain, struct verbs_memory *memory)
 {
     verbs_local_remove(domain, &memory->local);
-    int error = ibv_dereg_mr(memory->mr); /* when it returns, the device has let go */
+    int error = ibv_dereg_mr(memory->mr); /* when this returns, the device uses the memory no more */
     base_assert(error == 0);
 }
 
@@ -218,7 +218,7 @@ int verbs_region_alloc(void *state, struct tarn_fabric_region *region)
         return error;
     region->memory = base_map_part(account, is_large ? HUGE_BYTES : BASE_PAGE_BYTES, region->bytes, 0);
     if (region->memory != NULL && is_large)
-        (void)madvise(region->memory, region->bytes, MADV_HUGEPAGE); /* where there are any */
+        (void)madvise(region->memory, region->bytes, MADV_HUGEPAGE); /* huge pages, where there are any */
     error = region->memory == NULL ? -ENOMEM : fabric_populate(region->memory, region->bytes, false);
     if (error == 0)
         error = register_region(domain, region, false, unit);

@@ -1,11 +1,11 @@
-/* What two sides tell each other as the connection manager's private data. README, "verbs", has the tables. */
+/* Hellos, which travel as the connection manager's private data. README, "verbs", has the tables. */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <string.h>
 
 #define MARK     UINT32_C(0x6e726174) /* "tarn" */
 #define VERSION  1
-#define NONCE_AT 48 /* of VERBS_REST, behind the data */
+#define NONCE_AT 48 /* offset of the nonce of a VERBS_REST, behind the data */
 
 /* Bytes of private data that a kind may carry. */
 static uint32_t data_bytes_max(enum verbs_hello_kind kind)

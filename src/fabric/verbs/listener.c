@@ -1,4 +1,4 @@
-/* Listeners: a client that asks for a connection waits, as a connection that has nothing yet, to be accepted or rejected. */
+/* Listeners: a client waits, as a connection without queue pair or memory, until it is accepted or rejected. */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <netdb.h>
@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define READY_MAX 128 /* who waits; more are refused */
-#define PARTS_MAX 64  /* first parts of hellos; the oldest of more is forgotten */
+#define READY_MAX 128 /* clients that wait; further ones are refused */
+#define PARTS_MAX 64  /* first parts of hellos that are kept; the oldest is dropped when there are more */
 
-/* The first part of a hello, by its nonce. */
+/* The first part of a hello, which its nonce identifies. */
 struct part {
     uint64_t nonce;
     uint32_t bytes;
@@ -21,9 +21,9 @@ struct verbs_listener {
     struct verbs *verbs;
     struct rdma_cm_id *id;
     struct fabric_bell bell;
-    struct part parts[PARTS_MAX]; /* the service's alone */
+    struct part parts[PARTS_MAX]; /* touched by the service's thread alone */
     uint32_t parts_next;
-    struct base_spin lock;  /* of what follows */
+    struct base_spin lock;  /* guards the fields below */
     struct base_list ready; /* of struct verbs_connection */
     uint32_t ready_count;
 };
@@ -58,7 +58,7 @@ int verbs_check_device(struct verbs *verbs, const struct rdma_cm_id *id)
     const char *ours = ibv_get_device_name(verbs->device.context->device);
     const char *theirs = id->verbs == NULL ? "" : ibv_get_device_name(id->verbs->device);
     if (id->verbs == NULL || (strcmp(ours, theirs) == 0 && id->port_num == verbs->device.port))
-        return 0; /* if it is of none, it is of all: asked again for each who comes */
+        return 0; /* an id without a device listens on all devices: each client's device is checked later */
     base_warn_limited(&verbs->node->log, &verbs->refusals, "address is of another RDMA device",
                       "device=%s port=%u leads_to=%s port_there=%u", ours, verbs->device.port, theirs,
                       id->port_num);
@@ -83,7 +83,7 @@ static void keep_part(struct verbs_listener *listener, const struct verbs_hello 
     memcpy(part->data, hello->data, hello->data_bytes);
 }
 
-/* Put a hello together whose first part came before. @return whether there is one */
+/* Add the first part of a hello that came earlier. @return whether it was there */
 static bool join_parts(struct verbs_listener *listener, struct verbs_hello *hello)
 {
     for (uint32_t i = 0; i < PARTS_MAX; i++) {
@@ -111,7 +111,7 @@ static bool push_ready(struct verbs_listener *listener, struct verbs_connection 
     return room;
 }
 
-/* @return 0: it waits to be accepted; what to refuse it with */
+/* @return 0: the client waits to be accepted; otherwise the kind of hello that refuses it */
 static enum verbs_hello_kind admit(struct verbs_listener *listener, const struct rdma_cm_event *event)
 {
     struct verbs *verbs = listener->verbs;
@@ -140,7 +140,7 @@ static enum verbs_hello_kind admit(struct verbs_listener *listener, const struct
         verbs_connection_free(incoming);
         return VERBS_REFUSAL;
     }
-    fabric_bell_ring(&listener->bell); /* the incoming may be gone by now */
+    fabric_bell_ring(&listener->bell); /* the incoming may be freed by now */
     return 0;
 }
 
@@ -153,7 +153,7 @@ void verbs_listener_event(struct rdma_cm_event *event)
     if (why == 0)
         return;
     refuse_peer(event->id, why);
-    (void)rdma_destroy_id(event->id); /* this event is the listener's */
+    (void)rdma_destroy_id(event->id); /* safe here, because this event belongs to the listener's id */
 }
 
 /* ---- listening ---------------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ void verbs_listener_close(void *state)
 {
     struct verbs_listener *listener = state;
     struct verbs_connection *incoming;
-    (void)rdma_destroy_id(listener->id); /* nobody comes from now on */
+    (void)rdma_destroy_id(listener->id); /* no client comes from now on */
     while ((incoming = pop_ready(listener)) != NULL)
         verbs_reject(incoming);
     base_free(&listener->verbs->node->memory, listener, sizeof(*listener));

@@ -1,6 +1,6 @@
 /*
- * Memory of this process that the device knows, by address: regions, and slabs of buffers. What operations have there
- * is given to the device as it is.
+ * This process's memory that is registered with the device, by address: regions, and slabs of buffers. Operations whose
+ * vectors lie there need no copy.
  */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
-/* @return how many begin at an address or below */
+/* @return number of entries that begin at an address or below it */
 static uint32_t count_until_locked(const struct verbs_domain *domain, const uint8_t *memory)
 {
     base_spin_assert_held(&domain->lock);
@@ -25,7 +25,7 @@ static uint32_t count_until_locked(const struct verbs_domain *domain, const uint
     return low;
 }
 
-/* Make the table larger that has so much room, unless somebody else does. @return 0; -ENOMEM */
+/* Enlarge the table, unless another caller has done it meanwhile. @param room  its present size @return 0; -ENOMEM */
 static int grow_locals(struct verbs_domain *domain, uint32_t room)
 {
     struct base_account *account = &domain->verbs->node->memory;
@@ -80,7 +80,7 @@ void verbs_local_drop(struct verbs_domain *domain)
 
 /* ---- finding ------------------------------------------------------------------------------------ */
 
-/* Find what holds all of some memory; of two that lie one over the other perhaps neither. @return NULL: nothing does */
+/* Find the entry that holds all of a range; if two entries overlap it may be missed. @return NULL: none */
 static const struct verbs_local *find_locked(const struct verbs_domain *domain, const uint8_t *memory,
                                              uint64_t bytes)
 {
@@ -122,7 +122,7 @@ uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabri
 
 /* ---- taking memory out -------------------------------------------------------------------------- */
 
-/* Whether an operation has one of its vectors in some memory. */
+/* Whether a vector of an operation lies in an entry's memory. */
 static bool touches(const struct tarn_fabric_op *op, const struct verbs_local *local)
 {
     for (uint32_t i = 0; i < op->iov_count; i++) {
@@ -133,7 +133,7 @@ static bool touches(const struct tarn_fabric_op *op, const struct verbs_local *l
     return false;
 }
 
-/* Whether the device is about to use it, for a connection that lives. */
+/* Whether the device may still use an entry's memory for a living connection. */
 static bool is_in_flight(struct verbs_connection *connection, const struct verbs_local *local)
 {
     bool used = false;
@@ -159,7 +159,7 @@ void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *l
     domain->locals_count--;
     memmove(place, place + 1, (size_t)(domain->locals + domain->locals_count - place) * sizeof(*place));
     base_spin_unlock(&domain->lock);
-    for (;;) { /* nothing more is handed over with it; what was comes to an end */
+    for (;;) { /* no new request names the memory, so those in flight come to an end */
         used = false;
         base_spin_lock(&verbs->lock);
         base_list_for_each(link, &verbs->connections) {

@@ -1,18 +1,18 @@
 /*
- * Work requests and completions of a connection. Requests complete in the order in which they were posted, and only
- * the last of each batch is asked to tell: it tells of all before it. What is copied lies in a ring of registered
- * memory, which is freed in that same order.
+ * Work requests and completions of a connection. Requests complete in the order in which they were posted, so only the
+ * last one of each batch asks for a completion, which stands for all before it. Bytes that must be copied lie in a ring
+ * of registered memory, which is freed in the same order.
  */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 #include <string.h>
 
-#define BATCH 16 /* work requests that are posted with one doorbell */
-#define POLL  16 /* completions that are fetched at once */
+#define BATCH 16 /* the most work requests posted with one doorbell */
+#define POLL  16 /* the most completions fetched at once */
 
-#define BATCH_VECTORS 64 /* of a batch: as many for each request only where requests are fewer */
+#define BATCH_VECTORS 64 /* the most vectors of a batch: requests with many vectors make a batch of fewer */
 
-#define RECEIVE_ID (UINT64_C(1) << 63) /* in a work request's id: a receive, and its slot */
+#define RECEIVE_ID (UINT64_C(1) << 63) /* set in the id of a receive; the other bits are its slot */
 
 /* What a SEND's immediate data says: its kind, and how many messages more may be sent. */
 #define CONTROL_SHIFT  28
@@ -87,7 +87,7 @@ static struct ibv_send_wr *add_request(struct verbs_connection *connection, stru
     return request;
 }
 
-/* Ring the doorbell for a batch. */
+/* Post a batch. */
 static void ring(struct verbs_connection *connection, struct batch *batch)
 {
     struct verbs *verbs = connection->verbs;
@@ -120,7 +120,7 @@ static uint32_t control(struct verbs_connection *connection, enum verbs_control 
     return htobe32((uint32_t)kind << CONTROL_SHIFT | credit);
 }
 
-/* Send something of our own, if there is room for it. */
+/* Send a control message, if there is room for it. */
 static bool send_control(struct verbs_connection *connection, enum verbs_control kind)
 {
     struct batch batch = {.count = 0};
@@ -145,7 +145,7 @@ void verbs_probe_locked(struct verbs_connection *connection)
     base_spin_assert_held(&connection->lock);
     struct batch batch = {.count = 0};
     if (connection->qp == NULL || connection->probed || in_flight(connection) > 0)
-        return; /* what is on its way is a probe itself */
+        return; /* a request in flight is a probe itself */
     (void)add_request(connection, &batch, IBV_WR_RDMA_WRITE, &(struct verbs_flight){.op = NULL});
     ring(connection, &batch);
     connection->probed = true;
@@ -155,7 +155,9 @@ static enum ibv_wr_opcode opcode_of(const struct tarn_fabric_op *op, bool last)
 {
     switch (op->kind) {
     case TARN_FABRIC_READ:
-        return op->bytes > 0 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE; /* of nothing: either moves nothing */
+        return op->bytes > 0
+                   ? IBV_WR_RDMA_READ
+                   : IBV_WR_RDMA_WRITE; /* an empty READ is sent as an empty WRITE: either moves nothing */
     case TARN_FABRIC_WRITE_NOTIFY:
         return last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
     case TARN_FABRIC_CAS:
@@ -169,7 +171,7 @@ static enum ibv_wr_opcode opcode_of(const struct tarn_fabric_op *op, bool last)
     }
 }
 
-/* Where in the peer's memory it begins, and what is swapped. */
+/* Set a request's address in the peer's memory, and an atomic's operands. */
 static void fill_target(struct ibv_send_wr *request, const struct tarn_fabric_op *op, uint64_t at)
 {
     const struct tarn_fabric_handle *handle = op->handle;
@@ -187,14 +189,14 @@ static void fill_target(struct ibv_send_wr *request, const struct tarn_fabric_op
     request->wr.rdma.rkey = verbs_key_rkey(handle->key);
 }
 
-/* Where a piece of an operation lies for the device. */
+/* The memory of a piece of an operation, in the device's form. */
 struct piece {
     struct ibv_sge *vectors;
     uint32_t count;
     unsigned flags;
 };
 
-/* Have it sent inline, if it is so small. @return whether it is */
+/* Place a small piece inline in the request. @return false: it is too large, or its answer needs memory */
 static bool place_inline(const struct verbs_connection *connection, struct batch *batch,
                          struct verbs_flight *flight, struct piece *ret_piece)
 {
@@ -212,7 +214,7 @@ static bool place_inline(const struct verbs_connection *connection, struct batch
     return true;
 }
 
-/* Have it where it is, if the device knows that memory. @return whether it does */
+/* Let the device use the operation's own memory, if that is registered. @return whether it is */
 static bool place_direct(const struct verbs_connection *connection, struct verbs_flight *flight,
                          struct piece *ret_piece)
 {
@@ -228,12 +230,12 @@ static bool place_direct(const struct verbs_connection *connection, struct verbs
         return false;
     flight->bytes = (uint32_t)bytes;
     flight->is_direct = true;
-    /* large ones tell of themselves: else a slow connection would look silent for a whole batch */
+    /* a large piece asks for its own completion, because a slow connection would look silent for a whole batch */
     ret_piece->flags = bytes > VERBS_PIECE_BYTES ? IBV_SEND_SIGNALED : 0;
     return true;
 }
 
-/* Have it in the ring. @return whether there was room */
+/* Place a piece in the ring, by copying. @return whether there was room */
 static bool place_copy(struct verbs_connection *connection, struct verbs_flight *flight,
                        struct piece *ret_piece)
 {
@@ -256,7 +258,7 @@ static bool place_copy(struct verbs_connection *connection, struct verbs_flight 
     return true;
 }
 
-/* Put the next piece of an operation into a batch. @return whether there was room for it */
+/* Add the next piece of an operation to a batch. @return whether there was room for it */
 static bool add_piece(struct verbs_connection *connection, struct batch *batch, struct tarn_fabric_op *op)
 {
     struct verbs_flight flight = {.op = op, .at = connection->part};
@@ -283,7 +285,7 @@ static bool add_piece(struct verbs_connection *connection, struct batch *batch, 
     return true;
 }
 
-/* Put an operation into the batch. @return whether all of it was; else what is behind it waits too */
+/* Add an operation to a batch. @return whether all of it was added; if not, later operations wait behind it */
 static bool add_op(struct verbs_connection *connection, struct batch *batch, struct tarn_fabric_op *op)
 {
     if (op->kind == TARN_FABRIC_SEND)
@@ -302,13 +304,13 @@ void verbs_pump_locked(struct verbs_connection *connection)
 {
     base_spin_assert_held(&connection->lock);
     struct batch batch;
-    bool behind = false; /* something waits for credit, or for those before it */
+    bool behind = false; /* an operation waits for credit or for earlier ones */
     batch.count = batch.vectors_count = 0;
     if (connection->error != 0 || connection->qp == NULL || connection->waiting.first == NULL)
         return;
     for (struct tarn_fabric_op *op = connection->waiting.first, *next; op != NULL; op = next) {
         next = op->next;
-        const bool begun = connection->part > 0; /* then it is the first */
+        const bool begun = connection->part > 0; /* only the first operation can be begun */
         if (!begun && ((op->fence && (behind || connection->flying > 0)) ||
                        (fabric_op_takes_credit(op) && (behind || connection->credit == 0)))) {
             behind = true;
@@ -350,7 +352,7 @@ void verbs_give_back_locked(struct verbs_connection *connection, bool tell)
     connection->owed += connection->unposted_count;
     connection->unposted_count = 0;
     if (tell && connection->owed > 0)
-        (void)send_control(connection, VERBS_CREDIT); /* without room it goes with what is sent next */
+        (void)send_control(connection, VERBS_CREDIT); /* without room the credit goes with the next message */
 }
 
 bool verbs_owes_credit_locked(const struct verbs_connection *connection)
@@ -360,7 +362,7 @@ bool verbs_owes_credit_locked(const struct verbs_connection *connection)
     return returned * 2 >= connection->receive_count - connection->arrivals_count;
 }
 
-/* Something that is no message: its slot is free again. */
+/* Post the slot of a control message again. */
 static void take_control(struct verbs_connection *connection, uint32_t slot)
 {
     int error = verbs_post_receive_locked(connection, slot);
@@ -379,7 +381,7 @@ static void take_message(struct verbs_connection *connection, const struct verbs
     connection->arrivals_count++;
 }
 
-/* Take a receive that has completed: all of it is the peer's word, which is loaded once. */
+/* Take a completed receive. Its values come from the peer, and so each is loaded once and checked. */
 static void take_receive(struct verbs_connection *connection, const struct ibv_wc *wc)
 {
     struct verbs_arrival arrival = {.slot = (uint32_t)wc->wr_id};
@@ -409,7 +411,7 @@ static void take_receive(struct verbs_connection *connection, const struct ibv_w
 
 /* ---- completions -------------------------------------------------------------------------------- */
 
-/* A request is done, and all is well. */
+/* Finish a request that has succeeded. */
 static void retire(struct verbs_connection *connection, const struct verbs_flight *flight)
 {
     struct tarn_fabric_op *op = flight->op;
@@ -418,7 +420,7 @@ static void retire(struct verbs_connection *connection, const struct verbs_fligh
         return;
     if (flight->into && op->kind != TARN_FABRIC_READ)
         memcpy(&op->before, flight->memory,
-               sizeof(op->before)); /* in our byte order: libibverbs promises that */
+               sizeof(op->before)); /* already in this machine's byte order, as libibverbs promises */
     else if (flight->into)
         fabric_op_copy(op, flight->at, (uint8_t *)(uintptr_t)flight->memory, flight->bytes, true);
     if (!flight->last)
@@ -427,7 +429,7 @@ static void retire(struct verbs_connection *connection, const struct verbs_fligh
     fabric_queue_push(&connection->done, op);
 }
 
-/* What an operation came to. */
+/* Translate a completion's status. */
 static int error_of(enum ibv_wc_status status, const struct tarn_fabric_op *op)
 {
     switch (status) {
@@ -440,7 +442,7 @@ static int error_of(enum ibv_wc_status status, const struct tarn_fabric_op *op)
     case IBV_WC_LOC_PROT_ERR:
         return -EIO;
     default:
-        return -ECONNRESET; /* flushed; no answer, again and again; the peer's device gave up */
+        return -ECONNRESET; /* flushed, never answered, or given up by the peer's device */
     }
 }
 

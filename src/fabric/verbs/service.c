@@ -1,7 +1,7 @@
 /*
- * The service: one thread of a fabric that watches descriptors. It takes what the connection manager and the device
- * tell, rings the bells of those who sleep, and keeps the clock of heartbeats. What an event is of cannot go away
- * before the event is acknowledged: its destruction waits for that.
+ * The service: one thread of a fabric that watches descriptors. It takes the events of the connection manager and of the
+ * device, rings the bells of sleepers, and keeps the clock of heartbeats. An object cannot be freed before its events
+ * are acknowledged, because its destruction waits for that.
  */
 #include "fabric/verbs/verbs.h"
 #include "task/thread.h"
@@ -24,7 +24,7 @@ static void take_manager_event(struct verbs *verbs)
     (void)rdma_ack_cm_event(event);
 }
 
-/* A completion queue whose user sleeps has something. */
+/* Ring the bell of a connection whose completion queue has an event. */
 static void take_completion_event(struct verbs *verbs)
 {
     struct ibv_cq *cq;
@@ -87,7 +87,7 @@ static void take_device_event(struct verbs *verbs)
     ibv_ack_async_event(&event);
 }
 
-/* @return whether there is anything to keep time for */
+/* Count a tick of the clock when it is due. @return whether there are connections to keep the clock for */
 static bool tick(struct verbs *verbs, uint64_t *next_ns)
 {
     const uint64_t now_ns = task_now();

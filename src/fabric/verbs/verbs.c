@@ -1,4 +1,4 @@
-/* The provider `verbs`: its table of operations. */
+/* The provider `verbs`: its table of operations. The work is that of the other files of this folder. */
 #include "fabric/verbs/verbs.h"
 #include <errno.h>
 

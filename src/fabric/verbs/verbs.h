@@ -14,41 +14,41 @@ struct verbs_connection;
 
 /* ---- device.c: the card ------------------------------------------------------------------------- */
 
-/* What the URL says. */
+/* The URL's options. */
 struct verbs_options {
-    char device[64]; /* "": the first with a port that is up */
-    uint32_t port;   /* 0: the first that is up */
-    int64_t gid;     /* of the port's table; -1: the first that routers and switches know as an address */
+    char device[64]; /* the card's name; "": the first with a port that is up */
+    uint32_t port;   /* the port's number; 0: the first that is up */
+    int64_t gid;     /* index in the port's table; -1: the first that stands for an IP address */
     int64_t traffic_class;
     uint64_t heartbeat_ns;
 };
 
-/* A card that was opened, by us alone: its events are no other fabric's. */
+/* A card that this fabric has opened for itself alone: so its events concern no other fabric. */
 struct verbs_device {
     struct ibv_context *context;
     uint8_t port;
     uint8_t gid;
-    uint8_t max_reads; /* READs and atomics in flight of a connection, either way */
-    bool has_address;  /* its GID is an IP address: what we connect from */
-    bool in_order;     /* it says that bytes land in order, and so words do whole */
+    uint8_t max_reads; /* the most READs and atomics of a connection in flight, in each direction */
+    bool has_address;  /* its GID is an IP address, from which connections are made */
+    bool in_order;     /* the card promises that bytes land in order, and so that words land whole */
     int numa_node;     /* -1: unknown */
     struct sockaddr_storage address;
     enum ibv_atomic_cap atomics;
     uint32_t send_depth, receive_depth_max;
     uint32_t inline_bytes;
-    uint32_t vectors, read_vectors; /* of one request */
-    uint32_t piece_bytes;           /* of one request that is not copied */
+    uint32_t vectors, read_vectors; /* the most vectors of one request, and of one READ */
+    uint32_t piece_bytes;           /* the most bytes of one request that is not copied */
 };
 
-/** Read what follows "verbs:". @return 0; -EINVAL (logged) */
+/** Read the URL's text behind "verbs:". @return 0; -EINVAL (logged) */
 base_must_check int verbs_options_read(struct base_log *log, const char *text,
                                        struct verbs_options *ret_options);
 
-/** Open the device that the options say, and ask it what it can. @return 0; -ENODEV and others (logged) */
+/** Open the device of the options, and read its limits. @return 0; -ENODEV and others (logged) */
 base_must_check int verbs_device_open(struct base_log *log, const struct verbs_options *options,
                                       struct verbs_device *ret_device);
 
-/** Close. */
+/** Close the device. */
 void verbs_device_close(struct verbs_device *device);
 
 /* ---- domain.c: domains and regions --------------------------------------------------------------- */
@@ -63,8 +63,8 @@ struct verbs_domain {
     struct base_spin lock; /* of what follows */
     uint64_t bytes[VERBS_PLACES];
     uint32_t regions, regions_max;
-    uint64_t units;             /* of device addresses given out so far, from a random number on */
-    struct verbs_local *locals; /* by address */
+    uint64_t units;             /* units of device addresses given out, counted from a random number */
+    struct verbs_local *locals; /* entries ordered by address */
     uint32_t locals_count, locals_room;
 };
 
@@ -77,13 +77,13 @@ int verbs_region_register(void *state, struct tarn_fabric_region *region);
 int verbs_buffers_made(void *state, void *memory, uint64_t bytes, void **ret_state);
 void verbs_buffers_gone(void *state, void *buffers);
 
-/** Whether a handle's key can be one. */
+/** Whether a number can be a key. */
 bool verbs_key_is_possible(uint64_t key);
 
-/** What a handle's key says: where the region begins for its device. */
+/** The device address of a key's region. */
 uint64_t verbs_key_address(uint64_t key);
 
-/** And its device's name for it. */
+/** The rkey of a key's region. */
 uint32_t verbs_key_rkey(uint64_t key);
 
 /* ---- local.c: memory of this process that the device knows ------------------------------------------ */
@@ -91,61 +91,61 @@ uint32_t verbs_key_rkey(uint64_t key);
 struct verbs_local {
     const uint8_t *memory;
     uint64_t bytes;
-    uint64_t address; /* where it begins for the device */
+    uint64_t address; /* the device address of its beginning */
     uint32_t lkey;
-    bool is_writable; /* by the device, for us */
+    bool is_writable; /* the device may write there for this side's operations */
 };
 
-/** Enter some into a domain's table. @return 0; -ENOMEM */
+/** Enter memory into a domain's table. @return 0; -ENOMEM */
 base_must_check int verbs_local_add(struct verbs_domain *domain, const struct verbs_local *local);
 
-/** Take it out, and wait until the device does nothing with it for a connection that lives: until the requests that
- * were handed over are answered, or given up. Yields. */
+/** Remove memory from the table, and wait until the device uses it for no living connection any more: until all requests
+ * with it are answered or given up. Yields. */
 void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *local);
 
-/** Free the table, which is empty. */
+/** Free an empty table. */
 void verbs_local_drop(struct verbs_domain *domain);
 
 /**
- * Find a part of an operation's vectors there; with the connection's lock.
+ * Find a part of an operation's vectors in the table. The connection's lock is held.
  *
  * @param at, bytes    the part, within the operation's bytes
- * @param ret_vectors  for the device
- * @return how many of them; 0: some of it is unknown to the device, or they are too many
+ * @param ret_vectors  the vectors in the device's form
+ * @return number of vectors; 0: some memory is not registered, or there are too many
  */
 uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabric_op *op, uint64_t at,
                             uint64_t bytes, struct ibv_sge *ret_vectors, uint32_t vectors_max);
 
 /* ---- hello.c: what two sides tell each other ------------------------------------------------------ */
 
-#define VERBS_HELLO_BYTES   24 /* before private data */
-#define VERBS_REQUEST_BYTES 56 /* what the connection manager carries with a request */
-#define VERBS_REQUEST_DATA  32 /* of private data in one request; more comes in two */
+#define VERBS_HELLO_BYTES   24 /* bytes of a hello before its private data */
+#define VERBS_REQUEST_BYTES 56 /* bytes that the connection manager carries with a request */
+#define VERBS_REQUEST_DATA  32 /* the most private data of one request; more is sent in two */
 #define VERBS_WELCOME_BYTES (VERBS_HELLO_BYTES + TARN_FABRIC_PRIVATE_BYTES_MAX)
 
 enum verbs_hello_kind {
-    VERBS_HELLO = 1, /* all of it */
+    VERBS_HELLO = 1, /* a whole hello */
     VERBS_PART,      /* the first bytes of private data; a VERBS_REST follows */
-    VERBS_REST,      /* all but them */
+    VERBS_REST,      /* the hello without these bytes */
     VERBS_WELCOME,
     VERBS_REFUSAL,
-    VERBS_GO_ON, /* refuses a VERBS_PART, and remembers it */
+    VERBS_GO_ON, /* refuses a VERBS_PART, which the listener has kept */
 };
 
-/* What a side says of itself. README, "verbs", has the table. */
+/* A side's description of itself. README, "verbs", has the table. */
 struct verbs_hello {
     enum verbs_hello_kind kind;
     uint32_t receive_count, receive_bytes;
     uint64_t domain;
-    uint64_t nonce; /* of PART and REST: which belong together */
+    uint64_t nonce; /* equal in a VERBS_PART and a VERBS_REST that belong together */
     uint32_t data_bytes;
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-/** Write one. @return its bytes: VERBS_REQUEST_BYTES, or with VERBS_WELCOME VERBS_WELCOME_BYTES */
+/** Write a hello. @return its bytes: VERBS_REQUEST_BYTES, or with VERBS_WELCOME VERBS_WELCOME_BYTES */
 uint8_t verbs_hello_save(const struct verbs_hello *hello, uint8_t *bytes);
 
-/** Read one of whatever kind. @return 0; -EPROTO */
+/** Read a hello of any kind. @return 0; -EPROTO */
 base_must_check int verbs_hello_load(const uint8_t *bytes, size_t count, struct verbs_hello *ret_hello);
 
 /* ---- service.c: the thread that watches descriptors ------------------------------------------------ */
@@ -154,41 +154,41 @@ struct verbs {
     struct tarn_node *node;
     struct verbs_options options;
     struct verbs_device device;
-    struct rdma_event_channel *events;   /* of the connection manager */
-    struct ibv_comp_channel *completion; /* of completion queues whose users sleep */
-    int wake;                            /* an eventfd: there are connections, or the end has come */
+    struct rdma_event_channel *events;   /* the connection manager's events */
+    struct ibv_comp_channel *completion; /* the events of completion queues whose users sleep */
+    int wake; /* an eventfd that wakes the service for its first connection, or for its end */
     pthread_t thread;
     struct base_log_limit refusals;
-    _Atomic uint64_t requests, doorbells, completions; /* handed to the device; of all connections */
+    _Atomic uint64_t requests, doorbells, completions; /* counts since the start, of all connections */
     struct base_spin lock;                             /* of what follows */
     struct base_list connections;                      /* of struct verbs_connection */
     bool closing;
 };
 
-/** Start the thread, with all descriptors open. @return 0 or negative errno */
+/** Open the service's descriptors and start its thread. @return 0 or negative errno */
 base_must_check int verbs_service_start(struct verbs *verbs);
 
-/** End it. Blocks for as long as a thread takes to end. */
+/** End the service. Blocks as long as a thread takes to end. */
 void verbs_service_stop(struct verbs *verbs);
 
-/** From now on the clock ticks for a connection. */
+/** Have the clock tick for a connection. */
 void verbs_service_add(struct verbs_connection *connection);
 
-/** It does so no more. */
+/** Have the clock tick for a connection no more. */
 void verbs_service_remove(struct verbs_connection *connection);
 
 /* ---- listener.c ---------------------------------------------------------------------------------- */
 
-/* What an id of the connection manager is; the first member of what it belongs to. */
+/* The kind of object that an id of the connection manager belongs to; the first member of such objects. */
 enum verbs_what { VERBS_LISTENER, VERBS_CONNECTION };
 
 /** Read an address. @return 0; -EINVAL */
 base_must_check int verbs_address_read(const char *text, struct sockaddr_storage *ret_address);
 
-/** Whether an id has come to the fabric's device. @return 0; -ENODEV (logged) */
+/** Check that the connection manager has chosen the fabric's device for an id. @return 0; -ENODEV (logged) */
 base_must_check int verbs_check_device(struct verbs *verbs, const struct rdma_cm_id *id);
 
-/** Of the service: somebody wants to connect. */
+/** Handle an event of a listener: a client wants to connect. In the service's thread. */
 void verbs_listener_event(struct rdma_cm_event *event);
 
 /** Members of struct fabric_provider, which says what each promises. */
@@ -200,26 +200,26 @@ void verbs_reject(void *state);
 
 /* ---- connections --------------------------------------------------------------------------------- */
 
-/* How far the connection manager has come, in this order. */
+/* The steps of the connection manager, in their order. */
 enum verbs_step {
     VERBS_BEGUN,
-    VERBS_RESOLVED, /* the address */
+    VERBS_RESOLVED, /* the address is resolved */
     VERBS_ROUTED,
     VERBS_ANSWERED,
     VERBS_MET,
     VERBS_OVER,
 };
 
-/* A work request on its way. */
+/* A work request in flight. */
 struct verbs_flight {
-    struct tarn_fabric_op *op; /* NULL: our own */
-    uint64_t at;               /* in the operation's bytes */
-    uint64_t ring_end;         /* what is before it in the ring is free when this is done */
-    const uint8_t *memory;     /* what was read */
+    struct tarn_fabric_op *op; /* its operation; NULL: a control message or a probe */
+    uint64_t at;               /* offset of its bytes in the operation */
+    uint64_t ring_end;         /* end of the ring's part that is free when this request is done */
+    const uint8_t *memory;     /* the copy's place in the ring */
     uint32_t bytes;
-    bool last;      /* of the operation */
-    bool into;      /* bytes are to be copied out when it is done */
-    bool is_direct; /* from or into the operation's own memory */
+    bool last;      /* it is the operation's last piece */
+    bool into;      /* its bytes are copied out of the ring when it is done */
+    bool is_direct; /* it uses the operation's own memory */
 };
 
 /* A message that waits for its receiver. */
@@ -231,124 +231,126 @@ struct verbs_arrival {
 };
 
 /*
- * A connection, and before that somebody who wants one. The lock guards all that changes; only the connection's user
- * posts and finishes operations, the service's thread looks for completions too, probes, and tells of the end.
+ * A connection, and before that a client that wants one. The lock guards all that changes. Only the connection's user
+ * posts and finishes operations; the service's thread also polls for completions, probes, and reports the end.
  */
 struct verbs_connection {
     enum verbs_what what;
-    struct base_list link; /* verbs.connections, or a listener's */
+    struct base_list link; /* place in verbs.connections, or in a listener's list */
     struct verbs *verbs;
     struct verbs_domain *domain;
-    struct tarn_fabric_connection *owner; /* NULL: not yet */
+    struct tarn_fabric_connection *owner; /* the public object; NULL: not yet made */
     struct rdma_cm_id *id;
-    struct verbs_hello hello; /* the other side's */
+    struct verbs_hello hello; /* the other side's hello */
     struct fabric_bell bell;
 
     struct base_spin lock;
     enum verbs_step step;
-    int step_error; /* why it is over */
+    int step_error; /* the error that ended the meeting; 0: none */
     uint8_t answer[VERBS_WELCOME_BYTES];
     uint32_t answer_bytes;
-    int error; /* what it died of */
+    int error; /* the error that ended the connection; 0: it lives */
     const char *doing;
-    struct tarn_fabric_op *culprit; /* the operation that it died of */
-    bool is_added;                  /* the clock ticks for it; guarded by verbs.lock */
-    bool is_live;                   /* there is a connection: its user learns of the end */
-    bool is_told;                   /* the connection manager was told of the end */
+    struct tarn_fabric_op *culprit; /* the operation whose failure ended the connection, or NULL */
+    bool is_added;                  /* it is in verbs.connections; guarded by verbs.lock */
+    bool is_live;                   /* the connection is made, and its user hears of its end */
+    bool is_told;                   /* the connection manager knows of the end */
 
     struct ibv_cq *cq;
-    struct ibv_qp *qp; /* NULL: not yet, or destroyed */
+    struct ibv_qp *qp; /* the queue pair; NULL: not yet made, or destroyed */
     struct ibv_mr *mr;
-    uint8_t *memory; /* of slots, then of the ring */
+    uint8_t *memory; /* registered memory: the slots, then the ring */
     uint64_t memory_bytes;
-    uint64_t seen; /* completions */
+    uint64_t seen; /* number of completions fetched since the beginning */
     uint64_t seen_at_beat;
     uint32_t silent_beats;
-    bool probed; /* one is on its way */
+    bool probed; /* a probe is in flight */
 
     /* sending: a ring of registered memory, and of flights */
     uint8_t *ring;
     uint64_t ring_bytes, ring_head, ring_tail;
     struct verbs_flight *flights;
-    uint64_t posted, done_count; /* work requests; the difference is in flight */
-    uint64_t flushed;            /* number behind the last that has failed */
-    uint64_t bye;                /* number of the last, 0: not said */
-    struct fabric_queue waiting; /* to be posted */
-    struct fabric_queue done;    /* for their user to finish */
-    uint64_t part;               /* bytes of the first waiting that are posted */
-    uint32_t flying;             /* operations that are wholly posted, and not done */
+    uint64_t posted,
+        done_count;   /* work requests posted, and done, since the beginning; the difference is in flight */
+    uint64_t flushed; /* one more than the number of the last request that has failed */
+    uint64_t bye;     /* value of `posted` after the leave was sent; 0: it was not sent */
+    struct fabric_queue waiting; /* operations that are not wholly posted */
+    struct fabric_queue done;    /* operations that are done, for their user to finish */
+    uint64_t part;               /* bytes of the first waiting operation that are posted */
+    uint32_t flying;             /* number of operations that are wholly posted and not done */
     uint32_t credit;
 
     /* receiving */
     bool messages_are_rare;
     uint32_t slots, slot_bytes, receive_count, receive_bytes;
-    uint32_t unposted_count; /* slots that were received from */
+    uint32_t unposted_count; /* number of slots whose message was received and which are not posted again */
     uint32_t *unposted;
-    uint32_t owed; /* slots posted again that the other side does not know of */
+    uint32_t owed; /* number of slots posted again that the other side does not know of */
     struct verbs_arrival *arrivals;
     uint32_t arrivals_first, arrivals_count;
 };
 
 /* ---- queue.c: work requests and completions; with the connection's lock ------------------------------ */
 
-#define VERBS_PIECE_BYTES 32768 /* of one work request that is copied */
+#define VERBS_PIECE_BYTES 32768 /* the most bytes of a work request that is copied */
 #define VERBS_DIRECT_BYTES                                                                                   \
-    (1U << 20) /* of one that is not: so long a connection looks silent. As long as the longest message */
-#define VERBS_RING_BYTES 131072 /* at least, for copies */
-#define VERBS_SPARE      4      /* work requests that are for ourselves */
+    (1U                                                                                                      \
+     << 20) /* the most bytes of one that is not copied: the longest message. A connection looks silent while it is sent */
+#define VERBS_RING_BYTES 131072 /* the least size of the ring */
+#define VERBS_SPARE      4      /* work requests kept free for control messages and probes */
 #define VERBS_CONTROL_SLOTS                                                                                  \
-    24 /* receives for what is no message: at most 18 tell of credit, one is the last */
+    24 /* receives for control messages: at most 18 with credit and one with the end */
 #define VERBS_INLINE_MAX 256
 
-/** It dies of an error, unless it is dead. */
+/** End a connection with an error, unless it has ended. */
 void verbs_die_locked(struct verbs_connection *connection, int error, const char *doing);
 
-/** Take what has completed. */
+/** Fetch completions. */
 void verbs_poll_locked(struct verbs_connection *connection);
 
-/** Post what can be posted. */
+/** Post waiting operations, as far as credit, fences and room allow. */
 void verbs_pump_locked(struct verbs_connection *connection);
 
 /** Post the receive of a slot. @return 0 or negative errno */
 base_must_check int verbs_post_receive_locked(struct verbs_connection *connection, uint32_t slot);
 
-/** Post all slots that were received from, and tell the other side soon. */
+/** Post all received slots again. @param tell  send the credit at once */
 void verbs_give_back_locked(struct verbs_connection *connection, bool tell);
 
-/** Whether the other side should be told at once: it has no more credit left than that. So what is told doubles what
- * it has, and few such tellings wait for one that does not look. */
+/** Whether credit should be sent at once: the other side has no more left than this side could return. So each credit
+ * message doubles its credit, and few of them queue up for a peer that does not receive. */
 bool verbs_owes_credit_locked(const struct verbs_connection *connection);
 
-/** Say that we leave. */
+/** Send the peer the end of this side. */
 void verbs_say_bye_locked(struct verbs_connection *connection);
 
-/** See whether the other side is there: a WRITE of nothing. */
+/** Probe the other side by an empty WRITE. */
 void verbs_probe_locked(struct verbs_connection *connection);
 
 /* ---- connect.c, connection.c ----------------------------------------------------------------------- */
 
-/** Have all that is in flight come to an end, and with it the device's hold of memory. */
+/** Make all requests in flight end, so that the device uses their memory no more. */
 void verbs_connection_stop(struct verbs_connection *connection);
 
-/** Have the connection manager tell the peer of the end. */
+/** Have the connection manager tell the peer that the connection has ended. */
 void verbs_connection_tell(struct verbs_connection *connection);
 
-/** Destroy the queue pair: the peer can do nothing here any more. */
+/** Destroy the queue pair: the peer can reach no memory any more. */
 void verbs_connection_cut(struct verbs_connection *connection);
 
-/** Make one that has nothing yet. @return NULL: no memory */
+/** Make a connection without queue pair and memory. @return NULL: no memory */
 struct verbs_connection *verbs_connection_make(struct verbs *verbs);
 
-/** Free it and all it has; nobody knows it any more but the connection manager. Blocks shortly. */
+/** Free a connection that only the connection manager still knows. Blocks shortly. */
 void verbs_connection_free(struct verbs_connection *connection);
 
-/** Of the service: the connection manager has come further. */
+/** Handle an event of the connection manager. In the service's thread. */
 void verbs_connection_event(struct verbs_connection *connection, const struct rdma_cm_event *event);
 
-/** Of the service: it is lost. */
+/** End a connection that is lost. In the service's thread. */
 void verbs_connection_lose(struct verbs_connection *connection, int error, const char *doing);
 
-/** Of the service: a tick. */
+/** Count a tick of the clock. In the service's thread. */
 void verbs_connection_beat(struct verbs_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */

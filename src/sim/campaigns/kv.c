@@ -71,7 +71,7 @@ struct server {
     uint32_t partitions;
     uint64_t partition_bytes;
     uint32_t workers;
-    char address[NAME_BYTES], door[NAME_BYTES]; /* of the service, and of those who READ */
+    char address[NAME_BYTES], read_address[NAME_BYTES]; /* of the service, and of clients that READ */
     char drive[NAME_BYTES], file[URL_BYTES], url[URL_BYTES];
 };
 
@@ -386,7 +386,7 @@ static bool read_memory(struct user *user)
     if (!play->servers[server].is_exported)
         return false;
     base_assert(tarn_fabric_domain_open(life->fabric, NULL, &domain) == 0);
-    if (tarn_fabric_connect(domain, play->servers[server].door, NULL, task_now() + play->timeout_ns,
+    if (tarn_fabric_connect(domain, play->servers[server].read_address, NULL, task_now() + play->timeout_ns,
                             &connection) == 0) {
         read_keys(user, connection, server);
         tarn_fabric_disconnect(connection);
@@ -541,7 +541,7 @@ static void let_go(struct tarn_fabric_connection **visitor)
 }
 
 /* Let in who wants to READ. Visitors are let go in the end. */
-static void open_door(void *arg)
+static void open_kv_listener(void *arg)
 {
     struct life *life = arg;
     uint8_t handles[PARTITIONS_MAX * TARN_FABRIC_HANDLE_BYTES];
@@ -551,7 +551,7 @@ static void open_door(void *arg)
     struct tarn_fabric_incoming *incoming;
     for (uint32_t i = 0; i < server_of(life)->partitions; i++)
         tarn_fabric_handle_save(&life->regions[i]->handle, handles + i * TARN_FABRIC_HANDLE_BYTES);
-    base_assert(tarn_fabric_listen(life->fabric, server_of(life)->door, &listener) == 0);
+    base_assert(tarn_fabric_listen(life->fabric, server_of(life)->read_address, &listener) == 0);
     while (tarn_fabric_listener_wait(listener, TASK_FOREVER, &incoming) == 0) {
         struct tarn_fabric_connection **place = &life->visitors[life->visitor_count % VISITORS_MAX];
         let_go(place); /* the one of long ago */
@@ -587,22 +587,22 @@ static void be_server(void *arg)
                                                    .spin_ns = 1 + draw(life, UINT64_C(1) << draw(life, 17))};
     struct task_sched *scheds[2] = {sim_node_sched(life->node, 0),
                                     sim_node_sched(life->node, life->scheds - 1)};
-    struct task_group door;
+    struct task_group group;
     struct kv_server *service;
     base_assert(tarn_fabric_open(sim_node_tarn(life->node), "shm:", &life->fabric) == 0);
     const struct kv_served served = {.name = "s", .kv = open_store(life)};
     if (served.kv == NULL)
         return;
-    task_group_init(&door);
+    task_group_init(&group);
     if (server->is_exported)
-        base_assert(task_spawn(task_sched_self(), &door, "door", open_door, life) == 0);
+        base_assert(task_spawn(task_sched_self(), &group, "door", open_kv_listener, life) == 0);
     base_assert(kv_serve(life->fabric, server->address, &served, 1, &options, scheds, server->workers,
                          &service) == 0);
     while (!play->arena.stop || play->clients > 0)
         (void)task_sleep(1000000);
     kv_server_close(service);
-    task_group_cancel(&door);
-    while (task_group_join(&door, TASK_FOREVER) != 0)
+    task_group_cancel(&group);
+    while (task_group_join(&group, TASK_FOREVER) != 0)
         continue;
     base_assert(tarn_kv_close(served.kv) == 0);
     if (life->cache != NULL)
@@ -664,7 +664,7 @@ static void draw_server(struct play *play, uint32_t number)
                         .workers = 1 + (uint32_t)base_random_below(random, 2)};
     server->is_exported = !server->is_depot && base_random_below(random, 2) == 0;
     (void)snprintf(server->address, sizeof(server->address), "server %" PRIu32, number);
-    (void)snprintf(server->door, sizeof(server->door), "door %" PRIu32, number);
+    (void)snprintf(server->read_address, sizeof(server->read_address), "door %" PRIu32, number);
     (void)snprintf(server->drive, sizeof(server->drive), "drive%" PRIu32, number);
     (void)snprintf(server->file, sizeof(server->file), "file:drive%" PRIu32, number);
     (void)snprintf(server->url, sizeof(server->url), "unix:server %" PRIu32 "/s", number);

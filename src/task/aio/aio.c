@@ -10,8 +10,8 @@ enum { EVENTS_MAX = 256 };
 /* ---- making ------------------------------------------------------------------------------------ */
 
 /*
- * An eventfd that is only there to end a sleep: edge-triggered, so that each wake() is an event and
- * nobody has to read it.
+ * An eventfd that is only there to end a sleep: edge-triggered, so that each wake() is an event and the
+ * counter never has to be read.
  */
 static int open_wake(struct task_engine *engine)
 {
@@ -124,7 +124,7 @@ static void aio_cancel(struct task_engine *engine, struct task_io *io)
     else if (base_list_is_linked(&io->link))
         base_list_remove(&io->link);
     else
-        return; /* the kernel has it, and does not give it back before it is done */
+        return; /* the kernel has the request, and does not give it back before it is done */
     base_list_push_back(&engine->finished, &io->link);
 }
 
@@ -152,7 +152,7 @@ static uint32_t look_for_events(struct task_engine *engine, uint64_t sleep_ns)
     int ready =
         epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
     uint32_t count = 0;
-    engine->epoll_ready = ready == EVENTS_MAX; /* then there may be more */
+    engine->epoll_ready = ready == EVENTS_MAX; /* a full batch: there may be more events */
     for (int i = 0; i < ready; i++) {
         if (events[i].data.fd != engine->wake_fd)
             count += aio_sockets_ready(engine, events[i].data.fd, events[i].events);
@@ -168,7 +168,7 @@ static uint32_t aio_poll(struct task_engine *engine, uint64_t sleep_ns)
         count += aio_sockets_start(engine);
     count += aio_disk_submit(engine);
     count += aio_disk_reap(engine);
-    count += aio_disk_submit(engine); /* what turned out to be unfinished */
+    count += aio_disk_submit(engine); /* transfers that turned out to be unfinished */
     if (count > 0)
         sleep_ns = 0;
     if (sleep_ns > 0 && engine->in_flight > 0) {
@@ -186,7 +186,8 @@ static uint32_t aio_poll(struct task_engine *engine, uint64_t sleep_ns)
 
 static void aio_wake(struct task_engine *engine)
 {
-    (void)eventfd_write(engine->wake_fd, 1); /* fails only when the counter is full, and then it is awake */
+    (void)eventfd_write(engine->wake_fd,
+                        1); /* fails only when the counter is full, and then the scheduler is awake */
 }
 
 static int aio_wake_descriptor(const struct task_engine *engine)

@@ -17,7 +17,7 @@ int aio_disk_open(struct task_engine *engine)
 {
     uint32_t in_flight_max = engine->sched->options.ring_entries;
     while (syscall(SYS_io_setup, in_flight_max + 1, &engine->context) != 0) { /* with one for the watch */
-        /* the system has a limit for all contexts together: be content with less */
+        /* the system limits all contexts together: a smaller one may still fit */
         if (errno != EAGAIN || in_flight_max <= IN_FLIGHT_MIN)
             return -errno;
         in_flight_max /= 2;
@@ -41,7 +41,7 @@ static struct task_io *request_of(uint64_t data)
     return (struct task_io *)(uintptr_t)data; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-/* Describe a request to the kernel. */
+/* Fill in the kernel's description of a request. */
 static void describe_block(struct task_io *io, struct iocb *block)
 {
     *block = (struct iocb){
@@ -66,7 +66,7 @@ static void describe_block(struct task_io *io, struct iocb *block)
     }
 }
 
-/* The first requests of the queue as a batch. @return how many */
+/* Make a batch of the first requests of the queue. @return their number */
 static uint32_t make_batch(struct task_engine *engine)
 {
     uint32_t room = base_min((uint32_t)AIO_BATCH, engine->in_flight_max - engine->in_flight);
@@ -81,7 +81,7 @@ static uint32_t make_batch(struct task_engine *engine)
     return count;
 }
 
-/* The first request of the queue was refused with an error of its own. */
+/* End the first request of the queue, which the kernel has refused with an error of its own. */
 static void refuse_first(struct task_engine *engine, int error)
 {
     struct task_io *io = base_container_of(base_list_pop_front(&engine->queued), struct task_io, link);
@@ -90,7 +90,7 @@ static void refuse_first(struct task_engine *engine, int error)
     aio_finish(io, error, false);
 }
 
-/* Hand the queue's first requests to the kernel. @return how many it took, or negative errno */
+/* Hand the queue's first requests to the kernel. @return the number that it took, or negative errno */
 static long submit_batch(struct task_engine *engine, uint32_t batch)
 {
     long submitted = syscall(SYS_io_submit, engine->context, (long)batch, engine->block_pointers);
@@ -107,7 +107,8 @@ void aio_disk_send(struct task_engine *engine)
     engine->files_unsent = 0;
     uint32_t batch = make_batch(engine);
     if (batch > 0)
-        (void)submit_batch(engine, batch); /* what is refused is refused again in the round's call */
+        (void)submit_batch(
+            engine, batch); /* a refused request is refused again, and then ended, in the round's call */
 }
 
 uint32_t aio_disk_submit(struct task_engine *engine)
@@ -163,7 +164,7 @@ uint32_t aio_disk_reap(struct task_engine *engine)
     return count;
 }
 
-/* Have the context complete a request when epoll has something to tell. @return false: the kernel refuses */
+/* Have the context complete a request when epoll has an event. @return false: the kernel refuses */
 static bool watch_epoll(struct task_engine *engine)
 {
     struct iocb block = {.aio_data = WATCH_TAG,

@@ -1,6 +1,7 @@
 /*
  * Sockets: system calls that do not block, and epoll (level-triggered) to learn when to make them. epoll
- * watches a socket only while a request waits for it, so that one that is closed leaves nothing behind.
+ * watches a socket only while a request waits for it, so that a closed socket leaves nothing behind. Files
+ * are disk.c's.
  */
 #include "task/aio/aio.h"
 #include <errno.h>
@@ -83,13 +84,13 @@ static void leave_slot(struct task_engine *engine, struct task_io *io)
         slot->out = NULL;
     else
         return;
-    (void)watch_socket(engine, io->socket); /* watching less does not fail */
+    (void)watch_socket(engine, io->socket); /* removing events from a watch does not fail */
 }
 
 void aio_sockets_forget(struct task_engine *engine, struct task_io *io)
 {
     if (base_list_is_linked(&io->link))
-        base_list_remove(&io->link); /* posted or starved */
+        base_list_remove(&io->link); /* from `posted` or `starved` */
     else
         leave_slot(engine, io);
 }
@@ -123,12 +124,12 @@ void aio_sockets_feed(struct task_engine *engine)
     base_list_move_all(&engine->posted, &starved); /* which looks at them in this round */
 }
 
-/* What became of an attempt to receive. */
+/* The outcome of an attempt to receive. */
 enum arrival {
-    ARRIVAL_NONE,    /* the socket has nothing: wait for it */
+    ARRIVAL_NONE,    /* the socket has nothing: the request waits for it */
     ARRIVAL_STARVED, /* there is no buffer: the request is in `starved` */
-    ARRIVAL_SOME,    /* handed out; there may be more */
-    ARRIVAL_ALL,     /* handed out, or the request has ended */
+    ARRIVAL_SOME,    /* bytes were handed out; there may be more */
+    ARRIVAL_ALL,     /* all bytes were handed out, or the request has ended */
 };
 
 static enum arrival receive_one(struct task_engine *engine, struct task_io *io)
@@ -157,7 +158,7 @@ static enum arrival receive_one(struct task_engine *engine, struct task_io *io)
     return more && whole && !io->cancelling ? ARRIVAL_SOME : ARRIVAL_ALL;
 }
 
-/* Take what has arrived. @return completions */
+/* Take the bytes that have arrived. @return completions */
 static uint32_t receive_bytes(struct task_engine *engine, struct task_io *io)
 {
     for (uint32_t count = 0; count < RECEIVES_MAX; count++) {

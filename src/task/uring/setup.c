@@ -1,4 +1,4 @@
-/* Making a ring: what it is made of, whether it works here, and what happens where part of it does not. */
+/* Making a ring: its parts, the test whether it works here, and the log's line where a part does not. */
 #include "task/uring/uring.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@ enum {
     COMPLETIONS_PER_ENTRY = 4, /* multishot requests complete more often than they are submitted */
 };
 
-/* Do one request, as seccomp filters may allow the first call and refuse the others. */
+/* Do one request, because seccomp filters may allow the first call and refuse the others. */
 static int try_request(struct io_uring *ring)
 {
     struct io_uring_cqe *completion;
@@ -46,7 +46,7 @@ int task_uring_probe(const char **ret_reason)
     return error;
 }
 
-/* The file table and the arena make requests cheaper; without them there is only a line in the log. */
+/* Register the file table and the arena, which make requests cheaper; without them there is a line in the log. */
 static void register_what_may_fail(struct task_engine *engine)
 {
     int error = io_uring_register_files_sparse(&engine->ring, TASK_FILES_MAX);
@@ -61,7 +61,7 @@ static void register_what_may_fail(struct task_engine *engine)
         task_uring_complain(engine->node, "buffers are not registered", error);
 }
 
-/* Newer kernels count the ring itself as locked memory: where that is short, be content with a small one. */
+/* Open a ring, or a small one where locked memory is short: newer kernels count the ring as locked memory. */
 static int open_ring(struct task_engine *engine)
 {
     uint32_t entries = engine->sched->options.ring_entries;
@@ -135,7 +135,7 @@ void uring_close(struct task_engine *engine)
 {
     struct base_account *account = &engine->node->memory;
     uint32_t entries = engine->ring.sq.ring_entries;
-    /* What is in flight writes nothing any more: the kernel receives in the issuer's calls alone. */
+    /* Requests in flight write no memory any more: the kernel receives in the issuer's calls alone. */
     io_uring_queue_exit(&engine->ring);
     (void)close(engine->wake_fd);
     uring_buffers_close(engine);

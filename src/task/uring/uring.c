@@ -1,4 +1,4 @@
-/* The engine `uring`: a scheduler's turn with io_uring. */
+/* The engine `uring`: a scheduler's turn with io_uring. Rings are made by setup.c, buffers lent by buffers.c. */
 #include "task/uring/uring.h"
 #include <errno.h>
 #include <poll.h>
@@ -78,7 +78,7 @@ static void prepare_receive(const struct task_engine *engine, const struct task_
     entry->buf_group = URING_BUFFER_GROUP;
 }
 
-/* Put a request into the submission queue. @return false: that is full */
+/* Put a request into the submission queue. @return false: the queue is full */
 static bool issue(struct task_engine *engine, struct task_io *io)
 {
     struct io_uring_sqe *entry = io_uring_get_sqe(&engine->ring);
@@ -168,7 +168,7 @@ static bool issue_cancel(struct task_engine *engine, struct task_io *io)
     return true;
 }
 
-/* Move what waits into the submission queue. @return false: that is full */
+/* Move waiting requests into the submission queue. @return false: the queue is full */
 static bool fill_queue(struct task_engine *engine)
 {
     struct base_list *first;
@@ -187,7 +187,7 @@ static bool fill_queue(struct task_engine *engine)
     return true;
 }
 
-/* Receives that found no buffer try again, as many as there are buffers now. */
+/* Issue starved receives again, one for each buffer that is free now. */
 static void feed_starved(struct task_engine *engine)
 {
     struct base_list *first;
@@ -205,7 +205,7 @@ static bool finish_io(struct task_io *io, bool more)
 {
     io->more = more;
     if (!more) {
-        task_io_unlink(io); /* from cancels: too late */
+        task_io_unlink(io); /* from `cancels`: the cancellation comes too late */
         io->over = true;
         if (io->cancel_issued)
             return false;
@@ -222,7 +222,7 @@ static bool complete_cancel(struct task_engine *engine, struct task_io *io, int3
         return finish_io(io, false);
     if (result == -ENOENT)
         base_list_push_back(&engine->cancels,
-                            &io->link); /* it was on its way between two queues: ask again */
+                            &io->link); /* the kernel had it between two of its queues: cancel once more */
     return false;
 }
 
@@ -249,7 +249,7 @@ static bool complete_receive(struct task_engine *engine, struct task_io *io,
     if (io->result == -ENOBUFS)
         io->result = -ECANCELED;
     if (io->result > 0 && !more && !io->once && !io->cancelling) {
-        issue_or_queue(engine, io); /* the kernel ends a multishot when it likes to */
+        issue_or_queue(engine, io); /* the kernel may end a multishot request at any time */
         more = true;
     }
     return finish_io(io, more);
@@ -336,7 +336,7 @@ static void sleep_in_kernel(struct task_engine *engine, uint64_t sleep_ns)
                                            sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
 }
 
-/* Whether the kernel has completions that only a call brings out. */
+/* Whether the kernel has completions that it shows only after a system call. */
 static bool kernel_has_work(const struct task_engine *engine)
 {
     unsigned flags = IO_URING_READ_ONCE(*engine->ring.sq.kflags);
@@ -350,7 +350,7 @@ static uint32_t uring_poll(struct task_engine *engine, uint64_t sleep_ns)
     uring_buffers_fill(engine);
     feed_starved(engine);
     while (!fill_queue(engine) && io_uring_submit(&engine->ring) > 0) {
-        /* as long as the kernel makes room */
+        /* a submission makes room in the queue, until the kernel takes no more */
     }
     if (sleep_ns > 0 && count == 0)
         sleep_in_kernel(engine, sleep_ns);
@@ -361,7 +361,8 @@ static uint32_t uring_poll(struct task_engine *engine, uint64_t sleep_ns)
 
 static void uring_wake(struct task_engine *engine)
 {
-    (void)eventfd_write(engine->wake_fd, 1); /* fails only when the counter is full, and then it is awake */
+    (void)eventfd_write(engine->wake_fd,
+                        1); /* fails only when the counter is full, and then the scheduler is awake */
 }
 
 static int uring_wake_descriptor(const struct task_engine *engine)

@@ -3,7 +3,7 @@
  *
  * A request is in exactly one place: in `backlog` (no submission entry was free), in the ring (its
  * entry or the kernel has it), in `starved` (a receive that found no buffer) or in `finished` (it has
- * its result and waits to be handed out). One that is in the ring and shall be cancelled is also in
+ * its result and waits to be handed out). A request in the ring that is to be cancelled is also in
  * `cancels` until the next submission; then both it and its cancellation have to come back before it is
  * handed out for the last time, so that neither can meet memory that is used for something else.
  */
@@ -19,21 +19,21 @@
      IORING_SETUP_TASKRUN_FLAG | IORING_SETUP_CQSIZE)
 
 /*
- * What completions carry: the address of their request; that and a bit for the cancellation of it; nothing
- * for a wake-up.
+ * The number that a completion carries: the address of its request; the address and a bit for the
+ * cancellation of that request; zero for a wake-up.
  */
 enum { URING_WAKE = 0, URING_CANCEL_BIT = 1 };
 
 /* The group of provided buffers that receives take from, and the region that the arena is registered as. */
 enum { URING_BUFFER_GROUP = 0, URING_ARENA_REGION = 0 };
 
-/* Buffers that the kernel has: a ring in shared memory, and the buffer behind each identifier in it. */
+/* The buffers that the kernel has: a ring in shared memory, and the buffer behind each identifier in it. */
 struct uring_buffers {
     struct io_uring_buf_ring *ring;
-    struct base_buffer **lent; /* by identifier; NULL: not with the kernel */
+    struct base_buffer **lent; /* the buffer of each identifier; NULL: the kernel does not have it */
     uint16_t *unused;          /* a stack of identifiers */
     uint32_t unused_count;
-    uint32_t entries; /* a power of two */
+    uint32_t entries; /* number of entries of the ring, a power of two */
 };
 
 struct task_engine {
@@ -42,14 +42,15 @@ struct task_engine {
     struct tarn_node *node;
     struct base_buffer_pool *pool;
     struct uring_buffers buffers;
-    struct msghdr *headers; /* one for each submission entry: must live until that is submitted */
-    uint64_t generations[TASK_FILES_MAX]; /* of the file in each slot of the file table; 0: empty */
+    struct msghdr *headers; /* one for each submission entry, kept until that entry is submitted */
+    uint64_t generations
+        [TASK_FILES_MAX]; /* generation of the file in each slot of the file table; 0: the slot is empty */
     struct base_list backlog;
     struct base_list cancels;
     struct base_list starved;
     struct base_list finished;
     int wake_fd;
-    uint32_t files_unsent; /* requests for files that were posted and not submitted */
+    uint32_t files_unsent; /* requests for files that were posted and not yet submitted */
     bool wake_armed;
     bool has_file_table;
 };
@@ -61,13 +62,13 @@ struct task_engine {
  */
 base_must_check int uring_buffers_open(struct task_engine *engine);
 
-/** Take all buffers back. The kernel's ring is closed. */
+/** Take all buffers back, after the kernel's ring was closed. */
 void uring_buffers_close(struct task_engine *engine);
 
-/** Lend the kernel what the pool can spare. */
+/** Lend the kernel the buffers that the pool can spare. */
 void uring_buffers_fill(struct task_engine *engine);
 
-/** Buffers that the kernel has. */
+/** Number of buffers that the kernel has. */
 static inline uint32_t uring_buffers_lent(const struct task_engine *engine)
 {
     return engine->buffers.entries - engine->buffers.unused_count;
@@ -82,7 +83,7 @@ base_must_check int uring_open(struct task_sched *sched, void *arg, struct task_
 /** Enable the ring for the calling thread alone; task_engine_ops.begin. */
 base_must_check int uring_begin(struct task_engine *engine);
 
-/** Close the ring, whatever is in flight; task_engine_ops.close. */
+/** Close the ring, also with requests in flight; task_engine_ops.close. */
 void uring_close(struct task_engine *engine);
 
 #endif
