@@ -1,6 +1,7 @@
 /*
- * tarn/fabric.h: one-sided memory between processes and machines. A process exports memory; others read it, write it
- * and swap its words while it does no work, and send messages besides. What an operation promises, and nothing more:
+ * tarn/fabric.h: one-sided memory between processes and machines. A process exports memory; other processes read it,
+ * write it and swap its words while the owner's processor does no work. They can also send messages. Operations promise
+ * this, and nothing more:
  *
  *  - The bytes of one READ or WRITE move in any order, and two operations take effect in any order, unless the
  *    first completed before the second was posted, or the second has `fence`.
@@ -8,17 +9,18 @@
  *  - Whether an aligned word of 8 bytes moves whole is reported (tarn_fabric_info.whole_words).
  *  - CAS and FAA are atomic among each other; with plain WRITEs and the owner's stores only if that is reported
  *    (tarn_fabric_info.atomics).
- *  - A posted operation cannot be recalled. After the first error the connection is dead, whatever the error
- *    was: every operation posted on it completes with an error, once, and its memory is the caller's again.
- *  - A dead peer is not gone: memory that it could write is reused only after tarn_fabric_fence().
+ *  - A posted operation cannot be recalled. The first error of any kind ends the connection: every operation posted on
+ *    it completes with an error, once, and its memory is the caller's again.
+ *  - A peer whose connection has ended may still write: memory that it could write may be used for other data only
+ *    after tarn_fabric_fence().
  *
  * Threading: fabrics, domains, regions and listeners are for any thread, and for tasks of the node's schedulers. A
- * connection belongs to the scheduler whose task made it, or to plain threads, one at a time. Plain threads may
- * use that of a scheduler too, any number at once: a task of that scheduler makes the call, and the thread waits for it.
+ * connection belongs to the scheduler whose task made it, or to plain threads, one at a time. Any number of plain
+ * threads may also use a scheduler's connection: a task of that scheduler makes the call, and the thread waits for it.
  * *Yields* means: blocks the calling thread, or lets other tasks run. Deadlines are moments of tarn_now_ns(),
  * TARN_FOREVER for none.
- * Errors: negative errno; output arguments stay untouched on failure. What kills a connection is logged with
- * the operation and the peer.
+ * Errors: negative errno; output arguments stay untouched on failure. An error that ends a connection is logged
+ * with the operation and the peer.
  */
 #ifndef TARN_FABRIC_H
 #define TARN_FABRIC_H
@@ -32,14 +34,15 @@
 extern "C" {
 #endif
 
-#define TARN_FABRIC_BYTES_MAX         (UINT64_C(1) << 30) /* of one operation */
-#define TARN_FABRIC_IOV_MAX           16                  /* vectors of one operation */
-#define TARN_FABRIC_PRIVATE_BYTES_MAX 56 /* of private data: what a connection manager of verbs carries */
-#define TARN_FABRIC_TAGS_MAX          16 /* whom operations are counted for */
-#define TARN_FABRIC_HANDLE_BYTES      32 /* of a handle that is sent to somebody */
-#define TARN_FABRIC_RECEIVE_BYTES_MAX (1U << 20) /* of one message */
-#define TARN_FABRIC_RECEIVE_COUNT_MAX 65536      /* messages that may wait for their receiver */
-#define TARN_FABRIC_REGIONS_MAX       65536      /* of one domain */
+#define TARN_FABRIC_BYTES_MAX (UINT64_C(1) << 30) /* the most bytes of one operation */
+#define TARN_FABRIC_IOV_MAX   16                  /* the most vectors of one operation */
+#define TARN_FABRIC_PRIVATE_BYTES_MAX                                                                        \
+    56 /* the most private data: as much as the connection manager of verbs carries */
+#define TARN_FABRIC_TAGS_MAX          16         /* number of tags under which operations are counted */
+#define TARN_FABRIC_HANDLE_BYTES      32         /* bytes of a saved handle */
+#define TARN_FABRIC_RECEIVE_BYTES_MAX (1U << 20) /* the most bytes of one message */
+#define TARN_FABRIC_RECEIVE_COUNT_MAX 65536      /* the most messages that wait for their receiver */
+#define TARN_FABRIC_REGIONS_MAX       65536      /* the most regions of one domain */
 
 struct tarn_fabric;
 struct tarn_fabric_connection;
@@ -49,29 +52,29 @@ struct tarn_fabric_listener;
 
 /* ---- providers, domains, regions ---------------------------------------------------------------- */
 
-/** What CAS and FAA are atomic with, besides each other through one device. */
+/** The accesses with which CAS and FAA are atomic, besides each other through one device. */
 enum tarn_fabric_atomics {
-    TARN_FABRIC_ATOMICS_NONE,   /**< there are none: -EOPNOTSUPP */
-    TARN_FABRIC_ATOMICS_DEVICE, /**< with nothing else */
-    TARN_FABRIC_ATOMICS_MEMORY, /**< with tarn_fabric_mem_load64() and store64(), and with WRITEs of whole words */
+    TARN_FABRIC_ATOMICS_NONE,   /**< CAS and FAA fail with -EOPNOTSUPP */
+    TARN_FABRIC_ATOMICS_DEVICE, /**< no other accesses */
+    TARN_FABRIC_ATOMICS_MEMORY, /**< tarn_fabric_mem_load64() and store64(), and WRITEs of whole words */
 };
 
-/** What carries out READs and WRITEs of a peer's memory. */
+/** The processor that carries out READs and WRITEs of a peer's memory. */
 enum tarn_fabric_served_by {
-    TARN_FABRIC_SERVED_BY_CARD, /**< the peer's card: nobody's processor has to do with it */
-    TARN_FABRIC_SERVED_BY_SELF, /**< who posts them copies: nobody else has to do with it */
-    TARN_FABRIC_SERVED_BY_PEER, /**< a processor of the peer's host */
+    TARN_FABRIC_SERVED_BY_CARD, /**< the peer's card; no host's processor takes part */
+    TARN_FABRIC_SERVED_BY_SELF, /**< the caller's, which copies; no other takes part */
+    TARN_FABRIC_SERVED_BY_PEER, /**< one of the peer's host */
 };
 
 /**
- * The names of the providers that this build has, for URLs.
+ * The name of one of this build's providers, as in URLs.
  *
- * @param place  from 0 on
- * @return static; NULL: there are no more. Any thread or task.
+ * @param place  counted from 0
+ * @return static text; NULL: there are no more. Any thread or task.
  */
 TARN_API const char *tarn_fabric_provider_name(uint32_t place);
 
-/** What a provider reports. */
+/** The properties of a provider. */
 struct tarn_fabric_info {
     const char *provider;
     bool whole_words; /**< an aligned word of 8 bytes is read and written whole */
@@ -82,79 +85,80 @@ struct tarn_fabric_info {
 /**
  * Open a provider: "shm:", the processes of this user on this host; "tcp:", any host, with options behind it;
  * "verbs:", hosts with RDMA cards, with a device and options behind it (README, "tcp", "verbs"). Under the simulator's
- * node it is the simulator's, whatever the URL. What is used is logged.
+ * node any URL opens the simulator's. The choice is logged.
  *
- * @return 0; -EINVAL (no such provider or option, logged with those that there are); -EACCES (others may read the
+ * @return 0; -EINVAL (no such provider or option; logged with the possible ones); -EACCES (other users may read the
  *         secret, or the key of the certificate); -ENODEV (there is no such RDMA device, or its port is down);
  *         -EOPNOTSUPP (this build has no verbs); -ENOMEM; errors of the kernel's
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_open(struct tarn_node *node, const char *url,
                                               struct tarn_fabric **ret_fabric);
 
-/** Close; its domains and listeners are closed. Yields; tcp: blocks for as long as a thread takes to end. */
+/** Close a fabric whose domains and listeners are closed. Yields; tcp: blocks as long as a thread takes to end. */
 TARN_API void tarn_fabric_close(struct tarn_fabric *fabric);
 
-/** What it is. Valid until tarn_fabric_close(). */
+/** The properties of a fabric's provider. Valid until tarn_fabric_close(). */
 TARN_API const struct tarn_fabric_info *tarn_fabric_info(const struct tarn_fabric *fabric);
 
-/** How much memory a domain can export: charged to the node when it is opened, touched when regions are made. */
+/** The memory that a domain can export: charged to the node when the domain is opened, touched when regions are made. */
 struct tarn_fabric_domain_options {
-    uint64_t readable_bytes; /**< of regions that peers only read */
-    uint64_t writable_bytes; /**< of regions that peers may change */
-    uint32_t regions_max;    /**< 0: 64; at most TARN_FABRIC_REGIONS_MAX */
-    uint64_t buffer_bytes;   /**< of buffers, charged as they are made; 0: 16 MiB; rounded up to 256 KiB */
+    uint64_t readable_bytes; /**< the most bytes of regions that peers only read */
+    uint64_t writable_bytes; /**< the most bytes of regions that peers may change */
+    uint32_t regions_max;    /**< the most regions, up to TARN_FABRIC_REGIONS_MAX; 0: 64 */
+    uint64_t
+        buffer_bytes; /**< the most bytes of buffers, charged as they are made, in multiples of 256 KiB; 0: 16 MiB */
 };
 
 /**
- * Make a domain of trust: the unit of rights. Every peer that is connected with it may get at all of its regions, as
- * far as the regions' rights go; peers that do not trust each other get a domain each.
+ * Make a domain, the unit of trust: every peer that is connected with it has access to all of its regions, within the
+ * regions' rights. Peers that do not trust each other need a domain each.
  *
- * @param options  NULL: it exports nothing, as that of a mere client
+ * @param options  NULL: it exports nothing, as a client's domain
  * @return 0; -EINVAL; -ENOMEM; errors of the kernel's
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_domain_open(struct tarn_fabric *fabric,
                                                      const struct tarn_fabric_domain_options *options,
                                                      struct tarn_fabric_domain **ret_domain);
 
-/** Close; its regions are freed, its connections disconnected and its buffers put back. What a peer still has mapped
- * lives on without us. Yields. */
+/** Close a domain whose regions are freed, whose connections are disconnected and whose buffers are put back. Memory that
+ * a peer still has mapped lives on without this process. Yields. */
 TARN_API void tarn_fabric_domain_close(struct tarn_fabric_domain *domain);
 
-/** What peers may do to a region. */
+/** The rights of peers to a region. */
 enum tarn_fabric_rights {
     TARN_FABRIC_MAY_READ = 1,
     TARN_FABRIC_MAY_WRITE = 2,
     TARN_FABRIC_MAY_SWAP = 4, /**< CAS and FAA */
 };
 
-/** Names a region to a peer; a value, to be sent as tarn_fabric_handle_save() writes it. */
+/** The name of a region for peers: a plain value, sent in the form that tarn_fabric_handle_save() writes. */
 struct tarn_fabric_handle {
     uint64_t domain;
-    uint64_t key; /**< never given out again */
+    uint64_t key; /**< of this region alone; no later region gets it */
     uint64_t bytes;
     uint32_t rights;
 };
 
-/** How the owner gets at exported memory, where that is not plain memory: the simulator's. */
+/** The owner's access to exported memory that is not plain memory: the simulator's. */
 struct tarn_fabric_mem_operations;
 
-/** Memory that peers may get at: the owner's view. */
+/** Memory that peers have access to, as the owner sees it. */
 struct tarn_fabric_region {
     struct tarn_fabric_domain *domain;
-    uint8_t *memory; /**< aligned to a page */
-    uint64_t bytes;  /**< a multiple of the page */
+    uint8_t *memory; /**< the memory, aligned to a page */
+    uint64_t bytes;  /**< its size, a multiple of the page */
     struct tarn_fabric_handle handle;
     const struct tarn_fabric_mem_operations *mem; /**< NULL: plain memory */
-    void *state;                                  /**< the provider's */
+    void *state;                                  /**< private to the provider */
 };
 
 /**
- * Make a region of a domain: zero, and there in memory.
+ * Make a region of a domain. Its memory is zero, and all pages are present.
  *
  * @param bytes   1 or more; rounded up to the page
- * @param rights  of enum tarn_fabric_rights; with TARN_FABRIC_MAY_WRITE or _SWAP it lies in the domain's writable memory
- * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain's bytes or regions are used up, or wait for peers that could still
- *         write: tarn_fabric_region_free())
+ * @param rights  bits of enum tarn_fabric_rights; a region with TARN_FABRIC_MAY_WRITE or _SWAP counts as writable
+ * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain's bytes or regions are used up, or still wait for peers that could
+ *         write there: tarn_fabric_region_free())
  *
  * Yields.
  */
@@ -163,13 +167,13 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_alloc(struct tarn_fabric_domain 
                                                       struct tarn_fabric_region **ret_region);
 
 /**
- * Make a region of the caller's memory, which stays his, and is there until tarn_fabric_region_free(). It is not
- * charged, and takes nothing of the domain's bytes.
+ * Make a region of the caller's memory, which stays the caller's and must exist until tarn_fabric_region_free(). It is
+ * not charged, and takes nothing of the domain's bytes.
  *
  * @param memory, bytes  multiples of 8
- * @param rights         of enum tarn_fabric_rights
- * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (a provider that exports only its
- *         own memory: shm, where it must lie in a file that others map, and the simulator's)
+ * @param rights         bits of enum tarn_fabric_rights
+ * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (the provider exports only its own
+ *         memory: shm, because peers map a file, and the simulator's)
  *
  * Yields.
  */
@@ -178,56 +182,56 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_doma
                                                          struct tarn_fabric_region **ret_region);
 
 /**
- * Take a region back: from now on its handle is refused. Operations that began before may still end in its
- * memory, so that becomes part of another region only when the connections that the domain had are over;
- * memory of the caller's is free of them on return. verbs: waits for what the device is doing of operations of this
- * side that have their vectors there; what is left of them is copied. Yields.
+ * Take a region back: from now on its handle is refused. Operations that began before may still end in its memory;
+ * so that memory becomes part of another region only when all connections that the domain had then have ended. On
+ * return no operation uses memory of the caller's any more. verbs: waits until the device has finished with this side's
+ * operations whose vectors lie there; the parts of them that are not yet posted are copied. Yields.
  */
 TARN_API void tarn_fabric_region_free(struct tarn_fabric_region *region);
 
 /* ---- local memory ------------------------------------------------------------------------------- */
 
 /**
- * Memory for the vectors of operations, of a domain's pool. With verbs the device knows it, and moves what lies there
- * without a copy, on connections of that domain; elsewhere it is plain memory. Nothing of it is exported.
+ * Memory for the vectors of operations, from a domain's pool. With verbs it is registered with the device, so that
+ * operations on the domain's connections need no copy; elsewhere it is plain memory. None of it is exported.
  */
 struct tarn_fabric_buffer {
-    uint8_t *memory; /**< aligned to 512 bytes; from 4 KiB on to a page */
-    uint64_t bytes;  /**< at least what was asked for */
+    uint8_t *memory; /**< the memory, aligned to 512 bytes, and from 4 KiB on to a page */
+    uint64_t bytes;  /**< its size, at least as large as was asked for */
     struct tarn_fabric_domain *domain;
-    void *state;                     /**< the pool's */
-    struct tarn_fabric_buffer *next; /**< the pool's */
+    void *state;                     /**< private to the pool */
+    struct tarn_fabric_buffer *next; /**< private to the pool */
 };
 
 /**
- * Take a buffer. Its contents are undefined: those of an earlier user, or zero.
+ * Take a buffer. Its content is undefined: an earlier user's, or zero.
  *
  * @param bytes       1 to TARN_FABRIC_BYTES_MAX; rounded up to a power of two, 512 at least
  * @param ret_buffer  the caller's until tarn_fabric_buffer_put()
- * @return 0; -EINVAL; -ENOSPC (buffer_bytes of the domain are used up); -ENOMEM; errors of the kernel's, as when it may
- *         not lock memory. Any thread or task. Does not yield; where no free one of that size is left, the kernel is
- *         asked for memory, at least 256 KiB, which the domain keeps.
+ * @return 0; -EINVAL; -ENOSPC (the domain's buffer_bytes are used up); -ENOMEM; errors of the kernel's, as when the
+ *         process may not lock memory. Any thread or task. Does not yield; if no buffer of that size is free, the kernel
+ *         is asked for at least 256 KiB of memory, which the domain keeps.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_buffer_get(struct tarn_fabric_domain *domain, uint64_t bytes,
                                                     struct tarn_fabric_buffer **ret_buffer);
 
-/** Give a buffer back that no operation uses: those that did have been waited for. Any thread or task; never waits. */
+/** Give a buffer back. The caller has waited for all operations that used it. Any thread or task; never waits. */
 TARN_API void tarn_fabric_buffer_put(struct tarn_fabric_buffer *buffer);
 
 /* ---- handles ------------------------------------------------------------------------------------ */
 
-/** Write a handle for sending: little-endian, TARN_FABRIC_HANDLE_BYTES. */
+/** Write a handle in the form in which it is sent: little-endian, TARN_FABRIC_HANDLE_BYTES bytes. */
 TARN_API void tarn_fabric_handle_save(const struct tarn_fabric_handle *handle, void *bytes);
 
-/** Read what tarn_fabric_handle_save() wrote, from whomever. @return 0; -EINVAL: it is none */
+/** Read a handle that an unknown sender may have written. @return 0; -EINVAL: it is none */
 TARN_API TARN_MUST_CHECK int tarn_fabric_handle_load(const void *bytes,
                                                      struct tarn_fabric_handle *ret_handle);
 
 /* ---- the owner's side --------------------------------------------------------------------------- */
 
 /*
- * Exported memory is touched by its owner only through these: relaxed accesses of whole words, which
- * tarn_fabric_mem_fence() orders. Offsets and lengths are the caller's to keep within the region (asserted).
+ * The owner touches exported memory only through these functions: relaxed accesses of whole words, which
+ * tarn_fabric_mem_fence() orders. The caller keeps offsets and lengths within the region (asserted).
  */
 
 /** Load an aligned word. */
@@ -236,7 +240,7 @@ TARN_API uint64_t tarn_fabric_mem_load64(const struct tarn_fabric_region *region
 /** Store an aligned word. */
 TARN_API void tarn_fabric_mem_store64(struct tarn_fabric_region *region, uint64_t offset, uint64_t value);
 
-/** Copy out of a region; bytes that change meanwhile come as a mixture of words. */
+/** Copy out of a region; if bytes change meanwhile, the copy is a mixture of old and new words. */
 TARN_API void tarn_fabric_mem_copy_out(const struct tarn_fabric_region *region, uint64_t offset, void *to,
                                        uint64_t bytes);
 
@@ -244,13 +248,13 @@ TARN_API void tarn_fabric_mem_copy_out(const struct tarn_fabric_region *region, 
 TARN_API void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from,
                                       uint64_t bytes);
 
-/** What was loaded and stored before is so before all that comes after, for peers too. */
+/** Order memory accesses: all loads and stores before this call take effect before all after it, also for peers. */
 static inline void tarn_fabric_mem_fence(void)
 {
     __sync_synchronize();
 }
 
-/** A word that somebody waits for. */
+/** A word of a region, and the value that it has now. */
 struct tarn_fabric_word {
     const struct tarn_fabric_region *region;
     uint64_t offset; /**< a multiple of 8 */
@@ -258,45 +262,47 @@ struct tarn_fabric_word {
 };
 
 /**
- * Wait until one of some words is not `old` any more. Nobody signals a plain WRITE: the caller looks again and
- * again, at once, then after pauses that grow to a millisecond. A caller that wants to sleep without waking has peers
- * notify.
+ * Wait until one of several words differs from its `old`. A plain WRITE sends no signal: the caller polls, at first
+ * without pauses, then with pauses that grow to a millisecond. To sleep until something comes, let peers use notified
+ * WRITEs instead.
  *
- * @param ret_index  of the first such word
+ * @param ret_index  index of the first word that has changed
  * @return 0; -ETIMEDOUT; -ECANCELED. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_wait_any(const struct tarn_fabric_word *words, uint32_t count,
                                                   uint64_t deadline_ns, uint32_t *ret_index);
 
-/**< ---- connections -------------------------------------------------------------------------------- */
+/* ---- connections -------------------------------------------------------------------------------- */
 
-/** What this side brings to a connection. */
+/** This side's part of a connection. */
 struct tarn_fabric_connect_options {
-    const void *data;    /**< private data: the other side's tarn_fabric_peer_data(); borrowed until return */
-    uint32_t data_bytes; /**< at most TARN_FABRIC_PRIVATE_BYTES_MAX */
-    uint32_t receive_count; /**< messages that may wait here, which is the peer's credit; 0: 16 */
-    uint32_t receive_bytes; /**< the longest of them; 0: 4,096 */
+    const void *
+        data; /**< private data, which the other side gets by tarn_fabric_peer_data(); borrowed until return */
+    uint32_t data_bytes;    /**< length of the private data, at most TARN_FABRIC_PRIVATE_BYTES_MAX */
+    uint32_t receive_count; /**< the most messages that wait here, which is the peer's credit; 0: 16 */
+    uint32_t receive_bytes; /**< the most bytes of each; 0: 4,096 */
     bool
-        messages_are_rare; /**< who receives here sleeps at once, and costs nothing until he is woken: that takes
-                                 longer. For many connections of which few say something */
+        messages_are_rare; /**< a receiver sleeps at once, and takes no processor time until it is woken, which
+                                 takes longer. For many connections that have few messages */
 };
 
 /**
  * Listen.
  *
- * @param address  shm: the path of a socket; the socket of a server that is gone is replaced. tcp, verbs: an address
+ * @param address  shm: the path of a socket; the socket of a server that has ended is replaced. tcp, verbs: an address
  *                 and a port, "127.0.0.1:4711" or "[::1]:4711"
- * @return 0; -EINVAL; -ENOMEM; -EPERM (tcp: beyond this machine only with tls, or insecure); -EADDRINUSE, -EACCES and
- *         the like (logged). Yields.
+ * @return 0; -EINVAL; -ENOMEM; -EPERM (tcp: addresses beyond this machine need tls, or insecure); -EADDRINUSE, -EACCES
+ *         and the like (logged). Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_listen(struct tarn_fabric *fabric, const char *address,
                                                 struct tarn_fabric_listener **ret_listener);
 
-/** Listen no more; nobody waits in tarn_fabric_listener_wait(). Peers that were not accepted are refused. Yields. */
+/** Close a listener, in whose tarn_fabric_listener_wait() no caller waits. Peers that were not accepted are refused.
+ * Yields. */
 TARN_API void tarn_fabric_listener_close(struct tarn_fabric_listener *listener);
 
 /**
- * Wait for somebody who wants to connect: to be given to tarn_fabric_accept() or tarn_fabric_reject().
+ * Wait for a peer that wants to connect; it must be given to tarn_fabric_accept() or tarn_fabric_reject().
  *
  * @return 0; -ETIMEDOUT; -ECANCELED. Yields.
  */
@@ -304,33 +310,33 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_listener_wait(struct tarn_fabric_listen
                                                        uint64_t deadline_ns,
                                                        struct tarn_fabric_incoming **ret_incoming);
 
-/** What it said of itself. @return its bytes of private data */
+/** The private data of a peer that wants to connect. @return its length */
 TARN_API uint32_t tarn_fabric_incoming_data(const struct tarn_fabric_incoming *incoming,
                                             const void **ret_data);
 
 /**
- * Accept: the other side gets at the domain's regions from now on.
+ * Accept a peer, which has access to the domain's regions from now on.
  *
- * @param incoming  gone on return, whatever happens
+ * @param incoming  freed on return, also on failure
  * @param options   NULL: the defaults
- * @return 0; -EINVAL; -ENOMEM; -ECONNRESET (it did not wait); -EPROTO (what it has sent is no memory to be
- *         shared); each refuses it. Yields.
+ * @return 0; -EINVAL; -ENOMEM; -ECONNRESET (the peer did not wait); -EPROTO (the peer has sent memory that cannot be
+ *         shared). After an error the peer is refused. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_accept(struct tarn_fabric_incoming *incoming,
                                                 struct tarn_fabric_domain *domain,
                                                 const struct tarn_fabric_connect_options *options,
                                                 struct tarn_fabric_connection **ret_connection);
 
-/** Refuse; its tarn_fabric_connect() returns -ECONNREFUSED. Yields. */
+/** Refuse a peer, whose tarn_fabric_connect() then returns -ECONNREFUSED. Yields. */
 TARN_API void tarn_fabric_reject(struct tarn_fabric_incoming *incoming);
 
 /**
  * Connect.
  *
- * @param domain   what the other side may get at
+ * @param domain   the domain that the other side has access to
  * @param options  NULL: the defaults
- * @return 0; -ECONNREFUSED (nobody listens, or it was rejected); -ENOENT; -EACCES (another user's; tcp: another
- *         secret, or a certificate that is not accepted; logged); -EPERM (as tarn_fabric_listen()); -EINVAL;
+ * @return 0; -ECONNREFUSED (no process listens, or the peer has refused); -ENOENT; -EACCES (the peer is another user's;
+ *         tcp: another secret, or a certificate that is not accepted; logged); -EPERM (as tarn_fabric_listen()); -EINVAL;
  *         -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_connect(struct tarn_fabric_domain *domain, const char *address,
@@ -338,28 +344,28 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_connect(struct tarn_fabric_domain *doma
                                                  uint64_t deadline_ns,
                                                  struct tarn_fabric_connection **ret_connection);
 
-/** The other side's private data. Valid until tarn_fabric_disconnect(). @return its bytes */
+/** The other side's private data. Valid until tarn_fabric_disconnect(). @return its length */
 TARN_API uint32_t tarn_fabric_peer_data(const struct tarn_fabric_connection *connection,
                                         const void **ret_data);
 
-/** The other side, for the log. Valid until tarn_fabric_disconnect(). */
+/** The other side's name, for the log. Valid until tarn_fabric_disconnect(). */
 TARN_API const char *tarn_fabric_peer_name(const struct tarn_fabric_connection *connection);
 
-/** What the connection died of: 0 while it lives; -EPIPE (the peer has disconnected), -ECONNRESET (the peer has
- * died, or given the connection up), -ECONNABORTED (tarn_fabric_fence()), and what operations return. Any thread. */
+/** The error that ended a connection; 0 while it lives. -EPIPE: the peer has disconnected; -ECONNRESET: the peer has died,
+ * or given the connection up; -ECONNABORTED: tarn_fabric_fence(); otherwise an operation's error. Any thread. */
 TARN_API int tarn_fabric_error(const struct tarn_fabric_connection *connection);
 
 /**
- * End the connection if it lives (-ECONNABORTED), and wait until the peer cannot write here any more. shm: it has
- * disconnected too, or its process has ended. tcp, verbs: at once.
+ * End the connection, if it lives, with -ECONNABORTED, and wait until the peer cannot write into this side's memory any
+ * more. shm: until the peer has disconnected, too, or its process has ended. tcp, verbs: that is so at once.
  *
- * @return 0; -ETIMEDOUT; -ECANCELED: it still could. Yields.
+ * @return 0; -ETIMEDOUT, -ECANCELED: the peer could still write. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_fence(struct tarn_fabric_connection *connection,
                                                uint64_t deadline_ns);
 
-/** End and free the connection; none of its operations is in flight, and nobody waits in it. What the peer
- * could still write stays out of use without us waiting for it (tarn_fabric_region_free()). Yields. */
+/** End and free a connection that has no operation in flight and no caller waiting. Memory that the peer could still
+ * write stays out of use until it cannot (tarn_fabric_region_free()); this call does not wait for that. Yields. */
 TARN_API void tarn_fabric_disconnect(struct tarn_fabric_connection *connection);
 
 /* ---- operations --------------------------------------------------------------------------------- */
@@ -367,54 +373,54 @@ TARN_API void tarn_fabric_disconnect(struct tarn_fabric_connection *connection);
 enum tarn_fabric_op_kind {
     TARN_FABRIC_READ,
     TARN_FABRIC_WRITE,
-    TARN_FABRIC_WRITE_NOTIFY, /**< and a message of `value`; takes a credit */
-    TARN_FABRIC_CAS,          /**< the word, if it is `compare`, becomes `operand` */
-    TARN_FABRIC_FAA,          /**< `operand` is added to the word */
-    TARN_FABRIC_SEND,         /**< takes a credit */
+    TARN_FABRIC_WRITE_NOTIFY, /**< a WRITE that also sends `value` as a message; takes a credit */
+    TARN_FABRIC_CAS,          /**< compare and swap: a word that is `compare` becomes `operand` */
+    TARN_FABRIC_FAA,          /**< fetch and add: `operand` is added to a word */
+    TARN_FABRIC_SEND,         /**< a message; takes a credit */
     TARN_FABRIC_OP_KINDS,
 };
 
 /*
- * An operation: the caller fills the first part and keeps it, the handle, and the memory that iov names, until
- * tarn_fabric_wait() has returned it.
+ * An operation. The caller fills in the fields of the first part, and keeps the operation, its handle and the memory of
+ * its vectors until tarn_fabric_wait() has returned.
  */
 struct tarn_fabric_op {
     enum tarn_fabric_op_kind kind;
-    bool fence;  /**< begins when all before it on the connection have completed */
-    uint8_t tag; /**< whom it is counted for, below TARN_FABRIC_TAGS_MAX */
-    const struct tarn_fabric_handle *handle; /**< all but SEND */
-    uint64_t offset;                         /**< in the region; of CAS and FAA a multiple of 8 */
-    const struct iovec
-        *iov; /**< READ, WRITE and SEND: at most TARN_FABRIC_IOV_MAX, and 0 bytes are allowed */
+    bool fence;  /**< it begins when all earlier ones of the connection have completed */
+    uint8_t tag; /**< the tag under which it is counted, below TARN_FABRIC_TAGS_MAX */
+    const struct tarn_fabric_handle *handle; /**< the peer's region; not for SEND */
+    uint64_t offset;                         /**< offset in the region; for CAS and FAA a multiple of 8 */
+    const struct iovec *
+        iov; /**< READ, WRITE and SEND: this side's memory, in at most TARN_FABRIC_IOV_MAX vectors; 0 bytes are allowed */
     uint32_t iov_count;
-    uint32_t value; /**< WRITE_NOTIFY */
+    uint32_t value; /**< WRITE_NOTIFY: the message */
     uint64_t compare;
     uint64_t operand;
 
-    /**< the fabric's */
-    uint64_t before; /**< CAS and FAA: what the word was */
+    /* set by the fabric */
+    uint64_t before; /**< CAS and FAA: the word before the operation */
     int32_t result;  /**< 0 or negative errno */
     bool finished;
-    uint32_t copied_bytes; /**< of the next, that went through memory of the fabric's */
-    uint64_t bytes;        /**< of iov */
+    uint32_t copied_bytes; /**< bytes of the operation that went through memory of the fabric's */
+    uint64_t bytes;        /**< bytes of all vectors */
     struct tarn_fabric_connection *connection;
-    struct tarn_fabric_op *next; /**< in a queue of its connection */
+    struct tarn_fabric_op *next; /**< the next operation in a queue of its connection */
 };
 
 /**
- * Start operations, one behind the other. Never waits; what one comes to, errors too, tarn_fabric_wait() returns.
- * Each must be waited for.
+ * Start operations, in their order. Never waits. tarn_fabric_wait() must be called for each, and returns its outcome, also
+ * an error of the start.
  */
 TARN_API void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops,
                                uint32_t count);
 
 /**
- * Wait until all of some operations have completed; they may be of several connections. A connection whose
- * operation has not when the deadline passes, or the task is cancelled, is given up (-ETIMEDOUT, -ECANCELED).
+ * Wait until several operations have completed; they may be of several connections. If an operation has not completed
+ * when the deadline passes or the task is cancelled, its connection is given up (-ETIMEDOUT, -ECANCELED).
  *
- * @return 0; the first error among them: -EINVAL (not as above); -EACCES (the handle is not of the peer's
- *         domain, was taken back, or does not grant it, or not there); -EMSGSIZE (longer than the peer
- *         receives); -EOPNOTSUPP; -ETIMEDOUT; -ECANCELED; what the connection had died of before. Yields.
+ * @return 0; the first error among them: -EINVAL (a field is not as above); -EACCES (the handle is not of the peer's
+ *         domain, its region was taken back, or it does not grant this access); -EMSGSIZE (longer than the peer
+ *         receives); -EOPNOTSUPP; -ETIMEDOUT; -ECANCELED; the error that ended the connection before. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count,
                                               uint64_t deadline_ns);
@@ -429,51 +435,52 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_write(struct tarn_fabric_connection *co
                                                const struct tarn_fabric_handle *handle, uint64_t offset,
                                                const void *data, uint64_t bytes, uint64_t deadline_ns);
 
-/** CAS and wait. @param ret_before  what the word was: `compare` if it was swapped. Yields. @return as
+/** CAS and wait. @param ret_before  the word before the operation; it was swapped if that is `compare`. Yields. @return as
  * tarn_fabric_wait() */
 TARN_API TARN_MUST_CHECK int tarn_fabric_cas(struct tarn_fabric_connection *connection, uint8_t tag,
                                              const struct tarn_fabric_handle *handle, uint64_t offset,
                                              uint64_t compare, uint64_t operand, uint64_t deadline_ns,
                                              uint64_t *ret_before);
 
-/** FAA and wait; of 0 it reads a word whole on every provider. Yields. @return as tarn_fabric_wait() */
+/** FAA and wait. Adding 0 reads a word whole on every provider. Yields. @return as tarn_fabric_wait() */
 TARN_API TARN_MUST_CHECK int tarn_fabric_faa(struct tarn_fabric_connection *connection, uint8_t tag,
                                              const struct tarn_fabric_handle *handle, uint64_t offset,
                                              uint64_t add, uint64_t deadline_ns, uint64_t *ret_before);
 
-/** SEND contiguous memory and wait until there was credit. Yields. @return as tarn_fabric_wait() */
+/** SEND contiguous memory and wait, also for credit. Yields. @return as tarn_fabric_wait() */
 TARN_API TARN_MUST_CHECK int tarn_fabric_send(struct tarn_fabric_connection *connection, uint8_t tag,
                                               const void *data, uint32_t bytes, uint64_t deadline_ns);
 
-/**< What was received. */
+/** A received message. */
 struct tarn_fabric_message {
-    bool notified;  /**< by a notified WRITE: `value` is its, and there are no bytes */
-    uint32_t value; /**< else 0 */
+    bool notified;  /**< it is of a notified WRITE, has that one's `value`, and no bytes */
+    uint32_t value; /**< the value of a notified WRITE; 0 in other messages */
     uint32_t bytes;
 };
 
 /**
- * Receive the next message, in the order of sending, and give its credit back. What came before the end of a
- * connection is still received.
+ * Receive the next message, in the order of sending, and give its credit back. Messages that came before the end of
+ * the connection are still received.
  *
  * @param room  at least receive_bytes of the options
- * @return 0; -EINVAL; -ETIMEDOUT; -ECANCELED: nothing is lost; what the connection died of. Yields.
+ * @return 0; -EINVAL; -ETIMEDOUT, -ECANCELED: no message is lost; the error that ended the connection. Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data,
                                                  uint32_t room, uint64_t deadline_ns,
                                                  struct tarn_fabric_message *ret_message);
 
-/**< What was done for a tag. */
+/** The operations under a tag. */
 struct tarn_fabric_counters {
-    uint64_t operations[TARN_FABRIC_OP_KINDS]; /**< that succeeded */
-    uint64_t bytes[TARN_FABRIC_OP_KINDS];
-    uint64_t failed;
-    uint64_t refused;      /**< of those: -EACCES */
-    uint64_t waits;        /**< round trips: tarn_fabric_wait() calls, counted for their first operation */
-    uint64_t copied_bytes; /**< verbs: of the bytes above, that went through memory of the fabric's */
+    uint64_t operations[TARN_FABRIC_OP_KINDS]; /**< successful operations of each kind */
+    uint64_t bytes[TARN_FABRIC_OP_KINDS];      /**< bytes that they moved */
+    uint64_t failed;                           /**< failed operations */
+    uint64_t refused;                          /**< failed operations with -EACCES */
+    uint64_t waits; /**< round trips: calls of tarn_fabric_wait(), counted under the first operation's tag */
+    uint64_t copied_bytes; /**< verbs: bytes that went through memory of the fabric's */
 };
 
-/** What was done for a tag on all connections, those that are over too. Any thread; exact when nobody posts. */
+/** Count the operations under a tag, on all connections since the fabric was opened. Any thread; exact while no operation
+ * is posted. */
 TARN_API void tarn_fabric_count(struct tarn_fabric *fabric, uint8_t tag,
                                 struct tarn_fabric_counters *ret_counters);
 

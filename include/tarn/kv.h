@@ -2,31 +2,32 @@
  * tarn/kv.h: one interface over every store, in this process or reached over the fabric, opened by URL:
  *
  *   file:PATH[,PATH…]                a depot (<tarn/depot.h>) on a file, a device, or several
- *   cache:memory=SIZE[,partitions=N][,item=SIZE]   a cache of that size in memory, which ends when it is closed
+ *   cache:memory=SIZE[,partitions=N][,item=SIZE]   a cache of that size in memory, which is lost when it is closed
  *   tarn://HOST:PORT/STORE           a store of a server, over the fabric's tcp
- *   unix:PATH/STORE                  the same, by the server's socket PATH, over the fabric's shm
- *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers have together; a comma
+ *   unix:PATH/STORE                  a store of a server on this machine, by its socket PATH, over the fabric's shm
+ *   tarn://HOST:PORT,HOST:PORT,…/STORE, unix:PATH,PATH,…/STORE   a store that 2 to 64 servers hold together; a comma
  *                                    of a PATH itself is written "\,"
  *   tarn://…/STORE?tcp:OPTIONS, tarn://…/STORE?verbs:OPTIONS   over that fabric, with its options (<tarn/fabric.h>:
- *                                    tarn_fabric_open()); tcp: if nothing is said
+ *                                    tarn_fabric_open()); without this over tcp:
  *
- * Of several servers each key is of one, by rendezvous hashing of key and address, as the URL has it (docs/wire.md, "Several
- * servers"): all who name the same servers agree, in whatever order. They have a store of that name and of one kind each. A
- * server that is gone fails its own keys (-EHOSTUNREACH), which are looked for nowhere else, and a scan, when it has shown
- * what the others have. Keys do not move when servers are added: only what is new goes there.
+ * With several servers each key belongs to one of them, by rendezvous hashing of the key and the address in the URL
+ * (docs/wire.md, "Several servers"): all clients that name the same servers agree, in whatever order they name them. Each
+ * server must have a store of that name, all of one kind. While a server is gone, calls for its own keys fail with
+ * -EHOSTUNREACH, because no other server has them; a scan fails, too, after it has shown the other servers' records. Keys
+ * do not move when servers are added: records that the new URL assigns elsewhere are not found any more.
  *
- * What begins with no scheme (two or more letters and a colon) is the path of a file.
+ * A text without a scheme (two or more letters and a colon) is the path of a file.
  *
  * Threading: every function may be called from any thread, and from tasks of the node's schedulers, any number at once.
  * *Yields* means: blocks the calling thread, or lets other tasks run.
- * Errors: negative errno; output arguments stay untouched on failure. Besides what each function names, calls to a
- * store of a server return
- *   -EHOSTUNREACH  the server was not to be had in time: nothing was done
- *   -ECONNRESET    the connection ended. Of a put or a delete nobody knows whether it was done
- *   -ETIMEDOUT     no answer in time. The same
+ * Errors: negative errno; output arguments stay untouched on failure. Besides the errors that each function names, calls
+ * to a store of a server return
+ *   -EHOSTUNREACH  the server could not be reached in time: nothing was done
+ *   -ECONNRESET    the connection ended; a put or a delete may have been done or not
+ *   -ETIMEDOUT     no answer came in time; a put or a delete may have been done or not
  *   -ENXIO         the server has no store of that name any more, or one of another kind: nothing was done
- *   -EPROTO        the server answers what it must not
- * What reads is asked again when a connection ends; a put or a delete only if the server has not begun with it.
+ *   -EPROTO        the server has sent an invalid answer
+ * When a connection ends, reads are repeated; a put or a delete is repeated only if the server has not begun with it.
  */
 #ifndef TARN_KV_H
 #define TARN_KV_H
@@ -44,31 +45,30 @@ struct tarn_node;
 
 struct tarn_kv_options {
     const struct tarn_depot_options
-        *depot; /**< of file:; NULL: as tarn_depot_open(); borrowed until return */
+        *depot; /**< for file:; NULL: the defaults of tarn_depot_open(); borrowed until return */
     struct tarn_fabric
-        *fabric; /**< to reach a server by, there until it is closed. NULL: one of its own. A URL that
-                                     names one takes no other */
+        *fabric; /**< the fabric to servers, open until the store is closed; must be NULL if the URL
+                                     names one. NULL: the store opens its own */
     uint64_t
-        timeout_ns; /**< of each call to a server, all attempts together; as long again for each 16 MiB of a
-                                     value; 0: 10 seconds */
+        timeout_ns; /**< time limit of a call to a server, all attempts together, in nanoseconds, and once more
+                                     for each 16 MiB of a value; 0: 10 seconds */
 };
 
-/** What a store can do; bits. */
+/** The abilities of a store, as bits. */
 enum tarn_kv_abilities {
-    TARN_KV_DURABLE = 1,  /**< what was acknowledged survives, and is not evicted */
-    TARN_KV_SCANS = 2,    /**< tarn_kv_scan() */
-    TARN_KV_RANGES = 4,   /**< a part of a long value is read without reading the rest */
-    TARN_KV_VERSIONS = 8, /**< TARN_PUT_IF_VERSION, and parts of one version */
-    TARN_KV_REMOTE = 16,  /**< a server has it: calls fail with it */
+    TARN_KV_DURABLE = 1,  /**< acknowledged records survive a restart, and are not evicted */
+    TARN_KV_SCANS = 2,    /**< tarn_kv_scan() works */
+    TARN_KV_RANGES = 4,   /**< a part of a long value is read without the rest */
+    TARN_KV_VERSIONS = 8, /**< TARN_PUT_IF_VERSION works, and parts of a value can be read by version */
+    TARN_KV_REMOTE = 16,  /**< a server holds the store, and calls fail while the server is gone */
 };
 
 struct tarn_kv_info {
-    const char *kind;   /**< "depot", "cache"; static */
-    uint32_t abilities; /**< of enum tarn_kv_abilities */
-    uint32_t
-        partitions; /**< of a cache; else 1. Of several servers: of all, and what follows is the least of them */
-    uint64_t value_bytes_max; /**< the longest value that it takes, under a key of one byte */
-    uint64_t whole_bytes_max; /**< the longest value that a scan shows */
+    const char *kind;         /**< "depot" or "cache", static text */
+    uint32_t abilities;       /**< bits of enum tarn_kv_abilities */
+    uint32_t partitions;      /**< partitions of a cache, of all servers together; 1 for a depot */
+    uint64_t value_bytes_max; /**< the longest value, for a key of one byte; of several servers the least */
+    uint64_t whole_bytes_max; /**< the longest value that a scan shows; of several servers the least */
 };
 
 /**
@@ -76,9 +76,9 @@ struct tarn_kv_info {
  *
  * @param url      see above; borrowed until return
  * @param options  NULL: the defaults
- * @return 0; -EINVAL (a URL or option that there is not: logged); of file: as tarn_depot_open(); of cache: -ENOMEM, -EFBIG;
- *         of a server -ENXIO (it has no such store), -EPROTO (it is none), what tarn_fabric_open() and
- *         tarn_fabric_connect() return; of several, if none of them is reached. -EINVAL also if they are of different kinds
+ * @return 0; -EINVAL (a bad URL or option: logged); file: as tarn_depot_open(); cache: -ENOMEM, -EFBIG; servers: -ENXIO
+ *         (no such store), -EPROTO (not Tarn's service), the errors of tarn_fabric_open() and tarn_fabric_connect(), with
+ *         several servers only if none can be reached, and -EINVAL if their stores are of different kinds
  *
  * Yields. A depot that a task opens is served by that task's scheduler until it is closed.
  */
@@ -86,23 +86,23 @@ TARN_API TARN_MUST_CHECK int tarn_kv_open(struct tarn_node *node, const char *ur
                                           const struct tarn_kv_options *options, struct tarn_kv **ret_kv);
 
 /**
- * Close. No call may be running, and every scheduler whose tasks have called it still runs. Yields.
+ * Close a store. No call may be running, and every scheduler whose tasks have used the store must still run. Yields.
  *
- * @return 0; of a depot the last flush's error. Closed in any case
+ * @return 0; a depot: the error of the last flush. Closed in any case
  */
 TARN_API int tarn_kv_close(struct tarn_kv *kv);
 
-/** What it is. */
+/** The properties of a store. */
 TARN_API void tarn_kv_info(const struct tarn_kv *kv, struct tarn_kv_info *ret_info);
 
 /**
  * Fetch the value of a key.
  *
  * @param key, key_len       1 to TARN_KEY_BYTES_MAX bytes, borrowed until return; so in all calls
- * @param value, value_room  where it goes
- * @param ret_info           its length and the rest; may be NULL. Also written when -ENOBUFS is returned
+ * @param value, value_room  receives the value
+ * @param ret_info           its length and other properties; may be NULL. Also written when -ENOBUFS is returned
  * @return 0; -ENOENT; -ENOBUFS (longer than value_room); -EINVAL (key length); -EIO, -EBADMSG (the record is damaged);
- *         -ENOMEM. After -ENOBUFS and failures behind it `value` may hold anything
+ *         -ENOMEM. After an error `value` may hold anything
  *
  * Yields.
  */
@@ -110,23 +110,23 @@ TARN_API TARN_MUST_CHECK int tarn_kv_get(struct tarn_kv *kv, const void *key, si
                                          size_t value_room, struct tarn_record_info *ret_info);
 
 /**
- * Fetch the values of many keys, with as few round trips as can be.
+ * Fetch the values of many keys, with as few round trips as possible.
  *
- * @param gets  keys and room in; values, infos and errors out, each as by tarn_kv_get(); the keys may repeat
+ * @param gets  in: keys and room; out: values, infos and errors, each as of tarn_kv_get(). Keys may repeat
  *
- * Yields. They are not one moment together.
+ * Yields. The values need not have been in the store at the same moment.
  */
 TARN_API void tarn_kv_get_many(struct tarn_kv *kv, struct tarn_get *gets, size_t count);
 
 /**
  * Fetch a part of a value.
  *
- * @param if_version       of the value that is meant: all parts with it are of one value. 0: whatever is there
- * @param offset           of the part in the value; behind its end there is nothing
- * @param data, data_room  where it goes, and how much at most
- * @param ret_bytes        how much there was: less than data_room only at the value's end
- * @param ret_info         the value's length and the rest; may be NULL
- * @return 0; -ENOENT; -ESTALE (there is another version, or it changed while it came: begin anew); else as tarn_kv_get()
+ * @param if_version       the version that the value must have, so that all parts are of one value. 0: any version
+ * @param offset           first byte of the part; beyond the value's end the part is empty
+ * @param data, data_room  receives the part
+ * @param ret_bytes        number of bytes of the part: less than data_room only at the value's end
+ * @param ret_info         the value's length and other properties; may be NULL
+ * @return 0; -ENOENT; -ESTALE (the version is another one, or has changed meanwhile: begin again); as tarn_kv_get()
  *
  * Yields.
  */
@@ -140,9 +140,10 @@ TARN_API TARN_MUST_CHECK int tarn_kv_read(struct tarn_kv *kv, const void *key, s
  * @param value        borrowed until return
  * @param options      NULL: TARN_PUT_ANY, no expiry, flags 0
  * @param ret_version  the new version; may be NULL
- * @return 0; nothing stored: -EEXIST (IF_ABSENT: present; IF_VERSION: another version), -ENOENT (IF_PRESENT, IF_VERSION:
+ * @return 0; nothing is stored: -EEXIST (IF_ABSENT: present; IF_VERSION: another version), -ENOENT (IF_PRESENT, IF_VERSION:
  *         absent), -EMSGSIZE (longer than the store takes), -EINVAL (key length, condition, note), -ENOSPC, -EROFS, -ENOMEM;
- *         of a server -EBUSY (too many others store long values there); -EIO (not acknowledged: a depot takes no more writes)
+ *         servers: -EBUSY (too many clients store long values at the same time); -EIO (the put may be stored or not, and the
+ *         depot takes no more writes)
  *
  * Yields.
  */
@@ -150,65 +151,65 @@ TARN_API TARN_MUST_CHECK int tarn_kv_put(struct tarn_kv *kv, const void *key, si
                                          const void *value, size_t value_len,
                                          const struct tarn_put_options *options, uint64_t *ret_version);
 
-/** Key and value together of a put to a server go in one request if they have no more bytes. Else the server READs the value
- * where it lies, or in a copy (over shm, and where it does not begin at a multiple of 8), by a connection for that alone. */
+/** The most bytes of key and value together that a put to a server sends in one request. A longer value is READ by the
+ * server from the caller's memory, over a connection of its own; over shm, and if its address is no multiple of 8, from a
+ * copy. */
 #define TARN_KV_REQUEST_BYTES ((UINT32_C(1) << 20) - 64)
 
-/* ---- values that come bit by bit ------------------------------------------------------------------ */
+/* ---- values that are written piece by piece -------------------------------------------------------- */
 
 struct tarn_kv_writer;
 
 /**
- * Begin to store a value that is not in memory as a whole. What is written cannot be seen before tarn_kv_writer_commit();
- * what was not committed leaves nothing, however it ends.
+ * Begin to store a value that is not in memory as a whole. No reader sees it before tarn_kv_writer_commit(), and without
+ * a commit nothing of it stays, also after a crash.
  *
  * @param key          borrowed until return
  * @param options      as for tarn_kv_put(); copied
- * @param value_bytes  that will be written, or TARN_LENGTH_UNKNOWN
- * @return 0; -EMSGSIZE (longer than the store takes); -EINVAL; -ENOMEM; of a depot as tarn_depot_writer_open()
+ * @param value_bytes  length of the value, or TARN_LENGTH_UNKNOWN
+ * @return 0; -EMSGSIZE (longer than the store takes); -EINVAL; -ENOMEM; a depot: as tarn_depot_writer_open()
  *
- * Yields. Until it is committed or aborted the writer is one caller's at a time, and the store stays open. To a depot of
- * this process the value goes piece by piece: 2 MiB of memory are taken at most. Any other store gets it at once, with the
- * commit: until then it is in memory.
+ * Yields. One caller at a time may use the writer, and the store stays open until it is committed or aborted. A depot of
+ * this process stores the pieces as they come, with at most 2 MiB of memory. Any other store gets the whole value at the
+ * commit, and it is in memory until then.
  */
 TARN_API TARN_MUST_CHECK int tarn_kv_writer_open(struct tarn_kv *kv, const void *key, size_t key_len,
                                                  const struct tarn_put_options *options, uint64_t value_bytes,
                                                  struct tarn_kv_writer **ret_writer);
 
 /**
- * Write the next bytes of the value. After an error nothing is left but to abort it.
+ * Write the next bytes of the value. After an error the writer can only be aborted.
  *
  * @param data  borrowed until return
- * @return 0; -EMSGSIZE (more than was announced, or than the store takes); -ENOMEM; of a depot as
+ * @return 0; -EMSGSIZE (more than was announced, or than the store takes); -ENOMEM; a depot: as
  *         tarn_depot_writer_write(). Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_kv_writer_write(struct tarn_kv_writer *writer, const void *data,
                                                   size_t bytes);
 
 /**
- * Store what was written, when the condition holds.
+ * Store the written value, when the condition holds, and free the writer in any case.
  *
  * @param ret_version  the new version; may be NULL
- * @return as tarn_kv_put(); -ENODATA (less was written than announced); of a depot as tarn_depot_writer_commit(). The
- *         writer is gone in any case. Yields.
+ * @return as tarn_kv_put(); -ENODATA (less was written than announced); a depot: as tarn_depot_writer_commit(). Yields.
  */
 TARN_API TARN_MUST_CHECK int tarn_kv_writer_commit(struct tarn_kv_writer *writer, uint64_t *ret_version);
 
-/** Forget a writer and what was written to it. Yields. */
+/** Free a writer and drop the bytes written to it. Yields. */
 TARN_API void tarn_kv_writer_abort(struct tarn_kv_writer *writer);
 
-/** Remove a key. @return 0 (it was there); -ENOENT; -EINVAL (key length); -ENOSPC; -EROFS; -EIO. Yields. */
+/** Remove a key. @return 0 (it was present); -ENOENT; -EINVAL (key length); -ENOSPC; -EROFS; -EIO. Yields. */
 TARN_API TARN_MUST_CHECK int tarn_kv_delete(struct tarn_kv *kv, const void *key, size_t key_len);
 
 /**
- * Visit every record, in no order. A key that is there from beginning to end is visited once, with a value
- * that it has had meanwhile; what is stored or removed meanwhile may or may not be.
+ * Visit every record, in no order. A key that is present from beginning to end is visited once, with a value that it
+ * has had meanwhile; a key that is stored or removed meanwhile may be visited or not.
  *
- * @param visit  its value is NULL if it is longer than tarn_kv_info.whole_bytes_max: tarn_kv_read() has it. May call
- *               the store, except to close it
- * @return 0; what `visit` returned; -EOPNOTSUPP (TARN_KV_SCANS is missing); -ENOMEM; -EIO, -EBADMSG (a record is
- *         damaged: it is left out, the others were visited); of a server -EBUSY (too many scans go on), -ESTALE (it has
- *         forgotten this one, as nothing was heard for too long, or it has begun anew)
+ * @param visit  gets no value (NULL) if it is longer than tarn_kv_info.whole_bytes_max; tarn_kv_read() reads it. May
+ *               call the store, except to close it
+ * @return 0; the result of `visit`; -EOPNOTSUPP (TARN_KV_SCANS is missing); -ENOMEM; -EIO, -EBADMSG (a damaged record was
+ *         left out, and all others were visited); servers: -EBUSY (too many scans at the same time), -ESTALE (the server
+ *         has ended this scan, because it was idle for too long or the server was restarted)
  *
  * Yields.
  */

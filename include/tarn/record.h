@@ -1,6 +1,6 @@
 /*
- * tarn/record.h: what every store keeps and is asked: records, conditions, and functions that are shown records. Included by
- * <tarn/depot.h> and <tarn/kv.h>, which say what each store does with them.
+ * tarn/record.h: the types that all stores share: records, conditions, and functions that stores call with records.
+ * <tarn/depot.h> and <tarn/kv.h> include it.
  */
 #ifndef TARN_RECORD_H
 #define TARN_RECORD_H
@@ -17,14 +17,14 @@ extern "C" {
 
 #define TARN_NOTE_MAX 3
 
-/** What is stored beside a value. */
+/** The properties of a record, besides key and value. */
 struct tarn_record_info {
     uint64_t version;      /**< changes with every put of the key, kept by a touch; never 0 */
     uint64_t expiry_ns;    /**< civil time when the record ends, in nanoseconds since 1970; 0: never. Kept in
                             * hundredths of a second, rounded up */
-    uint32_t client_flags; /**< the caller's */
-    uint32_t value_bytes;
-    uint8_t note; /**< the caller's: 0 to TARN_NOTE_MAX */
+    uint32_t client_flags; /**< a number that the caller chooses, as memcached's flags */
+    uint32_t value_bytes;  /**< length of the value */
+    uint8_t note;          /**< a number that the caller chooses, 0 to TARN_NOTE_MAX */
 };
 
 enum tarn_put_condition {
@@ -38,64 +38,66 @@ struct tarn_put_options {
     enum tarn_put_condition condition;
     uint64_t if_version;
     uint64_t expiry_ns;
-    uint64_t version; /**< 0: a new one; else this one, whatever others there have been */
+    uint64_t version; /**< the record's version, whatever earlier ones were; 0: the store chooses a new one */
     uint32_t client_flags;
     uint8_t note; /**< 0 to TARN_NOTE_MAX */
 };
 
-#define TARN_LENGTH_UNKNOWN UINT64_MAX /**< of a value that comes bit by bit */
+#define TARN_LENGTH_UNKNOWN                                                                                  \
+    UINT64_MAX /**< the length of a value that is written piece by piece until its end */
 
-/** A value, or a part of one, on loan: it lies where the drive has read it to. */
+/** A value, or a part of one, on loan, in the memory into which the drive has read it. */
 struct tarn_lease {
-    const void *data; /**< NULL if there are no bytes */
+    const void *data; /**< the bytes; NULL if there are none */
     size_t bytes;
-    /* the store's */
+    /* private to the store */
     void *pool, *buffer;
     bool kept;
 };
 
-/** One of many keys to fetch. */
+/** One get of many. */
 struct tarn_get {
     const void *key;
     size_t key_len;
     void *value;
     size_t value_room;
-    struct tarn_record_info info; /**< result; as by a get of the key alone */
-    int error;                    /**< result; what that get returns */
+    struct tarn_record_info info; /**< result: as a get of the key alone returns */
+    int error;                    /**< result: the error of that get, or 0 */
 };
 
-/** What shall stand in a record's place. */
+/** The record that an update puts in place of the old one. */
 struct tarn_update {
     const void *value; /**< borrowed until the update returns */
     size_t value_len;
     uint64_t expiry_ns;
-    uint64_t version; /**< 0: a new one; the old one where only expiry, flags or note change */
+    uint64_t
+        version; /**< the new version; 0: the store chooses one. Where only expiry, flags or note change, the old one */
     uint32_t client_flags;
     uint8_t note;
-    bool keep;   /**< the old value stays, whatever `value` says; -EINVAL if there is none */
-    bool remove; /**< delete it instead (nothing happens if it is absent) */
+    bool keep;   /**< keep the old value, and ignore `value`; -EINVAL if there is none */
+    bool remove; /**< delete the record instead; nothing happens if it is absent */
 };
 
 /**
- * Decides what becomes of a record.
+ * Decide how a record changes.
  *
- * @param old     of the record, NULL if it is absent
- * @param value   its value, old->value_bytes; borrowed until return. NULL if it is longer than
- *                the store shows whole: it can be kept, replaced and removed, and be
- *                read in parts before the update, which compares versions then
- * @param update  what to store; holds the old expiry, client flags and note, no version and no value; the
- *                value may be the old one
- * @return 0: do it; anything else: nothing is written, and the update returns that
+ * @param old     the record's properties; NULL: it is absent
+ * @param value   its value, old->value_bytes long; borrowed until return. NULL: it is longer than the store shows
+ *                whole. It can still be kept, replaced or removed; to use its content, read it in parts before
+ *                the update, and compare the versions here
+ * @param update  the new record; at the call it has the old expiry, client flags and note, no version and no
+ *                value. Its value may be the old one
+ * @return 0: write it; any other number: nothing is written, and the update returns that number
  */
 typedef int tarn_update_function(void *arg, const struct tarn_record_info *old, const void *value,
                                  struct tarn_update *update);
 
 /**
- * Called for a record. May call the store, except to close it.
+ * Look at a record of a scan. May call the store, except to close it.
  *
- * @param key, value  borrowed until return. The value is NULL if it is longer than
- *                    the store shows whole: it is read in parts, with info->version
- * @return 0 to go on; anything else ends the scan with it
+ * @param key, value  borrowed until return. The value is NULL if it is longer than the store shows whole: it can be
+ *                    read in parts, with info->version
+ * @return 0: go on; any other number ends the scan, which returns it
  */
 typedef int tarn_scan_function(void *arg, const void *key, size_t key_len, const void *value,
                                const struct tarn_record_info *info);

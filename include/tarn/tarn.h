@@ -1,5 +1,5 @@
 /*
- * tarn: the version of the library, and what every public header needs.
+ * tarn/tarn.h: the version of the library, nodes, logs and time: the part that every other public header needs.
  *
  * Exported names start with tarn_ and TARN_. Errors are negative errno values; output arguments
  * stay untouched when a function fails.
@@ -21,7 +21,7 @@ extern "C" {
 /* Marks what the shared library exports; everything else in it is hidden. */
 #define TARN_API __attribute__((visibility("default")))
 
-/* A call whose result must be looked at. */
+/* Marks a function whose result the caller must use. */
 #define TARN_MUST_CHECK __attribute__((warn_unused_result))
 
 /** The deadline that never comes. */
@@ -41,18 +41,18 @@ TARN_API const char *tarn_version(void);
  */
 TARN_API uint64_t tarn_now_ns(void);
 
-/** What everything in Tarn hangs from. A process may have several, and they share nothing. */
+/** A node: the root of all other objects. A process may have several, which share nothing. */
 struct tarn_node;
 
 enum tarn_log_level {
-    TARN_LOG_ERROR, /**< something is lost or refused for good */
-    TARN_LOG_WARN,  /**< somebody should look */
-    TARN_LOG_INFO,  /**< opened, closed, recovered */
+    TARN_LOG_ERROR, /**< data are lost, or a request is refused for good */
+    TARN_LOG_WARN,  /**< an operator should look */
+    TARN_LOG_INFO,  /**< normal events: opened, closed, recovered */
     TARN_LOG_DEBUG,
 };
 
 /**
- * Takes a line of the log. Called by any thread, possibly by several at once; must not call Tarn.
+ * Take a line of the log. Called by any thread, possibly by several at once; must not call Tarn.
  *
  * @param level      enum tarn_log_level
  * @param line, len  ends with its only newline; a zero byte follows; borrowed until return
@@ -60,16 +60,16 @@ enum tarn_log_level {
 typedef void tarn_log_function(void *arg, unsigned level, const char *line, size_t len);
 
 struct tarn_node_options {
-    uint64_t memory_bytes; /**< cap of all memory that Tarn takes; 0: none */
+    uint64_t memory_bytes; /**< the most memory that Tarn takes, in bytes; 0: no limit */
     enum tarn_log_level log_level;
-    tarn_log_function *log; /**< NULL: lines go to standard error */
+    tarn_log_function *log; /**< receives the lines; NULL: they go to standard error */
     void *log_arg;
 };
 
 /**
  * Make a node.
  *
- * @param options  NULL: no cap, warnings and errors to standard error
+ * @param options  NULL: no limit, warnings and errors to standard error
  * @return 0; -EINVAL (no such log level); -ENOMEM; an error of the kernel's random source
  *
  * Any thread.
