@@ -126,7 +126,7 @@ static void hellos_that_are_none_are_refused(struct testing_fabric *testing)
 static void post_by_hand(struct testing_pair *pair, struct ibv_send_wr request, uint32_t bytes)
 {
     struct verbs_connection *client = pair->client->state;
-    struct ibv_sge vector = {.addr = (uintptr_t)client->ring, .length = bytes, .lkey = client->mr->lkey};
+    struct ibv_sge vector = {.addr = (uintptr_t)client->ring.memory, .length = bytes, .lkey = client->mr->lkey};
     struct ibv_send_wr *bad;
     base_spin_lock(&client->lock);
     request.wr_id = client->posted;
@@ -134,7 +134,7 @@ static void post_by_hand(struct testing_pair *pair, struct ibv_send_wr request, 
     request.num_sge = bytes > 0 ? 1 : 0;
     request.send_flags = IBV_SEND_SIGNALED;
     client->flights[client->posted % client->verbs->device.send_depth] =
-        (struct verbs_flight){.ring_end = client->ring_tail};
+        (struct verbs_flight){.ring_end = client->ring.tail};
     client->posted++;
     assert_int_equal(ibv_post_send(client->qp, &request, &bad), 0);
     base_spin_unlock(&client->lock);
@@ -362,7 +362,7 @@ static void who_is_fenced_writes_no_more(struct testing_fabric *testing)
     const struct tarn_fabric_handle *all = &pair.all->handle;
     struct verbs_connection *client = pair.client->state;
     for (unsigned fenced = 0; fenced < 2; fenced++) {
-        memset(client->ring, 0x11 + (int)fenced, 8);
+        memset(client->ring.memory, 0x11 + (int)fenced, 8);
         if (fenced == 1)
             assert_int_equal(tarn_fabric_fence(pair.server, TESTING_SECONDS(60)), 0);
         post_by_hand(&pair,

@@ -96,8 +96,8 @@ static int make_memory(struct verbs_connection *connection)
         base_align_up((uint64_t)connection->slots * connection->slot_bytes, BASE_PAGE_BYTES);
     const uint64_t longest = base_align_up((uint64_t)connection->hello.receive_bytes, BASE_PAGE_BYTES);
     int error = 0;
-    connection->ring_bytes = base_max(longest, UINT64_C(0) + VERBS_RING_BYTES);
-    connection->memory_bytes = slots_bytes + connection->ring_bytes;
+    connection->ring.bytes = base_max(longest, UINT64_C(0) + VERBS_RING_BYTES);
+    connection->memory_bytes = slots_bytes + connection->ring.bytes;
     connection->memory = base_map(account, BASE_PAGE_BYTES, connection->memory_bytes);
     connection->flights =
         base_alloc(account, connection->verbs->device.send_depth * sizeof(struct verbs_flight));
@@ -106,7 +106,7 @@ static int make_memory(struct verbs_connection *connection)
     if (connection->memory == NULL || connection->flights == NULL || connection->arrivals == NULL ||
         connection->unposted == NULL)
         return -ENOMEM;
-    connection->ring = connection->memory + slots_bytes;
+    connection->ring.memory = connection->memory + slots_bytes;
     connection->credit = connection->hello.receive_count;
     connection->mr = ibv_reg_mr(connection->domain->pd, connection->memory, connection->memory_bytes,
                                 IBV_ACCESS_LOCAL_WRITE);

@@ -38,24 +38,6 @@ static struct verbs_flight *flight_of(const struct verbs_connection *connection,
     return &connection->flights[number % connection->verbs->device.send_depth];
 }
 
-/* ---- copies ------------------------------------------------------------------------------------- */
-
-/* Room in the ring. @return NULL: not now */
-static uint8_t *reserve_slot(struct verbs_connection *connection, uint64_t bytes)
-{
-    const uint64_t size = connection->ring_bytes;
-    bytes = base_align_up(bytes, 8);
-    if (connection->ring_head == connection->ring_tail)
-        connection->ring_head = connection->ring_tail = 0;
-    uint64_t at = connection->ring_head % size;
-    const uint64_t skipped = at + bytes > size ? size - at : 0;
-    if (skipped + bytes > size - (connection->ring_head - connection->ring_tail))
-        return NULL;
-    at = skipped > 0 ? 0 : at;
-    connection->ring_head += skipped + bytes;
-    return connection->ring + at;
-}
-
 /* ---- posting ------------------------------------------------------------------------------------ */
 
 /* Work requests that are posted together. */
@@ -79,7 +61,7 @@ static struct ibv_send_wr *add_request(struct verbs_connection *connection, stru
     const uint64_t number = connection->posted + batch->count;
     struct ibv_send_wr *request = &batch->requests[batch->count];
     *flight_of(connection, number) = *flight;
-    flight_of(connection, number)->ring_end = connection->ring_head;
+    flight_of(connection, number)->ring_end = connection->ring.head;
     *request = (struct ibv_send_wr){.wr_id = number, .opcode = opcode};
     if (batch->count > 0)
         batch->requests[batch->count - 1].next = request;
@@ -243,7 +225,7 @@ static bool place_copy(struct verbs_connection *connection, struct verbs_flight 
     const uint64_t left = op->bytes - flight->at;
     const uint64_t bytes =
         op->kind == TARN_FABRIC_SEND ? left : base_min(left, UINT64_C(0) + VERBS_PIECE_BYTES);
-    uint8_t *memory = bytes > 0 ? reserve_slot(connection, bytes) : NULL;
+    uint8_t *memory = bytes > 0 ? verbs_ring_reserve(&connection->ring, bytes) : NULL;
     if (memory == NULL)
         return bytes == 0;
     flight->memory = memory;
@@ -415,7 +397,7 @@ static void take_receive(struct verbs_connection *connection, const struct ibv_w
 static void retire(struct verbs_connection *connection, const struct verbs_flight *flight)
 {
     struct tarn_fabric_op *op = flight->op;
-    connection->ring_tail = base_max(connection->ring_tail, flight->ring_end);
+    verbs_ring_release(&connection->ring, flight->ring_end);
     if (op == NULL)
         return;
     if (flight->into && op->kind != TARN_FABRIC_READ)

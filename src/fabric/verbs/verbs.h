@@ -4,6 +4,7 @@
 
 #include "fabric/bell.h"
 #include "fabric/fabric_internal.h"
+#include "fabric/verbs/ring.h"
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -266,9 +267,8 @@ struct verbs_connection {
     uint32_t silent_beats;
     bool probed; /* a probe is in flight */
 
-    /* sending: a ring of registered memory, and of flights */
-    uint8_t *ring;
-    uint64_t ring_bytes, ring_head, ring_tail;
+    /* sending: the ring of copies, and that of flights */
+    struct verbs_ring ring;
     struct verbs_flight *flights;
     uint64_t posted,
         done_count;   /* work requests posted, and done, since the beginning; the difference is in flight */
