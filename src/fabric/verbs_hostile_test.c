@@ -126,7 +126,8 @@ static void hellos_that_are_none_are_refused(struct testing_fabric *testing)
 static void post_by_hand(struct testing_pair *pair, struct ibv_send_wr request, uint32_t bytes)
 {
     struct verbs_connection *client = pair->client->state;
-    struct ibv_sge vector = {.addr = (uintptr_t)client->ring.memory, .length = bytes, .lkey = client->mr->lkey};
+    struct ibv_sge vector = {
+        .addr = (uintptr_t)client->ring.memory, .length = bytes, .lkey = client->mr->lkey};
     struct ibv_send_wr *bad;
     base_spin_lock(&client->lock);
     request.wr_id = client->posted;
