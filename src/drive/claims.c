@@ -67,9 +67,9 @@ void drive_claims_release(struct drive_claims *claims)
     claims->taken = DRIVE_CHUNK_NONE;
     base_list_move_all(&released, &claims->waiting);
     base_spin_unlock(&claims->lock);
-    for (struct base_list *link = base_list_pop_front(&released); link != NULL;
-         link = base_list_pop_front(&released))
-        drive_resume(base_container_of(link, struct drive_request, io.link));
+    for (struct base_list *item = base_list_pop_front(&released); item != NULL;
+         item = base_list_pop_front(&released))
+        drive_resume(base_container_of(item, struct drive_request, io.link));
 }
 
 void drive_claims_end(struct drive_claims *claims)

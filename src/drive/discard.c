@@ -17,7 +17,7 @@ struct discard {
     int32_t result;
 };
 
-static int32_t discard(int fd, const struct drive_request *request)
+static int32_t discard_range(int fd, const struct drive_request *request)
 {
     uint64_t range[2] = {request->offset, request->discard_bytes};
     return ioctl(fd, BLKDISCARD, range) == 0 ? 0 : -errno;
@@ -37,7 +37,7 @@ static void finish_request(struct drive_request *request)
 static void *run_worker(void *arg)
 {
     struct discard *work = arg;
-    work->result = discard(work->fd, work->request);
+    work->result = discard_range(work->fd, work->request);
     drive_resume(work->request);
     return NULL;
 }
@@ -45,7 +45,7 @@ static void *run_worker(void *arg)
 void drive_discard_post(struct tarn_node *node, int fd, struct drive_request *request)
 {
     if (request->sched == NULL) {
-        drive_finish_now(request, discard(fd, request));
+        drive_finish_now(request, discard_range(fd, request));
         return;
     }
     struct discard *work = base_alloc(&node->memory, sizeof(*work));

@@ -363,7 +363,7 @@ static unsigned flushes_waiting(struct drive *drive)
 {
     unsigned count = 0;
     base_spin_lock(&drive->flushes.lock);
-    base_list_for_each(link, &drive->flushes.waiting)
+    base_list_for_each(item, &drive->flushes.waiting)
         count++;
     base_spin_unlock(&drive->flushes.lock);
     return count;

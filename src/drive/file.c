@@ -175,7 +175,7 @@ void drive_file_set_url(const char *path, const char *url)
 }
 
 /* Open and lock, and wait for the lock if need be. @return 0 or negative errno, logged */
-static int acquire(struct drive_opening *opening, int flags, bool device)
+static int acquire_lock(struct drive_opening *opening, int flags, bool device)
 {
     uint64_t wait_ns = opening->options->lock_wait_ns;
     uint64_t deadline_ns = task_now() + (wait_ns == 0 ? DRIVE_LOCK_WAIT_NS : wait_ns);
@@ -394,7 +394,7 @@ int drive_file_acquire(struct drive_opening *opening)
     } else {
         return refuse_file(opening, error, open_reason(opening, error));
     }
-    error = acquire(opening, flags, device);
+    error = acquire_lock(opening, flags, device);
     if (error != 0)
         return error;
     error = take_over(opening);

@@ -14,13 +14,13 @@ void drive_flushes_init(struct drive_flushes *flushes)
     base_list_init(&flushes->waiting);
 }
 
-static struct drive_request *of_link(struct base_list *link)
+static struct drive_request *of_link(struct base_list *item)
 {
-    return base_container_of(link, struct drive_request, io.link);
+    return base_container_of(item, struct drive_request, io.link);
 }
 
 /* Start the next leader's flush, in the leader's own context. */
-static void lead(struct drive_request *request)
+static void lead_flush(struct drive_request *request)
 {
     struct drive *drive = request->drive;
     if (drive_failed(drive))
@@ -33,7 +33,7 @@ void drive_flush_post(struct drive *drive, struct drive_request *request)
 {
     struct drive_flushes *flushes = &drive->flushes;
     struct task_wait wait;
-    drive_put_aside(request, &wait, lead);
+    drive_put_aside(request, &wait, lead_flush);
     base_spin_lock(&flushes->lock);
     bool leads = flushes->leader == NULL;
     if (leads)
@@ -42,7 +42,7 @@ void drive_flush_post(struct drive *drive, struct drive_request *request)
         base_list_push_back(&flushes->waiting, &request->io.link);
     base_spin_unlock(&flushes->lock);
     if (leads)
-        lead(request);
+        lead_flush(request);
     else
         drive_stay(request);
 }
@@ -59,9 +59,9 @@ void drive_flush_finish(struct drive *drive, int32_t result)
     base_list_move_all(&flushes->followers, &flushes->waiting);
     base_spin_unlock(&flushes->lock);
     /* The leader's own result is delivered after this: until then its owner cannot close the drive. */
-    for (struct base_list *link = base_list_pop_front(&served); link != NULL;
-         link = base_list_pop_front(&served)) {
-        struct drive_request *follower = of_link(link);
+    for (struct base_list *item = base_list_pop_front(&served); item != NULL;
+         item = base_list_pop_front(&served)) {
+        struct drive_request *follower = of_link(item);
         follower->result = result;
         follower->resume = drive_deliver;
         drive_resume(follower);

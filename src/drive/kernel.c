@@ -68,7 +68,7 @@ static int choose_provider(struct drive_opening *opening)
     return 0;
 }
 
-static void map(struct kernel_drive *drive)
+static void map_file(struct kernel_drive *drive)
 {
     void *mapping = mmap(NULL, drive->bytes, PROT_READ, MAP_SHARED, drive->file->fd, 0);
     drive->mapping = mapping == MAP_FAILED ? NULL : mapping;
@@ -92,7 +92,7 @@ static int make_state(struct drive_opening *opening, struct kernel_drive **ret_d
     drive->block_bytes = opening->info.physical_block_bytes;
     drive->sync = strcmp(opening->info.provider, "sync") == 0;
     if (opening->memory && opening->options->provider == DRIVE_PROVIDER_AUTO)
-        map(drive);
+        map_file(drive);
     *ret_drive = drive;
     return 0;
 }
@@ -177,7 +177,7 @@ static ssize_t transfer_once(int fd, const struct drive_request *request, off_t 
 }
 
 /* @return 0 or negative errno */
-static int32_t transfer(int fd, struct drive_request *request)
+static int32_t transfer_all(int fd, struct drive_request *request)
 {
     uint64_t offset = request->offset;
     uint64_t end = offset + request->expected_bytes;
@@ -194,7 +194,7 @@ static int32_t transfer(int fd, struct drive_request *request)
 }
 
 /* Copy from the mapping. If another process has made the file shorter, this ends the process (SIGBUS). */
-static int32_t copy(const uint8_t *from, const struct drive_request *request)
+static int32_t copy_mapped(const uint8_t *from, const struct drive_request *request)
 {
     for (uint32_t i = 0; i < request->iov_count; i++) {
         memcpy(request->iov[i].iov_base, from, request->iov[i].iov_len);
@@ -212,9 +212,9 @@ static void run_here(struct kernel_drive *drive, struct drive_request *request)
     else if (request->op == DRIVE_READ && drive->mapping != NULL &&
              request->offset + request->expected_bytes <=
                  drive->bytes) /* bytes that were added later are not mapped */
-        result = copy(drive->mapping + request->offset, request);
+        result = copy_mapped(drive->mapping + request->offset, request);
     else
-        result = transfer(fd, request);
+        result = transfer_all(fd, request);
     drive_finish_now(request, result);
 }
 

@@ -39,7 +39,7 @@ bool drive_is_member(const void *begin)
 }
 
 /* Classify one copy. */
-static struct drive_label_found parse(const uint8_t *bytes)
+static struct drive_label_found parse_label(const uint8_t *bytes)
 {
     struct drive_label_found found = {.kind = DRIVE_LABEL_BAD};
     memcpy(&found.label, bytes, sizeof(found.label));
@@ -99,7 +99,7 @@ static int read_copies(struct drive *drive, uint8_t *memory,
         error = drive_read(drive, 0, memory, COPIES_BYTES);
         settled = error == 0;
         for (uint32_t i = 0; error == 0 && i < DRIVE_LABEL_COPIES; i++) {
-            copies[i] = parse(memory + (size_t)i * DRIVE_LABEL_COPY_BYTES);
+            copies[i] = parse_label(memory + (size_t)i * DRIVE_LABEL_COPY_BYTES);
             settled = settled && is_settled(&copies[i]);
         }
     }

@@ -25,9 +25,9 @@ static struct drive_request *next_request(struct drive_member_thread *thread)
     while (task_semaphore_wait(&thread->work, TASK_FOREVER) != 0) {
     }
     base_spin_lock(&thread->lock);
-    struct base_list *link = base_list_pop_front(&thread->requests);
+    struct base_list *item = base_list_pop_front(&thread->requests);
     base_spin_unlock(&thread->lock);
-    return link == NULL ? NULL : base_container_of(link, struct drive_request, io.link);
+    return item == NULL ? NULL : base_container_of(item, struct drive_request, io.link);
 }
 
 static void *run_member_thread(void *arg)

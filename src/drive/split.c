@@ -58,9 +58,9 @@ void drive_split_deinit(struct drive_stripe *stripe)
         base_free(&stripe->node->memory, stripe->parts, stripe->part_count * sizeof(*stripe->parts));
 }
 
-static struct drive_part *of_link(struct base_list *link)
+static struct drive_part *of_link(struct base_list *item)
 {
-    return link == NULL ? NULL : base_container_of(link, struct drive_part, link);
+    return item == NULL ? NULL : base_container_of(item, struct drive_part, link);
 }
 
 static struct drive_part *take_part(struct drive_stripe *stripe)
@@ -152,8 +152,8 @@ static void cut_unit(struct drive_part *head, struct drive_part *part)
 }
 
 /* Find the member and the offset of an address of the stripe. @return number of bytes that follow contiguously there */
-static uint64_t locate(const struct drive_stripe *stripe, uint64_t offset, uint32_t *ret_place,
-                       uint64_t *ret_offset)
+static uint64_t locate_address(const struct drive_stripe *stripe, uint64_t offset, uint32_t *ret_place,
+                               uint64_t *ret_offset)
 {
     const struct drive_member *members = stripe->members;
     const uint32_t round_count = stripe->round_count;
@@ -178,7 +178,7 @@ static bool cut_piece(struct drive_part *head, struct drive_part *of[DRIVE_MEMBE
     const struct drive_request *whole = head->whole;
     uint32_t place;
     uint64_t offset;
-    uint64_t bytes = locate(head->stripe, whole->offset + head->cut, &place, &offset);
+    uint64_t bytes = locate_address(head->stripe, whole->offset + head->cut, &place, &offset);
     bytes = base_min(bytes, whole->expected_bytes - head->cut);
     bool first = of[place] == NULL;
     struct drive_part *part = part_of(head, place, of);
@@ -271,9 +271,9 @@ static void do_round(struct drive_part *head)
 /* End a round whose parts are all done. @return whether another round follows */
 static bool end_round(struct drive_part *head)
 {
-    struct base_list *link;
-    while ((link = base_list_pop_front(&head->others)) != NULL)
-        put_part(head->stripe, of_link(link));
+    struct base_list *item;
+    while ((item = base_list_pop_front(&head->others)) != NULL)
+        put_part(head->stripe, of_link(item));
     return atomic_load_explicit(&head->result, memory_order_relaxed) == 0 && !is_cut(head);
 }
 

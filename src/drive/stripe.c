@@ -248,9 +248,9 @@ static void describe_stripe(const struct drive_stripe *stripe, struct drive_info
 
 static void log_stripe(const struct drive_stripe_opening *opening, const struct drive_stripe *stripe)
 {
-    struct base_log *log = &opening->node->log;
+    struct base_log *node_log = &opening->node->log;
     const struct drive_label *label = &stripe->label;
-    base_info(log, "stripe",
+    base_info(node_log, "stripe",
               "identity=%016" PRIx64 "%016" PRIx64 " drives=%" PRIu32 " appended=%" PRIu32 " unit=%" PRIu64,
               label->identity[0], label->identity[1], stripe->count, count_appended(stripe),
               label->unit_bytes);
@@ -258,7 +258,7 @@ static void log_stripe(const struct drive_stripe_opening *opening, const struct 
         const struct drive_member *member = &stripe->members[place];
         uint64_t idle_bytes = drive_info(member->drive)->bytes - member->used_bytes;
         if (idle_bytes >= label->unit_bytes)
-            base_info(log, "a drive of a stripe is not used to its end",
+            base_info(node_log, "a drive of a stripe is not used to its end",
                       "drive=%s used_bytes=%" PRIu64 " idle_bytes=%" PRIu64
                       " reason=\"of those whose units go round as much is used as the smallest had\"",
                       drive_name(member->drive), member->used_bytes, idle_bytes);
@@ -303,7 +303,7 @@ static int complete_stripe(const struct drive_stripe_opening *opening, struct dr
 }
 
 /* Make the stripe of its members. @param is_new  nothing was ever stored on them */
-static int arrange(struct drive_stripe_opening *opening, struct drive_stripe *stripe, bool is_new)
+static int arrange_members(struct drive_stripe_opening *opening, struct drive_stripe *stripe, bool is_new)
 {
     if (is_new && !fill_label(opening))
         return drive_stripe_refuse(opening, opening->list, -EINVAL,
@@ -337,7 +337,7 @@ static int make_stripe(struct drive_stripe_opening *opening, bool is_new, struct
         return drive_stripe_refuse(opening, opening->list, -ENOMEM, "the memory cap is reached");
     stripe->node = opening->node;
     stripe->count = opening->count;
-    int error = arrange(opening, stripe, is_new);
+    int error = arrange_members(opening, stripe, is_new);
     if (error != 0) {
         drive_member_threads_deinit(stripe);
         drive_split_deinit(stripe);
@@ -441,10 +441,10 @@ static int extend_round(struct drive_stripe *stripe, uint64_t used_bytes)
 static int stripe_extend(void *state, uint64_t *inout_bytes)
 {
     struct drive_stripe *stripe = state;
-    const bool round = stripe->count == stripe->round_count;
+    const bool goes_round = stripe->count == stripe->round_count;
     uint64_t least_bytes = UINT64_MAX;
     int error = 0;
-    for (uint32_t place = round ? 0 : stripe->count - 1; place < stripe->count && error == 0; place++) {
+    for (uint32_t place = goes_round ? 0 : stripe->count - 1; place < stripe->count && error == 0; place++) {
         uint64_t bytes;
         error = drive_extend(stripe->members[place].drive, &bytes);
         least_bytes = base_min(least_bytes, bytes);
@@ -452,10 +452,10 @@ static int stripe_extend(void *state, uint64_t *inout_bytes)
     const uint64_t used_bytes = base_align_down(least_bytes, stripe->label.unit_bytes);
     if (error != 0 || used_bytes <= stripe->extended_bytes)
         return error;
-    error = round ? extend_round(stripe, used_bytes) : write_appended(stripe, used_bytes);
+    error = goes_round ? extend_round(stripe, used_bytes) : write_appended(stripe, used_bytes);
     if (error != 0)
         return error;
-    *inout_bytes += (used_bytes - stripe->extended_bytes) * (round ? stripe->count : 1);
+    *inout_bytes += (used_bytes - stripe->extended_bytes) * (goes_round ? stripe->count : 1);
     stripe->extended_bytes = used_bytes;
     return 0;
 }

@@ -27,8 +27,8 @@ void fabric_bell_init(struct fabric_bell *bell)
 void fabric_bell_ring(struct fabric_bell *bell)
 {
     base_spin_lock(&bell->lock);
-    base_list_for_each(link, &bell->waiters) {
-        struct waiter *waiter = base_container_of(link, struct waiter, link);
+    base_list_for_each(item, &bell->waiters) {
+        struct waiter *waiter = base_container_of(item, struct waiter, link);
         (void)task_wait_wake(&waiter->wait, 0);
     }
     base_spin_unlock(&bell->lock);
@@ -40,7 +40,7 @@ static bool is_ready(const struct fabric_condition *condition)
 }
 
 /* Ask the other side to ring. @return whether the condition holds after all: then the bell may never ring for it */
-static bool arm(const struct fabric_condition *condition)
+static bool arm_condition(const struct fabric_condition *condition)
 {
     if (condition->arm != NULL)
         condition->arm(condition->arg);
@@ -56,7 +56,7 @@ static uint32_t poll_condition(struct task_poller *poller)
 /* Arm the bell before the scheduler sleeps; the bell then wakes the task, and with it the scheduler. */
 static bool may_sleep(struct task_poller *poller)
 {
-    return !arm(base_container_of(poller, struct waiter, poller)->condition);
+    return !arm_condition(base_container_of(poller, struct waiter, poller)->condition);
 }
 
 static void free_poller(struct task_poller *poller)
@@ -65,7 +65,7 @@ static void free_poller(struct task_poller *poller)
 }
 
 /* Let a plain thread look for a moment. @return whether the condition holds */
-static bool spin(const struct fabric_condition *condition, uint64_t deadline_ns)
+static bool spin_on_condition(const struct fabric_condition *condition, uint64_t deadline_ns)
 {
     uint64_t until_ns = base_min(task_now() + SPIN_NS, deadline_ns);
     do {
@@ -102,7 +102,7 @@ static int sleep_once(struct fabric_bell *bell, const struct fabric_condition *c
     const bool polls = sched != NULL && !condition->is_rare;
     if (polls)
         task_poller_add(sched, &waiter.poller);
-    else if (arm(condition))
+    else if (arm_condition(condition))
         (void)task_wait_wake(&waiter.wait, 0); /* it holds already: end the wait before it begins */
     int result = task_wait_park(&waiter.wait, deadline_ns);
     if (polls)
@@ -120,7 +120,7 @@ int fabric_bell_wait(struct fabric_bell *bell, const struct fabric_condition *co
     if (is_ready(condition))
         return 0;
     if (!condition->is_rare &&
-        (sched != NULL ? look_at_condition(sched, condition) : spin(condition, deadline_ns)))
+        (sched != NULL ? look_at_condition(sched, condition) : spin_on_condition(condition, deadline_ns)))
         return 0;
     while (!is_ready(condition)) {
         int error = sleep_once(bell, condition, deadline_ns);

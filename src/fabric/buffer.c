@@ -25,9 +25,9 @@ struct slab {
     struct tarn_fabric_buffer buffers[];
 };
 
-static struct slab *slab_of(struct base_list *link)
+static struct slab *slab_of(struct base_list *item)
 {
-    return base_container_of(link, struct slab, link);
+    return base_container_of(item, struct slab, link);
 }
 
 static uint64_t bytes_of(uint32_t size)
@@ -116,14 +116,14 @@ static int add_slab(struct tarn_fabric_domain *domain, uint32_t size)
 {
     struct fabric_buffers *buffers = &domain->buffers;
     const uint64_t bytes = base_max(bytes_of(size), SLAB_BYTES);
-    struct base_list idle, *link;
+    struct base_list idle, *item;
     struct slab *slab = NULL;
     base_list_init(&idle);
     base_spin_lock(&buffers->lock);
     const bool fits = reserve_locked(buffers, bytes, &idle);
     base_spin_unlock(&buffers->lock);
-    while ((link = base_list_pop_front(&idle)) != NULL)
-        free_slab(domain, slab_of(link));
+    while ((item = base_list_pop_front(&idle)) != NULL)
+        free_slab(domain, slab_of(item));
     if (!fits)
         return -ENOSPC;
     int error = make_slab(domain, size, bytes, &slab);
@@ -151,12 +151,12 @@ void fabric_buffers_open(struct tarn_fabric_domain *domain, uint64_t bytes)
 void fabric_buffers_close(struct tarn_fabric_domain *domain)
 {
     struct fabric_buffers *buffers = &domain->buffers;
-    struct base_list *link;
+    struct base_list *item;
     for (uint32_t size = 0; size < FABRIC_BUFFER_SIZES; size++) {
-        while ((link = base_list_pop_front(&buffers->rooms[size])) != NULL) {
-            base_assert(slab_of(link)->in_use == 0);
-            buffers->bytes -= slab_of(link)->bytes;
-            free_slab(domain, slab_of(link));
+        while ((item = base_list_pop_front(&buffers->rooms[size])) != NULL) {
+            base_assert(slab_of(item)->in_use == 0);
+            buffers->bytes -= slab_of(item)->bytes;
+            free_slab(domain, slab_of(item));
         }
     }
     base_assert(buffers->bytes == 0); /* all buffers were put back */

@@ -485,9 +485,9 @@ void tarn_fabric_count(struct tarn_fabric *fabric, uint8_t tag, struct tarn_fabr
     base_assert(tag < TARN_FABRIC_TAGS_MAX);
     task_mutex_lock_firmly(&fabric->lock);
     struct tarn_fabric_counters sum = fabric->past[tag];
-    base_list_for_each(link, &fabric->connections) {
+    base_list_for_each(item, &fabric->connections) {
         struct tarn_fabric_connection *connection =
-            base_container_of(link, struct tarn_fabric_connection, link);
+            base_container_of(item, struct tarn_fabric_connection, link);
         add_counters(&sum, &connection->counters[tag]);
     }
     task_mutex_unlock(&fabric->lock);

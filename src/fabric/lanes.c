@@ -105,7 +105,7 @@ struct parts {
     uint64_t first_bytes, first_words, vectors, last_words, last_bytes;
 };
 
-static inline struct parts split(const void *shared, uint64_t bytes)
+static inline struct parts split_parts(const void *shared, uint64_t bytes)
 {
     const uintptr_t address = (uintptr_t)shared;
     struct parts parts = {.first_bytes = until_aligned(address, WORD_BYTES, bytes)};
@@ -122,7 +122,7 @@ static inline struct parts split(const void *shared, uint64_t bytes)
 
 void fabric_lanes_load_many(void *to, const void *shared, uint64_t bytes)
 {
-    const struct parts parts = split(shared, bytes);
+    const struct parts parts = split_parts(shared, bytes);
     const uint8_t *in = shared;
     uint8_t *out = to;
     load_bytes(out, in, parts.first_bytes);
@@ -137,7 +137,7 @@ void fabric_lanes_load_many(void *to, const void *shared, uint64_t bytes)
 
 void fabric_lanes_store_many(void *shared, const void *from, uint64_t bytes)
 {
-    const struct parts parts = split(shared, bytes);
+    const struct parts parts = split_parts(shared, bytes);
     uint8_t *out = (uint8_t *)shared + bytes - parts.last_bytes;
     const uint8_t *in = (const uint8_t *)from + bytes - parts.last_bytes;
     store_bytes(out, in, parts.last_bytes);

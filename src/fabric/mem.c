@@ -62,7 +62,7 @@ void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset,
 #define PAUSE_NS_MAX        UINT64_C(1000000)
 
 /* @return index of the first word that has changed; `count`: none has */
-static uint32_t changed(const struct tarn_fabric_word *words, uint32_t count)
+static uint32_t find_changed(const struct tarn_fabric_word *words, uint32_t count)
 {
     for (uint32_t look = 0; look < LOOKS_A_TURN; look++) {
         for (uint32_t i = 0; i < count; i++) {
@@ -101,11 +101,11 @@ int tarn_fabric_wait_any(const struct tarn_fabric_word *words, uint32_t count, u
         return fabric->provider->wait_any(fabric->state, words, count, deadline_ns, ret_index);
     uint64_t pause_ns = PAUSE_NS_MIN;
     for (uint32_t turn = 0;; turn++) {
-        uint32_t index = changed(words, count);
-        if (index < count) {
+        uint32_t first_changed = find_changed(words, count);
+        if (first_changed < count) {
             atomic_thread_fence(
                 memory_order_acquire); /* all that was written before the word is seen after it */
-            *ret_index = index;
+            *ret_index = first_changed;
             return 0;
         }
         int error = pause_before_turn(turn, &pause_ns, deadline_ns);

@@ -38,7 +38,7 @@ static void *populate_parts(void *arg)
 }
 
 /* The number of processors that this process may use. */
-static unsigned processors(void)
+static unsigned count_processors(void)
 {
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
@@ -49,7 +49,7 @@ static unsigned processors(void)
 int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
 {
     struct population population = {.memory = memory, .bytes = bytes, .zero = zero};
-    const unsigned wanted = bytes < PARALLEL_BYTES ? 1 : base_min(processors(), THREADS_MAX);
+    const unsigned wanted = bytes < PARALLEL_BYTES ? 1 : base_min(count_processors(), THREADS_MAX);
     pthread_t threads[THREADS_MAX];
     unsigned helpers = 0;
     while (helpers + 1 < wanted &&

@@ -62,7 +62,7 @@ static void post_call(void *arg)
     tarn_fabric_post(call->connection, call->ops, call->count);
 }
 
-static void wait(void *arg)
+static void run_wait(void *arg)
 {
     struct proxy_call *call = arg;
     call->result = tarn_fabric_wait(call->ops, call->count, call->deadline_ns);
@@ -71,7 +71,7 @@ static void wait(void *arg)
 static void post_and_wait(void *arg)
 {
     post_call(arg);
-    wait(arg);
+    run_wait(arg);
 }
 
 static void receive_call(void *arg)
@@ -81,13 +81,13 @@ static void receive_call(void *arg)
         tarn_fabric_receive(call->connection, call->data, call->room, call->deadline_ns, call->message);
 }
 
-static void fence(void *arg)
+static void run_fence(void *arg)
 {
     struct proxy_call *call = arg;
     call->result = tarn_fabric_fence(call->connection, call->deadline_ns);
 }
 
-static void disconnect(void *arg)
+static void run_disconnect(void *arg)
 {
     struct proxy_call *call = arg;
     tarn_fabric_disconnect(call->connection);
@@ -102,7 +102,7 @@ void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fa
 int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
 {
     struct proxy_call call = {.ops = ops, .count = count, .deadline_ns = deadline_ns};
-    run_call(ops[0].connection->sched, wait, &call);
+    run_call(ops[0].connection->sched, run_wait, &call);
     return call.result;
 }
 
@@ -129,11 +129,11 @@ int fabric_proxy_receive(struct tarn_fabric_connection *connection, void *data, 
 int fabric_proxy_fence(struct tarn_fabric_connection *connection, uint64_t deadline_ns)
 {
     struct proxy_call call = {.connection = connection, .deadline_ns = deadline_ns};
-    run_call(connection->sched, fence, &call);
+    run_call(connection->sched, run_fence, &call);
     return call.result;
 }
 
 void fabric_proxy_disconnect(struct tarn_fabric_connection *connection)
 {
-    run_call(connection->sched, disconnect, &(struct proxy_call){.connection = connection});
+    run_call(connection->sched, run_disconnect, &(struct proxy_call){.connection = connection});
 }

@@ -274,7 +274,7 @@ static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, 
     return shown;
 }
 
-static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
+static void cache_store_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
 {
     const struct kv_cache *self = cache_of(kv);
     *ret_stats = (struct kv_stats){.records = 0};
@@ -322,7 +322,7 @@ static const struct kv_operations operations = {.get = cache_store_get,
                                                 .touch = cache_store_touch,
                                                 .flush = cache_store_flush,
                                                 .get_each = get_each,
-                                                .stats = stats};
+                                                .stats = cache_store_stats};
 
 int kv_wrap_cache(struct tarn_node *node, struct cache *cache, struct tarn_kv **ret_kv)
 {

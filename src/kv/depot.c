@@ -85,7 +85,7 @@ static size_t get_each(struct tarn_kv *kv, struct tarn_get *gets, size_t count, 
     return depot_get_each(depot_of(kv), gets, count, &its_room, visit, arg);
 }
 
-static void stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
+static void depot_store_stats(const struct tarn_kv *kv, struct kv_stats *ret_stats)
 {
     struct tarn_depot_stats all;
     tarn_depot_stats(depot_of(kv), &all);
@@ -121,7 +121,7 @@ static const struct kv_operations operations = {.get = depot_store_get,
                                                 .touch = depot_store_touch,
                                                 .flush = depot_store_flush,
                                                 .get_each = get_each,
-                                                .stats = stats};
+                                                .stats = depot_store_stats};
 
 int kv_wrap_depot(struct tarn_node *node, struct tarn_depot *depot, struct tarn_kv **ret_kv)
 {

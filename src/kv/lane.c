@@ -20,12 +20,12 @@ static struct tarn_node *node_of(const struct kv_lane *lane)
 
 /* ---- links -------------------------------------------------------------------------------------- */
 
-static void leave_link(struct kv_lane *lane, struct kv_link *link)
+static void leave_link(struct kv_lane *lane, struct kv_link *connection)
 {
-    if (--link->users > 0)
+    if (--connection->users > 0)
         return;
-    tarn_rpc_disconnect(link->rpc);
-    base_free(&node_of(lane)->memory, link, sizeof(*link));
+    tarn_rpc_disconnect(connection->rpc);
+    base_free(&node_of(lane)->memory, connection, sizeof(*connection));
 }
 
 bool kv_is_passing(int error)
@@ -41,7 +41,7 @@ bool kv_is_passing(int error)
 }
 
 /* Ask the server for the store's number and for its routing: which worker has which keys. */
-static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadline_ns,
+static int ask_info(struct kv_lane *lane, struct kv_link *connection, uint64_t deadline_ns,
                     struct kv_store_info *ret_info)
 {
     const struct kv_remote *remote = lane->remote;
@@ -56,7 +56,7 @@ static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadlin
                                  .deadline_ns = deadline_ns};
     struct kv_store_info info;
     kv_request_save(KV_INFO, &request, bytes);
-    int error = tarn_rpc_call(link->rpc, &call);
+    int error = tarn_rpc_call(connection->rpc, &call);
     if (error == 0)
         error = kv_info_load(result, call.result_bytes, &info);
     else if (error == -ENOSYS || error == -EINVAL || error == -EMSGSIZE)
@@ -66,7 +66,7 @@ static int ask_info(struct kv_lane *lane, struct kv_link *link, uint64_t deadlin
     if (error != 0)
         return error;
     info.name = NULL;
-    link->store = info.store;
+    connection->store = info.store;
     lane->workers = info.workers;
     lane->partitions = info.info.kind == kv_kind_cache ? info.info.partitions : 0;
     lane->seed = info.seed;
@@ -81,22 +81,22 @@ static int connect_link(struct kv_lane *lane, const struct tarn_rpc_connect_opti
                         struct kv_link **ret_link)
 {
     struct base_account *account = &node_of(lane)->memory;
-    struct kv_link *link = base_alloc(account, sizeof(*link));
-    if (link == NULL)
+    struct kv_link *connection = base_alloc(account, sizeof(*connection));
+    if (connection == NULL)
         return -ENOMEM;
-    link->users = 1;
+    connection->users = 1;
     int error = rpc_connect(lane->remote->fabric, lane->remote->address, options, export_bytes, deadline_ns,
-                            &link->rpc);
+                            &connection->rpc);
     if (error != 0) {
-        base_free(account, link, sizeof(*link));
+        base_free(account, connection, sizeof(*connection));
         return error;
     }
-    error = ask_info(lane, link, deadline_ns, ret_info);
+    error = ask_info(lane, connection, deadline_ns, ret_info);
     if (error != 0) {
-        leave_link(lane, link);
+        leave_link(lane, connection);
         return error;
     }
-    *ret_link = link;
+    *ret_link = connection;
     return 0;
 }
 
@@ -117,9 +117,9 @@ static void grow_pause(struct kv_lane *lane)
     lane->must_ask = true;
 }
 
-static bool is_alive(const struct kv_link *link)
+static bool is_alive(const struct kv_link *connection)
 {
-    return link != NULL && tarn_rpc_error(link->rpc) == 0;
+    return connection != NULL && tarn_rpc_error(connection->rpc) == 0;
 }
 
 /* Connect once, after the pause. */
@@ -159,14 +159,14 @@ static void end_pause(struct kv_lane *lane)
 }
 
 /* Remove a link that has failed; the first caller to notice begins the pause. */
-static void retire_link(struct kv_lane *lane, struct kv_link *link)
+static void retire_link(struct kv_lane *lane, struct kv_link *connection)
 {
     for (uint32_t i = 0; i < base_array_count(lane->links); i++) {
-        if (lane->links[i] != link)
+        if (lane->links[i] != connection)
             continue;
         lane->links[i] = NULL;
         grow_pause(lane);
-        leave_link(lane, link);
+        leave_link(lane, connection);
     }
 }
 
@@ -241,18 +241,18 @@ uint32_t kv_lane_worker(const struct kv_lane *lane, const void *key, size_t key_
 }
 
 /* Ask for the routing again. */
-static int refresh(struct kv_lane *lane, uint64_t deadline_ns)
+static int refresh_routing(struct kv_lane *lane, uint64_t deadline_ns)
 {
     struct kv_store_info info;
-    struct kv_link *link;
+    struct kv_link *connection;
     if (!lane->must_ask)
         return 0;
-    int error = use_link(lane, 0, false, deadline_ns, &link);
+    int error = use_link(lane, 0, false, deadline_ns, &connection);
     if (error != 0)
         return error;
     if (lane->must_ask)
-        error = ask_info(lane, link, deadline_ns, &info);
-    leave_link(lane, link);
+        error = ask_info(lane, connection, deadline_ns, &info);
+    leave_link(lane, connection);
     return error;
 }
 
@@ -260,14 +260,14 @@ int kv_lane_route_once(struct kv_lane *lane, uint64_t deadline_ns)
 {
     if (lane->must_ask && task_now() < lane->not_before_ns)
         return -EHOSTUNREACH;
-    return refresh(lane, deadline_ns);
+    return refresh_routing(lane, deadline_ns);
 }
 
 int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns)
 {
     int error;
     do
-        error = refresh(lane, deadline_ns);
+        error = refresh_routing(lane, deadline_ns);
     while (error != 0 && kv_is_passing(error) && task_now() < deadline_ns);
     return error != 0 && kv_is_passing(error) ? -EHOSTUNREACH : error;
 }
@@ -300,7 +300,7 @@ static int judge_failure(struct kv_call *call, int died)
 static int begin_call(struct kv_call *call, uint64_t deadline_ns)
 {
     struct kv_lane *lane = call->lane;
-    int error = refresh(lane, deadline_ns);
+    int error = refresh_routing(lane, deadline_ns);
     const uint32_t worker =
         call->worker == KV_ANY_WORKER ? kv_lane_worker(lane, call->key, call->key_len) : call->worker;
     const bool is_wide = call->request_bytes > KV_NARROW_REQUEST || call->room > KV_NARROW_RESULT;
@@ -327,23 +327,23 @@ static int begin_call(struct kv_call *call, uint64_t deadline_ns)
 static int finish_call(struct kv_call *call)
 {
     struct kv_lane *lane = call->lane;
-    struct kv_link *link = call->link;
+    struct kv_link *connection = call->link;
     int error = call->rpc.error;
     call->result_bytes = call->rpc.result_bytes;
     call->again = false;
     if (error != 0)
-        error = judge_failure(call, tarn_rpc_error(link->rpc));
+        error = judge_failure(call, tarn_rpc_error(connection->rpc));
     if (call->exported != NULL)
         tarn_fabric_region_free(call->region);
-    if (is_alive(link))
+    if (is_alive(connection))
         end_pause(lane);
     else
-        retire_link(lane, link);
-    leave_link(lane, link);
+        retire_link(lane, connection);
+    leave_link(lane, connection);
     return error;
 }
 
-static int attempt(struct kv_call *call)
+static int attempt_call(struct kv_call *call)
 {
     int error = begin_call(call, call->deadline_ns);
     if (error != 0)
@@ -356,7 +356,7 @@ static int attempt(struct kv_call *call)
 int kv_lane_call(struct kv_call *call)
 {
     for (;;) {
-        call->error = attempt(call);
+        call->error = attempt_call(call);
         if (call->error == 0 || !call->again)
             return call->error;
         if (task_now() >= call->deadline_ns)

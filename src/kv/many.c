@@ -103,7 +103,7 @@ static struct batch *batch_for(struct many *many, const struct side *side, const
 }
 
 /* Put keys into batches, as many as a turn takes. @return whether there are any */
-static bool plan(struct many *many, struct tarn_get *gets, size_t count)
+static bool plan_turn(struct many *many, struct tarn_get *gets, size_t count)
 {
     const struct kv_request head = {.amount = 1};
     const size_t most = KV_NARROW_REQUEST - kv_request_bytes(KV_MULTI_GET, &head);
@@ -242,7 +242,7 @@ static int run_turns(struct many *many, struct tarn_get *gets, size_t count)
 {
     int error = 0;
     for (size_t done = 0; done < count && error == 0; done += many->count) {
-        if (plan(many, gets + done, count - done))
+        if (plan_turn(many, gets + done, count - done))
             error = run_turn(many);
     }
     return error;
@@ -250,7 +250,7 @@ static int run_turns(struct many *many, struct tarn_get *gets, size_t count)
 
 /* ---- servers ------------------------------------------------------------------------------------ */
 
-static void note(struct side *side, enum state state, int error)
+static void note_state(struct side *side, enum state state, int error)
 {
     side->state = error == 0 ? READY : state;
     side->error = error;
@@ -270,7 +270,7 @@ static uint32_t take_lanes(struct many *many, const struct tarn_get *gets, size_
             continue;
         side->deadline_ns = kv_deadline(many->servers->remotes[i]);
         int error = kv_lane_take(many->servers->remotes[i], side->deadline_ns, &side->lane);
-        note(side, FAILED, error);
+        note_state(side, FAILED, error);
         needed += error == 0;
     }
     return needed;
@@ -284,7 +284,8 @@ static uint32_t meet_lanes(struct many *many, uint32_t needed)
         struct side *side = &many->sides[i];
         if (side->state != READY)
             continue;
-        note(side, WAITING, kv_lane_route_once(side->lane, kv_share_of_time(side->deadline_ns, needed--)));
+        note_state(side, WAITING,
+                   kv_lane_route_once(side->lane, kv_share_of_time(side->deadline_ns, needed--)));
         waiting += side->state == WAITING;
     }
     return waiting;
@@ -296,7 +297,8 @@ static void wait_for_lanes(struct many *many, uint32_t waiting)
     for (uint32_t i = 0; i < many->servers->count; i++) {
         struct side *side = &many->sides[i];
         if (side->state == WAITING)
-            note(side, FAILED, kv_lane_route(side->lane, kv_share_of_time(side->deadline_ns, --waiting)));
+            note_state(side, FAILED,
+                       kv_lane_route(side->lane, kv_share_of_time(side->deadline_ns, --waiting)));
     }
 }
 

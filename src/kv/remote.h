@@ -85,8 +85,8 @@ struct kv_call {
  * the time limit once more. */
 static inline uint64_t kv_deadline_of(const struct kv_remote *remote, uint64_t begin_ns, uint64_t bytes)
 {
-    const uint64_t times = 1 + bytes / KV_TIMEOUT_BYTES, left_ns = TASK_FOREVER - 1 - begin_ns;
-    return begin_ns + (remote->timeout_ns > left_ns / times ? left_ns : remote->timeout_ns * times);
+    const uint64_t shares = 1 + bytes / KV_TIMEOUT_BYTES, left_ns = TASK_FOREVER - 1 - begin_ns;
+    return begin_ns + (remote->timeout_ns > left_ns / shares ? left_ns : remote->timeout_ns * shares);
 }
 
 /** The deadline of a call that begins now. */

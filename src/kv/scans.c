@@ -144,8 +144,8 @@ static int take_place(struct kv_scans *scans)
     bool is_free = scans->count < KV_SCANS_MAX;
     if (is_free)
         scans->count++;
-    base_list_for_each(link, &scans->list) {
-        struct kv_scan *scan = base_container_of(link, struct kv_scan, link);
+    base_list_for_each(item, &scans->list) {
+        struct kv_scan *scan = base_container_of(item, struct kv_scan, link);
         if (!is_free && may_go(scan, now_ns)) {
             victim = scan;
             break;
@@ -234,8 +234,8 @@ static struct kv_scan *find_scan(struct kv_scans *scans, uint32_t worker, const 
 {
     struct kv_scan *found = NULL;
     base_spin_lock(&scans->lock);
-    base_list_for_each(link, &scans->list) {
-        struct kv_scan *scan = base_container_of(link, struct kv_scan, link);
+    base_list_for_each(item, &scans->list) {
+        struct kv_scan *scan = base_container_of(item, struct kv_scan, link);
         if (scan->id == request->scan && scan->worker == worker && scan->store == request->store)
             found = scan;
     }

@@ -80,7 +80,7 @@ static int answer_read(struct kv_store *store, const struct kv_request *request,
 }
 
 /* Close the gaps between values, each of which was read into room for the longest. */
-static void pack(const struct tarn_get *gets, uint32_t count, struct tarn_rpc_request *exchange)
+static void pack_values(const struct tarn_get *gets, uint32_t count, struct tarn_rpc_request *exchange)
 {
     uint8_t *to = exchange->result;
     for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +108,7 @@ static int answer_many(struct kv_store *store, const struct kv_worker *worker,
         at += KV_ITEM_BYTES + gets[i].value_room;
     }
     tarn_kv_get_many(store->kv, gets, request->amount);
-    pack(gets, request->amount, exchange);
+    pack_values(gets, request->amount, exchange);
     return 0;
 }
 

@@ -16,7 +16,7 @@ static bool are_zero(const uint8_t *bytes, size_t count)
     return true;
 }
 
-static void copy(uint8_t *to, const void *from, size_t bytes)
+static void copy_bytes(uint8_t *to, const void *from, size_t bytes)
 {
     if (bytes > 0)
         memcpy(to, from, bytes);
@@ -87,7 +87,7 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
     base_store_le32(to + 4, request->amount);
     if (has_value(method)) {
         options_save(&request->options, middle);
-        copy(key + request->key_len, request->value, request->amount);
+        copy_bytes(key + request->key_len, request->value, request->amount);
     }
     if (method == KV_PUT_REGION) {
         base_store_le64(middle + OPTIONS_BYTES, request->offset);
@@ -101,7 +101,7 @@ void kv_request_save(enum kv_method method, const struct kv_request *request, ui
         base_store_le32(middle + 8, request->value_room);
         base_store_le32(middle + 12, 0);
     }
-    copy(key, request->key, request->key_len);
+    copy_bytes(key, request->key, request->key_len);
 }
 
 /* Whether the value lies within the handle's region, and the handle grants reading. */
@@ -177,7 +177,7 @@ void kv_key_save(const struct tarn_get *get, uint32_t room, uint8_t *to)
     base_store_le16(to, (uint16_t)get->key_len);
     base_store_le16(to + 2, 0);
     base_store_le32(to + 4, room);
-    copy(to + 8, get->key, get->key_len);
+    copy_bytes(to + 8, get->key, get->key_len);
 }
 
 int kv_keys_load(const struct kv_request *request, const uint8_t *bytes, size_t count,
@@ -257,8 +257,8 @@ void kv_scanned_save(const struct kv_item *item, uint8_t *to)
     base_store_le16(to + 2, item->is_shown ? 1 : 0);
     base_store_le32(to + 4, item->bytes);
     kv_record_save(&item->info, to + 8);
-    copy(to + KV_ITEM_BYTES, item->key, item->key_len);
-    copy(to + KV_ITEM_BYTES + item->key_len, item->value, item->bytes);
+    copy_bytes(to + KV_ITEM_BYTES, item->key, item->key_len);
+    copy_bytes(to + KV_ITEM_BYTES + item->key_len, item->value, item->bytes);
 }
 
 size_t kv_scanned_load(const uint8_t *bytes, size_t count, struct kv_item *ret_item)
@@ -308,7 +308,7 @@ void kv_info_save(const struct kv_store_info *info, uint8_t *to)
     base_store_le64(to + 16, info->seed);
     base_store_le64(to + 24, info->info.value_bytes_max);
     base_store_le64(to + 32, info->info.whole_bytes_max);
-    copy(to + KV_INFO_BYTES, info->name, info->name_len);
+    copy_bytes(to + KV_INFO_BYTES, info->name, info->name_len);
 }
 
 int kv_info_load(const uint8_t *bytes, size_t count, struct kv_store_info *ret_info)

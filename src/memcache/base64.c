@@ -23,7 +23,7 @@ size_t memcache_base64_encode(const void *from, size_t bytes, char *to)
 }
 
 /* @return the six bits of a character, or 64 */
-static uint32_t digit(char character)
+static uint32_t digit_of(char character)
 {
     const char *place = character == '\0' ? NULL : strchr(alphabet, character);
     return place == NULL ? 64 : (uint32_t)(place - alphabet);
@@ -40,7 +40,7 @@ size_t memcache_base64_decode(const char *text, size_t len, void *to)
         size_t padding = last && text[at + 3] == '=' ? (text[at + 2] == '=' ? 2 : 1) : 0;
         uint32_t group = 0;
         for (size_t i = 0; i < 4; i++) {
-            uint32_t six = i >= 4 - padding ? 0 : digit(text[at + i]);
+            uint32_t six = i >= 4 - padding ? 0 : digit_of(text[at + i]);
             if (six == 64)
                 return 0;
             group = group << 6 | six;

@@ -98,7 +98,7 @@ static uint64_t made_expiry_ns(const struct memcache_op *op)
     return memcache_expiry_ns(op->request.meta.vivify, now_ns(op));
 }
 
-static bool has(const struct memcache_op *op, char flag)
+static bool has_flag(const struct memcache_op *op, char flag)
 {
     return memcache_meta_has(&op->request, flag);
 }
@@ -130,7 +130,7 @@ static uint64_t new_version(const struct memcache_op *op)
 /* Whether the item differs from the version that the client names. */
 static bool is_another(const struct memcache_op *op, const struct tarn_record_info *old)
 {
-    return has(op, 'C') && old->version != op->request.cas;
+    return has_flag(op, 'C') && old->version != op->request.cas;
 }
 
 /* Whether the item differs from the version that the client names, if it names one: 0 means none. */
@@ -157,7 +157,7 @@ static int update_record(struct memcache_op *op, tarn_update_function *decide, v
 }
 
 /* Note the item that will be stored, for the answer; its version is known afterwards. */
-static void note(struct memcache_op *op, const struct tarn_update *update)
+static void note_item(struct memcache_op *op, const struct tarn_update *update)
 {
     op->outcome.info = (struct tarn_record_info){.version = update->version,
                                                  .expiry_ns = update->expiry_ns,
@@ -201,7 +201,7 @@ static int decide_stale(void *arg, const struct tarn_record_info *old, const voi
         .client_flags = op->request.client_flags,
         .note = late ? (uint8_t)(MEMCACHE_NOTE_STALE | (old->note & MEMCACHE_NOTE_SENT)) : 0,
     };
-    note(op, update);
+    note_item(op, update);
     return 0;
 }
 
@@ -210,8 +210,8 @@ struct joining {
     bool in_front;
 };
 
-static int join(struct joining *joining, const struct tarn_record_info *old, const void *value,
-                struct tarn_update *update)
+static int join_values(struct joining *joining, const struct tarn_record_info *old, const void *value,
+                       struct tarn_update *update)
 {
     struct memcache_op *op = joining->op;
     size_t len = (size_t)old->value_bytes + op->request.value_bytes;
@@ -235,12 +235,12 @@ static int decide_join(void *arg, const struct tarn_record_info *old, const void
 {
     struct joining *joining = arg;
     struct memcache_op *op = joining->op;
-    if (old == NULL && !has(op, 'N'))
+    if (old == NULL && !has_flag(op, 'N'))
         return -ENOENT;
     if (old != NULL && is_another_if_seen(op, old))
         return -EEXIST;
     if (old != NULL) {
-        int error = join(joining, old, value, update);
+        int error = join_values(joining, old, value, update);
         if (error != 0)
             return error;
     } else {
@@ -251,11 +251,11 @@ static int decide_join(void *arg, const struct tarn_record_info *old, const void
     }
     update->version = new_version(op);
     update->note = 0; /* a joined value counts as new */
-    note(op, update);
+    note_item(op, update);
     return 0;
 }
 
-static void append(struct memcache_op *op, bool in_front)
+static void append_value(struct memcache_op *op, bool in_front)
 {
     struct joining joining = {.op = op, .in_front = in_front};
     (void)update_record(op, decide_join, &joining);
@@ -269,15 +269,15 @@ static void meta_set(struct memcache_op *op)
         put_value(op, TARN_PUT_IF_ABSENT);
         break;
     case 'A':
-        append(op, false);
+        append_value(op, false);
         break;
     case 'P':
-        append(op, true);
+        append_value(op, true);
         break;
     default:
-        if (has(op, 'C') && has(op, 'I'))
+        if (has_flag(op, 'C') && has_flag(op, 'I'))
             (void)update_record(op, decide_stale, op);
-        else if (has(op, 'C'))
+        else if (has_flag(op, 'C'))
             put_value(op, TARN_PUT_IF_VERSION);
         else
             put_value(op, op->request.meta.mode == 'R' ? TARN_PUT_IF_PRESENT : TARN_PUT_ANY);
@@ -322,7 +322,7 @@ static int decide_count(void *arg, const struct tarn_record_info *old, const voi
     struct counting *counting = arg;
     struct memcache_op *op = counting->op;
     uint64_t number, delta = op->request.delta;
-    if (old == NULL && !has(op, 'N'))
+    if (old == NULL && !has_flag(op, 'N'))
         return -ENOENT;
     if (old != NULL && old->value_bytes == 0)
         return NOT_A_NUMBER;
@@ -343,7 +343,7 @@ static int decide_count(void *arg, const struct tarn_record_info *old, const voi
     update->version = new_version(op);
     int error = write_number(counting, old == NULL ? 0 : old->value_bytes, update);
     if (error == 0)
-        note(op, update);
+        note_item(op, update);
     return error;
 }
 
@@ -368,15 +368,15 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
         return -ENOENT;
     if (is_another(op, old))
         return -EEXIST;
-    update->remove = !has(op, 'I') && !has(op, 'x');
-    update->version = has(op, 'I') || has(op, 'E') ? new_version(op) : old->version;
-    update->keep = !has(op, 'x');
-    if (has(op, 'I')) {
+    update->remove = !has_flag(op, 'I') && !has_flag(op, 'x');
+    update->version = has_flag(op, 'I') || has_flag(op, 'E') ? new_version(op) : old->version;
+    update->keep = !has_flag(op, 'x');
+    if (has_flag(op, 'I')) {
         update->note = MEMCACHE_NOTE_STALE; /* the next client is told to fetch it anew */
-        if (has(op, 'T'))
+        if (has_flag(op, 'T'))
             update->expiry_ns = new_expiry_ns(op);
     }
-    if (has(op, 'x')) {
+    if (has_flag(op, 'x')) {
         update->client_flags = op->request.client_flags;
         update->expiry_ns = new_expiry_ns(op);
     }
@@ -385,7 +385,7 @@ static int decide_delete(void *arg, const struct tarn_record_info *old, const vo
 
 static void meta_delete(struct memcache_op *op)
 {
-    if (has(op, 'I') || has(op, 'x') || has(op, 'C'))
+    if (has_flag(op, 'I') || has_flag(op, 'x') || has_flag(op, 'C'))
         (void)update_record(op, decide_delete, op);
     else
         op->outcome.error = tarn_kv_delete(op->server->kv, op->request.key.text, op->request.key.len);
@@ -411,17 +411,18 @@ bool memcache_wins(const struct memcache_op *op, const struct tarn_record_info *
 {
     if (op->request.verb != MEMCACHE_META_GET || (info->note & MEMCACHE_NOTE_SENT) != 0)
         return false;
-    return (info->note & MEMCACHE_NOTE_STALE) != 0 || (has(op, 'R') && expires_soon(op, info->expiry_ns));
+    return (info->note & MEMCACHE_NOTE_STALE) != 0 ||
+           (has_flag(op, 'R') && expires_soon(op, info->expiry_ns));
 }
 
 /* Make an empty item in place of a missing one, for the client to fill. */
-static int vivify(struct memcache_op *op, struct tarn_update *update)
+static int vivify_item(struct memcache_op *op, struct tarn_update *update)
 {
     op->outcome.made = true;
     update->expiry_ns = expiry_behind_all(op, 0);
     update->note = MEMCACHE_NOTE_SENT;
     update->version = new_version(op);
-    note(op, update);
+    note_item(op, update);
     op->outcome.info.note = 0; /* marks that earlier clients would have seen: none */
     op->outcome.won = true;
     return memcache_wants_value(&op->request) ? memcache_value_take(op, "", 0) : 0;
@@ -432,9 +433,9 @@ static int decide_get(void *arg, const struct tarn_record_info *old, const void 
 {
     struct memcache_op *op = arg;
     if (old == NULL)
-        return has(op, 'N') ? vivify(op, update) : -ENOENT;
+        return has_flag(op, 'N') ? vivify_item(op, update) : -ENOENT;
     struct tarn_record_info info = *old;
-    bool touches = memcache_has_keys(&op->request) || has(op, 'T');
+    bool touches = memcache_has_keys(&op->request) || has_flag(op, 'T');
     op->outcome.won = memcache_wins(op, old);
     op->outcome.old_expiry_ns = old->expiry_ns;
     if (touches)
@@ -490,7 +491,7 @@ void memcache_operate(struct memcache_op *op)
         break;
     case MEMCACHE_APPEND:
     case MEMCACHE_PREPEND:
-        append(op, op->request.verb == MEMCACHE_PREPEND);
+        append_value(op, op->request.verb == MEMCACHE_PREPEND);
         break;
     case MEMCACHE_META_SET:
         meta_set(op);

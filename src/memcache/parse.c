@@ -30,7 +30,7 @@ bool memcache_next_word(struct memcache_text *text, struct memcache_text *ret_wo
     return true;
 }
 
-static bool equal(const struct memcache_text *word, const char *text)
+static bool is_word(const struct memcache_text *word, const char *text)
 {
     return word->len == strlen(text) && memcmp(word->text, text, word->len) == 0;
 }
@@ -175,7 +175,7 @@ static void parse_verbosity(const struct line *line, struct memcache_request *re
 
 static void parse_shutdown(const struct line *line, struct memcache_request *request)
 {
-    if (line->count > 2 || (line->count == 2 && !equal(&line->words[1], "graceful")))
+    if (line->count > 2 || (line->count == 2 && !is_word(&line->words[1], "graceful")))
         request->refusal = "CLIENT_ERROR invalid shutdown mode\r\n";
 }
 
@@ -228,7 +228,7 @@ static const struct command *find_command(const struct line *line)
 {
     for (size_t i = 0; i < base_array_count(commands); i++) {
         const struct command *command = &commands[i];
-        if (equal(&line->words[0], command->name))
+        if (is_word(&line->words[0], command->name))
             return command;
     }
     return NULL;
@@ -281,7 +281,7 @@ static void parse_command(const struct command *command, const struct line *line
     }
     if (command->quiet) {
         const struct memcache_text last = last_word(line, rest);
-        request->noreply = equal(&last, "noreply");
+        request->noreply = is_word(&last, "noreply");
     }
     if (command->parse != NULL)
         command->parse(line, request);

@@ -71,8 +71,8 @@ static void refuse_chunk(struct memcache_session *session, struct memcache_work 
     refuse_line(session, work, bad_chunk, memcache_wants_no_refusal(request));
 }
 
-static void store(struct memcache_session *session, struct memcache_work *work,
-                  const struct memcache_request *request, const char *value)
+static void store_value(struct memcache_session *session, struct memcache_work *work,
+                        const struct memcache_request *request, const char *value)
 {
     if (memcmp(value + request->value_bytes, "\r\n", 2) != 0)
         refuse_chunk(session, work, request);
@@ -109,7 +109,7 @@ static size_t begin_value(struct memcache_session *session, struct memcache_work
         return 0;
     }
     if (bytes <= len) {
-        store(session, work, request, data);
+        store_value(session, work, request, data);
         return bytes;
     }
     if (!take_memory(session,
@@ -153,14 +153,14 @@ static size_t take_value(struct memcache_session *session, struct memcache_work 
     session->missing -= take;
     if (session->missing == 0) {
         session->place = MEMCACHE_PLACE_LINE;
-        store(session, work, &session->request, session->memory);
+        store_value(session, work, &session->request, session->memory);
         memcache_step(session, work); /* carried out now, because the value's memory is freed next */
         free_memory(session);
     }
     return take;
 }
 
-static size_t swallow(struct memcache_session *session, size_t len)
+static size_t skip_value(struct memcache_session *session, size_t len)
 {
     size_t take = base_min(len, session->missing);
     session->missing -= take;
@@ -405,7 +405,7 @@ static ssize_t take_line(struct memcache_session *session, struct memcache_work 
     return taken < 0 ? taken : (ssize_t)with_end + taken;
 }
 
-static size_t skip(struct memcache_session *session, const char *data, size_t len)
+static size_t skip_line(struct memcache_session *session, const char *data, size_t len)
 {
     const char *newline = memchr(data, '\n', len);
     if (newline == NULL)
@@ -429,10 +429,10 @@ static ssize_t take_input(struct memcache_session *session, struct memcache_work
         taken = (ssize_t)take_value(session, work, data, len);
         break;
     case MEMCACHE_PLACE_SWALLOW:
-        taken = (ssize_t)swallow(session, len);
+        taken = (ssize_t)skip_value(session, len);
         break;
     case MEMCACHE_PLACE_SKIP:
-        taken = (ssize_t)skip(session, data, len);
+        taken = (ssize_t)skip_line(session, data, len);
         break;
     }
     return taken;

@@ -346,7 +346,7 @@ static const char *add_stages(struct listing *listing)
     return NULL;
 }
 
-static bool names(const struct memcache_request *request, const char *what)
+static bool names_group(const struct memcache_request *request, const char *what)
 {
     return request->key.len == strlen(what) && memcmp(request->key.text, what, request->key.len) == 0;
 }
@@ -355,44 +355,44 @@ void memcache_stats(struct memcache_server *server, struct memcache_output *outp
                     const struct memcache_request *request)
 {
     struct listing listing = {.server = server, .output = output};
-    if (names(request, "reset")) {
+    if (names_group(request, "reset")) {
         reset_counters(server);
         memcache_output_text(server, output, "RESET\r\n");
         return;
     }
-    if (names(request, "cachedump")) {
+    if (names_group(request, "cachedump")) {
         memcache_cachedump(server, output, request);
         return;
     }
-    if (names(request, "")) {
+    if (names_group(request, "")) {
         add_process(&listing);
         add_counters(&listing);
         add_store(&listing);
-    } else if (names(request, "settings")) {
+    } else if (names_group(request, "settings")) {
         server->host.settings(server->host.arg, add_setting, &listing);
-    } else if (names(request, "stages")) {
+    } else if (names_group(request, "stages")) {
         const char *refusal = add_stages(&listing);
         if (refusal != NULL) {
             memcache_output_text(server, output, refusal);
             return;
         }
-    } else if (names(request, "items")) {
+    } else if (names_group(request, "items")) {
         add_items(&listing);
-    } else if (names(request, "slabs")) {
+    } else if (names_group(request, "slabs")) {
         add_slabs(&listing);
-    } else if (names(request, "sizes")) {
+    } else if (names_group(request, "sizes")) {
         add_text(&listing, "sizes_status", "disabled");
-    } else if (names(request, "detail")) {
+    } else if (names_group(request, "detail")) {
         const char *refusal = answer_detail(request);
         if (refusal != NULL) {
             memcache_output_text(server, output, refusal);
             return;
         }
-    } else if (names(request, "conns")) {
+    } else if (names_group(request, "conns")) {
         server->host.connections(server->host.arg, add_text, &listing);
-    } else if (names(request, "drives")) {
+    } else if (names_group(request, "drives")) {
         server->host.drives(server->host.arg, add_text, &listing);
-    } else if (names(request, "calls")) {
+    } else if (names_group(request, "calls")) {
         server->host.calls(server->host.arg, add_text, &listing);
     } else {
         memcache_output_text(server, output, "ERROR\r\n");

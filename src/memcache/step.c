@@ -48,7 +48,7 @@ static bool is_set(const uint64_t set[SET_BITS / 64], uint32_t bit)
     return (set[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-static void mark(struct memcache_work *work, const struct memcache_request *request, uint32_t bit)
+static void mark_key(struct memcache_work *work, const struct memcache_request *request, uint32_t bit)
 {
     uint64_t *set = memcache_only_reads(request) ? work->read_set : work->write_set;
     set[bit / 64] |= UINT64_C(1) << bit % 64;
@@ -61,7 +61,7 @@ static void hash_all(struct memcache_server *server, struct memcache_work *work)
     memset(work->write_set, 0, sizeof(work->write_set));
     for (uint32_t i = 0; i < work->op_count; i++) {
         if (has_key(&work->ops[i].request))
-            mark(work, &work->ops[i].request, bit_of(server, &work->ops[i].request));
+            mark_key(work, &work->ops[i].request, bit_of(server, &work->ops[i].request));
     }
     work->hashed = true;
 }
@@ -77,11 +77,11 @@ static bool may_join(struct memcache_server *server, struct memcache_work *work,
     uint32_t bit = bit_of(server, request);
     if (is_set(work->write_set, bit) || (!memcache_only_reads(request) && is_set(work->read_set, bit)))
         return false;
-    mark(work, request, bit);
+    mark_key(work, request, bit);
     return true;
 }
 
-static bool measures(const struct memcache_server *server)
+static bool measures_stages(const struct memcache_server *server)
 {
     return server->depot != NULL && depot_measures(server->depot);
 }
@@ -103,7 +103,7 @@ struct memcache_op *memcache_add(struct memcache_session *session, struct memcac
     op->outcome = (struct memcache_outcome){.text = request->refusal};
     op->server = session->server;
     op->work = work;
-    op->arrived_ns = op->state == MEMCACHE_WAITING && measures(op->server) ? work->arrived_ns : 0;
+    op->arrived_ns = op->state == MEMCACHE_WAITING && measures_stages(op->server) ? work->arrived_ns : 0;
     return op;
 }
 
@@ -149,7 +149,7 @@ static bool is_silenced(struct memcache_session *session, const struct memcache_
     return silenced;
 }
 
-static void queue(struct memcache_session *session, struct memcache_work *work, struct memcache_op *op)
+static void queue_answer(struct memcache_session *session, struct memcache_work *work, struct memcache_op *op)
 {
     struct memcache_output *output = &work->output;
     struct memcache_value *value = op->outcome.value;
@@ -193,7 +193,7 @@ static void settle_ops(struct memcache_session *session, struct memcache_work *w
             answer_op(op);
             work->reserved -= base_min(work->reserved, (size_t)MEMCACHE_ANSWER_MAX);
         }
-        queue(session, work, op);
+        queue_answer(session, work, op);
     }
 }
 
@@ -340,7 +340,7 @@ static void provide_memory(struct showing *showing, struct memcache_op *op)
     op->outcome.value = NULL;
 }
 
-static void fetch(struct memcache_session *session, struct memcache_work *work)
+static void fetch_values(struct memcache_session *session, struct memcache_work *work)
 {
     struct memcache_server *server = session->server;
     struct showing showing = {.work = work};
@@ -394,7 +394,7 @@ void memcache_step(struct memcache_session *session, struct memcache_work *work)
         return;
     reserve_answers(session->server, work);
     start_changes(work);
-    fetch(session, work);
+    fetch_values(session, work);
     settle_ops(session, work, work->op_count);
     work->op_count = work->queued = 0;
     work->hashed = false;

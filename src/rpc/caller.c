@@ -260,7 +260,7 @@ static void build_check(struct tarn_rpc_connection *connection, struct rpc_slot 
 }
 
 /* Set the time of the next look, later each time. */
-static void postpone(const struct rpc_caller *caller, struct rpc_slot *slot)
+static void postpone_look(const struct rpc_caller *caller, struct rpc_slot *slot)
 {
     const uint32_t looks = looks_at_once(caller);
     slot->has_header = false;
@@ -305,7 +305,7 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
             else
                 caller->stats.unready++;
             rpc_adapt_note_vain(&caller->adapt);
-            postpone(caller, slot);
+            postpone_look(caller, slot);
             return poke_callee(connection, slot);
         }
         slot->answer = header;
@@ -321,7 +321,7 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
         finish_slot(connection, slot, 0);
     } else {
         caller->stats.unwhole++;
-        postpone(caller, slot);
+        postpone_look(caller, slot);
     }
     return 0;
 }
@@ -338,14 +338,14 @@ static bool is_due(uint64_t due_ns, uint64_t *inout_now_ns)
 }
 
 /* Whether a slot needs a READ. @param ret_due_ns  when it is due */
-static bool asks(const struct rpc_caller *caller, const struct rpc_slot *slot, uint64_t *ret_due_ns)
+static bool asks_for_read(const struct rpc_caller *caller, const struct rpc_slot *slot, uint64_t *ret_due_ns)
 {
     *ret_due_ns = slot->by_reply ? caller->check_due_ns : slot->due_ns;
     return slot->state == RPC_SENT && (!slot->by_reply || slot->must_check);
 }
 
 /* Whether any slot needs READs. */
-static bool fetches(const struct rpc_caller *caller)
+static bool needs_reads(const struct rpc_caller *caller)
 {
     return caller->fetching > 0 || caller->abandoned > 0;
 }
@@ -387,32 +387,32 @@ static int look_at_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
 }
 
 /* Gather the READs that are due; those that are copies are carried out at once. */
-static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_round *round)
+static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_round *current)
 {
     struct rpc_caller *caller = &connection->caller;
     uint64_t now_ns = 0;
-    if (!fetches(caller) && !(caller->checking > 0 && is_due(caller->check_due_ns, &now_ns)))
+    if (!needs_reads(caller) && !(caller->checking > 0 && is_due(caller->check_due_ns, &now_ns)))
         return;
-    for (uint64_t sequence = caller->oldest; sequence < caller->next && round->error == 0; sequence++) {
+    for (uint64_t sequence = caller->oldest; sequence < caller->next && current->error == 0; sequence++) {
         struct rpc_slot *slot = slot_of(connection, sequence);
         uint64_t due_ns;
-        if (!asks(caller, slot, &due_ns) || !is_due(due_ns, &now_ns))
+        if (!asks_for_read(caller, slot, &due_ns) || !is_due(due_ns, &now_ns))
             continue;
         if (caller->reads_are_copies) {
-            round->looks++;
-            round->error = look_at_slot(connection, slot);
+            current->looks++;
+            current->error = look_at_slot(connection, slot);
         } else {
-            caller->slots_of_ops[round->count] = (uint32_t)(slot - caller->slots);
-            build_read(connection, slot, &caller->ops[round->count++]);
+            caller->slots_of_ops[current->count] = (uint32_t)(slot - caller->slots);
+            build_read(connection, slot, &caller->ops[current->count++]);
         }
     }
 }
 
-static void gather_requests(struct tarn_rpc_connection *connection, struct rpc_round *round)
+static void gather_requests(struct tarn_rpc_connection *connection, struct rpc_round *current)
 {
     struct rpc_caller *caller = &connection->caller;
-    while (round->count < connection->geometry.out && begin_call(connection, &caller->ops[round->count]))
-        caller->slots_of_ops[round->count++] = rpc_slot_number(caller->next - 1, connection->geometry.out);
+    while (current->count < connection->geometry.out && begin_call(connection, &caller->ops[current->count]))
+        caller->slots_of_ops[current->count++] = rpc_slot_number(caller->next - 1, connection->geometry.out);
 }
 
 /* Take the completed WRITE of a request. @return 0, or the error that ended the connection */
@@ -452,45 +452,46 @@ static bool begin_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
     const uint64_t rests = caller->stats.rests;
-    const bool is_timed = (fetches(caller) || caller->checking > 0) && caller->rounds++ % ROUNDS_A_CLOCK == 0;
-    struct rpc_round *round = &caller->round;
-    *round = (struct rpc_round){
+    const bool is_timed =
+        (needs_reads(caller) || caller->checking > 0) && caller->rounds++ % ROUNDS_A_CLOCK == 0;
+    struct rpc_round *current = &caller->round;
+    *current = (struct rpc_round){
         .answered = caller->stats.calls, .posted = caller->next, .begin_ns = is_timed ? task_now() : 0};
     caller->pumping = true;
-    gather_reads(connection, round);
-    round->has_reads = round->count + round->looks > 0;
-    round->has_rests = caller->stats.rests != rests;
-    if (round->error == 0)
-        gather_requests(connection, round);
-    if (round->count > 0)
-        tarn_fabric_post(connection->fabric, caller->ops, round->count);
-    caller->pumping = round->count + round->looks > 0;
+    gather_reads(connection, current);
+    current->has_reads = current->count + current->looks > 0;
+    current->has_rests = caller->stats.rests != rests;
+    if (current->error == 0)
+        gather_requests(connection, current);
+    if (current->count > 0)
+        tarn_fabric_post(connection->fabric, caller->ops, current->count);
+    caller->pumping = current->count + current->looks > 0;
     return caller->pumping;
 }
 
 /* Note a timed round as a READ's round trip, if it had READs and all of them were of the same kind. */
 static void note_round_time(struct tarn_rpc_connection *connection)
 {
-    const struct rpc_round *round = &connection->caller.round;
-    if (round->begin_ns == 0)
+    const struct rpc_round *current = &connection->caller.round;
+    if (current->begin_ns == 0)
         return;
-    if (round->has_reads && !round->has_rests)
+    if (current->has_reads && !current->has_rests)
         rpc_adapt_note_round_trip(&connection->caller.adapt,
-                                  (task_now() - round->begin_ns) / base_max(round->looks, 1U));
-    note_time(connection, round->begin_ns);
+                                  (task_now() - current->begin_ns) / base_max(current->looks, 1U));
+    note_time(connection, current->begin_ns);
 }
 
 /* End a round and take its results. @return whether a call has ended, or began */
 static bool end_round(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
-    const struct rpc_round *round = &caller->round;
-    int error = round->error;
-    if (round->count > 0 && error == 0)
-        error = tarn_fabric_wait(caller->ops, round->count, TARN_FOREVER);
+    const struct rpc_round *current = &caller->round;
+    int error = current->error;
+    if (current->count > 0 && error == 0)
+        error = tarn_fabric_wait(caller->ops, current->count, TARN_FOREVER);
     if (error == 0) {
         note_round_time(connection);
-        error = take_round(connection, round->count);
+        error = take_round(connection, current->count);
     }
     caller->pumping = false;
     if (error == 0)
@@ -498,7 +499,7 @@ static bool end_round(struct tarn_rpc_connection *connection)
     if (error != 0)
         rpc_connection_died(connection, error);
     const bool is_better =
-        error != 0 || caller->stats.calls != round->answered || caller->next != round->posted;
+        error != 0 || caller->stats.calls != current->answered || caller->next != current->posted;
     if (is_better)
         caller->idle_rounds = 0;
     return is_better;
@@ -595,12 +596,12 @@ static uint64_t next_due(struct tarn_rpc_connection *connection)
 {
     const struct rpc_caller *caller = &connection->caller;
     uint64_t due_ns = TASK_FOREVER;
-    if (!fetches(caller))
+    if (!needs_reads(caller))
         return caller->checking > 0 ? caller->check_due_ns : TASK_FOREVER;
     for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
         const struct rpc_slot *slot = slot_of(connection, sequence);
         uint64_t slot_due_ns;
-        if (asks(caller, slot, &slot_due_ns))
+        if (asks_for_read(caller, slot, &slot_due_ns))
             due_ns = base_min(due_ns, slot_due_ns);
     }
     return due_ns;
@@ -668,7 +669,7 @@ static int pause_between(struct tarn_rpc_connection *connection, struct tarn_rpc
     struct rpc_caller *caller = &connection->caller;
     const uint64_t due_ns = next_due(connection), deadline_ns = deadline_of(call);
     const bool is_soon =
-        due_ns == 0 || (connection->sched == NULL && fetches(caller) && due_ns < task_now() + AWAKE_NS);
+        due_ns == 0 || (connection->sched == NULL && needs_reads(caller) && due_ns < task_now() + AWAKE_NS);
     if (!is_soon) {
         int error = wait_for_others(connection, call, base_min(due_ns, deadline_ns));
         return error == -ETIMEDOUT && due_ns < deadline_ns ? 0 : error;

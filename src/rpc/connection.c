@@ -80,7 +80,7 @@ static struct layout lay_out(const struct rpc_geometry *geometry)
     return layout;
 }
 
-static void cut(struct tarn_rpc_connection *connection, const struct layout *layout)
+static void cut_memory(struct tarn_rpc_connection *connection, const struct layout *layout)
 {
     uint8_t *memory = connection->memory;
     struct rpc_caller *caller = &connection->caller;
@@ -142,7 +142,7 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
         base_free(&node->memory, connection, sizeof(*connection));
         return error;
     }
-    cut(connection, &layout);
+    cut_memory(connection, &layout);
     *ret_connection = connection;
     return 0;
 }

@@ -98,7 +98,7 @@ static void serve_connection(struct tarn_rpc_connection *connection)
     rpc_connection_free(connection);
 }
 
-static void attend(void *arg)
+static void attend_client(void *arg)
 {
     struct arrival *arrival = arg;
     struct tarn_rpc_server *server = arrival->worker->server;
@@ -153,7 +153,7 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
         tell_end_of_refusals(server, false);
         *arrival = (struct arrival){.worker = worker, .incoming = incoming, .hello = hello};
         atomic_fetch_add(&server->connections, 1);
-        if (task_spawn(worker->sched, &worker->group, "rpc-connection", attend, arrival) == 0)
+        if (task_spawn(worker->sched, &worker->group, "rpc-connection", attend_client, arrival) == 0)
             return;
         atomic_fetch_sub(&server->connections, 1);
         base_free(&server->node->memory, arrival, sizeof(*arrival));
@@ -181,8 +181,8 @@ static void stop_worker(void *arg)
     struct rpc_worker *worker = arg;
     worker->stops = true;
     rpc_worker_wake(worker);
-    base_list_for_each(link, &worker->connections) {
-        struct tarn_rpc_connection *connection = base_container_of(link, struct tarn_rpc_connection, link);
+    base_list_for_each(item, &worker->connections) {
+        struct tarn_rpc_connection *connection = base_container_of(item, struct tarn_rpc_connection, link);
         fabric_connection_end(connection->fabric, "the server ends", -ECONNABORTED);
     }
 }

@@ -20,7 +20,7 @@ static uint32_t body_crc(const void *body, uint32_t bytes)
     return bytes == 0 ? 0 : base_crc32c(0, body, bytes);
 }
 
-static uint64_t two(uint32_t first, uint32_t second)
+static uint64_t join_halves(uint32_t first, uint32_t second)
 {
     return first | (uint64_t)second << 32;
 }
@@ -49,8 +49,8 @@ void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t 
 {
     const struct words words = {.sequence = header->sequence,
                                 .epoch = header->epoch,
-                                .bytes_time = two(header->bytes, header->time),
-                                .lease_word = two(header->lease_ms, header->word),
+                                .bytes_time = join_halves(header->bytes, header->time),
+                                .lease_word = join_halves(header->lease_ms, header->word),
                                 .flags = header->flags, /* and zeros */
                                 .body_crc = body_crc(body, header->bytes)};
     base_store_le64(bytes + AT_SEQUENCE, words.sequence);
@@ -59,7 +59,7 @@ void rpc_header_save(const struct rpc_header *header, const void *body, uint8_t 
     base_store_le64(bytes + AT_LEASE, words.lease_word);
     base_store_le64(bytes + AT_FLAGS, words.flags);
     base_store_le64(bytes + AT_BODY_CRC, words.body_crc);
-    base_store_le64(bytes + AT_BODY_CRC, two(words.body_crc, header_crc(words, bytes)));
+    base_store_le64(bytes + AT_BODY_CRC, join_halves(words.body_crc, header_crc(words, bytes)));
 }
 
 bool rpc_header_load(const uint8_t *bytes, struct rpc_header *ret_header)

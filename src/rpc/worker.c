@@ -33,7 +33,7 @@ static void watch_connection(struct tarn_rpc_connection *connection, uint32_t pl
     rpc_count(&worker->counters.moved, 1);
 }
 
-static void unwatch(struct tarn_rpc_connection *connection)
+static void unwatch_connection(struct tarn_rpc_connection *connection)
 {
     connection->is_watched = false;
     rpc_uncount(&connection->worker->counters.watched, 1);
@@ -71,7 +71,7 @@ static uint32_t find_place(struct rpc_worker *worker)
         struct tarn_rpc_connection *idle = worker->watched[place];
         worker->hand = (worker->hand + 1) % RPC_WATCHED_MAX;
         if (!idle->is_used) {
-            unwatch(idle);
+            unwatch_connection(idle);
             make_pending(idle);
             return place;
         }
@@ -104,7 +104,7 @@ void rpc_worker_forget(struct tarn_rpc_connection *connection)
             place++;
         worker->watched[place] = worker->watched[--worker->watched_count];
         worker->hand = 0;
-        unwatch(connection);
+        unwatch_connection(connection);
     }
     while (worker->is_looking)
         (void)task_sleep(FORGET_PAUSE_NS);
@@ -125,9 +125,9 @@ static void serve_watched(struct rpc_worker *worker, struct rpc_found *inout_fou
 /* Serve the connections that are not watched and may have a request. */
 static void serve_pending(struct rpc_worker *worker, struct rpc_found *inout_found)
 {
-    base_list_for_each_safe(link, &worker->pending) {
+    base_list_for_each_safe(item, &worker->pending) {
         struct tarn_rpc_connection *connection =
-            base_container_of(link, struct tarn_rpc_connection, pending_link);
+            base_container_of(item, struct tarn_rpc_connection, pending_link);
         struct rpc_found found = rpc_callee_serve(connection);
         inout_found->taken += found.taken;
         if (connection->is_watched || connection->error != 0 ||
@@ -141,7 +141,7 @@ static void serve_pending(struct rpc_worker *worker, struct rpc_found *inout_fou
 /* Look until one of the watched words changes. @return 0; -ETIMEDOUT; -ECANCELED */
 static int look_at_connections(struct rpc_worker *worker)
 {
-    uint32_t count = worker->watched_count, index;
+    uint32_t count = worker->watched_count, changed;
     if (count == 0)
         return -ETIMEDOUT;
     for (uint32_t i = 0; i < count; i++) {
@@ -159,7 +159,7 @@ static int look_at_connections(struct rpc_worker *worker)
         return -ETIMEDOUT;
     worker->is_looking = true;
     int error =
-        tarn_fabric_wait_any(worker->words, count, now_ns + base_min(worker->spin_ns, LOOK_NS), &index);
+        tarn_fabric_wait_any(worker->words, count, now_ns + base_min(worker->spin_ns, LOOK_NS), &changed);
     worker->is_looking = false;
     return error == -ETIMEDOUT ? 0 : error;
 }

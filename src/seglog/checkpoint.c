@@ -75,8 +75,8 @@ static bool take_locked(struct seglog_checkpoint *checkpoint, uint64_t kept)
     if (log->free_count < log->needed + kept + count || log->stamp_bound - 1 - log->stamp < count)
         return false;
     for (uint32_t i = 0; i < count; i++) {
-        struct base_list *link = base_list_pop_front(&log->free);
-        struct seglog_segment *segment = base_container_of(link, struct seglog_segment, link);
+        struct base_list *item = base_list_pop_front(&log->free);
+        struct seglog_segment *segment = base_container_of(item, struct seglog_segment, link);
         segment->state = SEGLOG_STATE_CHECKPOINT;
         segment->discardable = false;
         segment->stamp = ++log->stamp;

@@ -123,8 +123,8 @@ static void keep(struct run *run, struct task_testing *testing)
     uint32_t segment;
     assert_true(seglog_discard_take(run->log, &segment));
     assert_int_equal(run_stats(run).segments_free, before); /* it still counts, and is not handed out */
-    base_list_for_each(link, &run->log->free)
-        assert_ptr_not_equal(base_container_of(link, struct seglog_segment, link),
+    base_list_for_each(item, &run->log->free)
+        assert_ptr_not_equal(base_container_of(item, struct seglog_segment, link),
                              &run->log->segments[segment]);
     seglog_discarded(run->log, segment, true);
     assert_ptr_equal(base_list_first(&run->log->free), &run->log->segments[segment].link);

@@ -102,9 +102,9 @@ static void reserve_locked(struct seglog_stream *stream, uint64_t cost_bytes)
 
 /* ---- waiting for room ---------------------------------------------------------------------------- */
 
-static struct waiter *waiter_of(struct base_list *link)
+static struct waiter *waiter_of(struct base_list *item)
 {
-    return base_container_of(base_container_of(link, struct task_wait, link), struct waiter, wait);
+    return base_container_of(base_container_of(item, struct task_wait, link), struct waiter, wait);
 }
 
 static void end_wait_locked(struct seglog *log, struct waiter *waiter, int result)
@@ -395,8 +395,8 @@ void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *
     const bool is_over = exhaustion->pressed && exhaustion->chances == atomic_load(&log->chances) &&
                          !could_give_up_locked(log);
     for (int space = 0; space < 2 && (all || is_over); space++) {
-        base_list_for_each_safe(link, &log->space_waiters[space]) {
-            struct waiter *waiter = waiter_of(link);
+        base_list_for_each_safe(item, &log->space_waiters[space]) {
+            struct waiter *waiter = waiter_of(item);
             if (all || is_hopeless_locked(waiter->stream, waiter->space, waiter->cost_bytes))
                 end_wait_locked(log, waiter, -ENOSPC);
         }
@@ -424,8 +424,8 @@ void seglog_wake_all(struct seglog *log)
         return;
     base_spin_lock(&log->lock);
     for (int space = 0; space < 2; space++) {
-        base_list_for_each_safe(link, &log->space_waiters[space]) {
-            end_wait_locked(log, waiter_of(link), -EROFS);
+        base_list_for_each_safe(item, &log->space_waiters[space]) {
+            end_wait_locked(log, waiter_of(item), -EROFS);
         }
     }
     struct base_list *first;

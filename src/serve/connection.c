@@ -31,7 +31,7 @@ struct connection {
 
 /* ---- all of them --------------------------------------------------------------------------------- */
 
-static void enlist(struct connection *connection)
+static void enlist_connection(struct connection *connection)
 {
     struct serve_lane *lane = connection->lane;
     base_spin_lock(&lane->connections_lock);
@@ -40,7 +40,7 @@ static void enlist(struct connection *connection)
     base_spin_unlock(&lane->connections_lock);
 }
 
-static void delist(struct connection *connection)
+static void delist_connection(struct connection *connection)
 {
     base_spin_lock(&connection->lane->connections_lock);
     base_list_remove(&connection->link);
@@ -52,8 +52,8 @@ uint32_t serve_list_connections(struct serve_lane *lane, const struct serve_stor
 {
     uint32_t count = 0;
     base_spin_lock(&lane->connections_lock);
-    base_list_for_each(link, &lane->connections) {
-        const struct connection *connection = base_container_of(link, struct connection, link);
+    base_list_for_each(item, &lane->connections) {
+        const struct connection *connection = base_container_of(item, struct connection, link);
         if (connection->number <= after || connection->store != store)
             continue;
         struct serve_connection_info *info = &ret_infos[count++];
@@ -72,8 +72,8 @@ void serve_close_idle(struct serve_lane *lane, uint64_t idle_ns)
 {
     const uint64_t now_ns = task_now();
     base_spin_lock(&lane->connections_lock);
-    base_list_for_each(link, &lane->connections) {
-        struct connection *connection = base_container_of(link, struct connection, link);
+    base_list_for_each(item, &lane->connections) {
+        struct connection *connection = base_container_of(item, struct connection, link);
         const uint64_t at_ns = atomic_load_explicit(&connection->at_ns, memory_order_relaxed);
         if (connection->is_kicked || connection->is_at_work || now_ns < at_ns || now_ns - at_ns <= idle_ns)
             continue;
@@ -96,7 +96,7 @@ int serve_accepted(struct net_connection *net, void *arg)
     connection->net = net;
     connection->is_kicked = false;
     atomic_store_explicit(&connection->at_ns, task_now(), memory_order_relaxed);
-    enlist(connection);
+    enlist_connection(connection);
     net_set_user(net, connection);
     atomic_fetch_add_explicit(&store->connections, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&store->connections_total, 1, memory_order_relaxed);
@@ -147,7 +147,7 @@ static void end_connection(struct net_connection *net)
 {
     struct connection *connection = net_user(net);
     atomic_fetch_sub_explicit(&connection->store->connections, 1, memory_order_relaxed);
-    delist(connection);
+    delist_connection(connection);
     if (connection->away != NULL) {
         memcache_session_deinit(&connection->away->session);
         free_away(connection);
@@ -271,7 +271,7 @@ static bool run_session(struct net_connection *net, struct connection *connectio
 }
 
 /* Serve a connection that has input. There is a workspace for every connection that may be served at once. */
-static void ready(struct net_connection *net)
+static void serve_ready(struct net_connection *net)
 {
     struct connection *connection = net_user(net);
     struct serve_lane *lane = connection->lane;
@@ -283,7 +283,7 @@ static void ready(struct net_connection *net)
     base_pool_put(&lane->work, memory);
 }
 
-const struct net_handler serve_handler = {.ready = ready,
+const struct net_handler serve_handler = {.ready = serve_ready,
                                           .closed = end_connection,
                                           .task_name = "connection",
                                           .refusal = "ERROR Too many open connections\r\n"};

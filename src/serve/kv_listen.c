@@ -16,7 +16,7 @@ static const char *tcp_options(const char *url)
     return strncmp(url, "tcp:", 4) == 0 ? url + 4 : NULL;
 }
 
-static bool says(const char *options, const char *word)
+static bool has_option(const char *options, const char *word)
 {
     const size_t len = strlen(word);
     for (const char *at = options; at != NULL; at = strchr(at, ',')) {
@@ -35,7 +35,7 @@ bool serve_fabric_has_ports(const char *url)
 bool serve_fabric_is_secure(const char *url)
 {
     const char *options = tcp_options(url);
-    return options != NULL && says(options, "tls");
+    return options != NULL && has_option(options, "tls");
 }
 
 /* Open the fabric of --kv-listen. --insecure applies to it, too. @return 0; -EINVAL */
@@ -44,7 +44,8 @@ static int open_network(struct serve *serve)
     const struct serve_options *options = serve->options;
     const char *url = options->kv_fabric, *rest = tcp_options(url);
     char full[URL_BYTES];
-    bool is_told = rest == NULL || !options->insecure || says(rest, "tls") || says(rest, "insecure");
+    bool is_told =
+        rest == NULL || !options->insecure || has_option(rest, "tls") || has_option(rest, "insecure");
     int len = snprintf(full, sizeof(full), "%s%s%s", url, is_told || *rest == '\0' ? "" : ",",
                        is_told ? "" : "insecure");
     if (len < 0 || (size_t)len >= sizeof(full)) {

@@ -43,11 +43,11 @@ static int check_apart(const struct serve *serve, const struct net_bound *bound)
 static int bind_one(struct serve_store *store, struct tarn_node *node, const char *address)
 {
     struct serve *serve = store->serve;
-    const struct net_unix_access access = {.mode = serve->unix_mode, .group = serve->unix_group};
+    const struct net_unix_access unix_access = {.mode = serve->unix_mode, .group = serve->unix_group};
     if (serve->listener_count == SERVE_LISTENERS_MAX)
         return log_refusal(serve, "there are too many addresses");
     struct serve_listener *listener = &serve->listeners[serve->listener_count];
-    int error = net_bind(node, address, &access, &listener->bound);
+    int error = net_bind(node, address, &unix_access, &listener->bound);
     if (error != 0)
         return error;
     error = check_apart(serve, &listener->bound);

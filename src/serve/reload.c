@@ -20,19 +20,19 @@ static const char *reason(int error)
 
 static void shrink_index(const struct serve_store *store, bool (*stops)(void *arg), void *arg)
 {
-    struct base_log *log = &store->serve->node->log;
+    struct base_log *node_log = &store->serve->node->log;
     struct tarn_depot_stats before, after;
     uint64_t given_bytes, begin_ns = task_now();
     tarn_depot_stats(store->depot, &before);
     int error = depot_shrink_index(store->depot, stops, arg, &given_bytes);
     tarn_depot_stats(store->depot, &after);
     if (error == 0)
-        base_info(log, "the index is as small as its records let it be",
+        base_info(node_log, "the index is as small as its records let it be",
                   "bytes_before=%" PRIu64 " bytes_after=%" PRIu64 " records=%" PRIu64 " ms=%" PRIu64,
                   before.index_bytes, after.index_bytes, after.records,
                   (task_now() - begin_ns) / BASE_NS_PER_MS);
     else
-        base_warn(log, "the index was not made as small as it may be",
+        base_warn(node_log, "the index was not made as small as it may be",
                   "bytes_before=%" PRIu64 " bytes_after=%" PRIu64 " why=\"%s\"", before.index_bytes,
                   after.index_bytes, reason(error));
 }

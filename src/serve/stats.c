@@ -170,7 +170,7 @@ static void shut_down(void *arg)
     (void)kill((pid_t)store->serve->pid, SIGTERM);
 }
 
-static bool ends(void *arg)
+static bool is_ending(void *arg)
 {
     const struct serve_store *store = arg;
     return atomic_load_explicit(&store->serve->is_stopping, memory_order_relaxed);
@@ -305,7 +305,7 @@ struct memcache_host serve_host(struct serve_store *store)
                                   .drives = dump_drives,
                                   .calls = dump_calls,
                                   .shutdown = store->serve->options->enable_shutdown ? shut_down : NULL,
-                                  .ends = ends,
+                                  .ends = is_ending,
                                   .refuses_flush = store->serve->options->disable_flush_all,
                                   .refuses_dumps = store->serve->options->disable_dumping,
                                   .arg = store};

@@ -112,8 +112,8 @@ static void check_discards(const struct sim_request *request)
 {
     if (!changes(request->op))
         return;
-    base_list_for_each(link, &request->drive->in_flight) {
-        const struct sim_request *other = base_container_of(link, struct sim_request, link);
+    base_list_for_each(item, &request->drive->in_flight) {
+        const struct sim_request *other = base_container_of(item, struct sim_request, link);
         if (changes(other->op) && !other->completed &&
             (other->op == DRIVE_DISCARD || request->op == DRIVE_DISCARD) &&
             other->offset < request->offset + request->bytes &&
@@ -172,8 +172,8 @@ static void post(void *state, struct drive_request *posted)
 
 void sim_drive_unstick(struct sim_drive *drive)
 {
-    base_list_for_each(link, &drive->in_flight) {
-        struct sim_request *request = base_container_of(link, struct sim_request, link);
+    base_list_for_each(item, &drive->in_flight) {
+        struct sim_request *request = base_container_of(item, struct sim_request, link);
         if (request->stuck) {
             request->stuck = false;
             start(request);
@@ -205,8 +205,8 @@ void sim_drive_cut(struct sim_drive *drive)
 
 void sim_drives_leave(struct sim_node *node, bool power_cut)
 {
-    base_list_for_each(link, &node->world->drives) {
-        struct sim_drive *drive = base_container_of(link, struct sim_drive, link);
+    base_list_for_each(item, &node->world->drives) {
+        struct sim_drive *drive = base_container_of(item, struct sim_drive, link);
         if (drive->owner != node)
             continue;
         if (power_cut)
@@ -259,8 +259,8 @@ void sim_drives_close(struct sim_world *world)
 
 static struct sim_drive *find(const struct sim_world *world, const char *name)
 {
-    base_list_for_each(link, &world->drives) {
-        struct sim_drive *drive = base_container_of(link, struct sim_drive, link);
+    base_list_for_each(item, &world->drives) {
+        struct sim_drive *drive = base_container_of(item, struct sim_drive, link);
         if (strcmp(drive->name, name) == 0)
             return drive;
     }

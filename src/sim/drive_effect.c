@@ -196,8 +196,8 @@ static void complete_flush(struct sim_request *request)
 /* Lay pieces of writes in flight over what a read returns, each or not. */
 static void read_in_flight(const struct sim_request *read)
 {
-    base_list_for_each(link, &read->drive->in_flight) {
-        const struct sim_request *write = base_container_of(link, struct sim_request, link);
+    base_list_for_each(item, &read->drive->in_flight) {
+        const struct sim_request *write = base_container_of(item, struct sim_request, link);
         if (write->op != DRIVE_WRITE || write->completed)
             continue;
         uint64_t begin = base_max(read->offset, write->offset);

@@ -208,8 +208,8 @@ static struct sim_version **find_covered(struct sim_page *page, uint64_t sector,
 /* A version that a flush covers, NULL if there is none. */
 static struct sim_version *first_covered(const struct sim_media *media, uint64_t before)
 {
-    base_list_for_each(link, &media->undurable) {
-        struct sim_version *version = base_container_of(link, struct sim_version, link);
+    base_list_for_each(item, &media->undurable) {
+        struct sim_version *version = base_container_of(item, struct sim_version, link);
         if (is_covered(version, before))
             return version;
     }

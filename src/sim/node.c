@@ -201,10 +201,10 @@ struct tarn_node *sim_node_tarn(const struct sim_node *node)
 struct task_sched *sim_node_sched(const struct sim_node *node, uint32_t index)
 {
     base_assert(index < node->sched_count);
-    struct base_list *link = node->scheds.next;
+    struct base_list *item = node->scheds.next;
     while (index-- > 0)
-        link = link->next;
-    return base_container_of(link, struct sim_sched, link)->sched;
+        item = item->next;
+    return base_container_of(item, struct sim_sched, link)->sched;
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
@@ -264,8 +264,8 @@ uint32_t sim_node_running(const struct sim_node *node)
 void sim_node_pause(struct sim_node *node, uint64_t until_ns)
 {
     sim_note(node->world, "paused", until_ns, 0);
-    base_list_for_each(link, &node->scheds)
-        base_container_of(link, struct sim_sched, link)->paused_until_ns = until_ns;
+    base_list_for_each(item, &node->scheds)
+        base_container_of(item, struct sim_sched, link)->paused_until_ns = until_ns;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -307,8 +307,8 @@ void sim_node_kill(struct sim_node *node)
 static bool node_is_idle(void *arg)
 {
     const struct sim_node *node = arg;
-    base_list_for_each(link, &node->scheds) {
-        const struct task_sched *sched = base_container_of(link, struct sim_sched, link)->sched;
+    base_list_for_each(item, &node->scheds) {
+        const struct task_sched *sched = base_container_of(item, struct sim_sched, link)->sched;
         struct task_sched_stats stats;
         task_sched_stats(sched, &stats);
         if (stats.tasks > 0 || task_sched_runnable(sched))
@@ -319,8 +319,8 @@ static bool node_is_idle(void *arg)
 
 int sim_node_close(struct sim_node *node)
 {
-    base_list_for_each(link, &node->scheds)
-        task_sched_stop(base_container_of(link, struct sim_sched, link)->sched);
+    base_list_for_each(item, &node->scheds)
+        task_sched_stop(base_container_of(item, struct sim_sched, link)->sched);
     int error = sim_world_run(node->world, TASK_FOREVER, node_is_idle, node);
     if (error != 0) {
         sim_node_kill(node);

@@ -185,8 +185,8 @@ static uint64_t ready_ns(const struct sim_sched *sched)
 void sim_preempt(struct sim_node *node, struct base_random *random, uint32_t bits_max)
 {
     struct task_sched *self = task_sched_self();
-    base_list_for_each(link, &node->scheds) {
-        struct sim_sched *sched = base_container_of(link, struct sim_sched, link);
+    base_list_for_each(item, &node->scheds) {
+        struct sim_sched *sched = base_container_of(item, struct sim_sched, link);
         if (sched->sched != self)
             continue;
         const uint64_t while_ns = UINT64_C(1) << base_random_below(random, bits_max + 1);
@@ -225,16 +225,16 @@ static bool step(struct sim_world *world)
     uint64_t choices = event_is_due(world) ? 1 : 0;
     base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->scheds)
-            choices += ready_ns(base_container_of(link, struct sim_sched, link)) <= world->now_ns;
+        base_list_for_each(item, &node->scheds)
+            choices += ready_ns(base_container_of(item, struct sim_sched, link)) <= world->now_ns;
     }
     if (choices == 0)
         return false;
     uint64_t choice = choices == 1 ? 0 : base_random_below(&world->order, choices);
     base_list_for_each(node_link, &world->nodes) {
         struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->scheds) {
-            struct sim_sched *sched = base_container_of(link, struct sim_sched, link);
+        base_list_for_each(item, &node->scheds) {
+            struct sim_sched *sched = base_container_of(item, struct sim_sched, link);
             if (ready_ns(sched) > world->now_ns)
                 continue;
             if (choice-- == 0) {
@@ -254,8 +254,8 @@ static uint64_t next_ns(const struct sim_world *world)
     uint64_t next = first == NULL ? TASK_FOREVER : first->key;
     base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->scheds) {
-            uint64_t ready = ready_ns(base_container_of(link, struct sim_sched, link));
+        base_list_for_each(item, &node->scheds) {
+            uint64_t ready = ready_ns(base_container_of(item, struct sim_sched, link));
             next = base_min(next, ready);
         }
     }
@@ -264,8 +264,8 @@ static uint64_t next_ns(const struct sim_world *world)
 
 static bool all_ended(struct sim_world *world)
 {
-    base_list_for_each(link, &world->nodes) {
-        if (base_container_of(link, struct sim_node, link)->running > 0)
+    base_list_for_each(item, &world->nodes) {
+        if (base_container_of(item, struct sim_node, link)->running > 0)
             return false;
     }
     return true;
@@ -278,15 +278,15 @@ static void fail_unfinished(struct sim_world *world, const char *why)
     int used = snprintf(text, sizeof(text), "%s:", why);
     base_list_for_each(node_link, &world->nodes) {
         const struct sim_node *node = base_container_of(node_link, struct sim_node, link);
-        base_list_for_each(link, &node->tasks) {
-            const struct sim_task *task = base_container_of(link, struct sim_task, link);
+        base_list_for_each(item, &node->tasks) {
+            const struct sim_task *task = base_container_of(item, struct sim_task, link);
             if (used < (int)sizeof(text))
                 used += snprintf(text + used, sizeof(text) - (size_t)used, " %s/%s", node->name, task->name);
         }
         uint64_t tasks = 0;
-        base_list_for_each(link, &node->scheds) {
+        base_list_for_each(item, &node->scheds) {
             struct task_sched_stats stats;
-            task_sched_stats(base_container_of(link, struct sim_sched, link)->sched, &stats);
+            task_sched_stats(base_container_of(item, struct sim_sched, link)->sched, &stats);
             tasks += stats.tasks;
         }
         if (used < (int)sizeof(text))

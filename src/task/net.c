@@ -48,7 +48,7 @@ void net_connection_drop(struct net_connection *connection)
 }
 
 /* Take a connection off its scheduler and free it. It has no posted request, and no task serves it. */
-static void destroy(struct net_connection *connection)
+static void destroy_connection(struct net_connection *connection)
 {
     struct net_sched *net = connection->net;
     (void)close(connection->socket);
@@ -67,7 +67,7 @@ static void destroy(struct net_connection *connection)
 static void destroy_if_over(struct net_connection *connection)
 {
     if (connection->closed && !connection->receiving && !connection->served)
-        destroy(connection);
+        destroy_connection(connection);
 }
 
 void net_close(struct net_connection *connection)
@@ -147,7 +147,7 @@ int net_limit_tasks(struct task_sched *sched, uint32_t tasks_max)
 }
 
 /* Something has arrived: wake the task that reads, or start one that serves the connection. */
-static void notify(struct net_connection *connection)
+static void notify_reader(struct net_connection *connection)
 {
     struct net_sched *net = connection->net;
     if (connection->reader != NULL) {
@@ -255,7 +255,7 @@ static void receive_done(struct task_io *io)
     }
     receive_more(connection);
     if (has_input(connection))
-        notify(connection);
+        notify_reader(connection);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------ */
@@ -378,7 +378,7 @@ int net_write(struct net_connection *connection, const void *data, size_t bytes,
 }
 
 /* Make a connection part of its scheduler, receiving. */
-static void join(struct net_sched *net, struct net_connection *connection)
+static void join_scheduler(struct net_sched *net, struct net_connection *connection)
 {
     connection->net = net;
     connection->receive = (struct task_io){
@@ -395,10 +395,10 @@ void net_connection_adopt(struct task_sched *sched, struct net_connection *conne
         net_connection_drop(connection);
         return;
     }
-    join(net, connection);
+    join_scheduler(net, connection);
     if (listener->accepted != NULL && listener->accepted(connection, listener->arg) < 0) {
         connection->handler = NULL; /* the handler has never seen it, and must not be called for it */
-        destroy(connection);
+        destroy_connection(connection);
         return;
     }
     receive_more(connection);
@@ -446,7 +446,7 @@ int net_adopt(int socket, const struct net_handler *handler, struct net_connecti
     connection->socket = socket;
     connection->handler = handler;
     connection->served = true;
-    join(net, connection);
+    join_scheduler(net, connection);
     receive_more(connection);
     *ret_connection = connection;
     return 0;
@@ -479,7 +479,7 @@ void net_release(struct net_connection *connection)
     base_assert(connection->handler != NULL && connection->served && !connection->looping);
     connection->served = false;
     if (has_input(connection))
-        notify(connection);
+        notify_reader(connection);
 }
 
 /* ---- ending, whichever task serves --------------------------------------------------------------------- */
@@ -489,7 +489,7 @@ static void end_reading(struct net_connection *connection)
     base_buffer_list_clear(&connection->unread);
     connection->unread_count = 0;
     connection->ended = true;
-    notify(connection);
+    notify_reader(connection);
 }
 
 void net_shutdown(struct net_connection *connection)
@@ -504,8 +504,8 @@ void net_shutdown_all(struct task_sched *sched)
 {
     if (sched->net == NULL)
         return;
-    base_list_for_each(link, &sched->net->connections) {
-        struct net_connection *connection = base_container_of(link, struct net_connection, link);
+    base_list_for_each(item, &sched->net->connections) {
+        struct net_connection *connection = base_container_of(item, struct net_connection, link);
         if (connection->listener != NULL && !connection->closed)
             end_reading(connection);
     }
@@ -518,7 +518,7 @@ void net_sched_close(struct task_sched *sched)
         return;
     struct base_list *first;
     while ((first = base_list_first(&net->connections)) != NULL)
-        destroy(base_container_of(first, struct net_connection, link));
+        destroy_connection(base_container_of(first, struct net_connection, link));
     while ((first = base_list_first(&net->listeners)) != NULL)
         net_listener_abandon(base_container_of(first, struct net_listener, link));
     if (net->spare >= 0)

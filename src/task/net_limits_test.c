@@ -341,8 +341,8 @@ static void find_unread(void *arg)
 {
     uint32_t *unread = arg;
     *unread = 0;
-    base_list_for_each(link, &task_sched_self()->net->connections) {
-        struct net_connection *connection = base_container_of(link, struct net_connection, link);
+    base_list_for_each(item, &task_sched_self()->net->connections) {
+        struct net_connection *connection = base_container_of(item, struct net_connection, link);
         *unread = base_max(*unread, connection->unread_count);
     }
 }

@@ -46,13 +46,13 @@ static void run_arrival(struct task_message *message)
 static void refuse_socket(struct net_listener *listener, int socket, const char *reason, const char *remedy)
 {
     const char *refusal = listener->handler->refusal;
-    struct base_log *log = &listener->node->log;
+    struct base_log *node_log = &listener->node->log;
     if (refusal != NULL)
         (void)send(socket, refusal, strlen(refusal), MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)close(socket);
     atomic_fetch_add_explicit(&listener->net->refused, 1, memory_order_relaxed);
-    if (base_log_spell_note(log, &listener->refusals))
-        base_warn(log, "connections are refused",
+    if (base_log_spell_note(node_log, &listener->refusals))
+        base_warn(node_log, "connections are refused",
                   "listener=%s reason=\"%s\" connections=%" PRIu32 " remedy=\"%s\"", listener->bound.address,
                   reason, atomic_load_explicit(&listener->references, memory_order_relaxed) - 1, remedy);
 }
@@ -91,7 +91,7 @@ static void refuse_waiting(struct net_listener *listener)
 }
 
 /* Give a new connection to the scheduler whose turn it is. */
-static void deal(struct net_listener *listener, int socket)
+static void deal_connection(struct net_listener *listener, int socket)
 {
     uint32_t connections = atomic_load_explicit(&listener->references, memory_order_relaxed) - 1;
     if (connections >= listener->connections_max) {
@@ -149,7 +149,7 @@ static void accept_done(struct task_io *io)
     struct net_listener *listener = io->arg;
     listener->accepting = io->more;
     if (io->result >= 0)
-        deal(listener, io->result);
+        deal_connection(listener, io->result);
     if (io->more)
         return;
     if (!atomic_load_explicit(&listener->closing, memory_order_relaxed))

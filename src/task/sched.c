@@ -320,8 +320,8 @@ static bool expire_timers(struct task_sched *sched)
 static uint32_t poll_pollers(struct task_sched *sched)
 {
     uint32_t count = 0;
-    base_list_for_each_safe(link, &sched->pollers) {
-        struct task_poller *poller = base_container_of(link, struct task_poller, link);
+    base_list_for_each_safe(item, &sched->pollers) {
+        struct task_poller *poller = base_container_of(item, struct task_poller, link);
         count += poller->poll(poller);
     }
     return count;
@@ -329,8 +329,8 @@ static uint32_t poll_pollers(struct task_sched *sched)
 
 static bool pollers_may_sleep(struct task_sched *sched)
 {
-    base_list_for_each(link, &sched->pollers) {
-        struct task_poller *poller = base_container_of(link, struct task_poller, link);
+    base_list_for_each(item, &sched->pollers) {
+        struct task_poller *poller = base_container_of(item, struct task_poller, link);
         if (!poller->may_sleep(poller))
             return false;
     }

@@ -128,8 +128,8 @@ void task_group_cancel(struct task_group *group)
 {
     base_spin_lock(&group->lock);
     group->cancelled = true;
-    base_list_for_each(link, &group->members) {
-        struct task *task = base_container_of(link, struct task, group_link);
+    base_list_for_each(item, &group->members) {
+        struct task *task = base_container_of(item, struct task, group_link);
         atomic_store_explicit(&task->cancelled, true, memory_order_relaxed);
         /* the member's own scheduler ends its wait: only there the task cannot end at the same time */
         if (!atomic_exchange_explicit(&task->cancel_posted, true, memory_order_relaxed))

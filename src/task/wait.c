@@ -25,7 +25,7 @@ static bool settle_wait(struct task_wait *wait, int32_t result)
                                                    memory_order_acquire);
 }
 
-static long futex(_Atomic int32_t *word, int operation, int32_t value, const struct timespec *deadline)
+static long call_futex(_Atomic int32_t *word, int operation, int32_t value, const struct timespec *deadline)
 {
     return syscall(SYS_futex, word, operation, value, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
 }
@@ -36,8 +36,8 @@ static int park_thread(struct task_wait *wait, uint64_t deadline_ns)
                                 .tv_nsec = (long)(deadline_ns % 1000000000)};
     int32_t state;
     while ((state = atomic_load_explicit(&wait->state, memory_order_acquire)) == TASK_WAITING) {
-        long error = futex(&wait->state, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, TASK_WAITING,
-                           deadline_ns == TASK_FOREVER ? NULL : &deadline);
+        long error = call_futex(&wait->state, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, TASK_WAITING,
+                                deadline_ns == TASK_FOREVER ? NULL : &deadline);
         if (error != 0 && errno == ETIMEDOUT && settle_wait(wait, -ETIMEDOUT))
             return -ETIMEDOUT;
     }
@@ -80,7 +80,7 @@ bool task_wait_wake(struct task_wait *wait, int32_t result)
     if (!settle_wait(wait, result))
         return false;
     if (task == NULL)
-        (void)futex(&wait->state, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, 1, NULL);
+        (void)call_futex(&wait->state, FUTEX_WAKE_BITSET | FUTEX_PRIVATE_FLAG, 1, NULL);
     else if (task->sched == task_thread_sched())
         task_make_runnable(task);
     else

@@ -270,11 +270,11 @@ static bool end_one(struct tarn_depot *depot, const struct doomed *doomed)
 
 void depot_pieces_end_doomed(struct tarn_depot *depot)
 {
-    base_list_for_each_safe(link, &depot->doomed) {
-        struct doomed *doomed = base_container_of(link, struct doomed, link);
+    base_list_for_each_safe(item, &depot->doomed) {
+        struct doomed *doomed = base_container_of(item, struct doomed, link);
         if (!end_one(depot, doomed))
             continue;
-        base_list_remove(link);
+        base_list_remove(item);
         base_free(&depot->node->memory, doomed, sizeof(*doomed));
     }
 }

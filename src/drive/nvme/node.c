@@ -16,10 +16,10 @@
 /* Read the last part of the path to which a symbolic link of /sys about a character device leads. @return whether there
  * is one
  */
-static bool link_name(dev_t device, const char *link, char ret_name[NVME_NAME_BYTES])
+static bool link_name(dev_t device, const char *symlink_path, char ret_name[NVME_NAME_BYTES])
 {
     char path[SYSTEM_PATH_BYTES], target[SYSTEM_PATH_BYTES];
-    (void)snprintf(path, sizeof(path), "/sys/dev/char/%u:%u%s", major(device), minor(device), link);
+    (void)snprintf(path, sizeof(path), "/sys/dev/char/%u:%u%s", major(device), minor(device), symlink_path);
     ssize_t length = readlink(path, target, sizeof(target) - 1);
     if (length <= 0 || length == sizeof(target) - 1)
         return false;

@@ -27,7 +27,7 @@ enum {
 
 /* ---- what the device is -------------------------------------------------------------------------- */
 
-static int identify(int fd, uint32_t nsid, uint32_t what, uint8_t data[NVME_IDENTIFY_BYTES])
+static int identify_device(int fd, uint32_t nsid, uint32_t what, uint8_t data[NVME_IDENTIFY_BYTES])
 {
     struct nvme_admin_cmd command = {.opcode = OPCODE_IDENTIFY,
                                      .nsid = nsid,
@@ -60,14 +60,14 @@ static int ask_device(const struct drive_opening *opening, struct nvme_namespace
         return drive_refuse(opening->node, opening->path, nsid < 0 ? -errno : -ENOTSUP,
                             "the kernel does not say which namespace it is");
     ns->nsid = (uint32_t)nsid;
-    int outcome = identify(opening->fd, 0, IDENTIFY_CONTROLLER, data);
+    int outcome = identify_device(opening->fd, 0, IDENTIFY_CONTROLLER, data);
     if (outcome != 0)
         return refuse_identify(opening, outcome);
     nvme_parse_controller(ns, data);
-    outcome = identify(opening->fd, 0, IDENTIFY_LIMITS, data);
+    outcome = identify_device(opening->fd, 0, IDENTIFY_LIMITS, data);
     if (outcome == 0) /* otherwise the controller has no such limits */
         nvme_parse_limits(ns, data);
-    outcome = identify(opening->fd, ns->nsid, IDENTIFY_NAMESPACE, data);
+    outcome = identify_device(opening->fd, ns->nsid, IDENTIFY_NAMESPACE, data);
     if (outcome != 0)
         return refuse_identify(opening, outcome);
     const char *reason = nvme_parse_namespace(ns, data);
@@ -288,7 +288,7 @@ static int nvme_extend(void *state, uint64_t *inout_bytes)
     uint8_t *data = base_alloc(&drive->node->memory, NVME_IDENTIFY_BYTES);
     if (data == NULL)
         return -ENOMEM;
-    const int outcome = identify(drive->fd, now.nsid, IDENTIFY_NAMESPACE, data);
+    const int outcome = identify_device(drive->fd, now.nsid, IDENTIFY_NAMESPACE, data);
     const bool parsed = outcome == 0 && nvme_parse_namespace(&now, data) == NULL;
     base_free(&drive->node->memory, data, NVME_IDENTIFY_BYTES);
     if (!parsed || now.block_bytes != drive->ns.block_bytes)

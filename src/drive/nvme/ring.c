@@ -113,7 +113,7 @@ void nvme_rings_close(struct nvme_drive *drive)
 
 /* ---- submission ------------------------------------------------------------------------------------ */
 
-static void submit(struct nvme_ring *ring)
+static void submit_commands(struct nvme_ring *ring)
 {
     ring->unsent = 0;
     (void)io_uring_submit(
@@ -121,7 +121,7 @@ static void submit(struct nvme_ring *ring)
 }
 
 /* Issue the rest of a request, as far as there are entries; of a discard one command at a time. */
-static void issue(struct nvme_ring *ring, struct drive_request *request)
+static void issue_commands(struct nvme_ring *ring, struct drive_request *request)
 {
     while (nvme_cut_left(request) && !(request->op == DRIVE_DISCARD && request->cut.in_flight > 0)) {
         struct io_uring_sqe *entry = ring->in_flight == RING_ENTRIES ? NULL : io_uring_get_sqe(&ring->ring);
@@ -139,7 +139,7 @@ static void issue(struct nvme_ring *ring, struct drive_request *request)
         request->cut.in_flight++;
         ring->in_flight++;
         if (++ring->unsent >= UNSENT_MAX)
-            submit(ring);
+            submit_commands(ring);
     }
 }
 
@@ -149,7 +149,7 @@ static void feed_backlog(struct nvme_ring *ring)
         struct base_list *first = base_list_pop_front(&ring->backlog);
         if (first == NULL)
             return;
-        issue(ring, base_container_of(first, struct drive_request, cut.link));
+        issue_commands(ring, base_container_of(first, struct drive_request, cut.link));
     }
 }
 
@@ -163,7 +163,7 @@ static bool complete_request(struct nvme_ring *ring, struct drive_request *reque
     nvme_note_outcome(ring->drive, request, outcome);
     bool waits = base_list_is_linked(&request->cut.link);
     if (nvme_cut_left(request) && !waits)
-        issue(ring, request);
+        issue_commands(ring, request);
     else if (!nvme_cut_left(request) && waits)
         base_list_remove(&request->cut.link); /* from the backlog: one of its commands has failed */
     if (request->cut.in_flight > 0 || nvme_cut_left(request))
@@ -172,7 +172,7 @@ static bool complete_request(struct nvme_ring *ring, struct drive_request *reque
     return true;
 }
 
-static uint32_t reap(struct nvme_ring *ring)
+static uint32_t reap_commands(struct nvme_ring *ring)
 {
     uint32_t count = 0;
     struct io_uring_cqe *completion;
@@ -211,7 +211,7 @@ static uint32_t ring_poll(struct task_poller *poller)
         (void)io_uring_submit_and_get_events(&ring->ring);
     else if (ring->polled || kernel_has_work(ring))
         (void)io_uring_get_events(&ring->ring);
-    return reap(ring);
+    return reap_commands(ring);
 }
 
 /*
@@ -277,7 +277,7 @@ void nvme_ring_post(struct nvme_drive *drive, struct drive_request *request)
     }
     nvme_cut_begin(request);
     if (base_list_empty(&ring->backlog))
-        issue(ring, request);
+        issue_commands(ring, request);
     else
         base_list_push_back(&ring->backlog, &request->cut.link);
 }

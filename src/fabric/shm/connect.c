@@ -72,7 +72,7 @@ static int say_hello(struct shm_connection *connection, const struct tarn_fabric
 }
 
 /* Map the peer's files, if they are as its hello says. */
-static int adopt(struct shm_connection *connection, const struct shm_greeting *greeting)
+static int adopt_peer(struct shm_connection *connection, const struct shm_greeting *greeting)
 {
     const struct shm_hello *hello = &greeting->hello;
     if (hello->ring_slots == 0 || hello->ring_slots > TARN_FABRIC_RECEIVE_COUNT_MAX ||
@@ -127,7 +127,7 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
 {
     int error = hold_process(connection, greeting->pid);
     if (error == 0)
-        error = adopt(connection, greeting);
+        error = adopt_peer(connection, greeting);
     if (error == 0)
         error = begin_meeting(connection, shm_socket_event);
     if (error == 0)
@@ -165,7 +165,7 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 /* ---- connecting --------------------------------------------------------------------------------- */
 
 /* Connect the socket to the listener's. @param ret_pid  number of the listener's process */
-static int reach(int fd, const char *path, uint64_t deadline_ns, pid_t *ret_pid)
+static int reach_listener(int fd, const char *path, uint64_t deadline_ns, pid_t *ret_pid)
 {
     struct sockaddr_un address;
     int error = net_unix_address(path, &address);
@@ -221,19 +221,19 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
             error != -ECONNREFUSED; /* a side that refuses has closed the files that it was sent */
         return error == -EAGAIN ? -ECONNRESET : error;
     }
-    error = greeting.pid == pid ? adopt(connection, &greeting) : -EPROTO;
+    error = greeting.pid == pid ? adopt_peer(connection, &greeting) : -EPROTO;
     shm_greeting_drop(&greeting);
     return error;
 }
 
-static int attempt(struct shm_connection *connection, const char *path,
-                   const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
+static int attempt_meeting(struct shm_connection *connection, const char *path,
+                           const struct tarn_fabric_connect_options *options, uint64_t deadline_ns)
 {
     struct shm_service *service = &connection->shm->service;
     pid_t pid = 0;
     int error = shm_socket(&connection->socket.fd);
     if (error == 0)
-        error = reach(connection->socket.fd, path, deadline_ns, &pid);
+        error = reach_listener(connection->socket.fd, path, deadline_ns, &pid);
     if (error == 0)
         error = hold_process(connection, pid);
     if (error == 0)
@@ -260,7 +260,7 @@ int shm_connect(void *state, const char *address, const struct tarn_fabric_conne
     int error = make_connection(state, options, owner, &connection);
     if (error != 0)
         return error;
-    error = attempt(connection, address, options, deadline_ns);
+    error = attempt_meeting(connection, address, options, deadline_ns);
     if (error != 0) {
         shm_connection_end(connection);
         return error;

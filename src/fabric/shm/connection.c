@@ -225,7 +225,8 @@ static int write_and_notify(struct shm_connection *connection, const struct tarn
     return send_message(connection, &message, op, 0);
 }
 
-static FABRIC_INLINE void swap(struct shm_connection *connection, struct tarn_fabric_op *op, uint64_t *word)
+static FABRIC_INLINE void swap_word(struct shm_connection *connection, struct tarn_fabric_op *op,
+                                    uint64_t *word)
 {
     connection->unsettled = !SWAP_IS_FENCE;
     op->before = op->compare;
@@ -257,7 +258,7 @@ static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct ta
     else if (writes)
         copy_in(connection, memory, op);
     else
-        swap(connection, op, (uint64_t *)(void *)memory);
+        swap_word(connection, op, (uint64_t *)(void *)memory);
     return true;
 }
 
@@ -274,7 +275,7 @@ static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
 }
 
 /* Carry out waiting operations, as far as there is credit. */
-static void progress(struct shm_connection *connection)
+static void run_waiting(struct shm_connection *connection)
 {
     struct tarn_fabric_op *op;
     if (base_likely(connection->pending.first == NULL))
@@ -293,7 +294,7 @@ static void progress(struct shm_connection *connection)
 
 void shm_progress(void *state)
 {
-    progress(state);
+    run_waiting(state);
 }
 
 bool shm_run(void *state, struct tarn_fabric_op *op)
@@ -309,7 +310,7 @@ bool shm_run(void *state, struct tarn_fabric_op *op)
 void shm_post(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
-    progress(connection);
+    run_waiting(connection);
     bool behind = connection->pending.first != NULL && (op->fence || fabric_op_takes_credit(op));
     int result = behind ? WAITS_FOR_CREDIT : run_op(connection, op);
     if (result == WAITS_FOR_CREDIT)
@@ -342,7 +343,7 @@ int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
     struct op_waiter waiter = {.connection = state, .op = op};
     const struct fabric_condition condition = {.ready = op_ready, .arm = op_arm, .arg = &waiter};
     for (;;) {
-        progress(waiter.connection);
+        run_waiting(waiter.connection);
         if (op->finished)
             return 0;
         int error = fabric_bell_wait(&waiter.connection->bell, &condition, deadline_ns);
@@ -394,7 +395,7 @@ int shm_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (room < connection->in.payload_bytes)
         return -EINVAL;
     for (;;) {
-        progress(connection);
+        run_waiting(connection);
         int taken = receive_try(connection, data, ret_message);
         if (taken != 0)
             return taken > 0 ? 0 : taken;

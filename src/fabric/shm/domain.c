@@ -43,9 +43,9 @@ struct shm_extent {
     uint64_t quarantine; /* > 0: free, but connections with lower numbers might still write there */
 };
 
-static struct shm_extent *extent_of(struct base_list *link)
+static struct shm_extent *extent_of(struct base_list *item)
 {
-    return base_container_of(link, struct shm_extent, link);
+    return base_container_of(item, struct shm_extent, link);
 }
 
 static struct base_account *account_of(const struct shm_domain *domain)
@@ -77,9 +77,9 @@ static int add_extent(struct shm_domain *domain, enum shm_place place, uint64_t 
 static void drop_parts(struct shm_domain *domain)
 {
     for (unsigned place = 0; place < SHM_PLACES; place++) {
-        struct base_list *link;
-        while ((link = base_list_pop_front(&domain->extents[place])) != NULL)
-            base_free(account_of(domain), extent_of(link), sizeof(struct shm_extent));
+        struct base_list *item;
+        while ((item = base_list_pop_front(&domain->extents[place])) != NULL)
+            base_free(account_of(domain), extent_of(item), sizeof(struct shm_extent));
         shm_file_drop(&domain->files[place]);
     }
     base_account_give(account_of(domain), domain->charged_bytes);
@@ -138,10 +138,10 @@ int shm_domain_open(void *state, const struct tarn_fabric_domain_options *option
 void shm_domain_close(void *state)
 {
     struct shm_domain *domain = state;
-    struct base_list *link;
+    struct base_list *item;
     shm_service_lock(&domain->shm->service);
-    while ((link = base_list_first(&domain->connections)) != NULL)
-        shm_ghost_end_locked(base_container_of(link, struct shm_connection, link));
+    while ((item = base_list_first(&domain->connections)) != NULL)
+        shm_ghost_end_locked(base_container_of(item, struct shm_connection, link));
     shm_service_unlock(&domain->shm->service);
     drop_parts(domain);
 }
@@ -165,17 +165,17 @@ static bool is_free(const struct shm_extent *extent)
 }
 
 /* End quarantines that are over, and merge free neighbours. */
-static void tidy(struct shm_domain *domain, enum shm_place place, uint64_t oldest)
+static void tidy_extents(struct shm_domain *domain, enum shm_place place, uint64_t oldest)
 {
     struct shm_extent *before = NULL;
-    base_list_for_each_safe(link, &domain->extents[place]) {
-        struct shm_extent *extent = extent_of(link);
+    base_list_for_each_safe(item, &domain->extents[place]) {
+        struct shm_extent *extent = extent_of(item);
         if (extent->quarantine <= oldest)
             extent->quarantine = 0;
         if (before != NULL && is_free(before) && is_free(extent)) {
             before->bytes += extent->bytes;
             before->dirty |= extent->dirty;
-            base_list_remove(link);
+            base_list_remove(item);
             base_free(account_of(domain), extent, sizeof(*extent));
         } else {
             before = extent;
@@ -187,9 +187,9 @@ static void tidy(struct shm_domain *domain, enum shm_place place, uint64_t oldes
 static int take_extent(struct shm_domain *domain, enum shm_place place, uint64_t oldest, uint64_t bytes,
                        struct shm_extent **ret_extent)
 {
-    tidy(domain, place, oldest);
-    base_list_for_each(link, &domain->extents[place]) {
-        struct shm_extent *extent = extent_of(link);
+    tidy_extents(domain, place, oldest);
+    base_list_for_each(item, &domain->extents[place]) {
+        struct shm_extent *extent = extent_of(item);
         if (!is_free(extent) || extent->bytes < bytes)
             continue;
         if (extent->bytes > bytes) {

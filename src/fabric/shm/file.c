@@ -14,7 +14,7 @@
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
 /* @return 0 or -ENOMEM and the like */
-static int map(struct shm_file *file, int fd, bool writable)
+static int map_file(struct shm_file *file, int fd, bool writable)
 {
     const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
     void *memory = mmap(NULL, file->bytes, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
@@ -39,7 +39,7 @@ int shm_file_make(const char *name, uint64_t bytes, bool readers, struct shm_fil
         return -errno;
     int error = fchmod(file.fd, S_IRUSR | S_IWUSR) != 0 || ftruncate(file.fd, (off_t)bytes) != 0 ? -errno : 0;
     if (error == 0)
-        error = map(&file, file.fd, true);
+        error = map_file(&file, file.fd, true);
     /* FUTURE_WRITE does not affect the mapping that exists already */
     if (error == 0 &&
         fcntl(file.fd, F_ADD_SEALS, FIXED_LENGTH | F_SEAL_SEAL | (readers ? F_SEAL_FUTURE_WRITE : 0)) != 0)
@@ -63,7 +63,7 @@ int shm_file_take(int fd, uint64_t bytes, bool writable, struct shm_file *ret_fi
         !S_ISREG(status.st_mode) || bytes == 0 || (uint64_t)status.st_size != bytes ||
         fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)
         return -EPROTO;
-    int error = map(&file, fd, writable);
+    int error = map_file(&file, fd, writable);
     if (error != 0)
         return error == -ENOMEM ? error : -EPROTO;
     *ret_file = file;

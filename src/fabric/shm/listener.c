@@ -168,12 +168,12 @@ int shm_listen(void *state, const char *address, void **ret_listener)
 static struct shm_incoming *pop_ready_locked(struct shm_listener *listener)
 {
     task_mutex_assert_held(&listener->shm->service.lock);
-    struct base_list *link = base_list_pop_front(&listener->ready);
+    struct base_list *item = base_list_pop_front(&listener->ready);
     atomic_store(&listener->has_ready, !base_list_empty(&listener->ready));
-    if (link == NULL)
+    if (item == NULL)
         return NULL;
     listener->ready_count--;
-    return base_container_of(link, struct shm_incoming, link);
+    return base_container_of(item, struct shm_incoming, link);
 }
 
 void shm_listener_close(void *state)
@@ -181,11 +181,11 @@ void shm_listener_close(void *state)
     struct shm_listener *listener = state;
     struct shm *shm = listener->shm;
     struct shm_incoming *incoming;
-    struct base_list *link;
+    struct base_list *item;
     shm_service_lock(&shm->service);
     shm_service_forget_locked(&shm->service, &listener->socket);
-    while ((link = base_list_first(&listener->silent)) != NULL)
-        drop_silent(base_container_of(link, struct shm_incoming, link));
+    while ((item = base_list_first(&listener->silent)) != NULL)
+        drop_silent(base_container_of(item, struct shm_incoming, link));
     while ((incoming = pop_ready_locked(listener)) != NULL)
         refuse_peer(incoming);
     shm_service_unlock(&shm->service);

@@ -80,7 +80,7 @@ static struct shm_slot_format *slot_at(const struct shm_ring *ring)
 /* ---- the writer --------------------------------------------------------------------------------- */
 
 /* Number of messages that the reader, by its own word, has not read yet. */
-static uint64_t unread(const struct shm_ring *ring)
+static uint64_t count_unread(const struct shm_ring *ring)
 {
     /* pairs with the store in shm_ring_read_try(), before which the slot was read */
     return ring->position - atomic_load(&ring->shared->read);
@@ -88,7 +88,7 @@ static uint64_t unread(const struct shm_ring *ring)
 
 bool shm_ring_has_credit(const struct shm_ring *ring)
 {
-    return unread(ring) != ring->slots;
+    return count_unread(ring) != ring->slots;
 }
 
 int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *message,
@@ -98,7 +98,7 @@ int shm_ring_write_try(struct shm_ring *ring, const struct tarn_fabric_message *
         return -EMSGSIZE;
     if (ring->position - ring->read_seen ==
         ring->slots) { /* otherwise the reader's cache line is left alone */
-        uint64_t waiting = unread(ring);
+        uint64_t waiting = count_unread(ring);
         if (waiting > ring->slots)
             return -EPROTO;
         if (waiting == ring->slots)
@@ -162,7 +162,8 @@ int shm_ring_read_try(struct shm_ring *ring, void *data, struct tarn_fabric_mess
         return -EPROTO;
     if (message.bytes > 0)
         memcpy(data, slot + 1, message.bytes);
-    atomic_store(&ring->shared->read, ++ring->position); /* pairs with unread() and shm_ring_arm_writer() */
+    atomic_store(&ring->shared->read,
+                 ++ring->position); /* pairs with count_unread() and shm_ring_arm_writer() */
     *ret_message = message;
     return 1;
 }

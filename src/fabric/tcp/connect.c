@@ -81,7 +81,7 @@ static const struct net_handler *handler_of(const struct attempt *attempt)
 }
 
 /* Give a connection's socket its network connection and its TLS. */
-static void attach(struct tcp_socket *socket, struct net_connection *net, struct tcp_tls *tls)
+static void attach_socket(struct tcp_socket *socket, struct net_connection *net, struct tcp_tls *tls)
 {
     socket->net = net;
     socket->tls = tls;
@@ -104,7 +104,7 @@ void tcp_connection_free(struct tcp_connection *connection)
 }
 
 /* Close the sockets of an attempt that has failed, and free the connection. */
-static void abandon(struct tcp_connection *connection)
+static void abandon_connection(struct tcp_connection *connection)
 {
     for (uint32_t i = 0; i < connection->socket_count; i++) {
         if (connection->sockets[i].net != NULL)
@@ -143,8 +143,8 @@ static void begin_attempt(struct attempt *attempt, struct tcp_connection *connec
 /* ---- accepting ---------------------------------------------------------------------------------- */
 
 /* Send a welcome by a socket. @param meeting  the hellos of that socket */
-static int welcome(const struct attempt *attempt, const struct tcp_socket *socket,
-                   const struct tcp_meeting *meeting, struct tcp_hello *hello)
+static int send_welcome(const struct attempt *attempt, const struct tcp_socket *socket,
+                        const struct tcp_meeting *meeting, struct tcp_hello *hello)
 {
     uint8_t bytes[TCP_HELLO_BYTES];
     int error = tcp_hello_prove(&attempt->domain->tcp->secret, meeting, hello, hello->proof);
@@ -175,9 +175,9 @@ static int admit_next(struct attempt *attempt, struct tcp_connection *connection
         tcp_hello_refuse(fd, tls, TCP_REJECTED);
         return error;
     }
-    attach(&connection->sockets[number], net, tls);
+    attach_socket(&connection->sockets[number], net, tls);
     error = tcp_hello_make(TCP_WELCOME, attempt->options, &hello);
-    return error == 0 ? welcome(attempt, &connection->sockets[number], &meeting, &hello) : error;
+    return error == 0 ? send_welcome(attempt, &connection->sockets[number], &meeting, &hello) : error;
 }
 
 /* Send the welcome, and wait for the further sockets that the hello has promised. */
@@ -190,7 +190,7 @@ static int admit_all(struct attempt *attempt, struct tcp_connection *connection)
     if (error != 0)
         return error;
     tcp_party_open(tcp, &party, &hello, connection->socket_count);
-    error = welcome(attempt, &connection->sockets[0], &attempt->meeting, &hello);
+    error = send_welcome(attempt, &connection->sockets[0], &attempt->meeting, &hello);
     while (error == 0 && connection->open_count < connection->socket_count)
         error = admit_next(attempt, connection, &party);
     tcp_party_close(tcp, &party);
@@ -211,12 +211,12 @@ static void accept_task(void *arg)
         tcp_hello_refuse(attempt->fd, attempt->tls, TCP_REJECTED);
         return;
     }
-    attach(&connection->sockets[0], net, attempt->tls);
+    attach_socket(&connection->sockets[0], net, attempt->tls);
     attempt->error = admit_all(attempt, connection);
     if (attempt->error == 0)
         begin_attempt(attempt, connection);
     else
-        abandon(connection);
+        abandon_connection(connection);
 }
 
 int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
@@ -262,8 +262,8 @@ static int send_hello(const struct tcp_socket *socket, const uint8_t *bytes, uin
 }
 
 /* Send this socket's hello with the proof of the secret, and read the other side's answer. */
-static int greet(const struct attempt *attempt, const struct tcp_socket *socket,
-                 const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
+static int greet_peer(const struct attempt *attempt, const struct tcp_socket *socket,
+                      const struct tcp_hello *hello, struct tcp_hello *ret_welcome)
 {
     const struct tcp_secret *secret = &attempt->domain->tcp->secret;
     const uint64_t deadline_ns = attempt->deadline_ns;
@@ -314,11 +314,11 @@ static int exchange_hellos(const struct attempt *attempt, struct tcp_socket *soc
         tcp_tls_close(tls);
         return error;
     }
-    attach(socket, net, tls);
+    attach_socket(socket, net, tls);
     if (tls != NULL)
         error = tcp_shake(net, tls, attempt->deadline_ns);
     if (error == 0)
-        error = greet(attempt, socket, hello, ret_welcome);
+        error = greet_peer(attempt, socket, hello, ret_welcome);
     if (error == -EACCES || error == -EPROTO)
         log_refusal(attempt, tls, error);
     return error;
@@ -351,7 +351,7 @@ static void connect_task(void *arg)
     if (attempt->error == 0)
         begin_attempt(attempt, connection);
     else
-        abandon(connection);
+        abandon_connection(connection);
 }
 
 int tcp_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,

@@ -42,10 +42,10 @@ static struct tcp_socket *must_send_locked(const struct tcp_connection *connecti
     return may && tcp_wire_has_output(&connection->wire) ? socket : NULL;
 }
 
-static void act(struct tcp_connection *connection);
+static void act_on_wire(struct tcp_connection *connection);
 
 /* Send by a socket until its turn has passed, or there is nothing to send. */
-static void sender(void *arg)
+static void run_sender(void *arg)
 {
     struct tcp_socket *socket = arg;
     struct tcp_connection *connection = socket->connection;
@@ -62,7 +62,7 @@ static void sender(void *arg)
         else
             tcp_gate_unlock(&connection->gate);
         if (passed)
-            act(connection); /* other sockets need not wait for this one */
+            act_on_wire(connection); /* other sockets need not wait for this one */
         int error = tcp_write(socket->net, socket->tls, socket->out, bytes, TASK_FOREVER);
         tcp_gate_lock(&connection->gate);
         connection->deaf |=
@@ -78,7 +78,7 @@ static void sender(void *arg)
 }
 
 /* Do the work that is due on this scheduler: send, shut or close. */
-static void act(struct tcp_connection *connection)
+static void act_on_wire(struct tcp_connection *connection)
 {
     tcp_gate_lock(&connection->gate);
     struct tcp_socket *socket = must_send_locked(connection);
@@ -92,7 +92,7 @@ static void act(struct tcp_connection *connection)
     tcp_gate_unlock(&connection->gate);
     if (shut)
         shut_all(connection);
-    if (socket == NULL || task_spawn(NULL, NULL, "fabric-send", sender, socket) == 0)
+    if (socket == NULL || task_spawn(NULL, NULL, "fabric-send", run_sender, socket) == 0)
         return;
     tcp_gate_lock(&connection->gate);
     socket->sending = false;
@@ -117,7 +117,7 @@ static void count_beat_locked(struct tcp_connection *connection)
     }
 }
 
-/* Whether act() has something to do. */
+/* Whether act_on_wire() has something to do. */
 static bool must_act_locked(const struct tcp_connection *connection)
 {
     base_spin_assert_held(&connection->gate.lock);
@@ -134,7 +134,7 @@ static void run_poke(struct task_message *message)
         if (connection->beat)
             count_beat_locked(connection);
         tell_and_unlock(connection);
-        act(connection);
+        act_on_wire(connection);
         tcp_gate_lock(&connection->gate);
         more = connection->beat ||
                must_act_locked(connection); /* a caller that found a poke under way relies on this look */
@@ -166,7 +166,7 @@ static void post_poke(struct tcp_connection *connection, bool beat)
 void tcp_connection_poke(struct tcp_connection *connection)
 {
     if (task_sched_self() == connection->sched) {
-        act(connection);
+        act_on_wire(connection);
         return;
     }
     tcp_gate_lock(&connection->gate);
@@ -238,7 +238,7 @@ void tcp_connection_demand(struct tcp_connection *connection)
 }
 
 /* Serve a socket that has received something. */
-static void ready(struct net_connection *net)
+static void serve_socket(struct net_connection *net)
 {
     struct tcp_socket *socket = net_user(net);
     struct tcp_connection *connection = socket->connection;
@@ -259,7 +259,7 @@ static void ready(struct net_connection *net)
         connection->silent_beats = connection->leaving ? connection->silent_beats : 0;
         tell_and_unlock(connection);
     }
-    act(connection);
+    act_on_wire(connection);
     tcp_connection_demand(connection);
 }
 
@@ -275,10 +275,10 @@ static void socket_is_closed(struct net_connection *net)
 }
 
 const struct net_handler tcp_connection_handler = {
-    .ready = ready, .closed = socket_is_closed, .task_name = "fabric-target"};
+    .ready = serve_socket, .closed = socket_is_closed, .task_name = "fabric-target"};
 
 const struct net_handler tcp_sockets_handler = {
-    .ready = ready, .closed = socket_is_closed, .task_name = "fabric-target", .on_demand = true};
+    .ready = serve_socket, .closed = socket_is_closed, .task_name = "fabric-target", .on_demand = true};
 
 /* ---- the user ----------------------------------------------------------------------------------- */
 
@@ -290,7 +290,7 @@ static void finish_all(struct fabric_queue *ops, int32_t result)
 }
 
 /* Finish operations that are done; on a connection that has ended, all of them. */
-static void drain(struct tcp_connection *connection)
+static void drain_done(struct tcp_connection *connection)
 {
     struct tcp_wire *wire = &connection->wire;
     struct fabric_queue done = {0}, flushed = {0};
@@ -326,13 +326,13 @@ void tcp_post(void *state, struct tarn_fabric_op *op)
         tcp_connection_poke(connection);
         return;
     }
-    drain(connection);
+    drain_done(connection);
     fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
 }
 
 void tcp_progress(void *state)
 {
-    drain(state);
+    drain_done(state);
 }
 
 int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
@@ -340,7 +340,7 @@ int tcp_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
     struct tcp_connection *connection = state;
     int error = 0;
     for (;;) {
-        drain(connection);
+        drain_done(connection);
         if (op->finished)
             return 0;
         if (error != 0)
@@ -380,7 +380,7 @@ int tcp_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     if (room < connection->wire.messages.bytes)
         return -EINVAL;
     const uint8_t *payload = next_message(connection, deadline_ns, &message, &error);
-    drain(connection);
+    drain_done(connection);
     if (payload == NULL)
         return tarn_fabric_error(connection->owner) != 0 ? tarn_fabric_error(connection->owner) : error;
     if (message.bytes > 0)
@@ -400,7 +400,7 @@ void tcp_fail(void *state)
     tcp_wire_die(&connection->wire, tarn_fabric_error(connection->owner), "fail", TCP_GIVES_UP);
     tcp_gate_wake_locked(&connection->gate); /* other tasks may wait for operations that end now */
     tcp_gate_unlock(&connection->gate);
-    drain(connection);
+    drain_done(connection);
     tcp_connection_poke(connection);
 }
 

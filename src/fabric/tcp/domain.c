@@ -56,7 +56,7 @@ void tcp_domain_close(void *state)
 /* ---- regions ------------------------------------------------------------------------------------ */
 
 /* The bytes that a region takes of its domain's limit. */
-static uint64_t charged(const struct tcp_region *region)
+static uint64_t count_charged(const struct tcp_region *region)
 {
     return region->borrowed ? 0 : region->bytes;
 }
@@ -69,11 +69,11 @@ static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
     while (slot < domain->table_slots && domain->table[slot] != NULL)
         slot++;
     bool fits = slot < domain->table_slots &&
-                charged(region) <= domain->bytes_max[region->place] - domain->bytes[region->place];
+                count_charged(region) <= domain->bytes_max[region->place] - domain->bytes[region->place];
     if (fits) {
         while (region->key >> KEY_SLOT_BITS == 0) /* after 2^48 regions */
             region->key = ++domain->keys << KEY_SLOT_BITS | slot;
-        domain->bytes[region->place] += charged(region);
+        domain->bytes[region->place] += count_charged(region);
         domain->table[slot] = region;
     }
     base_spin_unlock(&domain->lock);
@@ -85,7 +85,7 @@ static void leave_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
     domain->table[region->key & KEY_SLOT_MASK] = NULL;
-    domain->bytes[region->place] -= charged(region);
+    domain->bytes[region->place] -= count_charged(region);
     base_spin_unlock(&domain->lock);
     while (atomic_load(&region->users) != 0) /* as long as the copy of one frame takes */
         task_yield();

@@ -21,7 +21,7 @@ enum {
 
 enum { FLAG_LAST = 1, FLAG_PROBE = 2, FLAGS = FLAG_LAST | FLAG_PROBE };
 
-static uint32_t checksum(const uint8_t *bytes, uint32_t payload_bytes)
+static uint32_t compute_checksum(const uint8_t *bytes, uint32_t payload_bytes)
 {
     return base_crc32c(0, bytes + AT_BYTES, TCP_HEADER_BYTES - AT_BYTES + payload_bytes);
 }
@@ -39,7 +39,7 @@ void tcp_frame_seal(const struct tcp_frame *frame, uint8_t *bytes)
     base_store_le64(bytes + AT_KEY, frame->key);
     base_store_le64(bytes + AT_OFFSET, frame->offset);
     base_store_le64(bytes + AT_LENGTH, frame->length);
-    base_store_le32(bytes + AT_CHECKSUM, checksum(bytes, frame->bytes));
+    base_store_le32(bytes + AT_CHECKSUM, compute_checksum(bytes, frame->bytes));
 }
 
 uint32_t tcp_frame_bytes(const uint8_t *bytes)
@@ -54,7 +54,7 @@ int tcp_frame_open(const uint8_t *bytes, struct tcp_frame *ret_frame)
     uint8_t kind = bytes[AT_KIND], flags = bytes[AT_FLAGS];
     if (payload_bytes > TCP_PAYLOAD_BYTES || kind < TCP_READ || kind > TCP_BYE || (flags & ~FLAGS) != 0 ||
         base_load_le16(bytes + AT_ZERO) != 0 ||
-        base_load_le32(bytes + AT_CHECKSUM) != checksum(bytes, payload_bytes))
+        base_load_le32(bytes + AT_CHECKSUM) != compute_checksum(bytes, payload_bytes))
         return -EPROTO;
     *ret_frame = (struct tcp_frame){.kind = (enum tcp_frame_kind)kind,
                                     .last = (flags & FLAG_LAST) != 0,

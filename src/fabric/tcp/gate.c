@@ -22,8 +22,8 @@ void tcp_gate_wake_locked(struct tcp_gate *gate)
 {
     base_spin_assert_held(&gate->lock);
     /* a sleeper takes itself out of the list, with the lock held */
-    base_list_for_each(link, &gate->sleepers)
-        (void)task_wait_wake(base_container_of(link, struct task_wait, link), 0);
+    base_list_for_each(item, &gate->sleepers)
+        (void)task_wait_wake(base_container_of(item, struct task_wait, link), 0);
 }
 
 int tcp_gate_sleep_locked(struct tcp_gate *gate, uint64_t deadline_ns)

@@ -11,7 +11,7 @@
 
 #define WORD_BYTES 8
 
-static void die(struct tcp_wire *wire)
+static void refuse_frame(struct tcp_wire *wire)
 {
     tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
 }
@@ -162,7 +162,7 @@ static void take_answer(struct tcp_wire *wire, const struct tcp_frame *frame, co
                 frame->bytes <= op->bytes - wire->in_bytes &&
                 frame->last == (frame->bytes == op->bytes - wire->in_bytes);
     if (!fits) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     if (frame->kind == TCP_DATA)
@@ -177,7 +177,7 @@ void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame
 {
     if (frame->done < wire->served || frame->done > wire->sent || frame->received < wire->messages_received ||
         frame->received > wire->messages_begun) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     wire->messages_received = frame->received;
@@ -187,7 +187,7 @@ void tcp_initiator_progress(struct tcp_wire *wire, const struct tcp_frame *frame
         finish_served(wire, frame->done);
     }
     if (wire->error == 0 && wire->served != frame->done)
-        die(wire);
+        refuse_frame(wire);
     else if (wire->error == 0)
         begin_waiting(wire);
 }
@@ -204,7 +204,7 @@ void tcp_initiator_refused(struct tcp_wire *wire, uint64_t number)
         op = queue->first;
     }
     if (op == NULL || number <= wire->served || op->kind == TARN_FABRIC_SEND) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     fabric_queue_remove(queue, op);

@@ -36,8 +36,8 @@ void tcp_party_close(struct tcp *tcp, struct tcp_party *party)
 static struct tcp_party *find_locked(struct tcp *tcp, const uint8_t *ticket)
 {
     base_spin_assert_held(&tcp->gate.lock);
-    base_list_for_each(link, &tcp->parties) {
-        struct tcp_party *party = base_container_of(link, struct tcp_party, link);
+    base_list_for_each(item, &tcp->parties) {
+        struct tcp_party *party = base_container_of(item, struct tcp_party, link);
         if (CRYPTO_memcmp(party->ticket, ticket, sizeof(party->ticket)) == 0)
             return party;
     }

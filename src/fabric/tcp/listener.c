@@ -42,9 +42,9 @@ struct tcp_incoming {
     struct tcp_hello hello;
 };
 
-static struct tcp_incoming *incoming_of(struct base_list *link)
+static struct tcp_incoming *incoming_of(struct base_list *item)
 {
-    return base_container_of(link, struct tcp_incoming, link);
+    return base_container_of(item, struct tcp_incoming, link);
 }
 
 static void free_incoming(struct tcp_incoming *incoming)
@@ -65,7 +65,7 @@ static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
     return incoming_of(base_list_pop_front(&listener->silent))->net;
 }
 
-static int accepted(struct net_connection *net, void *arg)
+static int begin_incoming(struct net_connection *net, void *arg)
 {
     struct tcp_listener *listener = arg;
     struct tcp_incoming *incoming = base_alloc(&listener->tcp->node->memory, sizeof(*incoming));
@@ -116,7 +116,7 @@ static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
     net_close(incoming->net);
 }
 
-static bool challenge(struct tcp_incoming *incoming)
+static bool send_challenge(struct tcp_incoming *incoming)
 {
     struct tcp_hello hello;
     if (tcp_hello_load(incoming->input, TCP_HELLO, &incoming->hello) != 0 ||
@@ -136,7 +136,7 @@ static bool challenge(struct tcp_incoming *incoming)
 
 /* Check the proof of an incoming. Its network connection is closed in any case; if the proof is good, another descriptor
  * of the socket stays. */
-static void admit(struct tcp_incoming *incoming)
+static void admit_incoming(struct tcp_incoming *incoming)
 {
     struct tcp_hello proof;
     if (tcp_hello_load(incoming->input, TCP_PROOF, &proof) != 0) {
@@ -155,7 +155,7 @@ static void admit(struct tcp_incoming *incoming)
 }
 
 /* Do the handshake before the first hello. @return whether hellos may follow */
-static bool shake(struct tcp_incoming *incoming)
+static bool shake_hands(struct tcp_incoming *incoming)
 {
     struct tcp *tcp = incoming->tcp;
     if (incoming->shaken || tcp->tls.library == NULL)
@@ -179,7 +179,7 @@ static bool shake(struct tcp_incoming *incoming)
 static void incoming_ready(struct net_connection *net)
 {
     struct tcp_incoming *incoming = net_user(net);
-    if (!shake(incoming))
+    if (!shake_hands(incoming))
         return;
     for (;;) {
         ssize_t bytes = tcp_read_try(net, incoming->tls, incoming->input + incoming->bytes,
@@ -195,10 +195,10 @@ static void incoming_ready(struct net_connection *net)
             continue;
         incoming->bytes = 0;
         if (incoming->challenged) {
-            admit(incoming);
+            admit_incoming(incoming);
             return;
         }
-        if (!challenge(incoming))
+        if (!send_challenge(incoming))
             return;
     }
 }
@@ -240,8 +240,8 @@ static void open_task(void *arg)
 {
     struct tcp_listener *listener = arg;
     struct task_sched *sched = listener->tcp->sched;
-    listener->error = net_listen(sched, listener->address, &sched, 1, &incoming_handler, accepted, listener,
-                                 CONNECTIONS_MAX, &listener->net);
+    listener->error = net_listen(sched, listener->address, &sched, 1, &incoming_handler, begin_incoming,
+                                 listener, CONNECTIONS_MAX, &listener->net);
 }
 
 int tcp_listen(void *state, const char *address, void **ret_listener)
@@ -273,8 +273,8 @@ static void close_task(void *arg)
 {
     struct tcp_listener *listener = arg;
     net_listener_close(listener->net);
-    base_list_for_each(link, &listener->silent) /* only this thread changes the list */
-        net_shutdown(incoming_of(link)->net);
+    base_list_for_each(item, &listener->silent) /* only this thread changes the list */
+        net_shutdown(incoming_of(item)->net);
     tcp_gate_lock(&listener->gate);
     while (listener->sockets > 0)
         tcp_gate_sleep_firmly_locked(&listener->gate);
@@ -285,28 +285,28 @@ void tcp_listener_close(void *state)
 {
     struct tcp_listener *listener = state;
     struct tcp *tcp = listener->tcp;
-    struct base_list *link;
+    struct base_list *item;
     while (fabric_run_on(tcp->sched, close_task, listener) != 0)
         (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to post the task's end: try again */
-    while ((link = base_list_pop_front(&listener->ready)) != NULL)
-        tcp_reject(incoming_of(link));
+    while ((item = base_list_pop_front(&listener->ready)) != NULL)
+        tcp_reject(incoming_of(item));
     base_free(&tcp->node->memory, listener, sizeof(*listener));
 }
 
 int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming)
 {
     struct tcp_listener *listener = state;
-    struct base_list *link;
+    struct base_list *item;
     int error = 0;
     tcp_gate_lock(&listener->gate);
-    while ((link = base_list_pop_front(&listener->ready)) == NULL && error == 0)
+    while ((item = base_list_pop_front(&listener->ready)) == NULL && error == 0)
         error = tcp_gate_sleep_locked(&listener->gate, deadline_ns);
-    if (link != NULL)
+    if (item != NULL)
         listener->ready_count--;
     tcp_gate_unlock(&listener->gate);
-    if (link == NULL)
+    if (item == NULL)
         return error;
-    *ret_incoming = incoming_of(link);
+    *ret_incoming = incoming_of(item);
     return 0;
 }
 

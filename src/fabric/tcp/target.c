@@ -22,7 +22,7 @@ struct slot {
 
 _Static_assert(TCP_MESSAGE_HEAD_BYTES == sizeof(struct slot), "slot_bytes has room for it");
 
-static void die(struct tcp_wire *wire)
+static void refuse_frame(struct tcp_wire *wire)
 {
     tcp_wire_die(wire, -EPROTO, "receive", TCP_GIVES_UP);
 }
@@ -64,7 +64,7 @@ static void take_send(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     uint64_t end = frame->offset + frame->bytes;
     if (frame->length > messages->bytes || frame->offset != messages->part || end > frame->length ||
         frame->last != (end == frame->length) || !has_room(messages)) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     struct slot *slot = slot_at(messages, messages->arrived);
@@ -107,7 +107,7 @@ static void add_answer(struct tcp_wire *wire, struct tcp_answer answer)
 static void take_read(struct tcp_wire *wire, const struct tcp_frame *frame)
 {
     if (!frame->last || frame->bytes != 0 || frame->length > TARN_FABRIC_BYTES_MAX) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_READ,
@@ -127,7 +127,7 @@ static void take_write(struct tcp_wire *wire, const struct tcp_frame *frame, con
     bool notifies = frame->kind == TCP_WRITE_NOTIFY && frame->last;
     if (frame->length > TARN_FABRIC_BYTES_MAX || frame->bytes > frame->length ||
         frame->last != (frame->bytes == frame->length) || (notifies && !has_room(&wire->messages))) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_WRITE,
@@ -153,7 +153,7 @@ static void take_swap(struct tcp_wire *wire, const struct tcp_frame *frame, cons
     bool add = frame->kind == TCP_FAA;
     if (!frame->last || frame->bytes != (add ? WORD_BYTES : 2 * WORD_BYTES) ||
         !base_is_aligned(frame->offset, WORD_BYTES)) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     struct tcp_region *region = tcp_region_get(wire->domain, frame->domain, frame->key, TARN_FABRIC_MAY_SWAP,
@@ -177,7 +177,7 @@ void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const
 {
     if (wire->requests - wire->done_told >= TCP_WINDOW ||
         (wire->messages.parted && frame->kind != TCP_SEND)) {
-        die(wire);
+        refuse_frame(wire);
         return;
     }
     switch (frame->kind) {
@@ -196,7 +196,7 @@ void tcp_target_take(struct tcp_wire *wire, const struct tcp_frame *frame, const
         take_send(wire, frame, payload);
         return;
     default:
-        die(wire);
+        refuse_frame(wire);
     }
 }
 

@@ -125,8 +125,8 @@ static void keep_time(void *arg)
         if (woken == 0 && task_now() < next_ns)
             continue;
         next_ns = task_now() + tick_ns;
-        base_list_for_each(link, &tcp->connections)
-            tcp_connection_beat(base_container_of(link, struct tcp_connection, link));
+        base_list_for_each(item, &tcp->connections)
+            tcp_connection_beat(base_container_of(item, struct tcp_connection, link));
     }
     tcp_gate_unlock(&tcp->gate);
 }

@@ -61,7 +61,7 @@ static int put_out(BIO *bio, const char *bytes, int count)
     return count;
 }
 
-static long control(BIO *bio, int command, long number, void *arg)
+static long control_bio(BIO *bio, int command, long number, void *arg)
 {
     (void)bio, (void)number, (void)arg;
     return command == BIO_CTRL_FLUSH ? 1 : 0;
@@ -71,7 +71,7 @@ BIO_METHOD *tcp_tls_method(void)
 {
     BIO_METHOD *method = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "tarn");
     if (method != NULL && BIO_meth_set_read(method, take_in) == 1 &&
-        BIO_meth_set_write(method, put_out) == 1 && BIO_meth_set_ctrl(method, control) == 1)
+        BIO_meth_set_write(method, put_out) == 1 && BIO_meth_set_ctrl(method, control_bio) == 1)
         return method;
     BIO_meth_free(method);
     return NULL;
@@ -184,7 +184,7 @@ const char *tcp_tls_reason(const struct tcp_tls *tls)
 }
 
 /* Translate the result of a call of the library that did not succeed. @return as net_read_try() */
-static ssize_t outcome(struct tcp_tls *tls, int result)
+static ssize_t translate_outcome(struct tcp_tls *tls, int result)
 {
     switch (SSL_get_error(tls->ssl, result)) {
     case SSL_ERROR_WANT_READ:
@@ -211,7 +211,7 @@ ssize_t tcp_read_try(struct net_connection *net, struct tcp_tls *tls, void *buff
     ERR_clear_error();
     if (SSL_read_ex(tls->ssl, buffer, room, &bytes) == 1)
         return (ssize_t)bytes;
-    return outcome(tls, 0);
+    return translate_outcome(tls, 0);
 }
 
 ssize_t tcp_read(struct net_connection *net, struct tcp_tls *tls, void *buffer, size_t room,
@@ -242,7 +242,7 @@ static int flush_output(struct net_connection *net, struct tcp_tls *tls, uint64_
 }
 
 /* Encrypt bytes into `out`, which has room for them if it is empty. @return 0; -EPIPE */
-static int encrypt(struct tcp_tls *tls, const void *data, size_t bytes)
+static int encrypt_bytes(struct tcp_tls *tls, const void *data, size_t bytes)
 {
     size_t written;
     ERR_clear_error();
@@ -261,7 +261,7 @@ int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data,
         return net_write(net, data, bytes, deadline_ns);
     int error = flush_output(net, tls, deadline_ns);
     if (error == 0)
-        error = encrypt(tls, data, bytes);
+        error = encrypt_bytes(tls, data, bytes);
     if (error == 0)
         error = flush_output(net, tls, deadline_ns);
     return error;
@@ -270,7 +270,7 @@ int tcp_write(struct net_connection *net, struct tcp_tls *tls, const void *data,
 void tcp_write_last(int fd, struct tcp_tls *tls, const void *data, size_t bytes)
 {
     if (tls != NULL && SSL_is_init_finished(tls->ssl))
-        (void)encrypt(tls, data, bytes);
+        (void)encrypt_bytes(tls, data, bytes);
     if (tls != NULL && tls->out_bytes > 0) { /* after a failed handshake this is the alert that says why */
         data = tls->out;
         bytes = tls->out_bytes;
@@ -291,7 +291,7 @@ int tcp_shake_try(struct net_connection *net, struct tcp_tls *tls, uint64_t dead
 {
     ERR_clear_error();
     int result = SSL_do_handshake(tls->ssl);
-    int error = result == 1 ? 0 : (int)outcome(tls, result);
+    int error = result == 1 ? 0 : (int)translate_outcome(tls, result);
     if (result != 1 && error == 0)
         error = -ECONNRESET;
     int flushed = flush_output(net, tls, deadline_ns);

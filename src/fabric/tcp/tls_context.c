@@ -46,8 +46,8 @@ static SSL_SESSION *session_of_secret(SSL *ssl)
 }
 
 /* Give the session that a client offers. @param hash  the suite's, once it is known */
-static int offer(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_identity, size_t *ret_bytes,
-                 SSL_SESSION **ret_session)
+static int offer_session(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_identity, size_t *ret_bytes,
+                         SSL_SESSION **ret_session)
 {
     (void)hash;
     *ret_session = session_of_secret(ssl);
@@ -135,7 +135,7 @@ static int set_up(struct base_log *log, const struct tcp_options *options, const
     if (options->cert_path[0] != '\0')
         return use_certificates(log, options, library);
     (void)SSL_CTX_set_app_data(library, (void *)(uintptr_t)secret);
-    SSL_CTX_set_psk_use_session_callback(library, offer);
+    SSL_CTX_set_psk_use_session_callback(library, offer_session);
     SSL_CTX_set_psk_find_session_callback(library, find_session);
     return 0;
 }

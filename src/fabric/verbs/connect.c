@@ -129,7 +129,7 @@ static uint8_t ack_timeout(const struct verbs *verbs)
     return doubled;
 }
 
-static uint8_t smaller(uint8_t a, uint8_t b)
+static uint8_t smaller_of(uint8_t a, uint8_t b)
 {
     return a < b ? a : b;
 }
@@ -145,8 +145,8 @@ static int set_state(struct verbs_connection *connection, enum ibv_qp_state stat
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0)
         attr.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
                                (device->atomics != IBV_ATOMIC_NONE ? IBV_ACCESS_REMOTE_ATOMIC : 0U);
-    attr.max_dest_rd_atomic = smaller(attr.max_dest_rd_atomic, device->max_reads);
-    attr.max_rd_atomic = smaller(attr.max_rd_atomic, device->max_reads);
+    attr.max_dest_rd_atomic = smaller_of(attr.max_dest_rd_atomic, device->max_reads);
+    attr.max_rd_atomic = smaller_of(attr.max_rd_atomic, device->max_reads);
     attr.min_rnr_timer = RNR_TIMER;
     attr.timeout = ack_timeout(connection->verbs);
     attr.retry_cnt = TRIES - 1;
@@ -321,7 +321,8 @@ static int set_traffic_class(struct verbs_connection *connection)
                : -errno;
 }
 
-static int welcome(struct verbs_connection *connection, const struct tarn_fabric_connect_options *options)
+static int send_welcome(struct verbs_connection *connection,
+                        const struct tarn_fabric_connect_options *options)
 {
     const struct verbs_hello hello = hello_of(connection, options, VERBS_WELCOME);
     uint8_t bytes[VERBS_WELCOME_BYTES];
@@ -353,7 +354,7 @@ int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_o
     if (error == 0)
         error = make_queue_pair(connection);
     if (error == 0)
-        error = welcome(connection, options);
+        error = send_welcome(connection, options);
     if (error != 0) {
         verbs_reject(connection);
         return error == -ENOMEM ? -ENOMEM : -ECONNRESET;
@@ -378,8 +379,8 @@ static int milliseconds_left(uint64_t deadline_ns)
 }
 
 /* Resolve the address and the route. */
-static int resolve(struct verbs_connection *connection, struct sockaddr_storage *address,
-                   uint64_t deadline_ns)
+static int resolve_route(struct verbs_connection *connection, struct sockaddr_storage *address,
+                         uint64_t deadline_ns)
 {
     struct verbs *verbs = connection->verbs;
     struct sockaddr_storage from = verbs->device.address;
@@ -403,7 +404,8 @@ static int resolve(struct verbs_connection *connection, struct sockaddr_storage 
 }
 
 /* Send a hello and wait for the answer. */
-static int request(struct verbs_connection *connection, const struct verbs_hello *hello, uint64_t deadline_ns)
+static int request_connection(struct verbs_connection *connection, const struct verbs_hello *hello,
+                              uint64_t deadline_ns)
 {
     uint8_t bytes[VERBS_WELCOME_BYTES];
     struct rdma_conn_param param = param_of(connection, bytes, verbs_hello_save(hello, bytes));
@@ -443,9 +445,9 @@ static int say_part(struct verbs_connection *connection, struct sockaddr_storage
     hello->nonce = part.nonce;
     hello->data_bytes -= VERBS_REQUEST_DATA;
     memmove(hello->data, hello->data + VERBS_REQUEST_DATA, hello->data_bytes);
-    int error = resolve(connection, address, deadline_ns);
+    int error = resolve_route(connection, address, deadline_ns);
     if (error == 0)
-        error = request(connection, &part, deadline_ns);
+        error = request_connection(connection, &part, deadline_ns);
     if (connection->id != NULL)
         (void)rdma_destroy_id(connection->id);
     connection->id = NULL;
@@ -460,9 +462,9 @@ static int meet_peer(struct verbs_connection *connection, struct sockaddr_storag
     if (error == 0 && hello.data_bytes > VERBS_REQUEST_DATA)
         error = say_part(connection, address, &hello, deadline_ns);
     if (error == 0)
-        error = resolve(connection, address, deadline_ns);
+        error = resolve_route(connection, address, deadline_ns);
     if (error == 0)
-        error = request(connection, &hello, deadline_ns);
+        error = request_connection(connection, &hello, deadline_ns);
     if (error == -EAGAIN)
         error = -EPROTO;
     return error == 0 ? finish_meeting(connection) : error;

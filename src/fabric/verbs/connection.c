@@ -117,7 +117,7 @@ static void collect_locked(struct verbs_connection *connection, struct fabric_qu
 }
 
 /* Finish operations that are done; on a connection that has ended, all of them. */
-static void drain(struct verbs_connection *connection)
+static void drain_done(struct verbs_connection *connection)
 {
     struct fabric_queue done = {0}, failed = {0};
     base_spin_lock(&connection->lock);
@@ -174,7 +174,7 @@ void verbs_post(void *state, struct tarn_fabric_op *op)
     base_spin_unlock(&connection->lock);
     if (dead == 0 && error == 0)
         return;
-    drain(connection);
+    drain_done(connection);
     fabric_op_finish(op, dead != 0 ? tarn_fabric_error(connection->owner) : error);
 }
 
@@ -206,7 +206,7 @@ static bool is_ready(void *arg)
     return ready;
 }
 
-static void arm(void *arg)
+static void arm_queue(void *arg)
 {
     const struct waiter *waiter = arg;
     (void)ibv_req_notify_cq(waiter->connection->cq, 0);
@@ -214,16 +214,16 @@ static void arm(void *arg)
 
 void verbs_progress(void *state)
 {
-    drain(state);
+    drain_done(state);
 }
 
 int verbs_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct waiter waiter = {.connection = state, .op = op};
-    const struct fabric_condition condition = {.ready = is_ready, .arm = arm, .arg = &waiter};
+    const struct fabric_condition condition = {.ready = is_ready, .arm = arm_queue, .arg = &waiter};
     int error = 0;
     for (;;) {
-        drain(waiter.connection);
+        drain_done(waiter.connection);
         if (op->finished)
             return 0;
         if (error != 0)
@@ -267,13 +267,13 @@ int verbs_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
     struct verbs_connection *connection = state;
     struct waiter waiter = {.connection = connection};
     const struct fabric_condition condition = {
-        .ready = is_ready, .arm = arm, .arg = &waiter, .is_rare = connection->messages_are_rare};
+        .ready = is_ready, .arm = arm_queue, .arg = &waiter, .is_rare = connection->messages_are_rare};
     int error = 0;
     if (room < connection->receive_bytes)
         return -EINVAL;
     for (;;) {
         const bool taken = take_arrival(connection, data, ret_message);
-        drain(connection);
+        drain_done(connection);
         if (taken)
             return 0;
         if (tarn_fabric_error(connection->owner) != 0)
@@ -293,7 +293,7 @@ void verbs_fail(void *state)
     verbs_poll_locked(connection);
     verbs_die_locked(connection, tarn_fabric_error(connection->owner), "fail");
     base_spin_unlock(&connection->lock);
-    drain(connection);
+    drain_done(connection);
     fabric_bell_ring(&connection->bell); /* other tasks may wait for operations that have ended now */
 }
 
@@ -319,7 +319,7 @@ static bool has_said_bye(void *arg)
 static void say_bye(struct verbs_connection *connection)
 {
     struct waiter waiter = {.connection = connection};
-    const struct fabric_condition condition = {.ready = has_said_bye, .arm = arm, .arg = &waiter};
+    const struct fabric_condition condition = {.ready = has_said_bye, .arm = arm_queue, .arg = &waiter};
     const uint64_t heartbeat_ns = connection->verbs->options.heartbeat_ns;
     const uint64_t until_ns = task_now() + heartbeat_ns + heartbeat_ns / 2;
     base_spin_lock(&connection->lock);

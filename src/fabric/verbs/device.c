@@ -141,7 +141,8 @@ static bool read_gid(const struct ibv_gid_entry *entry, struct sockaddr_storage 
 }
 
 /* Rank a GID for the choice of one: IPv4 over UDP is best, then IPv6 over UDP, then any. */
-static int rank(const struct ibv_gid_entry *entry, const struct sockaddr_storage *address, bool has_address)
+static int rank_gid(const struct ibv_gid_entry *entry, const struct sockaddr_storage *address,
+                    bool has_address)
 {
     if (!has_address)
         return 1;
@@ -161,7 +162,7 @@ static int choose_gid(struct base_log *log, const struct verbs_options *options,
             ibv_query_gid_ex(device->context, device->port, i, &entry, 0) != 0)
             continue;
         bool has_address = read_gid(&entry, &address);
-        int suits = rank(&entry, &address, has_address);
+        int suits = rank_gid(&entry, &address, has_address);
         if (suits <= best)
             continue;
         best = suits;

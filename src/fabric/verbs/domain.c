@@ -138,12 +138,12 @@ static void leave_region(struct verbs_domain *domain, const struct tarn_fabric_r
 /* The access that the device gives to peers. Relaxed ordering is never asked for. */
 static int access_of(uint32_t rights)
 {
-    int access = (rights & TARN_FABRIC_MAY_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
+    int flags = (rights & TARN_FABRIC_MAY_READ) != 0 ? IBV_ACCESS_REMOTE_READ : 0;
     if ((rights & TARN_FABRIC_MAY_WRITE) != 0)
-        access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+        flags |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
     if ((rights & TARN_FABRIC_MAY_SWAP) != 0)
-        access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    return access;
+        flags |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    return flags;
 }
 
 /*
@@ -152,17 +152,17 @@ static int access_of(uint32_t rights)
  *
  * @param memory  bytes and address are set
  */
-static int make_known(struct verbs_domain *domain, struct verbs_memory *memory, int access, bool is_callers)
+static int make_known(struct verbs_domain *domain, struct verbs_memory *memory, int flags, bool is_callers)
 {
     struct verbs *verbs = domain->verbs;
     struct verbs_local *local = &memory->local;
     void *begin = (void *)(uintptr_t)local->memory;
     local->is_writable = true;
     memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address,
-                                 (unsigned)access | IBV_ACCESS_LOCAL_WRITE);
-    if (memory->mr == NULL && is_callers && (access & IBV_ACCESS_LOCAL_WRITE) == 0) {
+                                 (unsigned)flags | IBV_ACCESS_LOCAL_WRITE);
+    if (memory->mr == NULL && is_callers && (flags & IBV_ACCESS_LOCAL_WRITE) == 0) {
         local->is_writable = false;
-        memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address, (unsigned)access);
+        memory->mr = ibv_reg_mr_iova(domain->pd, begin, local->bytes, local->address, (unsigned)flags);
     }
     if (memory->mr == NULL) {
         int error = errno == 0 ? -ENOMEM : -errno;

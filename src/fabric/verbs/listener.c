@@ -112,7 +112,7 @@ static bool push_ready(struct verbs_listener *listener, struct verbs_connection 
 }
 
 /* @return 0: the client waits to be accepted; otherwise the kind of hello that refuses it */
-static enum verbs_hello_kind admit(struct verbs_listener *listener, const struct rdma_cm_event *event)
+static enum verbs_hello_kind admit_client(struct verbs_listener *listener, const struct rdma_cm_event *event)
 {
     struct verbs *verbs = listener->verbs;
     struct verbs_hello hello;
@@ -149,7 +149,7 @@ void verbs_listener_event(struct rdma_cm_event *event)
     if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST || event->listen_id == NULL)
         return;
     struct verbs_listener *listener = event->listen_id->context;
-    const enum verbs_hello_kind why = admit(listener, event);
+    const enum verbs_hello_kind why = admit_client(listener, event);
     if (why == 0)
         return;
     refuse_peer(event->id, why);
@@ -199,10 +199,10 @@ int verbs_listen(void *state, const char *address, void **ret_listener)
 static struct verbs_connection *pop_ready(struct verbs_listener *listener)
 {
     base_spin_lock(&listener->lock);
-    struct base_list *link = base_list_pop_front(&listener->ready);
-    listener->ready_count -= link != NULL ? 1 : 0;
+    struct base_list *item = base_list_pop_front(&listener->ready);
+    listener->ready_count -= item != NULL ? 1 : 0;
     base_spin_unlock(&listener->lock);
-    return link == NULL ? NULL : base_container_of(link, struct verbs_connection, link);
+    return item == NULL ? NULL : base_container_of(item, struct verbs_connection, link);
 }
 
 void verbs_listener_close(void *state)

@@ -123,7 +123,7 @@ uint32_t verbs_local_gather(struct verbs_domain *domain, const struct tarn_fabri
 /* ---- taking memory out -------------------------------------------------------------------------- */
 
 /* Whether a vector of an operation lies in an entry's memory. */
-static bool touches(const struct tarn_fabric_op *op, const struct verbs_local *local)
+static bool touches_memory(const struct tarn_fabric_op *op, const struct verbs_local *local)
 {
     for (uint32_t i = 0; i < op->iov_count; i++) {
         const uintptr_t begin = (uintptr_t)op->iov[i].iov_base, end = begin + op->iov[i].iov_len;
@@ -142,7 +142,7 @@ static bool is_in_flight(struct verbs_connection *connection, const struct verbs
     for (uint64_t i = connection->done_count; connection->error == 0 && !used && i < connection->posted;
          i++) {
         const struct verbs_flight *flight = &connection->flights[i % connection->verbs->device.send_depth];
-        used = flight->is_direct && touches(flight->op, local);
+        used = flight->is_direct && touches_memory(flight->op, local);
     }
     base_spin_unlock(&connection->lock);
     return used;
@@ -162,8 +162,8 @@ void verbs_local_remove(struct verbs_domain *domain, const struct verbs_local *l
     for (;;) { /* no new request names the memory, so those in flight come to an end */
         used = false;
         base_spin_lock(&verbs->lock);
-        base_list_for_each(link, &verbs->connections) {
-            struct verbs_connection *connection = base_container_of(link, struct verbs_connection, link);
+        base_list_for_each(item, &verbs->connections) {
+            struct verbs_connection *connection = base_container_of(item, struct verbs_connection, link);
             used = used || (connection->domain == domain && is_in_flight(connection, local));
         }
         base_spin_unlock(&verbs->lock);

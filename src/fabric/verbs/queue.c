@@ -70,7 +70,7 @@ static struct ibv_send_wr *add_request(struct verbs_connection *connection, stru
 }
 
 /* Post a batch. */
-static void ring(struct verbs_connection *connection, struct batch *batch)
+static void post_batch(struct verbs_connection *connection, struct batch *batch)
 {
     struct verbs *verbs = connection->verbs;
     struct ibv_send_wr *bad = NULL;
@@ -95,7 +95,7 @@ static void ring(struct verbs_connection *connection, struct batch *batch)
     batch->count = batch->vectors_count = 0;
 }
 
-static uint32_t control(struct verbs_connection *connection, enum verbs_control kind)
+static uint32_t make_control(struct verbs_connection *connection, enum verbs_control kind)
 {
     const uint32_t credit = connection->owed;
     connection->owed = 0;
@@ -110,8 +110,8 @@ static bool send_control(struct verbs_connection *connection, enum verbs_control
         return false;
     struct ibv_send_wr *request =
         add_request(connection, &batch, IBV_WR_SEND_WITH_IMM, &(struct verbs_flight){.op = NULL});
-    request->imm_data = control(connection, kind);
-    ring(connection, &batch);
+    request->imm_data = make_control(connection, kind);
+    post_batch(connection, &batch);
     return true;
 }
 
@@ -129,7 +129,7 @@ void verbs_probe_locked(struct verbs_connection *connection)
     if (connection->qp == NULL || connection->probed || in_flight(connection) > 0)
         return; /* a request in flight is a probe itself */
     (void)add_request(connection, &batch, IBV_WR_RDMA_WRITE, &(struct verbs_flight){.op = NULL});
-    ring(connection, &batch);
+    post_batch(connection, &batch);
     connection->probed = true;
 }
 
@@ -245,7 +245,7 @@ static bool add_piece(struct verbs_connection *connection, struct batch *batch, 
 {
     struct verbs_flight flight = {.op = op, .at = connection->part};
     if (batch->count == BATCH || batch->vectors_count + TARN_FABRIC_IOV_MAX > BATCH_VECTORS)
-        ring(connection, batch);
+        post_batch(connection, batch);
     if (connection->error != 0 || !has_room(connection, batch, VERBS_SPARE))
         return false;
     struct piece piece = {.vectors = &batch->vectors[batch->vectors_count]};
@@ -260,7 +260,7 @@ static bool add_piece(struct verbs_connection *connection, struct batch *batch, 
     request->send_flags = piece.flags;
     fill_target(request, op, flight.at);
     if (op->kind == TARN_FABRIC_SEND)
-        request->imm_data = control(connection, VERBS_MESSAGE);
+        request->imm_data = make_control(connection, VERBS_MESSAGE);
     else if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
         request->imm_data = htobe32(op->value);
     connection->part = flight.last ? 0 : flight.at + flight.bytes;
@@ -301,7 +301,7 @@ void verbs_pump_locked(struct verbs_connection *connection)
         if (!add_op(connection, &batch, op))
             break;
     }
-    ring(connection, &batch);
+    post_batch(connection, &batch);
 }
 
 /* ---- receiving ---------------------------------------------------------------------------------- */
@@ -394,7 +394,7 @@ static void take_receive(struct verbs_connection *connection, const struct ibv_w
 /* ---- completions -------------------------------------------------------------------------------- */
 
 /* Finish a request that has succeeded. */
-static void retire(struct verbs_connection *connection, const struct verbs_flight *flight)
+static void retire_flight(struct verbs_connection *connection, const struct verbs_flight *flight)
 {
     struct tarn_fabric_op *op = flight->op;
     verbs_ring_release(&connection->ring, flight->ring_end);
@@ -445,7 +445,7 @@ static void take_completion(struct verbs_connection *connection, const struct ib
     const uint64_t until = wc->wr_id + (wc->status == IBV_WC_SUCCESS ? 1 : 0);
     connection->probed = false;
     for (; connection->flushed == 0 && connection->done_count < until; connection->done_count++)
-        retire(connection, flight_of(connection, connection->done_count));
+        retire_flight(connection, flight_of(connection, connection->done_count));
     if (wc->status == IBV_WC_SUCCESS)
         return;
     struct tarn_fabric_op *op = flight_of(connection, wc->wr_id)->op;

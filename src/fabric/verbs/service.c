@@ -39,8 +39,8 @@ static void take_completion_event(struct verbs *verbs)
 static void lose_all(struct verbs *verbs, const char *doing)
 {
     base_spin_lock(&verbs->lock);
-    base_list_for_each(link, &verbs->connections)
-        verbs_connection_lose(base_container_of(link, struct verbs_connection, link), -ECONNRESET, doing);
+    base_list_for_each(item, &verbs->connections)
+        verbs_connection_lose(base_container_of(item, struct verbs_connection, link), -ECONNRESET, doing);
     base_spin_unlock(&verbs->lock);
 }
 
@@ -56,7 +56,7 @@ static void handle_queue_pair_event(const struct ibv_async_event *event)
 static void take_device_event(struct verbs *verbs)
 {
     struct ibv_async_event event;
-    struct base_log *log = &verbs->node->log;
+    struct base_log *node_log = &verbs->node->log;
     const char *name = ibv_get_device_name(verbs->device.context->device);
     if (ibv_get_async_event(verbs->device.context, &event) != 0)
         return;
@@ -71,32 +71,33 @@ static void take_device_event(struct verbs *verbs)
     case IBV_EVENT_PORT_ERR:
         if (event.element.port_num != verbs->device.port)
             break;
-        base_warn(log, "RDMA port", "device=%s port=%d event=\"%s\"", name, event.element.port_num,
+        base_warn(node_log, "RDMA port", "device=%s port=%d event=\"%s\"", name, event.element.port_num,
                   ibv_event_type_str(event.event_type));
         if (event.event_type == IBV_EVENT_PORT_ERR)
             lose_all(verbs, "port down");
         break;
     case IBV_EVENT_DEVICE_FATAL:
-        base_error(log, "RDMA device gone", "device=%s event=\"%s\"", name,
+        base_error(node_log, "RDMA device gone", "device=%s event=\"%s\"", name,
                    ibv_event_type_str(event.event_type));
         lose_all(verbs, "device gone");
         break;
     default:
-        base_debug(log, "RDMA device", "device=%s event=\"%s\"", name, ibv_event_type_str(event.event_type));
+        base_debug(node_log, "RDMA device", "device=%s event=\"%s\"", name,
+                   ibv_event_type_str(event.event_type));
     }
     ibv_ack_async_event(&event);
 }
 
 /* Count a tick of the clock when it is due. @return whether there are connections to keep the clock for */
-static bool tick(struct verbs *verbs, uint64_t *next_ns)
+static bool tick_connections(struct verbs *verbs, uint64_t *next_ns)
 {
     const uint64_t now_ns = task_now();
     const bool due = now_ns >= *next_ns;
     base_spin_lock(&verbs->lock);
     const bool any = !base_list_empty(&verbs->connections);
     if (due) {
-        base_list_for_each(link, &verbs->connections)
-            verbs_connection_beat(base_container_of(link, struct verbs_connection, link));
+        base_list_for_each(item, &verbs->connections)
+            verbs_connection_beat(base_container_of(item, struct verbs_connection, link));
     }
     base_spin_unlock(&verbs->lock);
     if (due)
@@ -113,7 +114,7 @@ static void *run_service(void *arg)
                              {.fd = verbs->device.context->async_fd, .events = POLLIN}};
     uint64_t next_ns = 0;
     for (;;) {
-        const bool any = tick(verbs, &next_ns);
+        const bool any = tick_connections(verbs, &next_ns);
         const uint64_t now_ns = task_now();
         const uint64_t left_ms = next_ns > now_ns ? (next_ns - now_ns) / BASE_NS_PER_MS + 1 : 0;
         if (poll(files, base_array_count(files), any ? (int)left_ms : -1) <= 0)
@@ -136,7 +137,7 @@ static void *run_service(void *arg)
     }
 }
 
-static void wake(const struct verbs *verbs)
+static void wake_service(const struct verbs *verbs)
 {
     const uint64_t one = 1;
     (void)!write(verbs->wake, &one, sizeof(one));
@@ -151,7 +152,7 @@ void verbs_service_add(struct verbs_connection *connection)
     connection->is_added = true;
     base_spin_unlock(&verbs->lock);
     if (first)
-        wake(verbs);
+        wake_service(verbs);
 }
 
 void verbs_service_remove(struct verbs_connection *connection)
@@ -217,7 +218,7 @@ void verbs_service_stop(struct verbs *verbs)
     base_spin_lock(&verbs->lock);
     verbs->closing = true;
     base_spin_unlock(&verbs->lock);
-    wake(verbs);
+    wake_service(verbs);
     (void)pthread_join(verbs->thread, NULL);
     close_all(verbs);
 }

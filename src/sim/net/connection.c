@@ -232,8 +232,8 @@ void sim_disconnect(void *state)
 
 static struct sim_listener *find_listener(const struct sim_net *net, const char *address)
 {
-    base_list_for_each(link, &net->listeners) {
-        struct sim_listener *listener = base_container_of(link, struct sim_listener, link);
+    base_list_for_each(item, &net->listeners) {
+        struct sim_listener *listener = base_container_of(item, struct sim_listener, link);
         if (strcmp(listener->address, address) == 0)
             return listener;
     }
@@ -497,8 +497,8 @@ static void look(struct sim_side *side)
 
 void sim_connections_look(struct sim_net *net)
 {
-    base_list_for_each(link, &net->connections) {
-        struct sim_connection *connection = base_container_of(link, struct sim_connection, link);
+    base_list_for_each(item, &net->connections) {
+        struct sim_connection *connection = base_container_of(item, struct sim_connection, link);
         bool waits = connection->meeting != SIM_QUEUED && connection->meeting != SIM_TAKEN;
         if (waits && !connection->answered && !connection->sides[0].gone &&
             !base_heap_is_linked(&connection->call.node)) {
@@ -542,11 +542,11 @@ static void leave_connection(struct sim_device *device, struct sim_connection *c
 
 void sim_connections_leave(struct sim_device *device)
 {
-    base_list_for_each_safe(link, &device->net->listeners) {
-        struct sim_listener *listener = base_container_of(link, struct sim_listener, link);
+    base_list_for_each_safe(item, &device->net->listeners) {
+        struct sim_listener *listener = base_container_of(item, struct sim_listener, link);
         if (listener->device == device)
             sim_listener_close(listener);
     }
-    base_list_for_each_safe(link, &device->net->connections)
-        leave_connection(device, base_container_of(link, struct sim_connection, link));
+    base_list_for_each_safe(item, &device->net->connections)
+        leave_connection(device, base_container_of(item, struct sim_connection, link));
 }

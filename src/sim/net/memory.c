@@ -89,11 +89,11 @@ void sim_region_change(struct sim_region *region, uint64_t word, uint64_t value)
     }
     memcpy(region->truth + word * SIM_WORD_BYTES, &value, sizeof(value));
     memcpy(region->memory + word * SIM_WORD_BYTES, &value, sizeof(value));
-    base_list_for_each_safe(link, &net->watchers) {
-        struct sim_watcher *watcher = base_container_of(link, struct sim_watcher, link);
+    base_list_for_each_safe(item, &net->watchers) {
+        struct sim_watcher *watcher = base_container_of(item, struct sim_watcher, link);
         if (!watches(watcher, region, word))
             continue;
-        base_list_remove(link);
+        base_list_remove(item);
         (void)task_wait_wake(&watcher->wait, 0);
     }
 }

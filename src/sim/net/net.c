@@ -88,13 +88,13 @@ void sim_net_stats(struct sim_world *world, struct sim_net_stats *ret_stats)
     struct sim_net_stats stats = {0};
     base_list_for_each(device_link, &world->net->devices) {
         const struct sim_device *device = base_container_of(device_link, struct sim_device, link);
-        base_list_for_each(link, &device->domains) {
+        base_list_for_each(item, &device->domains) {
             stats.domains++;
-            stats.regions += base_container_of(link, struct sim_domain, link)->regions_count;
+            stats.regions += base_container_of(item, struct sim_domain, link)->regions_count;
         }
     }
-    base_list_for_each(link, &world->net->connections) {
-        const struct sim_connection *connection = base_container_of(link, struct sim_connection, link);
+    base_list_for_each(item, &world->net->connections) {
+        const struct sim_connection *connection = base_container_of(item, struct sim_connection, link);
         stats.connections++;
         for (unsigned i = 0; i < 2; i++) {
             base_list_for_each(op_link, &connection->sides[i].ops)
@@ -118,8 +118,8 @@ void sim_net_later(struct sim_net *net, struct sim_event *event)
 static struct sim_cut *find_cut(const struct sim_net *net, const struct sim_node *from,
                                 const struct sim_node *to)
 {
-    base_list_for_each(link, &net->cuts) {
-        struct sim_cut *cut = base_container_of(link, struct sim_cut, link);
+    base_list_for_each(item, &net->cuts) {
+        struct sim_cut *cut = base_container_of(item, struct sim_cut, link);
         if (cut->from == from && cut->to == to)
             return cut;
     }
@@ -269,8 +269,8 @@ static bool is_clean(const struct sim_region *region)
 {
     if (region->users > 0)
         return false;
-    base_list_for_each(link, &region->domain->sides) {
-        const struct sim_side *side = base_container_of(link, struct sim_side, link);
+    base_list_for_each(item, &region->domain->sides) {
+        const struct sim_side *side = base_container_of(item, struct sim_side, link);
         if (side->number < region->quarantine && !side->peer_gone && !side->fenced)
             return false;
     }
@@ -279,8 +279,8 @@ static bool is_clean(const struct sim_region *region)
 
 void sim_domain_reap(struct sim_domain *domain)
 {
-    base_list_for_each_safe(link, &domain->regions) {
-        struct sim_region *region = base_container_of(link, struct sim_region, link);
+    base_list_for_each_safe(item, &domain->regions) {
+        struct sim_region *region = base_container_of(item, struct sim_region, link);
         if (region->freed && is_clean(region))
             sim_region_destroy(region);
     }
@@ -297,8 +297,8 @@ void sim_domain_reap(struct sim_domain *domain)
 /* The memory of a process that has ended is gone: what is on its way there finds nothing. */
 static void leave_domains(struct sim_device *device)
 {
-    base_list_for_each_safe(link, &device->domains) {
-        struct sim_domain *domain = base_container_of(link, struct sim_domain, link);
+    base_list_for_each_safe(item, &device->domains) {
+        struct sim_domain *domain = base_container_of(item, struct sim_domain, link);
         base_list_for_each(region_link, &domain->regions)
             base_container_of(region_link, struct sim_region, link)->freed = true;
         domain->closed = true;
@@ -308,9 +308,9 @@ static void leave_domains(struct sim_device *device)
 
 static void leave_device(struct sim_device *device)
 {
-    base_list_for_each_safe(link, &device->net->watchers) {
-        if (base_container_of(link, struct sim_watcher, link)->device == device)
-            base_list_remove(link);
+    base_list_for_each_safe(item, &device->net->watchers) {
+        if (base_container_of(item, struct sim_watcher, link)->device == device)
+            base_list_remove(item);
     }
     sim_connections_leave(device);
     device->node = NULL;
@@ -321,8 +321,8 @@ static void leave_device(struct sim_device *device)
 
 static struct sim_device *find_device(const struct sim_net *net, const struct sim_node *node)
 {
-    base_list_for_each(link, &net->devices) {
-        struct sim_device *device = base_container_of(link, struct sim_device, link);
+    base_list_for_each(item, &net->devices) {
+        struct sim_device *device = base_container_of(item, struct sim_device, link);
         if (device->node == node)
             return device;
     }
@@ -335,8 +335,8 @@ void sim_net_leave(struct sim_node *node)
     struct sim_device *device;
     while ((device = find_device(net, node)) != NULL)
         leave_device(device); /* others may go with it, that have waited for their last connection */
-    base_list_for_each_safe(link, &net->cuts) {
-        struct sim_cut *cut = base_container_of(link, struct sim_cut, link);
+    base_list_for_each_safe(item, &net->cuts) {
+        struct sim_cut *cut = base_container_of(item, struct sim_cut, link);
         if (cut->from == node || cut->to == node)
             free_cut(net, cut);
     }
@@ -345,16 +345,16 @@ void sim_net_leave(struct sim_node *node)
 
 static void check_domain(const struct sim_domain *domain)
 {
-    base_list_for_each(link, &domain->regions)
-        sim_region_compare(base_container_of(link, struct sim_region, link));
+    base_list_for_each(item, &domain->regions)
+        sim_region_compare(base_container_of(item, struct sim_region, link));
 }
 
 /* All domains; while something is measured, of many some, and those that come next the next time. */
 static void check_device(struct sim_device *device)
 {
     uint32_t count = 0;
-    base_list_for_each(link, &device->domains) {
-        check_domain(base_container_of(link, struct sim_domain, link));
+    base_list_for_each(item, &device->domains) {
+        check_domain(base_container_of(item, struct sim_domain, link));
         if (++count == DOMAINS_COMPARED && device->net->world->timed)
             break;
     }
@@ -366,8 +366,8 @@ static void check_device(struct sim_device *device)
 
 void sim_net_check(const struct sim_node *node)
 {
-    base_list_for_each(link, &node->world->net->devices) {
-        struct sim_device *device = base_container_of(link, struct sim_device, link);
+    base_list_for_each(item, &node->world->net->devices) {
+        struct sim_device *device = base_container_of(item, struct sim_device, link);
         if (device->node == node)
             check_device(device);
     }

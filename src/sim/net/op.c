@@ -24,9 +24,9 @@ static struct sim_net *net_of(const struct sim_op *op)
     return op->side->connection->net;
 }
 
-static struct sim_op *op_at(struct base_list *link)
+static struct sim_op *op_at(struct base_list *item)
 {
-    return base_container_of(link, struct sim_op, link);
+    return base_container_of(item, struct sim_op, link);
 }
 
 static bool writes(const struct sim_op *op)
@@ -207,8 +207,8 @@ static void wait_a_pulse(struct sim_op *op)
  */
 static bool land_before(const struct sim_op *message)
 {
-    base_list_for_each(link, &message->side->ops) {
-        struct sim_op *op = op_at(link);
+    base_list_for_each(item, &message->side->ops) {
+        struct sim_op *op = op_at(item);
         if (op == message)
             return true;
         if (op->kind != TARN_FABRIC_WRITE || op->landed)
@@ -230,8 +230,8 @@ static bool land_before(const struct sim_op *message)
 /* Hand over messages that have arrived, in their order. */
 static void deliver(struct sim_side *side)
 {
-    base_list_for_each_safe(link, &side->ops) {
-        struct sim_op *op = op_at(link);
+    base_list_for_each_safe(item, &side->ops) {
+        struct sim_op *op = op_at(item);
         if (!sends(op) || was_handed_over(op))
             continue;
         if (op->state != SIM_OP_QUEUED || side->dropped || !land_before(op))
@@ -347,8 +347,8 @@ static void run_op(struct sim_event *event)
 
 void sim_ops_resume(struct sim_side *side)
 {
-    base_list_for_each(link, &side->ops) {
-        struct sim_op *op = op_at(link);
+    base_list_for_each(item, &side->ops) {
+        struct sim_op *op = op_at(item);
         if ((op->state == SIM_OP_GOING || op->state == SIM_OP_COMING) && op->stage == SIM_STAGE_NONE &&
             !base_heap_is_linked(&op->event.node))
             sim_net_later(net_of(op), &op->event);
@@ -362,8 +362,8 @@ static struct sim_region *find_region(const struct sim_domain *domain,
 {
     if (handle->domain != domain->name)
         return NULL;
-    base_list_for_each(link, &domain->regions) {
-        struct sim_region *region = base_container_of(link, struct sim_region, link);
+    base_list_for_each(item, &domain->regions) {
+        struct sim_region *region = base_container_of(item, struct sim_region, link);
         if (region->key == handle->key && !region->freed)
             return region;
     }
@@ -393,8 +393,8 @@ void sim_ops_progress(struct sim_side *side)
     bool others = false;         /* have not completed, such messages apart */
     if (side->failed)
         return;
-    base_list_for_each(link, &side->ops) {
-        struct sim_op *op = op_at(link);
+    base_list_for_each(item, &side->ops) {
+        struct sim_op *op = op_at(item);
         bool creditless = false;
         if (op->state == SIM_OP_WAITING) {
             creditless = sends(op) && (without_credit || side->credit == 0);
@@ -466,8 +466,8 @@ static bool comes_late(const struct sim_op *op)
 
 void sim_ops_flush(struct sim_side *side)
 {
-    base_list_for_each_safe(link, &side->ops) {
-        struct sim_op *op = op_at(link);
+    base_list_for_each_safe(item, &side->ops) {
+        struct sim_op *op = op_at(item);
         struct sim_net *net = net_of(op);
         if (op->posted == NULL && side->owner != NULL)
             continue; /* was before */
@@ -486,8 +486,8 @@ void sim_ops_flush(struct sim_side *side)
 
 void sim_ops_stop(struct sim_side *side)
 {
-    base_list_for_each_safe(link, &side->ops) {
-        struct sim_op *op = op_at(link);
+    base_list_for_each_safe(item, &side->ops) {
+        struct sim_op *op = op_at(item);
         bool there = op->state == SIM_OP_WORKING && writes(op);
         if (there && sim_net_has(net_of(op), SIM_NET_LATE)) {
             op->pulses_left += 2; /* some of it */

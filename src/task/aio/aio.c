@@ -148,9 +148,9 @@ static uint32_t hand_out_cancelled(struct task_engine *engine)
 static uint32_t look_for_events(struct task_engine *engine, uint64_t sleep_ns)
 {
     struct epoll_event events[EVENTS_MAX];
-    struct timespec time = aio_timespec(sleep_ns);
+    struct timespec timeout = aio_timespec(sleep_ns);
     int ready =
-        epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
+        epoll_pwait2(engine->epoll_fd, events, EVENTS_MAX, sleep_ns == TASK_FOREVER ? NULL : &timeout, NULL);
     uint32_t count = 0;
     engine->epoll_ready = ready == EVENTS_MAX; /* a full batch: there may be more events */
     for (int i = 0; i < ready; i++) {

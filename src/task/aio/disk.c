@@ -52,15 +52,15 @@ static void describe_block(struct task_io *io, struct iocb *block)
         block->aio_lio_opcode = IOCB_CMD_FDSYNC;
         return;
     }
-    bool write = io->op == TASK_IO_WRITE;
-    block->aio_rw_flags = write && io->durable ? RWF_DSYNC : 0;
+    bool is_write = io->op == TASK_IO_WRITE;
+    block->aio_rw_flags = is_write && io->durable ? RWF_DSYNC : 0;
     block->aio_offset = (int64_t)io->offset;
     if (io->iov_count == 1) {
-        block->aio_lio_opcode = write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
+        block->aio_lio_opcode = is_write ? IOCB_CMD_PWRITE : IOCB_CMD_PREAD;
         block->aio_buf = (uintptr_t)io->iov->iov_base;
         block->aio_nbytes = base_min(io->iov->iov_len, (size_t)TASK_IO_PIECE_BYTES);
     } else {
-        block->aio_lio_opcode = write ? IOCB_CMD_PWRITEV : IOCB_CMD_PREADV;
+        block->aio_lio_opcode = is_write ? IOCB_CMD_PWRITEV : IOCB_CMD_PREADV;
         block->aio_buf = (uintptr_t)io->iov;
         block->aio_nbytes = io->iov_count;
     }
@@ -71,10 +71,10 @@ static uint32_t make_batch(struct task_engine *engine)
 {
     uint32_t room = base_min((uint32_t)AIO_BATCH, engine->in_flight_max - engine->in_flight);
     uint32_t count = 0;
-    base_list_for_each(link, &engine->queued) {
+    base_list_for_each(item, &engine->queued) {
         if (count == room)
             break;
-        describe_block(base_container_of(link, struct task_io, link), &engine->blocks[count]);
+        describe_block(base_container_of(item, struct task_io, link), &engine->blocks[count]);
         engine->block_pointers[count] = &engine->blocks[count];
         count++;
     }
@@ -182,8 +182,8 @@ uint32_t aio_disk_sleep(struct task_engine *engine, uint64_t sleep_ns)
     if (!watch_epoll(engine))
         sleep_ns = base_min(sleep_ns, (uint64_t)AIO_RETRY_NS);
     struct io_event event;
-    struct timespec time = aio_timespec(sleep_ns);
-    struct timespec *limit = sleep_ns == TASK_FOREVER ? NULL : &time;
+    struct timespec timeout = aio_timespec(sleep_ns);
+    struct timespec *limit = sleep_ns == TASK_FOREVER ? NULL : &timeout;
     return syscall(SYS_io_getevents, engine->context, 1L, 1L, &event, limit) == 1
                ? complete_io(engine, &event)
                : 0;

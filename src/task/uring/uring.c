@@ -28,21 +28,21 @@ static void prepare_transfer(struct task_engine *engine, const struct task_io *i
 {
     uint8_t flags = 0;
     int number = file_number(engine, io->file, &flags);
-    bool write = io->op == TASK_IO_WRITE;
+    bool is_write = io->op == TASK_IO_WRITE;
     if (io->iov_count != 1) {
-        io_uring_prep_rw(write ? IORING_OP_WRITEV : IORING_OP_READV, entry, number, io->iov, io->iov_count,
+        io_uring_prep_rw(is_write ? IORING_OP_WRITEV : IORING_OP_READV, entry, number, io->iov, io->iov_count,
                          io->offset);
     } else {
         bool fixed = io->region >= 0;
-        int operation = write   ? fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE
-                        : fixed ? IORING_OP_READ_FIXED
-                                : IORING_OP_READ;
+        int operation = is_write ? fixed ? IORING_OP_WRITE_FIXED : IORING_OP_WRITE
+                        : fixed  ? IORING_OP_READ_FIXED
+                                 : IORING_OP_READ;
         size_t bytes = base_min(io->iov->iov_len, (size_t)TASK_IO_PIECE_BYTES);
         io_uring_prep_rw(operation, entry, number, io->iov->iov_base, (unsigned)bytes, io->offset);
         if (fixed)
             entry->buf_index = (uint16_t)io->region;
     }
-    entry->rw_flags = write && io->durable ? RWF_DSYNC : 0;
+    entry->rw_flags = is_write && io->durable ? RWF_DSYNC : 0;
     entry->flags = flags;
 }
 
@@ -79,7 +79,7 @@ static void prepare_receive(const struct task_engine *engine, const struct task_
 }
 
 /* Put a request into the submission queue. @return false: the queue is full */
-static bool issue(struct task_engine *engine, struct task_io *io)
+static bool issue_request(struct task_engine *engine, struct task_io *io)
 {
     struct io_uring_sqe *entry = io_uring_get_sqe(&engine->ring);
     if (base_unlikely(entry == NULL))
@@ -112,7 +112,7 @@ static bool issue(struct task_engine *engine, struct task_io *io)
 /* Issue a request or queue it; never fails. */
 static void issue_or_queue(struct task_engine *engine, struct task_io *io)
 {
-    if (!base_list_empty(&engine->backlog) || !issue(engine, io))
+    if (!base_list_empty(&engine->backlog) || !issue_request(engine, io))
         base_list_push_back(&engine->backlog, &io->link);
 }
 
@@ -175,7 +175,7 @@ static bool fill_queue(struct task_engine *engine)
     if (!arm_wake(engine))
         return false;
     while ((first = base_list_first(&engine->backlog)) != NULL) {
-        if (!issue(engine, base_container_of(first, struct task_io, link)))
+        if (!issue_request(engine, base_container_of(first, struct task_io, link)))
             return false;
         base_list_remove(first);
     }
@@ -313,7 +313,7 @@ static uint32_t hand_out_finished(struct task_engine *engine)
     return count;
 }
 
-static uint32_t reap(struct task_engine *engine)
+static uint32_t reap_completions(struct task_engine *engine)
 {
     const struct io_uring_cq *queue = &engine->ring.cq;
     uint32_t count = 0;
@@ -330,10 +330,10 @@ static uint32_t reap(struct task_engine *engine)
 static void sleep_in_kernel(struct task_engine *engine, uint64_t sleep_ns)
 {
     struct io_uring_cqe *completion;
-    struct __kernel_timespec time = {.tv_sec = (int64_t)(sleep_ns / 1000000000),
-                                     .tv_nsec = (long long)(sleep_ns % 1000000000)};
+    struct __kernel_timespec timeout = {.tv_sec = (int64_t)(sleep_ns / 1000000000),
+                                        .tv_nsec = (long long)(sleep_ns % 1000000000)};
     (void)io_uring_submit_and_wait_timeout(&engine->ring, &completion, 1,
-                                           sleep_ns == TASK_FOREVER ? NULL : &time, NULL);
+                                           sleep_ns == TASK_FOREVER ? NULL : &timeout, NULL);
 }
 
 /* Whether the kernel has completions that it shows only after a system call. */
@@ -356,7 +356,7 @@ static uint32_t uring_poll(struct task_engine *engine, uint64_t sleep_ns)
         sleep_in_kernel(engine, sleep_ns);
     else if (io_uring_sq_ready(&engine->ring) > 0 || kernel_has_work(engine))
         (void)io_uring_submit_and_get_events(&engine->ring);
-    return count + reap(engine);
+    return count + reap_completions(engine);
 }
 
 static void uring_wake(struct task_engine *engine)
