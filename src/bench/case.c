@@ -57,7 +57,7 @@ void bench_case_subject(struct bench_case *self, const char *name,
     base_histogram_reset(&subject->latency);
 }
 
-static int measure(struct bench_case *self, struct bench_subject *subject, size_t repeat)
+static int measure_case(struct bench_case *self, struct bench_subject *subject, size_t repeat)
 {
     struct bench_sample sample = {.latency = &subject->latency};
     int error = subject->measure(subject->arg, &sample);
@@ -78,7 +78,7 @@ static int measure_all(struct bench_case *self, size_t repeat, struct base_progr
     for (size_t i = 0; i < self->subject_count; i++) {
         size_t turn = repeat % 2 == 0 ? i : self->subject_count - 1 - i;
         struct bench_subject *subject = &self->subjects[turn];
-        int error = subject->skipped == NULL ? measure(self, subject, repeat) : 0;
+        int error = subject->skipped == NULL ? measure_case(self, subject, repeat) : 0;
         if (error != 0)
             return bench_fail(self->bench, error, "%s: %s", self->name, subject->name);
         base_progress_update(progress, repeat * self->subject_count + i + 1);

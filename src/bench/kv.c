@@ -69,7 +69,7 @@ struct store {
 
 /* ---- options ------------------------------------------------------------------------------------ */
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     double share;
@@ -176,7 +176,7 @@ static uint64_t draw_key(struct asker *asker, uint32_t place)
     return number;
 }
 
-static int put(struct asker *asker)
+static int put_value(struct asker *asker)
 {
     struct job *job = asker->load->store->job;
     const uint64_t number = draw_key(asker, 0);
@@ -187,7 +187,7 @@ static int put(struct asker *asker)
 }
 
 /* @return 0; -EBADMSG: it is not the key's value; what the get came to, but for a miss */
-static int take(struct load *load, uint64_t number, int error, const uint8_t *value, uint64_t bytes)
+static int take_get(struct load *load, uint64_t number, int error, const uint8_t *value, uint64_t bytes)
 {
     const struct job *job = load->store->job;
     struct bench_value_check checked;
@@ -211,7 +211,7 @@ static int get_one(struct asker *asker)
     struct tarn_record_info info = {0};
     int error = tarn_kv_get(load->store->kv, asker->keys[0], sizeof(asker->keys[0]), asker->values,
                             load->store->job->values.bytes, &info);
-    return take(load, number, error, asker->values, info.value_bytes);
+    return take_get(load, number, error, asker->values, info.value_bytes);
 }
 
 static int get_many(struct asker *asker)
@@ -230,12 +230,12 @@ static int get_many(struct asker *asker)
     }
     tarn_kv_get_many(load->store->kv, gets, count);
     for (uint32_t i = 0; i < count && error == 0; i++)
-        error = take(load, asker->numbers[i], gets[i].error, gets[i].value, gets[i].info.value_bytes);
+        error = take_get(load, asker->numbers[i], gets[i].error, gets[i].value, gets[i].info.value_bytes);
     return error;
 }
 
 /* Closed loop: once, and until the time is over. */
-static void ask(void *arg)
+static void ask_store(void *arg)
 {
     struct load *load = arg;
     struct job *job = load->store->job;
@@ -248,7 +248,7 @@ static void ask(void *arg)
     uint64_t now_ns = task_now();
     for (bool is_first = true; load->error == 0 && (is_first || now_ns < load->until_ns); is_first = false) {
         const uint64_t begin_ns = now_ns;
-        int error = base_random_u64(&asker.random) >> 1 >= read_below ? put(&asker)
+        int error = base_random_u64(&asker.random) >> 1 >= read_below ? put_value(&asker)
                     : job->pattern.keys_per_get == 1                  ? get_one(&asker)
                                                                       : get_many(&asker);
         if (error != 0 && load->error == 0)
@@ -259,14 +259,14 @@ static void ask(void *arg)
     base_free(job->bench->account, asker.values, bytes);
 }
 
-static int measure(void *arg, struct bench_sample *sample)
+static int measure_store(void *arg, struct bench_sample *sample)
 {
     struct store *store = arg;
     const struct job *job = store->job;
     const uint64_t begin_ns = task_now();
     struct load load = {
         .store = store, .latency = sample->latency, .until_ns = begin_ns + job->bench->options.duration_ns};
-    int error = run_tasks(job->pattern.pipeline, ask, &load);
+    int error = run_tasks(job->pattern.pipeline, ask_store, &load);
     sample->operations = load.keys;
     sample->elapsed_ns = task_now() - begin_ns;
     sample->values[0] = load.gets == 0 ? 100 : 100 * (double)load.hits / (double)load.gets;
@@ -289,7 +289,7 @@ static int run_case(struct job *job, const char *read_share)
     bench_case_number(self, "value_bytes", job->values.bytes);
     bench_case_value(self, "hit_percent");
     for (uint32_t i = 0; i < job->count; i++)
-        bench_case_subject(self, job->stores[i].name, measure, &job->stores[i]);
+        bench_case_subject(self, job->stores[i].name, measure_store, &job->stores[i]);
     error = bench_case_run(self);
     bench_case_close(self);
     return error;
@@ -357,7 +357,7 @@ static void run_all(void *arg)
     world->error = error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_kv(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     const struct bench_world_options world = {
@@ -381,6 +381,6 @@ const struct bench_verb bench_verb_kv = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_kv,
 };

@@ -238,7 +238,7 @@ static void count_answer(struct run *run, const struct request *request, uint32_
 }
 
 /* Take the answers in what has arrived. */
-static int take(struct run *run, struct connection *connection, const char *data, size_t bytes)
+static int take_answers(struct run *run, struct connection *connection, const char *data, size_t bytes)
 {
     while (bytes > 0) {
         size_t used;
@@ -278,7 +278,7 @@ static int receive(struct run *run, struct connection *connection)
         else if (got < 0)
             return errno == EAGAIN ? 0 : fail(run, -errno, "receive");
         else
-            error = take(run, connection, run->room, (size_t)got);
+            error = take_answers(run, connection, run->room, (size_t)got);
     } while (got == ROOM_BYTES && error == 0);
     return error;
 }

@@ -23,7 +23,7 @@ struct batch {
     struct tarn_depot *depot;
     struct tarn_batch_item *items;
     uint32_t count;
-    struct member *members; /* ordered by their locks: who takes several takes them in this order */
+    struct member *members; /* ordered by their locks: all callers take several locks in this order */
     /* of those that are written */
     struct seglog_draft *drafts;
     struct seglog_place *places;
@@ -153,7 +153,7 @@ static int decide(struct batch *batch)
 }
 
 /* What each will take: its record is longer if it is not alone. */
-static void measure(struct batch *batch)
+static void measure_items(struct batch *batch)
 {
     const struct seglog *log = batch->depot->log;
     const uint8_t mark = batch->written_count > 1 ? SEGLOG_MARK_BATCH : 0;
@@ -197,7 +197,7 @@ static int draft_records(struct batch *batch)
 /* ---- writing ------------------------------------------------------------------------------------------- */
 
 /* It is durable: change the index, of all keys that can be had. */
-static int publish(struct batch *batch)
+static int publish_members(struct batch *batch)
 {
     struct tarn_depot *depot = batch->depot;
     int first = 0;
@@ -237,7 +237,7 @@ static int commit(struct batch *batch)
     error = seglog_wait(depot->log, &batch->places[batch->written_count - 1]);
     depot_trace_mark(&batch->trace, TARN_STAGE_COMMIT);
     if (error == 0)
-        error = publish(batch);
+        error = publish_members(batch);
     else
         depot_discharge(depot, batch->footprint);
     /* what is there in part until the next opening must not be built upon */
@@ -257,7 +257,7 @@ static int write_records(struct batch *batch)
     int error = decide(batch);
     if (error != 0 || batch->written_count == 0)
         return error;
-    measure(batch);
+    measure_items(batch);
     error = depot_charge(batch->depot, batch->footprint, batch->old_footprint);
     if (error != 0)
         return error;
@@ -269,7 +269,7 @@ static int write_records(struct batch *batch)
 }
 
 /* What it has held, and what has died. */
-static void end(struct batch *batch)
+static void end_batch(struct batch *batch)
 {
     struct tarn_depot *depot = batch->depot;
     for (uint32_t i = 0; i < batch->count; i++)
@@ -320,7 +320,7 @@ static int write_batch(struct batch *batch, uint64_t bytes)
     lock_keys(batch);
     depot_trace_mark(&batch->trace, TARN_STAGE_LOCK);
     error = write_records(batch);
-    end(batch);
+    end_batch(batch);
     if (error == 0)
         tell_versions(batch);
     if (error == 0 && !removes_only)

@@ -1,3 +1,4 @@
+/* Finding, of each key, the record that counts: a table of the best entries, filled in several passes. */
 #include "depot/best.h"
 #include <errno.h>
 #include <sys/mman.h>
@@ -9,7 +10,7 @@
 #define SLOTS_SPARE     1024 /* parts differ a little */
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* So many are asked for before the first of them is looked at: what is asked for comes from memory meanwhile. */
+/* Number of entries that are prefetched before the first of them is looked at, so that they come from memory meanwhile. */
 #define GROUP      16
 #define TOLD_EVERY (UINT64_C(1) << 16) /* slots: from one word about the progress to the next */
 

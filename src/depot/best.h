@@ -46,7 +46,7 @@ struct depot_best_ops {
     /** Whether take() is to be called for it. NULL: always. */
     bool (*wants)(const void *arg, const struct depot_best *best);
 
-    /** Before the first take() of a pass: about so many calls of it follow, in this pass and those that are left.
+    /** Before the first take() of a pass: about this many calls of it follow, in this pass and the remaining ones.
      * NULL: nothing to do. */
     void (*expect)(void *arg, uint64_t count);
 

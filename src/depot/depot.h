@@ -25,7 +25,7 @@ extern const char *const depot_mode_names[];
 struct depot_opening {
     unsigned direct; /* enum drive_direct; overrules tarn_depot_options.direct_off unless it is `auto` */
     uint64_t
-        lock_wait_ns; /* how long to wait for who has the drive open to be gone; 0: the drive's default */
+        lock_wait_ns; /* nanoseconds to wait for another process to close the drive; 0: the drive's default */
     /* Told how far it is, as seglog_progress_function; NULL: nobody asks */
     void (*progress)(void *arg, const char *what, const char *unit, uint64_t done, uint64_t all);
     void *progress_arg;
@@ -164,7 +164,7 @@ bool depot_failed(struct tarn_depot *depot);
 /** Have one request in `interval` measured from now on, and forget what was. Any thread or task. */
 void depot_measure(struct tarn_depot *depot, uint32_t interval);
 
-/** One request in so many is measured. */
+/** The measured share of requests: one in this many. */
 uint32_t depot_measure_interval(const struct tarn_depot *depot);
 
 /** Whether the caller is to measure a request that has come to it: depot_queued() when it asks the store. */
@@ -195,18 +195,18 @@ base_must_check int depot_write_stages(struct tarn_depot *depot, struct base_jso
 typedef bool depot_get_function(void *arg, struct tarn_get *get, struct tarn_lease *lease);
 
 /**
- * Keep what a get shows, beyond the return of who was called. To be copied then, and ended.
+ * Keep a shown value beyond the return of the function that it is shown to. The lease is copied then, and ended later.
  *
  * @return false: too much is on lease, or there is no memory; it may be copied
  */
 base_must_check bool depot_lease_keep(struct tarn_lease *lease);
 
-/* The room of who is shown values. */
+/* The room that a caller has for shown values. */
 struct depot_room {
     uint64_t bytes;       /* for values that are copied */
     uint64_t extra_bytes; /* of that, what each get takes besides */
     uint64_t lease_bytes; /* of values that are kept: those in records of … */
-    uint64_t lease_from;  /* … so many bytes; UINT64_MAX: none are */
+    uint64_t lease_from;  /* the least bytes of a value that is kept; UINT64_MAX: none are */
 };
 
 /**

@@ -27,8 +27,8 @@ struct depot_read_class {
     struct base_spin lock;    /* of what follows */
     uint8_t *free;            /* a list through their first words */
     struct base_list readers; /* that wait for one */
-    uint32_t extra;           /* buffers beside `count`: made, or being made, as there were so many leases */
-    uint32_t leased;          /* buffers that are out on lease: never more than that */
+    uint32_t extra;  /* buffers beside `count` that leases have made necessary: made, or being made */
+    uint32_t leased; /* buffers that are out on lease: never more than that */
 };
 
 #define DEPOT_READ_CLASSES_MAX 3
@@ -82,8 +82,8 @@ struct tarn_depot {
     struct task_mutex snapshots;          /* of what follows; nothing else is locked under it */
     struct tarn_depot_snapshot *snapshot; /* that is open, or about to be; NULL: none */
 
-    /* background.c: wishes of others to the log's service, and who waits for them */
-    struct task_mutex growth; /* held by who lets the index grow, or shrink for a moment */
+    /* background.c: orders to the log's service, and the callers that wait for them */
+    struct task_mutex growth; /* held while the index grows, and for a moment while it shrinks */
     _Atomic bool shrinking;   /* somebody has asked for it: one at a time */
     _Atomic bool growth_wanted;
     _Atomic bool growth_refused;              /* it failed: only who finds no place asks again */
@@ -162,7 +162,7 @@ void depot_buffers_deinit(struct tarn_depot *depot);
 uint64_t depot_buffers_memory(const struct tarn_depot *depot);
 
 /**
- * Take a buffer of at least so many bytes, at most those of the longest record and its blocks.
+ * Take a buffer of at least `bytes`, at most those of the longest record and its blocks.
  *
  * @param wait        for one, if there is none
  * @param ret_buffer  depot_record_release() gives it back
@@ -241,7 +241,7 @@ base_must_check bool depot_read_post(struct tarn_depot *depot, struct depot_read
  */
 base_must_check int depot_read_finish(struct tarn_depot *depot, struct depot_read *read);
 
-/** A record that holds its buffer, as it is shown to who may keep it: all of its value. */
+/** A record that holds its buffer, in the form in which it is shown to a caller that may keep it: its whole value. */
 static inline struct tarn_lease depot_lease_of(const struct depot_record *record)
 {
     return (struct tarn_lease){.data = record->value,
@@ -274,7 +274,7 @@ base_must_check int depot_find(struct tarn_depot *depot, const struct depot_key 
  */
 bool depot_is_unsure(struct tarn_depot *depot, const struct depot_record *record);
 
-/** As depot_find(), and -EBADMSG where that is unsure: for whoever answers a client. Yields. */
+/** As depot_find(), but -EBADMSG if the result is unsure: for functions that answer a client. Yields. */
 base_must_check int depot_find_sure(struct tarn_depot *depot, const struct depot_key *key,
                                     enum depot_want want, bool locked, struct depot_record *ret_record);
 
@@ -542,7 +542,7 @@ base_must_check int depot_place_make(struct tarn_depot *depot, uint32_t tries);
  * While the store is being opened: its records do not fit into the memory that there is. Raise the horizon
  * over the oldest segments.
  *
- * @param eighths       so many eighths of all records shall go
+ * @param eighths       number of eighths of all records that shall go
  * @param ret_sequence  what is below is gone
  * @return 0; -ENOMEM
  */

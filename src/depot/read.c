@@ -421,7 +421,7 @@ static bool post_next(struct gets *gets)
     const struct tarn_get *get = &gets->gets[gets->posted];
     struct pending_get *pending = pending_of(gets, gets->posted);
     struct depot_index_view view;
-    bool first = gets->posted == gets->shown; /* who holds buffers does not wait for one */
+    bool first = gets->posted == gets->shown; /* a caller that holds buffers never waits for one */
     pending->reading = false;
     pending->error = -EINVAL;
     pending->read.trace = &pending->trace;

@@ -12,7 +12,7 @@
 /* Of more entries than these, and half of all, summaries alone are no slower. */
 #define REPLAYED_ALWAYS 65536
 
-/* What is atomic or has a lock is changed by all who meet entries, at once; the rest by who opens. */
+/* All workers that meet entries change the atomic fields and those under a lock; only the opening caller changes the rest. */
 struct replay {
     struct tarn_depot *depot;
     uint64_t gone_sequence;
@@ -56,7 +56,7 @@ static int meet_entry(void *arg, const struct depot_best *before, struct depot_b
     return error;
 }
 
-/* A value lives, whose length the index rounds to so many grains. */
+/* Count a live value, whose length the index rounds to `grains`. */
 static void count_live(struct replay *replay, uint64_t grain, uint64_t grains)
 {
     struct tarn_depot *depot = replay->depot;

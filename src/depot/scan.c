@@ -14,7 +14,7 @@ struct scan {
     int damage;    /* the first error of a record that could not be read */
 };
 
-/* Pieces are told by their headers, and not read to their ends in vain. */
+/* Pieces are recognised by their headers, and so need not be read to their ends. */
 static bool is_long(const struct tarn_depot *depot, uint64_t word)
 {
     return depot_index_grains(&depot->index, word) << depot->grain_shift > DEPOT_READ_SMALL_BYTES;

@@ -63,7 +63,7 @@ static bool claim(struct tarn_depot *depot, struct tarn_depot_snapshot *snapshot
 }
 
 /* Nothing is written, and the index does not grow. @return 0; -ENOMEM */
-static int take(struct tarn_depot *depot, struct tarn_depot_snapshot *snapshot)
+static int take_moment(struct tarn_depot *depot, struct tarn_depot_snapshot *snapshot)
 {
     snapshot->gone_sequence = atomic_load_explicit(&depot->gone_sequence, memory_order_acquire);
     snapshot->evicted_sequence = atomic_load_explicit(&depot->evicted_sequence, memory_order_acquire);
@@ -96,7 +96,7 @@ int tarn_depot_snapshot_open(struct tarn_depot *depot, uint64_t room_bytes,
     task_mutex_unlock(&depot->growth);
     depot_stop_writes(depot);
     task_mutex_lock_firmly(&depot->growth);
-    int error = take(depot, snapshot);
+    int error = take_moment(depot, snapshot);
     task_mutex_unlock(&depot->growth);
     depot_resume_writes(depot);
     if (error == 0)

@@ -76,7 +76,7 @@ void depot_stages_add(struct depot_stages *stages, enum tarn_stage stage, uint64
 
 /*
  * How many requests lie between two that are measured is drawn, from 1 to twice the interval: with a fixed
- * number, the same place of batches that are as long would be met each time. In the first lane, whoever takes
+ * number, the same place of batches that are as long would be met each time. In the first lane, a caller that takes
  * 1 away draws; until the next number is there, none of the others is measured.
  */
 bool depot_stages_draw(struct depot_stages *stages)

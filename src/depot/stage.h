@@ -16,7 +16,7 @@ struct depot_lane {
     struct base_stages stages;
     struct base_spin lock;     /* of the first lane: its owner is who has it */
     _Atomic int64_t countdown; /* requests until the next one that is measured, which has 1 */
-    struct base_random random; /* of who counts down to 0 */
+    struct base_random random; /* used by the thread that counts down to 0 */
     uint8_t apart[64];         /* lanes share no cache line */
 };
 
@@ -25,7 +25,7 @@ struct depot_stages {
     struct depot_lane *lanes; /* the first is that of plain threads and of schedulers that have none; then by
                                * their places in the node */
     uint32_t lane_count;
-    _Atomic uint32_t interval; /* one request in so many is measured */
+    _Atomic uint32_t interval; /* one request in this many is measured */
     _Atomic uint64_t round;    /* base_stages_add() */
 };
 

@@ -37,8 +37,8 @@ int depot_write_find(struct tarn_depot *depot, struct depot_write *write, enum d
 
 /* @param bytes  of the record that may be written; 0: room is found later @return 0, with the key lock held;
  * or an error, without it */
-static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum depot_want want,
-                 enum seglog_space space, uint64_t bytes, struct depot_write *write)
+static int begin_write(struct tarn_depot *depot, const void *key, size_t key_len, enum depot_want want,
+                       enum seglog_space space, uint64_t bytes, struct depot_write *write)
 {
     if (!depot_key_is_valid(key_len))
         return -EINVAL;
@@ -64,7 +64,7 @@ static int begin(struct tarn_depot *depot, const void *key, size_t key_len, enum
 }
 
 /* @param whole  what the request was */
-static int end(struct tarn_depot *depot, struct depot_write *write, enum tarn_stage whole, int outcome)
+static int end_write(struct tarn_depot *depot, struct depot_write *write, enum tarn_stage whole, int outcome)
 {
     depot_record_release(&write->old);
     depot_write_cancel_place(depot, write);
@@ -135,7 +135,8 @@ static void forget_old(struct tarn_depot *depot, const struct depot_write *write
 }
 
 /* Put the new record in the old one's place in the index, or in the one that is held. */
-static int publish(struct tarn_depot *depot, struct depot_write *write, const struct seglog_place *place)
+static int publish_record(struct tarn_depot *depot, struct depot_write *write,
+                          const struct seglog_place *place)
 {
     uint64_t hash = write->key.hash.low, grains = depot_grains(depot, place->bytes);
     while (write->indexed) {
@@ -170,7 +171,7 @@ static int unpublish(struct tarn_depot *depot, struct depot_write *write)
 
 int depot_write_publish(struct tarn_depot *depot, struct depot_write *write, const struct seglog_place *place)
 {
-    return place->tombstone ? unpublish(depot, write) : publish(depot, write, place);
+    return place->tombstone ? unpublish(depot, write) : publish_record(depot, write, place);
 }
 
 /* Append a record, wait for it, and change the index. @return -EIO: it may or may not be there after a
@@ -330,7 +331,7 @@ int depot_piece_write(struct tarn_depot *depot, const struct depot_key *key,
     error = store(depot, &write, content, promised > 0 ? PROMISED : 0, NULL);
     if (error != 0)
         atomic_fetch_sub_explicit(&depot->pieces, 1, memory_order_relaxed);
-    return end(depot, &write, TARN_STAGE_PUT, error);
+    return end_write(depot, &write, TARN_STAGE_PUT, error);
 }
 
 /* What may have taken some of the pieces before the head is there: a flush, or, in a cache, an eviction. */
@@ -348,7 +349,7 @@ int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
     struct depot_write write;
     uint64_t bytes =
         seglog_record_bytes((uint8_t)(SEGLOG_VALUE | content->mark), key_len, content->value_len);
-    int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DATA, bytes, &write);
+    int error = begin_write(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DATA, bytes, &write);
     if (error != 0)
         return error;
     error = depot_write_decide(&write, options);
@@ -358,7 +359,7 @@ int depot_value_write(struct tarn_depot *depot, const void *key, size_t key_len,
         error = store_key(depot, &write, content, ret_version);
     if (error == 0)
         base_counter_add(&depot->puts, 1);
-    return end(depot, &write, TARN_STAGE_PUT, error);
+    return end_write(depot, &write, TARN_STAGE_PUT, error);
 }
 
 /* Its pieces are written before its key is locked, and again if they were taken meanwhile. */
@@ -402,14 +403,14 @@ int tarn_depot_put(struct tarn_depot *depot, const void *key, size_t key_len, co
 int tarn_depot_delete(struct tarn_depot *depot, const void *key, size_t key_len)
 {
     struct depot_write write;
-    int error = begin(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DELETE,
-                      seglog_record_bytes(SEGLOG_TOMBSTONE, key_len, SEGLOG_BIRTH_BYTES), &write);
+    int error = begin_write(depot, key, key_len, DEPOT_WANT_KEY, SEGLOG_SPACE_DELETE,
+                            seglog_record_bytes(SEGLOG_TOMBSTONE, key_len, SEGLOG_BIRTH_BYTES), &write);
     if (error != 0)
         return error;
     error = write.there ? remove_key(depot, &write) : write.unsure ? -EBADMSG : -ENOENT;
     if (error == 0)
         base_counter_add(&depot->deletes, 1);
-    return end(depot, &write, TARN_STAGE_DELETE, error);
+    return end_write(depot, &write, TARN_STAGE_DELETE, error);
 }
 
 /* Room for what is known only when the old record was read. The collector takes no key lock, so waiting for
@@ -438,11 +439,11 @@ static struct depot_content old_content(const struct depot_write *write)
 int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t expiry_ns)
 {
     struct depot_write write;
-    int error = begin(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
+    int error = begin_write(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
     if (error != 0)
         return error;
     if (!write.there || write.unsure)
-        return end(depot, &write, TARN_STAGE_TOUCH, write.unsure ? -EBADMSG : -ENOENT);
+        return end_write(depot, &write, TARN_STAGE_TOUCH, write.unsure ? -EBADMSG : -ENOENT);
     struct depot_content content = old_content(&write);
     content.version = write.old.header.version;
     content.expiry_ns = expiry_ns;
@@ -451,7 +452,7 @@ int tarn_depot_touch(struct tarn_depot *depot, const void *key, size_t key_len, 
         error = store_key(depot, &write, &content, NULL);
     if (error == 0)
         base_counter_add(&depot->touches, 1);
-    return end(depot, &write, TARN_STAGE_TOUCH, error);
+    return end_write(depot, &write, TARN_STAGE_TOUCH, error);
 }
 
 /* Remove it, as was decided. */
@@ -523,7 +524,7 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
                       void *arg, uint64_t *ret_version)
 {
     struct depot_write write;
-    int error = begin(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
+    int error = begin_write(depot, key, key_len, DEPOT_WANT_WHOLE, SEGLOG_SPACE_DATA, 0, &write);
     if (error != 0)
         return error;
     struct tarn_record_info info;
@@ -539,7 +540,7 @@ int tarn_depot_update(struct tarn_depot *depot, const void *key, size_t key_len,
                          : decide(arg, write.there ? &info : NULL, shown ? write.old.value : NULL, &update);
     if (error == 0)
         error = apply_update(depot, &write, &update, ret_version);
-    return end(depot, &write, TARN_STAGE_UPDATE, error);
+    return end_write(depot, &write, TARN_STAGE_UPDATE, error);
 }
 
 uint64_t tarn_depot_value_bytes_max(const struct tarn_depot *depot)

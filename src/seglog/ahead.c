@@ -30,7 +30,7 @@ static struct seglog_ahead_item *begin_locked(struct seglog_ahead *ahead)
 
 /* ---- workers --------------------------------------------------------------------------------------- */
 
-static struct seglog_ahead_item *begin(struct seglog_ahead *ahead)
+static struct seglog_ahead_item *begin_item(struct seglog_ahead *ahead)
 {
     base_spin_lock(&ahead->lock);
     struct seglog_ahead_item *item = begin_locked(ahead);
@@ -38,7 +38,7 @@ static struct seglog_ahead_item *begin(struct seglog_ahead *ahead)
     return item;
 }
 
-static void end(struct seglog_ahead *ahead, struct seglog_ahead_item *item)
+static void end_item(struct seglog_ahead *ahead, struct seglog_ahead_item *item)
 {
     base_spin_lock(&ahead->lock);
     item->ready = true;
@@ -49,18 +49,18 @@ static void end(struct seglog_ahead *ahead, struct seglog_ahead_item *item)
     base_spin_unlock(&ahead->lock);
 }
 
-static void run(void *arg)
+static void run_reader(void *arg)
 {
     struct seglog_ahead_worker *self = arg;
     struct seglog_ahead *ahead = self->ahead;
     while (!seglog_worker_stops(&self->worker)) {
-        struct seglog_ahead_item *item = begin(ahead);
+        struct seglog_ahead_item *item = begin_item(ahead);
         if (item == NULL) {
             (void)seglog_worker_sleep_until(&self->worker, TASK_FOREVER);
             continue;
         }
         item->error = ahead->ops->fetch(ahead->arg, item);
-        end(ahead, item);
+        end_item(ahead, item);
     }
 }
 
@@ -107,7 +107,7 @@ int seglog_ahead_init(struct seglog_ahead *ahead, struct seglog *log, const stru
         struct seglog_ahead_worker *worker = &ahead->workers[ahead->worker_count];
         seglog_worker_init(&worker->worker);
         worker->ahead = ahead;
-        if (seglog_worker_start(&worker->worker, "tarn-ahead", run, worker) != 0)
+        if (seglog_worker_start(&worker->worker, "tarn-ahead", run_reader, worker) != 0)
             break; /* the caller does what they do not */
         ahead->worker_count++;
     }

@@ -42,7 +42,7 @@ struct seglog_ahead {
     uint64_t item_bytes;
     struct base_spin lock; /* of what follows, but for the items' contents */
     uint32_t next;         /* where the next item is looked for */
-    uint64_t begun;        /* items that were given to who reads them */
+    uint64_t begun;        /* items that were given to workers */
     uint64_t
         done; /* that the caller has done with: the number of the next one modulo item_count is its place */
     struct task_wait *wait; /* the caller waits for that */

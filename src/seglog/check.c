@@ -1,4 +1,4 @@
-/* Reading all of a segment, for who wants to know whether a drive still holds what it was given. */
+/* Reading all of a segment, to check that the drive still holds its records. Repairs are the owner's. */
 #include "seglog/seglog_internal.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -69,7 +69,7 @@ static void check_record(struct check *check, const struct seglog_entry_format *
     check->visit(check->arg, entry, grain, -EBADMSG, NULL, NULL);
 }
 
-static int tell(const struct check *check, const char *why, int error)
+static int tell_visitor(const struct check *check, const char *why, int error)
 {
     base_error(&check->log->node->log, "a segment is damaged",
                "path=%s segment=%" PRIu32 " offset=%" PRIu64 " why=\"%s\"", drive_name(check->log->drive),
@@ -90,7 +90,7 @@ static int check_header(struct check *check)
             header.stamp == log->segments[check->segment].stamp)
             return 0;
     }
-    return tell(check, "its header is damaged", -EUCLEAN);
+    return tell_visitor(check, "its header is damaged", -EUCLEAN);
 }
 
 static int check_records(struct check *check, void *summary)
@@ -105,7 +105,7 @@ static int check_records(struct check *check, void *summary)
     if (entries == NULL) {
         error = seglog_summary_read(log, check->segment, summary, &entries, &count);
         if (error != 0)
-            return tell(check, "its summary cannot be read any more", error);
+            return tell_visitor(check, "its summary cannot be read any more", error);
     }
     for (uint32_t i = 0; i < count; i++)
         check_record(check, &entries[i]);

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* While running, a checkpoint is made when so many times its size was written since the last: it adds a 32nd
+/* While running, a checkpoint is made when this many times its size was written since the last: it adds a 32nd
  * to what is written at most. And not before a part of the store was. */
 #define WRITTEN_TIMES  32
 #define STORE_PARTS    8
@@ -89,13 +89,13 @@ static bool take_locked(struct seglog_checkpoint *checkpoint, uint64_t kept)
     return true;
 }
 
-static bool take(struct seglog_checkpoint *checkpoint, uint64_t kept)
+static bool take_segments(struct seglog_checkpoint *checkpoint, uint64_t kept)
 {
     struct seglog *log = checkpoint->log;
     base_spin_lock(&log->lock);
     bool taken = take_locked(checkpoint, kept);
     base_spin_unlock(&log->lock);
-    if (taken) /* who is told that there is no room shall ask first: a checkpoint can be given up */
+    if (taken) /* a writer that finds no room asks first, because a checkpoint can be given up */
         seglog_space_chance(log);
     return taken;
 }
@@ -115,7 +115,7 @@ static void give_back(struct seglog_checkpoint *checkpoint, uint32_t from)
 }
 
 /* Its segments are free with the next state. @return whether there was one */
-static bool drop(struct seglog *log, struct seglog_chain *chain)
+static bool drop_chain(struct seglog *log, struct seglog_chain *chain)
 {
     base_spin_lock(&log->lock);
     struct seglog_chain dropped = *chain;
@@ -132,7 +132,7 @@ static int drop_from(struct seglog *log, uint32_t first, bool *ret_any)
 {
     *ret_any = false;
     for (uint32_t i = first; i < SEGLOG_CHECKPOINTS_KEPT; i++)
-        *ret_any = drop(log, &log->checkpoints.kept[i]) || *ret_any;
+        *ret_any = drop_chain(log, &log->checkpoints.kept[i]) || *ret_any;
     return *ret_any ? seglog_state_write(log, NULL) : 0;
 }
 
@@ -372,7 +372,7 @@ static int take_room(struct seglog_checkpoint *checkpoint)
     int error = 0;
     const uint32_t wanted = checkpoint->listed;
     atomic_fetch_add_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
-    while (error == 0 && !take(checkpoint, SEGLOG_KEPT_DATA + 1)) {
+    while (error == 0 && !take_segments(checkpoint, SEGLOG_KEPT_DATA + 1)) {
         seglog_poke(log);
         seglog_worker_sleep_until(&checkpoints->worker, task_now() + ROOM_LOOK_NS);
         error = task_now() >= until_ns ? -ENOSPC : go_on(checkpoint);
@@ -385,12 +385,12 @@ static int take_room(struct seglog_checkpoint *checkpoint)
 static int take_at_the_end(struct seglog_checkpoint *checkpoint)
 {
     bool dropped;
-    if (take(checkpoint, 0))
+    if (take_segments(checkpoint, 0))
         return 0;
     int error = drop_from(checkpoint->log, 0, &dropped);
     if (error == 0 && !dropped)
         error = seglog_state_write(checkpoint->log, NULL);
-    return error != 0 || take(checkpoint, 0) ? error : -ENOSPC;
+    return error != 0 || take_segments(checkpoint, 0) ? error : -ENOSPC;
 }
 
 /* ---- one checkpoint -------------------------------------------------------------------------------- */
@@ -515,7 +515,7 @@ static uint64_t interval(const struct seglog *log, uint64_t bytes)
     return base_max(least, bytes * WRITTEN_TIMES / log->superblock.segment_bytes);
 }
 
-static void run(void *arg)
+static void run_checkpointer(void *arg)
 {
     struct seglog *log = arg;
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
@@ -568,7 +568,7 @@ int seglog_checkpointer_start(struct seglog *log)
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     if (checkpoints->rate_bytes == 0 || log->ops->checkpoint == NULL)
         return 0;
-    return seglog_worker_start(&checkpoints->worker, "tarn-checkpoint", run, log);
+    return seglog_worker_start(&checkpoints->worker, "tarn-checkpoint", run_checkpointer, log);
 }
 
 void seglog_checkpointer_stop(struct seglog *log)

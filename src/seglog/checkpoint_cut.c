@@ -8,7 +8,7 @@
 
 /* ---- the cut --------------------------------------------------------------------------------------- */
 
-/* All streams at once: whoever has seen a record settled, and appends then, is not before a cut that the
+/* All streams at once: a writer that has seen a record settled, and appends then, is not before a cut that the
  * record is behind. */
 static void cut_streams(struct seglog *log)
 {
@@ -94,13 +94,13 @@ static void fill_covers(struct seglog *log)
     }
 }
 
-/* ---- who asks, and who makes it -------------------------------------------------------------------- */
+/* ---- the checkpointer asks, the service makes it ---------------------------------------------------- */
 
 bool seglog_cut_serve(struct seglog *log)
 {
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     uint32_t cut = atomic_load(&checkpoints->cut);
-    if (cut == SEGLOG_CUT_WANTED && seglog_failed(log)) { /* who asked looks at that, too */
+    if (cut == SEGLOG_CUT_WANTED && seglog_failed(log)) { /* the caller that asked looks at that, too */
         atomic_store(&checkpoints->cut, SEGLOG_CUT_DONE);
         seglog_worker_poke(&checkpoints->worker);
         return false;

@@ -100,7 +100,7 @@ void seglog_segment_ended(struct seglog_stream *stream)
     base_assert(stream->tail_position == stream->head_position);
     struct seglog_segment *segment = &log->segments[summary->segment];
     stream->open_summary = NULL;
-    /* relaxed: who still sees the stream finds under its lock that the segment is not open */
+    /* relaxed: a caller that still sees the stream finds under its lock that the segment is not open */
     atomic_store_explicit(&segment->open_stream, 0, memory_order_relaxed);
     base_spin_lock(&log->lock);
     segment->state = SEGLOG_STATE_CLOSING;

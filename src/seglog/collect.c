@@ -107,7 +107,7 @@ static uint64_t bytes_to_move(const struct seglog *log, const struct seglog_segm
     return live_bytes - ended_bytes + counted(&segment->tombstone_bytes);
 }
 
-/* What moving so many bytes takes of a segment: each write ends at a block. */
+/* The bytes of a segment that moving `bytes` takes: each write ends at a block. */
 static uint64_t move_cost(const struct seglog *log, uint64_t bytes)
 {
     return bytes == 0 ? 0 : bytes + (bytes / GROUP_BYTES + 1) * log->superblock.block_bytes;
@@ -402,7 +402,7 @@ static void add_victim(struct seglog *log, struct seglog_collector *collector, u
     collector->victims[collector->victim_count++] = (struct seglog_victim){.segment = segment};
 }
 
-/* Move what lives in one more victim, so many bytes by estimate. @return as seglog_move_victim() */
+/* Move the live records of one more victim, `bytes` by estimate. @return as seglog_move_victim() */
 static int empty(struct seglog *log, struct seglog_collector *collector, uint32_t segment, uint64_t bytes)
 {
     add_victim(log, collector, segment);

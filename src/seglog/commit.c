@@ -267,7 +267,7 @@ int seglog_await(struct seglog_stream *stream, uint64_t position)
         if (outcome != LEAD)
             return outcome;
         if (!task_is_thread())
-            task_yield(); /* whoever else is about to write joins the group */
+            task_yield(); /* other writers that are about to append join the group */
         seglog_lead(stream);
     }
 }

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Everything behind the block of the header: who opens the store looks at the headers of free segments. */
+/* Everything behind the header's block, because an opening looks at the headers of free segments. */
 static int discard(struct seglog *log, uint32_t segment)
 {
     uint64_t block_bytes = log->superblock.block_bytes;
@@ -48,7 +48,7 @@ static bool discard_one(struct seglog *log)
 
 /* ---- the discarder --------------------------------------------------------------------------------- */
 
-static void run(void *arg)
+static void run_discarder(void *arg)
 {
     struct seglog *log = arg;
     while (!seglog_worker_stops(&log->discarder)) {
@@ -59,7 +59,7 @@ static void run(void *arg)
 
 int seglog_discarder_start(struct seglog *log)
 {
-    return log->discards ? seglog_worker_start(&log->discarder, "tarn-discard", run, log) : 0;
+    return log->discards ? seglog_worker_start(&log->discarder, "tarn-discard", run_discarder, log) : 0;
 }
 
 void seglog_discarder_stop(struct seglog *log)

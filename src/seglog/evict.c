@@ -239,8 +239,8 @@ static int mark(struct seglog *log, uint32_t number)
 }
 
 /* Now that nobody can see them again, whatever happens, nobody shall see them any more. */
-static void drop(struct seglog *log, uint32_t segment, const struct seglog_entry_format *entries,
-                 uint32_t count)
+static void drop_records(struct seglog *log, uint32_t segment, const struct seglog_entry_format *entries,
+                         uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         if ((entries[i].kind & SEGLOG_KIND_MASK) == SEGLOG_VALUE)
@@ -255,7 +255,7 @@ static void give_back(struct seglog *log, uint32_t number)
     struct seglog_segment *segment = &log->segments[number];
     base_spin_lock(&log->lock);
     seglog_live_reset(log, segment);
-    atomic_store(&log->pinned_below, 0); /* who reads it has to do without */
+    atomic_store(&log->pinned_below, 0); /* its reader has to do without it */
     seglog_segment_freed_locked(log, segment);
     base_spin_unlock(&log->lock);
     atomic_fetch_add_explicit(&log->collections, 1, memory_order_relaxed);
@@ -287,7 +287,7 @@ int seglog_evict_segment(struct seglog *log, uint32_t segment)
     error = mark(log, segment);
     if (error != 0)
         return error; /* the next opening sees whether it is freed */
-    drop(log, segment, entries, count);
+    drop_records(log, segment, entries, count);
     give_back(log, segment);
     return 0;
 }

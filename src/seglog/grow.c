@@ -220,7 +220,7 @@ static void take_over(struct extension *extension)
 
 /* New segments are in the list of free ones as soon as anybody can see them; at its front, as nothing in them is
  * to be discarded. */
-static void publish(struct seglog *log, uint32_t from, uint32_t to)
+static void publish_segments(struct seglog *log, uint32_t from, uint32_t to)
 {
     for (uint32_t begin = from; begin < to; begin += SEGLOG_SEGMENTS_AT_ONCE) {
         const uint32_t end = base_min(begin + SEGLOG_SEGMENTS_AT_ONCE, to);
@@ -240,7 +240,7 @@ static void publish(struct seglog *log, uint32_t from, uint32_t to)
     seglog_poke(log);
 }
 
-/* Write what makes it larger. The state's mutex is held; whoever notes features has waited, or waits. */
+/* Write what makes it larger. The state's mutex is held; a caller that notes features has waited for it, or waits. */
 static int write_larger(struct extension *extension)
 {
     struct seglog *log = extension->log;
@@ -253,7 +253,7 @@ static int write_larger(struct extension *extension)
         error = seglog_superblock_write(log->node, log->drive, after);
     if (error == 0) {
         take_over(extension);
-        publish(log, extension->before.segment_count, after->segment_count);
+        publish_segments(log, extension->before.segment_count, after->segment_count);
     }
     return error;
 }

@@ -325,7 +325,7 @@ int seglog_move_victim(struct seglog *log, struct seglog_collector *collector)
 /* ---- publishing ------------------------------------------------------------------------------------ */
 
 /* @return false: the copy is to be buried */
-static bool publish(struct seglog *log, const struct seglog_move *move)
+static bool publish_copies(struct seglog *log, const struct seglog_move *move)
 {
     const struct seglog_owner_ops *ops = log->ops;
     bool wanted = true;
@@ -409,7 +409,7 @@ int seglog_move_publish(struct seglog *log, struct seglog_collector *collector)
     for (uint32_t i = collector->unburied; i < count; i++) {
         if (error != 0)
             seglog_settle(log, &collector->moves[i].place, false);
-        else if (!publish(log, &collector->moves[i]))
+        else if (!publish_copies(log, &collector->moves[i]))
             collector->moves[collector->unburied++] = collector->moves[i];
     }
     collector->count = collector->unburied;

@@ -222,7 +222,7 @@ const struct seglog_superblock_format *seglog_superblock(const struct seglog *lo
 
 uint32_t seglog_segment_count(const struct seglog *log)
 {
-    /* Pairs with the release in grow.c: who knows of a segment finds it here. */
+    /* Pairs with the release in grow.c: a caller that knows of a segment finds it here. */
     return atomic_load_explicit(&log->segment_count, memory_order_acquire);
 }
 

@@ -8,7 +8,7 @@
 #define NAP_NS      BASE_NS_PER_MS
 #define NS_PER_BYTE 10 /* the slowest pace, 100 MB/s: a victim ends though nobody writes */
 
-/* Room counts up to so many segments, which keeps products in 64 bits. */
+/* The most segments of room that count, which keeps products in 64 bits. */
 #define SEGMENTS_MAX 64
 
 /* What users can still write before one of them has to wait. */

@@ -17,7 +17,7 @@ static uint32_t free_count(struct seglog *log)
     return count;
 }
 
-/* Segments for so many bytes, of what there can be without what lives being in the way. */
+/* The segments for `bytes`, at most as many as live records leave. */
 static uint32_t segments_for(const struct seglog *log, uint64_t bytes)
 {
     uint64_t space = seglog_record_space(log);
@@ -69,7 +69,7 @@ void seglog_pin_end(struct seglog *log)
 
 bool seglog_is_pinned(const struct seglog *log)
 {
-    /* Who has read something asks afterwards: before what he read could be written to, this was 0. */
+    /* A reader asks afterwards: this was 0 before the memory that it has read could be written to. */
     return atomic_load(&log->pinned_below) != 0;
 }
 

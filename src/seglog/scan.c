@@ -169,7 +169,7 @@ static int fetch_summary(const void *arg, struct seglog_ahead_item *item)
     return seglog_summary_find(summaries->log, item->number, segment->stamp, item->memory, &item->trailer);
 }
 
-/* The next summary, and who asks is told. @return NULL: there are no more */
+/* Take the next summary, and report progress. @return NULL: there are no more */
 static const struct seglog_ahead_item *take_summary(struct seglog_ahead *ahead)
 {
     struct seglog *log = ahead->log;
@@ -246,7 +246,7 @@ static int take_records(struct scan_recovery *recovery, const struct seglog_ahea
         return seglog_refuse_segment(log, item->number,
                                      "its records are newer than the state: restore the store from a dump",
                                      -EUCLEAN);
-    /* who sealed it did not come so far that its session has begun */
+    /* the opening that has sealed it never began its session */
     int error = item->trailer.session > log->state->session ? write_again(log, item) : 0;
     if (error != 0)
         return seglog_refuse_segment(log, item->number, "its summary cannot be written again", error);
@@ -474,7 +474,7 @@ static int visit_segment(const struct summaries *summaries, const struct seglog_
                             count - first);
 }
 
-/* Who has read a summary does what there is to do with it, too. */
+/* The worker that has read a summary also visits it. */
 static int fetch_and_visit(const void *arg, struct seglog_ahead_item *item)
 {
     item->error = fetch_summary(arg, item);

@@ -29,7 +29,7 @@ struct seglog_scrub {
 struct visit {
     uint32_t segment;
     uint64_t stamp;
-    uint64_t damaged; /* so many things in it, and of these … */
+    uint64_t damaged; /* damaged records and descriptions of the segment, and of these … */
     uint64_t offset;  /* the first lies here */
     const char *why;  /* the worst */
     const char *remedy;
@@ -103,7 +103,7 @@ static bool await_turn(struct seglog_scrub *scrub)
     return !seglog_worker_stops(&scrub->worker);
 }
 
-/* So many bytes were read, from a moment on. */
+/* Account for bytes that were read since a moment. */
 static void note_read(struct seglog_scrub *scrub, uint64_t begin_ns, uint64_t bytes)
 {
     scrub->due_ns = base_max(scrub->due_ns, begin_ns) + bytes * BASE_NS_PER_SECOND / scrub->rate_bytes;
@@ -118,7 +118,7 @@ static bool is_scrubbed(const struct seglog_segment *segment)
 }
 
 /* @return false: there is nothing in it to be read, or it will be read another time */
-static bool begin(struct seglog *log, uint32_t number, struct visit *ret_visit)
+static bool begin_segment(struct seglog *log, uint32_t number, struct visit *ret_visit)
 {
     struct seglog_segment *segment = &log->segments[number];
     *ret_visit = (struct visit){.segment = number, .told_only = true};
@@ -129,7 +129,7 @@ static bool begin(struct seglog *log, uint32_t number, struct visit *ret_visit)
     return is_one;
 }
 
-/* Whether it is what it was. If so, nobody has written to it since begin(). */
+/* Whether it is what it was. If so, nobody has written to it since begin_segment(). */
 static bool is_still(struct seglog *log, const struct visit *visit)
 {
     const struct seglog_segment *segment = &log->segments[visit->segment];
@@ -289,7 +289,7 @@ static void scrub_segment(struct seglog *log, uint32_t number)
 {
     struct visit visit;
     uint32_t count;
-    if (!begin(log, number, &visit))
+    if (!begin_segment(log, number, &visit))
         return;
     if (check_header(log, &visit) && read_summary(log, &visit, &count))
         check_records(log, &visit, count);
@@ -350,7 +350,7 @@ static void end_pass(struct seglog *log, uint64_t begin_ns)
         seglog_worker_sleep_until(&scrub->worker, begin_ns + scrub->interval_ns);
 }
 
-static void run(void *arg)
+static void run_scrubber(void *arg)
 {
     struct seglog *log = arg;
     struct seglog_worker *worker = &log->scrub->worker;
@@ -370,7 +370,7 @@ static void run(void *arg)
 
 int seglog_scrub_start(struct seglog *log)
 {
-    return log->scrub == NULL ? 0 : seglog_worker_start(&log->scrub->worker, "tarn-scrub", run, log);
+    return log->scrub == NULL ? 0 : seglog_worker_start(&log->scrub->worker, "tarn-scrub", run_scrubber, log);
 }
 
 void seglog_scrub_stop(struct seglog *log)

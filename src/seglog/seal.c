@@ -62,7 +62,7 @@ static const struct seglog_entry_format *lost_here(const struct seal *seal)
 
 /* What stands at the position. FOUND_BEYOND: more of it must be read first; FOUND_CUT: a header without its
  * body; FOUND_LOST: nothing, but it is known what should. */
-static enum found look(const struct seal *seal, struct seglog_record_format *ret_header)
+static enum found look_at_record(const struct seal *seal, struct seglog_record_format *ret_header)
 {
     const struct seglog_superblock_format *superblock = &seal->log->superblock;
     const struct seglog_entry_format *lost = lost_here(seal);
@@ -107,7 +107,7 @@ static int read_again(struct seal *seal)
             return error;
         memcpy(seal_at(seal, begin), seal->salvage->front, front_bytes);
         seal->confirmed = seglog_readings_agree(&readings, seal_at(seal, seal->position), rest_bytes);
-        if (seal->confirmed || look(seal, &header) >= FOUND_GROUP_END)
+        if (seal->confirmed || look_at_record(seal, &header) >= FOUND_GROUP_END)
             return 0;
     }
     return seglog_refuse_segment(seal->log, seal->number, "the drive does not return the same bytes twice",
@@ -344,7 +344,7 @@ static int scan(struct seal *seal)
     while (seal->position < seal->limit) {
         struct seglog_record_format header;
         int error = 0;
-        enum found found = seal->position < seal->window_end ? look(seal, &header) : FOUND_BEYOND;
+        enum found found = seal->position < seal->window_end ? look_at_record(seal, &header) : FOUND_BEYOND;
         if (found == FOUND_BEYOND)
             error = advance(seal);
         else if (found == FOUND_GROUP_END)

@@ -44,7 +44,7 @@ struct seal {
     uint64_t uncommitted_count; /* records of batches that are not whole */
     bool surveys;               /* this is the first reading: nothing is written, batches are not asked for */
     struct seal_survey *survey;
-    uint32_t lost_taken; /* of the survey's, so many are entries */
+    uint32_t lost_taken; /* number of the survey's findings that became entries */
 };
 
 /** Where a place of the segment lies in the window. */

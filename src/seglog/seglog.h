@@ -128,7 +128,7 @@ enum seglog_timed {
 };
 
 /**
- * Told how far an opening is, by who opens. Does not yield.
+ * Reports the progress of an opening, in the thread that opens. Does not yield.
  *
  * @param what       "reading summaries": always the same text for the same work
  * @param unit       "segments"
@@ -155,7 +155,7 @@ struct seglog_options {
         checkpoint_every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
     /* 0: TARN_OVER_PROVISIONING_DEFAULT; else TARN_OVER_PROVISIONING_MIN to _MAX. A cache has none, whatever is said here */
     uint32_t over_provisioning_percent;
-    /* Called after each of them by who has waited for it, any thread or task; NULL: nobody asks. Does not
+    /* Called after each of them by the caller that has waited for it, any thread or task; NULL: not called. Does not
      * yield */
     void (*timed)(void *arg, enum seglog_timed what, uint64_t ns);
     void *timed_arg;
@@ -187,8 +187,8 @@ uint32_t seglog_segment_count(const struct seglog *log);
 /** Bytes of the drive that are its own now. */
 uint64_t seglog_store_bytes(const struct seglog *log);
 
-/** Say how far the owner is with its part of an opening: it is passed on to who asks, and told in the log when the
- * opening lasts. By who opens. */
+/** Report the progress of the owner's part of an opening: it goes to the progress function, and to the log when the
+ * opening takes long. Called by the thread that opens. */
 void seglog_progress(struct seglog *log, const char *what, const char *unit, uint64_t done, uint64_t all);
 
 /* ---- what is in it: between opening and starting -------------------------------------------- */
@@ -326,7 +326,7 @@ struct seglog_owner_ops {
                   const struct seglog_place *place);
 
     /**
-     * Cache: a value that was hit is about to be written again, with a new sequence. Whoever changes its key
+     * Cache: a value that was hit is about to be written again, with a new sequence. A writer that changes its key
      * must wait until renewed() was called. Tried only: never waits.
      *
      * @return false: it cannot be had now, or is not referred to any more. It is evicted
@@ -343,7 +343,7 @@ struct seglog_owner_ops {
 
     /**
      * A segment is given up: a tombstone is about to take the place of this record. It is damaged, be it a
-     * value or a tombstone itself, or it is SEGLOG_ENDED. Told before it is done, so that who is killed has
+     * value or a tombstone itself, or it is SEGLOG_ENDED. Reported before the change, so that a killed process has
      * told at least what he has done. Called only in seglog_give_up(). May yield.
      *
      * @param key  NULL: it cannot be told, the tombstone is nameless
@@ -404,14 +404,14 @@ enum seglog_space {
     SEGLOG_SPACE_DELETE, /* tombstones: may take what is kept back from data */
 };
 
-/* Room for one record, taken before any lock, so that whoever holds one never waits for space. */
+/* Room for one record, taken before any lock, so that the holder of a lock never waits for space. */
 struct seglog_reservation {
     uint64_t cost_bytes; /* 0: none */
     uint32_t stream;     /* where the record will go: there it is kept free */
 };
 
 /**
- * Reserve room for a record of so many bytes. Waits for the collector as long as that makes progress.
+ * Reserve room for a record of `bytes`. Waits for the collector as long as that makes progress.
  *
  * @return 0; -ENOSPC (the collector finds nothing to free); -EMSGSIZE (above record_bytes_max); -EROFS.
  * Yields.
@@ -423,7 +423,7 @@ base_must_check int seglog_reserve(struct seglog *log, enum seglog_space space, 
  * the record, with the extension that a batch's has */
 uint64_t seglog_batch_bytes(const struct seglog *log, uint64_t bytes);
 
-/** What a batch may take: so many bytes are one write, and what they leave empty at a segment's end is
+/** The most bytes of a batch: these are one write, and the space that they leave empty at a segment's end is
  * little.
  */
 uint64_t seglog_batch_bytes_max(const struct seglog *log);
@@ -445,7 +445,7 @@ void seglog_release(struct seglog *log, struct seglog_reservation *reservation);
  */
 base_must_check int seglog_evict(struct seglog *log);
 
-/** What a record of so many bytes takes of the capacity: padding, summary and its share of the end of
+/** The bytes of the capacity that a record of `bytes` takes: padding, summary and its share of the end of
  * segments. From 64 grains on lengths count as if rounded up, by at most a 32nd, to a multiple of the power
  * of two that has 32 to 64 of them: so an owner that keeps no more of a length can still tell. */
 uint64_t seglog_footprint(const struct seglog *log, uint64_t bytes);
@@ -564,7 +564,7 @@ base_must_check int seglog_give_up(struct seglog *log, uint32_t segment);
 void seglog_pin(struct seglog *log);
 
 /**
- * Have the service free segments, so that there is room for so many bytes while others are pinned, and wait
+ * Have the service free segments, so that there is room for `bytes` while others are pinned, and wait
  * for it as long as it makes progress, ten seconds at most. It is no promise: others may take what is free. Not in a cache, where
  * it would evict. Yields.
  */

@@ -70,7 +70,7 @@ static bool records_make_sense(const struct seglog_superblock_format *superblock
            superblock->record_bytes_max <= seglog_record_room(superblock);
 }
 
-/* Fields that were kept for something, and must not be ignored by who does not know what. */
+/* Whether reserved fields have their values: a release that does not know their later meaning must not ignore them. */
 static bool is_reserved_kept(const struct seglog_superblock_format *superblock)
 {
     return superblock->one == 1 && superblock->reserved1[0] == 0 && superblock->reserved1[1] == 0 &&

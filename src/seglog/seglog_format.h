@@ -212,7 +212,7 @@
 #define SEGLOG_GRAIN_BYTES_MAX   512
 #define SEGLOG_SEGMENT_BYTES_MIN (UINT64_C(128) << 10)
 #define SEGLOG_SEGMENT_BYTES_MAX (UINT64_C(32) << 20)
-/* Segments are as large as leaves so many of them; those that hold no item of memcached's usual 1 MiB are
+/* Segments are as large as leaves this many of them; those that hold no item of memcached's usual 1 MiB are
  * few, rather. */
 #define SEGLOG_SEGMENTS_WANTED       120
 #define SEGLOG_SEGMENTS_WANTED_SMALL 30
@@ -478,7 +478,7 @@ base_must_check int seglog_superblock_parse(const void *bytes,
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
-/** Bytes of a slot for so many segments: whole blocks. */
+/** Bytes of a slot for a number of segments: whole blocks. */
 static inline uint64_t seglog_state_bytes(uint64_t segment_count, uint32_t block_bytes)
 {
     return base_align_up(sizeof(struct seglog_state_format) + segment_count * sizeof(uint64_t), block_bytes);
@@ -671,7 +671,7 @@ uint32_t seglog_entries_max(const struct seglog_superblock_format *superblock);
 /** Bytes that a record can take in a segment of its own. */
 uint64_t seglog_record_room(const struct seglog_superblock_format *superblock);
 
-/** Bytes that a summary of so many entries takes at the end of a segment: whole blocks. */
+/** Bytes that a summary of a number of entries takes at the end of a segment: whole blocks. */
 static inline uint64_t seglog_summary_bytes(uint64_t entries, uint32_t block_bytes)
 {
     return base_align_up(entries * sizeof(struct seglog_entry_format) + sizeof(struct seglog_trailer_format),

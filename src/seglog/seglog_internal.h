@@ -74,9 +74,9 @@ struct seglog_segment {
     uint64_t checkpoint_stamp;        /* CHECKPOINT: of its place 0 */
     uint32_t part_count;              /* CHECKPOINT: of place 0 */
     bool ends_known;                  /* whether ends_ns is: not of segments that an earlier session closed */
-    uint64_t ends_ns[SEGLOG_ENDS];    /* when so many parts of all footprints will have expired */
-    uint64_t tombstone_stamp;         /* the highest issued when a user's tombstone in it was last settled */
-    _Atomic uint32_t open_stream;     /* number of the stream that has it open, + 1; 0: none */
+    uint64_t ends_ns[SEGLOG_ENDS]; /* moments at which this many parts of all footprints will have expired */
+    uint64_t tombstone_stamp;      /* the highest issued when a user's tombstone in it was last settled */
+    _Atomic uint32_t open_stream;  /* number of the stream that has it open, + 1; 0: none */
     struct seglog_entry_format
         *unsealed_entries; /* read_only: of a segment without a summary; entry_count of them */
     struct base_list link; /* in log->free */
@@ -109,7 +109,7 @@ struct seglog_group {
     bool written; /* its write has returned, with this: */
     int error;
     struct task_wait *filled; /* the leader, waiting for filling == 0 */
-    struct base_list waiters; /* of struct task_wait: who waits for it to be acknowledged */
+    struct base_list waiters; /* of struct task_wait: writers that wait until it is acknowledged */
 };
 
 #define SEGLOG_GROUPS_MAX (SEGLOG_WRITES_MAX + 1) /* in flight, and the one that is open */
@@ -151,7 +151,7 @@ struct seglog_stream {
     uint32_t before_end;           /* where that group's records end in it */
     uint8_t cut_phase;             /* what is placed now counts in unsettled[cut_phase] */
     _Atomic uint32_t unsettled[2]; /* records that are placed and not settled; README, "Checkpoints" */
-    /* Who copies out of the ring. Readers of the present phase began after tail_position had come to
+    /* The callers that copy out of the ring. Readers of the present phase began after tail_position had come to
      * phase_position, those of the one before read nothing that lies before free_position. */
     uint32_t readers[2];
     uint32_t phase;
@@ -244,7 +244,7 @@ struct seglog {
     uint64_t data_room;                           /* of a segment: what records and their summary can take */
     uint64_t session;                             /* this one: one above the state's when opened to write */
 
-    struct task_mutex growth_mutex; /* of who lets it grow; before the state's */
+    struct task_mutex growth_mutex; /* held by the caller that lets it grow; taken before the state's */
     uint32_t segments_room;         /* as many as it can have while it is open */
     _Atomic uint32_t segment_count; /* now; rises under the log's lock */
 
@@ -271,7 +271,7 @@ struct seglog {
     uint64_t stamp_bound;   /* durable */
     uint64_t session_stamp; /* the highest issued before this session */
     _Atomic uint32_t
-        wanted_segments; /* that the service shall free besides, for who asks before he takes them */
+        wanted_segments; /* segments that the service shall free besides, for callers that ask before they take them */
     _Atomic uint64_t
         pinned_below; /* segments of records with a lower stamp are not freed; changed under the lock */
     uint64_t horizon_sequence;      /* as it is in memory: at least that of the durable state */
@@ -376,7 +376,7 @@ base_must_check int seglog_superblock_complete(struct tarn_node *node, struct dr
                                                const struct seglog_superblock_format *superblock,
                                                int missing_copy, bool both);
 
-/** Where the areas end with so many segments; sets the count, too. */
+/** Set where the areas end for a number of segments, and the number. */
 void seglog_superblock_count(struct seglog_superblock_format *superblock, uint64_t segment_count);
 
 /** Have it tell of the drives that were appended to this one. */
@@ -545,7 +545,7 @@ static inline uint64_t seglog_padded(const struct seglog *log, uint64_t bytes)
 }
 
 /**
- * Take a free segment and stamp it: OPEN. There is one for whoever has a reservation, for the collector if
+ * Take a free segment and stamp it: OPEN. There is one for every holder of a reservation, for the collector if
  * seglog_space_spare(), and for a checkpoint if free_count says so (asserted). The bound of stamps is raised
  * in time by the service; if it is not, this waits for it. Yields.
  * @return 0; -EROFS; -EIO
@@ -589,7 +589,7 @@ void seglog_space_chance(struct seglog *log);
 /** A segment is FREE: nothing refers to it, and its freed stamp is durable. Log lock held. */
 void seglog_segment_freed_locked(struct seglog *log, struct seglog_segment *segment);
 
-/** Take a free segment that was not discarded yet out of the list, if there are so many that nobody misses
+/** Take a free segment that was not discarded yet out of the list, if there are enough that no writer misses
  * it. It is given back by seglog_discarded(). */
 base_must_check bool seglog_discard_take(struct seglog *log, uint32_t *ret_segment);
 
@@ -622,7 +622,7 @@ void seglog_live_reset(struct seglog *log, struct seglog_segment *segment);
 /** As seglog_live_remove(), of a record that was moved: nothing has become free by that. */
 void seglog_live_moved(struct seglog *log, uint64_t grain, uint64_t bytes);
 
-/** The log has failed: wake whoever waits for what will not come. Called by seglog_fail(). */
+/** Wake all callers that wait for space or acknowledgements, because the log has failed. Called by seglog_fail(). */
 void seglog_wake_all(struct seglog *log);
 
 /* ---- stream.c, commit.c --------------------------------------------------------------------------- */
@@ -683,7 +683,7 @@ void seglog_summary_give(struct seglog *log, struct seglog_summary *summary);
 
 /**
  * Write the summaries of CLOSING segments: flush first unless the mode has flushed already, so that a valid
- * summary proves all of its segment. Called by the service, and by whoever needs a summary's memory; two
+ * summary proves all of its segment. Called by the service, and by callers that need a summary's memory; two
  * never write one summary.
  *
  * @return 0; -EIO; -EROFS. Yields.

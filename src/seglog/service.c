@@ -125,7 +125,7 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
 
 /* ---- its life -------------------------------------------------------------------------------------- */
 
-static void run(void *arg)
+static void run_service(void *arg)
 {
     struct seglog *log = arg;
     struct seglog_worker *worker = &log->service.worker;
@@ -149,7 +149,7 @@ static void run(void *arg)
 int seglog_service_start(struct seglog *log)
 {
     log->session_stamp = log->stamp;
-    return seglog_worker_start(&log->service.worker, "tarn-log", run, log);
+    return seglog_worker_start(&log->service.worker, "tarn-log", run_service, log);
 }
 
 void seglog_service_stop(struct seglog *log)

@@ -1,6 +1,6 @@
 /*
- * Space: free segments, reservations and who waits for one, what lives where. README, "Space", has the
- * argument why whoever holds a reservation finds a free segment.
+ * Space: free segments, reservations and the callers that wait for one, live bytes of each segment. README, "Space", has
+ * the argument why the holder of a reservation finds a free segment.
  */
 #include "seglog/length.h"
 #include "seglog/seglog_internal.h"
@@ -401,7 +401,7 @@ void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *
                 end_wait_locked(log, waiter, -ENOSPC);
         }
     }
-    admit_locked(log); /* who waited behind them */
+    admit_locked(log); /* callers that waited behind them */
     base_spin_unlock(&log->lock);
 }
 
@@ -554,7 +554,7 @@ uint64_t seglog_stamp_at(const struct seglog *log, uint64_t grain)
     if (grain < log->superblock.data_offset >> log->grain_shift ||
         grain >= seglog_store_bytes(log) >> log->grain_shift)
         return 0;
-    /* acquire: pairs with the store in take_segment(), so that who has met a record knows its segment's stamp
+    /* acquire: pairs with the store in take_segment(), so that a caller that has met a record knows its segment's stamp
      */
     return atomic_load_explicit(&log->segments[seglog_segment_of(log, grain)].stamp, memory_order_acquire);
 }

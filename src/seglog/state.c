@@ -109,7 +109,7 @@ void seglog_state_deinit(struct seglog *log)
     log->next_state = NULL;
 }
 
-/* Whoever reads the state without the mutex holds the log's lock. */
+/* A caller that reads the state without the mutex holds the log's lock. */
 void seglog_state_stretched(struct seglog *log, uint64_t before_bytes, struct seglog_state_format *next_state,
                             struct seglog_state_format *state)
 {
@@ -280,7 +280,7 @@ static void publish_locked(struct seglog *log)
     atomic_store_explicit(&log->generation, log->state->generation, memory_order_relaxed);
     /* Pairs with the acquire in seglog_wall_note(). */
     atomic_store_explicit(&log->wall_durable_ns, log->state->wall_ns, memory_order_release);
-    /* Pairs with the acquire in draw(). */
+    /* Pairs with the acquire in draw_sequence(). */
     atomic_store_explicit(&log->sequence_bound, log->state->sequence_bound, memory_order_release);
     if (free_collected(log))
         seglog_space_freed(log);
@@ -370,7 +370,7 @@ int seglog_wall_note(struct seglog *log, uint64_t needed_ns, uint64_t noted_ns)
 }
 
 /* @return false: the block is used up */
-static bool draw(struct seglog *log, uint64_t *ret_sequence)
+static bool draw_sequence(struct seglog *log, uint64_t *ret_sequence)
 {
     uint64_t sequence = atomic_load_explicit(&log->sequence, memory_order_relaxed);
     /* Pairs with the release in publish_locked(). */
@@ -386,12 +386,12 @@ static bool draw(struct seglog *log, uint64_t *ret_sequence)
 
 int seglog_sequence_draw(struct seglog *log, uint64_t *ret_sequence)
 {
-    if (draw(log, ret_sequence))
+    if (draw_sequence(log, ret_sequence))
         return 0;
     static const struct seglog_state_change nothing = {.wall_ns = 0};
     task_mutex_lock_firmly(&log->state_mutex);
     int error = 0;
-    while (error == 0 && !draw(log, ret_sequence))
+    while (error == 0 && !draw_sequence(log, ret_sequence))
         error = write_locked(log, &nothing);
     task_mutex_unlock(&log->state_mutex);
     return error;

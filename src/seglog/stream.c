@@ -136,7 +136,7 @@ static bool fits_segment(const struct seglog_stream *stream, const struct seglog
     return segment_used(stream) + append->padded_bytes + summary_bytes <= superblock->segment_bytes;
 }
 
-/* Whether there is memory for so many bytes more and the padding of their group. */
+/* Whether there is memory for `bytes` more and the padding of their group. */
 static bool fits_ring(const struct seglog_stream *stream, uint64_t bytes)
 {
     uint64_t end = base_align_up(stream->head_position + bytes, stream->log->superblock.block_bytes);
@@ -563,8 +563,8 @@ static void fill_one(struct seglog_stream *stream, const struct seglog_append *a
 }
 
 /* Copy all of an append, and tell where each of it lies. */
-static void fill(struct seglog_stream *stream, const struct seglog_append *append,
-                 struct seglog_place *places)
+static void fill_append(struct seglog_stream *stream, const struct seglog_append *append,
+                        struct seglog_place *places)
 {
     const struct seglog *log = stream->log;
     uint64_t at = 0;
@@ -620,7 +620,7 @@ int seglog_append_to(struct seglog_stream *stream, uint64_t cost_bytes, const st
     int error = find_place(stream, &append);
     if (error != 0)
         return error;
-    fill(stream, &append, ret_places);
+    fill_append(stream, &append, ret_places);
     end_filling(stream, append.group);
     if (log->mode == SEGLOG_ASYNC)
         tell_service(log, append.nudge);

@@ -82,7 +82,7 @@ int seglog_is_blank(struct tarn_node *node, struct drive *drive, bool *ret_blank
 
 /* ---- making a store ------------------------------------------------------------------------------ */
 
-/* Where the areas lie if there are so many segments. The state has room for more: the store may grow. */
+/* Place the areas for a number of segments. The state has room for more, because the store may grow. */
 static void place_areas(struct seglog_superblock_format *superblock, uint64_t segment_count)
 {
     uint64_t most = base_min(SEGLOG_GROWTH_TIMES * segment_count, (uint64_t)SEGLOG_SEGMENTS_MAX);

@@ -29,7 +29,7 @@ ALLOWED = {
 }
 
 # Layers whose words and names are still to be rewritten by STYLE.md, "Prose".
-PROSE_EXEMPT = ("seglog", "depot", "sim", "bench", "lab")
+PROSE_EXEMPT = ("sim", "lab")
 
 LINES_MAX = 800
 PRODUCTION = ("src/", "include/tarn/", "lab/")

@@ -182,7 +182,7 @@ static void match_pieces(struct keys *keys)
     depot_bigs_match(&keys->all, keys->gone_sequence, tell_big, keys);
 }
 
-static int take(void *arg, const struct depot_best *best)
+static int take_entry(void *arg, const struct depot_best *best)
 {
     struct keys *keys = arg;
     struct depot_check *check = keys->check;
@@ -217,7 +217,7 @@ int depot_check_keys(struct depot_check *check)
     find_gone(&keys);
     keys.memory[0] = drive_memory_alloc(check->node, check->drive, keys.memory_bytes);
     keys.memory[1] = drive_memory_alloc(check->node, check->drive, keys.memory_bytes);
-    static const struct depot_best_ops ops = {.meet = meet, .take = take};
+    static const struct depot_best_ops ops = {.meet = meet, .take = take_entry};
     uint32_t passes;
     int error = keys.memory[0] == NULL || keys.memory[1] == NULL
                     ? -ENOMEM

@@ -54,9 +54,9 @@ static __attribute__((noinline)) void take_stash(const struct depot_index *index
 
 /* What matches now, in a neighbourhood whose first words lie behind `near`, the others behind `far`. What
  * others change meanwhile may make it nonsense, but not overflow. */
-static inline void take(const struct depot_index *index, const struct depot_index_home *home,
-                        const struct depot_index_part *near, const struct depot_index_part *far,
-                        uint32_t matches, struct depot_index_view *view)
+static inline void take_home(const struct depot_index *index, const struct depot_index_home *home,
+                             const struct depot_index_part *near, const struct depot_index_part *far,
+                             uint32_t matches, struct depot_index_view *view)
 {
     view->count = 0;
     for (; matches != 0; matches &= matches - 1) {
@@ -83,8 +83,8 @@ static inline bool try_one(const struct depot_index *index, const struct depot_i
     view->regions[0] = part.region;
     view->regions[1] = NULL;
     uint64_t first = home->tag << index->tag_shift;
-    take(index, home, &part, &part,
-         depot_index_match(index, &part.words[home->position], index->match_mask, first, 1), view);
+    take_home(index, home, &part, &part,
+              depot_index_match(index, &part.words[home->position], index->match_mask, first, 1), view);
     return is_undisturbed(view);
 }
 
@@ -97,7 +97,7 @@ try_two(const struct depot_index *index, const struct depot_index_home *home, st
             return false;
         view->regions[i] = parts[i].region;
     }
-    take(index, home, &parts[0], &parts[1], depot_index_match_home(index, home, parts), view);
+    take_home(index, home, &parts[0], &parts[1], depot_index_match_home(index, home, parts), view);
     return is_undisturbed(view);
 }
 
@@ -111,8 +111,8 @@ static __attribute__((noinline)) void find_with_lock(const struct depot_index *i
         if (view->regions[i] != NULL) /* relaxed: under the lock */
             view->sequences[i] = atomic_load_explicit(&view->regions[i]->sequence, memory_order_relaxed);
     }
-    take(index, &held.home, &held.parts[0], &held.parts[1],
-         depot_index_match_home(index, &held.home, held.parts), view);
+    take_home(index, &held.home, &held.parts[0], &held.parts[1],
+              depot_index_match_home(index, &held.home, held.parts), view);
     depot_index_release(&held);
 }
 

@@ -1,3 +1,4 @@
+/* The index as a whole: its widths, making it and freeing it, its counts. Looking at it is find.c, changing it insert.c. */
 #include "depot/index/index.h"
 
 #include "depot/index/index_internal.h"
@@ -87,7 +88,7 @@ int depot_index_init(struct depot_index *index, struct base_account *account,
     struct depot_index_directory *directory = depot_index_directory_make(&fresh, NULL);
     if (directory == NULL)
         return -ENOMEM;
-    for (uint64_t i = 0; i < fresh.regions; i++) /* whoever gets the index from this thread sees it */
+    for (uint64_t i = 0; i < fresh.regions; i++) /* every thread that gets the index from this one sees it */
         atomic_init(&directory->tables[0].regions[i].depth, 1);
     atomic_init(&fresh.directory, directory);
     memcpy(index, &fresh, sizeof(fresh));

@@ -59,7 +59,7 @@ base_must_check int depot_index_widths_choose(uint64_t grains, struct depot_inde
 /** How many grains a store of these widths can have. */
 uint64_t depot_index_grains_most(const struct depot_index_widths *widths);
 
-/** Whether widths read from a drive are possible for a store of so many grains. */
+/** Whether widths that were read from a drive are possible for a store of this number of grains. */
 bool depot_index_widths_valid(const struct depot_index_widths *widths, uint64_t grains);
 
 struct depot_index_directory;
@@ -156,7 +156,7 @@ bool depot_index_is_hit(uint64_t word);
 /** Where an entry's record lies, in grains from the store's beginning. */
 uint64_t depot_index_address(const struct depot_index *index, uint64_t word);
 
-/** The length class of an entry's record, decoded: at most so many grains. */
+/** The length class of an entry's record, decoded: the most grains that the record has. */
 uint64_t depot_index_grains(const struct depot_index *index, uint64_t word);
 
 /**
@@ -250,7 +250,7 @@ int depot_index_shrink_step(struct depot_index *index, uint32_t pairs);
  */
 bool depot_index_shrink_turn(struct depot_index *index);
 
-/** Bytes that it has given back to the system so far. For who may also let it grow. */
+/** Bytes that it has given back to the system so far. For callers that may also let it grow. */
 uint64_t depot_index_given_bytes(const struct depot_index *index);
 
 /* ---- everything ------------------------------------------------------------------------------ */
@@ -287,7 +287,7 @@ uint32_t depot_index_next(struct depot_index *index, struct depot_index_cursor *
 
 /**
  * Keep all entries as they are now: from now on each region is copied aside before its first change. One at a
- * time. Nobody inserts or lets the index grow meanwhile; who replaces or takes out an entry just now does so
+ * time. No caller inserts or lets the index grow meanwhile; a caller that replaces or takes out an entry does so
  * before it or after it.
  *
  * @return NULL: no memory
@@ -314,7 +314,7 @@ uint32_t depot_index_snapshot_next(struct depot_index *index, struct depot_index
                                    struct depot_index_cursor *cursor, struct depot_index_item *items);
 
 /**
- * For opening: grow until so many entries are a usual load. Entries that come in the order of
+ * For opening: grow until this number of entries is a usual load. Entries that come in the order of
  * depot_index_next() would else crowd one region after the other. Nobody else may be using the index.
  *
  * @return 0; -ENOMEM; -ENOSPC (the widths allow no more)

@@ -7,7 +7,7 @@
  * 1` is how many bits of the tag tell its table from others. For every tag exactly one table's region lives
  * at a place.
  *
- * Locks: a region's words, stash and counts change only under its lock. Who needs several takes them by
+ * Locks: a region's words, stash and counts change only under its lock. A caller that needs several takes them by
  * rising number of the region, then of the table. A region that does not live yet is changed under its
  * counterpart's. Readers: the sequence is odd while anything that a reader can see changes.
  */
@@ -110,7 +110,7 @@ struct depot_index_slot {
 
 /* ---- numbers ------------------------------------------------------------------------------------ */
 
-/** So many ones, fewer than 64. */
+/** A number with `count` low bits set, fewer than 64. */
 static inline uint64_t depot_index_low_mask(uint32_t bits)
 {
     return ((uint64_t)1 << bits) - 1; /* bits < 64: widths are checked */
@@ -176,7 +176,7 @@ static inline struct depot_index_directory *depot_index_directory_now(const stru
 static inline bool depot_index_region_is_for(const struct depot_index_region *region, uint64_t table,
                                              uint64_t tag)
 {
-    /* Pairs with the releases of who splits or merges, and depot_index_init: the words are there. */
+    /* Pairs with the releases of splits and merges, and of depot_index_init: the words are there. */
     uint8_t depth = atomic_load_explicit(&region->depth, memory_order_acquire);
     return depth != 0 && (tag & depot_index_low_mask(depth - 1U)) == table;
 }
@@ -186,7 +186,7 @@ static inline void depot_index_change_begin(struct depot_index_region *region)
 {
     uint64_t sequence = atomic_load_explicit(&region->sequence, memory_order_relaxed);
     atomic_store_explicit(&region->sequence, sequence + 1, memory_order_relaxed);
-    /* Pairs with the acquire fence in depot_index_is_undisturbed: who reads a changed word sees an odd
+    /* Pairs with the acquire fence in depot_index_is_undisturbed: a reader of a changed word sees an odd
      * sequence. */
     atomic_thread_fence(memory_order_release);
 }
@@ -195,7 +195,7 @@ static inline void depot_index_change_begin(struct depot_index_region *region)
 static inline void depot_index_change_end(struct depot_index_region *region)
 {
     uint64_t sequence = atomic_load_explicit(&region->sequence, memory_order_relaxed);
-    /* Pairs with the acquire in depot_index_find: who sees this number sees the words. */
+    /* Pairs with the acquire in depot_index_find: a reader that sees this number sees the words. */
     atomic_store_explicit(&region->sequence, sequence + 1, memory_order_release);
 }
 
@@ -253,7 +253,7 @@ struct depot_index_part depot_index_lock_part(const struct depot_index *index, u
 /** Lock a hash's home: one region, or two in order. */
 void depot_index_hold(const struct depot_index *index, uint64_t hash, struct depot_index_held *ret_held);
 
-/** The same for who is going to change it: what a snapshot needs was copied aside. */
+/** The same for a caller that is going to change it: words that a snapshot needs were copied aside. */
 void depot_index_hold_to_change(struct depot_index *index, uint64_t hash, struct depot_index_held *ret_held);
 
 /** Unlock what is locked of a home. */
@@ -277,7 +277,7 @@ void depot_index_note_used(struct depot_index *index, struct depot_index_region 
 /** Note that a region has none any more, and will not live; its lock is held. */
 void depot_index_note_dead(struct depot_index *index, struct depot_index_region *region);
 
-/** Whether the entries fill so many percent of the tables, or more. */
+/** Whether the entries fill at least this percentage of the tables. */
 bool depot_index_load_reaches(const struct depot_index *index, uint64_t percent);
 
 /** A directory with all tables of `previous` (or NULL) and as many new ones (or the first). @return NULL: no

@@ -14,8 +14,8 @@ enum {
  * An entry, with offset 0, that is to be put into an empty word. It is a reserved one, which no reader sees, or it is
  * being loaded, when there are none: so that no sequence has to change.
  */
-static void fill(struct depot_index *index, const struct depot_index_part *part,
-                 const struct depot_index_home *home, uint32_t offset, uint64_t word)
+static void fill_part(struct depot_index *index, const struct depot_index_part *part,
+                      const struct depot_index_home *home, uint32_t offset, uint64_t word)
 {
     depot_index_store_word(&part->words[home->position + offset], word | offset);
     depot_index_note_used(index, part->region, 1);
@@ -27,7 +27,7 @@ static bool fill_neighbourhood(struct depot_index *index, const struct depot_ind
     if (empty == 0)
         return false;
     uint32_t i = (uint32_t)__builtin_ctz(empty);
-    fill(index, &held->parts[i >= held->home.first], &held->home, i, word);
+    fill_part(index, &held->parts[i >= held->home.first], &held->home, i, word);
     return true;
 }
 
@@ -132,7 +132,7 @@ static bool displace(struct depot_index *index, const struct depot_index_held *h
         if (!move_back(&hole))
             return false; /* so would every other hole end here */
     }
-    fill(index, part_at(&hole, hole.at), home, (uint32_t)(hole.at - home->position), word);
+    fill_part(index, part_at(&hole, hole.at), home, (uint32_t)(hole.at - home->position), word);
     return true;
 }
 
@@ -141,7 +141,7 @@ static bool displace(struct depot_index *index, const struct depot_index_held *h
 /* Split what a growth has not come to of the regions that are held. @return whether there was any */
 static bool split_held(struct depot_index *index, const struct depot_index_held *held)
 {
-    /* Pairs with the release in shrink.c's end: who finds that it has ended finds the smaller directory. */
+    /* Pairs with the release in shrink.c's end: a caller that finds that it has ended finds the smaller directory. */
     if (atomic_load_explicit(&index->shrinking, memory_order_acquire))
         return false;
     uint32_t bits = depot_index_directory_now(index)->bits;

@@ -17,7 +17,7 @@ struct batch {
 
 /* Note a word that belongs to the batch. Every word is written behind the others, for which there is room,
  * and few branches are guessed: which words are empty, nobody can. */
-static inline void take(struct batch *batch, uint64_t word, uint64_t home)
+static inline void take_word(struct batch *batch, uint64_t word, uint64_t home)
 {
     const struct depot_index *index = batch->index;
     uint64_t tag = depot_index_word_tag(index, word);
@@ -41,7 +41,7 @@ static void take_words(struct batch *batch, const struct depot_index_image *imag
 {
     for (uint64_t i = 0; i < count; i++) {
         uint64_t word = depot_index_load_word(&image->words[i]);
-        take(batch, word, begin + i - (word & INDEX_OFFSET_MASK));
+        take_word(batch, word, begin + i - (word & INDEX_OFFSET_MASK));
     }
 }
 
@@ -51,7 +51,8 @@ static void take_stash(struct batch *batch, const struct depot_index_region *reg
     uint32_t count = atomic_load_explicit(&region->stash_count, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
         uint16_t home = atomic_load_explicit(&region->stash_homes[i], memory_order_relaxed);
-        take(batch, depot_index_load_word(&region->stash[i]), batch->region * DEPOT_REGION_ENTRIES + home);
+        take_word(batch, depot_index_load_word(&region->stash[i]),
+                  batch->region * DEPOT_REGION_ENTRIES + home);
     }
 }
 
@@ -203,7 +204,7 @@ static bool clear_region(struct depot_index *index, uint64_t table_number, uint6
 
 void depot_index_clear(struct depot_index *index)
 {
-    /* Relaxed: who merges looks with a region's lock held, and what it merges into was not emptied before. */
+    /* Relaxed: a merge looks with a region's lock held, and the region that it merges into was not emptied before. */
     atomic_store_explicit(&index->clearing, true, memory_order_relaxed);
     /* A twin comes after its counterpart: what is moved there meanwhile is found. */
     for (uint64_t i = 0; i <= depot_index_directory_now(index)->mask; i++) {

@@ -291,11 +291,11 @@ bool depot_index_shrink_turn(struct depot_index *index)
 }
 
 /* All are merged, and nobody splits any. */
-static void end(struct depot_index *index, const struct depot_index_directory *directory)
+static void end_shrink(struct depot_index *index, const struct depot_index_directory *directory)
 {
     /* Pairs with the acquire in depot_index_directory_now. */
     atomic_store_explicit(&index->directory, directory->previous, memory_order_release);
-    /* Pairs with the acquire in insert.c's split_held: who may split again sees the smaller directory. */
+    /* Pairs with the acquire in insert.c's split_held: a caller that may split again sees the smaller directory. */
     atomic_store_explicit(&index->shrinking, false, memory_order_release);
     atomic_store_explicit(&index->growing, false, memory_order_relaxed); /* advice to others */
     depot_index_merge_free(index);
@@ -331,6 +331,6 @@ int depot_index_shrink_step(struct depot_index *index, uint32_t pairs)
         return -ECANCELED;
     }
     if (index->grow_region == index->regions)
-        end(index, directory);
+        end_shrink(index, directory);
     return 1;
 }

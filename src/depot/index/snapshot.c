@@ -39,7 +39,7 @@ static struct depot_index_snapshot *snapshot_for(const struct depot_index *index
     /* acquire: pairs with the release in depot_index_snapshot_open() */
     struct depot_index_snapshot *snapshot = atomic_load_explicit(&index->snapshot, memory_order_acquire);
     if (base_likely(snapshot == NULL) ||
-        /* relaxed: who then reads what was changed had the region's lock after this */
+        /* relaxed: a reader of changed words has taken the region's lock after this */
         atomic_load_explicit(&snapshot->cancelled, memory_order_relaxed) || table > snapshot->directory->mask)
         return NULL;
     return snapshot;
@@ -54,8 +54,8 @@ bool depot_index_wants_copy(const struct depot_index *index, uint64_t table, uin
 }
 
 /* Relaxed, all of it: under the lock. The lock, and what counts entries, is nobody's in a copy. */
-static void fill(struct depot_index_copy *copy, const struct depot_index_region *region,
-                 const _Atomic uint64_t *words, uint64_t count)
+static void fill_copy(struct depot_index_copy *copy, const struct depot_index_region *region,
+                      const _Atomic uint64_t *words, uint64_t count)
 {
     uint8_t stashed = atomic_load_explicit(&region->stash_count, memory_order_relaxed);
     atomic_init(&copy->region.depth, atomic_load_explicit(&region->depth, memory_order_relaxed));
@@ -79,7 +79,7 @@ void depot_index_preserve(struct depot_index *index, uint64_t tag, uint64_t numb
         if (copy == NULL) { /* what is written counts for more */
             atomic_store_explicit(&snapshot->cancelled, true, memory_order_relaxed);
         } else {
-            fill(copy, part.region, part.words + number * DEPOT_REGION_ENTRIES, words_of(index, number));
+            fill_copy(copy, part.region, part.words + number * DEPOT_REGION_ENTRIES, words_of(index, number));
             atomic_store_explicit(place_of(index, snapshot, part.table, number), copy, memory_order_relaxed);
             atomic_fetch_add_explicit(&index->copied_bytes, bytes, memory_order_relaxed);
             copy = NULL;
@@ -149,7 +149,7 @@ struct depot_index_snapshot *depot_index_snapshot_open(struct depot_index *index
 
 bool depot_index_snapshot_is_whole(const struct depot_index_snapshot *snapshot)
 {
-    /* Relaxed: who has read what was changed without a copy took its lock after this was set. */
+    /* Relaxed: a reader of words that were changed without a copy took their lock after this was set. */
     return !atomic_load_explicit(&snapshot->cancelled, memory_order_relaxed);
 }
 
@@ -170,7 +170,7 @@ void depot_index_snapshot_cancel(struct depot_index *index, struct depot_index_s
     }
 }
 
-/* Who still has it holds some region's lock: when all were had, nobody does. */
+/* A caller that still uses it holds a region's lock: once all locks were taken in turn, none does. */
 static void await_users(const struct depot_index *index)
 {
     const struct depot_index_directory *directory = depot_index_directory_now(index);
@@ -231,8 +231,8 @@ struct depot_index_image depot_index_lock_image(const struct depot_index *index,
     return image;
 }
 
-static void take(const struct depot_index *index, const struct depot_index_home *home, uint64_t word,
-                 uint64_t offset, struct depot_index_view *view)
+static void take_candidate(const struct depot_index *index, const struct depot_index_home *home,
+                           uint64_t word, uint64_t offset, struct depot_index_view *view)
 {
     uint64_t wanted = home->tag << index->tag_shift | offset;
     if (word != 0 && ((word ^ wanted) & index->match_mask) == 0 && !depot_index_word_is_reserved(index, word))
@@ -246,7 +246,7 @@ static void take_words(const struct depot_index *index, const struct depot_index
 {
     for (uint32_t i = begin; i < end; i++) {
         uint64_t place = home->position + i - (home->region + (begin > 0)) * DEPOT_REGION_ENTRIES;
-        take(index, home, depot_index_load_word(&image->words[place]), i, view);
+        take_candidate(index, home, depot_index_load_word(&image->words[place]), i, view);
     }
 }
 
@@ -262,7 +262,7 @@ void depot_index_snapshot_find(struct depot_index *index, struct depot_index_sna
     for (uint32_t i = 0; i < count; i++) {
         if (atomic_load_explicit(&image.region->stash_homes[i], memory_order_relaxed) ==
             home.position % DEPOT_REGION_ENTRIES)
-            take(index, &home, depot_index_load_word(&image.region->stash[i]), 0, ret_view);
+            take_candidate(index, &home, depot_index_load_word(&image.region->stash[i]), 0, ret_view);
     }
     base_spin_unlock(&image.locked->lock);
     if (home.first == DEPOT_NEIGHBOURHOOD)

@@ -1,3 +1,4 @@
+/* Matching pieces with heads: entries are gathered, sorted, and compared by their ids. */
 #include "depot/pieces/match.h"
 #include <errno.h>
 #include <stdlib.h>
