@@ -1,3 +1,4 @@
+/* The arena of a campaign: drawing which nodes are killed, paused and cut off, and when, and carrying it out. */
 #include "sim/arena.h"
 #include "base/base.h"
 #include "task/task.h"
@@ -11,7 +12,7 @@
 
 /* ---- what happens ------------------------------------------------------------------------------- */
 
-static uint64_t draw(struct sim_arena *arena, uint64_t n)
+static uint64_t draw_below(struct sim_arena *arena, uint64_t n)
 {
     return base_random_below(arena->random, n);
 }
@@ -38,7 +39,7 @@ static void heal_all(struct sim_arena *arena)
 /* Let time pass. @return 0, or the run has failed */
 static int pass(struct sim_arena *arena, uint64_t most_ns)
 {
-    uint64_t until_ns = sim_world_now(arena->world) + draw(arena, most_ns + 1);
+    uint64_t until_ns = sim_world_now(arena->world) + draw_below(arena, most_ns + 1);
     int error = sim_world_run(arena->world, until_ns, NULL, NULL);
     return error == -ETIMEDOUT ? 0 : error;
 }
@@ -56,12 +57,12 @@ static void kill_or_begin(struct sim_arena *arena, uint32_t number)
 
 static int cut_for_a_while(struct sim_arena *arena, uint32_t a, uint32_t b, uint64_t while_ns, bool flaps)
 {
-    const bool both = draw(arena, 2) == 0;
+    const bool both = draw_below(arena, 2) == 0;
     turn_links(arena, a, b, true);
     if (both)
         turn_links(arena, b, a, true);
     int error = pass(arena, flaps ? while_ns % SIM_NET_HEARTBEAT_NS : while_ns);
-    if (error == 0 && (flaps || draw(arena, 4) > 0))
+    if (error == 0 && (flaps || draw_below(arena, 4) > 0))
         heal_all(arena);
     return error;
 }
@@ -69,9 +70,10 @@ static int cut_for_a_while(struct sim_arena *arena, uint32_t a, uint32_t b, uint
 /* One of the things that may happen, for a while. */
 static int happen(struct sim_arena *arena)
 {
-    const uint32_t what = 1u << draw(arena, 4);
-    const uint32_t a = (uint32_t)draw(arena, arena->nodes), b = (uint32_t)draw(arena, arena->nodes);
-    const uint64_t while_ns = draw(arena, 5 * SIM_NET_HEARTBEAT_NS);
+    const uint32_t what = 1u << draw_below(arena, 4);
+    const uint32_t a = (uint32_t)draw_below(arena, arena->nodes),
+                   b = (uint32_t)draw_below(arena, arena->nodes);
+    const uint64_t while_ns = draw_below(arena, 5 * SIM_NET_HEARTBEAT_NS);
     if ((what & arena->events) == 0)
         return 0;
     if (what == SIM_ARENA_KILLS) {
@@ -99,16 +101,16 @@ void sim_arena_draw(struct sim_arena *arena)
                                    SIM_ARENA_IMPATIENCE,
                                    SIM_ARENA_ALL_EVENTS};
     static const uint32_t preempted_one_in[] = {0, 16, 256};
-    const uint64_t drawn = draw(arena, 2 * base_array_count(few));
+    const uint64_t drawn = draw_below(arena, 2 * base_array_count(few));
     uint32_t troubles = SIM_NET_ALL_TROUBLES;
     arena->events =
-        drawn < base_array_count(few) ? few[drawn] : (uint32_t)draw(arena, SIM_ARENA_ALL_EVENTS + 1);
-    switch (draw(arena, 4)) {
+        drawn < base_array_count(few) ? few[drawn] : (uint32_t)draw_below(arena, SIM_ARENA_ALL_EVENTS + 1);
+    switch (draw_below(arena, 4)) {
     case 0:
-        troubles = 1u << draw(arena, 7);
+        troubles = 1u << draw_below(arena, 7);
         break;
     case 1:
-        troubles = (uint32_t)draw(arena, SIM_NET_ALL_TROUBLES + 1);
+        troubles = (uint32_t)draw_below(arena, SIM_NET_ALL_TROUBLES + 1);
         break;
     case 2:
         troubles &= ~(uint32_t)SIM_NET_TORN_WORD;
@@ -117,9 +119,10 @@ void sim_arena_draw(struct sim_arena *arena)
         break;
     }
     sim_net_set_troubles(arena->world, troubles);
-    sim_net_set_fence_cuts(arena->world, draw(arena, 2) == 0);
-    sim_net_set_preempted(arena->world, preempted_one_in[draw(arena, base_array_count(preempted_one_in))]);
-    sim_net_set_served_by(arena->world, (enum tarn_fabric_served_by)draw(arena, 3));
+    sim_net_set_fence_cuts(arena->world, draw_below(arena, 2) == 0);
+    sim_net_set_preempted(arena->world,
+                          preempted_one_in[draw_below(arena, base_array_count(preempted_one_in))]);
+    sim_net_set_served_by(arena->world, (enum tarn_fabric_served_by)draw_below(arena, 3));
     for (uint32_t i = 0; i < arena->nodes; i++)
         (void)snprintf(arena->names[i], sizeof(arena->names[i]), "node %" PRIu32, i);
 }
@@ -128,7 +131,7 @@ static int play(struct sim_arena *arena)
 {
     for (uint32_t i = 0; i < arena->nodes; i++)
         arena->begin(arena, i);
-    const uint64_t turns = TURNS_MIN + draw(arena, TURNS_MORE);
+    const uint64_t turns = TURNS_MIN + draw_below(arena, TURNS_MORE);
     for (uint64_t i = 0; i < turns; i++) {
         int error = pass(arena, PASS_NS_MAX);
         if (error == 0)

@@ -34,7 +34,7 @@ struct sim_arena {
     void (*end)(struct sim_arena *arena, uint32_t number);
 };
 
-/** Draw what may happen, which troubles the network makes, and who it says serves; name the nodes. */
+/** Draw what may happen, which troubles the network makes, and the processor that it reports to serve operations; name the nodes. */
 void sim_arena_draw(struct sim_arena *arena);
 
 /** Begin all nodes, let things happen, heal all, say stop, run until nothing is left to do, and see that nothing of the

@@ -93,7 +93,7 @@ static void check_churned(struct sim_depot_client *client, uint32_t number, uint
                  number, found, error, churn->held, churn->maybe);
     bool stays_gone = error == -ENOENT && churn->known && !churn->unsettled && shared->oracle.evicts &&
                       !depot_failed(shared->depot);
-    /* who only reads carries out a due flush_all without noting it, and the clock may be set back */
+    /* a reader carries out a due flush_all without noting it, and the clock may be set back */
     bool may_come_back = error == -ENOENT && shared->read_only;
     if (settle || stays_gone)
         *churn = (struct sim_depot_churn){.known = !may_come_back, .held = found};

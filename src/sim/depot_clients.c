@@ -1,3 +1,4 @@
+/* The operations of campaign `depot`'s clients: drawing them, calling the store, and judging each answer at once. */
 #include "sim/depot_clients.h"
 #include "base/base.h"
 #include "depot/depot.h"
@@ -181,7 +182,7 @@ void sim_depot_release(struct sim_depot_client *client, uint64_t bytes)
 }
 
 /* An operation begins. @return its number */
-static uint32_t begin(struct sim_depot_client *client, const struct sim_oracle_op *op)
+static uint32_t begin_op(struct sim_depot_client *client, const struct sim_oracle_op *op)
 {
     client->told++;
     return sim_oracle_begin(&client->shared->oracle, tarn_of(client), client->number, op);
@@ -199,7 +200,7 @@ static struct sim_oracle *oracle_now(struct sim_depot_client *client)
 
 static uint32_t begin_get(struct sim_depot_client *client, uint64_t key)
 {
-    return begin(client, &(struct sim_oracle_op){.kind = SIM_GET, .key = key});
+    return begin_op(client, &(struct sim_oracle_op){.kind = SIM_GET, .key = key});
 }
 
 /* The same as one get, but in two parts. */
@@ -224,7 +225,7 @@ static int get_parts(struct sim_depot_client *client, const uint8_t *name, size_
     return error;
 }
 
-static void get(struct sim_depot_client *client, uint64_t key, size_t room)
+static void get_value(struct sim_depot_client *client, uint64_t key, size_t room)
 {
     struct sim_depot_shared *shared = client->shared;
     uint8_t name[KEY_ROOM];
@@ -400,7 +401,7 @@ static void look_back(struct sim_depot_client *client)
     tarn_depot_snapshot_close(snapshot);
 }
 
-static void look(struct sim_depot_client *client)
+static void look_at_key(struct sim_depot_client *client)
 {
     uint64_t keys[LOOKS_MAX] = {0};
     uint64_t count = 1 + sim_depot_draw(client, LOOKS_MAX);
@@ -537,7 +538,7 @@ static void fill_items(struct sim_depot_client *client, struct batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct sim_oracle_op *op = &batch->ops[i];
         struct tarn_batch_item *item = &batch->items[i];
-        batch->numbers[i] = begin(client, op);
+        batch->numbers[i] = begin_op(client, op);
         batch->options[i] = (struct tarn_put_options){
             .condition = op->condition, .expiry_ns = op->expiry_ns, .client_flags = batch->numbers[i]};
         *item = (struct tarn_batch_item){.key = batch->names[i],
@@ -574,7 +575,7 @@ static void write_batch(struct sim_depot_client *client)
     sim_depot_release(client, room);
 }
 
-static void put(struct sim_depot_client *client, uint64_t key)
+static void put_value(struct sim_depot_client *client, uint64_t key)
 {
     struct sim_depot_shared *shared = client->shared;
     uint8_t name[KEY_ROOM];
@@ -584,7 +585,7 @@ static void put(struct sim_depot_client *client, uint64_t key)
         abandon(client, name, name_bytes);
     if (draw_batch(client, 8) < client->shared->batches_of_8)
         write_batch(client);
-    uint32_t number = begin(client, &op);
+    uint32_t number = begin_op(client, &op);
     sim_oracle_fill_value(key, number, client->value, op.value_bytes);
     const struct tarn_put_options options = {
         .condition = op.condition,
@@ -612,7 +613,7 @@ static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kin
     if (kind == SIM_TOUCH)
         op.expiry_ns = draw_expiry(client);
     uint64_t bytes = kind == SIM_TOUCH ? tarn_depot_whole_bytes_max(shared->depot) : 0;
-    uint32_t number = begin(client, &op);
+    uint32_t number = begin_op(client, &op);
     sim_depot_reserve(client, bytes);
     int error = kind == SIM_TOUCH ? tarn_depot_touch(shared->depot, name, name_bytes, op.expiry_ns)
                                   : tarn_depot_delete(shared->depot, name, name_bytes);
@@ -654,7 +655,7 @@ static void update(struct sim_depot_client *client, uint64_t key)
     struct update own = {.client = client, .decided = {.key = key, .expiry_ns = draw_expiry(client)}};
     own.decided.answer = answers[sim_depot_draw(client, base_array_count(answers))];
     own.decided.value_bytes = draw_value_bytes(client);
-    own.number = begin(client, &op);
+    own.number = begin_op(client, &op);
     sim_oracle_fill_value(key, own.number, client->value, own.decided.value_bytes);
     uint64_t version = 0;
     sim_depot_reserve(client, own.decided.value_bytes);
@@ -672,7 +673,7 @@ static void flush_all(struct sim_depot_client *client)
     op.expiry_ns = task_wall(tarn_of(client));
     if (sim_depot_draw(client, 2) == 0)
         op.expiry_ns += sim_depot_draw_log(&client->random, EXPIRY_BITS);
-    uint32_t number = begin(client, &op);
+    uint32_t number = begin_op(client, &op);
     int error = tarn_depot_flush_all(shared->depot, op.expiry_ns);
     sim_oracle_end(oracle_now(client), tarn_of(client), number, error, 0);
     sim_depot_check_error(client, "flush_all", error, false, false);
@@ -697,7 +698,7 @@ void sim_depot_read_all(struct sim_depot_client *client)
         break;
     }
     for (uint64_t key = 0; key < count; key++)
-        get(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
+        get_value(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
     sim_depot_check_all_churned(client);
 }
 
@@ -715,8 +716,8 @@ static void misuse(struct sim_depot_client *client)
         sim_fail(shared->world, "the store took an empty key or a value that is too long");
 }
 
-/* The few keys need one table. It becomes larger all the same, so that there is something to give back; whoever has it
- * grow while another has it shrink turns that. */
+/* The few keys need one table. It becomes larger all the same, so that there is something to give back; a client that lets
+ * it grow while another shrinks it turns that. */
 static void resize_index(struct sim_depot_client *client)
 {
     struct sim_depot_shared *shared = client->shared;
@@ -736,13 +737,13 @@ static void do_one(struct sim_depot_client *client)
     if (client->shared->deletes_much && sim_depot_draw(client, 3) == 0)
         touch_or_delete(client, SIM_DELETE, key);
     else if (choice < 30)
-        get(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
+        get_value(client, key, SIM_DEPOT_VALUE_BYTES_MAX);
     else if (choice < 33)
-        get(client, key, sim_depot_draw_log(&client->random, 13));
+        get_value(client, key, sim_depot_draw_log(&client->random, 13));
     else if (choice < 37)
-        look(client);
+        look_at_key(client);
     else if (choice < 72)
-        put(client, key);
+        put_value(client, key);
     else if (choice < 81)
         touch_or_delete(client, SIM_DELETE, key);
     else if (choice < 88)

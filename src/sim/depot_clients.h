@@ -14,7 +14,7 @@
 
 /*
  * What a key of a client's own holds; values are numbered. Nobody else changes it, but for a flush_all, so
- * its client knows what it must find, and whoever opens the store later.
+ * its client knows what it must find, and so does the next opening of the store.
  */
 struct sim_depot_churn {
     bool known;     /* `held` or `maybe` it is */
@@ -83,7 +83,7 @@ uint64_t sim_depot_draw(struct sim_depot_client *client, uint64_t n);
 void sim_depot_check_error(struct sim_depot_client *client, const char *what, int error, bool condition,
                            bool grows);
 
-/** So many bytes may be added from now on, to sim_depot_release(). */
+/** Allow a client to add `bytes` from now on, until sim_depot_release(). */
 void sim_depot_reserve(struct sim_depot_client *client, uint64_t bytes);
 
 /** They were added, or refused. */

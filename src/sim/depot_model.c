@@ -1,3 +1,4 @@
+/* The model of one key: applying each operation to the contents that the key may have. */
 #include "sim/depot_model.h"
 #include <errno.h>
 

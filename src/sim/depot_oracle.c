@@ -1,3 +1,4 @@
+/* The oracle: it records operations and ends of epochs, and asks at the end whether the model explains them. */
 #include "sim/depot_oracle.h"
 #include "sim/depot_model.h"
 #include <errno.h>
@@ -300,7 +301,7 @@ static void fail_key(struct sim_oracle *oracle, const struct check *check, uint6
              op->error, op->found, op->found_expiry_ns, check->possible);
 }
 
-/* The operations of a key with all that the oracle knows, for who reads the trace. */
+/* Print the operations of a key with all that the oracle knows, for the reader of a trace. */
 static void trace_key(const struct sim_oracle *oracle, const struct sim_linear_op *ops, size_t count)
 {
     FILE *trace = sim_world_trace(oracle->world);

@@ -1,3 +1,4 @@
+/* Tests of the oracle: histories that it must explain, and others that it must refuse. */
 #include "sim/depot_oracle.h"
 #include "sim/testing.h"
 #include <errno.h>

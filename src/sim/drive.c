@@ -12,7 +12,7 @@ enum {
     FLUSH_NS = 40000,
     SLOW_ONE_IN = 64, /* requests that take several times as long */
     SLOW_TIMES_MAX = 16,
-    DISCARD_SLOW_BITS = 12, /* a discard takes up to so many doublings of a write's time */
+    DISCARD_SLOW_BITS = 12, /* a discard takes up to this many doublings of a write's time */
     MEMORY_ALIGNMENT_BYTES = 512,
     SCRIBBLE = 0xdb, /* what a reader finds in its memory before the read has completed */
 };
@@ -123,7 +123,7 @@ static void check_discards(const struct sim_request *request)
     }
 }
 
-static struct sim_request *take(struct sim_drive *drive, struct drive_request *posted)
+static struct sim_request *take_request(struct sim_drive *drive, struct drive_request *posted)
 {
     struct sim_request *request = base_alloc(&drive->world->memory, sizeof(*request));
     base_assert(request != NULL);
@@ -155,10 +155,10 @@ static struct sim_request *take(struct sim_drive *drive, struct drive_request *p
     return request;
 }
 
-static void post(void *state, struct drive_request *posted)
+static void post_request(void *state, struct drive_request *posted)
 {
     base_assert(task_sched_self() != NULL); /* in a task, or where a scheduler runs a message */
-    struct sim_request *request = take(state, posted);
+    struct sim_request *request = take_request(state, posted);
     if (!request->stuck)
         start(request);
     if (!task_is_thread())
@@ -317,7 +317,7 @@ const struct drive_provider sim_drive_provider = {
     .name = "sim",
     .open = open_drive,
     .close = close_drive,
-    .post = post,
+    .post = post_request,
     .extend = extend_drive,
 };
 

@@ -4,8 +4,9 @@
 #include <errno.h>
 
 enum {
-    DROP_ONE_IN = 64,   /* writes, with SIM_DRIVE_WRITE_DROPPED */
-    DAMAGES_SPARE = 12, /* reads after a damaged one: who reads again, beside others, finds what is there */
+    DROP_ONE_IN = 64, /* writes, with SIM_DRIVE_WRITE_DROPPED */
+    DAMAGES_SPARE =
+        12, /* undamaged reads after a damaged one: a caller that reads again, beside others, finds the data */
 };
 
 /* ---- faults ---------------------------------------------------------------------------------- */

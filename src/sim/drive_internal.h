@@ -18,7 +18,7 @@ struct sim_drive {
     const char *name;
     struct sim_drive_options options;
     struct sim_media media;
-    struct sim_node *owner;     /* who has it open */
+    struct sim_node *owner;     /* the node that has the drive open */
     struct base_list in_flight; /* of struct sim_request, oldest first */
     uint64_t in_flight_count;
     uint64_t writes_in_flight;     /* and discards */

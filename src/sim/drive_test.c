@@ -1,3 +1,4 @@
+/* Tests of the simulated drive: its promises, its faults, and power cuts. */
 #include "base/base.h"
 #include "sim/sim.h"
 #include "sim/testing.h"

@@ -1,3 +1,4 @@
+/* Histories: recording operations of several clients, and merging their logs by time. */
 #include "sim/history.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Tests of histories: logs of several threads, their merging, and full logs. */
 #include "base/testing.h"
 
 #include <pthread.h>

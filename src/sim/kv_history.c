@@ -51,7 +51,7 @@ void sim_kv_fill(uint32_t number, void *value, size_t bytes)
         ((uint8_t *)value)[i] = byte_of(number, i);
 }
 
-static void end(struct sim_kv_history *history, struct sim_kv_op *op, int error)
+static void end_op(struct sim_kv_history *history, struct sim_kv_op *op, int error)
 {
     op->error = error;
     op->ended = true;
@@ -89,7 +89,7 @@ uint32_t sim_kv_end_get(struct sim_kv_history *history, uint32_t number, int err
                         const struct tarn_record_info *info, uint64_t offset, const void *data, size_t bytes)
 {
     struct sim_kv_op *op = &history->ops[number];
-    end(history, op, error);
+    end_op(history, op, error);
     if (error == -ENOENT) {
         op->is_void = op->kind == SIM_KV_READ;
         return 0;
@@ -123,7 +123,7 @@ void sim_kv_end(struct sim_kv_history *history, uint32_t number, int error, uint
         history->unknown++;
         return;
     }
-    end(history, op, error);
+    end_op(history, op, error);
     op->is_void = is_undone(error);
     if (error == 0 && op->kind == SIM_KV_PUT)
         note_version(history, op, version);

@@ -1,10 +1,10 @@
 /*
- * What campaign `kv` has seen of the stores of servers: who asks notes it when he begins and when he ends. At the end the
- * history of each key must be linearizable: operations happened at one moment between beginning and end; those of which
- * nobody knows happened at one moment after their beginning, or never; what was told not to have happened never did.
+ * What campaign `kv` has seen of the stores of servers: each client notes the beginning and the end of its calls. At the end the
+ * history of each key must be linearizable: operations happened at one moment between beginning and end; operations
+ * whose outcome is unknown happened at one moment after their beginning, or never; refused ones never did.
  *
- * A cache may lose any value at any moment, but for good: who is told that nothing is there binds all later answers. A
- * client that READs the cache's memory by itself may miss what is there, which binds nobody.
+ * A cache may lose any value at any moment, but for good: a call that finds nothing binds all later answers. A
+ * client that READs the cache's memory by itself may miss what is there, which binds no later answer.
  */
 #ifndef SIM_KV_HISTORY_H
 #define SIM_KV_HISTORY_H
@@ -53,7 +53,7 @@ base_must_check int sim_kv_history_init(struct sim_kv_history *history, struct s
 /** Free it. */
 void sim_kv_history_deinit(struct sim_kv_history *history);
 
-/** Whether there is room for so many more. */
+/** Whether there is room for `count` more operations. */
 bool sim_kv_history_has_room(const struct sim_kv_history *history, uint32_t count);
 
 /** An operation begins. @param op  kind, key and arguments @return its number, which a put stores as client flags */

@@ -1,3 +1,4 @@
+/* The search for an order of operations that the model allows. */
 #include "sim/linear.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -136,7 +137,7 @@ static void extend(struct search *search, const struct config *config, uint32_t 
 }
 
 /* An operation ends: keep what explains it. @return whether anything does */
-static bool end(struct search *search, const struct sim_linear_op *op)
+static bool end_op(struct search *search, const struct sim_linear_op *op)
 {
     uint32_t slot = 0;
     while (search->slots[slot] != op)
@@ -162,7 +163,7 @@ static bool end(struct search *search, const struct sim_linear_op *op)
     return true;
 }
 
-static bool begin(struct search *search, const struct sim_linear_op *op)
+static bool begin_op(struct search *search, const struct sim_linear_op *op)
 {
     for (uint32_t slot = 0; slot < OPEN_MAX; slot++) {
         if (search->slots[slot] == NULL) {
@@ -195,11 +196,11 @@ static int walk(struct search *search, const struct sim_linear_op *ops,
     size_t begun = 0;
     for (size_t ended = 0; ended < count; ended++) {
         for (; begun < count && ops[begun].begin_ns <= ends[ended]->end_ns; begun++) {
-            if (!begin(search, &ops[begun]))
+            if (!begin_op(search, &ops[begun]))
                 return -E2BIG;
         }
-        uint32_t known = search->now.count; /* end() adds what it meets on the way */
-        bool explained = end(search, ends[ended]);
+        uint32_t known = search->now.count; /* end_op() adds what it meets on the way */
+        bool explained = end_op(search, ends[ended]);
         if (search->overflown)
             return -E2BIG;
         if (!explained) {

@@ -1,3 +1,4 @@
+/* Tests of the search: histories that are linearizable, and others that are not. */
 #include "sim/linear.h"
 #include <errno.h>
 #include <inttypes.h>

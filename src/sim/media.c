@@ -1,3 +1,4 @@
+/* The medium of a simulated drive: writes, reads, flushes, and the versions that a power cut leaves. */
 #include "sim/media.h"
 #include <errno.h>
 
@@ -69,7 +70,7 @@ static struct sim_version **newest_of(struct sim_page *page, uint64_t sector)
 }
 
 /* Forget the version that a link of a sector's chain points to. */
-static void drop(struct sim_media *media, struct sim_version **where)
+static void drop_version(struct sim_media *media, struct sim_version **where)
 {
     struct sim_version *version = *where;
     *where = version->older;
@@ -82,7 +83,7 @@ static void drop_from(struct sim_media *media, struct sim_page *page, uint64_t s
                       struct sim_version **where)
 {
     while (*where != NULL)
-        drop(media, where);
+        drop_version(media, where);
     if (*newest_of(page, sector) == NULL)
         media->undurable_sectors--;
 }

@@ -5,7 +5,7 @@
  *
  * Threading: a world and all that is in it belong to one thread. Functions marked *outside* are called
  * by the driver of the world, or from an event: never by a task of the world.
- * Determinism: the same seed and the same calls give the same run, bit for bit. Whoever adds to it
+ * Determinism: the same seed and the same calls give the same run, bit for bit. Code that is added
  * draws from the world's generators, and lets no address, real time or padding into a decision.
  * Errors: negative errno. The first thing that is wrong with the system under test is kept as the
  * world's failure, sim_fail(), and ends sim_world_run().
@@ -53,10 +53,10 @@ uint64_t sim_world_wall(const struct sim_world *world);
 /** Set civil time forward or back. */
 void sim_world_wall_jump(struct sim_world *world, int64_t by_ns);
 
-/** The generator for whoever drives the world; order of steps and drives have others. */
+/** The generator for the code that drives the world; order of steps and drives have others. */
 struct base_random *sim_world_random(struct sim_world *world);
 
-/** Memory for whoever drives the world. */
+/** Memory for the code that drives the world. */
 struct base_account *sim_world_memory(struct sim_world *world);
 
 /** Hash of every decision so far: equal for equal runs. */
@@ -246,7 +246,7 @@ uint64_t sim_drive_faults(const struct sim_drive *drive, enum sim_fault fault);
 /** Where the latest damaged read was damaged. @return false: none was */
 bool sim_drive_damage(const struct sim_drive *drive, struct sim_damage *ret_damage);
 
-/** Make it larger: who has it open finds that when he asks (drive_extend()). @param bytes  of whole physical blocks,
+/** Make it larger: a node that has it open finds that when it asks (drive_extend()). @param bytes  of whole physical blocks,
  * at most most_bytes; fewer than it has change nothing */
 void sim_drive_lengthen(struct sim_drive *drive, uint64_t bytes);
 
@@ -259,7 +259,7 @@ void sim_drive_mutate(struct sim_drive *drive, uint32_t mutations);
 /**
  * Cut the drive's power: of the sectors written since they were last durable any subset survives, of
  * several versions of one sector any, of writes in flight any sectors. Requests in flight are
- * forgotten: whoever waits for them must be gone too. Outside.
+ * forgotten: tasks that wait for them must be gone, too. Outside.
  */
 void sim_drive_cut(struct sim_drive *drive);
 

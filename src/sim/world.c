@@ -11,7 +11,7 @@ enum {
     PAUSE_NS_BITS_MAX = 20, /* how long a scheduler may lose its processor: about a millisecond */
 };
 
-/* One in so many rounds ends with such a pause; drawn for each world, so that some have many. */
+/* One in this many rounds ends with such a pause; drawn for each world, so that some have many. */
 static const uint32_t pause_one_in[] = {4, 32, 256, 1u << 20};
 
 #define WALL_BEGIN_NS 1767225600000000000u /* 2026-01-01 */

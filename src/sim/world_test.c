@@ -1,3 +1,4 @@
+/* Tests of worlds: steps, events, kills, pauses, and that equal seeds give equal runs. */
 #include "base/base.h"
 #include "sim/sim_internal.h"
 #include "sim/testing.h"

@@ -1,3 +1,4 @@
+/* Tests of the campaigns' runner: seeds, budgets, failures and their lines. */
 #include "base/base.h"
 #include "sim/campaigns/campaign.h"
 #include "sim/testing.h"

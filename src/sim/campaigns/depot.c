@@ -569,7 +569,7 @@ static void cut_soon(struct sim_depot_shared *shared, uint64_t ns)
     sim_event_at(play->world, &play->cut, sim_world_now(play->world) + ns);
 }
 
-static void run(struct sim_world *world, const char *mutation)
+static void run_depot(struct sim_world *world, const char *mutation)
 {
     struct play play = {.world = world,
                         .random = sim_world_random(world),
@@ -602,5 +602,5 @@ const struct sim_campaign sim_campaign_depot = {
     .name = "depot",
     .help = "a store through power cuts, kills, faults and a full drive, against an oracle",
     .mutations = sim_play_mutations,
-    .run = run,
+    .run = run_depot,
 };

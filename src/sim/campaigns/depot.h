@@ -81,7 +81,7 @@ struct play {
     bool appends;                     /* now and then, between epochs, one more drive joins */
     struct base_random append_random;
     uint64_t
-        damage_epoch; /* so many epochs before the last its drive is damaged at rest, or later; 0: never */
+        damage_epoch; /* number of epochs before the last from which on its drive may be damaged at rest; 0: never */
     struct base_random damage_random;
     struct sim_damage_mark damage_mark;
     bool damage_checked;                      /* the checker has looked since the store was open last */

@@ -57,7 +57,7 @@ struct host {
 /* A connection and what it does to its slot. */
 struct visit {
     struct visit *next;
-    struct host *guest; /* who visits */
+    struct host *guest; /* the host that visits */
     struct host *host;  /* once it is known */
     uint64_t number;
     uint64_t begun, done; /* the latest round of its slot that was posted, and that has completed */
@@ -143,15 +143,16 @@ static void check_words(const struct host *reader, const char *what, const uint6
 
 /* ---- rounds of a visit -------------------------------------------------------------------------- */
 
-static uint64_t draw(struct visit *visit, uint64_t n)
+static uint64_t draw_below(struct visit *visit, uint64_t n)
 {
     return base_random_below(&visit->random, n);
 }
 
 static uint64_t deadline(struct visit *visit)
 {
-    bool impatient = (visit->guest->play->arena.events & SIM_ARENA_IMPATIENCE) != 0 && draw(visit, 64) == 0;
-    return task_now() + (impatient ? draw(visit, 4000) : 10 * BASE_NS_PER_SECOND);
+    bool impatient =
+        (visit->guest->play->arena.events & SIM_ARENA_IMPATIENCE) != 0 && draw_below(visit, 64) == 0;
+    return task_now() + (impatient ? draw_below(visit, 4000) : 10 * BASE_NS_PER_SECOND);
 }
 
 static void fill_slot(struct visit *visit, uint64_t *words)
@@ -178,8 +179,8 @@ static int post_and_wait(struct visit *visit, struct tarn_fabric_op *ops, uint32
     return tarn_fabric_wait(ops, count, deadline(visit));
 }
 
-/* What a message says: the round whose WRITE came before it, and which message it is. */
-static uint32_t tell(struct visit *visit)
+/* Make a message's content: the round whose WRITE came before it, and the message's number. */
+static uint32_t make_content(struct visit *visit)
 {
     return (uint32_t)(++visit->told << 16 | (visit->begun & UINT16_MAX));
 }
@@ -191,16 +192,16 @@ static int write_and_tell(struct visit *visit)
     uint32_t told[RECEIVE_COUNT + 1];
     struct iovec iov[RECEIVE_COUNT + 2] = {{.iov_base = words, .iov_len = sizeof(words)}};
     struct tarn_fabric_op ops[RECEIVE_COUNT + 2];
-    uint32_t messages = draw(visit, 4) == 0 ? RECEIVE_COUNT + 1 : 1;
-    bool notify = draw(visit, 2) == 0; /* by the WRITE itself */
+    uint32_t messages = draw_below(visit, 4) == 0 ? RECEIVE_COUNT + 1 : 1;
+    bool notify = draw_below(visit, 2) == 0; /* by the WRITE itself */
     fill_slot(visit, words);
     ops[0] = slot_op(visit, notify ? TARN_FABRIC_WRITE_NOTIFY : TARN_FABRIC_WRITE, &iov[0]);
     if (notify) {
-        ops[0].value = tell(visit);
+        ops[0].value = make_content(visit);
         messages--;
     }
     for (uint32_t i = 0; i < messages; i++) {
-        told[i] = tell(visit);
+        told[i] = make_content(visit);
         iov[i + 1] = (struct iovec){.iov_base = &told[i], .iov_len = sizeof(told[i])};
         ops[i + 1] =
             (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND, .tag = TAG, .iov = &iov[i + 1], .iov_count = 1};
@@ -321,7 +322,7 @@ static int overreach(struct visit *visit)
 
 static int rest(struct visit *visit)
 {
-    (void)task_sleep(draw(visit, UINT64_C(1) << draw(visit, 24)));
+    (void)task_sleep(draw_below(visit, UINT64_C(1) << draw_below(visit, 24)));
     return 0;
 }
 
@@ -330,9 +331,9 @@ static int take_round(struct visit *visit)
     static int (*const kinds[])(struct visit * visit) = {
         add,  add,  swap, swap, read_published, chain, chain, read_back, write_and_tell, write_and_tell,
         rest, rest, rest, rest, rest,           rest,  rest};
-    if (draw(visit, 256) == 0)
+    if (draw_below(visit, 256) == 0)
         return overreach(visit);
-    return kinds[draw(visit, base_array_count(kinds))](visit);
+    return kinds[draw_below(visit, base_array_count(kinds))](visit);
 }
 
 /* ---- visitors ----------------------------------------------------------------------------------- */
@@ -382,7 +383,7 @@ static void make_visit(struct host *guest, struct base_random *random)
     int error = call_host(visit, play->arena.names[other]);
     if (error != 0)
         return; /* it is down, has no slot, or cannot be reached */
-    uint64_t rounds = 1 + draw(visit, 60);
+    uint64_t rounds = 1 + draw_below(visit, 60);
     while (error == 0 && rounds-- > 0 && !play->arena.stop)
         error = take_round(visit);
     if (error != 0)
@@ -404,7 +405,7 @@ static void be_visitor(void *arg)
 
 /* ---- hosts -------------------------------------------------------------------------------------- */
 
-static void publish(struct host *host)
+static void publish_regions(struct host *host)
 {
     host->publishing++;
     for (uint32_t i = 0; i < PUBLISHED_WORDS; i++)
@@ -451,7 +452,7 @@ static int serve_message(const struct service *service, uint32_t *inout_received
     return 0;
 }
 
-static void serve(void *arg)
+static void serve_host(void *arg)
 {
     struct service *service = arg;
     struct host *host = service->host;
@@ -511,7 +512,7 @@ static void receive_guest(struct host *host, struct tarn_fabric_incoming *incomi
     }
     host->slots_used[slot] = true;
     host->visits++;
-    base_assert(sim_spawn(host->node, 0, "service", serve, service) == 0);
+    base_assert(sim_spawn(host->node, 0, "service", serve_host, service) == 0);
 }
 
 static void check_counts(const struct host *host)
@@ -536,7 +537,7 @@ static void open_host(struct host *host)
     base_assert(tarn_fabric_region_alloc(host->domain, REGION_BYTES, rights, &host->region) == 0);
     base_assert(tarn_fabric_listen(host->fabric, host->play->arena.names[host->number], &host->listener) ==
                 0);
-    publish(host);
+    publish_regions(host);
 }
 
 static void close_host(struct host *host)
@@ -564,7 +565,7 @@ static void be_host(void *arg)
         if (tarn_fabric_listener_wait(host->listener, until_ns, &incoming) == 0)
             receive_guest(host, incoming);
         if (base_random_below(&host->random, 4) == 0)
-            publish(host);
+            publish_regions(host);
     }
     close_host(host);
 }
@@ -627,7 +628,7 @@ static void deinit(struct play *play)
     }
 }
 
-static void run(struct sim_world *world, const char *mutation)
+static void run_fabric(struct sim_world *world, const char *mutation)
 {
     (void)mutation;
     struct play play;
@@ -640,5 +641,5 @@ const struct sim_campaign sim_campaign_fabric = {
     .name = "fabric",
     .help = "nodes work in each other's memory while they are killed, stopped and cut off",
     .mutations = (const char *const[]){NULL},
-    .run = run,
+    .run = run_fabric,
 };

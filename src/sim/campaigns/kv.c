@@ -94,7 +94,7 @@ static struct play *play_of(struct sim_arena *arena)
     return base_container_of(arena, struct play, arena);
 }
 
-static uint64_t draw(struct life *life, uint64_t n)
+static uint64_t draw_below(struct life *life, uint64_t n)
 {
     return base_random_below(&life->random, n);
 }
@@ -109,13 +109,13 @@ static void build_key(uint32_t key, uint8_t *ret_key)
 
 static uint32_t draw_key(struct life *life)
 {
-    return (uint32_t)draw(life, life->play->history.keys);
+    return (uint32_t)draw_below(life, life->play->history.keys);
 }
 
 /* Most puts are of a server's first key: the log goes round, and evicts what lives, while others READ that. */
 static uint32_t draw_key_to_put(struct life *life)
 {
-    return draw(life, 3) == 0 ? draw_key(life) : (uint32_t)draw(life, life->play->server_count);
+    return draw_below(life, 3) == 0 ? draw_key(life) : (uint32_t)draw_below(life, life->play->server_count);
 }
 
 static struct tarn_kv *kv_of(const struct life *life, uint32_t key)
@@ -127,9 +127,9 @@ static uint32_t draw_bytes(struct life *life)
 {
     if (life->play->bytes > 0)
         return life->play->bytes;
-    const bool is_long = life->play->has_long && draw(life, 2) == 0;
-    return is_long ? SIM_KV_BYTES_MAX - (uint32_t)draw(life, LONG_BYTES)
-                   : 1 + (uint32_t)draw(life, VALUE_BYTES);
+    const bool is_long = life->play->has_long && draw_below(life, 2) == 0;
+    return is_long ? SIM_KV_BYTES_MAX - (uint32_t)draw_below(life, LONG_BYTES)
+                   : 1 + (uint32_t)draw_below(life, VALUE_BYTES);
 }
 
 /* ---- calls -------------------------------------------------------------------------------------- */
@@ -167,14 +167,14 @@ static void get_part(struct user *user)
     struct life *life = user->life;
     struct sim_kv_history *history = &life->play->history;
     struct sim_kv_op op = {.kind = SIM_KV_GET, .key = draw_key(life)};
-    const uint64_t offset = draw(life, UINT64_C(1) << draw(life, 14));
-    const size_t room = (size_t)draw(life, SIM_KV_BYTES_MAX);
+    const uint64_t offset = draw_below(life, UINT64_C(1) << draw_below(life, 14));
+    const size_t room = (size_t)draw_below(life, SIM_KV_BYTES_MAX);
     struct tarn_record_info info = {0};
     struct tarn_kv *kv = kv_of(life, op.key);
     size_t bytes = 0;
     if (kv == NULL)
         return;
-    if (draw(life, 2) == 0)
+    if (draw_below(life, 2) == 0)
         op.if_number = sim_kv_known_put(history, op.key);
     build_key(op.key, user->key);
     const uint32_t number = sim_kv_begin(history, &op);
@@ -194,14 +194,15 @@ static void get_many(struct user *user)
     struct life *life = user->life;
     struct sim_kv_history *history = &life->play->history;
     const uint32_t servers = life->play->server_count, keys = history->keys / servers;
-    const uint32_t server = (uint32_t)draw(life, servers), count = 1 + (uint32_t)draw(life, TOGETHER_MAX);
+    const uint32_t server = (uint32_t)draw_below(life, servers),
+                   count = 1 + (uint32_t)draw_below(life, TOGETHER_MAX);
     struct tarn_get gets[TOGETHER_MAX];
     uint32_t numbers[TOGETHER_MAX];
     uint8_t bytes[TOGETHER_MAX][KEY_BYTES];
     if (life->kvs[server] == NULL)
         return;
     for (uint32_t i = 0; i < count; i++) {
-        const uint32_t key = server + servers * (uint32_t)draw(life, keys);
+        const uint32_t key = server + servers * (uint32_t)draw_below(life, keys);
         build_key(key, bytes[i]);
         numbers[i] = sim_kv_begin(history, &(struct sim_kv_op){.kind = SIM_KV_GET, .key = key});
         gets[i] = (struct tarn_get){.key = bytes[i],
@@ -219,7 +220,7 @@ static void get_many(struct user *user)
     }
 }
 
-static void put(struct user *user)
+static void put_value(struct user *user)
 {
     struct life *life = user->life;
     struct sim_kv_history *history = &life->play->history;
@@ -229,8 +230,8 @@ static void put(struct user *user)
     uint64_t version = 0;
     if (kv == NULL)
         return;
-    if (draw(life, 2) == 0)
-        options.condition = (enum tarn_put_condition)draw(life, TARN_PUT_IF_VERSION + 1);
+    if (draw_below(life, 2) == 0)
+        options.condition = (enum tarn_put_condition)draw_below(life, TARN_PUT_IF_VERSION + 1);
     if (options.condition == TARN_PUT_IF_VERSION) {
         op.if_number = sim_kv_known_put(history, op.key);
         if (op.if_number == 0)
@@ -295,7 +296,7 @@ static void scan_all(struct user *user)
 {
     struct life *life = user->life;
     struct sim_kv_history *history = &life->play->history;
-    const uint32_t servers = life->play->server_count, server = (uint32_t)draw(life, servers);
+    const uint32_t servers = life->play->server_count, server = (uint32_t)draw_below(life, servers);
     struct scan scan = {.life = life};
     if (life->kvs[server] == NULL || !life->play->servers[server].is_depot)
         return;
@@ -351,7 +352,7 @@ static void read_keys(struct user *user, struct tarn_fabric_connection *connecti
     const struct play *play = life->play;
     const void *data;
     const uint32_t bytes = tarn_fabric_peer_data(connection, &data);
-    const uint32_t partition = (uint32_t)draw(life, bytes / TARN_FABRIC_HANDLE_BYTES);
+    const uint32_t partition = (uint32_t)draw_below(life, bytes / TARN_FABRIC_HANDLE_BYTES);
     struct tarn_fabric_handle handle;
     struct cache_remote remote;
     if (tarn_fabric_handle_load((const uint8_t *)data + partition * TARN_FABRIC_HANDLE_BYTES, &handle) != 0) {
@@ -366,10 +367,10 @@ static void read_keys(struct user *user, struct tarn_fabric_connection *connecti
         return;
     }
     int error = 0;
-    for (uint64_t more = 1 + draw(life, READS_MAX); more > 0 && error == 0; more--) {
+    for (uint64_t more = 1 + draw_below(life, READS_MAX); more > 0 && error == 0; more--) {
         const uint64_t keys = play->history.keys / play->server_count;
         const uint32_t which =
-            draw(life, 2) == 0 ? 0 : (uint32_t)draw(life, keys); /* most puts are of the first */
+            draw_below(life, 2) == 0 ? 0 : (uint32_t)draw_below(life, keys); /* most puts are of the first */
         if (sim_kv_history_has_room(&play->history, 1))
             error = read_key(user, connection, &handle, &remote, server + play->server_count * which);
     }
@@ -380,7 +381,7 @@ static bool read_memory(struct user *user)
 {
     struct life *life = user->life;
     const struct play *play = life->play;
-    const uint32_t server = (uint32_t)draw(life, play->server_count);
+    const uint32_t server = (uint32_t)draw_below(life, play->server_count);
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_connection *connection;
     if (!play->servers[server].is_exported)
@@ -399,12 +400,12 @@ static bool read_memory(struct user *user)
 
 static void act(struct user *user)
 {
-    const uint64_t what = draw(user->life, 20);
+    const uint64_t what = draw_below(user->life, 20);
     const bool reads_often = user->life->play->reads_often;
     if (reads_often && what < 8 && read_memory(user))
         return;
     if (reads_often && what < 16)
-        put(user);
+        put_value(user);
     else if (what < 6)
         get_one(user);
     else if (what < 8)
@@ -412,7 +413,7 @@ static void act(struct user *user)
     else if (what < 10)
         get_part(user);
     else if (what < 15)
-        put(user);
+        put_value(user);
     else if (what < 16)
         delete_one(user);
     else if (what < 18 || !read_memory(user))
@@ -430,8 +431,8 @@ static void be_user(void *arg)
         if (!sim_kv_history_has_room(&play->history, SIM_KV_KEYS_MAX))
             break;
         act(user);
-        if (draw(life, 3) == 0)
-            (void)task_sleep(draw(life, UINT64_C(1) << draw(life, 20)));
+        if (draw_below(life, 3) == 0)
+            (void)task_sleep(draw_below(life, UINT64_C(1) << draw_below(life, 20)));
     }
     life->users--;
 }
@@ -469,8 +470,8 @@ static void be_client(void *arg)
 
 static void start_users(struct life *life)
 {
-    const bool has_threads = draw(life, 3) == 0;
-    const uint64_t count = 1 + draw(life, USERS_MAX);
+    const bool has_threads = draw_below(life, 3) == 0;
+    const uint64_t count = 1 + draw_below(life, USERS_MAX);
     life->play->clients++;
     life->memory = base_alloc(sim_world_memory(life->play->arena.world), USERS_MAX * sizeof(life->memory[0]));
     base_assert(life->memory != NULL);
@@ -478,11 +479,11 @@ static void start_users(struct life *life)
         struct user *user = &life->memory[i];
         user->life = life;
         life->users++;
-        if (has_threads && draw(life, 2) == 0)
+        if (has_threads && draw_below(life, 2) == 0)
             base_assert(sim_thread(life->node, "user", be_user, user) == 0);
         else
-            base_assert(sim_spawn(life->node, (uint32_t)draw(life, life->scheds), "user", be_user, user) ==
-                        0);
+            base_assert(
+                sim_spawn(life->node, (uint32_t)draw_below(life, life->scheds), "user", be_user, user) == 0);
     }
     if (has_threads)
         base_assert(sim_thread(life->node, "client", be_client, life) == 0);
@@ -583,8 +584,8 @@ static void be_server(void *arg)
     struct life *life = arg;
     struct play *play = life->play;
     const struct server *server = server_of(life);
-    const struct tarn_rpc_serve_options options = {.workers = server->workers,
-                                                   .spin_ns = 1 + draw(life, UINT64_C(1) << draw(life, 17))};
+    const struct tarn_rpc_serve_options options = {
+        .workers = server->workers, .spin_ns = 1 + draw_below(life, UINT64_C(1) << draw_below(life, 17))};
     struct task_sched *scheds[2] = {sim_node_sched(life->node, 0),
                                     sim_node_sched(life->node, life->scheds - 1)};
     struct task_group group;
@@ -709,7 +710,7 @@ static void deinit(struct play *play)
     sim_kv_history_deinit(&play->history);
 }
 
-static void run(struct sim_world *world, const char *mutation)
+static void run_kv(struct sim_world *world, const char *mutation)
 {
     (void)mutation;
     struct play play;
@@ -725,5 +726,5 @@ const struct sim_campaign sim_campaign_kv = {
     .name = "kv",
     .help = "clients of stores, whose servers are killed, stopped and cut off",
     .mutations = (const char *const[]){NULL},
-    .run = run,
+    .run = run_kv,
 };

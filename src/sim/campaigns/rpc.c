@@ -55,7 +55,7 @@ static struct play *play_of(struct sim_arena *arena)
     return base_container_of(arena, struct play, arena);
 }
 
-static uint64_t draw(struct life *life, uint64_t n)
+static uint64_t draw_below(struct life *life, uint64_t n)
 {
     return base_random_below(&life->random, n);
 }
@@ -110,7 +110,7 @@ static int run_long(void *arg, struct tarn_rpc_request *request)
 {
     struct life *life = arg;
     const uint64_t number = number_of(life, request);
-    (void)task_sleep(draw(life, UINT64_C(1) << draw(life, 18)));
+    (void)task_sleep(draw_below(life, UINT64_C(1) << draw_below(life, 18)));
     answer(life, request, number);
     return 0;
 }
@@ -146,21 +146,21 @@ struct attempt {
 static void build(struct life *life, struct attempt *attempt, struct tarn_rpc_call *call, bool may_call_back)
 {
     struct play *play = life->play;
-    const uint32_t bytes = 8 + (uint32_t)draw(life, draw(life, 2) == 0 ? 32 : BYTES_MAX - 8);
-    const bool impatient = (play->arena.events & SIM_ARENA_IMPATIENCE) != 0 && draw(life, 16) == 0;
+    const uint32_t bytes = 8 + (uint32_t)draw_below(life, draw_below(life, 2) == 0 ? 32 : BYTES_MAX - 8);
+    const bool impatient = (play->arena.events & SIM_ARENA_IMPATIENCE) != 0 && draw_below(life, 16) == 0;
     attempt->number = ++play->calls_made;
     base_store_le64(attempt->request, attempt->number);
     for (uint32_t i = 8; i < bytes; i++)
         attempt->request[i] = byte_of(attempt->number, i);
-    *call = (struct tarn_rpc_call){.method = (uint32_t)draw(life, may_call_back ? METHODS : BACK),
+    *call = (struct tarn_rpc_call){.method = (uint32_t)draw_below(life, may_call_back ? METHODS : BACK),
                                    .request = attempt->request,
                                    .request_bytes = bytes,
                                    .result = attempt->result,
                                    .room = BYTES_MAX,
-                                   .deadline_ns = impatient ? task_now() + draw(life, 60000) : 0};
+                                   .deadline_ns = impatient ? task_now() + draw_below(life, 60000) : 0};
 }
 
-static void check(struct life *life, const struct attempt *attempt, const struct tarn_rpc_call *call)
+static void check_answer(struct life *life, const struct attempt *attempt, const struct tarn_rpc_call *call)
 {
     struct play *play = life->play;
     struct sim_world *world = play->arena.world;
@@ -176,7 +176,7 @@ static void check(struct life *life, const struct attempt *attempt, const struct
             sim_fail(world, "call %" PRIu64 " was answered and run %u times", attempt->number, fate->runs);
         play->answered++;
         return;
-    } /* who calls back meets nobody where a caller did not wait, and left */
+    } /* a call back finds no peer if the caller did not wait, and has left */
     const bool has_reason =
         ((call->error == -ETIMEDOUT || call->error == -EPIPE) && (events & SIM_ARENA_IMPATIENCE) != 0) ||
         ((call->error == -ECONNRESET || call->error == -EPIPE || call->error == -ECONNABORTED) &&
@@ -206,7 +206,7 @@ static int make_calls(struct life *life, struct tarn_rpc_connection *connection,
     tarn_rpc_post(connection, calls, count);
     int error = tarn_rpc_wait(connection, calls, count);
     for (uint32_t i = 0; i < count; i++)
-        check(life, &attempts[i], &calls[i]);
+        check_answer(life, &attempts[i], &calls[i]);
     return error == -ETIMEDOUT ? 0 : error;
 }
 
@@ -223,19 +223,20 @@ static void share(void *arg)
     struct life *life = sharing->life;
     int error = 0;
     for (uint32_t i = 0; i < sharing->rounds && error == 0 && !life->play->arena.stop; i++) {
-        error =
-            make_calls(life, sharing->connection, 1 + (uint32_t)draw(life, TOGETHER_MAX), draw(life, 2) == 0);
-        if (draw(life, 3) == 0)
-            (void)task_sleep(draw(life, UINT64_C(1) << draw(life, 20)));
+        error = make_calls(life, sharing->connection, 1 + (uint32_t)draw_below(life, TOGETHER_MAX),
+                           draw_below(life, 2) == 0);
+        if (draw_below(life, 3) == 0)
+            (void)task_sleep(draw_below(life, UINT64_C(1) << draw_below(life, 20)));
     }
 }
 
 static void use(struct life *life, struct tarn_rpc_connection *connection)
 {
-    struct sharing sharing = {.life = life, .connection = connection, .rounds = 1 + (uint32_t)draw(life, 20)};
+    struct sharing sharing = {
+        .life = life, .connection = connection, .rounds = 1 + (uint32_t)draw_below(life, 20)};
     struct task_group group;
     task_group_init(&group);
-    for (uint64_t more = draw(life, 3); more > 0; more--)
+    for (uint64_t more = draw_below(life, 3); more > 0; more--)
         base_assert(task_spawn(task_sched_self(), &group, "share", share, &sharing) == 0);
     share(&sharing);
     base_assert(task_group_join(&group, TASK_FOREVER) == 0);
@@ -246,21 +247,21 @@ static void be_caller(void *arg)
     struct life *life = arg;
     struct play *play = life->play;
     while (!play->arena.stop) {
-        const struct tarn_rpc_connect_options options = {.way = (enum tarn_rpc_way)draw(life, 3),
-                                                         .calls = 1 + (uint32_t)draw(life, 6),
+        const struct tarn_rpc_connect_options options = {.way = (enum tarn_rpc_way)draw_below(life, 3),
+                                                         .calls = 1 + (uint32_t)draw_below(life, 6),
                                                          .request_bytes = BYTES_MAX,
                                                          .result_bytes = BYTES_MAX,
-                                                         .fetch_bytes = (uint32_t)draw(life, 2) * 40,
-                                                         .calls_back = 1 + (uint32_t)draw(life, 2),
+                                                         .fetch_bytes = (uint32_t)draw_below(life, 2) * 40,
+                                                         .calls_back = 1 + (uint32_t)draw_below(life, 2),
                                                          .service = &life->service};
         struct tarn_rpc_connection *connection;
-        const uint32_t other = (uint32_t)draw(life, play->arena.nodes);
+        const uint32_t other = (uint32_t)draw_below(life, play->arena.nodes);
         if (tarn_rpc_connect(life->fabric, play->arena.names[other], &options,
                              task_now() + BASE_NS_PER_SECOND, &connection) == 0) {
             use(life, connection);
             tarn_rpc_disconnect(connection);
         }
-        (void)task_sleep(draw(life, 1000000));
+        (void)task_sleep(draw_below(life, 1000000));
     }
     life->callers--;
     play->callers--;
@@ -274,18 +275,19 @@ static void be_node(void *arg)
     struct play *play = life->play;
     struct task_sched *scheds[2] = {sim_node_sched(life->node, 0),
                                     sim_node_sched(life->node, life->scheds - 1)};
-    const struct tarn_rpc_serve_options options = {.calls_max = 8,
-                                                   .running_max = 1 + (uint32_t)draw(life, 8),
-                                                   .spin_ns = 1 + draw(life, UINT64_C(1) << draw(life, 17))};
+    const struct tarn_rpc_serve_options options = {
+        .calls_max = 8,
+        .running_max = 1 + (uint32_t)draw_below(life, 8),
+        .spin_ns = 1 + draw_below(life, UINT64_C(1) << draw_below(life, 17))};
     life->service = (struct tarn_rpc_service){.methods = methods, .count = METHODS, .arg = life};
     base_assert(tarn_fabric_open(sim_node_tarn(life->node), "shm:", &life->fabric) == 0);
     base_assert(rpc_serve(life->fabric, play->arena.names[life->number], &life->service, &options, scheds,
                           life->scheds, &life->server) == 0);
-    for (uint64_t i = 1 + draw(life, CALLERS_MAX); i > 0; i--) {
+    for (uint64_t i = 1 + draw_below(life, CALLERS_MAX); i > 0; i--) {
         life->callers++;
         play->callers++;
-        base_assert(sim_spawn(life->node, (uint32_t)draw(life, life->scheds), "caller", be_caller, life) ==
-                    0);
+        base_assert(
+            sim_spawn(life->node, (uint32_t)draw_below(life, life->scheds), "caller", be_caller, life) == 0);
     }
     while (!play->arena.stop || play->callers > 0)
         (void)task_sleep(1000000);
@@ -342,7 +344,7 @@ static void deinit(struct play *play)
     }
 }
 
-static void run(struct sim_world *world, const char *mutation)
+static void run_rpc(struct sim_world *world, const char *mutation)
 {
     (void)mutation;
     struct play play;
@@ -356,5 +358,5 @@ const struct sim_campaign sim_campaign_rpc = {
     .name = "rpc",
     .help = "nodes call each other while they are killed, stopped and cut off",
     .mutations = (const char *const[]){NULL},
-    .run = run,
+    .run = run_rpc,
 };

@@ -20,7 +20,7 @@ enum {
     SLEEP_NS_BITS = 18,
 };
 
-/* Who waits for a mutex, in the order of coming. */
+/* A task that waits for a mutex, in the order of coming. */
 struct ticket {
     struct base_list link;
     bool passed; /* somebody behind got the mutex first: this one must not get it any more */
@@ -98,19 +98,19 @@ struct family {
     } children[CHILDREN_MAX];
 };
 
-static uint64_t draw(struct worker *worker, uint64_t n)
+static uint64_t draw_below(struct worker *worker, uint64_t n)
 {
     return base_random_below(&worker->random, n);
 }
 
 static uint64_t draw_ns(struct worker *worker)
 {
-    return draw(worker, UINT64_C(1) << draw(worker, SLEEP_NS_BITS + 1));
+    return draw_below(worker, UINT64_C(1) << draw_below(worker, SLEEP_NS_BITS + 1));
 }
 
 static uint64_t draw_deadline(struct worker *worker)
 {
-    return draw(worker, 2) == 0 ? TASK_FOREVER : task_now() + draw_ns(worker);
+    return draw_below(worker, 2) == 0 ? TASK_FOREVER : task_now() + draw_ns(worker);
 }
 
 /* ---- what a wait may say --------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ static void rest(struct worker *worker)
 {
     uint64_t begin_ns = task_now();
     uint64_t duration_ns = draw_ns(worker);
-    if (draw(worker, 3) == 0)
+    if (draw_below(worker, 3) == 0)
         task_yield();
     else if (check_wait(worker, "sleep", task_sleep(duration_ns), TASK_FOREVER) &&
              task_now() - begin_ns < duration_ns)
@@ -148,7 +148,7 @@ static void rest(struct worker *worker)
 static bool lock(struct worker *worker, struct mutex *mutex)
 {
     uint64_t deadline_ns = draw_deadline(worker);
-    uint64_t way = draw(worker, 4);
+    uint64_t way = draw_below(worker, 4);
     if (way == 0)
         return task_mutex_lock_try(&mutex->mutex);
     struct ticket ticket = {.passed = false};
@@ -168,7 +168,7 @@ static bool lock(struct worker *worker, struct mutex *mutex)
 
 static void use_mutex(struct worker *worker)
 {
-    struct mutex *mutex = &worker->arena->mutexes[draw(worker, MUTEXES)];
+    struct mutex *mutex = &worker->arena->mutexes[draw_below(worker, MUTEXES)];
     if (!lock(worker, mutex))
         return;
     if (mutex->inside++ != 0)
@@ -180,9 +180,9 @@ static void use_mutex(struct worker *worker)
 
 static void use_semaphore(struct worker *worker)
 {
-    struct semaphore *semaphore = &worker->arena->semaphores[draw(worker, SEMAPHORES)];
+    struct semaphore *semaphore = &worker->arena->semaphores[draw_below(worker, SEMAPHORES)];
     uint64_t deadline_ns = draw_deadline(worker);
-    if (draw(worker, 4) == 0) {
+    if (draw_below(worker, 4) == 0) {
         if (!task_semaphore_wait_try(&semaphore->semaphore))
             return;
     } else if (!check_wait(worker, "permit", task_semaphore_wait(&semaphore->semaphore, deadline_ns),
@@ -247,9 +247,9 @@ static int receive_item(struct worker *worker, size_t index, uint64_t deadline_n
 
 static void use_channel(struct worker *worker)
 {
-    size_t index = draw(worker, CHANNELS);
+    size_t index = draw_below(worker, CHANNELS);
     uint64_t deadline_ns = task_now() + draw_ns(worker);
-    if (draw(worker, 2) == 0)
+    if (draw_below(worker, 2) == 0)
         send_item(worker, index, deadline_ns);
     else
         (void)receive_item(worker, index, deadline_ns);
@@ -259,9 +259,9 @@ static void produce(void *arg)
 {
     struct worker *worker = arg;
     struct arena *arena = worker->arena;
-    for (uint64_t i = draw(worker, STEPS_MAX); i > 0; i--) {
+    for (uint64_t i = draw_below(worker, STEPS_MAX); i > 0; i--) {
         send_item(worker, CHANNELS, TASK_FOREVER);
-        if (draw(worker, 3) == 0)
+        if (draw_below(worker, 3) == 0)
             rest(worker);
     }
     if (--arena->producers == 0)
@@ -273,7 +273,7 @@ static void consume(void *arg)
 {
     struct worker *worker = arg;
     while (receive_item(worker, CHANNELS, TASK_FOREVER) == 0) {
-        if (draw(worker, 3) == 0)
+        if (draw_below(worker, 3) == 0)
             rest(worker);
     }
     worker->arena->running--;
@@ -287,7 +287,7 @@ static void grow_up(void *arg)
 {
     struct child *child = arg;
     struct family *family = child->family;
-    take_steps(&child->worker, draw(&child->worker, 5));
+    take_steps(&child->worker, draw_below(&child->worker, 5));
     int value;
     if (family->doomed &&
         check_wait(&child->worker, "linger", task_shared_future_wait(&family->never, TASK_FOREVER, &value),
@@ -311,13 +311,13 @@ static bool bear(struct worker *parent, struct family *family, struct child *chi
         .number = parent->number,
         .depth = parent->depth + 1,
     };
-    child->value = (int)draw(parent, 1000);
-    child->has_local = !parent->thread && draw(parent, 2) == 0;
+    child->value = (int)draw_below(parent, 1000);
+    child->has_local = !parent->thread && draw_below(parent, 2) == 0;
     task_future_init(&child->local);
     task_shared_future_init(&child->shared);
     struct task_sched *sched = NULL;
     if (!child->has_local)
-        sched = sim_node_sched(arena->node, (uint32_t)draw(parent, arena->scheds));
+        sched = sim_node_sched(arena->node, (uint32_t)draw_below(parent, arena->scheds));
     family->alive++;
     arena->running++;
     int error = task_spawn(sched, &family->group, "child", grow_up, child);
@@ -349,18 +349,18 @@ static void raise_family(struct worker *worker)
     family->arena = arena;
     family->next = arena->families;
     arena->families = family;
-    family->doomed = draw(worker, 4) == 0;
+    family->doomed = draw_below(worker, 4) == 0;
     task_group_init(&family->group);
     task_shared_future_init(&family->never);
-    uint64_t children = 1 + draw(worker, CHILDREN_MAX);
+    uint64_t children = 1 + draw_below(worker, CHILDREN_MAX);
     for (uint64_t i = 0; i < children; i++) {
         base_assert(bear(worker, family, &family->children[i]));
-        if (draw(worker, 4) == 0)
+        if (draw_below(worker, 4) == 0)
             rest(worker);
     }
-    if (!family->doomed && draw(worker, 2) == 0)
-        wait_for_child(worker, &family->children[draw(worker, children)]);
-    if (family->doomed || draw(worker, 3) == 0) {
+    if (!family->doomed && draw_below(worker, 2) == 0)
+        wait_for_child(worker, &family->children[draw_below(worker, children)]);
+    if (family->doomed || draw_below(worker, 3) == 0) {
         task_group_cancel(&family->group);
         if (children < CHILDREN_MAX && bear(worker, family, &family->children[children]))
             sim_fail(arena->world, "a cancelled group took a new member");
@@ -376,7 +376,7 @@ static void raise_family(struct worker *worker)
 static void take_steps(struct worker *worker, uint64_t steps)
 {
     while (steps-- > 0 && !task_cancelled()) {
-        switch (draw(worker, 8)) {
+        switch (draw_below(worker, 8)) {
         case 0:
         case 1:
             use_mutex(worker);
@@ -398,11 +398,11 @@ static void take_steps(struct worker *worker, uint64_t steps)
     }
 }
 
-static void work(void *arg)
+static void run_worker(void *arg)
 {
     struct worker *worker = arg;
-    take_steps(worker, 1 + draw(worker, STEPS_MAX));
-    if (worker->crew && draw(worker, 2) == 0)
+    take_steps(worker, 1 + draw_below(worker, STEPS_MAX));
+    if (worker->crew && draw_below(worker, 2) == 0)
         task_group_cancel(&worker->arena->crew); /* its own too: this is the last step */
     worker->arena->running--;
 }
@@ -415,7 +415,7 @@ static void start_worker(struct arena *arena, struct worker *worker, const char 
     worker->random = base_random_fork(random);
     worker->number = arena->workers++;
     worker->thread = base_random_below(random, 4) == 0;
-    worker->crew = !worker->thread && function == work && base_random_below(random, 2) == 0;
+    worker->crew = !worker->thread && function == run_worker && base_random_below(random, 2) == 0;
     arena->running++;
     char numbered[TASK_NAME_MAX];
     (void)snprintf(numbered, sizeof(numbered), "%s %u", name, worker->number);
@@ -522,7 +522,7 @@ static int play(struct arena *arena)
     return error == 0 ? sim_node_close(arena->node) : error;
 }
 
-static void run(struct sim_world *world, const char *mutation)
+static void run_task(struct sim_world *world, const char *mutation)
 {
     (void)mutation;
     struct arena arena;
@@ -532,7 +532,7 @@ static void run(struct sim_world *world, const char *mutation)
     arena_init(&arena, world);
     uint64_t count = 1 + base_random_below(random, WORKERS_MAX);
     for (uint64_t i = 0; i < count; i++)
-        start_worker(&arena, &workers[arena.workers], "worker", work);
+        start_worker(&arena, &workers[arena.workers], "worker", run_worker);
     arena.producers = 1 + (uint32_t)base_random_below(random, 3);
     for (uint32_t i = arena.producers; i > 0; i--)
         start_worker(&arena, &workers[arena.workers], "producer", produce);
@@ -549,5 +549,5 @@ const struct sim_campaign sim_campaign_task = {
     .name = "task",
     .help = "tasks and threads lock, wait, send, spawn, cancel and sleep at random",
     .mutations = (const char *const[]){NULL},
-    .run = run,
+    .run = run_task,
 };

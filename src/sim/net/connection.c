@@ -483,7 +483,7 @@ int sim_receive(void *state, void *data, uint32_t room, uint64_t deadline_ns,
 
 /* ---- cuts and ends of nodes --------------------------------------------------------------------- */
 
-static void look(struct sim_side *side)
+static void look_at_end(struct sim_side *side)
 {
     if (!sim_side_met(side))
         return;
@@ -506,13 +506,13 @@ void sim_connections_look(struct sim_net *net)
             sim_net_later(net, &connection->call);
         }
         for (unsigned i = 0; i < 2; i++)
-            look(&connection->sides[i]);
+            look_at_end(&connection->sides[i]);
     }
 }
 
 static void leave_side(struct sim_side *side)
 {
-    base_list_init(&side->waits); /* who waits there will never know */
+    base_list_init(&side->waits); /* callers that wait there are never woken */
     side->failed = true;
     sim_ops_stop(sim_side_other(side)); /* there is nothing to be read or written any more */
     end_side(side);

@@ -15,7 +15,7 @@ enum {
     COMPARED_BYTES = 16384, /* of a region after each round of its node */
     CHANGES_KEPT = 1024,    /* of ended READs, before they are thrown away */
     LATE_CHANGES_MIN = 64,
-    PREEMPTED_NS_BITS = 18, /* of who is within an access: up to a quarter of a millisecond */
+    PREEMPTED_NS_BITS = 18, /* the longest preemption within an access: a quarter of a millisecond */
 };
 
 #define NEVER UINT64_MAX
@@ -381,7 +381,7 @@ bool sim_region_land(struct sim_op *op)
         uint64_t piece = op->pattern == SIM_BACKWARD ? op->piece_count - 1 - i : i;
         if (op->moved[piece] != 0)
             continue;
-        /* of those that are left so many, each with the same chance; or the first ones */
+        /* this many of the remaining lanes, each with the same chance; or the first ones */
         if (op->pattern != SIM_MIXED || sim_net_draw(net, left) < now) {
             op->moved[piece] = 1;
             op->pieces_left--;

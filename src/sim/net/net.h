@@ -45,7 +45,7 @@ void sim_net_set_fence_cuts(struct sim_world *world, bool cuts);
 void sim_net_set_served_by(struct sim_world *world, enum tarn_fabric_served_by served_by);
 
 /**
- * Have one in so many accesses of an owner to its exported memory preempted: its scheduler loses the processor before it,
+ * Have one in this many accesses of an owner to its exported memory preempted: its scheduler loses the processor before it,
  * or in the middle of a copy, and others go on. 0, at first: none. Before a fabric is opened.
  */
 void sim_net_set_preempted(struct sim_world *world, uint32_t one_in);

@@ -35,9 +35,9 @@ struct sim_meter {
 /* What serves operations, or their bytes, one part at a time; connections in turn. */
 struct sim_station {
     struct base_heap queue; /* of struct sim_op, by its turn */
-    struct sim_op *serving; /* NULL: nobody, or who has gone meanwhile */
+    struct sim_op *serving; /* the operation that is served; NULL: none, or it has gone meanwhile */
     struct sim_event event; /* the end of a part; linked while there is one being served */
-    uint64_t turn;          /* of who was served last */
+    uint64_t turn;          /* turn of the connection that was served last */
     uint64_t per_second;    /* kops of operations, mbps of bytes; 0: without limit */
     bool serves_bytes;
     struct sim_meter meter;
@@ -156,7 +156,7 @@ struct sim_connection {
     struct base_list queued;
     struct sim_net *net;
     enum sim_meeting meeting;
-    const struct sim_device *listener; /* who was called, as long as the call is there */
+    const struct sim_device *listener; /* the device that was called, as long as the call exists */
     char address[SIM_NET_ADDRESS_BYTES];
     struct sim_event call; /* the call on its way to the listener, then the answer on its way back */
     bool answered;         /* the answer has come */

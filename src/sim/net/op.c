@@ -3,7 +3,7 @@
  * more.
  *
  *   sim_op_post()      sim_ops_progress()        arrive()                               respond()        complete()
- *       └──▶ WAITING ─────────▶ GOING ──────────────┬─▶ WORKING ── work() ────────────────▶ COMING ────▶ finished
+ *       └──▶ WAITING ─────────▶ GOING ──────────────┬─▶ WORKING ── work_on_op() ────────────────▶ COMING ────▶ finished
  *                                                   ├─▶ QUEUED ── deliver(), start_swap() ─┘
  *                                                   └─▶ LOST      (the peer has ended, or has fenced us off)
  */
@@ -105,7 +105,7 @@ static void check_source(const struct sim_op *op)
 }
 
 /* Tell the poster, who then may reuse its memory. */
-static void tell(struct sim_op *op, int32_t result)
+static void tell_poster(struct sim_op *op, int32_t result)
 {
     struct tarn_fabric_op *posted = op->posted;
     check_source(op);
@@ -135,7 +135,7 @@ static void complete(struct sim_op *op)
         if (result == 0 && op->kind == TARN_FABRIC_READ)
             scatter(op);
         op->posted->before = op->before;
-        tell(op, result);
+        tell_poster(op, result);
         sim_net_wake(&side->waits);
     }
     sim_op_drop(op);
@@ -174,7 +174,7 @@ static uint32_t right_for(const struct sim_op *op)
 }
 
 /* What the owner's side says to it. */
-static int check(const struct sim_op *op)
+static int check_op(const struct sim_op *op)
 {
     const struct sim_side *peer = sim_side_other(op->side);
     const struct sim_region *region = op->region;
@@ -214,7 +214,7 @@ static bool land_before(const struct sim_op *message)
         if (op->kind != TARN_FABRIC_WRITE || op->landed)
             continue;
         if (op->state == SIM_OP_GOING) {
-            int error = check(op);
+            int error = check_op(op);
             if (error != 0)
                 respond(op, error);
         }
@@ -292,7 +292,7 @@ static void arrive(struct sim_op *op)
         lose(op);
         return;
     }
-    int error = check(op);
+    int error = check_op(op);
     if (error != 0) {
         respond(op, error);
     } else if (op->kind == TARN_FABRIC_SEND) {
@@ -311,7 +311,7 @@ static void arrive(struct sim_op *op)
     }
 }
 
-static void work(struct sim_op *op)
+static void work_on_op(struct sim_op *op)
 {
     if (swaps(op)) {
         end_swap(op);
@@ -340,7 +340,7 @@ static void run_op(struct sim_event *event)
     if (op->state == SIM_OP_GOING && !sim_net_is_cut(here, there))
         arrive(op);
     else if (op->state == SIM_OP_WORKING)
-        work(op);
+        work_on_op(op);
     else if (op->state == SIM_OP_COMING && !sim_net_is_cut(there, here))
         complete(op);
 }
@@ -370,7 +370,7 @@ static struct sim_region *find_region(const struct sim_domain *domain,
     return NULL;
 }
 
-static void begin(struct sim_op *op)
+static void begin_op(struct sim_op *op)
 {
     struct sim_net *net = net_of(op);
     op->begun = ++net->tick;
@@ -399,7 +399,7 @@ void sim_ops_progress(struct sim_side *side)
         if (op->state == SIM_OP_WAITING) {
             creditless = sends(op) && (without_credit || side->credit == 0);
             if (!(op->fence && (others || without_credit)) && !(one_by_one && others) && !creditless)
-                begin(op);
+                begin_op(op);
             else
                 without_credit |= sends(op);
         }
@@ -472,7 +472,7 @@ void sim_ops_flush(struct sim_side *side)
         if (op->posted == NULL && side->owner != NULL)
             continue; /* was before */
         if (op->posted != NULL && side->owner != NULL)
-            tell(op, tarn_fabric_error(side->owner));
+            tell_poster(op, tarn_fabric_error(side->owner));
         op->posted = NULL;
         if (!comes_late(op)) {
             sim_op_drop(op);

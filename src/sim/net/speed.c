@@ -8,7 +8,7 @@
  *   and back, SIM_OP_COMING:  [ sending: what was READ ] ── FLYING ──▶ receiving ──▶ it has completed
  *
  * The two that send serve connections in turn: each part of an operation has a turn (what its connection has been
- * served so far, but not less than who is being served now), and the lowest is next. The two that receive take things
+ * served so far, but not less than the one that is being served now), and the lowest is next. The two that receive take things
  * as they come. Bytes arrive while they are being sent: that they take the link in, too, is felt only if more comes
  * than it can carry.
  */
@@ -158,7 +158,7 @@ static void run_station(struct sim_event *event)
 /* ---- ways --------------------------------------------------------------------------------------- */
 
 /* It is there: when the card is through with all that came before, and with it. */
-static uint64_t serve(const struct sim_op *op)
+static uint64_t serve_op(const struct sim_op *op)
 {
     struct sim_device *device = target_of(op);
     device->serving_ns = base_max(device->serving_ns, world_of(op)->now_ns) +
@@ -196,7 +196,7 @@ bool sim_speed_continue(struct sim_op *op)
         return false;
     op->stage = SIM_STAGE_NONE;
     if (op->state == SIM_OP_GOING)
-        sim_event_at(world, &op->event, serve(op));
+        sim_event_at(world, &op->event, serve_op(op));
     return op->state == SIM_OP_GOING;
 }
 
