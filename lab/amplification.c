@@ -77,7 +77,7 @@ static int read_size(const char *text, uint64_t min, uint64_t max, uint32_t *ret
     return 0;
 }
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     uint32_t bytes;
@@ -213,7 +213,7 @@ struct overwrite {
     int error;
 };
 
-static uint64_t draw(struct overwrite *overwrite)
+static uint64_t draw_key(struct overwrite *overwrite)
 {
     struct base_random *random = &overwrite->job->random;
     uint64_t hot = base_max(overwrite->records * HOT_RECORDS_PERCENT / 100, UINT64_C(1));
@@ -236,7 +236,7 @@ static void overwriter(void *arg)
     }
     lab_depot_value_init(&job->store, value);
     while (overwrite->left > 0 && overwrite->error == 0) {
-        uint64_t number = draw(overwrite);
+        uint64_t number = draw_key(overwrite);
         overwrite->left--;
         lab_depot_key(number, key);
         lab_depot_value_set(&job->store, number, overwrite->generation++, value);
@@ -306,7 +306,7 @@ static void measure_main(void *arg)
         world->error = closed;
 }
 
-static int measure(void *arg, struct bench_sample *sample)
+static int measure_round(void *arg, struct bench_sample *sample)
 {
     struct job *job = arg;
     struct bench *bench = job->store.bench;
@@ -355,7 +355,7 @@ static int run_case(struct bench *bench, const struct options *options, struct j
     } else {
         bench_case_value(self, "puts_per_write");
     }
-    bench_case_subject(self, "tarn", measure, job);
+    bench_case_subject(self, "tarn", measure_round, job);
     error = bench_case_run(self);
     bench_case_close(self);
     lab_depot_store_close(&job->store);
@@ -378,7 +378,7 @@ static int run_transfers(struct bench *bench, const struct options *options, con
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_amplification(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = 0;
@@ -402,6 +402,6 @@ const struct bench_verb lab_verb_amplification = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_amplification,
 };

@@ -41,7 +41,7 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     double share;
@@ -132,7 +132,7 @@ static int run_cases(struct lab_cache_job *job, const struct options *options)
     return error != 0 ? error : ended;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_cache(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     const size_t bytes = LAB_CACHE_DRAWS * sizeof(uint32_t);
@@ -164,6 +164,6 @@ const struct bench_verb lab_verb_cache = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_cache,
 };

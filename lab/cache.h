@@ -1,5 +1,5 @@
 /*
- * `tarn-lab cache`: what its files share: who has the caches, who asks, and what is asked.
+ * `tarn-lab cache`: the structures that its files share: the caches' process, the clients, and their requests.
  */
 #ifndef LAB_CACHE_H
 #define LAB_CACHE_H
@@ -32,7 +32,7 @@ struct lab_cache_server {
 /** Of calls at LAB_CACHE_PUTS: key and value one behind the other. */
 #define LAB_CACHE_PUT_BYTES (BENCH_KEY_BYTES + LAB_CACHE_VALUE_BYTES)
 
-/** Bytes of a cache for so many keys: the puts of a second do not evict what was filled in. */
+/** Bytes of a cache for a number of keys: the puts of a second do not evict the records that were filled in. */
 uint64_t lab_cache_memory(uint64_t keys);
 
 /** Start it, with all keys stored. @return 0; negative errno: said */
@@ -86,7 +86,7 @@ struct lab_cache_load {
     uint64_t generation; /* of the next value */
     uint64_t missing;    /* a key that was missed, and is stored next, and 1; 0: none */
     uint64_t gets, hits; /* keys */
-    uint64_t puts;       /* counted by who asks, as the next */
+    uint64_t puts;       /* puts, counted by the client, like the next field */
     uint64_t reads;      /* of memory */
     uint64_t turns;      /* requests begun */
     uint64_t warm_ns, begin_ns, end_ns;

@@ -66,7 +66,7 @@ static void post_put(struct client *client, struct slot *slot)
 }
 
 /* Begin the next request, if there is one. */
-static int begin(struct client *client, struct slot *slot)
+static int begin_request(struct client *client, struct slot *slot)
 {
     if (!lab_cache_load_next(&client->load, &slot->request))
         return 0;
@@ -79,7 +79,7 @@ static int begin(struct client *client, struct slot *slot)
 }
 
 /* Take what it waits for. @return 0: the request is over; -EINPROGRESS: it wants another READ */
-static int take(struct client *client, struct slot *slot)
+static int take_read(struct client *client, struct slot *slot)
 {
     struct tarn_record_info info = {0};
     const void *value = NULL;
@@ -100,24 +100,24 @@ static int take(struct client *client, struct slot *slot)
 }
 
 /* One after the other is moved on, until none is under way. */
-static int ask(struct client *client)
+static int ask_all(struct client *client)
 {
     const uint32_t count = client->count;
     int error = 0;
     lab_cache_load_begin(&client->load, client->job);
     client->load.per_get = 1; /* each is alone, and more are under way */
     for (uint32_t i = 0; i < count && error == 0; i++)
-        error = begin(client, &client->slots[i]);
+        error = begin_request(client, &client->slots[i]);
     for (uint32_t next = 0, idle = 0; idle < count; next = (next + 1) % count) {
         struct slot *slot = &client->slots[next];
         idle = slot->is_under_way ? 0 : idle + 1;
         if (!slot->is_under_way)
             continue;
-        int result = take(client, slot);
+        int result = take_read(client, slot);
         if (result == -EINPROGRESS)
             result = error == 0 ? post_read(client, slot) : 0;
         else if (result == 0 && error == 0)
-            result = begin(client, slot);
+            result = begin_request(client, slot);
         error = error != 0 ? error : result;
     }
     return error;
@@ -161,7 +161,7 @@ static int connect_and_ask(struct client *client, struct tarn_fabric *fabric)
     if (error == 0)
         error = connect_puts(client, fabric);
     if (error == 0)
-        error = ask(client);
+        error = ask_all(client);
     if (client->puts != NULL)
         tarn_rpc_disconnect(client->puts);
     if (client->memory != NULL)
@@ -170,7 +170,7 @@ static int connect_and_ask(struct client *client, struct tarn_fabric *fabric)
     return error;
 }
 
-static int run(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
+static int run_client(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
 {
     struct client *client = arg;
     const size_t bytes = client->count * sizeof(*client->slots);
@@ -185,7 +185,7 @@ int lab_cache_bypass(void *arg, struct bench_sample *sample)
 {
     struct lab_cache_job *job = arg;
     struct client client = {.job = job, .count = job->depth * job->per_get};
-    int error = lab_client_run(job->bench, job->server->server.url, run, &client);
+    int error = lab_client_run(job->bench, job->server->server.url, run_client, &client);
     job->measured++;
     return error != 0 ? error : lab_cache_load_end(&client.load, sample);
 }

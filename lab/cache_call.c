@@ -57,7 +57,7 @@ static uint32_t save_key(enum kv_method method, const struct lab_cache_request *
     return (uint32_t)kv_request_bytes(method, &one);
 }
 
-static void post(struct client *client, struct slot *slot)
+static void post_call(struct client *client, struct slot *slot)
 {
     const struct lab_cache_request *request = &slot->request;
     const enum kv_method method = request->is_put ? KV_PUT : request->count == 1 ? KV_GET : KV_MULTI_GET;
@@ -103,7 +103,7 @@ static int take_many(struct client *client, const struct slot *slot, int error)
     return error;
 }
 
-static int take(struct client *client, struct slot *slot)
+static int take_answer(struct client *client, struct slot *slot)
 {
     int error = tarn_rpc_wait(client->connection, &slot->call, 1);
     if (slot->request.is_put)
@@ -114,20 +114,20 @@ static int take(struct client *client, struct slot *slot)
 }
 
 /* The oldest is waited for before the next one is posted in its place. */
-static int ask(struct client *client)
+static int ask_all(struct client *client)
 {
     const uint32_t depth = client->job->depth;
     uint32_t posted = 0;
     int error = 0;
     lab_cache_load_begin(&client->load, client->job);
     while (posted < depth && lab_cache_load_next(&client->load, &client->slots[posted].request))
-        post(client, &client->slots[posted++]);
+        post_call(client, &client->slots[posted++]);
     for (uint32_t under_way = posted, next = 0; under_way > 0; next = (next + 1) % posted) {
         struct slot *slot = &client->slots[next];
-        int result = take(client, slot);
+        int result = take_answer(client, slot);
         error = error != 0 ? error : result;
         if (error == 0 && lab_cache_load_next(&client->load, &slot->request))
-            post(client, slot);
+            post_call(client, slot);
         else
             under_way--;
     }
@@ -149,7 +149,7 @@ static int connect_and_ask(struct client *client, struct tarn_fabric *fabric)
                                  &client->connection);
     if (error != 0)
         return error;
-    error = ask(client);
+    error = ask_all(client);
     tarn_rpc_call_stats(client->connection, &stats);
     client->load.reads = stats.reads;
     if (error == 0 && (client->way == TARN_RPC_FETCH ? stats.replied : stats.fetched) > 0)
@@ -158,7 +158,7 @@ static int connect_and_ask(struct client *client, struct tarn_fabric *fabric)
     return error;
 }
 
-static int run(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
+static int run_client(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
 {
     struct client *client = arg;
     const size_t bytes = client->job->depth * sizeof(*client->slots);
@@ -168,20 +168,20 @@ static int run(void *arg, struct tarn_node *node, struct tarn_fabric *fabric)
     return error;
 }
 
-static int measure(struct lab_cache_job *job, enum tarn_rpc_way way, struct bench_sample *sample)
+static int measure_calls(struct lab_cache_job *job, enum tarn_rpc_way way, struct bench_sample *sample)
 {
     struct client client = {.job = job, .way = way};
-    int error = lab_client_run(job->bench, job->server->server.url, run, &client);
+    int error = lab_client_run(job->bench, job->server->server.url, run_client, &client);
     job->measured++;
     return error != 0 ? error : lab_cache_load_end(&client.load, sample);
 }
 
 int lab_cache_fetch(void *arg, struct bench_sample *sample)
 {
-    return measure(arg, TARN_RPC_FETCH, sample);
+    return measure_calls(arg, TARN_RPC_FETCH, sample);
 }
 
 int lab_cache_reply(void *arg, struct bench_sample *sample)
 {
-    return measure(arg, TARN_RPC_REPLY, sample);
+    return measure_calls(arg, TARN_RPC_REPLY, sample);
 }

@@ -11,7 +11,7 @@ struct client {
     int error; /* the first of a task */
 };
 
-static int put(struct client *client, const struct lab_cache_request *request)
+static int put_value(struct client *client, const struct lab_cache_request *request)
 {
     int error = tarn_kv_put(client->kv, request->keys[0], sizeof(request->keys[0]), request->value,
                             sizeof(request->value), NULL, NULL);
@@ -19,20 +19,20 @@ static int put(struct client *client, const struct lab_cache_request *request)
     return error;
 }
 
-static int take(struct client *client, uint32_t number, int error, const void *value, size_t bytes)
+static int take_value(struct client *client, uint32_t number, int error, const void *value, size_t bytes)
 {
     if (error != 0 && error != -ENOENT)
         return error;
     return lab_cache_load_take(&client->load, number, error == 0 ? value : NULL, bytes);
 }
 
-static int get(struct client *client, const struct lab_cache_request *request)
+static int get_value(struct client *client, const struct lab_cache_request *request)
 {
     uint8_t value[LAB_CACHE_VALUE_BYTES];
     struct tarn_record_info info = {0};
     int error =
         tarn_kv_get(client->kv, request->keys[0], sizeof(request->keys[0]), value, sizeof(value), &info);
-    return take(client, request->numbers[0], error, value, info.value_bytes);
+    return take_value(client, request->numbers[0], error, value, info.value_bytes);
 }
 
 static int get_many(struct client *client, const struct lab_cache_request *request)
@@ -47,17 +47,17 @@ static int get_many(struct client *client, const struct lab_cache_request *reque
                                     .value_room = sizeof(values[i])};
     tarn_kv_get_many(client->kv, gets, request->count);
     for (uint32_t i = 0; i < request->count && error == 0; i++)
-        error = take(client, request->numbers[i], gets[i].error, values[i], gets[i].info.value_bytes);
+        error = take_value(client, request->numbers[i], gets[i].error, values[i], gets[i].info.value_bytes);
     return error;
 }
 
-static void ask(void *arg)
+static void ask_store(void *arg)
 {
     struct client *client = arg;
     struct lab_cache_request request;
     while (client->error == 0 && lab_cache_load_next(&client->load, &request)) {
-        int error = request.is_put       ? put(client, &request)
-                    : request.count == 1 ? get(client, &request)
+        int error = request.is_put       ? put_value(client, &request)
+                    : request.count == 1 ? get_value(client, &request)
                                          : get_many(client, &request);
         if (client->error == 0)
             client->error = error;
@@ -77,7 +77,7 @@ static void client_main(void *arg)
     task_group_init(&group);
     lab_cache_load_begin(&client->load, client->job);
     for (uint32_t i = 0; i < client->job->depth && world->error == 0; i++)
-        world->error = task_spawn(NULL, &group, "ask", ask, client);
+        world->error = task_spawn(NULL, &group, "ask_store", ask_store, client);
     while (task_group_join(&group, TASK_FOREVER) != 0)
         continue;
     if (world->error == 0)

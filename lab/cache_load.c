@@ -51,7 +51,7 @@ static void add_key(struct lab_cache_request *request, uint32_t number)
     bench_key(number, request->keys[request->count++]);
 }
 
-static uint32_t draw(struct lab_cache_load *load)
+static uint32_t draw_key(struct lab_cache_load *load)
 {
     return load->job->draws[load->place++ % LAB_CACHE_DRAWS];
 }
@@ -62,7 +62,7 @@ bool lab_cache_load_next(struct lab_cache_load *load, struct lab_cache_request *
         look_at_clock(load);
     if (load->is_over)
         return false;
-    uint32_t drawn = load->missing == 0 ? draw(load) : (uint32_t)(load->missing - 1) | LAB_CACHE_PUT;
+    uint32_t drawn = load->missing == 0 ? draw_key(load) : (uint32_t)(load->missing - 1) | LAB_CACHE_PUT;
     load->missing = 0;
     request->count = 0;
     request->is_put = (drawn & LAB_CACHE_PUT) != 0;
@@ -70,7 +70,7 @@ bool lab_cache_load_next(struct lab_cache_load *load, struct lab_cache_request *
     if (request->is_put)
         bench_value(&load->job->values, request->numbers[0], load->generation++, request->value);
     while (!request->is_put && request->count < load->per_get)
-        add_key(request, draw(load) & ~LAB_CACHE_PUT);
+        add_key(request, draw_key(load) & ~LAB_CACHE_PUT);
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* Who is measured beside Tarn's cache: servers behind Unix sockets, on the first core, with the load on the second. */
+/* The peers of Tarn's cache: servers behind Unix sockets, on the first core, with the load on the second. */
 #include "lab/cache.h"
 
 #include <inttypes.h>
@@ -76,7 +76,7 @@ static struct bench_load load_of(const struct lab_cache_peer *peer, bool is_sing
                                .seed = job->bench->options.seed + job->measured};
 }
 
-static int measure(struct lab_cache_peer *peer, bool is_single, struct bench_sample *sample)
+static int measure_peer(struct lab_cache_peer *peer, bool is_single, struct bench_sample *sample)
 {
     const struct bench_load load = load_of(peer, is_single);
     struct bench_load_outcome outcome = {.latency = sample->latency};
@@ -94,12 +94,12 @@ static int measure(struct lab_cache_peer *peer, bool is_single, struct bench_sam
 
 static int measure_pipelined(void *arg, struct bench_sample *sample)
 {
-    return measure(arg, false, sample);
+    return measure_peer(arg, false, sample);
 }
 
 static int measure_single(void *arg, struct bench_sample *sample)
 {
-    return measure(arg, true, sample);
+    return measure_peer(arg, true, sample);
 }
 
 void lab_cache_peers_add(struct lab_cache_peers *peers, struct bench_case *self)

@@ -89,7 +89,7 @@ static int answer_put(void *arg, struct tarn_rpc_request *request)
 static const struct tarn_rpc_method put_methods[] = {
     {.name = "put", .function = answer_put, .is_short = true}};
 
-/* Who connects may READ all there is. Clients come one after the other. */
+/* Accept clients, one after the other. Each may READ all memory of the caches. */
 static void accept_all(void *arg)
 {
     struct serving *serving = arg;
@@ -128,7 +128,7 @@ static int serve_exported(struct serving *serving, struct tarn_rpc_service *serv
     return tarn_fabric_listen(serving->fabric, address, &serving->listener);
 }
 
-static int begin(struct serving *serving, struct tarn_rpc_service *service)
+static int begin_serving(struct serving *serving, struct tarn_rpc_service *service)
 {
     int error = bench_node_open(serving->options->server.bench, TASK_ENGINE_AUTO, &serving->node);
     if (error == 0)
@@ -151,11 +151,11 @@ static int begin(struct serving *serving, struct tarn_rpc_service *service)
 }
 
 /* The child. It ends with its channel; what it leaves the kernel frees. */
-static int serve(void *arg)
+static int serve_caches(void *arg)
 {
     struct serving serving = {.options = arg};
     struct tarn_rpc_service service;
-    int request, error = begin(&serving, &service);
+    int request, error = begin_serving(&serving, &service);
     if (lab_child_answer(&error, sizeof(error)) != 0 || error != 0)
         return 0;
     while (lab_child_receive(&request, sizeof(request)) == 0)
@@ -170,7 +170,7 @@ int lab_cache_server_start(struct lab_cache_server *server, struct bench *bench,
 {
     server->keys = keys;
     server->values = values;
-    return lab_server_start(&server->server, bench, "shm:", serve, server);
+    return lab_server_start(&server->server, bench, "shm:", serve_caches, server);
 }
 
 int lab_cache_server_stop(struct lab_cache_server *server)

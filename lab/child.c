@@ -1,3 +1,4 @@
+/* Children: forking a process for one side of a measurement, and its channel. */
 #include "lab/child.h"
 
 #include "task/task.h"

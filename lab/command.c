@@ -1,3 +1,4 @@
+/* Command lines: building one, and running it. */
 #include "lab/command.h"
 
 #include "task/task.h"

@@ -1,3 +1,4 @@
+/* Tests of command lines: quoting, failures, output. */
 #include "base/testing.h"
 
 #include <string.h>

@@ -125,7 +125,7 @@ static int check_paths(struct bench *bench, const struct options *options)
     return 0;
 }
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = bench_check_words(bench, "only", &options->only, parts);
@@ -415,7 +415,7 @@ static int run_path(struct bench *bench, const struct options *options, const st
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_depot(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     const struct lab_depot_setup setup = {.engine = (enum task_engine_choice)options->engine,
@@ -439,6 +439,6 @@ const struct bench_verb lab_verb_depot = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_depot,
 };

@@ -1,3 +1,4 @@
+/* Load on a store: its tasks and threads, and fio beside it. */
 #include "lab/depot_load.h"
 #include "lab/usage.h"
 
@@ -7,7 +8,7 @@
 
 enum {
     SPARE_TASKS = 64,
-    WHOLE_EVERY = 64, /* so many values are looked at from end to end */
+    WHOLE_EVERY = 64, /* one in this many values is checked from end to end */
     PROOFS = 256,     /* records read back after writing */
 };
 
@@ -93,7 +94,7 @@ static int insert_next(struct worker *worker)
 /* ---- workers ---------------------------------------------------------------------------------- */
 
 /* Each call begins when the one before has ended, so that one look at the clock tells both. */
-static void work(struct worker *worker)
+static void run_worker(struct worker *worker)
 {
     static int (*const calls[])(struct worker * worker) = {[LAB_DEPOT_GET] = get_random,
                                                            [LAB_DEPOT_OVERWRITE] = overwrite_random,
@@ -112,12 +113,12 @@ static void work(struct worker *worker)
 
 static void work_task(void *arg)
 {
-    work(arg);
+    run_worker(arg);
 }
 
 static void *work_thread(void *arg)
 {
-    work(arg);
+    run_worker(arg);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Load on a store, and on a drive by fio beside it: so many tasks of each scheduler as the depth, or so many
+ * Load on a store, and on a drive by fio beside it: as many tasks of each scheduler as the depth, or as many
  * threads, each in a loop of one call.
  */
 #ifndef LAB_DEPOT_LOAD_H
@@ -50,7 +50,7 @@ int lab_depot_measure(void *arg, struct bench_sample *sample);
 /* fio, on the drive below a store or on a file beside it. */
 struct lab_depot_peer {
     struct lab_drive_job drive;
-    uint32_t factor; /* what is compared is so many times its rate */
+    uint32_t factor; /* factor by which its rate is multiplied for the comparison */
     size_t measured;
     double p50_ns[BENCH_REPEATS_MAX];
     struct base_histogram one_latency;
@@ -64,8 +64,8 @@ void lab_depot_peer_read(const struct lab_depot_job *job, enum drive_provider_ch
 void lab_depot_peer_write(const struct lab_depot_job *job, const struct lab_drive_file *file,
                           uint64_t file_bytes, struct lab_depot_peer *ret_peer);
 
-/** fio that writes one block behind the other, as deep as the job, counted as so many puts as its bytes are keys and
- * values of. @param file  to write to */
+/** Run fio, which writes one block behind the other, as deep as the job; its bytes are counted as puts of keys and values.
+ * @param file  the file to write to */
 void lab_depot_peer_sequential(const struct lab_depot_job *job, const struct lab_drive_file *file,
                                uint64_t file_bytes, struct lab_depot_peer *ret_peer);
 

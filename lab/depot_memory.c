@@ -1,3 +1,4 @@
+/* The memory that a store takes, measured part by part. */
 #include "lab/depot_memory.h"
 #include "lab/usage.h"
 

@@ -1,3 +1,4 @@
+/* The measured store: making and filling its file, and checking records by their number. */
 #include "lab/depot_store.h"
 
 #include "depot/index/index.h"

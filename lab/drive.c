@@ -89,7 +89,7 @@ static int check_paths(struct bench *bench, const struct options *options)
     return 0;
 }
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     uint32_t number;
@@ -217,7 +217,7 @@ static int run_path(struct bench *bench, const struct options *options, const ch
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_drive(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = 0;
@@ -232,6 +232,6 @@ const struct bench_verb lab_verb_drive = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_drive,
 };

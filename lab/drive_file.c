@@ -24,7 +24,7 @@ static int write_all(int fd, const uint8_t *data, size_t bytes)
 }
 
 /* Random bytes from its beginning to its end, on the medium and not in the page cache. */
-static int fill(struct bench *bench, int fd, const char *path, uint64_t bytes)
+static int fill_file(struct bench *bench, int fd, const char *path, uint64_t bytes)
 {
     struct base_random random;
     struct base_progress progress;
@@ -58,7 +58,7 @@ int lab_drive_file_open(struct bench *bench, const char *path, uint64_t bytes,
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
     if (fd >= 0) {
         file.created = true;
-        error = fill(bench, fd, path, bytes);
+        error = fill_file(bench, fd, path, bytes);
         (void)close(fd);
     } else if (errno != EEXIST) {
         error = -errno;

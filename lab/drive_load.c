@@ -1,3 +1,4 @@
+/* Load on a drive: its tasks, and the file that is loaded. */
 #include "lab/drive_load.h"
 #include "lab/usage.h"
 

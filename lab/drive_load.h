@@ -1,5 +1,5 @@
 /*
- * Load on a drive: so many tasks of one scheduler as the depth, each reading or writing one block after the
+ * Load on a drive: as many tasks of one scheduler as the depth, each reading or writing one block after the
  * other; and the file that is loaded.
  */
 #ifndef LAB_DRIVE_LOAD_H

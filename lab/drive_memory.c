@@ -1,3 +1,4 @@
+/* A drive in memory, with blocks of any size: its table of operations. */
 #include "lab/drive_memory.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static void transfer(const struct lab_drive_memory *memory, const struct drive_r
     }
 }
 
-static void post(void *state, struct drive_request *request)
+static void post_request(void *state, struct drive_request *request)
 {
     transfer(state, request);
     request->message.run = finish;
@@ -51,7 +52,7 @@ static void post(void *state, struct drive_request *request)
 }
 
 const struct drive_provider lab_drive_memory_provider = {
-    .name = "memory", .open = open_drive, .close = close_drive, .post = post};
+    .name = "memory", .open = open_drive, .close = close_drive, .post = post_request};
 
 int lab_drive_memory_open(struct base_account *account, uint64_t size, uint32_t block_bytes,
                           struct lab_drive_memory *ret_memory)

@@ -1,3 +1,4 @@
+/* `tarn-lab echo`: running the servers and their load in turn, and reporting rates and idle cost. */
 #include "lab/echo.h"
 
 #include "task/task.h"
@@ -7,7 +8,7 @@
 enum {
     SPARE_DESCRIPTORS = 64,
     SIDES = 2,
-    IDLE_TIMES = 6, /* an idle server is looked at for so many durations */
+    IDLE_TIMES = 6, /* durations for which an idle server is observed */
     IDLE_CONNECTIONS = 1000,
 };
 
@@ -98,7 +99,7 @@ static int connect_side(struct side *side, uint32_t connections)
 
 /* ---- both sides together ----------------------------------------------------------------------- */
 
-/* Whether there may be so many connections in a process; raises the limit as far as it goes. */
+/* Raise the limit of connections in a process as far as possible. @return whether it suffices */
 static bool allow_connections(uint32_t connections)
 {
     struct rlimit limit;

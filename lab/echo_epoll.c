@@ -99,7 +99,7 @@ static int write_back(struct server *server, struct connection *connection, size
 
 /*
  * Echo all that is there. A read that does not fill the buffer has emptied the socket, and the next arrival
- * is a new edge: so there is no read in vain, unless the peer has closed, which must be seen.
+ * is a new edge: so no read finds nothing, unless the peer has closed, which must be noticed.
  *
  * @return whether the connection goes on
  */
@@ -127,7 +127,7 @@ static int answer_state(struct server *server)
     return lab_child_answer(&server->state, sizeof(server->state));
 }
 
-static void serve(struct server *server)
+static void serve_sockets(struct server *server)
 {
     struct epoll_event events[EVENTS_MAX];
     for (;;) {
@@ -174,7 +174,7 @@ int lab_echo_epoll(void *arg)
     base_list_init(&server.connections);
     server.state.error = open_server(&server);
     if (answer_state(&server) == 0 && server.state.error == 0)
-        serve(&server);
+        serve_sockets(&server);
     while (!base_list_empty(&server.connections))
         close_connection(&server, base_container_of(server.connections.next, struct connection, link));
     (void)close(server.listener);

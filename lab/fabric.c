@@ -35,7 +35,7 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = bench_check_sizes(bench, &options->sizes, LAB_FABRIC_BYTES_MAX);
@@ -161,7 +161,7 @@ static int run_provider(struct bench *bench, const struct options *options, cons
     return error != 0 ? error : ended;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_fabric(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = 0;
@@ -178,6 +178,6 @@ const struct bench_verb lab_verb_fabric = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_fabric,
 };

@@ -64,7 +64,7 @@ static void send_back(void *arg)
     drop_client(client);
 }
 
-static void take(struct owner *owner, struct tarn_fabric_incoming *incoming)
+static void take_client(struct owner *owner, struct tarn_fabric_incoming *incoming)
 {
     uint8_t data[TARN_FABRIC_HANDLE_BYTES];
     struct base_account *account = &owner->node->memory;
@@ -92,7 +92,7 @@ static void accept_all(void *arg)
     struct tarn_fabric_incoming *incoming;
     bench_pin(&owner->options->server.bench->machine, 1);
     while (tarn_fabric_listener_wait(owner->listener, TARN_FOREVER, &incoming) == 0)
-        take(owner, incoming);
+        take_client(owner, incoming);
 }
 
 /* ---- plain memory -------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static __attribute__((noinline)) uint64_t swap_word(uint64_t *word, uint64_t com
     return compare;
 }
 
-static void work(struct owner *owner, const struct lab_fabric_job *job, struct answer *answer)
+static void do_job(struct owner *owner, const struct lab_fabric_job *job, struct answer *answer)
 {
     void *(*volatile copy)(void *to, const void *from, size_t bytes) = memcpy;
     struct lab_fabric_places places;
@@ -141,7 +141,7 @@ static void obey(struct owner *owner)
                                            .bytes = request.bytes,
                                            .cold = request.cold};
         bench_pin(&bench->machine, 0);
-        work(owner, &job, &answer);
+        do_job(owner, &job, &answer);
         bench_pin(&bench->machine, 1);
         if (lab_child_answer(&answer, sizeof(answer)) != 0)
             return;
@@ -150,7 +150,7 @@ static void obey(struct owner *owner)
 
 /* ---- beginning and end --------------------------------------------------------------------------- */
 
-static int begin(struct owner *owner)
+static int begin_owner(struct owner *owner)
 {
     const struct lab_fabric_owner *options = owner->options;
     const struct tarn_fabric_domain_options domain_options = {.writable_bytes = options->region_bytes};
@@ -177,7 +177,7 @@ static int own(void *arg)
     struct owner owner = {.options = arg};
     int error = bench_node_open(owner.options->server.bench, TASK_ENGINE_AUTO, &owner.node);
     if (error == 0)
-        error = begin(&owner);
+        error = begin_owner(&owner);
     task_group_init(&owner.group);
     if (error == 0)
         error = task_spawn(owner.sched, &owner.group, "accept", accept_all, &owner);

@@ -128,8 +128,8 @@ typedef double measure_count(const struct lab_fabric_job *job, uint64_t count, s
                              int *ret_error);
 
 /* A few first, then as many as take the time. */
-static int measure(struct lab_fabric_job *job, const char *program, measure_count *measure_some,
-                   struct bench_sample *sample)
+static int measure_program(struct lab_fabric_job *job, const char *program, measure_count *measure_some,
+                           struct bench_sample *sample)
 {
     struct bench *bench = job->bench;
     struct pair *pair = base_alloc(bench->account, sizeof(*pair));
@@ -210,7 +210,7 @@ static double measure_ucx(const struct lab_fabric_job *job, uint64_t count, stru
 
 int lab_fabric_ucx(void *arg, struct bench_sample *sample)
 {
-    return measure(arg, "ucx_perftest", measure_ucx, sample);
+    return measure_program(arg, "ucx_perftest", measure_ucx, sample);
 }
 
 /* ---- libfabric ----------------------------------------------------------------------------------- */
@@ -248,7 +248,7 @@ int lab_fabric_libfabric(void *arg, struct bench_sample *sample)
         sample->skipped = "its program does ping-pong alone";
         return 0;
     }
-    return measure(arg, "fi_pingpong", measure_libfabric, sample);
+    return measure_program(arg, "fi_pingpong", measure_libfabric, sample);
 }
 
 /* ---- iperf3 -------------------------------------------------------------------------------------- */
@@ -282,5 +282,5 @@ static double measure_iperf3(const struct lab_fabric_job *job, uint64_t count, s
 
 int lab_fabric_iperf3(void *arg, struct bench_sample *sample)
 {
-    return measure(arg, "iperf3", measure_iperf3, sample);
+    return measure_program(arg, "iperf3", measure_iperf3, sample);
 }

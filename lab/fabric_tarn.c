@@ -107,7 +107,7 @@ static int touch(struct asker *asker)
     return error;
 }
 
-static int ask(struct asker *asker)
+static int ask_owner(struct asker *asker)
 {
     const void *handle;
     if (tarn_fabric_peer_data(asker->connection, &handle) != TARN_FABRIC_HANDLE_BYTES ||
@@ -134,7 +134,7 @@ static int connect_and_ask(struct asker *asker, struct tarn_fabric *fabric)
     error = tarn_fabric_connect(domain, asker->job->owner->server.address, &options, task_now() + PATIENCE_NS,
                                 &asker->connection);
     if (error == 0) {
-        error = ask(asker);
+        error = ask_owner(asker);
         tarn_fabric_disconnect(asker->connection);
     }
     tarn_fabric_domain_close(domain);

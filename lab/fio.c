@@ -1,3 +1,4 @@
+/* fio: writing its job, running it, and reading its result. */
 #include "lab/fio.h"
 
 #include "lab/command.h"

@@ -1,3 +1,4 @@
+/* Tests of reading fio's results. */
 #include "base/testing.h"
 
 #include "base/base.h"

@@ -61,7 +61,7 @@ static const struct base_setting table[] = {
 
 static const struct lab_index_kind *const kinds[] = {&lab_index_tarn, &lab_index_ck, &lab_index_lfht};
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = bench_check_words(bench, "only", &options->only, cases);
@@ -350,7 +350,7 @@ static int run_puts(struct bench *bench, const struct options *options)
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_growth(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = 0;
@@ -368,6 +368,6 @@ const struct bench_verb lab_verb_growth = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_growth,
 };

@@ -68,7 +68,7 @@ struct worker {
     int error;
 };
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     static const char *const counts[] = {"1", "2", NULL};
     const struct options *options = verb_options;
@@ -106,7 +106,7 @@ static int insert(struct worker *worker)
     return error;
 }
 
-static void *work(void *arg)
+static void *run_worker(void *arg)
 {
     struct worker *worker = arg;
     const struct subject *subject = worker->subject;
@@ -122,7 +122,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static int measure(void *arg, struct bench_sample *sample)
+static int measure_table(void *arg, struct bench_sample *sample)
 {
     struct subject *subject = arg;
     const struct lab_index *run = subject->run;
@@ -137,7 +137,7 @@ static int measure(void *arg, struct bench_sample *sample)
     for (; started < run->threads && error == 0; started += error == 0) {
         workers[started] = (struct worker){.subject = subject, .number = started};
         base_random_init(&workers[started].random, run->bench->options.seed + started);
-        error = -pthread_create(&threads[started], NULL, work, &workers[started]);
+        error = -pthread_create(&threads[started], NULL, run_worker, &workers[started]);
     }
     sample->elapsed_ns = run->bench->options.duration_ns;
     for (uint32_t i = 0; i < started; i++) {
@@ -152,7 +152,7 @@ static int measure(void *arg, struct bench_sample *sample)
 
 /* ---- tables and cases --------------------------------------------------------------------------- */
 
-static int fill(struct subject *subject)
+static int fill_table(struct subject *subject)
 {
     const struct lab_index_kind *kind = subject->kind;
     if (kind->thread_begin != NULL)
@@ -179,7 +179,7 @@ static int open_subject(struct lab_index *run, struct subject *subject)
     if (error == 0)
         error = subject->kind->open(&options, options.keys, &subject->table);
     if (error == 0)
-        error = fill(subject);
+        error = fill_table(subject);
     if (error == 0)
         error = lab_usage_read(&after);
     if (error == 0)
@@ -201,7 +201,7 @@ static int run_case(struct lab_index *run, const char *name, uint32_t threads)
     bench_case_number(self, "threads", threads);
     bench_case_value(self, "entry_bytes");
     for (size_t i = 0; i < base_array_count(run->subjects); i++)
-        bench_case_subject(self, run->subjects[i].kind->name, measure, &run->subjects[i]);
+        bench_case_subject(self, run->subjects[i].kind->name, measure_table, &run->subjects[i]);
     error = bench_case_run(self);
     bench_case_close(self);
     return error;
@@ -221,7 +221,7 @@ static int run_cases(struct lab_index *run, const struct options *options)
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_index(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     struct lab_index self = {.bench = bench};
@@ -250,6 +250,6 @@ const struct bench_verb lab_verb_index = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_index,
 };

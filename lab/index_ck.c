@@ -1,3 +1,4 @@
+/* Concurrency Kit's hash table as a peer of the index. */
 #include "lab/index_tables.h"
 
 #ifdef LAB_CK

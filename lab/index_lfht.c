@@ -1,3 +1,4 @@
+/* liburcu's lock-free hash table as a peer of the index. */
 #include "lab/index_tables.h"
 
 #ifdef LAB_URCU

@@ -20,8 +20,7 @@ struct lab_index_kind {
     const char *name;
     const char *skipped; /* why there is none in this build, or NULL */
 
-    /** A table for so many entries, of which a few more are inserted and removed. @return 0; negative errno
-     */
+    /** Make a table for a number of entries; a few more are inserted and removed. @return 0; negative errno */
     int (*open)(const struct lab_index_table *options, uint64_t entries, struct lab_index_table **ret_table);
     void (*close)(struct lab_index_table *table);
 

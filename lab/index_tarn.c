@@ -1,3 +1,4 @@
+/* Tarn's index as one of the measured tables. */
 #include "lab/index_tables.h"
 
 #include "depot/index/index.h"

@@ -1,3 +1,4 @@
+/* Loading other people's libraries, and finding their functions. */
 #include "lab/library.h"
 
 #include <dlfcn.h>

@@ -45,7 +45,7 @@ static int cool(void *arg)
 }
 
 /* All of the file leaves the memory; only what is on the disk can. */
-static int drop(const struct lab_memcache_extstore *extstore)
+static int drop_pages(const struct lab_memcache_extstore *extstore)
 {
     int fd = open(extstore->path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
@@ -59,7 +59,7 @@ static int drop(const struct lab_memcache_extstore *extstore)
 static int begin_cold(struct lab_memcache_contest *contest)
 {
     struct lab_memcache_extstore *extstore = &contest->extstore;
-    int error = drop(extstore);
+    int error = drop_pages(extstore);
     if (error == 0 && contest->options->memory_group == NULL) {
         error = lab_child_start(&extstore->cooler, &contest->bench->machine, 1, cool, extstore);
         extstore->cools = error == 0;

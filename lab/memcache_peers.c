@@ -1,4 +1,4 @@
-/* Who is measured by `tarn-lab memcache`: command lines, beginning and end. */
+/* The servers that `tarn-lab memcache` measures: command lines, beginning and end. */
 #include "lab/memcache.h"
 #include "lab/usage.h"
 

@@ -1,3 +1,4 @@
+/* Measured servers as children: starting and stopping them, and reading what they have used. */
 #include "lab/memcache_server.h"
 
 #include "lab/memory_group.h"

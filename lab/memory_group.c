@@ -1,3 +1,4 @@
+/* Memory control groups: making one, moving processes into it, and reading its counts. */
 #include "lab/memory_group.h"
 
 #include <errno.h>

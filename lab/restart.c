@@ -57,7 +57,7 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "1s", "5"),
 };
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = bench_check_words(bench, "only", &options->only, cases);
@@ -112,7 +112,7 @@ static int check_record(const struct job *job, struct tarn_depot *depot, uint64_
 }
 
 /* What the store is to have, it has. */
-static int look(struct job *job, struct tarn_depot *depot)
+static int look_at_store(struct job *job, struct tarn_depot *depot)
 {
     struct tarn_depot_stats stats;
     tarn_depot_stats(depot, &stats);
@@ -131,7 +131,7 @@ static int act(struct job *job, struct tarn_depot *depot)
     job->answer.engine = store->engine;
     if (job->act == ACT_MAKE)
         return lab_depot_put_all(store, depot, 0, job->records);
-    int error = look(job, depot);
+    int error = look_at_store(job, depot);
     if (error != 0 || job->act == ACT_OPEN_CLOSE)
         return error;
     return lab_depot_put_all(store, depot, 0, job->act == ACT_OVERWRITE ? job->records : TOUCHED);
@@ -190,7 +190,7 @@ static int run_child(struct job *job)
 
 /* ---- cases --------------------------------------------------------------------------------------- */
 
-static int measure(void *arg, struct bench_sample *sample)
+static int measure_restart(void *arg, struct bench_sample *sample)
 {
     struct job *job = arg;
     job->answer = (struct answer){0};
@@ -241,7 +241,7 @@ static int run_case(struct bench *bench, const struct options *options, const ch
     bench_case_value(self, "open_ms");
     bench_case_value(self, "read_bytes_per_record");
     bench_case_value(self, "records_per_s");
-    bench_case_subject(self, "tarn", measure, job);
+    bench_case_subject(self, "tarn", measure_restart, job);
     if (options->fio)
         bench_case_subject(self, "fio-read", measure_fio, &fio);
     error = bench_case_run(self);
@@ -273,7 +273,7 @@ static int run_store(struct bench *bench, const struct options *options, struct 
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_restart(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     const struct lab_depot_setup setup = {.direct = (enum drive_direct)options->direct,
@@ -295,6 +295,6 @@ const struct bench_verb lab_verb_restart = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_restart,
 };

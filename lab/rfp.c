@@ -189,7 +189,7 @@ static void print_json(struct lab_rfp_report *report, const struct point *point,
     lab_rfp_end(&json, report);
 }
 
-static void measure(struct lab_rfp_report *report, struct point point)
+static void measure_point(struct lab_rfp_report *report, struct point point)
 {
     struct lab_rfp_options *options = &point.options;
     struct lab_rfp_result result;
@@ -304,7 +304,7 @@ static void draw_threads(struct lab_rfp_report *report)
             struct point point = {system->name, "server threads", workers[k], system->options(), 0};
             point.options.workers = workers[k];
             point.paper_kops = workers[k] == system->paper_workers ? system->paper_kops : 0;
-            measure(report, point);
+            measure_point(report, point);
         }
         for (size_t k = 0; k < base_array_count(clients); k++) {
             struct point point = {system->name, "client threads", clients[k], system->options(), 0};
@@ -313,7 +313,7 @@ static void draw_threads(struct lab_rfp_report *report)
                 point.paper_kops = system->paper_kops;
             else if (i == 0 && clients[k] == 112)
                 point.paper_kops = PAPER_JAKIRO_112;
-            measure(report, point);
+            measure_point(report, point);
         }
     }
 }
@@ -321,8 +321,8 @@ static void draw_threads(struct lab_rfp_report *report)
 static void draw_latency(struct lab_rfp_report *report)
 {
     for (size_t i = 0; i < base_array_count(systems); i++)
-        measure(report, (struct point){systems[i].name, "GET share", GET_PERCENT, systems[i].options(),
-                                       systems[i].paper_kops});
+        measure_point(report, (struct point){systems[i].name, "GET share", GET_PERCENT, systems[i].options(),
+                                             systems[i].paper_kops});
 }
 
 /* Figures 6, 9 and 10. */
@@ -340,7 +340,7 @@ static void draw_shares(struct lab_rfp_report *report, bool is_skewed, bool is_m
                 point.options.fetch_bytes = MIXED_FETCH_BYTES;
                 point.paper_kops = i == 0 ? PAPER_JAKIRO_MIXED : 0;
             }
-            measure(report, point);
+            measure_point(report, point);
         }
     }
 }
@@ -380,7 +380,7 @@ static void draw_value_size(struct lab_rfp_report *report)
                 point.paper_kops = paper_of_sizes(bytes, FETCH_BYTES);
             else if (bytes == VALUE_BYTES)
                 point.paper_kops = PAPER_REPLY;
-            measure(report, point);
+            measure_point(report, point);
         }
     }
 }
@@ -397,13 +397,13 @@ static void draw_fetch_size(struct lab_rfp_report *report)
             point.options.fetch_bytes = fetch;
             if (fetch > 128) /* the text says nothing of these */
                 point.paper_kops = 0;
-            measure(report, point);
+            measure_point(report, point);
         }
         struct point point = {series, "fetch chosen", 0, jakiro(), 0};
         point.options.value_bytes = bytes;
         point.options.fetch_bytes = 0;
         point.options.run_ns = CHOOSING_RUN_NS;
-        measure(report, point);
+        measure_point(report, point);
     }
 }
 
@@ -423,7 +423,7 @@ static void vary(struct lab_rfp_report *report, const char *series, struct lab_r
                 costs.client_ns = costs.client_ns * percent / 100;
             point.options.card = &card;
             point.options.costs = &costs;
-            measure(report, point);
+            measure_point(report, point);
         }
     }
 }

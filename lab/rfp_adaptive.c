@@ -30,7 +30,8 @@ static struct lab_rfp_options options_of(const struct lab_adaptive_place *place,
 }
 
 /* Of `result` into what is told of its way. */
-static void tell(const struct lab_rfp_result *result, enum tarn_rpc_way way, struct lab_adaptive_rates *rates)
+static void add_rates(const struct lab_rfp_result *result, enum tarn_rpc_way way,
+                      struct lab_adaptive_rates *rates)
 {
     const struct tarn_rpc_call_stats *stats = &result->stats;
     rates->kops[way] = result->kops;
@@ -73,7 +74,7 @@ int lab_adaptive_measure(const struct lab_adaptive_place *place, uint64_t server
         options.lead_ns = way == TARN_RPC_REPLY ? options.run_ns / 4 : (uint64_t)LEAD_NS;
         error = lab_rfp_measure(&options, &result);
         if (error == 0)
-            tell(&result, (enum tarn_rpc_way)way, &rates);
+            add_rates(&result, (enum tarn_rpc_way)way, &rates);
     }
     if (error == 0)
         *ret_rates = rates;
@@ -121,7 +122,7 @@ int lab_adaptive_change(const struct lab_adaptive_place *place, const struct lab
         error = lab_rfp_measure(&options, &result);
         if (error != 0)
             break;
-        tell(&result, (enum tarn_rpc_way)way, &rates);
+        add_rates(&result, (enum tarn_rpc_way)way, &rates);
         if (way != TARN_RPC_ADAPTIVE && sum(result.bins, 0, LAB_RFP_BINS) > sum(best, 0, LAB_RFP_BINS))
             memcpy(best, result.bins, sizeof(best));
     }

@@ -21,7 +21,7 @@ struct lab_adaptive_place {
 /* What came out, by enum tarn_rpc_way. */
 struct lab_adaptive_rates {
     uint64_t kops[LAB_ADAPTIVE_WAYS];
-    uint64_t vain[LAB_ADAPTIVE_WAYS]; /* READs in vain for a thousand calls */
+    uint64_t vain[LAB_ADAPTIVE_WAYS]; /* READs that found nothing, for a thousand calls */
     uint32_t fetch_bytes[LAB_ADAPTIVE_WAYS];
     uint64_t replied_permille; /* of the adaptive ones */
     /* after a change: from when on what is left of the time that is looked at has 95 % of the better way's calls;
@@ -40,7 +40,7 @@ base_must_check int lab_adaptive_change(const struct lab_adaptive_place *place,
                                         struct lab_adaptive_rates *ret_rates);
 
 /**
- * Measure small calls of clients that have so many connections more, which call once and are idle.
+ * Measure small calls of clients beside a number of further connections, which call once and are idle.
  *
  * @return as lab_rfp_measure()
  */

@@ -1,3 +1,4 @@
+/* Rings of bare stacks: the switches that a task's switch is compared to. */
 #include "lab/ring.h"
 
 #include "task/context.h"
@@ -59,7 +60,7 @@ static void close_ring(struct base_account *account, struct ring *ring)
     base_free(account, ring->stacks, (size_t)ring->count * STACK_BYTES);
 }
 
-/* Go round and round for the time of a measurement; `hops` switches to the next so many times. */
+/* Go round for the time of a measurement; `hops` is the number of switches. */
 static void go_round(struct bench *bench, struct ring *ring,
                      void (*hops)(struct member *member, uint64_t count), struct bench_sample *sample)
 {
@@ -183,7 +184,7 @@ int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
 
 #if defined(LAB_BOOST_CONTEXT) && !defined(RING_SANITIZED)
 
-/* What a switch brings along: who switched, and his pointer. */
+/* The result of a switch: the context that has switched here, and its pointer. */
 struct boost_transfer {
     void *fcontext;
     void *data;
@@ -192,7 +193,7 @@ struct boost_transfer {
 struct boost_transfer jump_fcontext(void *to, void *data);
 void *make_fcontext(void *stack_end, size_t stack_bytes, void (*function)(struct boost_transfer transfer));
 
-/* A context can be resumed once; whoever it switched to keeps it for the next time. */
+/* A context can be resumed once; the member that it has switched to keeps it for the next time. */
 static inline void hop_boost(struct member *member)
 {
     struct boost_transfer transfer = jump_fcontext(member->next->fcontext, member->next);

@@ -30,7 +30,7 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = bench_check_sizes(bench, &options->sizes, BYTES_MAX);
@@ -51,7 +51,7 @@ static const struct tarn_rpc_method methods[] = {{.name = "echo", .function = ec
 static const struct tarn_rpc_service service = {.methods = methods, .count = 1};
 
 /* It ends with its channel; what it leaves the kernel frees. */
-static int serve(void *arg)
+static int serve_calls(void *arg)
 {
     const struct lab_server *server = arg;
     const struct tarn_rpc_serve_options options = {.spin_ns = 3600 * BASE_NS_PER_SECOND};
@@ -133,7 +133,7 @@ static int connect_and_call(void *arg, struct tarn_node *node, struct tarn_fabri
     return error;
 }
 
-static int measure(struct job job, enum tarn_rpc_way way, struct bench_sample *sample)
+static int measure_way(struct job job, enum tarn_rpc_way way, struct bench_sample *sample)
 {
     job.way = way;
     job.sample = sample;
@@ -142,17 +142,17 @@ static int measure(struct job job, enum tarn_rpc_way way, struct bench_sample *s
 
 static int measure_adaptive(void *arg, struct bench_sample *sample)
 {
-    return measure(*(const struct job *)arg, TARN_RPC_ADAPTIVE, sample);
+    return measure_way(*(const struct job *)arg, TARN_RPC_ADAPTIVE, sample);
 }
 
 static int measure_fetch(void *arg, struct bench_sample *sample)
 {
-    return measure(*(const struct job *)arg, TARN_RPC_FETCH, sample);
+    return measure_way(*(const struct job *)arg, TARN_RPC_FETCH, sample);
 }
 
 static int measure_reply(void *arg, struct bench_sample *sample)
 {
-    return measure(*(const struct job *)arg, TARN_RPC_REPLY, sample);
+    return measure_way(*(const struct job *)arg, TARN_RPC_REPLY, sample);
 }
 
 /* ---- cases ---------------------------------------------------------------------------------------- */
@@ -183,14 +183,14 @@ static int run_case(struct job *job, bool peers)
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_rpc(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     struct lab_server server;
     struct job job = {.bench = bench, .server = &server};
     if (!bench_has_two_cores(&bench->machine))
         return 0; /* spinning on one would wait for its time slice */
-    int error = lab_server_start(&server, bench, "shm:", serve, &server);
+    int error = lab_server_start(&server, bench, "shm:", serve_calls, &server);
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
@@ -211,6 +211,6 @@ const struct bench_verb lab_verb_rpc = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_rpc,
 };

@@ -1,3 +1,4 @@
+/* A child that serves over the fabric, and the thread that asks it: beginning, measuring, end. */
 #include "lab/server.h"
 #include "lab/usage.h"
 
@@ -13,7 +14,7 @@ static bool is_shm(const struct lab_server *server)
 }
 
 /* @return as lab_child_stop() */
-static int end(struct lab_server *server)
+static int end_child(struct lab_server *server)
 {
     int error = lab_child_stop(&server->child);
     if (is_shm(server))
@@ -38,13 +39,13 @@ int lab_server_start(struct lab_server *server, struct bench *bench, const char 
     error = lab_child_call(&server->child, "", 0, &answer, sizeof(answer), PATIENCE_NS);
     if (error == 0 && answer == 0)
         return 0;
-    (void)end(server);
+    (void)end_child(server);
     return bench_fail(bench, error != 0 ? error : answer, "a server of %s", url);
 }
 
 int lab_server_stop(struct lab_server *server)
 {
-    int error = end(server);
+    int error = end_child(server);
     return error == 0 ? 0 : bench_fail(server->bench, error, "the end of a server of %s", server->url);
 }
 

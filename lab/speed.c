@@ -21,7 +21,7 @@ struct report {
     int error; /* the first */
 };
 
-/* Long enough for so many operations at the rate that the card has at most. */
+/* The time for a number of operations at the card's highest rate. */
 static uint64_t run_ns_of(const struct sim_card *card, const struct lab_speed_options *options)
 {
     uint64_t link_ns = options->bytes * 8000 / card->link_mbps;
@@ -32,7 +32,7 @@ static uint64_t run_ns_of(const struct sim_card *card, const struct lab_speed_op
 }
 
 /* A cell of a table, or a line of JSON. */
-static void measure(struct report *report, struct lab_speed_options options)
+static void measure_cell(struct report *report, struct lab_speed_options options)
 {
     struct lab_speed_result result;
     options.card = report->card;
@@ -79,18 +79,18 @@ static void print_machines(struct report *report)
                 "    client machines              1        2        3        4        5        6        7\n"
                 "    in-bound READ, 5 threads ");
     for (uint32_t clients = 1; clients <= CLIENTS_MAX; clients++)
-        measure(report, (struct lab_speed_options){
-                            .clients = clients, .threads = 5, .depth = 1, .bytes = SMALL_BYTES});
+        measure_cell(report, (struct lab_speed_options){
+                                 .clients = clients, .threads = 5, .depth = 1, .bytes = SMALL_BYTES});
     for (uint32_t threads = 1; threads <= 8; threads *= 2) {
         if (!report->json)
             (void)fprintf(report->out, "\n    out-bound WRITE, %" PRIu32 " thr. ", threads);
         for (uint32_t clients = 1; clients <= CLIENTS_MAX; clients++)
-            measure(report, (struct lab_speed_options){.out_bound = true,
-                                                       .writes = true,
-                                                       .clients = clients,
-                                                       .threads = threads,
-                                                       .depth = 1,
-                                                       .bytes = SMALL_BYTES});
+            measure_cell(report, (struct lab_speed_options){.out_bound = true,
+                                                            .writes = true,
+                                                            .clients = clients,
+                                                            .threads = threads,
+                                                            .depth = 1,
+                                                            .bytes = SMALL_BYTES});
     }
     say(report, "\n");
 }
@@ -105,12 +105,12 @@ static void print_sizes(struct report *report)
     for (unsigned out = 0; out < 2; out++) {
         say(report, out != 0 ? "\n    out-bound WRITE          " : "\n    in-bound READ            ");
         for (unsigned i = 0; i < base_array_count(sizes); i++)
-            measure(report, (struct lab_speed_options){.out_bound = out != 0,
-                                                       .writes = out != 0,
-                                                       .clients = CLIENTS_MAX,
-                                                       .threads = THREADS,
-                                                       .depth = DEPTH,
-                                                       .bytes = sizes[i]});
+            measure_cell(report, (struct lab_speed_options){.out_bound = out != 0,
+                                                            .writes = out != 0,
+                                                            .clients = CLIENTS_MAX,
+                                                            .threads = THREADS,
+                                                            .depth = DEPTH,
+                                                            .bytes = sizes[i]});
     }
     say(report, "\n\n");
 }

@@ -133,7 +133,7 @@ static void connect_thread(struct thread *thread)
     (void)task_sleep_until(speed->begin_ns);
 }
 
-static void post(struct thread *thread, uint32_t place)
+static void post_op(struct thread *thread, uint32_t place)
 {
     const struct speed *speed = thread->machine->speed;
     uint32_t to = 0;
@@ -155,14 +155,14 @@ static void run_thread(void *arg)
     struct speed *speed = thread->machine->speed;
     connect_thread(thread);
     for (uint32_t i = 0; i < thread->depth; i++)
-        post(thread, i);
+        post_op(thread, i);
     for (uint32_t i = 0; task_now() < speed->until_ns; i = (i + 1) % thread->depth) {
         base_assert(tarn_fabric_wait(&thread->ops[i], 1, TASK_FOREVER) == 0);
         if (task_now() >= speed->from_ns && task_now() < speed->until_ns) {
             thread->operations++;
             thread->waited_ns += task_now() - thread->posted_ns[i];
         }
-        post(thread, i);
+        post_op(thread, i);
     }
     base_assert(tarn_fabric_wait(thread->ops, thread->depth, TASK_FOREVER) == 0);
     for (uint32_t i = 0; i < LAB_SPEED_MACHINES_MAX; i++) {

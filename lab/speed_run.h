@@ -28,7 +28,7 @@ struct lab_speed_options {
     uint64_t bytes;       /* of each operation: 1 or more */
     uint64_t run_ns;      /* for how long, of virtual time */
     uint64_t post_ns;     /* of processor time that each operation is charged */
-    uint64_t first_bytes; /* not 0: the first thread keeps one operation under way, of so many bytes */
+    uint64_t first_bytes; /* not 0: bytes of the one operation that the first thread keeps under way */
 };
 
 /* What came out. */

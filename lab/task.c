@@ -59,7 +59,7 @@ static int connection_count(const struct options *options, size_t n, uint32_t *r
     return 0;
 }
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     for (size_t i = 0; i < options->connections.count; i++) {
@@ -185,7 +185,7 @@ static int run_basic(struct bench *bench, const struct options *options)
     return error;
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_task(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     struct lab_echo_options echo = {.engine = (enum task_engine_choice)options->engine,
@@ -212,6 +212,6 @@ const struct bench_verb lab_verb_task = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_task,
 };

@@ -1,3 +1,4 @@
+/* The measurements of `tarn-lab task` that need no other process. */
 #include "lab/task_basic.h"
 
 #include "bench/world.h"

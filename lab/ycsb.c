@@ -88,7 +88,7 @@ static uint64_t count_records(const struct options *options)
     return data / (KEY_BYTES + options->value_bytes);
 }
 
-static int check(struct bench *bench, const void *verb_options)
+static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     uint32_t threads;
@@ -147,7 +147,7 @@ static int tell_memory(const struct contestant *contestant, double *ret_bytes)
 }
 
 /* All draw the same: seeds differ from repeat to repeat, and not from engine to engine. */
-static int measure(void *arg, struct bench_sample *sample)
+static int measure_engine(void *arg, struct bench_sample *sample)
 {
     struct contestant *contestant = arg;
     const struct contest *contest = contestant->contest;
@@ -210,7 +210,7 @@ static int run_case(struct run *run, int workload)
     for (size_t i = 0; i < ENGINES; i++) {
         run->contestants[i].measured = 0;
         if (bench_is_wanted(&contest->options->engines, engines[i]->name))
-            bench_case_subject(self, engines[i]->name, measure, &run->contestants[i]);
+            bench_case_subject(self, engines[i]->name, measure_engine, &run->contestants[i]);
     }
     error = bench_case_run(self);
     bench_case_close(self);
@@ -308,7 +308,7 @@ static void note_limits(struct bench *bench, const struct options *options)
         (void)fprintf(bench->out, "note: %s\n\n", note);
 }
 
-static int run(struct bench *bench, const void *verb_options)
+static int run_ycsb(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     struct run *self = base_alloc(bench->account, sizeof(*self));
@@ -334,6 +334,6 @@ const struct bench_verb lab_verb_ycsb = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
-    .check = check,
-    .run = run,
+    .check = check_options,
+    .run = run_ycsb,
 };

@@ -1,3 +1,4 @@
+/* YCSB's core workloads: drawing operations and records. */
 #include "lab/ycsb_draw.h"
 
 const struct lab_ycsb_workload lab_ycsb_workloads[LAB_YCSB_WORKLOADS] = {
@@ -24,8 +25,8 @@ void lab_ycsb_numbers_init(struct lab_ycsb_numbers *numbers, uint64_t count)
         atomic_init(&numbers->inserting[i], UINT64_MAX);
 }
 
-/* The bound is there before the number is taken: who sees a later `next` in lab_ycsb_present() sees it,
- * too. */
+/* The bound is stored before the number is taken: a thread that sees a later `next` in lab_ycsb_present() sees the
+ * bound, too. */
 uint64_t lab_ycsb_insert(struct lab_ycsb_numbers *numbers, uint32_t thread)
 {
     atomic_store(&numbers->inserting[thread], atomic_load(&numbers->next));

@@ -49,7 +49,7 @@ uint64_t lab_ycsb_insert(struct lab_ycsb_numbers *numbers, uint32_t thread);
 /** It is there. */
 void lab_ycsb_inserted(struct lab_ycsb_numbers *numbers, uint32_t thread);
 
-/** So many are there, from number 0 on: none of them is still being inserted. Any thread. */
+/** Number of records that are present, from number 0 on: none of them is still being inserted. Any thread. */
 uint64_t lab_ycsb_present(struct lab_ycsb_numbers *numbers);
 
 /**

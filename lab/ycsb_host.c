@@ -1,3 +1,4 @@
+/* The process of an engine: starting, stopping and continuing it, and its jobs. */
 #include "lab/ycsb_host.h"
 #include "lab/usage.h"
 
@@ -147,7 +148,7 @@ static int do_job(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, st
     return error == 0 ? lab_ycsb_run(load, job, job->duration_ns, report) : error;
 }
 
-static void serve(struct lab_ycsb_load *load, struct lab_ycsb_report *report, int joined)
+static void serve_jobs(struct lab_ycsb_load *load, struct lab_ycsb_report *report, int joined)
 {
     struct lab_ycsb_job job;
     while (lab_child_receive(&job, sizeof(job)) == 0) {
@@ -178,7 +179,7 @@ static int host_main(void *arg)
     int error = lab_depot_set_value_bytes(&load->values, host->place.value_bytes);
     if (error == 0 && host->group.path[0] != '\0')
         error = lab_memory_group_join(host->group.path);
-    serve(load, report, error);
+    serve_jobs(load, report, error);
     return 0; /* what is stored is removed anyway */
 }
 

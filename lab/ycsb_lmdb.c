@@ -1,3 +1,4 @@
+/* LMDB as an engine of YCSB. */
 #include "lab/ycsb_engine.h"
 
 #ifdef LAB_LMDB
@@ -132,7 +133,7 @@ static void close_session(void *arg)
     base_free(session->store->place->account, session, sizeof(*session));
 }
 
-static int get(void *arg, const void *key, size_t key_bytes, void *value)
+static int get_record(void *arg, const void *key, size_t key_bytes, void *value)
 {
     const struct session *session = arg;
     const struct store *store = session->store;
@@ -151,7 +152,7 @@ static int get(void *arg, const void *key, size_t key_bytes, void *value)
     return error;
 }
 
-static int put(void *arg, const void *key, size_t key_bytes, const void *value)
+static int put_record(void *arg, const void *key, size_t key_bytes, const void *value)
 {
     const struct session *session = arg;
     const struct store *store = session->store;

@@ -1,3 +1,4 @@
+/* The load in an engine's process: threads that do a job's operations and check the values. */
 #include "lab/ycsb_load.h"
 #include "lab/usage.h"
 
@@ -5,7 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-enum { WHOLE_EVERY = 64 }; /* so many values are looked at from end to end */
+enum { WHOLE_EVERY = 64 }; /* one in this many values is checked from end to end */
 
 /* What the threads of one run share. */
 struct run {
@@ -30,7 +31,7 @@ struct worker {
 
 /* ---- operations ---------------------------------------------------------------------------------- */
 
-static int put(struct worker *worker, uint64_t number)
+static int put_record(struct worker *worker, uint64_t number)
 {
     const struct lab_ycsb_load *load = worker->run->load;
     uint8_t key[LAB_DEPOT_KEY_BYTES];
@@ -42,13 +43,13 @@ static int put(struct worker *worker, uint64_t number)
 static int insert(struct worker *worker)
 {
     struct lab_ycsb_numbers *numbers = &worker->run->load->numbers;
-    int error = put(worker, lab_ycsb_insert(numbers, worker->number));
+    int error = put_record(worker, lab_ycsb_insert(numbers, worker->number));
     if (error == 0) /* else it stays the first that is not there */
         lab_ycsb_inserted(numbers, worker->number);
     return error;
 }
 
-static int get(struct worker *worker, uint64_t number)
+static int get_record(struct worker *worker, uint64_t number)
 {
     const struct lab_ycsb_load *load = worker->run->load;
     uint8_t key[LAB_DEPOT_KEY_BYTES];
@@ -71,8 +72,8 @@ static int operate(struct worker *worker)
         return insert(worker);
     uint64_t present = run->workload->latest ? lab_ycsb_present(&load->numbers) : load->records;
     uint64_t number = lab_ycsb_draw_number(run->workload, &load->zipf, present, &worker->random);
-    int error = op == LAB_YCSB_UPDATE ? 0 : get(worker, number);
-    return error != 0 || op == LAB_YCSB_READ ? error : put(worker, number);
+    int error = op == LAB_YCSB_UPDATE ? 0 : get_record(worker, number);
+    return error != 0 || op == LAB_YCSB_READ ? error : put_record(worker, number);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------- */
@@ -87,7 +88,7 @@ static bool has_time(const struct worker *worker, uint64_t now_ns)
 }
 
 /* Each operation begins when the one before has ended, so that one look at the clock tells both. */
-static void *work(void *arg)
+static void *run_worker(void *arg)
 {
     struct worker *worker = arg;
     const struct lab_ycsb_load *load = worker->run->load;
@@ -134,7 +135,7 @@ static int run_threads(struct worker *workers, uint32_t count)
     uint32_t started = 0;
     int error = 0;
     while (started < count && error == 0) {
-        error = -pthread_create(&workers[started].thread, NULL, work, &workers[started]);
+        error = -pthread_create(&workers[started].thread, NULL, run_worker, &workers[started]);
         started += error == 0;
     }
     for (uint32_t i = 0; i < started; i++) {
@@ -181,8 +182,8 @@ static void sum_up(const struct worker *workers, uint32_t count, uint64_t begin_
     report->resident_bytes = after->usage.resident_bytes;
 }
 
-static int run(struct run *self, const struct lab_ycsb_job *job, uint64_t duration_ns,
-               struct lab_ycsb_report *report)
+static int run_job(struct run *self, const struct lab_ycsb_job *job, uint64_t duration_ns,
+                   struct lab_ycsb_report *report)
 {
     struct used before = {0};
     struct used after = {0};
@@ -207,7 +208,7 @@ int lab_ycsb_insert_all(struct lab_ycsb_load *load, const struct lab_ycsb_job *j
                         struct lab_ycsb_report *report)
 {
     struct run self = {.load = load, .insert_end = load->records};
-    return run(&self, job, duration_ns, report);
+    return run_job(&self, job, duration_ns, report);
 }
 
 int lab_ycsb_run(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, uint64_t duration_ns,
@@ -215,5 +216,5 @@ int lab_ycsb_run(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, uin
 {
     struct run self = {
         .load = load, .workload = &lab_ycsb_workloads[job->workload], .insert_end = load->place->records_max};
-    return run(&self, job, duration_ns, report);
+    return run_job(&self, job, duration_ns, report);
 }

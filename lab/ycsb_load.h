@@ -19,7 +19,7 @@ struct lab_ycsb_load {
 };
 
 /**
- * Insert records until there are so many of them.
+ * Insert records up to a number of them.
  *
  * @param duration_ns  at most; 0: however long it takes
  * @return 0; negative errno

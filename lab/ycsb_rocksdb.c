@@ -1,3 +1,4 @@
+/* RocksDB as an engine of YCSB. */
 #include "lab/ycsb_engine.h"
 
 #ifdef LAB_ROCKSDB
@@ -139,7 +140,7 @@ static int open_rocksdb(struct lab_ycsb_place *place, bool sync, void **ret_stor
     return error;
 }
 
-static int get(void *session, const void *key, size_t key_bytes, void *value)
+static int get_record(void *session, const void *key, size_t key_bytes, void *value)
 {
     const struct store *store = session;
     char *text = NULL;
@@ -156,7 +157,7 @@ static int get(void *session, const void *key, size_t key_bytes, void *value)
     return error;
 }
 
-static int put(void *session, const void *key, size_t key_bytes, const void *value)
+static int put_record(void *session, const void *key, size_t key_bytes, const void *value)
 {
     const struct store *store = session;
     char *text = NULL;

@@ -110,7 +110,7 @@ static int open_tarn(struct lab_ycsb_place *place, bool sync, void **ret_store)
     return error;
 }
 
-static int get(void *session, const void *key, size_t key_bytes, void *value)
+static int get_record(void *session, const void *key, size_t key_bytes, void *value)
 {
     const struct store *store = session;
     struct tarn_record_info info;
@@ -121,7 +121,7 @@ static int get(void *session, const void *key, size_t key_bytes, void *value)
                                           : lab_ycsb_say(store->place, error, "get: %s", strerror(-error));
 }
 
-static int put(void *session, const void *key, size_t key_bytes, const void *value)
+static int put_record(void *session, const void *key, size_t key_bytes, const void *value)
 {
     const struct store *store = session;
     int error = tarn_depot_put(store->depot, key, key_bytes, value, store->place->value_bytes, NULL, NULL);
@@ -133,6 +133,6 @@ const struct lab_ycsb_engine lab_ycsb_tarn = {
     .renew = renew,
     .open = open_tarn,
     .close = close_tarn,
-    .get = get,
-    .put = put,
+    .get = get_record,
+    .put = put_record,
 };

@@ -1,3 +1,4 @@
+/* WiredTiger as an engine of YCSB. */
 #include "lab/ycsb_engine.h"
 
 #ifdef LAB_WIREDTIGER
@@ -21,7 +22,7 @@ enum {
     OTHER_MIB = 136,     /* what it takes beside: seen with two threads and one arena */
     LOG_SHARE = 8,       /* a file of its log */
     LOG_MIB_MAX = 100,   /* its default */
-    CHECKPOINT_LOGS = 4, /* so many such files are written from one checkpoint to the next */
+    CHECKPOINT_LOGS = 4, /* files of the log that are written from one checkpoint to the next */
     CHECKPOINT_SECONDS = 60,
     PAGE_KIB = 4, /* of a leaf: a read of it is as long as the others' */
     CONFIGURATION_ROOM = 512,
@@ -135,7 +136,7 @@ static int open_session(void *arg, void **ret_session)
     return 0;
 }
 
-static int get(void *arg, const void *key, size_t key_bytes, void *value)
+static int get_record(void *arg, const void *key, size_t key_bytes, void *value)
 {
     const struct session *session = arg;
     const struct store *store = session->store;
@@ -158,7 +159,7 @@ static int get(void *arg, const void *key, size_t key_bytes, void *value)
 }
 
 /* What another thread changes at the same time is to be tried again. */
-static int put(void *arg, const void *key, size_t key_bytes, const void *value)
+static int put_record(void *arg, const void *key, size_t key_bytes, const void *value)
 {
     const struct session *session = arg;
     const struct store *store = session->store;
