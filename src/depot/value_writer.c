@@ -1,4 +1,4 @@
-/* Values that come bit by bit: a buffer, pieces, and the head when all is there. */
+/* Values that are written piece by piece: a buffer, pieces, and the head when all is there. */
 #include "depot/depot_internal.h"
 #include <errno.h>
 
