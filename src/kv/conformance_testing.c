@@ -303,7 +303,7 @@ void long_values_come_back(struct testing_fabric *testing)
     testing_kv_close(self);
 }
 
-/* ---- piece by piece ------------------------------------------------------------------------------ */
+/* ---- piece by piece ----------------------------------------------------------------------------- */
 
 static void write_parts(struct tarn_kv_writer *writer, const uint8_t *value, size_t bytes, size_t part)
 {
