@@ -480,6 +480,7 @@ static bool note_progress(struct seglog *log, struct seglog_collector *collector
     if (collector->victims_in_vain <= seglog_segment_count(log))
         return true;
     collector->victims_in_vain = 0;
+    collector->exhaustion.in_vain = true;
     return false;
 }
 

@@ -392,8 +392,8 @@ void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *
     log->no_space_until_ns = exhaustion->until_ns;
     if (exhaustion->pressed)
         log->no_space_at = exhaustion->chances + 1;
-    const bool is_over = exhaustion->pressed && exhaustion->chances == atomic_load(&log->chances) &&
-                         !could_give_up_locked(log);
+    const bool is_seen = exhaustion->in_vain || exhaustion->chances == atomic_load(&log->chances);
+    const bool is_over = exhaustion->pressed && is_seen && !could_give_up_locked(log);
     for (int space = 0; space < 2 && (all || is_over); space++) {
         base_list_for_each_safe(item, &log->space_waiters[space]) {
             struct waiter *waiter = waiter_of(item);

@@ -205,12 +205,15 @@ static uint32_t take_all(struct run *run, struct seglog_reservation *rooms, uint
     return count;
 }
 
-/* Something may have died, or was unpinned, since the collector looked: what it saw then refuses nobody. */
-static void end_with_an_old_look(struct seglog *log)
+/* Something may have died, or was unpinned, since the collector looked: what it saw then refuses nobody, but where it
+ * has worked in vain. */
+static void end_with_an_old_look(struct seglog *log, bool in_vain)
 {
     seglog_space_chance(log);
-    const struct seglog_exhaustion exhaustion = {
-        .chances = atomic_load(&log->chances) - 1, .until_ns = UINT64_MAX, .pressed = true};
+    const struct seglog_exhaustion exhaustion = {.chances = atomic_load(&log->chances) - 1,
+                                                 .until_ns = UINT64_MAX,
+                                                 .pressed = true,
+                                                 .in_vain = in_vain};
     base_spin_lock(&log->lock);
     const uint32_t free_count = log->free_count;
     log->free_count = 0; /* so that the waiter could not get its space if all others gave theirs back */
@@ -250,10 +253,21 @@ static void waits(struct run *run, struct task_testing *testing)
         task_yield();
     assert_int_equal(data[0].error, 0);
     assert_false(atomic_load(&data[1].done)); /* in order */
-    end_with_an_old_look(run->log);
+    end_with_an_old_look(run->log, false);
     assert_int_equal(atomic_load(&run->log->space_waiting), 1);
+    struct waiting third = {.run = run, .space = SEGLOG_SPACE_DATA};
+    assert_int_equal(task_spawn(testing->scheds[0], &group, "data", reserve_one, &third), 0);
+    wait_for(run, 2);
+    end_with_an_old_look(run->log, true);
+    assert_int_equal(atomic_load(&run->log->space_waiting), 0);
+    while (!atomic_load(&third.done))
+        task_yield();
+    assert_int_equal(third.error, -ENOSPC);
+    assert_int_equal(data[1].error, -ENOSPC);
 
-    /* the second: nothing is ever given back, so it is told in the end */
+    /* another one: nothing is ever given back, so it is told in the end */
+    data[1] = (struct waiting){.run = run, .space = SEGLOG_SPACE_DATA};
+    assert_int_equal(task_spawn(testing->scheds[0], &group, "data", reserve_one, &data[1]), 0);
     uint64_t begin_ns = task_now();
     assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
     assert_int_equal(data[1].error, -ENOSPC);
