@@ -79,8 +79,10 @@ void sim_request_decide(struct sim_request *request)
             request->result = -EIO;
         break;
     case DRIVE_FLUSH:
-        if (strikes(drive, SIM_FAULT_FLUSH_ERROR))
+        if (strikes(drive, SIM_FAULT_FLUSH_ERROR)) {
             request->result = -EIO;
+            drive->world->boot++; /* what is lost counts as lost by a power cut, and need not be told as damage */
+        }
         break;
     case DRIVE_DISCARD:
         if (strikes(drive, SIM_FAULT_DISCARD_ERROR))

@@ -137,7 +137,10 @@ static int open_tarn(struct sim_node *node, uint64_t memory_bytes)
         .log_sink = log_line,
         .log_arg = node,
     };
-    return task_node_open(&options, &node->tarn);
+    int error = task_node_open(&options, &node->tarn);
+    if (error == 0)
+        node->tarn->boot = world->boot + 1;
+    return error;
 }
 
 static int add_sched(struct sim_node *node, const char *name, uint32_t stack_bytes, bool thread,
@@ -283,6 +286,7 @@ static void forget_node(struct sim_node *node)
 static void leave(struct sim_node *node, bool power_cut)
 {
     sim_note(node->world, power_cut ? "power cut" : "killed", node->running, 0);
+    node->world->boot += power_cut;
     sim_drives_leave(node, power_cut);
     sim_net_leave(node);
     struct base_list *first;
