@@ -98,3 +98,10 @@ int bench_case_run(struct bench_case *self)
     base_progress_end(&progress);
     return error != 0 ? error : bench_case_write(self);
 }
+
+int bench_case_finish(struct bench_case *self)
+{
+    int error = bench_case_run(self);
+    bench_case_close(self);
+    return error;
+}

@@ -86,6 +86,9 @@ void bench_case_subject(struct bench_case *self, const char *name,
  */
 base_must_check int bench_case_run(struct bench_case *self);
 
+/** Run a case, and close it. @return as bench_case_run() */
+base_must_check int bench_case_finish(struct bench_case *self);
+
 /**
  * Write the outcome of a case that was measured: one JSON object, or lines of a table.
  *
