@@ -48,34 +48,18 @@ static uint32_t histogram_count(const struct lab_depot_job *job)
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
-/* @return 0; -EBADMSG (another value than was stored); the store's error */
-static int get_number(struct load *load, uint64_t number, uint8_t *value, bool whole)
-{
-    struct lab_depot_store *store = load->job->store;
-    struct tarn_record_info info;
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
-    lab_depot_key(number, key);
-    int error = tarn_depot_get(load->depot, key, sizeof(key), value, store->value_bytes, &info);
-    if (error == 0 && !lab_depot_value_check(store, number, value, info.value_bytes, whole))
-        error = -EBADMSG;
-    return error;
-}
-
 static int get_random(struct worker *worker)
 {
     struct load *load = worker->load;
-    uint64_t number = base_random_below(&worker->random, load->job->store->records);
-    return get_number(load, number, worker->value, worker->operations % WHOLE_EVERY == 0);
+    const struct lab_depot_store *store = load->job->store;
+    return lab_depot_get(store, load->depot, base_random_below(&worker->random, store->records),
+                         worker->value, worker->operations % WHOLE_EVERY == 0);
 }
 
 static int put_number(struct worker *worker, uint64_t number)
 {
     struct load *load = worker->load;
-    struct lab_depot_store *store = load->job->store;
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
-    lab_depot_key(number, key);
-    lab_depot_value_set(store, number, load->generation, worker->value);
-    return tarn_depot_put(load->depot, key, sizeof(key), worker->value, store->value_bytes, NULL, NULL);
+    return lab_depot_put(load->job->store, load->depot, number, load->generation, worker->value);
 }
 
 static int overwrite_random(struct worker *worker)
@@ -204,7 +188,8 @@ static int prove(struct load *load, uint64_t records, struct worker *worker)
 {
     int error = 0;
     for (int i = 0; i < PROOFS && records > 0 && error == 0; i++)
-        error = get_number(load, base_random_below(&worker->random, records), worker->value, true);
+        error = lab_depot_get(load->job->store, load->depot, base_random_below(&worker->random, records),
+                              worker->value, true);
     return error;
 }
 

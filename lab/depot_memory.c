@@ -1,5 +1,5 @@
 /* The memory that a store takes, measured part by part. */
-#include "lab/depot_memory.h"
+#include "lab/depot_load.h"
 #include "lab/usage.h"
 
 #include "bench/case.h"
@@ -155,9 +155,7 @@ static int write_row(const struct memory *memory, enum part part)
     bench_case_value(self, "bytes_per_record");
     bench_case_subject(self, "tarn", replay, &row);
     self->repeats = 1; /* it was filled once */
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
 static int write_table(const struct memory *memory)

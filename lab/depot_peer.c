@@ -6,64 +6,42 @@
 
 enum { FLUSH_BLOCK_BYTES = 4096, SEQUENTIAL_BLOCK_BYTES = 256 << 10 };
 
-static struct lab_depot_peer make_peer(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                                       enum lab_drive_op op)
+void lab_depot_peer_init(struct lab_depot_peer *peer, enum lab_depot_peer_kind kind,
+                         const struct lab_depot_job *job, const struct lab_drive_file *file,
+                         uint64_t file_bytes)
 {
-    return (struct lab_depot_peer){.drive = {.bench = job->store->bench,
-                                             .path = file->path,
-                                             .provider = job->store->engine,
-                                             .op = op,
-                                             .depth = job->depth,
-                                             .opened = true,
-                                             .direct = job->store->direct},
-                                   .factor = 1};
-}
-
-void lab_depot_peer_read(const struct lab_depot_job *job, enum drive_provider_choice provider,
-                         struct lab_depot_peer *ret_peer)
-{
+    static const enum lab_drive_op ops[] = {[LAB_DEPOT_PEER_READ] = LAB_DRIVE_RANDREAD,
+                                            [LAB_DEPOT_PEER_READ_SYNC] = LAB_DRIVE_RANDREAD,
+                                            [LAB_DEPOT_PEER_WRITE] = LAB_DRIVE_RANDWRITE,
+                                            [LAB_DEPOT_PEER_SEQUENTIAL] = LAB_DRIVE_WRITE,
+                                            [LAB_DEPOT_PEER_FLUSH] = LAB_DRIVE_WRITE};
     const struct lab_depot_store *store = job->store;
-    uint64_t block = store->block_bytes;
-    struct lab_depot_peer peer = make_peer(job, &store->file, LAB_DRIVE_RANDREAD);
-    peer.drive.provider = provider;
-    peer.drive.block_bytes = (uint32_t)base_max(base_align_down(store->read_bytes + block / 2, block), block);
-    peer.drive.bytes = store->used_bytes;
-    *ret_peer = peer;
-}
-
-void lab_depot_peer_write(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                          uint64_t file_bytes, struct lab_depot_peer *ret_peer)
-{
-    const struct lab_depot_store *store = job->store;
-    struct lab_depot_peer peer = make_peer(job, file, LAB_DRIVE_RANDWRITE);
-    peer.drive.block_bytes = (uint32_t)base_align_up(store->record_bytes, store->block_bytes);
-    peer.drive.bytes = file_bytes;
-    *ret_peer = peer;
-}
-
-void lab_depot_peer_sequential(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                               uint64_t file_bytes, struct lab_depot_peer *ret_peer)
-{
-    const uint32_t put_bytes = LAB_DEPOT_KEY_BYTES + job->store->value_bytes;
-    struct lab_depot_peer peer = make_peer(job, file, LAB_DRIVE_WRITE);
-    peer.drive.block_bytes = (uint32_t)base_max((uint64_t)SEQUENTIAL_BLOCK_BYTES,
-                                                base_align_up(put_bytes, job->store->block_bytes));
-    peer.drive.bytes = file_bytes;
-    peer.factor = peer.drive.block_bytes / put_bytes;
-    *ret_peer = peer;
-}
-
-void lab_depot_peer_flush(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                          uint64_t file_bytes, struct lab_depot_peer *ret_peer)
-{
-    struct lab_depot_peer peer = make_peer(job, file, LAB_DRIVE_WRITE);
-    peer.drive.provider = DRIVE_PROVIDER_SYNC;
-    peer.drive.block_bytes = FLUSH_BLOCK_BYTES;
-    peer.drive.depth = 1;
-    peer.drive.bytes = file_bytes;
-    peer.drive.flush_each = true;
-    peer.factor = job->depth;
-    *ret_peer = peer;
+    const uint64_t block = store->block_bytes;
+    const uint32_t put_bytes = LAB_DEPOT_KEY_BYTES + store->value_bytes;
+    const bool flushes = kind == LAB_DEPOT_PEER_FLUSH;
+    const bool plain = flushes || kind == LAB_DEPOT_PEER_READ_SYNC;
+    const uint64_t block_bytes[] = {
+        [LAB_DEPOT_PEER_READ] = base_max(base_align_down(store->read_bytes + block / 2, block), block),
+        [LAB_DEPOT_PEER_READ_SYNC] = base_max(base_align_down(store->read_bytes + block / 2, block), block),
+        [LAB_DEPOT_PEER_WRITE] = base_align_up(store->record_bytes, block),
+        [LAB_DEPOT_PEER_SEQUENTIAL] =
+            base_max((uint64_t)SEQUENTIAL_BLOCK_BYTES, base_align_up(put_bytes, block)),
+        [LAB_DEPOT_PEER_FLUSH] = FLUSH_BLOCK_BYTES};
+    *peer = (struct lab_depot_peer){.drive = {.bench = store->bench,
+                                              .path = file->path,
+                                              .provider = plain ? DRIVE_PROVIDER_SYNC : store->engine,
+                                              .op = ops[kind],
+                                              .block_bytes = (uint32_t)block_bytes[kind],
+                                              .depth = flushes ? 1 : job->depth,
+                                              .flush_each = flushes,
+                                              .opened = true,
+                                              .direct = store->direct,
+                                              .bytes = file_bytes},
+                                    .factor = 1};
+    if (flushes)
+        peer->factor = job->depth;
+    else if (kind == LAB_DEPOT_PEER_SEQUENTIAL)
+        peer->factor = peer->drive.block_bytes / put_bytes;
 }
 
 const char *lab_depot_peer_name(const struct lab_depot_peer *peer, char *buffer, size_t room)

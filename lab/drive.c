@@ -11,7 +11,6 @@
 
 enum {
     BLOCK_BYTES_MAX = 4 << 20,
-    FIO_MS_MIN = 10, /* it counts in milliseconds */
 };
 
 struct options {
@@ -62,16 +61,13 @@ static const struct base_setting table[] = {
 
 /* ---- options -------------------------------------------------------------------------------------- */
 
-static int read_block(const char *text, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    int error = base_parse_size(text, &bytes);
-    if (error != 0 || bytes < DRIVE_SECTOR_BYTES || bytes > BLOCK_BYTES_MAX ||
-        !base_is_aligned(bytes, DRIVE_SECTOR_BYTES))
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
+static const struct bench_list lists[] = {
+    BENCH_WORDS("provider", providers, providers),
+    BENCH_WORDS("op", ops, ops),
+    BENCH_NUMBERS("block", blocks, DRIVE_SECTOR_BYTES, BLOCK_BYTES_MAX, DRIVE_SECTOR_BYTES),
+    BENCH_NUMBERS("depth", depths, 1, BENCH_DEPTH_MAX, 1),
+    {.setting = NULL},
+};
 
 /* What is there already is only written to by order. */
 static int check_paths(struct bench *bench, const struct options *options)
@@ -92,20 +88,7 @@ static int check_paths(struct bench *bench, const struct options *options)
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    uint32_t number;
-    int error = bench_check_words(bench, "provider", &options->providers, providers);
-    if (error == 0)
-        error = bench_check_words(bench, "op", &options->ops, ops);
-    for (size_t i = 0; i < options->blocks.count && error == 0; i++) {
-        if (read_block(options->blocks.items[i], &number) != 0)
-            error = bench_fail(bench, 0, "--block: '%s' is no multiple of 512 up to 4M",
-                               options->blocks.items[i]);
-    }
-    if (error == 0)
-        error = bench_check_depths(bench, "depth", &options->depths, BENCH_DEPTH_MAX);
-    if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
-        error =
-            bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
+    int error = lab_fio_check(bench, options->fio, options->common.duration_ns);
     return error != 0 ? error : check_paths(bench, options);
 }
 
@@ -157,9 +140,7 @@ static int run_open(struct lab_drive_job *job, const struct lab_drive_file *file
     if (error != 0)
         return error;
     bench_case_subject(self, "tarn", lab_drive_measure, job);
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
 static int run_job(struct lab_drive_job *job, const struct lab_drive_file *file,
@@ -181,10 +162,10 @@ static int run_jobs(struct lab_drive_job *job, const struct lab_drive_file *file
 {
     for (size_t b = 0; b < options->blocks.count; b++) {
         for (size_t d = 0; d < options->depths.count; d++) {
-            int error = read_block(options->blocks.items[b], &job->block_bytes);
-            if (error == 0)
-                error = bench_read_depth(options->depths.items[d], &job->depth);
-            if (error == 0 && (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1))
+            int error = 0;
+            job->block_bytes = bench_number(options->blocks.items[b]);
+            job->depth = bench_number(options->depths.items[d]);
+            if (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1)
                 error = run_job(job, file, options, provider);
             if (error != 0)
                 return error;
@@ -232,6 +213,7 @@ const struct bench_verb lab_verb_drive = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
+    .lists = lists,
     .check = check_options,
     .run = run_drive,
 };

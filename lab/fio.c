@@ -5,9 +5,16 @@
 #include <errno.h>
 #include <inttypes.h>
 
-enum { OUTPUT_BYTES = 4 << 20 };
+enum { OUTPUT_BYTES = 4 << 20, MS_MIN = 10 };
 
 #define PATIENCE_NS (60 * BASE_NS_PER_SECOND) /* beyond the time that it is to run */
+
+int lab_fio_check(struct bench *bench, bool is_wanted, uint64_t duration_ns)
+{
+    if (!is_wanted || duration_ns >= MS_MIN * BASE_NS_PER_MS)
+        return 0;
+    return bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", MS_MIN);
+}
 
 /* fio takes colons for the ends of names. */
 static void add_path(struct lab_command *command, const char *path)

@@ -2,11 +2,11 @@
 #include "bench/case.h"
 #include "lab/depot_load.h"
 #include "lab/index_tables.h"
+#include "lab/lab.h"
 #include "lab/verbs.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <unistd.h>
 
 enum {
     ENTRIES_MIN = 1 << 12,
@@ -33,6 +33,12 @@ struct options {
 
 static const char *const cases[] = {"index", "put", NULL};
 static const char *const tables[] = {"tarn", "ck_ht", "lfht", NULL}; /* as kinds[] */
+
+static const struct bench_list lists[] = {
+    BENCH_WORDS("only", only, cases),
+    BENCH_WORDS("tables", tables, tables),
+    {.setting = NULL},
+};
 
 static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "only", only, "Measure these alone: index, put.", .metavar = "NAME[,...]"),
@@ -64,15 +70,12 @@ static const struct lab_index_kind *const kinds[] = {&lab_index_tarn, &lab_index
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    int error = bench_check_words(bench, "only", &options->only, cases);
-    if (error == 0)
-        error = bench_check_words(bench, "tables", &options->tables, tables);
-    if (error == 0 && !base_is_aligned(options->value_bytes, sizeof(uint64_t)))
-        error = bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
-    if (error == 0 && (options->to <= options->from || options->to / options->from > 1U << DOUBLINGS_MAX))
-        error =
-            bench_fail(bench, 0, "--to: more than --from, and at most %d times as much", 1 << DOUBLINGS_MAX);
-    return error;
+    if (!base_is_aligned(options->value_bytes, sizeof(uint64_t)))
+        return bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
+    if (options->to <= options->from || options->to / options->from > 1U << DOUBLINGS_MAX)
+        return bench_fail(bench, 0, "--to: more than --from, and at most %d times as much",
+                          1 << DOUBLINGS_MAX);
+    return 0;
 }
 
 /* ---- the index ----------------------------------------------------------------------------------- */
@@ -224,9 +227,7 @@ static int run_index(struct bench *bench, const struct options *options)
         if (bench_is_wanted(&options->tables, kinds[i]->name))
             bench_case_subject(self, kinds[i]->name, measure_index, &subjects[i]);
     }
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
 /* ---- puts ---------------------------------------------------------------------------------------- */
@@ -249,7 +250,6 @@ struct put {
     struct lab_depot_store store;
     struct lab_depot_job job;
     double high_ns[BENCH_REPEATS_MAX]; /* 99.99th percentile of each measurement */
-    size_t told;
 };
 
 static int measure_put(void *arg, struct bench_sample *sample)
@@ -261,15 +261,6 @@ static int measure_put(void *arg, struct bench_sample *sample)
         return error;
     put->high_ns[number] = (double)base_histogram_percentile(&put->job.one_latency, 99.99);
     sample->values[3] = put->high_ns[number];
-    return 0;
-}
-
-/* The same percentiles as rates, for their ratios. */
-static int tell_high(void *arg, struct bench_sample *sample)
-{
-    struct put *put = arg;
-    sample->operations = 1;
-    sample->elapsed_ns = (uint64_t)put->high_ns[put->told++];
     return 0;
 }
 
@@ -288,6 +279,7 @@ static int open_case(struct bench *bench, const struct options *options, const c
 
 static int measure_puts(struct bench *bench, const struct options *options, struct put *puts)
 {
+    struct bench_replay replays[STORES];
     struct bench_case *self;
     int error = open_case(bench, options, cases[1], "puts/s", &self);
     if (error != 0)
@@ -298,17 +290,16 @@ static int measure_puts(struct bench *bench, const struct options *options, stru
     bench_case_value(self, "p99.99_ns");
     for (size_t i = 0; i < STORES; i++)
         bench_case_subject(self, states[i].name, measure_put, &puts[i]);
-    error = bench_case_run(self);
-    bench_case_close(self);
+    error = bench_case_finish(self);
     if (error == 0)
         error = open_case(bench, options, "put-p99.99", "1/99.99th percentile", &self);
     if (error != 0)
         return error;
-    for (size_t i = 0; i < STORES; i++)
-        bench_case_subject(self, states[i].name, tell_high, &puts[i]);
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    for (size_t i = 0; i < STORES; i++) { /* the same percentiles as rates, for their ratios */
+        replays[i] = (struct bench_replay){.ns = puts[i].high_ns, .count = puts[i].job.measured};
+        bench_case_subject(self, states[i].name, bench_replay, &replays[i]);
+    }
+    return bench_case_finish(self);
 }
 
 static int open_put(struct bench *bench, const struct options *options, const struct lab_depot_setup *setup,
@@ -317,9 +308,9 @@ static int open_put(struct bench *bench, const struct options *options, const st
     int len = snprintf(put->path, sizeof(put->path), "%s%s", options->path, states[state].suffix);
     if (len < 0 || (size_t)len >= sizeof(put->path))
         return bench_fail(bench, -ENAMETOOLONG, "%s", options->path);
-    if (!options->force && access(put->path, F_OK) == 0)
-        return bench_fail(bench, -EEXIST, "%s: --force makes a store of it", put->path);
-    int error = lab_depot_store_open(bench, setup, put->path, options->size_bytes, &put->store);
+    int error = lab_check_new_file(bench, put->path, options->force);
+    if (error == 0)
+        error = lab_depot_store_open(bench, setup, put->path, options->size_bytes, &put->store);
     if (error != 0)
         return error;
     put->opened = true;
@@ -368,6 +359,7 @@ const struct bench_verb lab_verb_growth = {
     .table = table,
     .table_count = base_array_count(table),
     .options_bytes = sizeof(struct options),
+    .lists = lists,
     .check = check_options,
     .run = run_growth,
 };

@@ -86,6 +86,16 @@ void bench_case_subject(struct bench_case *self, const char *name,
  */
 base_must_check int bench_case_run(struct bench_case *self);
 
+/* Lengths of time that were measured, one a repeat, to be a case's rates: for the ratios between them. */
+struct bench_replay {
+    const double *ns;
+    size_t count;
+    size_t next;
+};
+
+/** As bench_subject.measure; `arg` is a struct bench_replay. Skipped where there are none. */
+int bench_replay(void *arg, struct bench_sample *sample);
+
 /** Run a case, and close it. @return as bench_case_run() */
 base_must_check int bench_case_finish(struct bench_case *self);
 

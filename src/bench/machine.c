@@ -125,9 +125,11 @@ int bench_number_read(const char *path, const char *name, uint64_t *ret_number)
     char line[256];
     int error = -ENOENT;
     while (error == -ENOENT && fgets(line, sizeof(line), file) != NULL) {
-        size_t len = strlen(name);
-        if (strncmp(line, name, len) == 0)
-            error = base_parse_u64_len(line + len, strcspn(line + len, " \n"), ret_number);
+        const char *number = line + strlen(name);
+        if (strncmp(line, name, strlen(name)) != 0)
+            continue;
+        number += strspn(number, " \t");
+        error = base_parse_u64_len(number, strcspn(number, " \n"), ret_number);
     }
     (void)fclose(file);
     return error;
