@@ -19,6 +19,7 @@ enum {
     VALUES_MAX = 1 << 16,
     COLLECTED_VALUE_BYTES = 1024,
     BISECTIONS = 60,
+    COLLECTION = 2, /* its place among cases */
 };
 
 struct options {
@@ -146,7 +147,7 @@ static const struct drive_provider memory_provider = {
 /* One case on a store that is made for each measurement. */
 struct job {
     const struct options *options;
-    const char *name;
+    const struct kind *kind;
     uint32_t value_bytes;
     uint32_t block_bytes;
     bool skewed; /* collection: 90 % of the writes are to 10 % of the records */
@@ -285,6 +286,16 @@ static int measure_collection(struct job *job)
 
 /* ---- cases --------------------------------------------------------------------------------------- */
 
+/* What can be measured, in the order of cases[]. */
+static const struct kind {
+    int (*measure)(struct job *job);
+    const char *values[BENCH_VALUES_MAX];
+} kinds[] = {
+    {measure_reads, {"amplification", "blocks_per_get", "reads_per_get"}},
+    {measure_writes, {"amplification", "puts_per_write"}},
+    {measure_collection, {"amplification", "collection_alone", "greedy_bound", "live_percent"}},
+};
+
 static void measure_main(void *arg)
 {
     struct bench_world *world = arg;
@@ -297,9 +308,7 @@ static void measure_main(void *arg)
         world->error = tarn_depot_open(world->node, "memory", &options, &job->depot);
     if (world->error != 0)
         return;
-    world->error = strcmp(job->name, "read") == 0    ? measure_reads(job)
-                   : strcmp(job->name, "write") == 0 ? measure_writes(job)
-                                                     : measure_collection(job);
+    world->error = job->kind->measure(job);
     int closed = tarn_depot_close(job->depot);
     if (world->error == 0)
         world->error = closed;
@@ -326,46 +335,36 @@ static int measure_round(void *arg, struct bench_sample *sample)
 static int run_case(struct bench *bench, const struct options *options, struct job *job)
 {
     struct bench_case *self;
+    const char *name = cases[job->kind - kinds];
     job->options = options;
     job->store = (struct lab_depot_store){.bench = bench, .file = {.path = "memory"}};
     int error = lab_depot_set_value_bytes(&job->store, job->value_bytes);
     if (error == 0)
-        error = bench_case_open(bench, job->name, "bytes", &self);
+        error = bench_case_open(bench, name, "bytes", &self);
     if (error != 0) {
         lab_depot_store_close(&job->store);
-        return bench_fail(bench, error, "%s", job->name);
+        return bench_fail(bench, error, "%s", name);
     }
-    bool collects = strcmp(job->name, "collection") == 0;
-    if (collects)
+    if (job->kind == &kinds[COLLECTION])
         bench_case_text(self, "keys", job->skewed ? "90/10" : "uniform");
     bench_case_number(self, "value_bytes", job->value_bytes);
     bench_case_number(self, "block_bytes", job->block_bytes);
     bench_case_number(self, "grain_bytes", options->grain_bytes);
     bench_case_number(self, "size_bytes", options->size_bytes);
-    bench_case_value(self, "amplification");
-    if (collects) {
-        bench_case_value(self, "collection_alone");
-        bench_case_value(self, "greedy_bound");
-        bench_case_value(self, "live_percent");
-    } else if (strcmp(job->name, "read") == 0) {
-        bench_case_value(self, "blocks_per_get");
-        bench_case_value(self, "reads_per_get");
-    } else {
-        bench_case_value(self, "puts_per_write");
-    }
+    for (size_t i = 0; i < BENCH_VALUES_MAX && job->kind->values[i] != NULL; i++)
+        bench_case_value(self, job->kind->values[i]);
     bench_case_subject(self, "tarn", measure_round, job);
-    error = bench_case_run(self);
-    bench_case_close(self);
+    error = bench_case_finish(self);
     lab_depot_store_close(&job->store);
     return error;
 }
 
-static int run_transfers(struct bench *bench, const struct options *options, const char *name)
+static int run_transfers(struct bench *bench, const struct options *options, const struct kind *kind)
 {
     int error = 0;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
         for (size_t k = 0; k < options->blocks.count && error == 0; k++) {
-            struct job job = {.name = name,
+            struct job job = {.kind = kind,
                               .value_bytes = bench_number(options->sizes.items[i]),
                               .block_bytes = bench_number(options->blocks.items[k])};
             error = run_case(bench, options, &job);
@@ -378,12 +377,13 @@ static int run_amplification(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = 0;
-    for (size_t i = 0; i < 2 && error == 0; i++) {
+    for (size_t i = 0; i < COLLECTION && error == 0; i++) {
         if (bench_is_wanted(&options->only, cases[i]))
-            error = run_transfers(bench, options, cases[i]);
+            error = run_transfers(bench, options, &kinds[i]);
     }
-    for (int skewed = 0; skewed < 2 && error == 0 && bench_is_wanted(&options->only, cases[2]); skewed++) {
-        struct job job = {.name = cases[2],
+    for (int skewed = 0; skewed < 2 && error == 0 && bench_is_wanted(&options->only, cases[COLLECTION]);
+         skewed++) {
+        struct job job = {.kind = &kinds[COLLECTION],
                           .value_bytes = COLLECTED_VALUE_BYTES,
                           .block_bytes = BASE_PAGE_BYTES,
                           .skewed = skewed == 1};
@@ -392,13 +392,6 @@ static int run_amplification(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_amplification = {
-    .name = "amplification",
-    .summary = "Bytes that the drive moves for bytes of keys and values: reads, writes, collection.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .check = check_options,
-    .run = run_amplification,
-};
+const struct bench_verb lab_verb_amplification = BENCH_VERB(
+    "amplification", "Bytes that the drive moves for bytes of keys and values: reads, writes, collection.",
+    .lists = lists, .check = check_options, .run = run_amplification);

@@ -59,14 +59,11 @@ static const struct base_setting table[] = {
                  .min = 1, .max = 80, .unit = "percent", .default_text = "50"),
     BENCH_OPTION(LIST, "sizes", sizes, "Lengths of values.", .metavar = "SIZE[,...]",
                  .default_text = "1K,4K"),
-    {.name = "depths",
-     .type = BASE_SETTING_LIST,
-     .metavar = "N[,...]",
-     .default_text = "1,32,128",
-     .help =
-         "Numbers of tasks that get at once; fio has as many requests in flight. Also of tasks that put in "
-         "device and async mode.",
-     .offset = offsetof(struct options, depths)},
+    BENCH_OPTION(
+        LIST, "depths", depths,
+        "Numbers of tasks that get at once; fio has as many requests in flight. Also of tasks that put in "
+        "device and async mode.",
+        .metavar = "N[,...]", .default_text = "1,32,128"),
     BENCH_OPTION(LIST, "writers", writers, "Numbers of tasks that put at once in power mode.",
                  .metavar = "N[,...]", .default_text = "1,4,16,64"),
     BENCH_OPTION(LIST, "modes", modes, "When a put is acknowledged: power, device, async.",
@@ -131,27 +128,6 @@ struct set {
     size_t peer_count;
 };
 
-static int open_case(const struct set *set, const char *name, const char *unit, struct bench_case **ret_case)
-{
-    const struct lab_depot_job *job = &set->job;
-    const struct lab_depot_store *store = job->store;
-    int error = bench_case_open(store->bench, name, unit, ret_case);
-    if (error != 0)
-        return error;
-    bench_case_text(*ret_case, "file", store->file.memory ? "memory" : "disk");
-    bench_case_text(*ret_case, "provider", store->provider);
-    if (job->op != LAB_DEPOT_GET) {
-        bench_case_text(*ret_case, "mode", depot_mode_names[job->mode]);
-        bench_case_text(*ret_case, "keys", keys[job->op == LAB_DEPOT_INSERT]);
-        bench_case_text(*ret_case, "writers", job->threads ? "threads" : "tasks");
-    }
-    bench_case_number(*ret_case, "value_bytes", store->value_bytes);
-    if (set->peer_count > 0)
-        bench_case_number(*ret_case, "fio_block_bytes", set->peers[0].drive.block_bytes);
-    bench_case_number(*ret_case, "depth", job->depth);
-    return 0;
-}
-
 /* Histograms of the stages, in a line of their own. */
 static int write_stages(const struct set *set, const struct bench_case *self)
 {
@@ -166,15 +142,7 @@ static int write_stages(const struct set *set, const struct bench_case *self)
     base_json_object_begin(&json, NULL);
     base_json_string(&json, "bench", bench->verb);
     base_json_string(&json, "name", "stages");
-    base_json_object_begin(&json, "parameters");
-    base_json_string(&json, "of", self->name);
-    for (size_t i = 0; i < self->parameter_count; i++) {
-        if (self->parameters[i].text != NULL)
-            base_json_string(&json, self->parameters[i].name, self->parameters[i].text);
-        else
-            base_json_u64(&json, self->parameters[i].name, self->parameters[i].number);
-    }
-    base_json_object_end(&json);
+    bench_case_write_parameters(self, &json, self->name);
     base_json_string(&json, "unit", "ns");
     base_json_array_begin(&json, "subjects");
     base_json_array_end(&json);
@@ -189,11 +157,24 @@ static int write_stages(const struct set *set, const struct bench_case *self)
 
 static int run_rates(struct set *set)
 {
-    bool gets = set->job.op == LAB_DEPOT_GET;
+    const struct lab_depot_job *job = &set->job;
+    const struct lab_depot_store *store = job->store;
+    bool gets = job->op == LAB_DEPOT_GET;
     struct bench_case *self;
-    int error = open_case(set, gets ? "get" : "put", gets ? "gets/s" : "puts/s", &self);
+    int error = bench_case_open(store->bench, gets ? "get" : "put", gets ? "gets/s" : "puts/s", &self);
     if (error != 0)
         return error;
+    bench_case_text(self, "file", store->file.memory ? "memory" : "disk");
+    bench_case_text(self, "provider", store->provider);
+    if (!gets) {
+        bench_case_text(self, "mode", depot_mode_names[job->mode]);
+        bench_case_text(self, "keys", keys[job->op == LAB_DEPOT_INSERT]);
+        bench_case_text(self, "writers", job->threads ? "threads" : "tasks");
+    }
+    bench_case_number(self, "value_bytes", store->value_bytes);
+    if (set->peer_count > 0)
+        bench_case_number(self, "fio_block_bytes", set->peers[0].drive.block_bytes);
+    bench_case_number(self, "depth", job->depth);
     bench_case_value(self, "thread_ns");
     bench_case_value(self, gets ? "p50_ns" : "puts_per_write");
     bench_case_value(self, gets ? "reads_per_get" : "written_per_byte");
@@ -206,24 +187,10 @@ static int run_rates(struct set *set)
     error = bench_case_run(self);
     if (error == 0 && set->job.stages)
         error = write_stages(set, self);
+    if (error == 0 && gets && set->job.depth == 1 && set->peer_count > 0)
+        error = bench_case_write_times(self, LAB_DEPOT_P50_NS, "get-latency", "1/median latency");
     bench_case_close(self);
     return error;
-}
-
-/* Median latencies as a case of their own, for their ratio. */
-static int run_latencies(struct set *set)
-{
-    struct bench_replay replays[1 + PEERS_MAX] = {{.ns = set->job.p50_ns, .count = set->job.measured}};
-    struct bench_case *self;
-    int error = open_case(set, "get-latency", "1/median latency", &self);
-    if (error != 0)
-        return error;
-    bench_case_subject(self, "tarn", bench_replay, &replays[0]);
-    for (size_t i = 0; i < set->peer_count; i++) {
-        replays[1 + i] = (struct bench_replay){.ns = set->peers[i].p50_ns, .count = set->peers[i].measured};
-        bench_case_subject(self, set->names[i], bench_replay, &replays[1 + i]);
-    }
-    return bench_case_finish(self);
 }
 
 /* ---- all cases of a store ---------------------------------------------------------------------------- */
@@ -271,8 +238,6 @@ static int run_set(struct place *place, enum lab_depot_op op, enum tarn_mode mod
     }
     add_peers(place, set);
     int error = run_rates(set);
-    if (error == 0 && op == LAB_DEPOT_GET && set->job.depth == 1 && set->peer_count > 0)
-        error = run_latencies(set);
     base_free(bench->account, set, sizeof(*set));
     return error;
 }
@@ -367,13 +332,6 @@ static int run_depot(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_depot = {
-    .name = "depot",
-    .summary = "The store: gets, puts and memory, beside fio on its drive.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .check = check_options,
-    .run = run_depot,
-};
+const struct bench_verb lab_verb_depot =
+    BENCH_VERB("depot", "The store: gets, puts and memory, beside fio on its drive.", .lists = lists,
+               .check = check_options, .run = run_depot);

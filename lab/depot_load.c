@@ -199,10 +199,9 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
     struct lab_depot_job *job = load->job;
     double *values = load->sample->values;
     double operations = (double)base_max(load->sample->operations, UINT64_C(1));
-    double p50_ns = (double)base_histogram_percentile(&job->one_latency, 50);
     values[LAB_DEPOT_THREAD_NS] = (double)used_ns / operations;
     if (job->op == LAB_DEPOT_GET) {
-        values[LAB_DEPOT_P50_NS] = p50_ns;
+        values[LAB_DEPOT_P50_NS] = (double)base_histogram_percentile(&job->one_latency, 50);
         values[LAB_DEPOT_READS] = (double)(after->reads - before->reads) / operations;
     } else {
         uint64_t writes = base_max(after->writes - before->writes, UINT64_C(1));
@@ -210,7 +209,6 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
         values[LAB_DEPOT_WRITTEN] = (double)(after->written_bytes - before->written_bytes) /
                                     (operations * (double)job->store->record_bytes);
     }
-    job->p50_ns[job->measured] = p50_ns;
     base_histogram_merge(load->sample->latency, &job->one_latency);
 }
 
@@ -320,7 +318,6 @@ int lab_depot_measure(void *arg, struct bench_sample *sample)
         .sched_count = job->scheds,
         .sched = {.tasks_max = job->depth + SPARE_TASKS, .spin_ns = store->setup->spin_ns},
     };
-    base_assert(job->measured < BENCH_REPEATS_MAX);
     int error =
         job->threads ? measure_threads(&load) : bench_world_run(store->bench, &options, load_main, &load);
     job->measured++;

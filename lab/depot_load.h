@@ -34,7 +34,6 @@ struct lab_depot_job {
     bool stages; /* measure them, and write them after the last repeat */
 
     size_t measured;                   /* times so far */
-    double p50_ns[BENCH_REPEATS_MAX];  /* of each */
     char stages_text[8192];            /* of the last: a JSON object */
     struct base_histogram one_latency; /* of the measurement under way */
 };
@@ -51,8 +50,6 @@ int lab_depot_measure(void *arg, struct bench_sample *sample);
 struct lab_depot_peer {
     struct lab_drive_job drive;
     uint32_t factor; /* factor by which its rate is multiplied for the comparison */
-    size_t measured;
-    double p50_ns[BENCH_REPEATS_MAX];
     struct base_histogram one_latency;
 };
 

@@ -207,13 +207,6 @@ static int run_drive(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_drive = {
-    .name = "drive",
-    .summary = "Drives: random and sequential reads and writes, beside fio.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .check = check_options,
-    .run = run_drive,
-};
+const struct bench_verb lab_verb_drive =
+    BENCH_VERB("drive", "Drives: random and sequential reads and writes, beside fio.", .lists = lists,
+               .check = check_options, .run = run_drive);

@@ -178,8 +178,9 @@ static bool allow_connections(uint32_t connections)
 
 /* ---- rates --------------------------------------------------------------------------------------- */
 
-static int measure_rate(struct side *side, struct bench_sample *sample)
+static int measure_rate(void *arg, struct bench_sample *sample)
 {
+    struct side *side = arg;
     struct lab_echo_state before;
     struct lab_echo_state after;
     int error = ask_server(side, false, &before);
@@ -204,8 +205,9 @@ static int measure_rate(struct side *side, struct bench_sample *sample)
  * Memory of a connection that was used and is idle now: from one connection to all of them, which have
  * each carried messages.
  */
-static int measure_memory(struct side *side, struct bench_sample *sample)
+static int measure_memory(void *arg, struct bench_sample *sample)
 {
+    struct side *side = arg;
     struct lab_echo_state before;
     struct lab_echo_state after;
     uint32_t more = base_max(side->server_options.options->connections, 2U) - 1;
@@ -227,8 +229,9 @@ static int measure_memory(struct side *side, struct bench_sample *sample)
 }
 
 /* What a server does with connections on which nothing comes. */
-static int measure_idle(struct side *side, struct bench_sample *sample)
+static int measure_idle(void *arg, struct bench_sample *sample)
 {
+    struct side *side = arg;
     struct lab_echo_state before;
     struct lab_echo_state after;
     int error = use_connections(side, side->server_options.options->connections);
@@ -258,23 +261,10 @@ static const struct kind {
     const char *name;
     const char *unit;
     const char *values[2];
-    int (*measure)(struct side *side, struct bench_sample *sample);
+    int (*measure)(void *arg, struct bench_sample *sample); /* `arg` is a side */
 } rates = {"echo", "echoes/s", {"server_ns", "server_sleeps"}, measure_rate},
   memory = {"echo-memory", "bytes", {"connection_bytes", "resident_bytes"}, measure_memory},
   idleness = {"echo-idle", "wakeups/s", {"wakeups_per_second", "processor_percent"}, measure_idle};
-
-/* What is measured of a side. */
-struct subject {
-    struct side *side;
-    const struct kind *kind;
-};
-
-static int measure_side(void *arg, struct bench_sample *sample)
-{
-    const struct subject *subject = arg;
-    sample->skipped = subject->side->skipped;
-    return sample->skipped != NULL ? 0 : subject->kind->measure(subject->side, sample);
-}
 
 /* The rate of the open loop, if none was asked for: half of what the slower side does. */
 static uint64_t find_half_rate(const struct bench_case *closed)
@@ -293,7 +283,6 @@ static uint64_t find_half_rate(const struct bench_case *closed)
 static int run_case(struct side *sides, const struct kind *kind, uint64_t rate, uint64_t *ret_half)
 {
     const struct lab_echo_options *options = sides[0].server_options.options;
-    struct subject subjects[SIDES];
     struct bench_case *self;
     int error = bench_case_open(sides[0].bench, kind->name, kind->unit, &self);
     if (error != 0)
@@ -313,8 +302,8 @@ static int run_case(struct side *sides, const struct kind *kind, uint64_t rate, 
         bench_case_value(self, kind->values[i]);
     for (int i = 0; i < SIDES; i++) {
         sides[i].rate = rate;
-        subjects[i] = (struct subject){.side = &sides[i], .kind = kind};
-        bench_case_subject(self, sides[i].name, measure_side, &subjects[i]);
+        bench_case_subject(self, sides[i].name, kind->measure, &sides[i]);
+        bench_case_skip(self, sides[i].skipped);
     }
     error = bench_case_run(self);
     if (error == 0 && ret_half != NULL)

@@ -13,6 +13,7 @@ enum {
     DOUBLINGS_MAX = 8, /* that the widths of the index allow here */
     PATH_ROOM = 4096,
     STORES = 3,
+    P9999_NS = 3, /* place of that value of puts */
 };
 
 #define LOOK_EACH_NS (100 * BASE_NS_PER_US)
@@ -180,9 +181,6 @@ static int measure_index(void *arg, struct bench_sample *sample)
                                             .keys = subject->options->to,
                                             .grows = true};
     struct base_histogram *latency;
-    sample->skipped = kind->skipped;
-    if (kind->skipped != NULL)
-        return 0;
     latency = base_alloc(options.account, sizeof(*latency));
     if (latency == NULL)
         return -ENOMEM;
@@ -209,6 +207,12 @@ static int measure_index(void *arg, struct bench_sample *sample)
     return error;
 }
 
+static void add_table(struct bench_case *self, struct subject *subject)
+{
+    bench_case_subject(self, subject->kind->name, measure_index, subject);
+    bench_case_skip(self, subject->kind->skipped);
+}
+
 static int run_index(struct bench *bench, const struct options *options)
 {
     struct subject subjects[base_array_count(kinds)];
@@ -225,7 +229,7 @@ static int run_index(struct bench *bench, const struct options *options)
         subjects[i] = (struct subject){
             .bench = bench, .options = options, .kind = kinds[i], .growing = PTHREAD_MUTEX_INITIALIZER};
         if (bench_is_wanted(&options->tables, kinds[i]->name))
-            bench_case_subject(self, kinds[i]->name, measure_index, &subjects[i]);
+            add_table(self, &subjects[i]);
     }
     return bench_case_finish(self);
 }
@@ -249,57 +253,38 @@ struct put {
     bool opened;
     struct lab_depot_store store;
     struct lab_depot_job job;
-    double high_ns[BENCH_REPEATS_MAX]; /* 99.99th percentile of each measurement */
 };
 
 static int measure_put(void *arg, struct bench_sample *sample)
 {
     struct put *put = arg;
-    size_t number = put->job.measured;
     int error = lab_depot_measure(&put->job, sample);
-    if (error != 0)
-        return error;
-    put->high_ns[number] = (double)base_histogram_percentile(&put->job.one_latency, 99.99);
-    sample->values[3] = put->high_ns[number];
-    return 0;
-}
-
-static int open_case(struct bench *bench, const struct options *options, const char *name, const char *unit,
-                     struct bench_case **ret_case)
-{
-    int error = bench_case_open(bench, name, unit, ret_case);
-    if (error != 0)
-        return error;
-    bench_case_text(*ret_case, "mode", depot_mode_names[options->mode]);
-    bench_case_number(*ret_case, "depth", options->depth);
-    bench_case_number(*ret_case, "value_bytes", options->value_bytes);
-    bench_case_number(*ret_case, "size_bytes", options->size_bytes);
-    return 0;
+    if (error == 0)
+        sample->values[P9999_NS] = (double)base_histogram_percentile(&put->job.one_latency, 99.99);
+    return error;
 }
 
 static int measure_puts(struct bench *bench, const struct options *options, struct put *puts)
 {
-    struct bench_replay replays[STORES];
+    static const char *const names[] = {"thread_ns", "puts_per_write",
+                                        "written_per_byte", [P9999_NS] = "p99.99_ns"};
     struct bench_case *self;
-    int error = open_case(bench, options, cases[1], "puts/s", &self);
+    int error = bench_case_open(bench, cases[1], "puts/s", &self);
     if (error != 0)
         return error;
-    bench_case_value(self, "thread_ns");
-    bench_case_value(self, "puts_per_write");
-    bench_case_value(self, "written_per_byte");
-    bench_case_value(self, "p99.99_ns");
+    bench_case_text(self, "mode", depot_mode_names[options->mode]);
+    bench_case_number(self, "depth", options->depth);
+    bench_case_number(self, "value_bytes", options->value_bytes);
+    bench_case_number(self, "size_bytes", options->size_bytes);
+    for (size_t i = 0; i < base_array_count(names); i++)
+        bench_case_value(self, names[i]);
     for (size_t i = 0; i < STORES; i++)
         bench_case_subject(self, states[i].name, measure_put, &puts[i]);
-    error = bench_case_finish(self);
+    error = bench_case_run(self);
     if (error == 0)
-        error = open_case(bench, options, "put-p99.99", "1/99.99th percentile", &self);
-    if (error != 0)
-        return error;
-    for (size_t i = 0; i < STORES; i++) { /* the same percentiles as rates, for their ratios */
-        replays[i] = (struct bench_replay){.ns = puts[i].high_ns, .count = puts[i].job.measured};
-        bench_case_subject(self, states[i].name, bench_replay, &replays[i]);
-    }
-    return bench_case_finish(self);
+        error = bench_case_write_times(self, P9999_NS, "put-p99.99", "1/99.99th percentile");
+    bench_case_close(self);
+    return error;
 }
 
 static int open_put(struct bench *bench, const struct options *options, const struct lab_depot_setup *setup,
@@ -352,14 +337,7 @@ static int run_growth(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_growth = {
-    .name = "growth",
-    .summary =
-        "How long writes take while the index grows, beside other tables, and while the collector works.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .check = check_options,
-    .run = run_growth,
-};
+const struct bench_verb lab_verb_growth = BENCH_VERB(
+    "growth",
+    "How long writes take while the index grows, beside other tables, and while the collector works.",
+    .lists = lists, .check = check_options, .run = run_growth);

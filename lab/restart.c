@@ -274,13 +274,6 @@ static int run_restart(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_restart = {
-    .name = "restart",
-    .summary = "How fast a store opens: closed, killed, killed after it was overwritten; beside fio.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .check = check_options,
-    .run = run_restart,
-};
+const struct bench_verb lab_verb_restart = BENCH_VERB(
+    "restart", "How fast a store opens: closed, killed, killed after it was overwritten; beside fio.",
+    .lists = lists, .check = check_options, .run = run_restart);

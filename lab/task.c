@@ -491,12 +491,6 @@ static int run_task(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_task = {
-    .name = "task",
-    .summary = "Tasks: switching, spawning, futures, wake-ups, timers, and TCP echo beside an epoll loop.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .run = run_task,
-};
+const struct bench_verb lab_verb_task = BENCH_VERB(
+    "task", "Tasks: switching, spawning, futures, wake-ups, timers, and TCP echo beside an epoll loop.",
+    .lists = lists, .run = run_task);

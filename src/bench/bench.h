@@ -72,6 +72,13 @@ struct bench_verb {
     int (*run)(struct bench *bench, const void *options);
 };
 
+/* A verb with a `table` of `struct options`; further members follow. */
+#define BENCH_VERB(verb_name, about, ...)                                                                    \
+    {                                                                                                        \
+        .name = (verb_name), .summary = about, .table = table, .table_count = base_array_count(table),       \
+        .options_bytes = sizeof(struct options), ##__VA_ARGS__                                               \
+    }
+
 /* A command with such verbs. */
 struct bench_program {
     const char *name; /* as the user types it: "tarn bench" */
@@ -172,27 +179,28 @@ uint32_t bench_number(const char *text);
 #define BENCH_DEPTH_MAX  1024 /* requests in flight at once */
 #define BENCH_WORD_BYTES 8    /* what an operation moves is a multiple of it */
 
-/* A list of numbers of requests in flight, from 1 to `most`. */
+/** Check that every word of a list is a number of requests in flight, from 1 to `most`. @return 0; -EINVAL: said in bench->err */
 base_must_check static inline int bench_check_depths(struct bench *bench, const char *setting,
                                                      const struct base_setting_list *list, uint32_t most)
 {
     return bench_check_numbers(bench, setting, list, 1, most, 1);
 }
 
-/* A list of sizes of operations, whole words up to `most` bytes. */
+/** Check that every word of --sizes is a number of bytes that an operation moves, up to `most`. @return 0; -EINVAL: said */
 base_must_check static inline int bench_check_sizes(struct bench *bench,
                                                     const struct base_setting_list *sizes, uint32_t most)
 {
     return bench_check_numbers(bench, "sizes", sizes, BENCH_WORD_BYTES, most, BENCH_WORD_BYTES);
 }
 
-/* An item of either. @return 0 */
+/** Read an item of a list of depths, which was checked. @return 0 */
 base_must_check static inline int bench_read_depth(const char *text, uint32_t *ret_depth)
 {
     *ret_depth = bench_number(text);
     return 0;
 }
 
+/** Read an item of --sizes, which was checked. @return 0 */
 base_must_check static inline int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes)
 {
     (void)most;

@@ -57,6 +57,11 @@ void bench_case_subject(struct bench_case *self, const char *name,
     base_histogram_reset(&subject->latency);
 }
 
+void bench_case_skip(struct bench_case *self, const char *reason)
+{
+    self->subjects[self->subject_count - 1].skipped = reason;
+}
+
 static int measure_case(struct bench_case *self, struct bench_subject *subject, size_t repeat)
 {
     struct bench_sample sample = {.latency = &subject->latency};
@@ -106,14 +111,18 @@ int bench_case_finish(struct bench_case *self)
     return error;
 }
 
-int bench_replay(void *arg, struct bench_sample *sample)
+int bench_case_write_times(struct bench_case *self, size_t value, const char *name, const char *unit)
 {
-    struct bench_replay *replay = arg;
-    if (replay->next >= replay->count) {
-        sample->skipped = "it was not measured";
-        return 0;
+    self->name = name;
+    self->unit = unit;
+    self->value_count = 0;
+    for (size_t i = 0; i < self->subject_count; i++) {
+        struct bench_subject *subject = &self->subjects[i];
+        base_histogram_reset(&subject->latency);
+        for (size_t repeat = 0; repeat < self->repeats; repeat++) {
+            double ns = subject->values[value][repeat];
+            subject->rates[repeat] = ns > 0 ? 1e9 / ns : 0;
+        }
     }
-    sample->operations = 1;
-    sample->elapsed_ns = (uint64_t)replay->ns[replay->next++];
-    return 0;
+    return bench_case_write(self);
 }

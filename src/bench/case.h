@@ -79,6 +79,9 @@ void bench_case_value(struct bench_case *self, const char *name);
 void bench_case_subject(struct bench_case *self, const char *name,
                         int (*measure)(void *arg, struct bench_sample *sample), void *arg);
 
+/** The subject that was added last cannot be measured. @param reason  NULL: it can */
+void bench_case_skip(struct bench_case *self, const char *reason);
+
 /**
  * Measure all subjects in turn, as often as the options say, and write the outcome.
  *
@@ -86,15 +89,15 @@ void bench_case_subject(struct bench_case *self, const char *name,
  */
 base_must_check int bench_case_run(struct bench_case *self);
 
-/* Lengths of time that were measured, one a repeat, to be a case's rates: for the ratios between them. */
-struct bench_replay {
-    const double *ns;
-    size_t count;
-    size_t next;
-};
-
-/** As bench_subject.measure; `arg` is a struct bench_replay. Skipped where there are none. */
-int bench_replay(void *arg, struct bench_sample *sample);
+/**
+ * Write a case that was run once more: with one of its values, which are lengths of time, as rates, for their ratios.
+ *
+ * @param value       its place; the case has nothing but these rates from then on
+ * @param name, unit  of the new case
+ * @return as bench_case_write()
+ */
+base_must_check int bench_case_write_times(struct bench_case *self, size_t value, const char *name,
+                                           const char *unit);
 
 /** Run a case, and close it. @return as bench_case_run() */
 base_must_check int bench_case_finish(struct bench_case *self);
@@ -105,6 +108,9 @@ base_must_check int bench_case_finish(struct bench_case *self);
  * @return 0; -EIO: said in bench->err
  */
 base_must_check int bench_case_write(const struct bench_case *self);
+
+/** Write the parameters of a case as a member of an object. @param of  a first one of that name, or NULL */
+void bench_case_write_parameters(const struct bench_case *self, struct base_json *json, const char *of);
 
 /** Write what stands above the tables; with --json nothing. */
 void bench_case_write_header(struct bench *bench);

@@ -8,26 +8,20 @@
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-static void write_summary(struct base_json *json, const char *key, const double *values, size_t count)
+/* @param samples  of which it is the summary, `count` of them; NULL: they are not written */
+static void write_summary(struct base_json *json, const char *key, struct bench_summary summary,
+                          const double *samples, size_t count)
 {
-    struct bench_summary summary = bench_summarize(values, count);
     base_json_object_begin(json, key);
     base_json_double(json, "median", summary.median);
     base_json_double(json, "min", summary.min);
     base_json_double(json, "max", summary.max);
-    base_json_array_begin(json, "samples");
-    for (size_t i = 0; i < count; i++)
-        base_json_double(json, NULL, values[i]);
-    base_json_array_end(json);
-    base_json_object_end(json);
-}
-
-static void write_ratio(struct base_json *json, const struct bench_summary *ratio)
-{
-    base_json_object_begin(json, "ratio");
-    base_json_double(json, "median", ratio->median);
-    base_json_double(json, "min", ratio->min);
-    base_json_double(json, "max", ratio->max);
+    if (samples != NULL) {
+        base_json_array_begin(json, "samples");
+        for (size_t i = 0; i < count; i++)
+            base_json_double(json, NULL, samples[i]);
+        base_json_array_end(json);
+    }
     base_json_object_end(json);
 }
 
@@ -41,19 +35,36 @@ static void write_subject(struct base_json *json, const struct bench_case *self,
         base_json_object_end(json);
         return;
     }
-    if (bench_summarize(subject->rates, self->repeats).max > 0)
-        write_summary(json, "rate", subject->rates, self->repeats);
-    struct bench_summary ratio =
-        bench_summarize_ratios(self->subjects[0].rates, subject->rates, self->repeats);
+    const size_t count = self->repeats;
+    struct bench_summary rate = bench_summarize(subject->rates, count);
+    struct bench_summary ratio = bench_summarize_ratios(self->subjects[0].rates, subject->rates, count);
+    if (rate.max > 0)
+        write_summary(json, "rate", rate, subject->rates, count);
     if (subject != &self->subjects[0] && ratio.median > 0)
-        write_ratio(json, &ratio);
+        write_summary(json, "ratio", ratio, NULL, 0);
     if (base_histogram_count(&subject->latency) > 0)
         base_histogram_write_json(&subject->latency, json, "latency_ns");
     if (self->value_count > 0) {
         base_json_object_begin(json, "values");
         for (size_t i = 0; i < self->value_count; i++)
-            write_summary(json, self->value_names[i], subject->values[i], self->repeats);
+            write_summary(json, self->value_names[i], bench_summarize(subject->values[i], count),
+                          subject->values[i], count);
         base_json_object_end(json);
+    }
+    base_json_object_end(json);
+}
+
+void bench_case_write_parameters(const struct bench_case *self, struct base_json *json, const char *of)
+{
+    base_json_object_begin(json, "parameters");
+    if (of != NULL)
+        base_json_string(json, "of", of);
+    for (size_t i = 0; i < self->parameter_count; i++) {
+        const struct bench_parameter *parameter = &self->parameters[i];
+        if (parameter->text != NULL)
+            base_json_string(json, parameter->name, parameter->text);
+        else
+            base_json_u64(json, parameter->name, parameter->number);
     }
     base_json_object_end(json);
 }
@@ -66,15 +77,7 @@ static int write_json(const struct bench_case *self)
     base_json_object_begin(&json, NULL);
     base_json_string(&json, "bench", bench->verb);
     base_json_string(&json, "name", self->name);
-    base_json_object_begin(&json, "parameters");
-    for (size_t i = 0; i < self->parameter_count; i++) {
-        const struct bench_parameter *parameter = &self->parameters[i];
-        if (parameter->text != NULL)
-            base_json_string(&json, parameter->name, parameter->text);
-        else
-            base_json_u64(&json, parameter->name, parameter->number);
-    }
-    base_json_object_end(&json);
+    bench_case_write_parameters(self, &json, NULL);
     base_json_string(&json, "version", tarn_version());
     base_json_string(&json, "commit", BENCH_COMMIT);
     base_json_object_begin(&json, "machine");

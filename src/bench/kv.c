@@ -356,13 +356,6 @@ static int run_kv(struct bench *bench, const void *verb_options)
     return bench_world_run(bench, &world, run_all, &job);
 }
 
-const struct bench_verb bench_verb_kv = {
-    .name = "kv",
-    .summary = "Any store by its URL, in this process or of a server: gets and puts, beside another store.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .lists = lists,
-    .check = check_options,
-    .run = run_kv,
-};
+const struct bench_verb bench_verb_kv = BENCH_VERB(
+    "kv", "Any store by its URL, in this process or of a server: gets and puts, beside another store.",
+    .lists = lists, .check = check_options, .run = run_kv);
