@@ -116,24 +116,17 @@ static void memory_main(void *arg)
 
 /* ---- its outcome ---------------------------------------------------------------------------------- */
 
-/* One row as a case. */
-struct row {
-    const struct memory *memory;
-    enum part part;
-};
-
-static int replay(void *arg, struct bench_sample *sample)
+/* `arg` is the values. */
+static int replay_values(void *arg, struct bench_sample *sample)
 {
-    const struct row *row = arg;
-    double bytes = (double)row->memory->bytes[row->part];
-    sample->values[0] = bytes;
-    sample->values[1] = bytes / (double)row->memory->records;
+    memcpy(sample->values, arg, 2 * sizeof(double));
     return 0;
 }
 
+/* One row as a case. */
 static int write_row(const struct memory *memory, enum part part)
 {
-    struct row row = {.memory = memory, .part = part};
+    double values[2] = {(double)memory->bytes[part], (double)memory->bytes[part] / (double)memory->records};
     struct bench_case *self;
     int error = bench_case_open(memory->store->bench, "memory", "bytes", &self);
     if (error != 0)
@@ -143,7 +136,7 @@ static int write_row(const struct memory *memory, enum part part)
     bench_case_text(self, "part", part_names[part]);
     bench_case_value(self, "bytes");
     bench_case_value(self, "bytes_per_record");
-    bench_case_subject(self, "tarn", replay, &row);
+    bench_case_subject(self, "tarn", replay_values, values);
     self->repeats = 1; /* it was filled once */
     return bench_case_finish(self);
 }

@@ -56,37 +56,27 @@ static int transfer(struct drive_load *load, struct base_buffer *buffer, uint64_
     return drive_wait(&request, TASK_FOREVER);
 }
 
-/* Each request begins when the one before has ended, so that one look at the clock tells both. */
-static void work_closed(struct drive_load *load, struct base_buffer *buffer)
+/*
+ * In a closed loop each request begins when the one before has ended, so that one look at the clock tells both. In an
+ * open loop each has its moment; one that finds no task free begins late, and its latency counts that.
+ */
+static void send_requests(struct drive_load *load, struct base_buffer *buffer)
 {
-    uint64_t begin_ns = task_now();
-    while (begin_ns < load->end_ns && load->error == 0) {
-        int error = transfer(load, buffer, load->next++);
-        uint64_t now_ns = task_now();
+    const bool is_open = load->job->rate > 0;
+    uint64_t now_ns = task_now();
+    while (load->error == 0) {
+        uint64_t number = load->next++;
+        uint64_t begin_ns = is_open ? bench_schedule_at(&load->schedule, number) : now_ns;
+        if (begin_ns >= load->end_ns)
+            return;
+        if (is_open && now_ns < begin_ns)
+            (void)task_sleep_until(begin_ns);
+        int error = transfer(load, buffer, number);
+        now_ns = task_now();
         if (error != 0)
             load->error = error;
         base_histogram_add(load->sample->latency, now_ns - begin_ns);
-        load->operations++;
-        begin_ns = now_ns;
-    }
-}
-
-/* Each request has its moment; one that finds no task free begins late, and its latency counts that. */
-static void work_open(struct drive_load *load, struct base_buffer *buffer)
-{
-    for (;;) {
-        uint64_t number = load->next++;
-        uint64_t when_ns = bench_schedule_at(&load->schedule, number);
-        if (when_ns >= load->end_ns || load->error != 0)
-            return;
-        if (task_now() < when_ns)
-            (void)task_sleep_until(when_ns);
-        int error = transfer(load, buffer, number);
-        uint64_t now_ns = task_now();
-        if (error != 0)
-            load->error = error;
-        base_histogram_add(load->sample->latency, now_ns - when_ns);
-        load->operations += now_ns < load->end_ns;
+        load->operations += !is_open || now_ns < load->end_ns;
     }
 }
 
@@ -99,10 +89,7 @@ static void run_requests(void *arg)
         return;
     }
     base_random_fill(&load->random, buffer->data, load->job->block_bytes);
-    if (load->job->rate == 0)
-        work_closed(load, buffer);
-    else
-        work_open(load, buffer);
+    send_requests(load, buffer);
     base_buffer_put(buffer);
 }
 

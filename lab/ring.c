@@ -26,32 +26,30 @@ struct member {
     bool same_code;
 };
 
-struct ring {
-    struct member *members;
-    uint8_t *stacks;
-    uint32_t count;
-};
-
-static int open_ring(const struct lab_basic *options, struct ring *ret_ring)
+static void link_members(struct member *members, uint8_t *stacks, const struct lab_basic *options)
 {
-    struct base_account *account = options->bench->account;
     uint32_t count = options->tasks;
-    struct ring ring = {.count = count};
-    ring.members = base_alloc(account, count * sizeof(*ring.members));
-    ring.stacks = base_alloc_aligned(account, BASE_CACHE_LINE_BYTES, (size_t)count * STACK_BYTES);
-    if (ring.members == NULL || ring.stacks == NULL) {
-        base_free(account, ring.members, count * sizeof(*ring.members));
-        base_free(account, ring.stacks, (size_t)count * STACK_BYTES);
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        ring.members[i].next = &ring.members[(i + 1) % count];
-        ring.members[i].previous = &ring.members[(i + count - 1) % count];
-        ring.members[i].stack = i == 0 ? NULL : ring.stacks + (size_t)i * STACK_BYTES;
-        ring.members[i].same_code = options->same_code;
-    }
-    *ret_ring = ring;
-    return 0;
+    for (uint32_t i = 0; i < count; i++)
+        members[i] = (struct member){.next = &members[(i + 1) % count],
+                                     .previous = &members[(i + count - 1) % count],
+                                     .stack = i == 0 ? NULL : stacks + (size_t)i * STACK_BYTES,
+                                     .same_code = options->same_code};
+}
+
+static void go_round(const struct lab_basic *options, struct member *members,
+                     void (*hops)(struct member *member, uint64_t count), struct bench_sample *sample)
+{
+    uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / options->tasks, 1U);
+    uint64_t rounds = 0;
+    bench_pin(&options->bench->machine, 0);
+    uint64_t begin_ns = task_now();
+    do {
+        hops(&members[0], block);
+        rounds += block;
+        sample->elapsed_ns = task_now() - begin_ns;
+    } while (sample->elapsed_ns < options->bench->options.duration_ns);
+    sample->operations = rounds * options->tasks;
+    bench_unpin(&options->bench->machine);
 }
 
 /*
@@ -66,27 +64,27 @@ static int measure_ring(const struct lab_basic *options, void (*make)(struct mem
                         void (*release)(struct member *member), struct bench_sample *sample)
 {
     struct base_account *account = options->bench->account;
-    struct ring ring;
-    int error = open_ring(options, &ring);
-    if (error != 0)
-        return error;
-    for (uint32_t i = 1; i < ring.count; i++)
-        make(&ring.members[i]);
-    bench_pin(&options->bench->machine, 0);
-    uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / ring.count, 1U);
-    uint64_t rounds = 0;
-    uint64_t begin_ns = task_now();
-    do {
-        hops(&ring.members[0], block);
-        rounds += block;
-        sample->elapsed_ns = task_now() - begin_ns;
-    } while (sample->elapsed_ns < options->bench->options.duration_ns);
-    sample->operations = rounds * ring.count;
-    bench_unpin(&options->bench->machine);
-    for (uint32_t i = 1; i < ring.count && release != NULL; i++)
-        release(&ring.members[i]);
-    base_free(account, ring.members, ring.count * sizeof(*ring.members));
-    base_free(account, ring.stacks, (size_t)ring.count * STACK_BYTES);
+    const uint32_t count = options->tasks;
+    struct member *members = base_alloc(account, count * sizeof(*members));
+    uint8_t *stacks = base_alloc_aligned(account, BASE_CACHE_LINE_BYTES, (size_t)count * STACK_BYTES);
+    const bool has_memory = members != NULL && stacks != NULL;
+    if (has_memory) {
+        link_members(members, stacks, options);
+        for (uint32_t i = 1; i < count; i++)
+            make(&members[i]);
+        go_round(options, members, hops, sample);
+        for (uint32_t i = 1; i < count && release != NULL; i++)
+            release(&members[i]);
+    }
+    base_free(account, members, count * sizeof(*members));
+    base_free(account, stacks, (size_t)count * STACK_BYTES);
+    return has_memory ? 0 : -ENOMEM;
+}
+
+/* Say why a kind of ring cannot be measured; where all can, nobody does. */
+static base_unused int skip_ring(struct bench_sample *sample, const char *reason)
+{
+    sample->skipped = reason;
     return 0;
 }
 
@@ -142,16 +140,7 @@ int lab_ring_context(void *arg, struct bench_sample *sample)
 
 /* ---- swapcontext ------------------------------------------------------------------------------- */
 
-#ifdef RING_SANITIZED
-
-int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
-{
-    (void)arg;
-    sample->skipped = "the sanitizer does not understand it";
-    return 0;
-}
-
-#else
+#ifndef RING_SANITIZED
 
 static inline void hop_swapcontext(struct member *member)
 {
@@ -177,6 +166,14 @@ static void make_swapcontext(struct member *member)
 int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
 {
     return measure_ring(arg, make_swapcontext, hops_swapcontext, NULL, sample);
+}
+
+#else
+
+int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
+{
+    (void)arg;
+    return skip_ring(sample, "the sanitizer does not understand it");
 }
 
 #endif
@@ -226,8 +223,7 @@ int lab_ring_boost(void *arg, struct bench_sample *sample)
 int lab_ring_boost(void *arg, struct bench_sample *sample)
 {
     (void)arg;
-    sample->skipped = "boost's context library was not there when this was built";
-    return 0;
+    return skip_ring(sample, "boost's context library was not there when this was built");
 }
 
 #endif

@@ -2,7 +2,6 @@
 #include "bench/bench.h"
 #include "base/prose.h"
 #include "bench/case.h"
-#include "bench/verbs.h"
 #include "task/task.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -86,8 +86,10 @@ struct bench_program {
     size_t verb_count;
 };
 
-/* `tarn bench`. */
+/* `tarn bench`, and its verbs. */
 extern const struct bench_program bench_program;
+extern const struct bench_verb bench_verb_kv;
+extern const struct bench_verb bench_verb_memcache;
 
 /**
  * Run a verb of a program.

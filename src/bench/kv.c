@@ -1,7 +1,6 @@
 /* `tarn bench kv`: a store by its URL, asked through <tarn/kv.h> as programs do, beside another one. */
 #include "bench/case.h"
 #include "bench/contest.h"
-#include "bench/verbs.h"
 #include "bench/world.h"
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,5 @@
 /* `tarn bench memcache`: load on a server that is there already, in memcached's or redis' protocol. */
 #include "bench/contest.h"
-#include "bench/verbs.h"
 
 #include <errno.h>
 
