@@ -44,8 +44,6 @@ struct lab_depot_job {
  */
 int lab_depot_measure(void *arg, struct bench_sample *sample);
 
-/* ---- depot_peer.c ---------------------------------------------------------------------------------- */
-
 /* fio, on the drive below a store or on a file beside it. */
 struct lab_depot_peer {
     struct lab_drive_job drive;

@@ -94,20 +94,13 @@ base_must_check int bench_case_run(struct bench_case *self);
  *
  * @param value       its place; the case has nothing but these rates from then on
  * @param name, unit  of the new case
- * @return as bench_case_write()
+ * @return 0; -EIO: said in bench->err
  */
 base_must_check int bench_case_write_times(struct bench_case *self, size_t value, const char *name,
                                            const char *unit);
 
 /** Run a case, and close it. @return as bench_case_run() */
 base_must_check int bench_case_finish(struct bench_case *self);
-
-/**
- * Write the outcome of a case that was measured: one JSON object, or lines of a table.
- *
- * @return 0; -EIO: said in bench->err
- */
-base_must_check int bench_case_write(const struct bench_case *self);
 
 /** Write the parameters of a case as a member of an object. @param of  a first one of that name, or NULL */
 void bench_case_write_parameters(const struct bench_case *self, struct base_json *json, const char *of);
