@@ -43,7 +43,7 @@ static uint32_t worker_count(const struct lab_depot_job *job)
     return job->threads ? job->depth : job->depth * job->scheds;
 }
 
-/* Tasks of one scheduler share one, each thread has its own. */
+/* Histograms: tasks of one scheduler share one, each thread has its own. */
 static uint32_t histogram_count(const struct lab_depot_job *job)
 {
     return job->threads ? job->depth : job->scheds;

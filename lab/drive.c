@@ -94,84 +94,64 @@ static int check_options(struct bench *bench, const void *verb_options)
 
 /* ---- cases ---------------------------------------------------------------------------------------- */
 
-static int open_case(const struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
-                     struct bench_case **ret_case)
-{
-    int error = bench_case_open(job->bench, "drive", "requests/s", ret_case);
-    if (error != 0)
-        return error;
-    bench_case_text(*ret_case, "file", file->memory ? "memory" : "disk");
-    bench_case_text(*ret_case, "provider", provider);
-    bench_case_text(*ret_case, "op", lab_drive_op_name(job->op));
-    bench_case_number(*ret_case, "block_bytes", job->block_bytes);
-    bench_case_number(*ret_case, "depth", job->depth);
-    bench_case_text(*ret_case, "loop", job->rate == 0 ? "closed" : "open");
-    if (job->rate > 0)
-        bench_case_number(*ret_case, "rate", job->rate);
-    bench_case_value(*ret_case, "thread_ns");
-    return 0;
-}
-
-/* @param ret_rate  the median, 0 if it could not be measured */
-static int run_closed(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
-                      bool fio, double *ret_rate)
+/*
+ * A closed loop beside fio, or an open one of Tarn alone: fio's latencies begin when a request is made, and do not show
+ * what waited before.
+ *
+ * @param ret_rate  Tarn's median, 0 if it could not be measured
+ */
+static int run_loop(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
+                    bool fio, double *ret_rate)
 {
     struct bench_case *self;
-    int error = open_case(job, file, provider, &self);
+    int error = bench_case_open(job->bench, "drive", "requests/s", &self);
     if (error != 0)
         return error;
+    bench_case_text(self, "file", file->memory ? "memory" : "disk");
+    bench_case_text(self, "provider", provider);
+    bench_case_text(self, "op", lab_drive_op_name(job->op));
+    bench_case_number(self, "block_bytes", job->block_bytes);
+    bench_case_number(self, "depth", job->depth);
+    bench_case_text(self, "loop", job->rate == 0 ? "closed" : "open");
+    if (job->rate > 0)
+        bench_case_number(self, "rate", job->rate);
+    bench_case_value(self, "thread_ns");
     bench_case_subject(self, "tarn", lab_drive_measure, job);
-    if (fio)
+    if (fio && job->rate == 0)
         bench_case_subject(self, "fio", lab_fio_measure, job);
     error = bench_case_run(self);
-    if (error == 0)
-        *ret_rate = self->subjects[0].skipped != NULL
-                        ? 0
-                        : bench_summarize(self->subjects[0].rates, self->repeats).median;
+    *ret_rate = bench_case_slowest(self, 1);
     bench_case_close(self);
     return error;
 }
 
-/* Tarn alone: fio's latencies begin when a request is made, and do not show what waited before. */
-static int run_open(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider)
+static int run_loops(struct lab_drive_job *job, const struct lab_drive_file *file,
+                     const struct options *options, const char *provider)
 {
-    struct bench_case *self;
-    int error = open_case(job, file, provider, &self);
-    if (error != 0)
-        return error;
-    bench_case_subject(self, "tarn", lab_drive_measure, job);
-    return bench_case_finish(self);
-}
-
-static int run_job(struct lab_drive_job *job, const struct lab_drive_file *file,
-                   const struct options *options, const char *provider)
-{
-    double rate = 0;
+    double rate;
     job->rate = 0;
     job->opened = false;
-    int error = run_closed(job, file, provider, options->fio, &rate);
+    int error = run_loop(job, file, provider, options->fio, &rate);
     if (error != 0 || !options->open_loop || rate <= 0)
         return error;
     job->rate = options->rate != 0 ? options->rate : base_max((uint64_t)(rate / 2), UINT64_C(1));
-    return run_open(job, file, provider);
+    return run_loop(job, file, provider, false, &rate);
 }
 
 /* All blocks and depths of one provider and operation. */
 static int run_jobs(struct lab_drive_job *job, const struct lab_drive_file *file,
                     const struct options *options, const char *provider)
 {
+    int error = 0;
     for (size_t b = 0; b < options->blocks.count; b++) {
-        for (size_t d = 0; d < options->depths.count; d++) {
-            int error = 0;
+        for (size_t d = 0; d < options->depths.count && error == 0; d++) {
             job->block_bytes = bench_number(options->blocks.items[b]);
             job->depth = bench_number(options->depths.items[d]);
             if (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1)
-                error = run_job(job, file, options, provider);
-            if (error != 0)
-                return error;
+                error = run_loops(job, file, options, provider);
         }
     }
-    return 0;
+    return error;
 }
 
 static int run_path(struct bench *bench, const struct options *options, const char *path)

@@ -40,8 +40,6 @@ struct side {
     struct lab_child server;
     struct lab_child load;
     struct lab_echo_state hello;
-    bool serving;
-    bool loading;
     const char *skipped; /* why it cannot be measured here, or NULL */
     uint64_t rate;       /* of the run that is measured; 0: closed loop */
     struct answer *answer;
@@ -138,7 +136,6 @@ static int open_side(struct side *side)
     int error = lab_child_start(&side->server, &side->bench->machine, 0, side->serve, &side->server_options);
     if (error != 0)
         return error;
-    side->serving = true;
     error = ask_server(side, true, &side->hello);
     if (error == -ENOTSUP) {
         side->skipped = "the kernel does not offer this engine here";
@@ -146,18 +143,16 @@ static int open_side(struct side *side)
     }
     if (error != 0)
         return error;
-    error = lab_child_start(&side->load, &side->bench->machine, 1, load_server, side->bench);
-    side->loading = error == 0;
-    return error;
+    return lab_child_start(&side->load, &side->bench->machine, 1, load_server, side->bench);
 }
 
 /* End both processes. @return whether a server ended as it should */
 static int close_side(struct side *side)
 {
     int error = 0;
-    if (side->loading)
+    if (side->load.pid > 0)
         error = lab_child_stop(&side->load);
-    if (side->serving) {
+    if (side->server.pid > 0) {
         int server_error = lab_child_stop(&side->server);
         error = error != 0 ? error : server_error;
     }
@@ -266,19 +261,6 @@ static const struct kind {
   memory = {"echo-memory", "bytes", {"connection_bytes", "resident_bytes"}, measure_memory},
   idleness = {"echo-idle", "wakeups/s", {"wakeups_per_second", "processor_percent"}, measure_idle};
 
-/* The rate of the open loop, if none was asked for: half of what the slower side does. */
-static uint64_t find_half_rate(const struct bench_case *closed)
-{
-    double slowest = 0;
-    for (size_t i = 0; i < closed->subject_count; i++) {
-        const struct bench_subject *subject = &closed->subjects[i];
-        double rate = subject->skipped != NULL ? 0 : bench_summarize(subject->rates, closed->repeats).median;
-        if (rate > 0 && (slowest <= 0 || rate < slowest))
-            slowest = rate;
-    }
-    return base_max((uint64_t)(slowest / 2), UINT64_C(1));
-}
-
 /* @param rate  of rates; 0: closed loop. @param ret_half  half of the slower side's rate; may be NULL */
 static int run_case(struct side *sides, const struct kind *kind, uint64_t rate, uint64_t *ret_half)
 {
@@ -307,7 +289,7 @@ static int run_case(struct side *sides, const struct kind *kind, uint64_t rate, 
     }
     error = bench_case_run(self);
     if (error == 0 && ret_half != NULL)
-        *ret_half = find_half_rate(self);
+        *ret_half = base_max((uint64_t)(bench_case_slowest(self, UINT32_MAX) / 2), UINT64_C(1));
     bench_case_close(self);
     return error;
 }

@@ -334,3 +334,17 @@ int bench_case_write_times(struct bench_case *self, size_t value, const char *na
     }
     return write_case(self);
 }
+
+double bench_case_slowest(const struct bench_case *self, uint32_t subjects)
+{
+    double slowest = 0;
+    for (size_t i = 0; i < self->subject_count; i++) {
+        const struct bench_subject *subject = &self->subjects[i];
+        if (subject->skipped != NULL || (subjects >> i & 1) == 0)
+            continue;
+        double rate = bench_summarize(subject->rates, self->repeats).median;
+        if (rate > 0 && (slowest <= 0 || rate < slowest))
+            slowest = rate;
+    }
+    return slowest;
+}

@@ -102,6 +102,9 @@ base_must_check int bench_case_write_times(struct bench_case *self, size_t value
 /** Run a case, and close it. @return as bench_case_run() */
 base_must_check int bench_case_finish(struct bench_case *self);
 
+/** The median rate of the slowest subject of a case that was run. @param subjects  those that count, a bit each @return 0: none was measured */
+double bench_case_slowest(const struct bench_case *self, uint32_t subjects);
+
 /** Write the parameters of a case as a member of an object. @param of  a first one of that name, or NULL */
 void bench_case_write_parameters(const struct bench_case *self, struct base_json *json, const char *of);
 

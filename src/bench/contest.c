@@ -166,16 +166,11 @@ static void describe_case(struct bench_case *self, const struct bench_contest *c
  */
 static uint64_t find_half_rate(const struct bench_contest *contest, const struct bench_case *closed)
 {
-    double slowest = 0;
-    for (size_t i = 0; i < closed->subject_count; i++) {
-        const struct bench_subject *subject = &closed->subjects[i];
-        double rate = bench_summarize(subject->rates, closed->repeats).median;
-        if (subject->skipped == NULL && contest->contestants[i].serves && rate > 0 &&
-            (slowest <= 0 || rate < slowest))
-            slowest = rate;
-    }
+    uint32_t servers = 0;
+    for (size_t i = 0; i < contest->count; i++)
+        servers |= (uint32_t)contest->contestants[i].serves << i;
     double keys = contest->share * contest->pattern.keys_per_get + 1 - contest->share;
-    return base_max((uint64_t)(slowest / keys / 2), UINT64_C(1));
+    return base_max((uint64_t)(bench_case_slowest(closed, servers) / keys / 2), UINT64_C(1));
 }
 
 /* @param rate  0: closed loop, after which ret_half is half of the slowest server's rate */
