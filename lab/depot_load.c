@@ -174,13 +174,12 @@ static int sum_up(struct load *load, const struct worker *workers, uint64_t *ret
     struct lab_depot_job *job = load->job;
     int error = 0;
     uint64_t number = UINT64_MAX;
-    base_histogram_reset(&job->one_latency);
     for (uint32_t i = 0; i < worker_count(job); i++) {
         error = error == 0 ? workers[i].error : error;
         load->sample->operations += workers[i].operations;
         number = base_min(number, workers[i].number);
         if (i == 0 || workers[i].latency != workers[i - 1].latency)
-            base_histogram_merge(&job->one_latency, workers[i].latency);
+            base_histogram_merge(load->sample->latency, workers[i].latency);
     }
     *ret_number = number;
     return error;
@@ -204,7 +203,7 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
     double operations = (double)base_max(load->sample->operations, UINT64_C(1));
     values[LAB_DEPOT_THREAD_NS] = (double)used_ns / operations;
     if (job->op == LAB_DEPOT_GET) {
-        values[LAB_DEPOT_P50_NS] = (double)base_histogram_percentile(&job->one_latency, 50);
+        values[LAB_DEPOT_P50_NS] = (double)base_histogram_percentile(load->sample->latency, 50);
         values[LAB_DEPOT_READS] = (double)(after->reads - before->reads) / operations;
     } else {
         uint64_t writes = base_max(after->writes - before->writes, UINT64_C(1));
@@ -212,7 +211,6 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
         values[LAB_DEPOT_WRITTEN] = (double)(after->written_bytes - before->written_bytes) /
                                     (operations * (double)job->store->record_bytes);
     }
-    base_histogram_merge(load->sample->latency, &job->one_latency);
 }
 
 static uint64_t used_ns(const struct lab_depot_job *job)
@@ -384,20 +382,15 @@ const char *lab_depot_peer_name(const struct lab_depot_peer *peer, char *buffer,
 int lab_depot_peer_measure(void *arg, struct bench_sample *sample)
 {
     struct lab_depot_peer *peer = arg;
-    bool writes = lab_drive_op_writes(peer->drive.op);
-    struct bench_sample one = {.latency = &peer->one_latency};
-    base_histogram_reset(&peer->one_latency);
-    int error = lab_fio_measure(&peer->drive, &one);
+    int error = lab_fio_measure(&peer->drive, sample);
     if (error != 0)
         return error;
-    sample->skipped = one.skipped;
-    sample->operations = one.operations * peer->factor;
-    sample->elapsed_ns = one.elapsed_ns;
-    sample->values[LAB_DEPOT_THREAD_NS] = one.values[0];
-    double p50_ns = (double)base_histogram_percentile(&peer->one_latency, 50);
-    sample->values[LAB_DEPOT_P50_NS] = writes ? 1 : p50_ns; /* or puts for a write */
-    sample->values[LAB_DEPOT_READS] = 1;                    /* or bytes written for a byte */
-    if (!peer->drive.flush_each)                            /* what it tells of those is without the flush */
-        base_histogram_merge(sample->latency, &peer->one_latency);
+    sample->operations *= peer->factor;
+    sample->values[LAB_DEPOT_P50_NS] = lab_drive_op_writes(peer->drive.op)
+                                           ? 1 /* put for a write */
+                                           : (double)base_histogram_percentile(sample->latency, 50);
+    sample->values[LAB_DEPOT_READS] = 1; /* or bytes written for a byte */
+    if (peer->drive.flush_each)          /* what it tells of those is without the flush */
+        base_histogram_reset(sample->latency);
     return 0;
 }

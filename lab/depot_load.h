@@ -33,9 +33,8 @@ struct lab_depot_job {
     bool threads;
     bool stages; /* measure them, and write them after the last repeat */
 
-    size_t measured;                   /* times so far */
-    char stages_text[8192];            /* of the last: a JSON object */
-    struct base_histogram one_latency; /* of the measurement under way */
+    size_t measured;        /* times so far */
+    char stages_text[8192]; /* of the last: a JSON object */
 };
 
 /**
@@ -48,7 +47,6 @@ int lab_depot_measure(void *arg, struct bench_sample *sample);
 struct lab_depot_peer {
     struct lab_drive_job drive;
     uint32_t factor; /* factor by which its rate is multiplied for the comparison */
-    struct base_histogram one_latency;
 };
 
 /* What fio does beside a store. */

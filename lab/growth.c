@@ -162,12 +162,12 @@ static int prove(const struct subject *subject)
     return found == count ? 0 : -EBADMSG;
 }
 
-static int measure_table(struct subject *subject, struct base_histogram *latency, struct bench_sample *sample)
+static int measure_table(struct subject *subject, struct bench_sample *sample)
 {
     int error = subject->kind->insert(subject->table, 0, subject->options->from);
     uint64_t begin_ns = task_now();
     if (error == 0)
-        error = insert_beside_growth(subject, latency);
+        error = insert_beside_growth(subject, sample->latency);
     sample->elapsed_ns = task_now() - begin_ns;
     return error == 0 ? prove(subject) : error;
 }
@@ -180,11 +180,6 @@ static int measure_index(void *arg, struct bench_sample *sample)
                                             .seed = subject->bench->options.seed,
                                             .keys = subject->options->to,
                                             .grows = true};
-    struct base_histogram *latency;
-    latency = base_alloc(options.account, sizeof(*latency));
-    if (latency == NULL)
-        return -ENOMEM;
-    base_histogram_reset(latency);
     if (kind->grow != NULL) /* else its own threads would be on this core, too */
         bench_pin(&subject->bench->machine, 0);
     subject->waits = 0;
@@ -192,25 +187,17 @@ static int measure_index(void *arg, struct bench_sample *sample)
     if (error == 0) {
         if (kind->thread_begin != NULL)
             kind->thread_begin();
-        error = measure_table(subject, latency, sample);
+        error = measure_table(subject, sample);
         if (kind->thread_end != NULL)
             kind->thread_end();
         kind->close(subject->table);
     }
     bench_unpin(&subject->bench->machine);
-    sample->operations = base_histogram_count(latency);
-    sample->values[0] = (double)base_histogram_percentile(latency, 99.99);
-    sample->values[1] = (double)base_histogram_max(latency);
+    sample->operations = base_histogram_count(sample->latency);
+    sample->values[0] = (double)base_histogram_percentile(sample->latency, 99.99);
+    sample->values[1] = (double)base_histogram_max(sample->latency);
     sample->values[2] = (double)subject->waits;
-    base_histogram_merge(sample->latency, latency);
-    base_free(options.account, latency, sizeof(*latency));
     return error;
-}
-
-static void add_table(struct bench_case *self, struct subject *subject)
-{
-    bench_case_subject(self, subject->kind->name, measure_index, subject);
-    bench_case_skip(self, subject->kind->skipped);
 }
 
 static int run_index(struct bench *bench, const struct options *options)
@@ -228,8 +215,10 @@ static int run_index(struct bench *bench, const struct options *options)
     for (size_t i = 0; i < base_array_count(kinds); i++) {
         subjects[i] = (struct subject){
             .bench = bench, .options = options, .kind = kinds[i], .growing = PTHREAD_MUTEX_INITIALIZER};
-        if (bench_is_wanted(&options->tables, kinds[i]->name))
-            add_table(self, &subjects[i]);
+        if (!bench_is_wanted(&options->tables, kinds[i]->name))
+            continue;
+        bench_case_subject(self, kinds[i]->name, measure_index, &subjects[i]);
+        bench_case_skip(self, kinds[i]->skipped);
     }
     return bench_case_finish(self);
 }
@@ -260,7 +249,7 @@ static int measure_put(void *arg, struct bench_sample *sample)
     struct put *put = arg;
     int error = lab_depot_measure(&put->job, sample);
     if (error == 0)
-        sample->values[P9999_NS] = (double)base_histogram_percentile(&put->job.one_latency, 99.99);
+        sample->values[P9999_NS] = (double)base_histogram_percentile(sample->latency, 99.99);
     return error;
 }
 

@@ -272,10 +272,12 @@ static int write_case(const struct bench_case *self)
 
 static int measure_case(struct bench_case *self, struct bench_subject *subject, size_t repeat)
 {
-    struct bench_sample sample = {.latency = &subject->latency};
+    struct bench_sample sample = {.latency = &self->latency};
+    base_histogram_reset(&self->latency);
     int error = subject->measure(subject->arg, &sample);
     if (error != 0)
         return error;
+    base_histogram_merge(&subject->latency, &self->latency);
     subject->skipped = sample.skipped;
     if (sample.operations > 0 && sample.elapsed_ns > 0)
         subject->rates[repeat] = (double)sample.operations * 1e9 / (double)sample.elapsed_ns;

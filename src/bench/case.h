@@ -18,7 +18,7 @@ struct bench_sample {
     uint64_t operations; /* 0: this is not about a rate */
     uint64_t elapsed_ns;
     double values[BENCH_VALUES_MAX]; /* in the order of bench_case.value_names */
-    struct base_histogram *latency;  /* add to it what one operation took, ns; or nothing */
+    struct base_histogram *latency;  /* empty; add to it what one operation took, ns, or nothing */
     const char *skipped;             /* set it, and return 0: why this cannot be measured here */
 };
 
@@ -51,6 +51,7 @@ struct bench_case {
     size_t value_count;
     const char *value_names[BENCH_VALUES_MAX];
     size_t repeats;
+    struct base_histogram latency; /* of the measurement under way */
     size_t subject_count;
     struct bench_subject subjects[BENCH_SUBJECTS_MAX];
 };
