@@ -81,7 +81,7 @@ static int measure_ring(const struct lab_basic *options, void (*make)(struct mem
     return has_memory ? 0 : -ENOMEM;
 }
 
-/* Say why a kind of ring cannot be measured; where all can, nobody does. */
+/* Say why a kind of ring cannot be measured. Builds that can measure all kinds do not call it. */
 static base_unused int skip_ring(struct bench_sample *sample, const char *reason)
 {
     sample->skipped = reason;

@@ -369,63 +369,50 @@ static void timers_main(void *arg)
 
 /* ---- cases ------------------------------------------------------------------------------------- */
 
-/* A case, and its subjects up to the first without a name. */
+/* What is measured in a case. A list of subjects ends with one that has no name. */
+struct subject {
+    const char *name;
+    task_function *function; /* in the schedulers of a world; NULL: `measure` does it all */
+    uint32_t sched_count;
+    int (*measure)(void *arg, struct bench_sample *sample);
+};
+
+static const struct subject switches[] = {{"tarn", switch_main, 1, NULL},
+                                          {"bare", NULL, 0, lab_ring_context},
+                                          {"boost", NULL, 0, lab_ring_boost},
+                                          {"swapcontext", NULL, 0, lab_ring_swapcontext},
+                                          {NULL, NULL, 0, NULL}};
+static const struct subject spawns[] = {
+    {"tarn", spawn_main, 1, NULL}, {"pthread", NULL, 0, measure_spawn_threads}, {NULL, NULL, 0, NULL}};
+static const struct subject spawns_alone[] = {{"tarn", spawn_main, 1, NULL}, {NULL, NULL, 0, NULL}};
+static const struct subject futures[] = {{"tarn", future_main, 1, NULL}, {NULL, NULL, 0, NULL}};
+static const struct subject wakes[] = {
+    {"tarn", wake_main, 2, NULL}, {"pthread", NULL, 0, measure_wake_threads}, {NULL, NULL, 0, NULL}};
+static const struct subject wakes_alone[] = {{"tarn", wake_main, 2, NULL}, {NULL, NULL, 0, NULL}};
+static const struct subject timers[] = {{"tarn", timers_main, 1, NULL}, {NULL, NULL, 0, NULL}};
+
 static const struct basic_case {
     const char *name;
     const char *unit;
-    const char *parameter; /* besides the number of tasks, or NULL */
-    const char *text;      /* of the parameter */
+    struct bench_parameter parameter; /* besides the number of tasks; no name: there is none */
     struct lab_basic options;
-    struct subject {
-        const char *name;
-        int (*measure)(void *arg,
-                       struct bench_sample *sample); /* NULL: `function` in schedulers of a world */
-        task_function *function;
-        uint32_t sched_count;
-    } subjects[SUBJECTS_MAX];
+    const struct subject *subjects;
 } basic_cases[] = {
-#define RING_SUBJECTS                                                                                        \
-    {                                                                                                        \
-        {.name = "tarn", .function = switch_main}, {.name = "bare", .measure = lab_ring_context},            \
-            {.name = "boost", .measure = lab_ring_boost},                                                    \
-            {.name = "swapcontext", .measure = lab_ring_swapcontext},                                        \
-    }
-    {"switch", "switches/s", "code", "same", {.tasks = 2, .same_code = true}, RING_SUBJECTS},
-    {"switch", "switches/s", "code", "different", {.tasks = 2}, RING_SUBJECTS},
-    {"switch", "switches/s", "code", "same", {.tasks = 1000, .same_code = true}, RING_SUBJECTS},
-    {"spawn",
-     "tasks/s",
-     NULL,
-     NULL,
-     {.tasks = 1},
-     {{.name = "tarn", .function = spawn_main}, {.name = "pthread", .measure = measure_spawn_threads}}},
-    {"spawn", "tasks/s", NULL, NULL, {.tasks = 100}, {{.name = "tarn", .function = spawn_main}}},
-    {"future", "round trips/s", NULL, NULL, {0}, {{.name = "tarn", .function = future_main}}},
-    {"wake",
-     "round trips/s",
-     "waiting",
-     "spinning",
-     {.spin_ns = BASE_NS_PER_SECOND}, /* longer than any wait */
-     {{.name = "tarn", .function = wake_main, .sched_count = 2}}},
-    {"wake",
-     "round trips/s",
-     "waiting",
-     "sleeping",
-     {0},
-     {{.name = "tarn", .function = wake_main, .sched_count = 2},
-      {.name = "pthread", .measure = measure_wake_threads}}},
+    {"switch", "switches/s", {"code", "same", 0}, {.tasks = 2, .same_code = true}, switches},
+    {"switch", "switches/s", {"code", "different", 0}, {.tasks = 2}, switches},
+    {"switch", "switches/s", {"code", "same", 0}, {.tasks = 1000, .same_code = true}, switches},
+    {"spawn", "tasks/s", {NULL, NULL, 0}, {.tasks = 1}, spawns},
+    {"spawn", "tasks/s", {NULL, NULL, 0}, {.tasks = 100}, spawns_alone},
+    {"future", "round trips/s", {NULL, NULL, 0}, {.tasks = 0}, futures},
+    /* spinning longer than any wait */
+    {"wake", "round trips/s", {"waiting", "spinning", 0}, {.spin_ns = BASE_NS_PER_SECOND}, wakes_alone},
+    {"wake", "round trips/s", {"waiting", "sleeping", 0}, {.spin_ns = 0}, wakes},
+    {"timer", "sleeps/s", {"sleep", "0-100us", 0}, {.tasks = 1000, .sleep_us_max = 100}, timers},
     {"timer",
      "sleeps/s",
-     "sleep",
-     "0-100us",
-     {.tasks = 1000, .sleep_us_max = 100},
-     {{.name = "tarn", .function = timers_main}}},
-    {"timer",
-     "sleeps/s",
-     "sleep",
-     "1-2ms",
+     {"sleep", "1-2ms", 0},
      {.tasks = 16, .sleep_us_min = 1000, .sleep_us_max = 2000},
-     {{.name = "tarn", .function = timers_main}}},
+     timers},
 };
 
 /* What a subject is measured with. */
@@ -454,10 +441,11 @@ static int run_basic_case(struct bench *bench, const struct basic_case *basic)
         return error;
     if (basic->options.tasks > 0)
         bench_case_number(self, "tasks", basic->options.tasks);
-    if (basic->parameter != NULL)
-        bench_case_text(self, basic->parameter, basic->text);
-    for (size_t i = 0; i < SUBJECTS_MAX && basic->subjects[i].name != NULL; i++) {
+    if (basic->parameter.name != NULL)
+        bench_case_text(self, basic->parameter.name, basic->parameter.text);
+    for (size_t i = 0; basic->subjects[i].name != NULL; i++) {
         const struct subject *subject = &basic->subjects[i];
+        base_assert(i < SUBJECTS_MAX);
         runs[i] = (struct subject_run){.options = basic->options, .subject = subject};
         runs[i].options.bench = bench;
         bench_case_subject(self, subject->name,
