@@ -216,8 +216,6 @@ static int run_case(struct bench *bench, const struct options *options, const ch
                                 .direct = job->answer.direct,
                                 .bytes = job->records * store->record_bytes};
     struct bench_case *self;
-    if (!bench_is_wanted(&options->only, name))
-        return 0;
     int error = bench_case_open(bench, name, "bytes/s", &self);
     if (error != 0)
         return error;
@@ -234,27 +232,28 @@ static int run_case(struct bench *bench, const struct options *options, const ch
     return bench_case_finish(self);
 }
 
-/* One act that is not measured, then those of a case. */
-static int run_after(struct bench *bench, const struct options *options, const char *name, struct job *job,
-                     enum act before, enum act measured)
-{
-    job->act = before;
-    int error = run_child(job);
-    job->act = measured;
-    return error == 0 ? run_case(bench, options, name, job) : error;
-}
-
+/* Before each case something is done that is not measured; the first makes the store, wanted or not. */
 static int run_store(struct bench *bench, const struct options *options, struct lab_depot_store *store)
 {
+    static const struct {
+        enum act before, measured;
+    } acts[] = {/* as cases[] */
+                {ACT_MAKE, ACT_OPEN_DIE},
+                {ACT_OVERWRITE, ACT_OPEN_DIE},
+                {ACT_OPEN_CLOSE, ACT_OPEN_CLOSE}};
     struct job job = {.store = store, .records = options->records};
     int error = lab_depot_set_value_bytes(store, (uint32_t)options->value_bytes);
     if (error != 0)
         return bench_fail(bench, error, "values");
-    error = run_after(bench, options, cases[0], &job, ACT_MAKE, ACT_OPEN_DIE);
-    if (error == 0 && bench_is_wanted(&options->only, cases[1]))
-        error = run_after(bench, options, cases[1], &job, ACT_OVERWRITE, ACT_OPEN_DIE);
-    if (error == 0 && bench_is_wanted(&options->only, cases[2]))
-        error = run_after(bench, options, cases[2], &job, ACT_OPEN_CLOSE, ACT_OPEN_CLOSE);
+    for (size_t i = 0; i < base_array_count(acts) && error == 0; i++) {
+        bool wanted = bench_is_wanted(&options->only, cases[i]);
+        job.act = acts[i].before;
+        if (wanted || job.act == ACT_MAKE)
+            error = run_child(&job);
+        job.act = acts[i].measured;
+        if (error == 0 && wanted)
+            error = run_case(bench, options, cases[i], &job);
+    }
     return error;
 }
 
