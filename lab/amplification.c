@@ -4,13 +4,11 @@
 
 #include "bench/case.h"
 #include "lab/depot_store.h"
-#include "lab/drive_memory.h"
 #include <errno.h>
 #include <math.h>
 
 enum {
     TASKS_MAX = 128,
-    WRITERS = 64,      /* as lab_depot_put_all() has */
     FILL_PERCENT = 50, /* of the capacity, for reads and writes: nothing is collected */
     LIVE_PERCENT = 80, /* of all segments, for collection */
     CAPACITY_PERCENT_MAX = 98,
@@ -21,6 +19,7 @@ enum {
     VALUES_MAX = 1 << 16,
     COLLECTED_VALUE_BYTES = 1024,
     BISECTIONS = 60,
+    COLLECTION = 2, /* its place among cases */
 };
 
 struct options {
@@ -67,47 +66,93 @@ double lab_greedy_bound(double live_share)
 
 /* ---- options ------------------------------------------------------------------------------------- */
 
-static int read_size(const char *text, uint64_t min, uint64_t max, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    int error = base_parse_size(text, &bytes);
-    if (error != 0 || bytes < min || bytes > max)
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
+static const struct bench_list lists[] = {
+    BENCH_WORDS("only", only, cases),
+    BENCH_NUMBERS("sizes", sizes, LAB_DEPOT_VALUE_BYTES_MIN, VALUES_MAX, 1),
+    BENCH_NUMBERS("blocks", blocks, DRIVE_SECTOR_BYTES, VALUES_MAX, 0),
+    {.setting = NULL},
+};
 
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    uint32_t bytes;
-    int error = bench_check_words(bench, "only", &options->only, cases);
-    for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        if (read_size(options->sizes.items[i], LAB_DEPOT_VALUE_BYTES_MIN, VALUES_MAX, &bytes) != 0)
-            error = bench_fail(bench, 0, "--sizes: '%s' is no length from %d to %d", options->sizes.items[i],
-                               LAB_DEPOT_VALUE_BYTES_MIN, VALUES_MAX);
-    }
-    for (size_t i = 0; i < options->blocks.count && error == 0; i++) {
-        if (read_size(options->blocks.items[i], DRIVE_SECTOR_BYTES, VALUES_MAX, &bytes) != 0 ||
-            !base_is_power_of_two(bytes))
-            error = bench_fail(bench, 0, "--blocks: '%s' is no power of two from %d to %d",
-                               options->blocks.items[i], DRIVE_SECTOR_BYTES, VALUES_MAX);
-    }
-    if (error == 0 && !base_is_power_of_two(options->grain_bytes))
-        error = bench_fail(bench, 0, "--grain: no power of two");
-    return error;
+    return base_is_power_of_two(options->grain_bytes) ? 0 : bench_fail(bench, 0, "--grain: no power of two");
 }
+
+/* ---- a drive in memory ------------------------------------------------------------------------------ */
+
+/*
+ * Its blocks have any size, its requests take no time. They are done when the tasks that can run have run, so that
+ * writes gather as with a drive that is busy.
+ */
+struct memory {
+    uint8_t *bytes;
+    uint64_t size;
+    uint32_t block_bytes; /* logical and physical */
+};
+
+static int open_drive(struct tarn_node *node, void *provider_arg, const char *path,
+                      const struct drive_options *options, struct drive_info *ret_info, void **ret_state)
+{
+    struct memory *memory = provider_arg;
+    (void)node, (void)path, (void)options;
+    *ret_info = (struct drive_info){.provider = "memory",
+                                    .bytes = memory->size,
+                                    .logical_block_bytes = memory->block_bytes,
+                                    .physical_block_bytes = memory->block_bytes,
+                                    .memory_alignment_bytes = DRIVE_SECTOR_BYTES,
+                                    .direct = true};
+    *ret_state = memory;
+    return 0;
+}
+
+static void close_drive(void *state)
+{
+    (void)state;
+}
+
+static void finish_request(struct task_message *message)
+{
+    drive_finish(base_container_of(message, struct drive_request, message), 0);
+}
+
+static void move_bytes(const struct memory *memory, const struct drive_request *request)
+{
+    uint8_t *at = memory->bytes + request->offset;
+    for (uint32_t i = 0; i < request->iov_count; i++) {
+        const struct iovec *vector = &request->iov[i];
+        if (request->op == DRIVE_READ)
+            memcpy(vector->iov_base, at, vector->iov_len);
+        else
+            memcpy(at, vector->iov_base, vector->iov_len);
+        at += vector->iov_len;
+    }
+}
+
+static void post_request(void *state, struct drive_request *request)
+{
+    move_bytes(state, request);
+    request->message.run = finish_request;
+    if (request->sched == NULL)
+        drive_finish_now(request, 0);
+    else /* a scheduler does not end while a task of its waits */
+        base_assert(task_sched_post(request->sched, &request->message));
+}
+
+static const struct drive_provider memory_provider = {
+    .name = "memory", .open = open_drive, .close = close_drive, .post = post_request};
 
 /* ---- measurements -------------------------------------------------------------------------------- */
 
 /* One case on a store that is made for each measurement. */
 struct job {
     const struct options *options;
-    const char *name;
+    const struct kind *kind;
     uint32_t value_bytes;
     uint32_t block_bytes;
     bool skewed; /* collection: 90 % of the writes are to 10 % of the records */
     uint64_t measured;
+    uint64_t records;             /* in the store */
     struct lab_depot_store store; /* its values */
     struct tarn_depot *depot;
     struct base_random random;
@@ -124,16 +169,19 @@ static double user_bytes(const struct job *job, uint64_t records)
     return (double)records * (LAB_DEPOT_KEY_BYTES + job->value_bytes);
 }
 
-/* How many records fill so much, by the first. @return 0; the store's error */
-static int count_records(struct job *job, uint64_t (*room)(const struct tarn_depot_stats *stats),
-                         uint64_t *ret_records)
+/* Put a first record, whose size tells how many fill so much. @return 0; the store's error */
+static int put_first(struct job *job, uint64_t (*room)(const struct tarn_depot_stats *stats))
 {
     struct tarn_depot_stats stats;
     int error = lab_depot_put_all(&job->store, job->depot, 0, 1);
     tarn_depot_stats(job->depot, &stats);
-    if (error == 0)
-        *ret_records = base_max(room(&stats) / stats.live_bytes, UINT64_C(2));
+    job->records = error == 0 ? base_max(room(&stats) / stats.live_bytes, UINT64_C(2)) : 2;
     return error;
+}
+
+static int put_others(struct job *job)
+{
+    return lab_depot_put_all(&job->store, job->depot, 1, job->records);
 }
 
 static uint64_t half_of_capacity(const struct tarn_depot_stats *stats)
@@ -148,19 +196,13 @@ static uint64_t share_of_segments(const struct tarn_depot_stats *stats)
                                100); /* of a small store: live_percent tells */
 }
 
-static int get_all(struct job *job, uint64_t records, uint64_t count)
+static int get_all(struct job *job, uint64_t count)
 {
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
     uint8_t *value = base_alloc(job->store.bench->account, job->value_bytes);
     int error = value == NULL ? -ENOMEM : 0;
-    for (uint64_t i = 0; i < count && error == 0; i++) {
-        uint64_t number = base_random_below(&job->random, records);
-        struct tarn_record_info info;
-        lab_depot_key(number, key);
-        error = tarn_depot_get(job->depot, key, sizeof(key), value, job->value_bytes, &info);
-        if (error == 0 && !lab_depot_value_check(&job->store, number, value, info.value_bytes, true))
-            error = -EBADMSG;
-    }
+    for (uint64_t i = 0; i < count && error == 0; i++)
+        error = lab_depot_get(&job->store, job->depot, base_random_below(&job->random, job->records), value,
+                              true);
     base_free(job->store.bench->account, value, job->value_bytes);
     return error;
 }
@@ -169,14 +211,13 @@ static int measure_reads(struct job *job)
 {
     struct tarn_depot_stats before;
     struct tarn_depot_stats after;
-    uint64_t records = 0;
-    int error = count_records(job, half_of_capacity, &records);
+    int error = put_first(job, half_of_capacity);
     if (error == 0)
-        error = lab_depot_put_all(&job->store, job->depot, 1, records);
+        error = put_others(job);
     tarn_depot_stats(job->depot, &before);
     uint64_t bytes = moved(job, DRIVE_READ);
     if (error == 0)
-        error = get_all(job, records, job->options->gets);
+        error = get_all(job, job->options->gets);
     tarn_depot_stats(job->depot, &after);
     double read = (double)(moved(job, DRIVE_READ) - bytes);
     job->values[0] = read / user_bytes(job, job->options->gets);
@@ -189,14 +230,13 @@ static int measure_writes(struct job *job)
 {
     struct tarn_depot_stats before;
     struct tarn_depot_stats after;
-    uint64_t records = 0;
-    int error = count_records(job, half_of_capacity, &records);
+    int error = put_first(job, half_of_capacity);
     tarn_depot_stats(job->depot, &before);
     uint64_t bytes = moved(job, DRIVE_WRITE);
     if (error == 0)
-        error = lab_depot_put_all(&job->store, job->depot, 1, records);
+        error = put_others(job);
     tarn_depot_stats(job->depot, &after);
-    double puts = (double)base_max(records, UINT64_C(2)) - 1;
+    double puts = (double)job->records - 1;
     job->values[0] = (double)(moved(job, DRIVE_WRITE) - bytes) / (user_bytes(job, 1) * puts);
     job->values[1] = puts / (double)base_max(after.writes - before.writes, UINT64_C(1));
     return error;
@@ -204,76 +244,36 @@ static int measure_writes(struct job *job)
 
 /* ---- collection ---------------------------------------------------------------------------------- */
 
-/* Tasks that overwrite. */
-struct overwrite {
-    struct job *job;
-    uint64_t records;
-    uint64_t left;
-    uint64_t generation;
-    int error;
-};
-
-static uint64_t draw_key(struct overwrite *overwrite)
+/* A record to be overwritten. */
+static uint64_t draw_record(void *arg)
 {
-    struct base_random *random = &overwrite->job->random;
-    uint64_t hot = base_max(overwrite->records * HOT_RECORDS_PERCENT / 100, UINT64_C(1));
-    if (!overwrite->job->skewed)
-        return base_random_below(random, overwrite->records);
-    if (base_random_below(random, 100) < HOT_WRITES_PERCENT)
-        return base_random_below(random, hot);
-    return hot + base_random_below(random, overwrite->records - hot);
+    struct job *job = arg;
+    uint64_t hot = base_max(job->records * HOT_RECORDS_PERCENT / 100, UINT64_C(1));
+    if (!job->skewed)
+        return base_random_below(&job->random, job->records);
+    if (base_random_below(&job->random, 100) < HOT_WRITES_PERCENT)
+        return base_random_below(&job->random, hot);
+    return hot + base_random_below(&job->random, job->records - hot);
 }
 
-static void overwriter(void *arg)
+static int overwrite_all(struct job *job, uint64_t rounds)
 {
-    struct overwrite *overwrite = arg;
-    struct job *job = overwrite->job;
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
-    uint8_t *value = base_alloc(job->store.bench->account, job->value_bytes);
-    if (value == NULL) {
-        overwrite->error = -ENOMEM;
-        return;
-    }
-    lab_depot_value_init(&job->store, value);
-    while (overwrite->left > 0 && overwrite->error == 0) {
-        uint64_t number = draw_key(overwrite);
-        overwrite->left--;
-        lab_depot_key(number, key);
-        lab_depot_value_set(&job->store, number, overwrite->generation++, value);
-        int error = tarn_depot_put(job->depot, key, sizeof(key), value, job->value_bytes, NULL, NULL);
-        if (error != 0)
-            overwrite->error = error;
-    }
-    base_free(job->store.bench->account, value, job->value_bytes);
-}
-
-static int overwrite_all(struct job *job, uint64_t records, uint64_t rounds)
-{
-    struct overwrite overwrite = {.job = job, .records = records, .left = records * rounds, .generation = 1};
-    struct task_group group;
-    task_group_init(&group);
-    int error = 0;
-    for (uint32_t i = 0; i < WRITERS && error == 0; i++)
-        error = task_spawn(NULL, &group, "overwriter", overwriter, &overwrite);
-    int joined = task_group_join(&group, TASK_FOREVER);
-    base_assert(joined == 0); /* nobody cancels */
-    return error != 0 ? error : overwrite.error;
+    return lab_depot_put_drawn(&job->store, job->depot, job->records * rounds, draw_record, job);
 }
 
 static int measure_collection(struct job *job)
 {
     struct tarn_depot_stats before;
     struct tarn_depot_stats after;
-    uint64_t records = 0;
-    int error = count_records(job, share_of_segments, &records);
+    int error = put_first(job, share_of_segments);
     if (error == 0)
-        error = lab_depot_put_all(&job->store, job->depot, 1, records);
+        error = put_others(job);
     if (error == 0)
-        error = overwrite_all(job, records, WARM_UP_ROUNDS);
+        error = overwrite_all(job, WARM_UP_ROUNDS);
     tarn_depot_stats(job->depot, &before);
     uint64_t bytes = moved(job, DRIVE_WRITE);
     if (error == 0)
-        error = overwrite_all(job, records, ROUNDS);
+        error = overwrite_all(job, ROUNDS);
     tarn_depot_stats(job->depot, &after);
     double user = (double)base_max(after.user_bytes - before.user_bytes, UINT64_C(1));
     double live_share = (double)after.live_bytes / ((double)after.segments * after.segment_bytes);
@@ -281,10 +281,20 @@ static int measure_collection(struct job *job)
     job->values[1] = 1 + (double)(after.moved_bytes - before.moved_bytes) / user;
     job->values[2] = lab_greedy_bound(live_share);
     job->values[3] = live_share * 100;
-    return error == 0 ? get_all(job, records, base_min(records, UINT64_C(1000))) : error;
+    return error == 0 ? get_all(job, base_min(job->records, UINT64_C(1000))) : error;
 }
 
 /* ---- cases --------------------------------------------------------------------------------------- */
+
+/* What can be measured, in the order of cases[]. */
+static const struct kind {
+    int (*measure)(struct job *job);
+    const char *values[BENCH_VALUES_MAX];
+} kinds[] = {
+    {measure_reads, {"amplification", "blocks_per_get", "reads_per_get"}},
+    {measure_writes, {"amplification", "puts_per_write"}},
+    {measure_collection, {"amplification", "collection_alone", "greedy_bound", "live_percent"}},
+};
 
 static void measure_main(void *arg)
 {
@@ -298,9 +308,7 @@ static void measure_main(void *arg)
         world->error = tarn_depot_open(world->node, "memory", &options, &job->depot);
     if (world->error != 0)
         return;
-    world->error = strcmp(job->name, "read") == 0    ? measure_reads(job)
-                   : strcmp(job->name, "write") == 0 ? measure_writes(job)
-                                                     : measure_collection(job);
+    world->error = job->kind->measure(job);
     int closed = tarn_depot_close(job->depot);
     if (world->error == 0)
         world->error = closed;
@@ -310,69 +318,56 @@ static int measure_round(void *arg, struct bench_sample *sample)
 {
     struct job *job = arg;
     struct bench *bench = job->store.bench;
-    struct lab_drive_memory memory;
-    int error =
-        lab_drive_memory_open(bench->account, base_align_down(job->options->size_bytes, job->block_bytes),
-                              job->block_bytes, &memory);
-    if (error != 0)
-        return error;
+    struct memory memory = {.size = base_align_down(job->options->size_bytes, job->block_bytes),
+                            .block_bytes = job->block_bytes};
+    memory.bytes = base_alloc(bench->account, memory.size);
+    if (memory.bytes == NULL)
+        return -ENOMEM;
     const struct bench_world_options options = {
-        .sched = {.tasks_max = TASKS_MAX}, .drives = &lab_drive_memory_provider, .drives_arg = &memory};
+        .sched = {.tasks_max = TASKS_MAX}, .drives = &memory_provider, .drives_arg = &memory};
     job->values = sample->values;
     base_random_init(&job->random, bench->options.seed + job->measured++);
-    error = bench_world_run(bench, &options, measure_main, job);
-    lab_drive_memory_close(&memory);
+    int error = bench_world_run(bench, &options, measure_main, job);
+    base_free(bench->account, memory.bytes, memory.size);
     return error;
 }
 
 static int run_case(struct bench *bench, const struct options *options, struct job *job)
 {
     struct bench_case *self;
+    const char *name = cases[job->kind - kinds];
     job->options = options;
     job->store = (struct lab_depot_store){.bench = bench, .file = {.path = "memory"}};
     int error = lab_depot_set_value_bytes(&job->store, job->value_bytes);
     if (error == 0)
-        error = bench_case_open(bench, job->name, "bytes", &self);
+        error = bench_case_open(bench, name, "bytes", &self);
     if (error != 0) {
         lab_depot_store_close(&job->store);
-        return bench_fail(bench, error, "%s", job->name);
+        return bench_fail(bench, error, "%s", name);
     }
-    bool collects = strcmp(job->name, "collection") == 0;
-    if (collects)
+    if (job->kind == &kinds[COLLECTION])
         bench_case_text(self, "keys", job->skewed ? "90/10" : "uniform");
     bench_case_number(self, "value_bytes", job->value_bytes);
     bench_case_number(self, "block_bytes", job->block_bytes);
     bench_case_number(self, "grain_bytes", options->grain_bytes);
     bench_case_number(self, "size_bytes", options->size_bytes);
-    bench_case_value(self, "amplification");
-    if (collects) {
-        bench_case_value(self, "collection_alone");
-        bench_case_value(self, "greedy_bound");
-        bench_case_value(self, "live_percent");
-    } else if (strcmp(job->name, "read") == 0) {
-        bench_case_value(self, "blocks_per_get");
-        bench_case_value(self, "reads_per_get");
-    } else {
-        bench_case_value(self, "puts_per_write");
-    }
+    for (size_t i = 0; i < BENCH_VALUES_MAX && job->kind->values[i] != NULL; i++)
+        bench_case_value(self, job->kind->values[i]);
     bench_case_subject(self, "tarn", measure_round, job);
-    error = bench_case_run(self);
-    bench_case_close(self);
+    error = bench_case_finish(self);
     lab_depot_store_close(&job->store);
     return error;
 }
 
-static int run_transfers(struct bench *bench, const struct options *options, const char *name)
+static int run_transfers(struct bench *bench, const struct options *options, const struct kind *kind)
 {
     int error = 0;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
         for (size_t k = 0; k < options->blocks.count && error == 0; k++) {
-            struct job job = {.name = name};
-            error = read_size(options->sizes.items[i], 0, VALUES_MAX, &job.value_bytes);
-            if (error == 0)
-                error = read_size(options->blocks.items[k], 0, VALUES_MAX, &job.block_bytes);
-            if (error == 0)
-                error = run_case(bench, options, &job);
+            struct job job = {.kind = kind,
+                              .value_bytes = bench_number(options->sizes.items[i]),
+                              .block_bytes = bench_number(options->blocks.items[k])};
+            error = run_case(bench, options, &job);
         }
     }
     return error;
@@ -382,12 +377,13 @@ static int run_amplification(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     int error = 0;
-    for (size_t i = 0; i < 2 && error == 0; i++) {
+    for (size_t i = 0; i < COLLECTION && error == 0; i++) {
         if (bench_is_wanted(&options->only, cases[i]))
-            error = run_transfers(bench, options, cases[i]);
+            error = run_transfers(bench, options, &kinds[i]);
     }
-    for (int skewed = 0; skewed < 2 && error == 0 && bench_is_wanted(&options->only, cases[2]); skewed++) {
-        struct job job = {.name = cases[2],
+    for (int skewed = 0; skewed < 2 && error == 0 && bench_is_wanted(&options->only, cases[COLLECTION]);
+         skewed++) {
+        struct job job = {.kind = &kinds[COLLECTION],
                           .value_bytes = COLLECTED_VALUE_BYTES,
                           .block_bytes = BASE_PAGE_BYTES,
                           .skewed = skewed == 1};
@@ -396,12 +392,6 @@ static int run_amplification(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_amplification = {
-    .name = "amplification",
-    .summary = "Bytes that the drive moves for bytes of keys and values: reads, writes, collection.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_amplification,
-};
+const struct bench_verb lab_verb_amplification = BENCH_VERB(
+    "amplification", "Bytes that the drive moves for bytes of keys and values: reads, writes, collection.",
+    .lists = lists, .check = check_options, .run = run_amplification);

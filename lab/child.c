@@ -1,5 +1,6 @@
 /* Children: forking a process for one side of a measurement, and its channel. */
 #include "lab/child.h"
+#include "lab/command.h"
 
 #include "task/task.h"
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define STOP_PATIENCE_NS (20 * BASE_NS_PER_SECOND)
@@ -115,14 +115,10 @@ int lab_child_stop(struct lab_child *child)
     (void)shutdown(child->channel, SHUT_WR);
     if (wait_readable(child->channel, STOP_PATIENCE_NS) != 0)
         (void)kill(child->pid, SIGKILL);
-    int status = 0;
-    pid_t ended;
-    do
-        ended = waitpid(child->pid, &status, 0);
-    while (ended < 0 && errno == EINTR);
+    int error = lab_process_wait(child->pid);
     (void)close(child->channel);
     *child = (struct lab_child){.channel = -1};
-    return ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
+    return error;
 }
 
 void lab_child_pause(const struct lab_child *child)

@@ -89,7 +89,7 @@ static int read_output(int output, uint64_t until_ns, char *text, size_t room, s
     return 0;
 }
 
-static int wait_status(pid_t pid)
+int lab_process_wait(pid_t pid)
 {
     int status = 0;
     pid_t ended;
@@ -116,7 +116,7 @@ int lab_command_run(struct lab_command *command, uint64_t until_ns, char *text, 
     (void)close(ends[0]);
     if (error != 0)
         (void)kill(pid, SIGKILL);
-    int status = wait_status(pid);
+    int status = lab_process_wait(pid);
     return error != 0 ? error : status;
 }
 
@@ -134,5 +134,5 @@ void lab_command_end(pid_t pid, uint64_t until_ns)
         (void)task_sleep(BASE_NS_PER_MS);
     }
     (void)kill(pid, SIGKILL);
-    (void)wait_status(pid);
+    (void)lab_process_wait(pid);
 }

@@ -42,4 +42,7 @@ base_must_check int lab_command_start(struct lab_command *command, pid_t *ret_pi
 /** Wait for the end of one that was started; it is killed at `until_ns`. */
 void lab_command_end(pid_t pid, uint64_t until_ns);
 
+/** Wait for the end of a process. @return 0; -ECHILD (it ended otherwise than with status 0) */
+int lab_process_wait(pid_t pid);
+
 #endif

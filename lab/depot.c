@@ -2,17 +2,15 @@
 #include "bench/bench.h"
 #include "bench/case.h"
 #include "lab/depot_load.h"
-#include "lab/depot_memory.h"
+#include "lab/fio.h"
 #include "lab/lab.h"
 #include "lab/verbs.h"
 
 #include <errno.h>
-#include <unistd.h>
 
 enum {
     VALUE_BYTES_MAX = 1 << 20,
-    FIO_MS_MIN = 10, /* it counts in milliseconds */
-    PEER_SHARE = 4,  /* fio's own file is that part of the store's */
+    PEER_SHARE = 4, /* fio's own file is that part of the store's */
     PATH_ROOM = 4096,
     NAME_ROOM = 32,
     PEERS_MAX = 2,
@@ -61,14 +59,11 @@ static const struct base_setting table[] = {
                  .min = 1, .max = 80, .unit = "percent", .default_text = "50"),
     BENCH_OPTION(LIST, "sizes", sizes, "Lengths of values.", .metavar = "SIZE[,...]",
                  .default_text = "1K,4K"),
-    {.name = "depths",
-     .type = BASE_SETTING_LIST,
-     .metavar = "N[,...]",
-     .default_text = "1,32,128",
-     .help =
-         "Numbers of tasks that get at once; fio has as many requests in flight. Also of tasks that put in "
-         "device and async mode.",
-     .offset = offsetof(struct options, depths)},
+    BENCH_OPTION(
+        LIST, "depths", depths,
+        "Numbers of tasks that get at once; fio has as many requests in flight. Also of tasks that put in "
+        "device and async mode.",
+        .metavar = "N[,...]", .default_text = "1,32,128"),
     BENCH_OPTION(LIST, "writers", writers, "Numbers of tasks that put at once in power mode.",
                  .metavar = "N[,...]", .default_text = "1,4,16,64"),
     BENCH_OPTION(LIST, "modes", modes, "When a put is acknowledged: power, device, async.",
@@ -92,59 +87,25 @@ static const struct base_setting table[] = {
 
 /* ---- options -------------------------------------------------------------------------------------- */
 
-static int read_value_bytes(const char *text, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    int error = base_parse_size(text, &bytes);
-    if (error != 0 || bytes < LAB_DEPOT_VALUE_BYTES_MIN || bytes > VALUE_BYTES_MAX ||
-        !base_is_aligned(bytes, sizeof(uint64_t)))
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
-
-static int check_sizes(struct bench *bench, const struct base_setting_list *list)
-{
-    uint32_t number;
-    for (size_t i = 0; i < list->count; i++) {
-        if (read_value_bytes(list->items[i], &number) != 0)
-            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of 8 from %d to 1M", list->items[i],
-                              LAB_DEPOT_VALUE_BYTES_MIN);
-    }
-    return 0;
-}
-
-/* What is there already is only used by order. */
-static int check_paths(struct bench *bench, const struct options *options)
-{
-    for (size_t i = 0; i < options->paths.count && !options->force; i++) {
-        if (access(options->paths.items[i], F_OK) == 0)
-            return bench_fail(bench, 0, "%s is there already: --force makes a store of it",
-                              options->paths.items[i]);
-    }
-    return 0;
-}
+static const struct bench_list lists[] = {
+    BENCH_WORDS("only", only, parts),
+    BENCH_WORDS("modes", modes, depot_mode_names),
+    BENCH_WORDS("keys", keys, keys),
+    BENCH_NUMBERS("sizes", sizes, LAB_DEPOT_VALUE_BYTES_MIN, VALUE_BYTES_MAX, sizeof(uint64_t)),
+    BENCH_NUMBERS("depths", depths, 1, BENCH_DEPTH_MAX, 1),
+    BENCH_NUMBERS("writers", writers, 1, BENCH_DEPTH_MAX, 1),
+    {.setting = NULL},
+};
 
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    int error = bench_check_words(bench, "only", &options->only, parts);
-    if (error == 0)
-        error = bench_check_words(bench, "modes", &options->modes, depot_mode_names);
-    if (error == 0)
-        error = bench_check_words(bench, "keys", &options->keys, keys);
-    if (error == 0)
-        error = check_sizes(bench, &options->sizes);
-    if (error == 0)
-        error = bench_check_depths(bench, "depths", &options->depths, BENCH_DEPTH_MAX);
-    if (error == 0)
-        error = bench_check_depths(bench, "writers", &options->writers, BENCH_DEPTH_MAX);
-    if (error == 0 && options->two_cores && options->threads)
-        error = bench_fail(bench, 0, "--two-cores is of tasks: give it without --threads");
-    if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
-        error =
-            bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
-    return error != 0 ? error : check_paths(bench, options);
+    int error = 0;
+    if (options->two_cores && options->threads)
+        return bench_fail(bench, 0, "--two-cores is of tasks: give it without --threads");
+    for (size_t i = 0; i < options->paths.count && error == 0; i++)
+        error = lab_check_new_file(bench, options->paths.items[i], options->force);
+    return error != 0 ? error : lab_fio_check(bench, options->fio, options->common.duration_ns);
 }
 
 /* ---- cases ---------------------------------------------------------------------------------------- */
@@ -167,27 +128,6 @@ struct set {
     size_t peer_count;
 };
 
-static int open_case(const struct set *set, const char *name, const char *unit, struct bench_case **ret_case)
-{
-    const struct lab_depot_job *job = &set->job;
-    const struct lab_depot_store *store = job->store;
-    int error = bench_case_open(store->bench, name, unit, ret_case);
-    if (error != 0)
-        return error;
-    bench_case_text(*ret_case, "file", store->file.memory ? "memory" : "disk");
-    bench_case_text(*ret_case, "provider", store->provider);
-    if (job->op != LAB_DEPOT_GET) {
-        bench_case_text(*ret_case, "mode", depot_mode_names[job->mode]);
-        bench_case_text(*ret_case, "keys", keys[job->op == LAB_DEPOT_INSERT]);
-        bench_case_text(*ret_case, "writers", job->threads ? "threads" : "tasks");
-    }
-    bench_case_number(*ret_case, "value_bytes", store->value_bytes);
-    if (set->peer_count > 0)
-        bench_case_number(*ret_case, "fio_block_bytes", set->peers[0].drive.block_bytes);
-    bench_case_number(*ret_case, "depth", job->depth);
-    return 0;
-}
-
 /* Histograms of the stages, in a line of their own. */
 static int write_stages(const struct set *set, const struct bench_case *self)
 {
@@ -202,15 +142,7 @@ static int write_stages(const struct set *set, const struct bench_case *self)
     base_json_object_begin(&json, NULL);
     base_json_string(&json, "bench", bench->verb);
     base_json_string(&json, "name", "stages");
-    base_json_object_begin(&json, "parameters");
-    base_json_string(&json, "of", self->name);
-    for (size_t i = 0; i < self->parameter_count; i++) {
-        if (self->parameters[i].text != NULL)
-            base_json_string(&json, self->parameters[i].name, self->parameters[i].text);
-        else
-            base_json_u64(&json, self->parameters[i].name, self->parameters[i].number);
-    }
-    base_json_object_end(&json);
+    bench_case_write_parameters(self, &json, self->name);
     base_json_string(&json, "unit", "ns");
     base_json_array_begin(&json, "subjects");
     base_json_array_end(&json);
@@ -225,11 +157,24 @@ static int write_stages(const struct set *set, const struct bench_case *self)
 
 static int run_rates(struct set *set)
 {
-    bool gets = set->job.op == LAB_DEPOT_GET;
+    const struct lab_depot_job *job = &set->job;
+    const struct lab_depot_store *store = job->store;
+    bool gets = job->op == LAB_DEPOT_GET;
     struct bench_case *self;
-    int error = open_case(set, gets ? "get" : "put", gets ? "gets/s" : "puts/s", &self);
+    int error = bench_case_open(store->bench, gets ? "get" : "put", gets ? "gets/s" : "puts/s", &self);
     if (error != 0)
         return error;
+    bench_case_text(self, "file", store->file.memory ? "memory" : "disk");
+    bench_case_text(self, "provider", store->provider);
+    if (!gets) {
+        bench_case_text(self, "mode", depot_mode_names[job->mode]);
+        bench_case_text(self, "keys", keys[job->op == LAB_DEPOT_INSERT]);
+        bench_case_text(self, "writers", job->threads ? "threads" : "tasks");
+    }
+    bench_case_number(self, "value_bytes", store->value_bytes);
+    if (set->peer_count > 0)
+        bench_case_number(self, "fio_block_bytes", set->peers[0].drive.block_bytes);
+    bench_case_number(self, "depth", job->depth);
     bench_case_value(self, "thread_ns");
     bench_case_value(self, gets ? "p50_ns" : "puts_per_write");
     bench_case_value(self, gets ? "reads_per_get" : "written_per_byte");
@@ -242,72 +187,35 @@ static int run_rates(struct set *set)
     error = bench_case_run(self);
     if (error == 0 && set->job.stages)
         error = write_stages(set, self);
-    bench_case_close(self);
-    return error;
-}
-
-/* ---- median latencies as a case of their own, for their ratio ---------------------------------------- */
-
-struct replay {
-    const double *p50_ns;
-    size_t count; /* that were measured */
-    size_t next;
-};
-
-static int replay_p50(void *arg, struct bench_sample *sample)
-{
-    struct replay *replay = arg;
-    if (replay->next >= replay->count) {
-        sample->skipped = "it was not measured";
-        return 0;
-    }
-    sample->operations = 1;
-    sample->elapsed_ns = (uint64_t)replay->p50_ns[replay->next++];
-    return 0;
-}
-
-static int run_latencies(struct set *set)
-{
-    struct replay replays[1 + PEERS_MAX] = {{.p50_ns = set->job.p50_ns, .count = set->job.measured}};
-    struct bench_case *self;
-    int error = open_case(set, "get-latency", "1/median latency", &self);
-    if (error != 0)
-        return error;
-    bench_case_subject(self, "tarn", replay_p50, &replays[0]);
-    for (size_t i = 0; i < set->peer_count; i++) {
-        replays[1 + i] = (struct replay){.p50_ns = set->peers[i].p50_ns, .count = set->peers[i].measured};
-        bench_case_subject(self, set->names[i], replay_p50, &replays[1 + i]);
-    }
-    error = bench_case_run(self);
+    if (error == 0 && gets && set->job.depth == 1 && set->peer_count > 0)
+        error = bench_case_write_times(self, LAB_DEPOT_P50_NS, "get-latency", "1/median latency");
     bench_case_close(self);
     return error;
 }
 
 /* ---- all cases of a store ---------------------------------------------------------------------------- */
 
-static void add_get_peers(const struct place *place, struct set *set)
+static void add_peer(const struct place *place, struct set *set, enum lab_depot_peer_kind kind)
 {
-    const struct lab_depot_store *store = &place->store;
-    if (!place->options->fio)
-        return;
-    lab_depot_peer_read(&set->job, store->engine, &set->peers[set->peer_count++]);
-    if (strcmp(store->provider, "sync") == 0) /* a file in memory is read by plain calls */
-        lab_depot_peer_read(&set->job, DRIVE_PROVIDER_SYNC, &set->peers[set->peer_count++]);
+    bool reads = set->job.op == LAB_DEPOT_GET;
+    lab_depot_peer_init(&set->peers[set->peer_count++], kind, &set->job,
+                        reads ? &place->store.file : &place->peer_file,
+                        reads ? place->store.used_bytes : place->peer_bytes);
 }
 
-static void add_put_peers(const struct place *place, struct set *set)
+static void add_peers(const struct place *place, struct set *set)
 {
-    if (place->peer_file.path == NULL)
-        return;
-    struct lab_depot_peer *peer = &set->peers[set->peer_count++];
-    if (set->job.mode == TARN_MODE_POWER) {
-        lab_depot_peer_flush(&set->job, &place->peer_file, place->peer_bytes, peer);
-        return;
+    if (set->job.op == LAB_DEPOT_GET) {
+        if (place->options->fio)
+            add_peer(place, set, LAB_DEPOT_PEER_READ);
+        if (place->options->fio && strcmp(place->store.provider, "sync") == 0)
+            add_peer(place, set, LAB_DEPOT_PEER_READ_SYNC); /* a file in memory is read by plain calls */
+    } else if (place->peer_file.path != NULL) {
+        bool flushes = set->job.mode == TARN_MODE_POWER;
+        add_peer(place, set, flushes ? LAB_DEPOT_PEER_FLUSH : LAB_DEPOT_PEER_WRITE);
+        if (!flushes && set->job.op == LAB_DEPOT_INSERT)
+            add_peer(place, set, LAB_DEPOT_PEER_SEQUENTIAL);
     }
-    lab_depot_peer_write(&set->job, &place->peer_file, place->peer_bytes, peer);
-    if (set->job.op == LAB_DEPOT_INSERT)
-        lab_depot_peer_sequential(&set->job, &place->peer_file, place->peer_bytes,
-                                  &set->peers[set->peer_count++]);
 }
 
 static int run_set(struct place *place, enum lab_depot_op op, enum tarn_mode mode, const char *depth)
@@ -319,23 +227,17 @@ static int run_set(struct place *place, enum lab_depot_op op, enum tarn_mode mod
     set->job = (struct lab_depot_job){.store = &place->store,
                                       .op = op,
                                       .mode = mode,
+                                      .depth = bench_number(depth),
                                       .scheds = 1,
                                       .threads = op != LAB_DEPOT_GET && place->options->threads,
                                       .stages = place->options->stages};
-    int error = bench_read_depth(depth, &set->job.depth);
     if (place->options->two_cores) {
         set->on_two = set->job;
         set->on_two.scheds = BENCH_WORLD_SCHEDS_MAX;
         set->on_two.stages = false;
     }
-    if (op == LAB_DEPOT_GET)
-        add_get_peers(place, set);
-    else
-        add_put_peers(place, set);
-    if (error == 0)
-        error = run_rates(set);
-    if (error == 0 && op == LAB_DEPOT_GET && set->job.depth == 1 && set->peer_count > 0)
-        error = run_latencies(set);
+    add_peers(place, set);
+    int error = run_rates(set);
     base_free(bench->account, set, sizeof(*set));
     return error;
 }
@@ -370,10 +272,7 @@ static int run_size(struct place *place, const char *size)
     bool gets = bench_is_wanted(&options->only, "get");
     bool puts = bench_is_wanted(&options->only, "put");
     bool full = gets || (puts && bench_is_wanted(&options->keys, "overwrite"));
-    uint32_t value_bytes;
-    int error = read_value_bytes(size, &value_bytes);
-    if (error == 0)
-        error = lab_depot_fill(&place->store, value_bytes, full ? options->fill_percent : 0);
+    int error = lab_depot_fill(&place->store, bench_number(size), full ? options->fill_percent : 0);
     if (error == 0 && gets)
         error = run_depths(place, LAB_DEPOT_GET, TARN_MODE_DEVICE);
     if (error == 0 && puts)
@@ -392,9 +291,9 @@ static int run_sizes(struct place *place)
     if (options->fio && place->store.file.created && bench_is_wanted(&options->only, "put")) {
         (void)snprintf(path, sizeof(path), "%s.fio", place->store.file.path);
         place->peer_bytes = options->size_bytes / PEER_SHARE;
-        if (!options->force && access(path, F_OK) == 0)
-            return bench_fail(place->bench, 0, "%s is there already: --force overwrites it", path);
-        error = lab_drive_file_open(place->bench, path, place->peer_bytes, &place->peer_file);
+        error = lab_check_new_file(place->bench, path, options->force);
+        if (error == 0)
+            error = lab_drive_file_open(place->bench, path, place->peer_bytes, &place->peer_file);
     }
     for (size_t i = 0; i < options->sizes.count && error == 0; i++)
         error = run_size(place, options->sizes.items[i]);
@@ -433,12 +332,6 @@ static int run_depot(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_depot = {
-    .name = "depot",
-    .summary = "The store: gets, puts and memory, beside fio on its drive.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_depot,
-};
+const struct bench_verb lab_verb_depot =
+    BENCH_VERB("depot", "The store: gets, puts and memory, beside fio on its drive.", .lists = lists,
+               .check = check_options, .run = run_depot);

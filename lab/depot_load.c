@@ -1,5 +1,6 @@
 /* Load on a store: its tasks and threads, and fio beside it. */
 #include "lab/depot_load.h"
+#include "lab/fio.h"
 #include "lab/usage.h"
 
 #include <errno.h>
@@ -10,6 +11,8 @@ enum {
     SPARE_TASKS = 64,
     WHOLE_EVERY = 64, /* one in this many values is checked from end to end */
     PROOFS = 256,     /* records read back after writing */
+    FLUSH_BLOCK_BYTES = 4096,
+    SEQUENTIAL_BLOCK_BYTES = 256 << 10,
 };
 
 /* One measurement under way. */
@@ -40,7 +43,7 @@ static uint32_t worker_count(const struct lab_depot_job *job)
     return job->threads ? job->depth : job->depth * job->scheds;
 }
 
-/* Tasks of one scheduler share one, each thread has its own. */
+/* Histograms: tasks of one scheduler share one, each thread has its own. */
 static uint32_t histogram_count(const struct lab_depot_job *job)
 {
     return job->threads ? job->depth : job->scheds;
@@ -48,34 +51,18 @@ static uint32_t histogram_count(const struct lab_depot_job *job)
 
 /* ---- calls ------------------------------------------------------------------------------------ */
 
-/* @return 0; -EBADMSG (another value than was stored); the store's error */
-static int get_number(struct load *load, uint64_t number, uint8_t *value, bool whole)
-{
-    struct lab_depot_store *store = load->job->store;
-    struct tarn_record_info info;
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
-    lab_depot_key(number, key);
-    int error = tarn_depot_get(load->depot, key, sizeof(key), value, store->value_bytes, &info);
-    if (error == 0 && !lab_depot_value_check(store, number, value, info.value_bytes, whole))
-        error = -EBADMSG;
-    return error;
-}
-
 static int get_random(struct worker *worker)
 {
     struct load *load = worker->load;
-    uint64_t number = base_random_below(&worker->random, load->job->store->records);
-    return get_number(load, number, worker->value, worker->operations % WHOLE_EVERY == 0);
+    const struct lab_depot_store *store = load->job->store;
+    return lab_depot_get(store, load->depot, base_random_below(&worker->random, store->records),
+                         worker->value, worker->operations % WHOLE_EVERY == 0);
 }
 
 static int put_number(struct worker *worker, uint64_t number)
 {
     struct load *load = worker->load;
-    struct lab_depot_store *store = load->job->store;
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
-    lab_depot_key(number, key);
-    lab_depot_value_set(store, number, load->generation, worker->value);
-    return tarn_depot_put(load->depot, key, sizeof(key), worker->value, store->value_bytes, NULL, NULL);
+    return lab_depot_put(load->job->store, load->depot, number, load->generation, worker->value);
 }
 
 static int overwrite_random(struct worker *worker)
@@ -187,13 +174,12 @@ static int sum_up(struct load *load, const struct worker *workers, uint64_t *ret
     struct lab_depot_job *job = load->job;
     int error = 0;
     uint64_t number = UINT64_MAX;
-    base_histogram_reset(&job->one_latency);
     for (uint32_t i = 0; i < worker_count(job); i++) {
         error = error == 0 ? workers[i].error : error;
         load->sample->operations += workers[i].operations;
         number = base_min(number, workers[i].number);
         if (i == 0 || workers[i].latency != workers[i - 1].latency)
-            base_histogram_merge(&job->one_latency, workers[i].latency);
+            base_histogram_merge(load->sample->latency, workers[i].latency);
     }
     *ret_number = number;
     return error;
@@ -204,7 +190,8 @@ static int prove(struct load *load, uint64_t records, struct worker *worker)
 {
     int error = 0;
     for (int i = 0; i < PROOFS && records > 0 && error == 0; i++)
-        error = get_number(load, base_random_below(&worker->random, records), worker->value, true);
+        error = lab_depot_get(load->job->store, load->depot, base_random_below(&worker->random, records),
+                              worker->value, true);
     return error;
 }
 
@@ -214,10 +201,9 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
     struct lab_depot_job *job = load->job;
     double *values = load->sample->values;
     double operations = (double)base_max(load->sample->operations, UINT64_C(1));
-    double p50_ns = (double)base_histogram_percentile(&job->one_latency, 50);
     values[LAB_DEPOT_THREAD_NS] = (double)used_ns / operations;
     if (job->op == LAB_DEPOT_GET) {
-        values[LAB_DEPOT_P50_NS] = p50_ns;
+        values[LAB_DEPOT_P50_NS] = (double)base_histogram_percentile(load->sample->latency, 50);
         values[LAB_DEPOT_READS] = (double)(after->reads - before->reads) / operations;
     } else {
         uint64_t writes = base_max(after->writes - before->writes, UINT64_C(1));
@@ -225,8 +211,6 @@ static void tell_values(struct load *load, uint64_t used_ns, const struct tarn_d
         values[LAB_DEPOT_WRITTEN] = (double)(after->written_bytes - before->written_bytes) /
                                     (operations * (double)job->store->record_bytes);
     }
-    job->p50_ns[job->measured] = p50_ns;
-    base_histogram_merge(load->sample->latency, &job->one_latency);
 }
 
 static uint64_t used_ns(const struct lab_depot_job *job)
@@ -335,7 +319,6 @@ int lab_depot_measure(void *arg, struct bench_sample *sample)
         .sched_count = job->scheds,
         .sched = {.tasks_max = job->depth + SPARE_TASKS, .spin_ns = store->setup->spin_ns},
     };
-    base_assert(job->measured < BENCH_REPEATS_MAX);
     int error =
         job->threads ? measure_threads(&load) : bench_world_run(store->bench, &options, load_main, &load);
     job->measured++;
@@ -343,4 +326,71 @@ int lab_depot_measure(void *arg, struct bench_sample *sample)
         return bench_fail(store->bench, error, "%s: a record is not there as it was stored",
                           store->file.path);
     return error;
+}
+
+/* ---- fio beside it ------------------------------------------------------------------------------- */
+
+void lab_depot_peer_init(struct lab_depot_peer *peer, enum lab_depot_peer_kind kind,
+                         const struct lab_depot_job *job, const struct lab_drive_file *file,
+                         uint64_t file_bytes)
+{
+    static const enum lab_drive_op ops[] = {[LAB_DEPOT_PEER_READ] = LAB_DRIVE_RANDREAD,
+                                            [LAB_DEPOT_PEER_READ_SYNC] = LAB_DRIVE_RANDREAD,
+                                            [LAB_DEPOT_PEER_WRITE] = LAB_DRIVE_RANDWRITE,
+                                            [LAB_DEPOT_PEER_SEQUENTIAL] = LAB_DRIVE_WRITE,
+                                            [LAB_DEPOT_PEER_FLUSH] = LAB_DRIVE_WRITE};
+    const struct lab_depot_store *store = job->store;
+    const uint64_t block = store->block_bytes;
+    const uint32_t put_bytes = LAB_DEPOT_KEY_BYTES + store->value_bytes;
+    const bool flushes = kind == LAB_DEPOT_PEER_FLUSH;
+    const bool plain = flushes || kind == LAB_DEPOT_PEER_READ_SYNC;
+    const uint64_t block_bytes[] = {
+        [LAB_DEPOT_PEER_READ] = base_max(base_align_down(store->read_bytes + block / 2, block), block),
+        [LAB_DEPOT_PEER_READ_SYNC] = base_max(base_align_down(store->read_bytes + block / 2, block), block),
+        [LAB_DEPOT_PEER_WRITE] = base_align_up(store->record_bytes, block),
+        [LAB_DEPOT_PEER_SEQUENTIAL] =
+            base_max((uint64_t)SEQUENTIAL_BLOCK_BYTES, base_align_up(put_bytes, block)),
+        [LAB_DEPOT_PEER_FLUSH] = FLUSH_BLOCK_BYTES};
+    *peer = (struct lab_depot_peer){.drive = {.bench = store->bench,
+                                              .path = file->path,
+                                              .provider = plain ? DRIVE_PROVIDER_SYNC : store->engine,
+                                              .op = ops[kind],
+                                              .block_bytes = (uint32_t)block_bytes[kind],
+                                              .depth = flushes ? 1 : job->depth,
+                                              .flush_each = flushes,
+                                              .opened = true,
+                                              .direct = store->direct,
+                                              .bytes = file_bytes},
+                                    .factor = 1};
+    if (flushes)
+        peer->factor = job->depth;
+    else if (kind == LAB_DEPOT_PEER_SEQUENTIAL)
+        peer->factor = peer->drive.block_bytes / put_bytes;
+}
+
+const char *lab_depot_peer_name(const struct lab_depot_peer *peer, char *buffer, size_t room)
+{
+    if (peer->drive.flush_each)
+        (void)snprintf(buffer, room, "fio-flush-x%" PRIu32, peer->factor);
+    else if (peer->drive.op == LAB_DRIVE_WRITE)
+        (void)snprintf(buffer, room, "fio-sequential");
+    else
+        (void)snprintf(buffer, room, "fio-%s", lab_fio_engine(peer->drive.provider));
+    return buffer;
+}
+
+int lab_depot_peer_measure(void *arg, struct bench_sample *sample)
+{
+    struct lab_depot_peer *peer = arg;
+    int error = lab_fio_measure(&peer->drive, sample);
+    if (error != 0)
+        return error;
+    sample->operations *= peer->factor;
+    sample->values[LAB_DEPOT_P50_NS] = lab_drive_op_writes(peer->drive.op)
+                                           ? 1 /* put for a write */
+                                           : (double)base_histogram_percentile(sample->latency, 50);
+    sample->values[LAB_DEPOT_READS] = 1; /* or bytes written for a byte */
+    if (peer->drive.flush_each)          /* what it tells of those is without the flush */
+        base_histogram_reset(sample->latency);
+    return 0;
 }

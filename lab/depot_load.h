@@ -33,10 +33,8 @@ struct lab_depot_job {
     bool threads;
     bool stages; /* measure them, and write them after the last repeat */
 
-    size_t measured;                   /* times so far */
-    double p50_ns[BENCH_REPEATS_MAX];  /* of each */
-    char stages_text[8192];            /* of the last: a JSON object */
-    struct base_histogram one_latency; /* of the measurement under way */
+    size_t measured;        /* times so far */
+    char stages_text[8192]; /* of the last: a JSON object */
 };
 
 /**
@@ -45,38 +43,41 @@ struct lab_depot_job {
  */
 int lab_depot_measure(void *arg, struct bench_sample *sample);
 
-/* ---- depot_peer.c ---------------------------------------------------------------------------------- */
-
 /* fio, on the drive below a store or on a file beside it. */
 struct lab_depot_peer {
     struct lab_drive_job drive;
     uint32_t factor; /* factor by which its rate is multiplied for the comparison */
-    size_t measured;
-    double p50_ns[BENCH_REPEATS_MAX];
-    struct base_histogram one_latency;
 };
 
-/** fio that reads at random what the store has used of its drive, in blocks like the store's mean read. */
-void lab_depot_peer_read(const struct lab_depot_job *job, enum drive_provider_choice provider,
-                         struct lab_depot_peer *ret_peer);
+/* What fio does beside a store. */
+enum lab_depot_peer_kind {
+    LAB_DEPOT_PEER_READ, /* read at random what the store has used of its drive, in blocks like its mean read */
+    LAB_DEPOT_PEER_READ_SYNC, /* the same by plain calls */
+    LAB_DEPOT_PEER_WRITE,     /* write at random, as many bytes and as deep as the job */
+    LAB_DEPOT_PEER_SEQUENTIAL, /* write one block behind the other, as deep; bytes are counted as puts of as many */
+    LAB_DEPOT_PEER_FLUSH, /* one writer that flushes after each block, counted as often as the job has writers */
+};
 
-/** fio that writes at random, of the same bytes and as deep as the job. @param file  to write to */
-void lab_depot_peer_write(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                          uint64_t file_bytes, struct lab_depot_peer *ret_peer);
-
-/** Run fio, which writes one block behind the other, as deep as the job; its bytes are counted as puts of keys and values.
- * @param file  the file to write to */
-void lab_depot_peer_sequential(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                               uint64_t file_bytes, struct lab_depot_peer *ret_peer);
-
-/** One writer of fio's that flushes after each block, counted as often as the job has writers. */
-void lab_depot_peer_flush(const struct lab_depot_job *job, const struct lab_drive_file *file,
-                          uint64_t file_bytes, struct lab_depot_peer *ret_peer);
+/** @param file, file_bytes  to write to */
+void lab_depot_peer_init(struct lab_depot_peer *peer, enum lab_depot_peer_kind kind,
+                         const struct lab_depot_job *job, const struct lab_drive_file *file,
+                         uint64_t file_bytes);
 
 /** Its name as a subject: what it is, and with which engine. */
 const char *lab_depot_peer_name(const struct lab_depot_peer *peer, char *buffer, size_t room);
 
 /** Measure it once: as bench_subject.measure; `arg` is a struct lab_depot_peer. */
 int lab_depot_peer_measure(void *arg, struct bench_sample *sample);
+
+/* ---- depot_memory.c -------------------------------------------------------------------------------- */
+
+/**
+ * Fill a new store with records of 100 bytes, and write what it then has in memory, part by part.
+ *
+ * @param path  a file that is made and removed
+ * @return 0; negative errno: said in bench->err. Blocks.
+ */
+base_must_check int lab_depot_memory(struct bench *bench, const struct lab_depot_setup *setup,
+                                     const char *path, uint64_t records);
 
 #endif

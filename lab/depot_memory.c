@@ -1,5 +1,5 @@
 /* The memory that a store takes, measured part by part. */
-#include "lab/depot_memory.h"
+#include "lab/depot_load.h"
 #include "lab/usage.h"
 
 #include "bench/case.h"
@@ -14,36 +14,29 @@ enum {
     TASKS_MAX = 128,
 };
 
-/* The rows of the account. Up to PART_STORE is what the store has asked the accountant for. */
+/* The rows of the account. Up to "store" they are what the store has asked the accountant for. */
 enum part {
-    PART_INDEX,
-    PART_KEY_LOCKS,
-    PART_READ_BUFFERS,
-    PART_RINGS,
-    PART_SUMMARIES, /* at their most; resident is what is used of them */
-    PART_COLLECTOR, /* as well */
-    PART_SEGMENTS,
-    PART_OTHER,
-    PART_STORE,            /* all together */
-    PART_RESIDENT_OPEN,    /* what the process grew by when the empty store was opened */
-    PART_RESIDENT_FULL,    /* and until the records were in it */
-    PART_RESIDENT_PROCESS, /* the whole process then */
-    PART_COUNT,
+    PART_OTHER = 7,
+    PART_STORE,
+    PART_RESIDENT_OPEN,
+    PART_RESIDENT_FULL,
+    PART_RESIDENT_PROCESS,
+    PART_COUNT
 };
 
 static const char *const part_names[PART_COUNT] = {
-    [PART_INDEX] = "index",
-    [PART_KEY_LOCKS] = "key-locks",
-    [PART_READ_BUFFERS] = "read-buffers",
-    [PART_RINGS] = "rings",
-    [PART_SUMMARIES] = "summaries",
-    [PART_COLLECTOR] = "collector",
-    [PART_SEGMENTS] = "segments",
-    [PART_OTHER] = "other",
-    [PART_STORE] = "store",
-    [PART_RESIDENT_OPEN] = "resident-open",
-    [PART_RESIDENT_FULL] = "resident-full",
-    [PART_RESIDENT_PROCESS] = "resident-process",
+    "index",
+    "key-locks",
+    "read-buffers",
+    "rings",
+    "summaries",
+    "collector", /* at their most; resident is what is used of them */
+    "segments",
+    "other",
+    "store",            /* all together */
+    "resident-open",    /* what the process grew by when the empty store was opened */
+    "resident-full",    /* and until the records were in it */
+    "resident-process", /* the whole process then */
 };
 
 struct memory {
@@ -59,13 +52,10 @@ static void take_parts(struct memory *memory, const struct tarn_depot *depot, ui
     struct depot_memory parts;
     uint64_t named_bytes = 0;
     depot_memory(depot, &parts);
-    memory->bytes[PART_INDEX] = parts.index_bytes;
-    memory->bytes[PART_KEY_LOCKS] = parts.key_lock_bytes;
-    memory->bytes[PART_READ_BUFFERS] = parts.read_buffer_bytes;
-    memory->bytes[PART_RINGS] = parts.ring_bytes;
-    memory->bytes[PART_SUMMARIES] = parts.summary_bytes;
-    memory->bytes[PART_COLLECTOR] = parts.collector_bytes;
-    memory->bytes[PART_SEGMENTS] = parts.segment_bytes;
+    const uint64_t named[PART_OTHER] = {parts.index_bytes,  parts.key_lock_bytes, parts.read_buffer_bytes,
+                                        parts.ring_bytes,   parts.summary_bytes,  parts.collector_bytes,
+                                        parts.segment_bytes};
+    memcpy(memory->bytes, named, sizeof(named));
     for (int part = 0; part < PART_OTHER; part++)
         named_bytes += memory->bytes[part];
     memory->bytes[PART_OTHER] = store_bytes - base_min(store_bytes, named_bytes);
@@ -126,24 +116,17 @@ static void memory_main(void *arg)
 
 /* ---- its outcome ---------------------------------------------------------------------------------- */
 
-/* One row as a case. */
-struct row {
-    const struct memory *memory;
-    enum part part;
-};
-
-static int replay(void *arg, struct bench_sample *sample)
+/* `arg` is the values. */
+static int replay_values(void *arg, struct bench_sample *sample)
 {
-    const struct row *row = arg;
-    double bytes = (double)row->memory->bytes[row->part];
-    sample->values[0] = bytes;
-    sample->values[1] = bytes / (double)row->memory->records;
+    memcpy(sample->values, arg, 2 * sizeof(double));
     return 0;
 }
 
+/* One row as a case. */
 static int write_row(const struct memory *memory, enum part part)
 {
-    struct row row = {.memory = memory, .part = part};
+    double values[2] = {(double)memory->bytes[part], (double)memory->bytes[part] / (double)memory->records};
     struct bench_case *self;
     int error = bench_case_open(memory->store->bench, "memory", "bytes", &self);
     if (error != 0)
@@ -153,11 +136,9 @@ static int write_row(const struct memory *memory, enum part part)
     bench_case_text(self, "part", part_names[part]);
     bench_case_value(self, "bytes");
     bench_case_value(self, "bytes_per_record");
-    bench_case_subject(self, "tarn", replay, &row);
+    bench_case_subject(self, "tarn", replay_values, values);
     self->repeats = 1; /* it was filled once */
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
 static int write_table(const struct memory *memory)

@@ -125,27 +125,40 @@ int lab_depot_set_value_bytes(struct lab_depot_store *store, uint32_t value_byte
 
 /* ---- filling it ---------------------------------------------------------------------------------- */
 
+int lab_depot_get(const struct lab_depot_store *store, struct tarn_depot *depot, uint64_t number,
+                  uint8_t *value, bool whole)
+{
+    struct tarn_record_info info;
+    uint8_t key[LAB_DEPOT_KEY_BYTES];
+    lab_depot_key(number, key);
+    int error = tarn_depot_get(depot, key, sizeof(key), value, store->value_bytes, &info);
+    if (error == 0 && !lab_depot_value_check(store, number, value, info.value_bytes, whole))
+        error = -EBADMSG;
+    return error;
+}
+
+int lab_depot_put(const struct lab_depot_store *store, struct tarn_depot *depot, uint64_t number,
+                  uint64_t generation, uint8_t *value)
+{
+    uint8_t key[LAB_DEPOT_KEY_BYTES];
+    lab_depot_key(number, key);
+    lab_depot_value_set(store, number, generation, value);
+    return tarn_depot_put(depot, key, sizeof(key), value, store->value_bytes, NULL, NULL);
+}
+
 /* Loaders at work. */
 struct load {
     struct lab_depot_store *store;
     struct tarn_depot *depot;
     struct base_progress progress;
+    uint64_t (*draw)(void *arg); /* the record that is put next; NULL: one after the other */
+    void *arg;
     uint64_t next;
     uint64_t end;
     int error; /* the first */
 };
 
-static void put_number(struct load *load, uint64_t number, uint8_t *value)
-{
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
-    lab_depot_key(number, key);
-    lab_depot_value_set(load->store, number, 0, value);
-    int error = tarn_depot_put(load->depot, key, sizeof(key), value, load->store->value_bytes, NULL, NULL);
-    if (error != 0)
-        load->error = error;
-}
-
-static void loader(void *arg)
+static void load_records(void *arg)
 {
     struct load *load = arg;
     struct lab_depot_store *store = load->store;
@@ -156,27 +169,37 @@ static void loader(void *arg)
     }
     lab_depot_value_init(store, value);
     while (load->next < load->end && load->error == 0) {
-        uint64_t number = load->next++;
-        put_number(load, number, value);
-        if (number % PROGRESS_EVERY == 0)
-            base_progress_update(&load->progress, number);
+        uint64_t place = load->next++;
+        int error = load->draw == NULL
+                        ? lab_depot_put(store, load->depot, place, 0, value)
+                        : lab_depot_put(store, load->depot, load->draw(load->arg), place + 1, value);
+        if (error != 0)
+            load->error = error;
+        if (place % PROGRESS_EVERY == 0)
+            base_progress_update(&load->progress, place);
     }
     base_free(store->bench->account, value, store->value_bytes);
+}
+
+static int run_loaders(struct load *load)
+{
+    bench_progress_init(load->store->bench, &load->progress, load->store->file.path, "records", load->end);
+    int error = bench_tasks_run(LOADERS, load_records, load);
+    base_progress_end(&load->progress);
+    return load->error != 0 ? load->error : error;
 }
 
 int lab_depot_put_all(struct lab_depot_store *store, struct tarn_depot *depot, uint64_t begin, uint64_t end)
 {
     struct load load = {.store = store, .depot = depot, .next = begin, .end = end};
-    struct task_group group;
-    task_group_init(&group);
-    bench_progress_init(store->bench, &load.progress, store->file.path, "records", end);
-    int error = 0;
-    for (uint32_t i = 0; i < LOADERS && error == 0; i++)
-        error = task_spawn(NULL, &group, "loader", loader, &load);
-    int joined = task_group_join(&group, TASK_FOREVER);
-    base_assert(joined == 0); /* nobody cancels */
-    base_progress_end(&load.progress);
-    return load.error != 0 ? load.error : error;
+    return run_loaders(&load);
+}
+
+int lab_depot_put_drawn(struct lab_depot_store *store, struct tarn_depot *depot, uint64_t count,
+                        uint64_t (*draw)(void *arg), void *arg)
+{
+    struct load load = {.store = store, .depot = depot, .draw = draw, .arg = arg, .end = count};
+    return run_loaders(&load);
 }
 
 /* Bytes that a get reads, over all places in a block where a record may begin. */

@@ -42,8 +42,7 @@ struct lab_depot_store {
     enum drive_provider_choice engine; /* of the scheduler */
 };
 
-/** Make the file of a store, full of random bytes. @param path  borrowed @return as lab_drive_file_open()
- */
+/** Make the file of a store, full of random bytes. @param path  borrowed @return as lab_drive_file_open() */
 base_must_check int lab_depot_store_open(struct bench *bench, const struct lab_depot_setup *setup,
                                          const char *path, uint64_t bytes, struct lab_depot_store *ret_store);
 
@@ -69,6 +68,24 @@ base_must_check int lab_depot_set_value_bytes(struct lab_depot_store *store, uin
  */
 base_must_check int lab_depot_put_all(struct lab_depot_store *store, struct tarn_depot *depot, uint64_t begin,
                                       uint64_t end);
+
+/** Put records that a function draws, `count` times, each put with a generation of its own. @return as above */
+base_must_check int lab_depot_put_drawn(struct lab_depot_store *store, struct tarn_depot *depot,
+                                        uint64_t count, uint64_t (*draw)(void *arg), void *arg);
+
+/**
+ * Get a record, and look whether it is that one.
+ *
+ * @param value  room for it: value_bytes
+ * @param whole  as for lab_depot_value_check()
+ * @return 0; -EBADMSG (another value than was stored); the store's error
+ */
+base_must_check int lab_depot_get(const struct lab_depot_store *store, struct tarn_depot *depot,
+                                  uint64_t number, uint8_t *value, bool whole);
+
+/** Put a record. @param value  memory of lab_depot_value_init(), which becomes the record's @return the store's error */
+base_must_check int lab_depot_put(const struct lab_depot_store *store, struct tarn_depot *depot,
+                                  uint64_t number, uint64_t generation, uint8_t *value);
 
 /** Make the store anew, empty. Yields. @return as tarn_depot_format() */
 base_must_check int lab_depot_format(struct lab_depot_store *store, struct tarn_node *node);

@@ -11,7 +11,6 @@
 
 enum {
     BLOCK_BYTES_MAX = 4 << 20,
-    FIO_MS_MIN = 10, /* it counts in milliseconds */
 };
 
 struct options {
@@ -62,16 +61,13 @@ static const struct base_setting table[] = {
 
 /* ---- options -------------------------------------------------------------------------------------- */
 
-static int read_block(const char *text, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    int error = base_parse_size(text, &bytes);
-    if (error != 0 || bytes < DRIVE_SECTOR_BYTES || bytes > BLOCK_BYTES_MAX ||
-        !base_is_aligned(bytes, DRIVE_SECTOR_BYTES))
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
+static const struct bench_list lists[] = {
+    BENCH_WORDS("provider", providers, providers),
+    BENCH_WORDS("op", ops, ops),
+    BENCH_NUMBERS("block", blocks, DRIVE_SECTOR_BYTES, BLOCK_BYTES_MAX, DRIVE_SECTOR_BYTES),
+    BENCH_NUMBERS("depth", depths, 1, BENCH_DEPTH_MAX, 1),
+    {.setting = NULL},
+};
 
 /* What is there already is only written to by order. */
 static int check_paths(struct bench *bench, const struct options *options)
@@ -92,105 +88,70 @@ static int check_paths(struct bench *bench, const struct options *options)
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    uint32_t number;
-    int error = bench_check_words(bench, "provider", &options->providers, providers);
-    if (error == 0)
-        error = bench_check_words(bench, "op", &options->ops, ops);
-    for (size_t i = 0; i < options->blocks.count && error == 0; i++) {
-        if (read_block(options->blocks.items[i], &number) != 0)
-            error = bench_fail(bench, 0, "--block: '%s' is no multiple of 512 up to 4M",
-                               options->blocks.items[i]);
-    }
-    if (error == 0)
-        error = bench_check_depths(bench, "depth", &options->depths, BENCH_DEPTH_MAX);
-    if (error == 0 && options->fio && options->common.duration_ns < FIO_MS_MIN * BASE_NS_PER_MS)
-        error =
-            bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", FIO_MS_MIN);
+    int error = lab_fio_check(bench, options->fio, options->common.duration_ns);
     return error != 0 ? error : check_paths(bench, options);
 }
 
 /* ---- cases ---------------------------------------------------------------------------------------- */
 
-static int open_case(const struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
-                     struct bench_case **ret_case)
-{
-    int error = bench_case_open(job->bench, "drive", "requests/s", ret_case);
-    if (error != 0)
-        return error;
-    bench_case_text(*ret_case, "file", file->memory ? "memory" : "disk");
-    bench_case_text(*ret_case, "provider", provider);
-    bench_case_text(*ret_case, "op", lab_drive_op_name(job->op));
-    bench_case_number(*ret_case, "block_bytes", job->block_bytes);
-    bench_case_number(*ret_case, "depth", job->depth);
-    bench_case_text(*ret_case, "loop", job->rate == 0 ? "closed" : "open");
-    if (job->rate > 0)
-        bench_case_number(*ret_case, "rate", job->rate);
-    bench_case_value(*ret_case, "thread_ns");
-    return 0;
-}
-
-/* @param ret_rate  the median, 0 if it could not be measured */
-static int run_closed(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
-                      bool fio, double *ret_rate)
+/*
+ * A closed loop beside fio, or an open one of Tarn alone: fio's latencies begin when a request is made, and do not show
+ * what waited before.
+ *
+ * @param ret_rate  Tarn's median, 0 if it could not be measured
+ */
+static int run_loop(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider,
+                    bool fio, double *ret_rate)
 {
     struct bench_case *self;
-    int error = open_case(job, file, provider, &self);
+    int error = bench_case_open(job->bench, "drive", "requests/s", &self);
     if (error != 0)
         return error;
+    bench_case_text(self, "file", file->memory ? "memory" : "disk");
+    bench_case_text(self, "provider", provider);
+    bench_case_text(self, "op", lab_drive_op_name(job->op));
+    bench_case_number(self, "block_bytes", job->block_bytes);
+    bench_case_number(self, "depth", job->depth);
+    bench_case_text(self, "loop", job->rate == 0 ? "closed" : "open");
+    if (job->rate > 0)
+        bench_case_number(self, "rate", job->rate);
+    bench_case_value(self, "thread_ns");
     bench_case_subject(self, "tarn", lab_drive_measure, job);
-    if (fio)
+    if (fio && job->rate == 0)
         bench_case_subject(self, "fio", lab_fio_measure, job);
     error = bench_case_run(self);
-    if (error == 0)
-        *ret_rate = self->subjects[0].skipped != NULL
-                        ? 0
-                        : bench_summarize(self->subjects[0].rates, self->repeats).median;
+    *ret_rate = bench_case_slowest(self, 1);
     bench_case_close(self);
     return error;
 }
 
-/* Tarn alone: fio's latencies begin when a request is made, and do not show what waited before. */
-static int run_open(struct lab_drive_job *job, const struct lab_drive_file *file, const char *provider)
+static int run_loops(struct lab_drive_job *job, const struct lab_drive_file *file,
+                     const struct options *options, const char *provider)
 {
-    struct bench_case *self;
-    int error = open_case(job, file, provider, &self);
-    if (error != 0)
-        return error;
-    bench_case_subject(self, "tarn", lab_drive_measure, job);
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
-}
-
-static int run_job(struct lab_drive_job *job, const struct lab_drive_file *file,
-                   const struct options *options, const char *provider)
-{
-    double rate = 0;
+    double rate;
     job->rate = 0;
     job->opened = false;
-    int error = run_closed(job, file, provider, options->fio, &rate);
+    int error = run_loop(job, file, provider, options->fio, &rate);
     if (error != 0 || !options->open_loop || rate <= 0)
         return error;
     job->rate = options->rate != 0 ? options->rate : base_max((uint64_t)(rate / 2), UINT64_C(1));
-    return run_open(job, file, provider);
+    return run_loop(job, file, provider, false, &rate);
 }
 
 /* All blocks and depths of one provider and operation. */
 static int run_jobs(struct lab_drive_job *job, const struct lab_drive_file *file,
                     const struct options *options, const char *provider)
 {
+    int error = 0;
     for (size_t b = 0; b < options->blocks.count; b++) {
-        for (size_t d = 0; d < options->depths.count; d++) {
-            int error = read_block(options->blocks.items[b], &job->block_bytes);
-            if (error == 0)
-                error = bench_read_depth(options->depths.items[d], &job->depth);
-            if (error == 0 && (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1))
-                error = run_job(job, file, options, provider);
-            if (error != 0)
-                return error;
+        for (size_t d = 0; d < options->depths.count && error == 0; d++) {
+            job->block_bytes = bench_number(options->blocks.items[b]);
+            job->depth = bench_number(options->depths.items[d]);
+            if (job->provider != DRIVE_PROVIDER_SYNC || job->depth == 1)
+                error = run_loops(job, file, options, provider);
         }
     }
-    return 0;
+    return error;
 }
 
 static int run_path(struct bench *bench, const struct options *options, const char *path)
@@ -226,12 +187,6 @@ static int run_drive(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_drive = {
-    .name = "drive",
-    .summary = "Drives: random and sequential reads and writes, beside fio.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_drive,
-};
+const struct bench_verb lab_verb_drive =
+    BENCH_VERB("drive", "Drives: random and sequential reads and writes, beside fio.", .lists = lists,
+               .check = check_options, .run = run_drive);

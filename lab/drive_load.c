@@ -4,9 +4,12 @@
 
 #include "bench/world.h"
 #include <errno.h>
-#include <inttypes.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
 
-enum { SPARE_TASKS = 16, SPARE_BUFFERS = 64 };
+enum { SPARE_TASKS = 16, SPARE_BUFFERS = 64, PIECE_BYTES = 1 << 20, FILE_MODE = 0600 };
 
 /* One measurement under way. */
 struct drive_load {
@@ -53,41 +56,31 @@ static int transfer(struct drive_load *load, struct base_buffer *buffer, uint64_
     return drive_wait(&request, TASK_FOREVER);
 }
 
-/* Each request begins when the one before has ended, so that one look at the clock tells both. */
-static void work_closed(struct drive_load *load, struct base_buffer *buffer)
+/*
+ * In a closed loop each request begins when the one before has ended, so that one look at the clock tells both. In an
+ * open loop each has its moment; one that finds no task free begins late, and its latency counts that.
+ */
+static void send_requests(struct drive_load *load, struct base_buffer *buffer)
 {
-    uint64_t begin_ns = task_now();
-    while (begin_ns < load->end_ns && load->error == 0) {
-        int error = transfer(load, buffer, load->next++);
-        uint64_t now_ns = task_now();
+    const bool is_open = load->job->rate > 0;
+    uint64_t now_ns = task_now();
+    while (load->error == 0) {
+        uint64_t number = load->next++;
+        uint64_t begin_ns = is_open ? bench_schedule_at(&load->schedule, number) : now_ns;
+        if (begin_ns >= load->end_ns)
+            return;
+        if (is_open && now_ns < begin_ns)
+            (void)task_sleep_until(begin_ns);
+        int error = transfer(load, buffer, number);
+        now_ns = task_now();
         if (error != 0)
             load->error = error;
         base_histogram_add(load->sample->latency, now_ns - begin_ns);
-        load->operations++;
-        begin_ns = now_ns;
+        load->operations += !is_open || now_ns < load->end_ns;
     }
 }
 
-/* Each request has its moment; one that finds no task free begins late, and its latency counts that. */
-static void work_open(struct drive_load *load, struct base_buffer *buffer)
-{
-    for (;;) {
-        uint64_t number = load->next++;
-        uint64_t when_ns = bench_schedule_at(&load->schedule, number);
-        if (when_ns >= load->end_ns || load->error != 0)
-            return;
-        if (task_now() < when_ns)
-            (void)task_sleep_until(when_ns);
-        int error = transfer(load, buffer, number);
-        uint64_t now_ns = task_now();
-        if (error != 0)
-            load->error = error;
-        base_histogram_add(load->sample->latency, now_ns - when_ns);
-        load->operations += now_ns < load->end_ns;
-    }
-}
-
-static void worker(void *arg)
+static void run_requests(void *arg)
 {
     struct drive_load *load = arg;
     struct base_buffer *buffer = base_buffer_get(load->buffers);
@@ -96,29 +89,19 @@ static void worker(void *arg)
         return;
     }
     base_random_fill(&load->random, buffer->data, load->job->block_bytes);
-    if (load->job->rate == 0)
-        work_closed(load, buffer);
-    else
-        work_open(load, buffer);
+    send_requests(load, buffer);
     base_buffer_put(buffer);
 }
 
 static int run_workers(struct drive_load *load)
 {
     const struct bench_options *options = &load->job->bench->options;
-    struct task_group group;
-    task_group_init(&group);
     uint64_t thread_ns = lab_thread_ns();
     uint64_t begin_ns = task_now();
     load->schedule = (struct bench_schedule){.start_ns = begin_ns, .rate = load->job->rate};
     load->end_ns = begin_ns + options->duration_ns;
-    int error = 0;
-    for (uint32_t i = 0; i < load->job->depth && error == 0; i++)
-        error = task_spawn(NULL, &group, "worker", worker, load);
-    if (error != 0)
-        load->error = error;
-    error = task_group_join(&group, TASK_FOREVER);
-    base_assert(error == 0); /* nobody cancels */
+    int error = bench_tasks_run(load->job->depth, run_requests, load);
+    load->error = load->error != 0 ? load->error : error;
     load->sample->operations = load->operations;
     if (load->operations > 0)
         load->sample->values[0] = (double)(lab_thread_ns() - thread_ns) / (double)load->operations;
@@ -165,4 +148,78 @@ int lab_drive_measure(void *arg, struct bench_sample *sample)
         return error;
     sample->skipped = "the kernel does not offer this provider here";
     return 0;
+}
+
+/* ---- the file ----------------------------------------------------------------------------------- */
+
+static int write_all(int fd, const uint8_t *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t written = write(fd, data, bytes);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return written < 0 ? -errno : -EIO;
+        data += written;
+        bytes -= (size_t)written;
+    }
+    return 0;
+}
+
+/* Random bytes from its beginning to its end, on the medium and not in the page cache. */
+static int fill_file(struct bench *bench, int fd, const char *path, uint64_t bytes)
+{
+    struct base_random random;
+    struct base_progress progress;
+    uint8_t *piece = base_alloc(bench->account, PIECE_BYTES);
+    int error = piece == NULL ? -ENOMEM : 0;
+    base_random_init(&random, bench->options.seed);
+    bench_progress_init(bench, &progress, path, NULL, bytes);
+    uint64_t done = 0;
+    while (error == 0 && done < bytes) {
+        size_t now = (size_t)base_min(bytes - done, (uint64_t)PIECE_BYTES);
+        base_random_fill(&random, piece, now);
+        error = write_all(fd, piece, now);
+        done += now;
+        base_progress_update(&progress, done);
+    }
+    base_progress_end(&progress);
+    base_free(bench->account, piece, PIECE_BYTES);
+    if (error == 0 && fsync(fd) != 0)
+        error = -errno;
+    if (error == 0)
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    return error;
+}
+
+int lab_drive_file_open(struct bench *bench, const char *path, uint64_t bytes,
+                        struct lab_drive_file *ret_file)
+{
+    struct lab_drive_file file = {.path = path};
+    struct statfs system;
+    int error = 0;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+    if (fd >= 0) {
+        file.created = true;
+        error = fill_file(bench, fd, path, bytes);
+        (void)close(fd);
+    } else if (errno != EEXIST) {
+        error = -errno;
+    }
+    if (error == 0 && statfs(path, &system) != 0)
+        error = -errno;
+    if (error != 0) {
+        lab_drive_file_close(&file);
+        return bench_fail(bench, error, "%s", path);
+    }
+    file.memory = system.f_type == TMPFS_MAGIC;
+    *ret_file = file;
+    return 0;
+}
+
+void lab_drive_file_close(struct lab_drive_file *file)
+{
+    if (file->created)
+        (void)unlink(file->path);
+    file->created = false;
 }

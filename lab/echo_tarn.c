@@ -53,9 +53,9 @@ static int find_port(struct server *server)
 
 static int open_server(struct server *server)
 {
-    uint32_t connections_max = server->options->connections_max + CONNECTIONS_SPARE;
-    struct task_sched_options options = {.name = "echo", .spin_ns = server->options->spin_ns};
-    int error = bench_node_open(server->options->bench, server->options->engine, &server->node);
+    uint32_t connections_max = server->options->options->connections + CONNECTIONS_SPARE;
+    struct task_sched_options options = {.name = "echo", .spin_ns = server->options->options->spin_ns};
+    int error = bench_node_open(server->options->bench, server->options->options->engine, &server->node);
     if (error == 0)
         error = task_sched_open(server->node, &options, &server->sched);
     if (error == 0)

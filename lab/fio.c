@@ -5,9 +5,16 @@
 #include <errno.h>
 #include <inttypes.h>
 
-enum { OUTPUT_BYTES = 4 << 20 };
+enum { OUTPUT_BYTES = 4 << 20, MS_MIN = 10 };
 
 #define PATIENCE_NS (60 * BASE_NS_PER_SECOND) /* beyond the time that it is to run */
+
+int lab_fio_check(struct bench *bench, bool is_wanted, uint64_t duration_ns)
+{
+    if (!is_wanted || duration_ns >= MS_MIN * BASE_NS_PER_MS)
+        return 0;
+    return bench_fail(bench, 0, "--duration below %d ms is too short for fio: give --no-fio", MS_MIN);
+}
 
 /* fio takes colons for the ends of names. */
 static void add_path(struct lab_command *command, const char *path)
@@ -42,6 +49,22 @@ const char *lab_fio_engine(enum drive_provider_choice provider)
  */
 static int build_command(struct lab_command *command, const struct lab_drive_job *job)
 {
+    static const char *const always[] = {
+        "--time_based",
+        "--numjobs=1",
+        "--allow_file_create=0",
+        "--overwrite=1",
+        "--fallocate=none",
+        "--thread", /* a process of its own would be in a session of its own, scheduled as such */
+        "--invalidate=0",
+        "--norandommap",
+        "--randrepeat=0",
+        "--disable_slat=1",
+        "--disable_clat=1",
+        "--lat_percentiles=1",
+        "--clat_percentiles=0",
+        "--eta=never",
+        "--output-format=json+"};
     *command = (struct lab_command){0};
     lab_command_add(command, "fio");
     lab_command_add(command, "--name=bench");
@@ -52,23 +75,9 @@ static int build_command(struct lab_command *command, const struct lab_drive_job
     lab_command_add(command, "--iodepth=%" PRIu32, job->depth);
     lab_command_add(command, "--size=%" PRIu64, job->bytes);
     lab_command_add(command, "--direct=%d", job->direct);
-    lab_command_add(command, "--time_based");
     lab_command_add(command, "--runtime=%" PRIu64 "ms", job->bench->options.duration_ns / BASE_NS_PER_MS);
-    lab_command_add(command, "--numjobs=1");
-    /* a process of its own would be in a session of its own, scheduled as such */
-    lab_command_add(command, "--thread");
-    lab_command_add(command, "--allow_file_create=0");
-    lab_command_add(command, "--overwrite=1");
-    lab_command_add(command, "--fallocate=none");
-    lab_command_add(command, "--invalidate=0");
-    lab_command_add(command, "--norandommap");
-    lab_command_add(command, "--randrepeat=0");
-    lab_command_add(command, "--disable_slat=1");
-    lab_command_add(command, "--disable_clat=1");
-    lab_command_add(command, "--lat_percentiles=1");
-    lab_command_add(command, "--clat_percentiles=0");
-    lab_command_add(command, "--eta=never");
-    lab_command_add(command, "--output-format=json+");
+    for (size_t i = 0; i < base_array_count(always); i++)
+        lab_command_add(command, "%s", always[i]);
     if (job->provider == DRIVE_PROVIDER_URING) {
         lab_command_add(command, "--registerfiles");
         lab_command_add(command, "--fixedbufs");

@@ -12,6 +12,9 @@
  */
 int lab_fio_measure(void *arg, struct bench_sample *sample);
 
+/** Check that measurements are long enough for fio, which counts milliseconds. @return 0; -EINVAL: said in bench->err */
+base_must_check int lab_fio_check(struct bench *bench, bool is_wanted, uint64_t duration_ns);
+
 /** Its engine for a provider: "io_uring", "libaio" or "psync". */
 const char *lab_fio_engine(enum drive_provider_choice provider);
 

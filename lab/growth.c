@@ -2,17 +2,18 @@
 #include "bench/case.h"
 #include "lab/depot_load.h"
 #include "lab/index_tables.h"
+#include "lab/lab.h"
 #include "lab/verbs.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <unistd.h>
 
 enum {
     ENTRIES_MIN = 1 << 12,
     DOUBLINGS_MAX = 8, /* that the widths of the index allow here */
     PATH_ROOM = 4096,
     STORES = 3,
+    P9999_NS = 3, /* place of that value of puts */
 };
 
 #define LOOK_EACH_NS (100 * BASE_NS_PER_US)
@@ -33,6 +34,12 @@ struct options {
 
 static const char *const cases[] = {"index", "put", NULL};
 static const char *const tables[] = {"tarn", "ck_ht", "lfht", NULL}; /* as kinds[] */
+
+static const struct bench_list lists[] = {
+    BENCH_WORDS("only", only, cases),
+    BENCH_WORDS("tables", tables, tables),
+    {.setting = NULL},
+};
 
 static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "only", only, "Measure these alone: index, put.", .metavar = "NAME[,...]"),
@@ -64,15 +71,12 @@ static const struct lab_index_kind *const kinds[] = {&lab_index_tarn, &lab_index
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    int error = bench_check_words(bench, "only", &options->only, cases);
-    if (error == 0)
-        error = bench_check_words(bench, "tables", &options->tables, tables);
-    if (error == 0 && !base_is_aligned(options->value_bytes, sizeof(uint64_t)))
-        error = bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
-    if (error == 0 && (options->to <= options->from || options->to / options->from > 1U << DOUBLINGS_MAX))
-        error =
-            bench_fail(bench, 0, "--to: more than --from, and at most %d times as much", 1 << DOUBLINGS_MAX);
-    return error;
+    if (!base_is_aligned(options->value_bytes, sizeof(uint64_t)))
+        return bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
+    if (options->to <= options->from || options->to / options->from > 1U << DOUBLINGS_MAX)
+        return bench_fail(bench, 0, "--to: more than --from, and at most %d times as much",
+                          1 << DOUBLINGS_MAX);
+    return 0;
 }
 
 /* ---- the index ----------------------------------------------------------------------------------- */
@@ -158,12 +162,12 @@ static int prove(const struct subject *subject)
     return found == count ? 0 : -EBADMSG;
 }
 
-static int measure_table(struct subject *subject, struct base_histogram *latency, struct bench_sample *sample)
+static int measure_table(struct subject *subject, struct bench_sample *sample)
 {
     int error = subject->kind->insert(subject->table, 0, subject->options->from);
     uint64_t begin_ns = task_now();
     if (error == 0)
-        error = insert_beside_growth(subject, latency);
+        error = insert_beside_growth(subject, sample->latency);
     sample->elapsed_ns = task_now() - begin_ns;
     return error == 0 ? prove(subject) : error;
 }
@@ -176,14 +180,6 @@ static int measure_index(void *arg, struct bench_sample *sample)
                                             .seed = subject->bench->options.seed,
                                             .keys = subject->options->to,
                                             .grows = true};
-    struct base_histogram *latency;
-    sample->skipped = kind->skipped;
-    if (kind->skipped != NULL)
-        return 0;
-    latency = base_alloc(options.account, sizeof(*latency));
-    if (latency == NULL)
-        return -ENOMEM;
-    base_histogram_reset(latency);
     if (kind->grow != NULL) /* else its own threads would be on this core, too */
         bench_pin(&subject->bench->machine, 0);
     subject->waits = 0;
@@ -191,18 +187,16 @@ static int measure_index(void *arg, struct bench_sample *sample)
     if (error == 0) {
         if (kind->thread_begin != NULL)
             kind->thread_begin();
-        error = measure_table(subject, latency, sample);
+        error = measure_table(subject, sample);
         if (kind->thread_end != NULL)
             kind->thread_end();
         kind->close(subject->table);
     }
     bench_unpin(&subject->bench->machine);
-    sample->operations = base_histogram_count(latency);
-    sample->values[0] = (double)base_histogram_percentile(latency, 99.99);
-    sample->values[1] = (double)base_histogram_max(latency);
+    sample->operations = base_histogram_count(sample->latency);
+    sample->values[0] = (double)base_histogram_percentile(sample->latency, 99.99);
+    sample->values[1] = (double)base_histogram_max(sample->latency);
     sample->values[2] = (double)subject->waits;
-    base_histogram_merge(sample->latency, latency);
-    base_free(options.account, latency, sizeof(*latency));
     return error;
 }
 
@@ -221,12 +215,12 @@ static int run_index(struct bench *bench, const struct options *options)
     for (size_t i = 0; i < base_array_count(kinds); i++) {
         subjects[i] = (struct subject){
             .bench = bench, .options = options, .kind = kinds[i], .growing = PTHREAD_MUTEX_INITIALIZER};
-        if (bench_is_wanted(&options->tables, kinds[i]->name))
-            bench_case_subject(self, kinds[i]->name, measure_index, &subjects[i]);
+        if (!bench_is_wanted(&options->tables, kinds[i]->name))
+            continue;
+        bench_case_subject(self, kinds[i]->name, measure_index, &subjects[i]);
+        bench_case_skip(self, kinds[i]->skipped);
     }
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
 /* ---- puts ---------------------------------------------------------------------------------------- */
@@ -248,65 +242,36 @@ struct put {
     bool opened;
     struct lab_depot_store store;
     struct lab_depot_job job;
-    double high_ns[BENCH_REPEATS_MAX]; /* 99.99th percentile of each measurement */
-    size_t told;
 };
 
 static int measure_put(void *arg, struct bench_sample *sample)
 {
     struct put *put = arg;
-    size_t number = put->job.measured;
     int error = lab_depot_measure(&put->job, sample);
-    if (error != 0)
-        return error;
-    put->high_ns[number] = (double)base_histogram_percentile(&put->job.one_latency, 99.99);
-    sample->values[3] = put->high_ns[number];
-    return 0;
-}
-
-/* The same percentiles as rates, for their ratios. */
-static int tell_high(void *arg, struct bench_sample *sample)
-{
-    struct put *put = arg;
-    sample->operations = 1;
-    sample->elapsed_ns = (uint64_t)put->high_ns[put->told++];
-    return 0;
-}
-
-static int open_case(struct bench *bench, const struct options *options, const char *name, const char *unit,
-                     struct bench_case **ret_case)
-{
-    int error = bench_case_open(bench, name, unit, ret_case);
-    if (error != 0)
-        return error;
-    bench_case_text(*ret_case, "mode", depot_mode_names[options->mode]);
-    bench_case_number(*ret_case, "depth", options->depth);
-    bench_case_number(*ret_case, "value_bytes", options->value_bytes);
-    bench_case_number(*ret_case, "size_bytes", options->size_bytes);
-    return 0;
+    if (error == 0)
+        sample->values[P9999_NS] = (double)base_histogram_percentile(sample->latency, 99.99);
+    return error;
 }
 
 static int measure_puts(struct bench *bench, const struct options *options, struct put *puts)
 {
+    static const char *const names[] = {"thread_ns", "puts_per_write",
+                                        "written_per_byte", [P9999_NS] = "p99.99_ns"};
     struct bench_case *self;
-    int error = open_case(bench, options, cases[1], "puts/s", &self);
+    int error = bench_case_open(bench, cases[1], "puts/s", &self);
     if (error != 0)
         return error;
-    bench_case_value(self, "thread_ns");
-    bench_case_value(self, "puts_per_write");
-    bench_case_value(self, "written_per_byte");
-    bench_case_value(self, "p99.99_ns");
+    bench_case_text(self, "mode", depot_mode_names[options->mode]);
+    bench_case_number(self, "depth", options->depth);
+    bench_case_number(self, "value_bytes", options->value_bytes);
+    bench_case_number(self, "size_bytes", options->size_bytes);
+    for (size_t i = 0; i < base_array_count(names); i++)
+        bench_case_value(self, names[i]);
     for (size_t i = 0; i < STORES; i++)
         bench_case_subject(self, states[i].name, measure_put, &puts[i]);
     error = bench_case_run(self);
-    bench_case_close(self);
     if (error == 0)
-        error = open_case(bench, options, "put-p99.99", "1/99.99th percentile", &self);
-    if (error != 0)
-        return error;
-    for (size_t i = 0; i < STORES; i++)
-        bench_case_subject(self, states[i].name, tell_high, &puts[i]);
-    error = bench_case_run(self);
+        error = bench_case_write_times(self, P9999_NS, "put-p99.99", "1/99.99th percentile");
     bench_case_close(self);
     return error;
 }
@@ -317,9 +282,9 @@ static int open_put(struct bench *bench, const struct options *options, const st
     int len = snprintf(put->path, sizeof(put->path), "%s%s", options->path, states[state].suffix);
     if (len < 0 || (size_t)len >= sizeof(put->path))
         return bench_fail(bench, -ENAMETOOLONG, "%s", options->path);
-    if (!options->force && access(put->path, F_OK) == 0)
-        return bench_fail(bench, -EEXIST, "%s: --force makes a store of it", put->path);
-    int error = lab_depot_store_open(bench, setup, put->path, options->size_bytes, &put->store);
+    int error = lab_check_new_file(bench, put->path, options->force);
+    if (error == 0)
+        error = lab_depot_store_open(bench, setup, put->path, options->size_bytes, &put->store);
     if (error != 0)
         return error;
     put->opened = true;
@@ -361,13 +326,7 @@ static int run_growth(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_growth = {
-    .name = "growth",
-    .summary =
-        "How long writes take while the index grows, beside other tables, and while the collector works.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_growth,
-};
+const struct bench_verb lab_verb_growth = BENCH_VERB(
+    "growth",
+    "How long writes take while the index grows, beside other tables, and while the collector works.",
+    .lists = lists, .check = check_options, .run = run_growth);

@@ -68,13 +68,13 @@ struct worker {
     int error;
 };
 
-static int check_options(struct bench *bench, const void *verb_options)
-{
-    static const char *const counts[] = {"1", "2", NULL};
-    const struct options *options = verb_options;
-    int error = bench_check_words(bench, "threads", &options->threads, counts);
-    return error != 0 ? error : bench_check_words(bench, "only", &options->only, cases);
-}
+static const char *const thread_counts[] = {"1", "2", NULL};
+
+static const struct bench_list lists[] = {
+    BENCH_WORDS("threads", threads, thread_counts),
+    BENCH_WORDS("only", only, cases),
+    {.setting = NULL},
+};
 
 /* ---- measuring ---------------------------------------------------------------------------------- */
 
@@ -130,10 +130,6 @@ static int measure_table(void *arg, struct bench_sample *sample)
     pthread_t threads[THREADS_MAX];
     uint32_t started = 0;
     int error = 0;
-    if (subject->kind->skipped != NULL) {
-        sample->skipped = subject->kind->skipped;
-        return 0;
-    }
     for (; started < run->threads && error == 0; started += error == 0) {
         workers[started] = (struct worker){.subject = subject, .number = started};
         base_random_init(&workers[started].random, run->bench->options.seed + started);
@@ -200,11 +196,11 @@ static int run_case(struct lab_index *run, const char *name, uint32_t threads)
     bench_case_number(self, "load_percent", LOAD_PERCENT);
     bench_case_number(self, "threads", threads);
     bench_case_value(self, "entry_bytes");
-    for (size_t i = 0; i < base_array_count(run->subjects); i++)
+    for (size_t i = 0; i < base_array_count(run->subjects); i++) {
         bench_case_subject(self, run->subjects[i].kind->name, measure_table, &run->subjects[i]);
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+        bench_case_skip(self, run->subjects[i].kind->skipped);
+    }
+    return bench_case_finish(self);
 }
 
 static int run_cases(struct lab_index *run, const struct options *options)
@@ -212,9 +208,8 @@ static int run_cases(struct lab_index *run, const struct options *options)
     int error = 0;
     for (size_t i = 0; cases[i] != NULL; i++) {
         for (uint32_t threads = 1; threads <= THREADS_MAX; threads++) {
-            const char *count = threads == 1 ? "1" : "2";
             if (error == 0 && bench_is_wanted(&options->only, cases[i]) &&
-                bench_is_wanted(&options->threads, count))
+                bench_is_wanted(&options->threads, thread_counts[threads - 1]))
                 error = run_case(run, cases[i], threads);
         }
     }
@@ -244,12 +239,6 @@ static int run_index(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_index = {
-    .name = "index",
-    .summary = "The depot's index: lookups and inserts, beside ck_ht and liburcu's hash table.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_index,
-};
+const struct bench_verb lab_verb_index =
+    BENCH_VERB("index", "The depot's index: lookups and inserts, beside ck_ht and liburcu's hash table.",
+               .lists = lists, .run = run_index);

@@ -2,6 +2,8 @@
 #include "lab/lab.h"
 #include "lab/verbs.h"
 
+#include <unistd.h>
+
 static const struct bench_verb *const verbs[] = {
     &lab_verb_task,          &lab_verb_drive,  &lab_verb_index,   &lab_verb_depot, &lab_verb_memcache,
     &lab_verb_amplification, &lab_verb_growth, &lab_verb_restart, &lab_verb_ycsb,  &lab_verb_fabric,
@@ -11,3 +13,10 @@ const struct bench_program lab_program = {
     .name = "tarn-lab", .verbs = verbs, .verb_count = base_array_count(verbs)};
 
 const char *const lab_directs[] = {"auto", "on", "off", NULL};
+
+int lab_check_new_file(struct bench *bench, const char *path, bool force)
+{
+    return !force && access(path, F_OK) == 0
+               ? bench_fail(bench, 0, "%s is there already: --force makes a store of it", path)
+               : 0;
+}

@@ -6,7 +6,6 @@
 #define LAB_LAB_H
 
 #include "bench/bench.h"
-#include "lab/lab.h"
 #include "lab/usage.h"
 
 extern const struct bench_program lab_program;
@@ -15,20 +14,14 @@ extern const char *const lab_directs[]; /* as enum drive_direct */
 
 /* The settings of verbs that use files and have fio beside them: members direct, spin_ns, fio. */
 #define LAB_FILE_SETTINGS(options_type)                                                                      \
-    {.name = "direct",                                                                                       \
-     .type = BASE_SETTING_ENUM,                                                                              \
-     .choices = lab_directs,                                                                                 \
-     .default_text = "auto",                                                                                 \
-     .help = "Whether to go past the page cache; fio does as Tarn does.",                                    \
-     .offset = offsetof(options_type, direct)},                                                              \
-        {.name = "spin",                                                                                     \
-         .type = BASE_SETTING_DURATION,                                                                      \
-         .default_text = "0",                                                                                \
-         .help = "How long Tarn's scheduler looks for work before it sleeps.",                               \
-         .offset = offsetof(options_type, spin_ns)},                                                         \
-    {                                                                                                        \
-        .name = "fio", .type = BASE_SETTING_BOOL, .default_text = "yes", .help = "Measure fio beside it.",   \
-        .offset = offsetof(options_type, fio)                                                                \
-    }
+    BENCH_SETTING(options_type, ENUM, "direct", direct,                                                      \
+                  "Whether to go past the page cache; fio does as Tarn does.", .choices = lab_directs,       \
+                  .default_text = "auto"),                                                                   \
+        BENCH_SETTING(options_type, DURATION, "spin", spin_ns,                                               \
+                      "How long Tarn's scheduler looks for work before it sleeps.", .default_text = "0"),    \
+        BENCH_SETTING(options_type, BOOL, "fio", fio, "Measure fio beside it.", .default_text = "yes")
+
+/** Check that a file is not there, or may be overwritten. @return 0; -EINVAL: said in bench->err */
+base_must_check int lab_check_new_file(struct bench *bench, const char *path, bool force);
 
 #endif

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <unistd.h>
 
 enum {
     VALUE_BYTES_MAX = 1 << 20,
@@ -57,15 +56,14 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "1s", "5"),
 };
 
+static const struct bench_list lists[] = {BENCH_WORDS("only", only, cases), {.setting = NULL}};
+
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    int error = bench_check_words(bench, "only", &options->only, cases);
-    if (error == 0 && !base_is_aligned(options->value_bytes, sizeof(uint64_t)))
-        error = bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
-    if (error == 0 && !options->force && access(options->path, F_OK) == 0)
-        error = bench_fail(bench, 0, "%s is there already: --force makes a store of it", options->path);
-    return error;
+    if (!base_is_aligned(options->value_bytes, sizeof(uint64_t)))
+        return bench_fail(bench, 0, "--value: no multiple of %zu", sizeof(uint64_t));
+    return lab_check_new_file(bench, options->path, options->force);
 }
 
 /* ---- the child that has the store open ----------------------------------------------------------- */
@@ -95,35 +93,24 @@ struct job {
     struct answer answer;
 };
 
-static int check_record(const struct job *job, struct tarn_depot *depot, uint64_t number)
+/* What the store is to have, it has. */
+static int look_at_store(struct job *job, struct tarn_depot *depot)
 {
     const struct lab_depot_store *store = job->store;
-    struct tarn_record_info info;
-    uint8_t key[LAB_DEPOT_KEY_BYTES];
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(depot, &stats);
+    job->answer.records = stats.records;
+    if (stats.records != job->records)
+        return -EBADMSG;
     uint8_t *value = base_alloc(store->bench->account, store->value_bytes);
-    if (value == NULL)
-        return -ENOMEM;
-    lab_depot_key(number, key);
-    int error = tarn_depot_get(depot, key, sizeof(key), value, store->value_bytes, &info);
-    if (error == 0 && !lab_depot_value_check(store, number, value, info.value_bytes, true))
-        error = -EBADMSG;
+    int error = value == NULL ? -ENOMEM : lab_depot_get(store, depot, 0, value, true);
+    if (error == 0)
+        error = lab_depot_get(store, depot, job->records - 1, value, true);
     base_free(store->bench->account, value, store->value_bytes);
     return error;
 }
 
-/* What the store is to have, it has. */
-static int look_at_store(struct job *job, struct tarn_depot *depot)
-{
-    struct tarn_depot_stats stats;
-    tarn_depot_stats(depot, &stats);
-    job->answer.records = stats.records;
-    int error = stats.records == job->records ? 0 : -EBADMSG;
-    if (error == 0)
-        error = check_record(job, depot, 0);
-    return error == 0 ? check_record(job, depot, job->records - 1) : error;
-}
-
-static int act(struct job *job, struct tarn_depot *depot)
+static int act_on_store(struct job *job, struct tarn_depot *depot)
 {
     struct lab_depot_store *store = job->store;
     lab_depot_look(store, depot);
@@ -152,7 +139,7 @@ static void open_main(void *arg)
     if (answer->error == 0) {
         answer->open_ns = task_now() - begin_ns;
         answer->read_bytes = drive_moved_bytes(depot_drive(depot), DRIVE_READ);
-        answer->error = act(job, depot);
+        answer->error = act_on_store(job, depot);
         if (job->act == ACT_OPEN_CLOSE) {
             int closed = tarn_depot_close(depot);
             answer->error = answer->error != 0 ? answer->error : closed;
@@ -229,8 +216,6 @@ static int run_case(struct bench *bench, const struct options *options, const ch
                                 .direct = job->answer.direct,
                                 .bytes = job->records * store->record_bytes};
     struct bench_case *self;
-    if (!bench_is_wanted(&options->only, name))
-        return 0;
     int error = bench_case_open(bench, name, "bytes/s", &self);
     if (error != 0)
         return error;
@@ -244,32 +229,31 @@ static int run_case(struct bench *bench, const struct options *options, const ch
     bench_case_subject(self, "tarn", measure_restart, job);
     if (options->fio)
         bench_case_subject(self, "fio-read", measure_fio, &fio);
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
-/* One act that is not measured, then those of a case. */
-static int run_after(struct bench *bench, const struct options *options, const char *name, struct job *job,
-                     enum act before, enum act measured)
-{
-    job->act = before;
-    int error = run_child(job);
-    job->act = measured;
-    return error == 0 ? run_case(bench, options, name, job) : error;
-}
-
+/* Before each case something is done that is not measured; the first makes the store, wanted or not. */
 static int run_store(struct bench *bench, const struct options *options, struct lab_depot_store *store)
 {
+    static const struct {
+        enum act before, measured;
+    } acts[] = {/* as cases[] */
+                {ACT_MAKE, ACT_OPEN_DIE},
+                {ACT_OVERWRITE, ACT_OPEN_DIE},
+                {ACT_OPEN_CLOSE, ACT_OPEN_CLOSE}};
     struct job job = {.store = store, .records = options->records};
     int error = lab_depot_set_value_bytes(store, (uint32_t)options->value_bytes);
     if (error != 0)
         return bench_fail(bench, error, "values");
-    error = run_after(bench, options, cases[0], &job, ACT_MAKE, ACT_OPEN_DIE);
-    if (error == 0 && bench_is_wanted(&options->only, cases[1]))
-        error = run_after(bench, options, cases[1], &job, ACT_OVERWRITE, ACT_OPEN_DIE);
-    if (error == 0 && bench_is_wanted(&options->only, cases[2]))
-        error = run_after(bench, options, cases[2], &job, ACT_OPEN_CLOSE, ACT_OPEN_CLOSE);
+    for (size_t i = 0; i < base_array_count(acts) && error == 0; i++) {
+        bool wanted = bench_is_wanted(&options->only, cases[i]);
+        job.act = acts[i].before;
+        if (wanted || job.act == ACT_MAKE)
+            error = run_child(&job);
+        job.act = acts[i].measured;
+        if (error == 0 && wanted)
+            error = run_case(bench, options, cases[i], &job);
+    }
     return error;
 }
 
@@ -289,12 +273,6 @@ static int run_restart(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_restart = {
-    .name = "restart",
-    .summary = "How fast a store opens: closed, killed, killed after it was overwritten; beside fio.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_restart,
-};
+const struct bench_verb lab_verb_restart = BENCH_VERB(
+    "restart", "How fast a store opens: closed, killed, killed after it was overwritten; beside fio.",
+    .lists = lists, .check = check_options, .run = run_restart);

@@ -22,59 +22,70 @@ struct member {
     struct task_context context;
     ucontext_t ucontext;
     void *fcontext;
-    uint8_t *stack;
+    uint8_t *stack; /* NULL: the first, which is on the thread's own */
     bool same_code;
 };
 
-struct ring {
-    struct member *members;
-    uint8_t *stacks;
-    uint32_t count;
-};
-
-static int open_ring(const struct lab_ring *options, struct ring *ret_ring)
+static void link_members(struct member *members, uint8_t *stacks, const struct lab_basic *options)
 {
-    struct base_account *account = options->bench->account;
-    uint32_t count = options->members;
-    struct ring ring = {.count = count};
-    ring.members = base_alloc(account, count * sizeof(*ring.members));
-    ring.stacks = base_alloc_aligned(account, BASE_CACHE_LINE_BYTES, (size_t)count * STACK_BYTES);
-    if (ring.members == NULL || ring.stacks == NULL) {
-        base_free(account, ring.members, count * sizeof(*ring.members));
-        base_free(account, ring.stacks, (size_t)count * STACK_BYTES);
-        return -ENOMEM;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        ring.members[i].next = &ring.members[(i + 1) % count];
-        ring.members[i].previous = &ring.members[(i + count - 1) % count];
-        ring.members[i].stack = ring.stacks + (size_t)i * STACK_BYTES;
-        ring.members[i].same_code = options->same_code;
-    }
-    *ret_ring = ring;
-    return 0;
+    uint32_t count = options->tasks;
+    for (uint32_t i = 0; i < count; i++)
+        members[i] = (struct member){.next = &members[(i + 1) % count],
+                                     .previous = &members[(i + count - 1) % count],
+                                     .stack = i == 0 ? NULL : stacks + (size_t)i * STACK_BYTES,
+                                     .same_code = options->same_code};
 }
 
-static void close_ring(struct base_account *account, struct ring *ring)
-{
-    base_free(account, ring->members, ring->count * sizeof(*ring->members));
-    base_free(account, ring->stacks, (size_t)ring->count * STACK_BYTES);
-}
-
-/* Go round for the time of a measurement; `hops` is the number of switches. */
-static void go_round(struct bench *bench, struct ring *ring,
+static void go_round(const struct lab_basic *options, struct member *members,
                      void (*hops)(struct member *member, uint64_t count), struct bench_sample *sample)
 {
-    uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / ring->count, 1U);
+    uint64_t block = base_max(HOPS_BETWEEN_CLOCKS / options->tasks, 1U);
     uint64_t rounds = 0;
+    bench_pin(&options->bench->machine, 0);
     uint64_t begin_ns = task_now();
-    uint64_t elapsed_ns;
     do {
-        hops(&ring->members[0], block);
+        hops(&members[0], block);
         rounds += block;
-        elapsed_ns = task_now() - begin_ns;
-    } while (elapsed_ns < bench->options.duration_ns);
-    sample->operations = rounds * ring->count;
-    sample->elapsed_ns = elapsed_ns;
+        sample->elapsed_ns = task_now() - begin_ns;
+    } while (sample->elapsed_ns < options->bench->options.duration_ns);
+    sample->operations = rounds * options->tasks;
+    bench_unpin(&options->bench->machine);
+}
+
+/*
+ * Make a ring and go round it for the time of a measurement.
+ *
+ * @param make     gets each member but the first, which is the calling thread
+ * @param hops     do this number of switches
+ * @param release  undoes `make`; NULL: nothing to do
+ */
+static int measure_ring(const struct lab_basic *options, void (*make)(struct member *member),
+                        void (*hops)(struct member *member, uint64_t count),
+                        void (*release)(struct member *member), struct bench_sample *sample)
+{
+    struct base_account *account = options->bench->account;
+    const uint32_t count = options->tasks;
+    struct member *members = base_alloc(account, count * sizeof(*members));
+    uint8_t *stacks = base_alloc_aligned(account, BASE_CACHE_LINE_BYTES, (size_t)count * STACK_BYTES);
+    const bool has_memory = members != NULL && stacks != NULL;
+    if (has_memory) {
+        link_members(members, stacks, options);
+        for (uint32_t i = 1; i < count; i++)
+            make(&members[i]);
+        go_round(options, members, hops, sample);
+        for (uint32_t i = 1; i < count && release != NULL; i++)
+            release(&members[i]);
+    }
+    base_free(account, members, count * sizeof(*members));
+    base_free(account, stacks, (size_t)count * STACK_BYTES);
+    return has_memory ? 0 : -ENOMEM;
+}
+
+/* Say why a kind of ring cannot be measured. Builds that can measure all kinds do not call it. */
+static base_unused int skip_ring(struct bench_sample *sample, const char *reason)
+{
+    sample->skipped = reason;
+    return 0;
 }
 
 /*
@@ -110,39 +121,26 @@ static void run_context(void *arg)
     run_member_context(arg);
 }
 
+static void make_context(struct member *member)
+{
+    if (member->previous->stack == NULL)
+        task_context_adopt_thread(&member->previous->context);
+    task_context_make(&member->context, member->stack, STACK_BYTES, run_context, member);
+}
+
+static void release_context(struct member *member)
+{
+    task_context_release(&member->context);
+}
+
 int lab_ring_context(void *arg, struct bench_sample *sample)
 {
-    const struct lab_ring *options = arg;
-    struct ring ring;
-    int error = open_ring(options, &ring);
-    if (error != 0)
-        return error;
-    task_context_adopt_thread(&ring.members[0].context);
-    for (uint32_t i = 1; i < ring.count; i++) {
-        struct member *member = &ring.members[i];
-        task_context_make(&member->context, member->stack, STACK_BYTES, run_context, member);
-    }
-    bench_pin(&options->bench->machine, 0);
-    go_round(options->bench, &ring, hops_context, sample);
-    bench_unpin(&options->bench->machine);
-    for (uint32_t i = 1; i < ring.count; i++)
-        task_context_release(&ring.members[i].context);
-    close_ring(options->bench->account, &ring);
-    return 0;
+    return measure_ring(arg, make_context, hops_context, release_context, sample);
 }
 
 /* ---- swapcontext ------------------------------------------------------------------------------- */
 
-#ifdef RING_SANITIZED
-
-int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
-{
-    (void)arg;
-    sample->skipped = "the sanitizer does not understand it";
-    return 0;
-}
-
-#else
+#ifndef RING_SANITIZED
 
 static inline void hop_swapcontext(struct member *member)
 {
@@ -157,25 +155,25 @@ static void run_swapcontext(uint32_t high, uint32_t low)
     run_member_swapcontext((struct member *)(((uintptr_t)high << 32) | low));
 }
 
+static void make_swapcontext(struct member *member)
+{
+    (void)getcontext(&member->ucontext);
+    member->ucontext.uc_stack = (stack_t){.ss_sp = member->stack, .ss_size = STACK_BYTES};
+    makecontext(&member->ucontext, (void (*)(void))run_swapcontext, 2, (uint32_t)((uintptr_t)member >> 32),
+                (uint32_t)(uintptr_t)member);
+}
+
 int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
 {
-    const struct lab_ring *options = arg;
-    struct ring ring;
-    int error = open_ring(options, &ring);
-    if (error != 0)
-        return error;
-    for (uint32_t i = 1; i < ring.count; i++) {
-        struct member *member = &ring.members[i];
-        (void)getcontext(&member->ucontext);
-        member->ucontext.uc_stack = (stack_t){.ss_sp = member->stack, .ss_size = STACK_BYTES};
-        makecontext(&member->ucontext, (void (*)(void))run_swapcontext, 2,
-                    (uint32_t)((uintptr_t)member >> 32), (uint32_t)(uintptr_t)member);
-    }
-    bench_pin(&options->bench->machine, 0);
-    go_round(options->bench, &ring, hops_swapcontext, sample);
-    bench_unpin(&options->bench->machine);
-    close_ring(options->bench->account, &ring);
-    return 0;
+    return measure_ring(arg, make_swapcontext, hops_swapcontext, NULL, sample);
+}
+
+#else
+
+int lab_ring_swapcontext(void *arg, struct bench_sample *sample)
+{
+    (void)arg;
+    return skip_ring(sample, "the sanitizer does not understand it");
 }
 
 #endif
@@ -209,23 +207,15 @@ static void run_boost(struct boost_transfer transfer)
     run_member_boost(member);
 }
 
+static void make_boost(struct member *member)
+{
+    uintptr_t end = base_align_down((uintptr_t)member->stack + STACK_BYTES, 16);
+    member->fcontext = make_fcontext((void *)end, STACK_BYTES, run_boost);
+}
+
 int lab_ring_boost(void *arg, struct bench_sample *sample)
 {
-    const struct lab_ring *options = arg;
-    struct ring ring;
-    int error = open_ring(options, &ring);
-    if (error != 0)
-        return error;
-    for (uint32_t i = 1; i < ring.count; i++) {
-        struct member *member = &ring.members[i];
-        uintptr_t end = base_align_down((uintptr_t)member->stack + STACK_BYTES, 16);
-        member->fcontext = make_fcontext((void *)end, STACK_BYTES, run_boost);
-    }
-    bench_pin(&options->bench->machine, 0);
-    go_round(options->bench, &ring, hops_boost, sample);
-    bench_unpin(&options->bench->machine);
-    close_ring(options->bench->account, &ring);
-    return 0;
+    return measure_ring(arg, make_boost, hops_boost, NULL, sample);
 }
 
 #else
@@ -233,8 +223,7 @@ int lab_ring_boost(void *arg, struct bench_sample *sample)
 int lab_ring_boost(void *arg, struct bench_sample *sample)
 {
     (void)arg;
-    sample->skipped = "boost's context library was not there when this was built";
-    return 0;
+    return skip_ring(sample, "boost's context library was not there when this was built");
 }
 
 #endif

@@ -7,13 +7,16 @@
 
 #include "bench/case.h"
 
-struct lab_ring {
+/* How a case of `tarn-lab task` is measured: each subject looks at what it is about. */
+struct lab_basic {
     struct bench *bench;
-    uint32_t members; /* 2 or more; the first is the calling thread's own stack */
+    uint32_t tasks;   /* of a ring: its members, 2 or more; the first is the calling thread's own stack */
     bool same_code;   /* all switch at one place in the program, else the first at another than the rest */
+    uint64_t spin_ns; /* of an idle scheduler, before it sleeps */
+    uint64_t sleep_us_min, sleep_us_max; /* of tasks that sleep */
 };
 
-/** With context.h. As bench_subject.measure; `arg` is a struct lab_ring. */
+/** With context.h. As bench_subject.measure; `arg` is a struct lab_basic. */
 int lab_ring_context(void *arg, struct bench_sample *sample);
 
 /** With swapcontext() of the C library, which also saves the signal mask. The same. */

@@ -2,13 +2,13 @@
 #include "bench/bench.h"
 #include "base/prose.h"
 #include "bench/case.h"
-#include "bench/verbs.h"
 #include "task/task.h"
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <sys/random.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, WORD_BYTES = 8 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static const struct bench_verb *const verbs[] = {&bench_verb_kv, &bench_verb_memcache};
 
@@ -75,46 +75,53 @@ unsigned bench_word_index(const char *word, const char *const *known)
     return i;
 }
 
-int bench_read_depth(const char *text, uint32_t *ret_depth)
+static int read_number(const char *text, uint64_t min, uint64_t max, uint64_t multiple, uint64_t *ret_number)
 {
-    uint64_t depth;
-    int error = base_parse_u64(text, &depth);
-    if (error != 0 || depth < 1 || depth > BENCH_DEPTH_MAX)
+    uint64_t number;
+    if (base_parse_size(text, &number) != 0 || number < min || number > max)
         return -EINVAL;
-    *ret_depth = (uint32_t)depth;
+    if (multiple == 0 ? !base_is_power_of_two(number) : number % multiple != 0)
+        return -EINVAL;
+    *ret_number = number;
     return 0;
 }
 
-int bench_check_depths(struct bench *bench, const char *setting, const struct base_setting_list *list,
-                       uint32_t most)
+int bench_check_numbers(struct bench *bench, const char *setting, const struct base_setting_list *list,
+                        uint64_t min, uint64_t max, uint64_t multiple)
 {
-    uint32_t depth;
+    uint64_t number;
+    char kind[64] = "number";
+    if (multiple == 0)
+        (void)snprintf(kind, sizeof(kind), "power of two");
+    else if (multiple > 1)
+        (void)snprintf(kind, sizeof(kind), "multiple of %" PRIu64, multiple);
     for (size_t i = 0; i < list->count; i++) {
-        if (bench_read_depth(list->items[i], &depth) != 0 || depth > most)
-            return bench_fail(bench, 0, "--%s: '%s' is no number from 1 to %u", setting, list->items[i],
-                              most);
+        if (read_number(list->items[i], min, max, multiple, &number) != 0)
+            return bench_fail(bench, 0, "--%s: '%s' is no %s from %" PRIu64 " to %" PRIu64, setting,
+                              list->items[i], kind, min, max);
     }
     return 0;
 }
 
-int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes)
+uint32_t bench_number(const char *text)
 {
-    uint64_t bytes;
-    if (base_parse_size(text, &bytes) != 0 || bytes < WORD_BYTES || bytes > most || bytes % WORD_BYTES != 0)
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
+    uint64_t number = 0;
+    int error = read_number(text, 0, UINT32_MAX, 1, &number);
+    base_assert(error == 0); /* it was checked */
+    return (uint32_t)number;
 }
 
-int bench_check_sizes(struct bench *bench, const struct base_setting_list *sizes, uint32_t most)
+static int check_lists(struct bench *bench, const struct bench_verb *verb, const void *options)
 {
-    uint32_t bytes;
-    for (size_t i = 0; i < sizes->count; i++) {
-        if (bench_read_size(sizes->items[i], most, &bytes) != 0)
-            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of %d from %d to %u", sizes->items[i],
-                              WORD_BYTES, WORD_BYTES, most);
+    int error = 0;
+    for (const struct bench_list *one = verb->lists; one != NULL && one->setting != NULL && error == 0;
+         one++) {
+        const void *list = (const uint8_t *)options + one->offset;
+        error = one->words != NULL
+                    ? bench_check_words(bench, one->setting, list, one->words)
+                    : bench_check_numbers(bench, one->setting, list, one->min, one->max, one->multiple);
     }
-    return 0;
+    return error;
 }
 
 void bench_print_verbs(const struct bench_program *program, FILE *file)
@@ -187,7 +194,7 @@ static int parse_and_run(const struct bench_verb *verb, struct bench *bench, str
         base_settings_print_help(&settings, bench->out);
         return EXIT_DONE;
     }
-    if (verb->check != NULL && verb->check(bench, options) != 0) {
+    if (check_lists(bench, verb, options) != 0 || (verb->check != NULL && verb->check(bench, options) != 0)) {
         print_verb_usage(bench);
         return EXIT_USAGE;
     }

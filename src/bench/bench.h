@@ -35,14 +35,35 @@ struct bench {
     struct bench_machine machine;
 };
 
+/* What the items of a list among a verb's options may be. */
+struct bench_list {
+    const char *setting;
+    size_t offset;            /* of its struct base_setting_list in the options */
+    const char *const *words; /* ends with NULL; NULL: the items are numbers, which may be written as sizes */
+    uint64_t min, max;
+    uint64_t multiple; /* numbers are multiples of it; 0: they are powers of two */
+};
+
+/* Entries of bench_verb.lists, of a verb whose options are a `struct options`. */
+#define BENCH_WORDS(option, member, known)                                                                   \
+    {                                                                                                        \
+        .setting = (option), .offset = offsetof(struct options, member), .words = (known)                    \
+    }
+#define BENCH_NUMBERS(option, member, least, most, multiple_of)                                              \
+    {                                                                                                        \
+        .setting = (option), .offset = offsetof(struct options, member), .min = (least), .max = (most),      \
+        .multiple = (multiple_of)                                                                            \
+    }
+
 /* A verb of a program. */
 struct bench_verb {
     const char *name;
     const char *summary;
     const struct base_setting *table;
     size_t table_count;
-    size_t options_bytes; /* of its options, which begin with struct bench_options */
-    bool simulated;       /* no machine is in its results, so that none is named above them */
+    size_t options_bytes;           /* of its options, which begin with struct bench_options */
+    const struct bench_list *lists; /* checked before anything runs; ends with an empty one, or NULL */
+    bool simulated;                 /* no machine is in its results, so that none is named above them */
 
     /** Look at options that depend on each other; NULL: none do. @return 0; negative errno: wrong use, said in bench->err */
     int (*check)(struct bench *bench, const void *options);
@@ -51,6 +72,13 @@ struct bench_verb {
     int (*run)(struct bench *bench, const void *options);
 };
 
+/* A verb with a `table` of `struct options`; further members follow. */
+#define BENCH_VERB(verb_name, about, ...)                                                                    \
+    {                                                                                                        \
+        .name = (verb_name), .summary = about, .table = table, .table_count = base_array_count(table),       \
+        .options_bytes = sizeof(struct options), ##__VA_ARGS__                                               \
+    }
+
 /* A command with such verbs. */
 struct bench_program {
     const char *name; /* as the user types it: "tarn bench" */
@@ -58,8 +86,10 @@ struct bench_program {
     size_t verb_count;
 };
 
-/* `tarn bench`. */
+/* `tarn bench`, and its verbs. */
 extern const struct bench_program bench_program;
+extern const struct bench_verb bench_verb_kv;
+extern const struct bench_verb bench_verb_memcache;
 
 /**
  * Run a verb of a program.
@@ -76,51 +106,37 @@ int bench_main(const struct bench_program *program, int argc, char *const *argv,
 /** Print the verbs of a program, a line each. */
 void bench_print_verbs(const struct bench_program *program, FILE *file);
 
-/* An entry of a verb's table, whose options are a `struct options`; what follows the help are further members. */
-#define BENCH_OPTION(kind, option, member, text, ...)                                                        \
+/* An entry of a verb's table; what follows the help are further members of struct base_setting. */
+#define BENCH_SETTING(options_type, kind, option, member, text, ...)                                         \
     {                                                                                                        \
         .name = (option), .type = BASE_SETTING_##kind, .help = text,                                         \
-        .offset = offsetof(struct options, member), ##__VA_ARGS__                                            \
+        .offset = offsetof(options_type, member), ##__VA_ARGS__                                              \
     }
 
-/* The settings that every verb has; `type` is its options structure, whose first member is `common`. */
+/* The same where the verb's options are a `struct options`. */
+#define BENCH_OPTION(kind, option, member, text, ...)                                                        \
+    BENCH_SETTING(struct options, kind, option, member, text, ##__VA_ARGS__)
+
+/* The settings that every verb has; `options_type` is its options structure, whose first member is `common`. */
 #define BENCH_COMMON_SETTINGS(options_type, duration, repeats_count)                                         \
-    {.name = "duration",                                                                                     \
-     .type = BASE_SETTING_DURATION,                                                                          \
-     .min = BASE_NS_PER_MS,                                                                                  \
-     .max = 3600 * BASE_NS_PER_SECOND,                                                                       \
-     .default_text = duration,                                                                               \
-     .help = "Length of one measurement.",                                                                   \
-     .offset = offsetof(options_type, common.duration_ns)},                                                  \
-        {.name = "repeats",                                                                                  \
-         .type = BASE_SETTING_UINT,                                                                          \
-         .min = 1,                                                                                           \
-         .max = BENCH_REPEATS_MAX,                                                                           \
-         .default_text = repeats_count,                                                                      \
-         .help = "How often everything is measured, in turn with what it is compared to.",                   \
-         .offset = offsetof(options_type, common.repeats)},                                                  \
+    BENCH_SETTING(options_type, DURATION, "duration", common.duration_ns, "Length of one measurement.",      \
+                  .min = BASE_NS_PER_MS, .max = 3600 * BASE_NS_PER_SECOND, .default_text = duration),        \
+        BENCH_SETTING(options_type, UINT, "repeats", common.repeats,                                         \
+                      "How often everything is measured, in turn with what it is compared to.", .min = 1,    \
+                      .max = BENCH_REPEATS_MAX, .default_text = repeats_count),                              \
         BENCH_OUTPUT_SETTINGS(options_type, "0")
 
 /* Those of verbs whose measurements have no length: what is printed and how, and chance. */
 #define BENCH_OUTPUT_SETTINGS(options_type, seed_text)                                                       \
-    {.name = "json",                                                                                         \
-     .type = BASE_SETTING_BOOL,                                                                              \
-     .help = "Print one JSON object a line instead of tables.",                                              \
-     .offset = offsetof(options_type, common.json)},                                                         \
-        {.name = "seed",                                                                                     \
-         .type = BASE_SETTING_UINT,                                                                          \
-         .default_text = seed_text,                                                                          \
-         .help = "Of the random numbers; 0 takes one from the kernel. Results tell which it was.",           \
-         .offset = offsetof(options_type, common.seed)},                                                     \
-        {.name = "man",                                                                                      \
-         .type = BASE_SETTING_BOOL,                                                                          \
-         .flags = BASE_SETTING_COMMAND_ONLY | BASE_SETTING_HIDDEN,                                           \
-         .help = "Print the options as a man page has them.",                                                \
-         .offset = offsetof(options_type, common.man)},                                                      \
-    {                                                                                                        \
-        .name = "help", .type = BASE_SETTING_BOOL, .letter = 'h', .flags = BASE_SETTING_COMMAND_ONLY,        \
-        .help = "Print this and exit.", .offset = offsetof(options_type, common.help)                        \
-    }
+    BENCH_SETTING(options_type, BOOL, "json", common.json,                                                   \
+                  "Print one JSON object a line instead of tables."),                                        \
+        BENCH_SETTING(options_type, UINT, "seed", common.seed,                                               \
+                      "Of the random numbers; 0 takes one from the kernel. Results tell which it was.",      \
+                      .default_text = seed_text),                                                            \
+        BENCH_SETTING(options_type, BOOL, "man", common.man, "Print the options as a man page has them.",    \
+                      .flags = BASE_SETTING_COMMAND_ONLY | BASE_SETTING_HIDDEN),                             \
+        BENCH_SETTING(options_type, BOOL, "help", common.help, "Print this and exit.", .letter = 'h',        \
+                      .flags = BASE_SETTING_COMMAND_ONLY)
 
 /**
  * Say on bench->err that something failed, as a printf format, and why.
@@ -149,20 +165,49 @@ base_must_check int bench_check_words(struct bench *bench, const char *setting,
 /** The place of a word in a list of known ones that it was checked against. */
 unsigned bench_word_index(const char *word, const char *const *known);
 
-#define BENCH_DEPTH_MAX 1024 /* requests in flight at once */
+/**
+ * Check that every word of a list is a number.
+ *
+ * @param min, max, multiple  as in struct bench_list
+ * @return 0; -EINVAL: said in bench->err
+ */
+base_must_check int bench_check_numbers(struct bench *bench, const char *setting,
+                                        const struct base_setting_list *list, uint64_t min, uint64_t max,
+                                        uint64_t multiple);
 
-/** A number of requests in flight. @return 0; -EINVAL: it is none from 1 to BENCH_DEPTH_MAX */
-base_must_check int bench_read_depth(const char *text, uint32_t *ret_depth);
+/** The value of an item of a list of numbers, which was checked. */
+uint32_t bench_number(const char *text);
 
-/** Check that every word of a list is a depth. @param most  the largest @return 0; -EINVAL: said in bench->err */
-base_must_check int bench_check_depths(struct bench *bench, const char *setting,
-                                       const struct base_setting_list *list, uint32_t most);
+#define BENCH_DEPTH_MAX  1024 /* requests in flight at once */
+#define BENCH_WORD_BYTES 8    /* what an operation moves is a multiple of it */
 
-/** A number of bytes that an operation moves: whole words. @return 0; -EINVAL: it is no multiple of 8 from 8 to `most` */
-base_must_check int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes);
+/** Check that every word of a list is a number of requests in flight, from 1 to `most`. @return 0; -EINVAL: said in bench->err */
+base_must_check static inline int bench_check_depths(struct bench *bench, const char *setting,
+                                                     const struct base_setting_list *list, uint32_t most)
+{
+    return bench_check_numbers(bench, setting, list, 1, most, 1);
+}
 
-/** Check that every word of --sizes is such a number. @return 0; -EINVAL: said in bench->err */
-base_must_check int bench_check_sizes(struct bench *bench, const struct base_setting_list *sizes,
-                                      uint32_t most);
+/** Check that every word of --sizes is a number of bytes that an operation moves, up to `most`. @return 0; -EINVAL: said */
+base_must_check static inline int bench_check_sizes(struct bench *bench,
+                                                    const struct base_setting_list *sizes, uint32_t most)
+{
+    return bench_check_numbers(bench, "sizes", sizes, BENCH_WORD_BYTES, most, BENCH_WORD_BYTES);
+}
+
+/** Read an item of a list of depths, which was checked. @return 0 */
+base_must_check static inline int bench_read_depth(const char *text, uint32_t *ret_depth)
+{
+    *ret_depth = bench_number(text);
+    return 0;
+}
+
+/** Read an item of --sizes, which was checked. @return 0 */
+base_must_check static inline int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes)
+{
+    (void)most;
+    *ret_bytes = bench_number(text);
+    return 0;
+}
 
 #endif

@@ -18,7 +18,7 @@ struct bench_sample {
     uint64_t operations; /* 0: this is not about a rate */
     uint64_t elapsed_ns;
     double values[BENCH_VALUES_MAX]; /* in the order of bench_case.value_names */
-    struct base_histogram *latency;  /* add to it what one operation took, ns; or nothing */
+    struct base_histogram *latency;  /* empty; add to it what one operation took, ns, or nothing */
     const char *skipped;             /* set it, and return 0: why this cannot be measured here */
 };
 
@@ -51,6 +51,7 @@ struct bench_case {
     size_t value_count;
     const char *value_names[BENCH_VALUES_MAX];
     size_t repeats;
+    struct base_histogram latency; /* of the measurement under way */
     size_t subject_count;
     struct bench_subject subjects[BENCH_SUBJECTS_MAX];
 };
@@ -79,6 +80,9 @@ void bench_case_value(struct bench_case *self, const char *name);
 void bench_case_subject(struct bench_case *self, const char *name,
                         int (*measure)(void *arg, struct bench_sample *sample), void *arg);
 
+/** The subject that was added last cannot be measured. @param reason  NULL: it can */
+void bench_case_skip(struct bench_case *self, const char *reason);
+
 /**
  * Measure all subjects in turn, as often as the options say, and write the outcome.
  *
@@ -87,11 +91,23 @@ void bench_case_subject(struct bench_case *self, const char *name,
 base_must_check int bench_case_run(struct bench_case *self);
 
 /**
- * Write the outcome of a case that was measured: one JSON object, or lines of a table.
+ * Write a case that was run once more: with one of its values, which are lengths of time, as rates, for their ratios.
  *
+ * @param value       its place; the case has nothing but these rates from then on
+ * @param name, unit  of the new case
  * @return 0; -EIO: said in bench->err
  */
-base_must_check int bench_case_write(const struct bench_case *self);
+base_must_check int bench_case_write_times(struct bench_case *self, size_t value, const char *name,
+                                           const char *unit);
+
+/** Run a case, and close it. @return as bench_case_run() */
+base_must_check int bench_case_finish(struct bench_case *self);
+
+/** The median rate of the slowest subject of a case that was run. @param subjects  those that count, a bit each @return 0: none was measured */
+double bench_case_slowest(const struct bench_case *self, uint32_t subjects);
+
+/** Write the parameters of a case as a member of an object. @param of  a first one of that name, or NULL */
+void bench_case_write_parameters(const struct bench_case *self, struct base_json *json, const char *of);
 
 /** Write what stands above the tables; with --json nothing. */
 void bench_case_write_header(struct bench *bench);

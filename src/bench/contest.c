@@ -66,28 +66,15 @@ int bench_contest_check_shares(struct bench *bench, const struct base_setting_li
     return error;
 }
 
-static int read_value_bytes(const char *text, uint32_t *ret_bytes)
-{
-    uint64_t bytes;
-    int error = base_parse_size(text, &bytes);
-    if (error != 0 || bytes < BENCH_VALUE_BYTES_MIN || bytes > VALUE_BYTES_MAX)
-        return -EINVAL;
-    *ret_bytes = (uint32_t)bytes;
-    return 0;
-}
-
 int bench_contest_check(struct bench *bench, const struct bench_contest_options *options)
 {
-    uint32_t bytes;
     int error = bench_check_words(bench, "distribution", &options->distributions, distributions);
     if (error == 0)
         error = bench_contest_check_patterns(bench, &options->pipelines, BENCH_LOAD_PIPELINE_MAX,
                                              BENCH_LOAD_KEYS_PER_GET_MAX);
-    for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        if (read_value_bytes(options->sizes.items[i], &bytes) != 0)
-            error = bench_fail(bench, 0, "--sizes: '%s' is not from %d to %dK", options->sizes.items[i],
-                               BENCH_VALUE_BYTES_MIN, VALUE_BYTES_MAX >> 10);
-    }
+    if (error == 0)
+        error =
+            bench_check_numbers(bench, "sizes", &options->sizes, BENCH_VALUE_BYTES_MIN, VALUE_BYTES_MAX, 1);
     if (error == 0)
         error = bench_contest_check_share(bench, "read-share", options->read_share, false);
     if (error == 0)
@@ -115,14 +102,11 @@ static int find_deepest(const struct bench_contest_options *options,
 
 int bench_contest_init(struct bench_contest *contest, const char *size)
 {
-    uint32_t value_bytes = 0;
-    int error = read_value_bytes(size, &value_bytes);
-    if (error == 0)
-        error = find_deepest(contest->options, &contest->pattern);
+    int error = find_deepest(contest->options, &contest->pattern);
     if (error == 0)
         error = bench_contest_read_share(contest->read_share, &contest->share);
     if (error == 0)
-        error = bench_values_open(contest->bench->account, value_bytes, &contest->values);
+        error = bench_values_open(contest->bench->account, bench_number(size), &contest->values);
     return error == 0 ? 0 : bench_fail(contest->bench, error, "values of %s", size);
 }
 
@@ -182,16 +166,11 @@ static void describe_case(struct bench_case *self, const struct bench_contest *c
  */
 static uint64_t find_half_rate(const struct bench_contest *contest, const struct bench_case *closed)
 {
-    double slowest = 0;
-    for (size_t i = 0; i < closed->subject_count; i++) {
-        const struct bench_subject *subject = &closed->subjects[i];
-        double rate = bench_summarize(subject->rates, closed->repeats).median;
-        if (subject->skipped == NULL && contest->contestants[i].serves && rate > 0 &&
-            (slowest <= 0 || rate < slowest))
-            slowest = rate;
-    }
+    uint32_t servers = 0;
+    for (size_t i = 0; i < contest->count; i++)
+        servers |= (uint32_t)contest->contestants[i].serves << i;
     double keys = contest->share * contest->pattern.keys_per_get + 1 - contest->share;
-    return base_max((uint64_t)(slowest / keys / 2), UINT64_C(1));
+    return base_max((uint64_t)(bench_case_slowest(closed, servers) / keys / 2), UINT64_C(1));
 }
 
 /* @param rate  0: closed loop, after which ret_half is half of the slowest server's rate */

@@ -30,64 +30,33 @@ extern const char *const bench_protocols[]; /* as enum bench_protocol */
 
 /* The settings of these options; `options_type` has a member `load`. */
 #define BENCH_CONTEST_SETTINGS(options_type)                                                                 \
-    {.name = "connections",                                                                                  \
-     .type = BASE_SETTING_UINT,                                                                              \
-     .min = 1,                                                                                               \
-     .max = BENCH_LOAD_CONNECTIONS_MAX,                                                                      \
-     .default_text = "50",                                                                                   \
-     .help = "Connections to a server.",                                                                     \
-     .offset = offsetof(options_type, load.connections)},                                                    \
-        {.name = "pipeline",                                                                                 \
-         .type = BASE_SETTING_LIST,                                                                          \
-         .metavar = "N[xM][,...]",                                                                           \
-         .min = 1,                                                                                           \
-         .default_text = "1,16,1x50",                                                                        \
-         .help =                                                                                             \
-             "Most requests in flight on each connection; with xM each get asks for M keys (multi-get).",    \
-         .offset = offsetof(options_type, load.pipelines)},                                                  \
-        {.name = "sizes",                                                                                    \
-         .type = BASE_SETTING_LIST,                                                                          \
-         .metavar = "SIZE[,...]",                                                                            \
-         .min = 1,                                                                                           \
-         .default_text = "1K",                                                                               \
-         .help = "Lengths of values.",                                                                       \
-         .offset = offsetof(options_type, load.sizes)},                                                      \
-        {.name = "read-share",                                                                               \
-         .type = BASE_SETTING_STRING,                                                                        \
-         .metavar = "0...1",                                                                                 \
-         .default_text = "0.9",                                                                              \
-         .help = "Share of gets in the requests; the others are sets.",                                      \
-         .offset = offsetof(options_type, load.read_share)},                                                 \
-        {.name = "keys",                                                                                     \
-         .type = BASE_SETTING_UINT,                                                                          \
-         .min = 1,                                                                                           \
-         .max = UINT64_C(1) << 32,                                                                           \
-         .default_text = "1000000",                                                                          \
-         .help = "Different keys. All are stored first.",                                                    \
-         .offset = offsetof(options_type, load.keys)},                                                       \
-        {.name = "distribution",                                                                             \
-         .type = BASE_SETTING_LIST,                                                                          \
-         .metavar = "NAME[,...]",                                                                            \
-         .min = 1,                                                                                           \
-         .default_text = "uniform",                                                                          \
-         .help = "How keys are drawn: uniform, zipf.",                                                       \
-         .offset = offsetof(options_type, load.distributions)},                                              \
-        {.name = "zipf-exponent",                                                                            \
-         .type = BASE_SETTING_STRING,                                                                        \
-         .metavar = "0...1",                                                                                 \
-         .default_text = "0.99",                                                                             \
-         .help = "Of zipf: the key of rank k is drawn with a probability like 1 / k^exponent. Below 1.",     \
-         .offset = offsetof(options_type, load.zipf_exponent)},                                              \
-        {.name = "open-loop",                                                                                \
-         .type = BASE_SETTING_BOOL,                                                                          \
-         .default_text = "yes",                                                                              \
-         .help = "Measure an open loop after each closed one, for latencies at an equal rate.",              \
-         .offset = offsetof(options_type, load.open_loop)},                                                  \
-    {                                                                                                        \
-        .name = "rate", .type = BASE_SETTING_UINT, .unit = "requests a second", .default_text = "0",         \
-        .help = "Rate of the open loop, without a closed one before it; 0: half of the slowest in that.",    \
-        .offset = offsetof(options_type, load.rate)                                                          \
-    }
+    BENCH_SETTING(options_type, UINT, "connections", load.connections, "Connections to a server.", .min = 1, \
+                  .max = BENCH_LOAD_CONNECTIONS_MAX, .default_text = "50"),                                  \
+        BENCH_SETTING(options_type, LIST, "pipeline", load.pipelines,                                        \
+                      "Most requests in flight on each connection; with xM each get asks for M keys "        \
+                      "(multi-get).",                                                                        \
+                      .metavar = "N[xM][,...]", .min = 1, .default_text = "1,16,1x50"),                      \
+        BENCH_SETTING(options_type, LIST, "sizes", load.sizes, "Lengths of values.",                         \
+                      .metavar = "SIZE[,...]", .min = 1, .default_text = "1K"),                              \
+        BENCH_SETTING(options_type, STRING, "read-share", load.read_share,                                   \
+                      "Share of gets in the requests; the others are sets.", .metavar = "0...1",             \
+                      .default_text = "0.9"),                                                                \
+        BENCH_SETTING(options_type, UINT, "keys", load.keys, "Different keys. All are stored first.",        \
+                      .min = 1, .max = UINT64_C(1) << 32, .default_text = "1000000"),                        \
+        BENCH_SETTING(options_type, LIST, "distribution", load.distributions,                                \
+                      "How keys are drawn: uniform, zipf.", .metavar = "NAME[,...]", .min = 1,               \
+                      .default_text = "uniform"),                                                            \
+        BENCH_SETTING(                                                                                       \
+            options_type, STRING, "zipf-exponent", load.zipf_exponent,                                       \
+            "Of zipf: the key of rank k is drawn with a probability like 1 / k^exponent. Below 1.",          \
+            .metavar = "0...1", .default_text = "0.99"),                                                     \
+        BENCH_SETTING(options_type, BOOL, "open-loop", load.open_loop,                                       \
+                      "Measure an open loop after each closed one, for latencies at an equal rate.",         \
+                      .default_text = "yes"),                                                                \
+        BENCH_SETTING(                                                                                       \
+            options_type, UINT, "rate", load.rate,                                                           \
+            "Rate of the open loop, without a closed one before it; 0: half of the slowest in that.",        \
+            .unit = "requests a second", .default_text = "0")
 
 /** Check what is no matter of a setting's type alone. @return 0; -EINVAL: said in bench->err */
 base_must_check int bench_contest_check(struct bench *bench, const struct bench_contest_options *options);

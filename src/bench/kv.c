@@ -1,7 +1,6 @@
 /* `tarn bench kv`: a store by its URL, asked through <tarn/kv.h> as programs do, beside another one. */
 #include "bench/case.h"
 #include "bench/contest.h"
-#include "bench/verbs.h"
 #include "bench/world.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -45,6 +44,11 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "5"),
 };
 
+static const struct bench_list lists[] = {
+    BENCH_NUMBERS("sizes", sizes, BENCH_VALUE_BYTES_MIN, 1 << 20, BENCH_WORD_BYTES),
+    {.setting = NULL},
+};
+
 struct store;
 
 /* What is asked in the case under way. */
@@ -73,17 +77,11 @@ static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     double share;
-    uint32_t bytes;
     int error = bench_contest_check_patterns(bench, &options->patterns, BENCH_DEPTH_MAX, KEYS_PER_GET_MAX);
     if (error == 0)
         error = bench_contest_check_shares(bench, &options->read_shares);
     if (error != 0)
         return error;
-    for (size_t i = 0; i < options->sizes.count; i++) {
-        if (bench_read_size(options->sizes.items[i], 1 << 20, &bytes) != 0 || bytes < BENCH_VALUE_BYTES_MIN)
-            return bench_fail(bench, 0, "--sizes: '%s' is no multiple of 8 from 32 to 1M",
-                              options->sizes.items[i]);
-    }
     if (bench_contest_read_share(options->zipf_exponent, &share) != 0 || share >= 1)
         return bench_fail(bench, 0, "--zipf-exponent: '%s' is no number from 0 to below 1",
                           options->zipf_exponent);
@@ -124,25 +122,12 @@ static void walk_keys(void *arg)
     base_free(job->bench->account, value, job->values.bytes);
 }
 
-/* Some tasks of one function. @return 0; -ENOMEM */
-static int run_tasks(uint32_t count, task_function *function, void *arg)
-{
-    struct task_group group;
-    int error = 0;
-    task_group_init(&group);
-    for (uint32_t i = 0; i < count && error == 0; i++)
-        error = task_spawn(NULL, &group, "ask", function, arg);
-    while (task_group_join(&group, TASK_FOREVER) != 0)
-        continue;
-    return error;
-}
-
 static int walk_store(struct store *store, bool deletes)
 {
     struct job *job = store->job;
     struct walk walk = {.store = store, .deletes = deletes};
     bench_progress_init(job->bench, &walk.progress, deletes ? "delete" : "fill", "keys", job->keys.count);
-    int error = run_tasks(WALKERS, walk_keys, &walk);
+    int error = bench_tasks_run(WALKERS, walk_keys, &walk);
     base_progress_end(&walk.progress);
     error = error != 0 ? error : walk.error;
     return error == 0 ? 0 : bench_fail(job->bench, error, "%s: %s", store->url, deletes ? "delete" : "put");
@@ -266,7 +251,7 @@ static int measure_store(void *arg, struct bench_sample *sample)
     const uint64_t begin_ns = task_now();
     struct load load = {
         .store = store, .latency = sample->latency, .until_ns = begin_ns + job->bench->options.duration_ns};
-    int error = run_tasks(job->pattern.pipeline, ask_store, &load);
+    int error = bench_tasks_run(job->pattern.pipeline, ask_store, &load);
     sample->operations = load.keys;
     sample->elapsed_ns = task_now() - begin_ns;
     sample->values[0] = load.gets == 0 ? 100 : 100 * (double)load.hits / (double)load.gets;
@@ -290,9 +275,7 @@ static int run_case(struct job *job, const char *read_share)
     bench_case_value(self, "hit_percent");
     for (uint32_t i = 0; i < job->count; i++)
         bench_case_subject(self, job->stores[i].name, measure_store, &job->stores[i]);
-    error = bench_case_run(self);
-    bench_case_close(self);
-    return error;
+    return bench_case_finish(self);
 }
 
 /* ---- a run -------------------------------------------------------------------------------------- */
@@ -313,10 +296,7 @@ static int run_patterns(struct job *job, const char *read_share)
 static int run_size(struct job *job, const char *size)
 {
     const struct options *options = job->options;
-    uint32_t bytes = 0;
-    int error = bench_read_size(size, 1 << 20, &bytes);
-    if (error == 0)
-        error = bench_values_open(job->bench->account, bytes, &job->values);
+    int error = bench_values_open(job->bench->account, bench_number(size), &job->values);
     if (error != 0)
         return bench_fail(job->bench, error, "values of %s", size);
     for (uint32_t i = 0; i < job->count && error == 0; i++)
@@ -375,12 +355,6 @@ static int run_kv(struct bench *bench, const void *verb_options)
     return bench_world_run(bench, &world, run_all, &job);
 }
 
-const struct bench_verb bench_verb_kv = {
-    .name = "kv",
-    .summary = "Any store by its URL, in this process or of a server: gets and puts, beside another store.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_kv,
-};
+const struct bench_verb bench_verb_kv = BENCH_VERB(
+    "kv", "Any store by its URL, in this process or of a server: gets and puts, beside another store.",
+    .lists = lists, .check = check_options, .run = run_kv);

@@ -1,4 +1,4 @@
-/* The load on a server: one thread around epoll, closed loop, open loop, and storing all keys. */
+/* The load on a server: one thread around epoll, in a closed loop or an open one; or it stores all keys. */
 #include "bench/load.h"
 
 #include "task/task.h"
@@ -41,16 +41,20 @@ enum goal { FILL, CLOSED_LOOP, OPEN_LOOP };
 
 struct run {
     const struct bench_load *load;
-    struct bench_load_outcome *outcome;
-    enum goal goal;
-    uint32_t pipeline;
     int epoll;
     struct connection *connections;
-    size_t out_room; /* of a connection */
+    uint32_t pipeline_max; /* that connections have room for */
+    size_t out_room;       /* of a connection */
     uint64_t patience_ns;
     struct base_random random;
     uint64_t read_below; /* 63 random bits below this make a get */
     uint64_t generation; /* of the next value */
+    char *room;          /* ROOM_BYTES */
+
+    /* the measurement under way */
+    enum goal goal;
+    uint32_t pipeline;
+    struct bench_load_outcome *outcome;
     uint64_t now_ns;
     uint64_t count_from_ns; /* warm by then */
     uint64_t end_ns;        /* nothing counts, and nothing of a closed loop starts, from then on */
@@ -63,7 +67,6 @@ struct run {
     uint64_t answered;  /* requests */
     struct bench_schedule schedule;
     struct base_progress progress; /* FILL */
-    char *room;                    /* ROOM_BYTES */
 };
 
 /* ---- connections --------------------------------------------------------------------------------- */
@@ -78,9 +81,9 @@ static int open_connection(struct run *run, struct connection *connection)
     const struct bench_load *load = run->load;
     struct base_account *account = load->bench->account;
     bench_parser_init(&connection->parser, load->protocol, load->values);
-    connection->requests = base_alloc(account, run->pipeline * sizeof(*connection->requests));
+    connection->requests = base_alloc(account, run->pipeline_max * sizeof(*connection->requests));
     connection->numbers =
-        base_alloc(account, (size_t)run->pipeline * load->keys_per_get * sizeof(*connection->numbers));
+        base_alloc(account, (size_t)run->pipeline_max * load->keys_per_get * sizeof(*connection->numbers));
     connection->out = base_alloc(account, run->out_room);
     if (connection->requests == NULL || connection->numbers == NULL || connection->out == NULL)
         return fail(run, -ENOMEM, "connections");
@@ -99,9 +102,9 @@ static void close_connection(struct run *run, struct connection *connection)
     struct base_account *account = load->bench->account;
     if (connection->fd >= 0)
         (void)close(connection->fd);
-    base_free(account, connection->requests, run->pipeline * sizeof(*connection->requests));
+    base_free(account, connection->requests, run->pipeline_max * sizeof(*connection->requests));
     base_free(account, connection->numbers,
-              (size_t)run->pipeline * load->keys_per_get * sizeof(*connection->numbers));
+              (size_t)run->pipeline_max * load->keys_per_get * sizeof(*connection->numbers));
     base_free(account, connection->out, run->out_room);
 }
 
@@ -391,27 +394,39 @@ static bool is_done(struct run *run)
 
 /* ---- runs ---------------------------------------------------------------------------------------- */
 
-static void init_run(struct run *run, const struct bench_load *load, struct bench_load_outcome *outcome,
-                     enum goal goal)
+/* @param pipeline_max  most requests that are ever in flight on a connection */
+static int open_run(struct run *run, const struct bench_load *load, uint32_t pipeline_max)
 {
-    *run = (struct run){.load = load,
-                        .outcome = outcome,
-                        .goal = goal,
-                        .pipeline = goal == FILL ? FILL_PIPELINE : load->pipeline,
-                        .epoll = -1,
-                        .count_from_ns = UINT64_MAX,
-                        .end_ns = UINT64_MAX,
-                        .total = goal == FILL ? load->keys->count : 0};
+    *run = (struct run){.load = load, .epoll = -1, .pipeline_max = pipeline_max};
     run->patience_ns = load->patience_ns > 0 ? load->patience_ns : PATIENCE_NS;
-    run->out_room =
-        run->pipeline * bench_request_room(goal == FILL ? 1 : load->keys_per_get, load->values->bytes);
+    run->out_room = pipeline_max * bench_request_room(load->keys_per_get, load->values->bytes);
     base_random_init(&run->random, load->seed);
     run->generation = base_random_u64(&run->random);
     run->read_below = (uint64_t)(load->read_share * (double)(UINT64_C(1) << 63));
+    int error = open_all(run);
+    if (error != 0)
+        close_all(run);
+    return error;
+}
+
+/* Nothing has happened yet, and nothing is in flight. */
+static void begin_run(struct run *run, enum goal goal, uint32_t pipeline, struct bench_load_outcome *outcome)
+{
+    *outcome = (struct bench_load_outcome){.latency = outcome->latency};
+    run->goal = goal;
+    run->pipeline = pipeline;
+    run->outcome = outcome;
+    run->count_from_ns = run->end_ns = UINT64_MAX;
+    run->idle_ns = run->next = run->started = run->answered = 0;
+    run->total = goal == FILL ? run->load->keys->count : 0;
+    for (uint32_t i = 0; i < run->load->connections; i++) {
+        run->connections[i].first = 0;
+        run->connections[i].issued = 0;
+    }
 }
 
 /* When it begins, what counts, and when it ends. */
-static void set_times(struct run *run)
+static void set_times(struct run *run, uint64_t rate)
 {
     uint64_t duration_ns = run->load->bench->options.duration_ns;
     uint64_t begin_ns = task_now();
@@ -419,23 +434,16 @@ static void set_times(struct run *run)
     run->end_ns = run->count_from_ns + duration_ns;
     run->outcome->elapsed_ns = duration_ns;
     if (run->goal == OPEN_LOOP) {
-        run->schedule = (struct bench_schedule){.start_ns = begin_ns, .rate = run->load->rate};
+        run->schedule = (struct bench_schedule){.start_ns = begin_ns, .rate = rate};
         run->total = bench_schedule_due(&run->schedule, run->end_ns);
     }
 }
 
-/* Do it, on the second core. */
-static int loop(struct run *run)
+static int take_turns(struct run *run)
 {
-    struct bench *bench = run->load->bench;
-    bool spin = bench_has_two_cores(&bench->machine);
-    int error = open_all(run);
-    if (error != 0)
-        return error;
-    if (run->goal != FILL)
-        set_times(run);
+    bool spin = bench_has_two_cores(&run->load->bench->machine);
     run->answered_ns = run->now_ns = task_now();
-    error = run->goal == OPEN_LOOP ? 0 : start_all(run);
+    int error = run->goal == OPEN_LOOP ? 0 : start_all(run);
     while (error == 0 && !is_done(run)) {
         error = turn(run, spin);
         if (run->goal == FILL)
@@ -444,25 +452,60 @@ static int loop(struct run *run)
     return error;
 }
 
-static int execute(struct run *run)
+/* ---- sessions: all is done on the second core ---------------------------------------------------- */
+
+struct bench_load_session {
+    struct bench_load load;
+    struct run run;
+};
+
+int bench_load_open(const struct bench_load *load, struct bench_load_session **ret_session)
 {
-    struct bench *bench = run->load->bench;
+    struct bench *bench = load->bench;
+    struct bench_load_session *session = base_alloc(bench->account, sizeof(*session));
+    if (session == NULL)
+        return bench_fail(bench, -ENOMEM, "%s", load->name);
+    session->load = *load;
     bench_pin(&bench->machine, 1);
-    int error = loop(run);
-    close_all(run);
+    int error = open_run(&session->run, &session->load, load->pipeline);
     bench_unpin(&bench->machine);
+    if (error != 0)
+        base_free(bench->account, session, sizeof(*session));
+    else
+        *ret_session = session;
+    return error;
+}
+
+void bench_load_close(struct bench_load_session *session)
+{
+    close_all(&session->run);
+    base_free(session->load.bench->account, session, sizeof(*session));
+}
+
+int bench_load_measure(struct bench_load_session *session, uint32_t pipeline, uint64_t rate,
+                       struct bench_load_outcome *outcome)
+{
+    struct run *run = &session->run;
+    const struct bench_machine *machine = &session->load.bench->machine;
+    base_assert(pipeline <= run->pipeline_max);
+    bench_pin(machine, 1);
+    begin_run(run, rate > 0 ? OPEN_LOOP : CLOSED_LOOP, pipeline, outcome);
+    set_times(run, rate);
+    int error = take_turns(run);
+    bench_unpin(machine);
+    if (error == 0)
+        outcome->busy_share = 1 - (double)run->idle_ns / (double)outcome->elapsed_ns;
     return error;
 }
 
 int bench_load_run(const struct bench_load *load, struct bench_load_outcome *outcome)
 {
-    struct run run;
-    struct base_histogram *latency = outcome->latency;
-    *outcome = (struct bench_load_outcome){.latency = latency};
-    init_run(&run, load, outcome, load->rate > 0 ? OPEN_LOOP : CLOSED_LOOP);
-    int error = execute(&run);
-    if (error == 0)
-        outcome->busy_share = 1 - (double)run.idle_ns / (double)outcome->elapsed_ns;
+    struct bench_load_session *session;
+    int error = bench_load_open(load, &session);
+    if (error != 0)
+        return error;
+    error = bench_load_measure(session, load->pipeline, load->rate, outcome);
+    bench_load_close(session);
     return error;
 }
 
@@ -470,9 +513,16 @@ int bench_load_fill(const struct bench_load *load)
 {
     struct run run;
     struct bench_load_outcome outcome = {.latency = NULL};
-    init_run(&run, load, &outcome, FILL);
-    bench_progress_init(load->bench, &run.progress, load->name, "keys", load->keys->count);
-    int error = execute(&run);
-    base_progress_end(&run.progress);
+    struct bench *bench = load->bench;
+    bench_pin(&bench->machine, 1);
+    int error = open_run(&run, load, FILL_PIPELINE);
+    if (error == 0) {
+        begin_run(&run, FILL, FILL_PIPELINE, &outcome);
+        bench_progress_init(bench, &run.progress, load->name, "keys", load->keys->count);
+        error = take_turns(&run);
+        base_progress_end(&run.progress);
+        close_all(&run);
+    }
+    bench_unpin(&bench->machine);
     return error;
 }

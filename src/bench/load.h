@@ -1,5 +1,5 @@
 /*
- * What loads a memcached or redis server: the calling thread around epoll, with any number of connections
+ * What loads a server of memcached, of redis or of echoes: the calling thread around epoll, with any number of connections
  * and requests in flight on each. It shares nothing with the schedulers that it measures. In each turn it
  * reads and writes a connection once at most, whatever the number of requests.
  */
@@ -32,6 +32,9 @@ struct bench_load {
     uint64_t patience_ns; /* how long nothing at all may be answered; 0: 10 s */
 };
 
+/* Connections to a server, for several measurements. */
+struct bench_load_session;
+
 /* What came of it. */
 struct bench_load_outcome {
     uint64_t keys;     /* read and stored, of requests answered within the measured time */
@@ -56,6 +59,21 @@ struct bench_load_outcome {
  * Blocks. Plain threads only.
  */
 base_must_check int bench_load_run(const struct bench_load *load, struct bench_load_outcome *outcome);
+
+/**
+ * Connect to a server. The load's values and keys are borrowed until the end of the session; its rate is not looked at.
+ *
+ * @return 0; errors of sockets: said in bench->err
+ */
+base_must_check int bench_load_open(const struct bench_load *load, struct bench_load_session **ret_session);
+
+/** Measure on all connections of a session. @param pipeline  at most the load's @param rate  as the load's
+ * @return as bench_load_run(); after a failure the session can only be closed */
+base_must_check int bench_load_measure(struct bench_load_session *session, uint32_t pipeline, uint64_t rate,
+                                       struct bench_load_outcome *outcome);
+
+/** Close the connections. */
+void bench_load_close(struct bench_load_session *session);
 
 /** Store a value for each key, with progress on a terminal. @return as above */
 base_must_check int bench_load_fill(const struct bench_load *load);

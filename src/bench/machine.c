@@ -9,42 +9,31 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* The value of the first line "NAME<blanks>: VALUE" of a file of /proc. */
-static void read_value(const char *path, const char *name, char *ret_text, size_t room)
+/*
+ * What stands behind blanks, and a colon if there is one, in the first line of a file that begins with a name.
+ *
+ * @return 0; -ENOENT: there is no such line, or nothing in it; negative errno
+ */
+static int read_line(const char *path, const char *name, char *ret_text, size_t room)
 {
-    (void)snprintf(ret_text, room, "unknown");
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        return;
+        return -errno;
     char line[1024];
-    while (fgets(line, sizeof(line), file) != NULL) {
-        char *value = strchr(line, ':');
-        if (strncmp(line, name, strlen(name)) != 0 || value == NULL)
+    int error = -ENOENT;
+    while (error == -ENOENT && fgets(line, sizeof(line), file) != NULL) {
+        const char *text = line + strlen(name);
+        if (strncmp(line, name, strlen(name)) != 0)
             continue;
-        value += 1 + strspn(value + 1, " \t");
-        value[strcspn(value, "\n")] = '\0';
-        if (value[0] != '\0')
-            (void)snprintf(ret_text, room, "%.*s", (int)room - 1, value);
-        break;
+        text += strspn(text, " \t:");
+        size_t len = strcspn(text, "\n");
+        while (len > 0 && text[len - 1] == ' ')
+            len--;
+        (void)snprintf(ret_text, room, "%.*s", (int)base_min(len, room - 1), text);
+        error = len > 0 ? 0 : -ENOENT;
     }
     (void)fclose(file);
-}
-
-/* A line of a file without the blanks behind it; nothing changes if there is none. @return its length */
-static size_t read_line(const char *path, char *ret_text, size_t room)
-{
-    char line[BENCH_MACHINE_TEXT_ROOM];
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return 0;
-    bool read = fgets(line, sizeof(line), file) != NULL;
-    (void)fclose(file);
-    size_t len = read ? strcspn(line, "\n") : 0;
-    while (len > 0 && line[len - 1] == ' ')
-        len--;
-    if (len > 0)
-        (void)snprintf(ret_text, room, "%.*s", (int)len, line);
-    return len;
+    return error;
 }
 
 /* The block device of the working folder. A partition's model is that of the disk above it. */
@@ -63,7 +52,7 @@ static void find_disk(struct bench_machine *machine)
     device[len] = '\0';
     for (size_t i = 0; i < base_array_count(models) && model[0] == '\0'; i++) {
         (void)snprintf(path, sizeof(path), "%s/%s", link, models[i]);
-        (void)read_line(path, model, sizeof(model));
+        (void)read_line(path, "", model, sizeof(model));
     }
     (void)snprintf(machine->disk, sizeof(machine->disk), "%.60s%s%s", strrchr(device, '/') + 1,
                    model[0] == '\0' ? "" : " ", model);
@@ -87,7 +76,8 @@ static void find_cores(struct bench_machine *machine)
 void bench_machine_read(struct bench_machine *ret_machine)
 {
     *ret_machine = (struct bench_machine){0};
-    read_value("/proc/cpuinfo", "model name", ret_machine->processor, sizeof(ret_machine->processor));
+    if (read_line("/proc/cpuinfo", "model name", ret_machine->processor, sizeof(ret_machine->processor)) != 0)
+        (void)snprintf(ret_machine->processor, sizeof(ret_machine->processor), "unknown");
     struct utsname names;
     if (uname(&names) == 0)
         (void)snprintf(ret_machine->kernel, sizeof(ret_machine->kernel), "%.30s %.60s %.30s", names.sysname,
@@ -119,16 +109,7 @@ bool bench_has_two_cores(const struct bench_machine *machine)
 
 int bench_number_read(const char *path, const char *name, uint64_t *ret_number)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return -errno;
-    char line[256];
-    int error = -ENOENT;
-    while (error == -ENOENT && fgets(line, sizeof(line), file) != NULL) {
-        size_t len = strlen(name);
-        if (strncmp(line, name, len) == 0)
-            error = base_parse_u64_len(line + len, strcspn(line + len, " \n"), ret_number);
-    }
-    (void)fclose(file);
-    return error;
+    char text[BENCH_MACHINE_TEXT_ROOM];
+    int error = read_line(path, name, text, sizeof(text));
+    return error != 0 ? error : base_parse_u64_len(text, strcspn(text, " "), ret_number);
 }

@@ -41,8 +41,7 @@ void bench_unpin(const struct bench_machine *machine);
 bool bench_has_two_cores(const struct bench_machine *machine);
 
 /**
- * Read a number from a file of the kernel's: of the first line that begins with `name`, or with a number if
- * that is "".
+ * Read a number from a file of the kernel's: behind blanks in the first line that begins with `name`, which may be "".
  *
  * @return 0; -ENOENT; negative errno
  */

@@ -1,6 +1,5 @@
 /* `tarn bench memcache`: load on a server that is there already, in memcached's or redis' protocol. */
 #include "bench/contest.h"
-#include "bench/verbs.h"
 
 #include <errno.h>
 
@@ -113,12 +112,5 @@ static int run_verb(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb bench_verb_memcache = {
-    .name = "memcache",
-    .summary = "Load on any memcached server, or redis.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_verb,
-};
+const struct bench_verb bench_verb_memcache = BENCH_VERB(
+    "memcache", "Load on any memcached server, or redis.", .check = check_options, .run = run_verb);

@@ -1,4 +1,4 @@
-/* Requests, and a strict reader of answers, in memcached's text and in redis' RESP. */
+/* Requests, and a strict reader of answers, in memcached's text and in redis' RESP; and echoes. */
 #include "bench/protocol.h"
 
 #include <errno.h>
@@ -72,6 +72,10 @@ size_t bench_write_set(enum bench_protocol protocol, const struct bench_values *
                        uint64_t generation, char *to)
 {
     char *at = to;
+    if (protocol == BENCH_PROTOCOL_ECHO) {
+        bench_value(values, number, generation, (uint8_t *)to);
+        return values->bytes;
+    }
     if (protocol == BENCH_PROTOCOL_TEXT)
         at = ADD(add_key(ADD(at, "set "), number), " 0 0 ");
     else
@@ -94,6 +98,14 @@ void bench_parser_init(struct bench_parser *parser, enum bench_protocol protocol
     parser->value_end_len = (size_t)len;
 }
 
+/* A value of the key at parser->next follows. */
+static void expect_value(struct bench_parser *parser)
+{
+    bool whole = parser->values_seen++ % BENCH_PROTOCOL_WHOLE_EACH == 0;
+    bench_value_check_begin(&parser->check, parser->numbers[parser->next], whole);
+    parser->place = BENCH_PARSER_AT_VALUE;
+}
+
 void bench_parser_expect(struct bench_parser *parser, bool set, const uint64_t *numbers, uint32_t key_count)
 {
     parser->set = set;
@@ -104,6 +116,8 @@ void bench_parser_expect(struct bench_parser *parser, bool set, const uint64_t *
     parser->hits = 0;
     parser->place = BENCH_PARSER_AT_LINE;
     parser->line_len = 0;
+    if (parser->protocol == BENCH_PROTOCOL_ECHO)
+        expect_value(parser);
 }
 
 static int wrong(struct bench_parser *parser, const char *format, ...) base_printf_like(2, 3);
@@ -137,15 +151,6 @@ static bool line_is(const char *line, size_t len, const char *text)
     return len == strlen(text) && memcmp(line, text, len) == 0;
 }
 
-/* A value of the key at parser->next follows. */
-static int begin_value(struct bench_parser *parser)
-{
-    bool whole = parser->values_seen++ % BENCH_PROTOCOL_WHOLE_EACH == 0;
-    bench_value_check_begin(&parser->check, parser->numbers[parser->next], whole);
-    parser->place = BENCH_PARSER_AT_VALUE;
-    return 0;
-}
-
 /* "VALUE key flags bytes". Keys come in the order in which they were asked for, without those that are
  * missing. */
 static int read_value_line(struct bench_parser *parser, const char *line, size_t len)
@@ -167,7 +172,8 @@ static int read_value_line(struct bench_parser *parser, const char *line, size_t
     if (parser->next == parser->key_count)
         return wrong(parser, "there was a value of key %" PRIu64 ", which was not asked for, or not there",
                      number);
-    return begin_value(parser);
+    expect_value(parser);
+    return 0;
 }
 
 /* @return as bench_parse() */
@@ -197,7 +203,10 @@ static int read_resp_line(struct bench_parser *parser, const char *line, size_t 
     }
     if (line_is(line, len, "$-1"))
         return end_resp_key(parser);
-    return line_is(line, len, parser->value_end) ? begin_value(parser) : wrong_line(parser, line, len);
+    if (!line_is(line, len, parser->value_end))
+        return wrong_line(parser, line, len);
+    expect_value(parser);
+    return 0;
 }
 
 /*
@@ -230,16 +239,18 @@ static int read_line(struct bench_parser *parser, const char *data, size_t bytes
                                                    : read_resp_line(parser, line, len);
 }
 
+/* @return as bench_parse() */
 static int read_value(struct bench_parser *parser, const char *data, size_t bytes, size_t *ret_used)
 {
     size_t used = base_min(bytes, (size_t)(parser->values->bytes - parser->check.position));
     if (!bench_value_check_bytes(parser->values, &parser->check, (const uint8_t *)data, used))
         return wrong(parser, "key %" PRIu64 " has the value of another key, or a damaged one",
                      parser->check.number);
-    if (parser->check.position == parser->values->bytes)
-        parser->place = BENCH_PARSER_AT_VALUE_END;
     *ret_used = used;
-    return 0;
+    if (parser->check.position < parser->values->bytes)
+        return 0;
+    parser->place = BENCH_PARSER_AT_VALUE_END;
+    return parser->protocol == BENCH_PROTOCOL_ECHO;
 }
 
 /* CR LF, of which line_len bytes have been seen. @return as bench_parse() */

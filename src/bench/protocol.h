@@ -1,5 +1,5 @@
 /*
- * The two protocols that `tarn bench memcache` speaks: memcached's text, and redis' RESP. Requests are
+ * What a load speaks: memcached's text and redis' RESP for `tarn bench memcache`, and echoes. Requests are
  * written, and answers read strictly: what is not exactly what a right server sends is an error.
  */
 #ifndef BENCH_PROTOCOL_H
@@ -10,6 +10,7 @@
 enum bench_protocol {
     BENCH_PROTOCOL_TEXT,
     BENCH_PROTOCOL_RESP,
+    BENCH_PROTOCOL_ECHO, /* no gets: a set is the value alone, and what comes back is the same value */
 };
 
 enum {

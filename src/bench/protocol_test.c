@@ -2,6 +2,7 @@
 #include "base/testing.h"
 
 #include "bench/protocol.h"
+#include <errno.h>
 
 enum { VALUE_BYTES = 40, KEYS = 3, TEXT_ROOM = 1024 };
 
@@ -383,6 +384,30 @@ static void test_damage_in_the_middle(void **state)
     }
 }
 
+/* An echo is the value that was sent, in pieces of any size, and nothing else. */
+static void test_echoes(void **state)
+{
+    struct fixture *fixture = *state;
+    struct bench_parser *parser = &fixture->parser;
+    size_t used = 0;
+    bench_parser_init(parser, BENCH_PROTOCOL_ECHO, &fixture->values);
+    assert_int_equal(bench_write_set(BENCH_PROTOCOL_ECHO, &fixture->values, numbers[1], 5, fixture->text),
+                     VALUE_BYTES);
+    for (size_t cut = 1; cut < VALUE_BYTES; cut++) {
+        bench_parser_expect(parser, true, &numbers[1], 1);
+        assert_int_equal(bench_parse(parser, fixture->text, cut, &used), 0);
+        assert_int_equal(used, cut);
+        assert_int_equal(bench_parse(parser, fixture->text + cut, TEXT_ROOM - cut, &used), 1);
+        assert_int_equal(used, VALUE_BYTES - cut);
+    }
+    bench_parser_expect(parser, true, &numbers[0], 1);
+    assert_int_equal(bench_parse(parser, fixture->text, VALUE_BYTES, &used), -EBADMSG);
+    bench_parser_init(parser, BENCH_PROTOCOL_ECHO, &fixture->values);
+    fixture->text[20] ^= 1;
+    bench_parser_expect(parser, true, &numbers[1], 1);
+    assert_int_equal(bench_parse(parser, fixture->text, VALUE_BYTES, &used), -EBADMSG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_resp_errors),
         cmocka_unit_test(test_endless_line),
         cmocka_unit_test(test_damage_in_the_middle),
+        cmocka_unit_test(test_echoes),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }

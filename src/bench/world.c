@@ -75,3 +75,15 @@ int bench_world_run(const struct bench *bench, const struct bench_world_options 
     task_node_close(world.node);
     return error;
 }
+
+int bench_tasks_run(uint32_t count, task_function *function, void *arg)
+{
+    struct task_group group;
+    int error = 0;
+    task_group_init(&group);
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        error = task_spawn(NULL, &group, "worker", function, arg);
+    int joined = task_group_join(&group, TASK_FOREVER);
+    base_assert(joined == 0); /* nobody cancels */
+    return error;
+}

@@ -42,6 +42,13 @@ struct bench_world_options {
 base_must_check int bench_world_run(const struct bench *bench, const struct bench_world_options *options,
                                     task_function *function, void *arg);
 
+/**
+ * Run a function in tasks of the calling task's scheduler, and wait for the end of all.
+ *
+ * @return 0; -ENOMEM: some were not begun. Yields.
+ */
+base_must_check int bench_tasks_run(uint32_t count, task_function *function, void *arg);
+
 /** Make the node of a run: its seed, errors only in the log. @return as task_node_open() */
 base_must_check int bench_node_open(const struct bench *bench, enum task_engine_choice engine,
                                     struct tarn_node **ret_node);
