@@ -177,8 +177,8 @@ const struct lab_ycsb_engine lab_ycsb_lmdb = {
     .close = close_lmdb,
     .session_open = open_session,
     .session_close = close_session,
-    .get = get,
-    .put = put,
+    .get = get_record,
+    .put = put_record,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_lmdb = {

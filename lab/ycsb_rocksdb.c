@@ -170,8 +170,8 @@ const struct lab_ycsb_engine lab_ycsb_rocksdb = {
     .name = "rocksdb",
     .open = open_rocksdb,
     .close = close_rocksdb,
-    .get = get,
-    .put = put,
+    .get = get_record,
+    .put = put_record,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_rocksdb = {
