@@ -88,7 +88,7 @@ static void client_main(void *arg)
 int lab_cache_kv(void *arg, struct bench_sample *sample)
 {
     struct client client = {.job = arg};
-    const struct bench_world_options options = {.sched = {.spin_ns = 3600 * BASE_NS_PER_SECOND}};
+    const struct bench_world_options options = {.sched = {.spin_ns = LAB_SERVER_SPIN_NS}};
     int error = bench_world_run(client.job->bench, &options, client_main, &client);
     client.job->measured++;
     return error != 0 ? error : lab_cache_load_end(&client.load, sample);
