@@ -9,68 +9,41 @@ enum { EXT_THREADS_MAX = 64 };
 
 static const char *const peers[] = {"memcached", "redis", "extstore", "fio", NULL};
 
-#define AT(field) .offset = offsetof(struct lab_memcache_options, field)
+#define OPTION(kind, option, member, text, ...)                                                              \
+    {                                                                                                        \
+        .name = (option), .type = BASE_SETTING_##kind, .help = text,                                         \
+        .offset = offsetof(struct lab_memcache_options, member), ##__VA_ARGS__                               \
+    }
 
 static const struct base_setting table[] = {
-    {.name = "path",
-     .type = BASE_SETTING_LIST,
-     .metavar = "FILE[,...]",
-     .min = 1,
-     .default_text = "/dev/shm/tarn-bench.tarn,tarn-bench.tarn",
-     .help =
-         "Files for Tarn's store, made and removed afterwards. With one in memory (tmpfs) memcached and "
-         "redis are compared, with one on a disk fio and memcached with extstore, whose file is beside it "
-         "and ends in .extstore.",
-     AT(paths)},
-    {.name = "disk",
-     .type = BASE_SETTING_BOOL,
-     .default_text = "yes",
-     .help = "Measure all paths and not only the first.",
-     AT(disk)},
-    {.name = "size",
-     .type = BASE_SETTING_SIZE,
-     .help = "Size of Tarn's file; 0 is 256 MiB and twice what keys and values need.",
-     AT(size_bytes)},
-    {.name = "force",
-     .type = BASE_SETTING_BOOL,
-     .help = "Use files that were there before: they are removed afterwards.",
-     AT(force)},
-    {.name = "peers",
-     .type = BASE_SETTING_LIST,
-     .metavar = "NAME[,...]",
-     .help = "Measure these beside Tarn alone: memcached, redis, extstore, fio.",
-     AT(peers)},
-    {.name = "ext-threads",
-     .type = BASE_SETTING_LIST,
-     .metavar = "N[,...]",
-     .min = 1,
-     .max = LAB_MEMCACHE_EXT_THREADS_MAX,
-     .default_text = "1,4,16",
-     .help = "Numbers of extstore's threads that are tried once each; the fastest is compared.",
-     AT(ext_threads)},
-    {.name = "memory-group",
-     .type = BASE_SETTING_STRING,
-     .metavar = "FOLDER",
-     .help =
-         "Control group that extstore's process joins, with a limit of its memory, that you have made. Its "
-         "page cache is then only emptied before a measurement; without it also all the time during one.",
-     AT(memory_group)},
-    {.name = "program",
-     .type = BASE_SETTING_STRING,
-     .metavar = "FILE",
-     .help = "The tarn that is measured, if not the one beside this program.",
-     AT(program)},
-    {.name = "serve",
-     .type = BASE_SETTING_LIST,
-     .metavar = "NAME=VALUE[,...]",
-     .help = "Further options of its `tarn serve`, without the hyphens.",
-     AT(serve)},
-    {.name = "disk-read-share",
-     .type = BASE_SETTING_STRING,
-     .metavar = "0...1",
-     .default_text = "1",
-     .help = "The same where Tarn's file is on a disk. What has been set lately, extstore has in memory.",
-     AT(disk_read_share)},
+    OPTION(
+        LIST, "path", paths,
+        "Files for Tarn's store, made and removed afterwards. With one in memory (tmpfs) memcached and redis "
+        "are "
+        "compared, with one on a disk fio and memcached with extstore, whose file is beside it and ends in "
+        ".extstore.",
+        .metavar = "FILE[,...]", .min = 1, .default_text = "/dev/shm/tarn-bench.tarn,tarn-bench.tarn"),
+    OPTION(BOOL, "disk", disk, "Measure all paths and not only the first.", .default_text = "yes"),
+    OPTION(SIZE, "size", size_bytes,
+           "Size of Tarn's file; 0 is 256 MiB and twice what keys and values need."),
+    OPTION(BOOL, "force", force, "Use files that were there before: they are removed afterwards."),
+    OPTION(LIST, "peers", peers, "Measure these beside Tarn alone: memcached, redis, extstore, fio.",
+           .metavar = "NAME[,...]"),
+    OPTION(LIST, "ext-threads", ext_threads,
+           "Numbers of extstore's threads that are tried once each; the fastest is compared.",
+           .metavar = "N[,...]", .min = 1, .max = LAB_MEMCACHE_EXT_THREADS_MAX, .default_text = "1,4,16"),
+    OPTION(STRING, "memory-group", memory_group,
+           "Control group that extstore's process joins, with a limit of its memory, that you have made. Its "
+           "page "
+           "cache is then only emptied before a measurement; without it also all the time during one.",
+           .metavar = "FOLDER"),
+    OPTION(STRING, "program", program, "The tarn that is measured, if not the one beside this program.",
+           .metavar = "FILE"),
+    OPTION(LIST, "serve", serve, "Further options of its `tarn serve`, without the hyphens.",
+           .metavar = "NAME=VALUE[,...]"),
+    OPTION(STRING, "disk-read-share", disk_read_share,
+           "The same where Tarn's file is on a disk. What has been set lately, extstore has in memory.",
+           .metavar = "0...1", .default_text = "1"),
     BENCH_CONTEST_SETTINGS(struct lab_memcache_options),
     BENCH_COMMON_SETTINGS(struct lab_memcache_options, "1s", "5"),
 };

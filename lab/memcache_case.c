@@ -39,17 +39,11 @@ static void set_values(const struct lab_memcache_contest *contest, const struct 
             (double)outcome->keys * contest->contest.values.bytes * 1e9 / (double)outcome->elapsed_ns;
 }
 
-int lab_memcache_measure(void *arg, struct bench_sample *sample)
+int lab_memcache_measure(struct lab_memcache_contestant *contestant, struct bench_sample *sample)
 {
-    struct lab_memcache_contestant *contestant = arg;
     struct lab_memcache_contest *contest = contestant->contest;
     const struct lab_memcache_server *server = &contestant->server;
-    struct lab_memcache_usage before = {0};
-    struct lab_memcache_usage after = {0};
-    if (contestant->skipped != NULL) {
-        sample->skipped = contestant->skipped;
-        return 0;
-    }
+    struct lab_memcache_usage before = {0}, after = {0};
     const struct bench_load load = lab_memcache_load_of(contestant);
     struct bench_load_outcome outcome = {.latency = sample->latency};
     int error = server->running ? lab_memcache_usage_read(server->child.pid, &before) : 0;
@@ -68,16 +62,11 @@ int lab_memcache_measure(void *arg, struct bench_sample *sample)
     return 0;
 }
 
-int lab_memcache_measure_fio(void *arg, struct bench_sample *sample)
+int lab_memcache_measure_fio(struct lab_memcache_contestant *contestant, struct bench_sample *sample)
 {
-    struct lab_memcache_contestant *contestant = arg;
     struct lab_memcache_contest *contest = contestant->contest;
     struct bench_sample one = {.latency = &contest->one_latency};
     base_histogram_reset(&contest->one_latency);
-    if (contestant->skipped != NULL) {
-        sample->skipped = contestant->skipped;
-        return 0;
-    }
     int error = lab_fio_measure(&contest->fio, &one);
     if (error != 0)
         return error;
