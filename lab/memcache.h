@@ -99,7 +99,7 @@ base_must_check int lab_memcache_contestant_start(struct lab_memcache_contestant
 /** Add memcached's command line, with a port, up to what all of its kinds have. @param megabytes  for items */
 void lab_memcache_add_tcp(struct lab_memcache_contestant *contestant, uint16_t port, uint64_t megabytes);
 
-/* ---- memcache_case.c ----------------------------------------------------------------------------- */
+/* ---- memcache.c ----------------------------------------------------------------------------- */
 
 /* The values of a sample, by their place. */
 enum lab_memcache_value {
@@ -114,12 +114,6 @@ int lab_memcache_measure(struct lab_memcache_contestant *contestant, struct benc
 
 /** Measure fio once, on the file of Tarn's store: the same. */
 int lab_memcache_measure_fio(struct lab_memcache_contestant *contestant, struct bench_sample *sample);
-
-/** Get ready for a pattern: as bench_contest.prepare. */
-int lab_memcache_prepare_fio(struct bench_contest *contest);
-
-/** Add where it is measured: as bench_contest.add_parameters. */
-void lab_memcache_add_parameters(const struct bench_contest *contest, struct bench_case *self);
 
 /** The load of the case under way. */
 struct bench_load lab_memcache_load_of(struct lab_memcache_contestant *contestant);

@@ -1,7 +1,8 @@
 /*
- * Clients that are one plain thread, which does nothing besides. By calls: the requests of Tarn's client, with results that
- * are fetched (the paper's Jakiro) or written (its ServerReply). Past the server, in Pilaf's way: a READ of the bucket and
- * one of the record, which proves itself whole; puts are calls.
+ * Tarn's ways to ask the cache. Tarn's client as its users have it: tasks that call <tarn/kv.h>. One plain thread that does
+ * nothing besides, by calls: the requests of Tarn's client, with results that are fetched (the paper's Jakiro) or written
+ * (its ServerReply). The same thread past the server, in Pilaf's way: a READ of the bucket and one of the record, which
+ * proves itself whole; puts are calls.
  *
  * Source: Mitchell, Geng, Li, Using One-Sided RDMA Reads to Build a Fast, CPU-Efficient Key-Value Store, ATC 2013.
  */
@@ -10,6 +11,7 @@
 #include "kv/wire.h"
 #include "lab/cache.h"
 #include <errno.h>
+#include <tarn/kv.h>
 
 enum {
     REQUEST_ROOM = KV_REQUEST_BYTES_MAX + LAB_CACHE_KEYS_MAX * (8 + BENCH_KEY_BYTES),
@@ -18,6 +20,100 @@ enum {
 };
 
 #define PATIENCE_NS (10 * BASE_NS_PER_SECOND)
+
+/* ---- Tarn's client ------------------------------------------------------------------------------- */
+
+struct kv_client {
+    struct lab_cache_job *job;
+    struct lab_cache_load load;
+    struct tarn_kv *kv;
+    int error; /* the first of a task */
+};
+
+static int put_kv(struct kv_client *client, const struct lab_cache_request *request)
+{
+    int error = tarn_kv_put(client->kv, request->keys[0], sizeof(request->keys[0]), request->value,
+                            sizeof(request->value), NULL, NULL);
+    client->load.puts += error == 0 ? 1 : 0;
+    return error;
+}
+
+static int take_kv(struct kv_client *client, uint32_t number, int error, const void *value, size_t bytes)
+{
+    if (error != 0 && error != -ENOENT)
+        return error;
+    return lab_cache_load_take(&client->load, number, error == 0 ? value : NULL, bytes);
+}
+
+static int get_kv(struct kv_client *client, const struct lab_cache_request *request)
+{
+    uint8_t value[LAB_CACHE_VALUE_BYTES];
+    struct tarn_record_info info = {0};
+    int error =
+        tarn_kv_get(client->kv, request->keys[0], sizeof(request->keys[0]), value, sizeof(value), &info);
+    return take_kv(client, request->numbers[0], error, value, info.value_bytes);
+}
+
+static int get_many(struct kv_client *client, const struct lab_cache_request *request)
+{
+    uint8_t values[LAB_CACHE_KEYS_MAX][LAB_CACHE_VALUE_BYTES];
+    struct tarn_get gets[LAB_CACHE_KEYS_MAX];
+    int error = 0;
+    for (uint32_t i = 0; i < request->count; i++)
+        gets[i] = (struct tarn_get){.key = request->keys[i],
+                                    .key_len = sizeof(request->keys[i]),
+                                    .value = values[i],
+                                    .value_room = sizeof(values[i])};
+    tarn_kv_get_many(client->kv, gets, request->count);
+    for (uint32_t i = 0; i < request->count && error == 0; i++)
+        error = take_kv(client, request->numbers[i], gets[i].error, values[i], gets[i].info.value_bytes);
+    return error;
+}
+
+static void ask_store(void *arg)
+{
+    struct kv_client *client = arg;
+    struct lab_cache_request request;
+    while (client->error == 0 && lab_cache_load_next(&client->load, &request)) {
+        int error = request.is_put       ? put_kv(client, &request)
+                    : request.count == 1 ? get_kv(client, &request)
+                                         : get_many(client, &request);
+        if (client->error == 0)
+            client->error = error;
+    }
+}
+
+static void run_kv(void *arg)
+{
+    struct bench_world *world = arg;
+    struct kv_client *client = world->arg;
+    struct task_group group;
+    char url[128];
+    (void)snprintf(url, sizeof(url), "unix:%s/" LAB_CACHE_STORE, client->job->server->server.address);
+    world->error = tarn_kv_open(world->node, url, NULL, &client->kv);
+    if (world->error != 0)
+        return;
+    task_group_init(&group);
+    lab_cache_load_begin(&client->load, client->job);
+    for (uint32_t i = 0; i < client->job->depth && world->error == 0; i++)
+        world->error = task_spawn(NULL, &group, "ask_store", ask_store, client);
+    while (task_group_join(&group, TASK_FOREVER) != 0)
+        continue;
+    if (world->error == 0)
+        world->error = client->error;
+    (void)tarn_kv_close(client->kv);
+}
+
+int lab_cache_kv(void *arg, struct bench_sample *sample)
+{
+    struct kv_client client = {.job = arg};
+    const struct bench_world_options options = {.sched = {.spin_ns = LAB_SERVER_SPIN_NS}};
+    int error = bench_world_run(client.job->bench, &options, run_kv, &client);
+    client.job->measured++;
+    return error != 0 ? error : lab_cache_load_end(&client.load, sample);
+}
+
+/* ---- one thread ---------------------------------------------------------------------------------- */
 
 /* A request under way, or none. */
 struct slot {
