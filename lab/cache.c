@@ -44,27 +44,22 @@ static const struct base_setting table[] = {
 static int check_options(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    double share;
     int error =
         bench_contest_check_patterns(bench, &options->patterns, LAB_CACHE_REQUESTS_MAX, LAB_CACHE_KEYS_MAX);
     if (error == 0)
         error = bench_contest_check_shares(bench, &options->read_shares);
     if (error != 0)
         return error;
-    if (bench_contest_read_share(options->zipf_exponent, &share) != 0 || share <= 0 || share >= 1)
-        return bench_fail(bench, 0, "--zipf-exponent: '%s' is no number between 0 and 1",
-                          options->zipf_exponent);
+    error = bench_contest_check_share(bench, "zipf-exponent", options->zipf_exponent, true);
+    if (error != 0)
+        return error;
     return bench_check_words(bench, "distribution", &options->distributions, distributions);
 }
 
 /* ---- cases -------------------------------------------------------------------------------------- */
 
-/* What the parameters say as text. */
-struct words {
-    const char *distribution, *read_share;
-};
-
-static int run_case(struct lab_cache_job *job, struct lab_cache_peers *peers, const struct words *words)
+static int run_case(struct lab_cache_job *job, struct lab_cache_peers *peers, const char *read_share,
+                    const char *distribution)
 {
     struct bench_case *self;
     int error = bench_case_open(job->bench, "ask", "keys/s", &self);
@@ -72,8 +67,8 @@ static int run_case(struct lab_cache_job *job, struct lab_cache_peers *peers, co
         return bench_fail(job->bench, error, "a case");
     bench_case_number(self, "pipeline", job->depth);
     bench_case_number(self, "keys_per_get", job->per_get);
-    bench_case_text(self, "read_share", words->read_share);
-    bench_case_text(self, "distribution", words->distribution);
+    bench_case_text(self, "read_share", read_share);
+    bench_case_text(self, "distribution", distribution);
     bench_case_number(self, "keys", job->keys.count);
     bench_case_number(self, "value_bytes", LAB_CACHE_VALUE_BYTES);
     bench_case_value(self, "hit_percent");
@@ -90,16 +85,15 @@ static int run_case(struct lab_cache_job *job, struct lab_cache_peers *peers, co
 
 /* All patterns, of one distribution and share. */
 static int run_patterns(struct lab_cache_job *job, struct lab_cache_peers *peers,
-                        const struct options *options, const struct words *words)
+                        const struct options *options, const char *read_share, bool is_zipf)
 {
     double exponent = 0;
-    char text[64];
-    const bool is_zipf = strcmp(words->distribution, "zipf") == 0;
+    char distribution[64];
     int error = is_zipf ? bench_contest_read_share(options->zipf_exponent, &exponent) : 0;
     if (error == 0)
-        error = bench_contest_read_share(words->read_share, &job->read_share);
-    (void)snprintf(text, sizeof(text), is_zipf ? "zipf-%s" : "uniform", options->zipf_exponent);
-    const struct words shown = {.distribution = text, .read_share = words->read_share};
+        error = bench_contest_read_share(read_share, &job->read_share);
+    (void)snprintf(distribution, sizeof(distribution), is_zipf ? "zipf-%s" : "uniform",
+                   options->zipf_exponent);
     bench_keys_init(&job->keys, options->keys, exponent);
     lab_cache_job_draw(job);
     for (size_t i = 0; i < options->patterns.count && error == 0; i++) {
@@ -108,7 +102,7 @@ static int run_patterns(struct lab_cache_job *job, struct lab_cache_peers *peers
         job->depth = pattern.pipeline;
         job->per_get = pattern.keys_per_get;
         if (error == 0)
-            error = run_case(job, peers, &shown);
+            error = run_case(job, peers, read_share, distribution);
     }
     return error;
 }
@@ -122,11 +116,9 @@ static int run_cases(struct lab_cache_job *job, const struct options *options)
     if (options->peers)
         error = lab_cache_peers_start(&peers, job);
     for (size_t i = 0; i < options->read_shares.count; i++) {
-        for (size_t k = 0; k < options->distributions.count && error == 0; k++) {
-            const struct words words = {.distribution = options->distributions.items[k],
-                                        .read_share = options->read_shares.items[i]};
-            error = run_patterns(job, &peers, options, &words);
-        }
+        for (size_t k = 0; k < options->distributions.count && error == 0; k++)
+            error = run_patterns(job, &peers, options, options->read_shares.items[i],
+                                 strcmp(options->distributions.items[k], "zipf") == 0);
     }
     int ended = lab_cache_peers_stop(&peers);
     return error != 0 ? error : ended;
@@ -136,7 +128,7 @@ static int run_cache(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     const size_t bytes = LAB_CACHE_DRAWS * sizeof(uint32_t);
-    struct lab_cache_server server;
+    struct lab_cache_server server = {.keys = options->keys};
     struct lab_cache_job job = {.bench = bench, .server = &server, .program = options->program};
     if (!bench_has_two_cores(&bench->machine))
         return 0; /* spinning on one would wait for its time slice */
@@ -147,7 +139,8 @@ static int run_cache(struct bench *bench, const void *verb_options)
         base_free(bench->account, job.draws, bytes);
         return bench_fail(bench, error, "what is asked");
     }
-    error = lab_cache_server_start(&server, bench, options->keys, &job.values);
+    server.values = &job.values;
+    error = lab_cache_server_start(&server, bench);
     if (error == 0) {
         error = run_cases(&job, options);
         int ended = lab_cache_server_stop(&server);

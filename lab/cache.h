@@ -35,9 +35,8 @@ struct lab_cache_server {
 /** Bytes of a cache for a number of keys: the puts of a second do not evict the records that were filled in. */
 uint64_t lab_cache_memory(uint64_t keys);
 
-/** Start it, with all keys stored. @return 0; negative errno: said */
-base_must_check int lab_cache_server_start(struct lab_cache_server *server, struct bench *bench,
-                                           uint64_t keys, const struct bench_values *values);
+/** Start it, with all keys stored; keys and values are set. @return 0; negative errno: said */
+base_must_check int lab_cache_server_start(struct lab_cache_server *server, struct bench *bench);
 
 /** End it. @return 0; -ECHILD: said */
 int lab_cache_server_stop(struct lab_cache_server *server);
@@ -120,19 +119,14 @@ base_must_check int lab_cache_hits(const struct lab_cache_job *job, const char *
 
 /** Tarn's client, <tarn/kv.h>: as many tasks as requests. */
 int lab_cache_kv(void *arg, struct bench_sample *sample);
-
 /** The same requests, posted by one thread, with results that are fetched. */
 int lab_cache_fetch(void *arg, struct bench_sample *sample);
-
 /** The same with results that are written. */
 int lab_cache_reply(void *arg, struct bench_sample *sample);
-
 /** READs of the index and of the record; puts are calls. */
 int lab_cache_bypass(void *arg, struct bench_sample *sample);
 
 /* ---- peers ------------------------------------------------------------------------------------------ */
-
-struct lab_cache_peer_kind;
 
 /* One behind a Unix socket. */
 struct lab_cache_peer {

@@ -30,23 +30,18 @@ static void prepare_redis(struct lab_cache_peer *peer)
 {
     struct lab_command *command = &peer->server.command;
     lab_memcache_add_redis(command, LAB_CACHE_REQUESTS_MAX);
-    lab_command_add(command, "--port");
-    lab_command_add(command, "0");
-    lab_command_add(command, "--unixsocket");
-    lab_command_add(command, "%s", peer->path);
+    lab_command_add_words(command, "--port 0 --unixsocket %s", peer->path);
 }
 
 static void prepare_tarn(struct lab_cache_peer *peer)
 {
     struct lab_command *command = &peer->server.command;
     lab_command_add_tarn(command, peer->job->program);
-    lab_command_add(command, "serve");
-    lab_command_add(command, "--store=" LAB_CACHE_STORE ":cache,memory=%" PRIu64 ",partitions=1,item=%d",
-                    lab_cache_memory(peer->job->server->keys), LAB_CACHE_PUT_BYTES);
-    lab_command_add(command, "--unix=%s", peer->path);
-    lab_command_add(command, "--threads=1");
-    lab_command_add(command, "--max-connections=%d", LAB_CACHE_REQUESTS_MAX + 64);
-    lab_command_add(command, "--log-level=warn");
+    lab_command_add_words(command,
+                          "serve --store=" LAB_CACHE_STORE ":cache,memory=%" PRIu64
+                          ",partitions=1,item=%d --unix=%s --threads=1 --max-connections=%d --log-level=warn",
+                          lab_cache_memory(peer->job->server->keys), LAB_CACHE_PUT_BYTES, peer->path,
+                          LAB_CACHE_REQUESTS_MAX + 64);
 }
 
 static const struct lab_cache_peer_kind kinds[] = {

@@ -3,7 +3,6 @@
  * clients READ, with a service for its puts. Each has a worker that never sleeps while it has a connection, and sleeps
  * while it has none, so who is not measured costs nothing.
  */
-#include "bench/world.h"
 #include "cache/cache.h"
 #include "kv/kv.h"
 #include "lab/cache.h"
@@ -16,15 +15,14 @@ enum { RECORD_BYTES = 256 }; /* of memory for a key: three times what index and 
 struct serving {
     const struct lab_cache_server *options;
     struct tarn_node *node;
-    struct tarn_fabric *fabric;
     struct tarn_kv *kv;
     struct kv_server *kv_server;
     struct cache *exported;
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_listener *listener;
+    struct tarn_rpc_service service;
     struct tarn_rpc_server *puts;
-    struct task_sched *sched; /* that accepts who READs */
 };
 
 uint64_t lab_cache_memory(uint64_t keys)
@@ -34,20 +32,11 @@ uint64_t lab_cache_memory(uint64_t keys)
 
 /* ---- the two caches ----------------------------------------------------------------------------- */
 
-static int open_kv(struct serving *serving)
+typedef int put_function(struct serving *serving, const void *key, const void *value);
+
+static int put_kv(struct serving *serving, const void *key, const void *value)
 {
-    const struct lab_cache_server *options = serving->options;
-    uint8_t value[LAB_CACHE_VALUE_BYTES];
-    char url[96], key[BENCH_KEY_BYTES];
-    (void)snprintf(url, sizeof(url), "cache:memory=%" PRIu64 ",item=%d", lab_cache_memory(options->keys),
-                   LAB_CACHE_PUT_BYTES);
-    int error = tarn_kv_open(serving->node, url, NULL, &serving->kv);
-    for (uint64_t i = 0; i < options->keys && error == 0; i++) {
-        bench_key(i, key);
-        bench_value(options->values, i, 0, value);
-        error = tarn_kv_put(serving->kv, key, sizeof(key), value, sizeof(value), NULL, NULL);
-    }
-    return error;
+    return tarn_kv_put(serving->kv, key, BENCH_KEY_BYTES, value, LAB_CACHE_VALUE_BYTES, NULL, NULL);
 }
 
 static int put_exported(struct serving *serving, const void *key, const void *value)
@@ -56,26 +45,40 @@ static int put_exported(struct serving *serving, const void *key, const void *va
                      LAB_CACHE_VALUE_BYTES, NULL, task_wall(serving->node), NULL);
 }
 
-static int open_exported(struct serving *serving)
+static int fill_cache(struct serving *serving, put_function *put)
 {
-    const struct lab_cache_server *options = serving->options;
-    const uint64_t bytes = lab_cache_memory(options->keys);
+    uint8_t value[LAB_CACHE_VALUE_BYTES];
+    char key[BENCH_KEY_BYTES];
+    int error = 0;
+    for (uint64_t i = 0; i < serving->options->keys && error == 0; i++) {
+        bench_key(i, key);
+        bench_value(serving->options->values, i, 0, value);
+        error = put(serving, key, value);
+    }
+    return error;
+}
+
+static int open_kv(struct serving *serving)
+{
+    char url[96];
+    (void)snprintf(url, sizeof(url), "cache:memory=%" PRIu64 ",item=%d",
+                   lab_cache_memory(serving->options->keys), LAB_CACHE_PUT_BYTES);
+    int error = tarn_kv_open(serving->node, url, NULL, &serving->kv);
+    return error == 0 ? fill_cache(serving, put_kv) : error;
+}
+
+static int open_exported(struct serving *serving, struct tarn_fabric *fabric)
+{
+    const uint64_t bytes = lab_cache_memory(serving->options->keys);
     const struct tarn_fabric_domain_options domain_options = {.readable_bytes = bytes};
     const struct cache_options cache_options = {
         .partitions = 1, .item_bytes = LAB_CACHE_PUT_BYTES, .regions = &serving->region};
-    uint8_t value[LAB_CACHE_VALUE_BYTES];
-    char key[BENCH_KEY_BYTES];
-    int error = tarn_fabric_domain_open(serving->fabric, &domain_options, &serving->domain);
+    int error = tarn_fabric_domain_open(fabric, &domain_options, &serving->domain);
     if (error == 0)
         error = tarn_fabric_region_alloc(serving->domain, bytes, TARN_FABRIC_MAY_READ, &serving->region);
     if (error == 0)
         error = cache_open(serving->node, &cache_options, &serving->exported);
-    for (uint64_t i = 0; i < options->keys && error == 0; i++) {
-        bench_key(i, key);
-        bench_value(options->values, i, 0, value);
-        error = put_exported(serving, key, value);
-    }
-    return error;
+    return error == 0 ? fill_cache(serving, put_exported) : error;
 }
 
 /* ---- serving ------------------------------------------------------------------------------------ */
@@ -107,70 +110,59 @@ static void accept_all(void *arg)
 }
 
 static const struct tarn_rpc_serve_options serve_options = {.calls_max = LAB_CACHE_REQUESTS_MAX,
-                                                            .spin_ns = 3600 * BASE_NS_PER_SECOND};
+                                                            .spin_ns = LAB_SERVER_SPIN_NS};
 
-static int serve_kv(struct serving *serving)
+static int serve_both(struct serving *serving, struct tarn_fabric *fabric)
 {
+    const char *where = serving->options->server.address;
     const struct kv_served store = {.name = LAB_CACHE_STORE, .kv = serving->kv};
-    return kv_serve(serving->fabric, serving->options->server.address, &store, 1, &serve_options, NULL, 0,
-                    &serving->kv_server);
-}
-
-static int serve_exported(struct serving *serving, struct tarn_rpc_service *service)
-{
     char address[128];
-    *service = (struct tarn_rpc_service){.methods = put_methods, .count = 1, .arg = serving};
-    (void)snprintf(address, sizeof(address), "%s" LAB_CACHE_PUTS, serving->options->server.address);
-    int error = tarn_rpc_serve(serving->fabric, address, service, &serve_options, &serving->puts);
+    int error = kv_serve(fabric, where, &store, 1, &serve_options, NULL, 0, &serving->kv_server);
     if (error != 0)
         return error;
-    (void)snprintf(address, sizeof(address), "%s" LAB_CACHE_MEMORY, serving->options->server.address);
-    return tarn_fabric_listen(serving->fabric, address, &serving->listener);
+    serving->service = (struct tarn_rpc_service){.methods = put_methods, .count = 1, .arg = serving};
+    (void)snprintf(address, sizeof(address), "%s" LAB_CACHE_PUTS, where);
+    error = tarn_rpc_serve(fabric, address, &serving->service, &serve_options, &serving->puts);
+    if (error != 0)
+        return error;
+    (void)snprintf(address, sizeof(address), "%s" LAB_CACHE_MEMORY, where);
+    return tarn_fabric_listen(fabric, address, &serving->listener);
 }
 
-static int begin_serving(struct serving *serving, struct tarn_rpc_service *service)
+static int begin_serving(struct lab_server *server, struct tarn_node *node, struct tarn_fabric *fabric)
 {
-    int error = bench_node_open(serving->options->server.bench, TASK_ENGINE_AUTO, &serving->node);
+    struct serving *serving = base_alloc(&node->memory, sizeof(*serving));
+    struct task_sched *sched; /* that accepts who READs */
+    if (serving == NULL)
+        return -ENOMEM;
+    serving->options = base_container_of(server, struct lab_cache_server, server);
+    serving->node = node;
+    server->serving = serving;
+    int error = open_kv(serving);
     if (error == 0)
-        error = open_kv(serving);
+        error = open_exported(serving, fabric);
     if (error == 0)
-        error = tarn_fabric_open(serving->node, serving->options->server.url, &serving->fabric);
+        error = serve_both(serving, fabric);
     if (error == 0)
-        error = open_exported(serving);
+        error = task_sched_open(node, NULL, &sched);
     if (error == 0)
-        error = serve_kv(serving);
-    if (error == 0)
-        error = serve_exported(serving, service);
-    if (error == 0)
-        error = task_sched_open(serving->node, NULL, &serving->sched);
-    if (error == 0)
-        error = task_sched_start(serving->sched);
-    if (error == 0)
-        error = task_spawn(serving->sched, NULL, "accept", accept_all, serving);
-    return error;
+        error = task_sched_start(sched);
+    return error == 0 ? task_spawn(sched, NULL, "accept", accept_all, serving) : error;
 }
 
-/* The child. It ends with its channel; what it leaves the kernel frees. */
-static int serve_caches(void *arg)
+static int end_serving(struct lab_server *server)
 {
-    struct serving serving = {.options = arg};
-    struct tarn_rpc_service service;
-    int request, error = begin_serving(&serving, &service);
-    if (lab_child_answer(&error, sizeof(error)) != 0 || error != 0)
-        return 0;
-    while (lab_child_receive(&request, sizeof(request)) == 0)
-        continue;
-    kv_server_close(serving.kv_server);
-    tarn_rpc_server_close(serving.puts);
+    struct serving *serving = server->serving;
+    kv_server_close(serving->kv_server);
+    tarn_rpc_server_close(serving->puts);
     return 0;
 }
 
-int lab_cache_server_start(struct lab_cache_server *server, struct bench *bench, uint64_t keys,
-                           const struct bench_values *values)
+int lab_cache_server_start(struct lab_cache_server *server, struct bench *bench)
 {
-    server->keys = keys;
-    server->values = values;
-    return lab_server_start(&server->server, bench, "shm:", serve_caches, server);
+    server->server =
+        (struct lab_server){.bench = bench, .url = "shm:", .begin = begin_serving, .end = end_serving};
+    return lab_server_start(&server->server);
 }
 
 int lab_cache_server_stop(struct lab_cache_server *server)

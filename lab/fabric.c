@@ -61,7 +61,7 @@ static int run_case(struct lab_fabric_job *job, const char *name, const char *un
     int error = bench_case_open(job->bench, name, unit, &self);
     if (error != 0)
         return error;
-    bench_case_text(self, "provider", strncmp(job->owner->server.url, "shm", 3) == 0 ? "shm" : "tcp");
+    bench_case_text(self, "provider", lab_server_is_shm(job->server) ? "shm" : "tcp");
     bench_case_text(self, "op", op_names[job->op]);
     bench_case_number(self, "bytes", job->bytes);
     bench_case_number(self, "depth", job->depth);
@@ -126,7 +126,7 @@ static int run_operations(struct lab_fabric_job *job, bool peers)
 
 static int run_size(struct lab_fabric_job *job, const struct options *options, bool first)
 {
-    const bool shm = strncmp(job->owner->server.url, "shm", 3) == 0;
+    const bool shm = lab_server_is_shm(job->server);
     const bool two =
         bench_has_two_cores(&job->bench->machine); /* spinning on one would wait for its time slice */
     int error = 0;
@@ -147,9 +147,10 @@ static int run_size(struct lab_fabric_job *job, const struct options *options, b
 
 static int run_provider(struct bench *bench, const struct options *options, const char *url)
 {
-    struct lab_fabric_owner owner;
-    struct lab_fabric_job job = {.bench = bench, .owner = &owner, .depth = 1};
-    int error = lab_fabric_owner_start(&owner, bench, url, options->region_bytes);
+    struct lab_server server = {.bench = bench, .url = url};
+    struct lab_fabric_job job = {
+        .bench = bench, .server = &server, .region_bytes = options->region_bytes, .depth = 1};
+    int error = lab_fabric_owner_start(&job);
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
@@ -157,7 +158,7 @@ static int run_provider(struct bench *bench, const struct options *options, cons
         if (error == 0)
             error = run_size(&job, options, i == 0);
     }
-    int ended = lab_fabric_owner_stop(&owner);
+    int ended = lab_server_stop(&server);
     return error != 0 ? error : ended;
 }
 

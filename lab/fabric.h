@@ -12,64 +12,29 @@ enum lab_fabric_op {
     LAB_FABRIC_MESSAGE, /* a message there, and one back */
 };
 
-/** A word of 8 bytes at least, 1 MiB at most. */
-#define LAB_FABRIC_BYTES_MIN 8
-#define LAB_FABRIC_BYTES_MAX (1U << 20)
-
-#define LAB_FABRIC_DEPTH_MAX 128
-
-/* The process that owns the memory: it accepts, and sends messages back. */
-struct lab_fabric_owner {
-    struct lab_server server;
-    uint64_t region_bytes;
+enum {
+    LAB_FABRIC_BYTES_MIN = 8, /* a word */
+    LAB_FABRIC_BYTES_MAX = 1 << 20,
+    LAB_FABRIC_DEPTH_MAX = 128,
 };
 
 /* What is measured: the argument of all subjects of a case. */
 struct lab_fabric_job {
     struct bench *bench;
-    struct lab_fabric_owner *owner;
+    struct lab_server *server; /* the process that owns the memory */
+    uint64_t region_bytes;
     enum lab_fabric_op op;
     uint32_t bytes;
     uint32_t depth; /* in flight at once */
     bool cold;      /* anywhere in the region; else the same bytes again and again */
 };
 
-/* Where operation after operation goes; the same for all who are compared. */
-struct lab_fabric_places {
-    uint64_t state;
-    uint64_t count; /* of places; 1: always the first */
-    uint64_t stride_bytes;
-};
-
-/** Begin with the first place, which the seed draws. */
-static inline void lab_fabric_places_init(struct lab_fabric_places *places, const struct lab_fabric_job *job)
-{
-    places->state = job->bench->options.seed;
-    places->stride_bytes = base_align_up((uint64_t)job->bytes, (uint64_t)BASE_CACHE_LINE_BYTES);
-    places->count = job->cold ? job->owner->region_bytes / places->stride_bytes : 1;
-}
-
-/** The next place. @return its offset in the region */
-static inline uint64_t lab_fabric_places_next(struct lab_fabric_places *places)
-{
-    places->state = places->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return ((places->state >> 32) * places->count >> 32) * places->stride_bytes;
-}
-
 /** Operations between two looks at the clock: where they take long, and on a busy machine longer still, one. */
-static inline uint32_t lab_fabric_batch(const struct lab_fabric_job *job)
-{
-    if (job->bytes >= 65536 || strncmp(job->owner->server.url, "shm", 3) != 0)
-        return 1;
-    return job->op == LAB_FABRIC_MESSAGE ? 8 : 64;
-}
+uint32_t lab_fabric_batch(const struct lab_fabric_job *job);
 
-/** Start the owner of a provider's memory. @return 0; negative errno: said in bench->err */
-base_must_check int lab_fabric_owner_start(struct lab_fabric_owner *owner, struct bench *bench,
-                                           const char *url, uint64_t region_bytes);
-
-/** End it. @return 0; -ECHILD */
-int lab_fabric_owner_stop(struct lab_fabric_owner *owner);
+/** Start the process that owns the memory, accepts, and sends messages back: job->server, with bench and url. @return 0;
+ * negative errno: said in bench->err */
+base_must_check int lab_fabric_owner_start(struct lab_fabric_job *job);
 
 /* Each measures once, as bench_subject.measure; `arg` is a struct lab_fabric_job. */
 
@@ -87,10 +52,8 @@ int lab_fabric_socket(void *arg, struct bench_sample *sample);
 
 /** ucx_perftest. */
 int lab_fabric_ucx(void *arg, struct bench_sample *sample);
-
 /** fi_pingpong, of libfabric. */
 int lab_fabric_libfabric(void *arg, struct bench_sample *sample);
-
 /** iperf3. */
 int lab_fabric_iperf3(void *arg, struct bench_sample *sample);
 

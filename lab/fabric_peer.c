@@ -4,7 +4,6 @@
 #include "lab/usage.h"
 
 #include "base/json_read.h"
-#include "lab/command.h"
 #include "task/task.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -123,12 +122,29 @@ static int run_pair(const struct bench *bench, struct pair *pair, char *text, si
     return error;
 }
 
-/* What is measured of a program: operations a second, of `count` of them. 0: it does not tell. */
+/* A program that measures: operations a second, of `count` of them. 0: it does not tell. */
 typedef double measure_count(const struct lab_fabric_job *job, uint64_t count, struct pair *pair, char *text,
                              int *ret_error);
 
+/* Why there is no rate. NULL: that ends the run */
+static const char *skip_reason(int error)
+{
+    switch (error) {
+    case -ENOENT:
+        return "it is not installed";
+    case -ECHILD:
+        return "it fails here";
+    case -ETIMEDOUT:
+        return "it does not end here";
+    case -EBADMSG:
+        return "it tells no rate";
+    default:
+        return NULL;
+    }
+}
+
 /* A few first, then as many as take the time. */
-static int measure_program(struct lab_fabric_job *job, const char *program, measure_count *measure_some,
+static int measure_program(struct lab_fabric_job *job, measure_count *measure_some,
                            struct bench_sample *sample)
 {
     struct bench *bench = job->bench;
@@ -137,7 +153,10 @@ static int measure_program(struct lab_fabric_job *job, const char *program, meas
     int error = pair == NULL || text == NULL ? -ENOMEM : 0;
     double seconds = (double)bench->options.duration_ns / 1e9, rate = 0, count = TRIAL;
     for (unsigned turn = 0; turn < 2 && error == 0; turn++) {
-        rate = measure_some(job, (uint64_t)count, pair, text, &error);
+        *pair = (struct pair){0};
+        error = lab_find_port(&pair->port);
+        if (error == 0)
+            rate = measure_some(job, (uint64_t)count, pair, text, &error);
         if (error == 0 && !(rate > 0))
             error = -EBADMSG;
         if (turn == 0)
@@ -145,113 +164,49 @@ static int measure_program(struct lab_fabric_job *job, const char *program, meas
     }
     base_free(bench->account, text, OUTPUT_BYTES);
     base_free(bench->account, pair, sizeof(*pair));
-    if (error == -ENOENT)
-        sample->skipped = "it is not installed";
-    else if (error == -ECHILD)
-        sample->skipped = "it fails here";
-    else if (error == -ETIMEDOUT)
-        sample->skipped = "it does not end here";
-    else if (error == -EBADMSG)
-        sample->skipped = "it tells no rate";
-    else if (error != 0)
-        return bench_fail(bench, error, "run %s", program);
+    sample->skipped = skip_reason(error);
     if (error != 0)
-        return 0;
+        return sample->skipped != NULL ? 0 : bench_fail(bench, error, "run a program beside it");
     sample->operations = (uint64_t)base_max(rate * seconds, 1.0);
     sample->elapsed_ns = (uint64_t)((double)sample->operations / rate * 1e9);
     return 0;
 }
 
-static bool is_shm(const struct lab_fabric_job *job)
-{
-    return strncmp(job->owner->server.url, "shm", 3) == 0;
-}
-
-static int begin_pair(struct pair *pair)
-{
-    *pair = (struct pair){0};
-    return lab_find_port(&pair->port);
-}
-
-/* ---- UCX ----------------------------------------------------------------------------------------- */
+/* ---- the programs -------------------------------------------------------------------------------- */
 
 static double measure_ucx(const struct lab_fabric_job *job, uint64_t count, struct pair *pair, char *text,
                           int *ret_error)
 {
-    const char *test = job->op == LAB_FABRIC_READ    ? "ucp_get"
-                       : job->op == LAB_FABRIC_WRITE ? "ucp_put_bw"
-                       : job->op == LAB_FABRIC_CAS   ? "ucp_cswap"
-                                                     : "tag_lat";
+    static const char *const tests[] = {"ucp_get", "ucp_put_bw", "ucp_cswap", "tag_lat"};
+    const bool is_message = job->op == LAB_FABRIC_MESSAGE;
     size_t len;
-    *ret_error = begin_pair(pair);
-    if (*ret_error != 0)
-        return 0;
-    lab_command_add(&pair->server, "ucx_perftest");
-    lab_command_add(&pair->server, "-p%u", pair->port);
-    lab_command_add(&pair->client, "ucx_perftest");
-    lab_command_add(&pair->client, "127.0.0.1");
-    lab_command_add(&pair->client, "-p%u", pair->port);
-    lab_command_add(&pair->client, "-t%s", test);
-    lab_command_add(&pair->client, "-s%" PRIu32, job->bytes);
-    lab_command_add(&pair->client, "-n%" PRIu64, count);
-    lab_command_add(&pair->client, "-w%" PRIu64, count / 10);
-    if (job->op != LAB_FABRIC_MESSAGE)
+    lab_command_add_words(&pair->server, "ucx_perftest -p%u", pair->port);
+    lab_command_add_words(&pair->client,
+                          "ucx_perftest 127.0.0.1 -p%u -t%s -s%" PRIu32 " -n%" PRIu64 " -w%" PRIu64 " -f -v",
+                          pair->port, tests[job->op], job->bytes, count, count / 10);
+    if (!is_message)
         lab_command_add(&pair->client, "-O%" PRIu32, job->depth);
-    lab_command_add(&pair->client, "-f");
-    lab_command_add(&pair->client, "-v");
-    (void)setenv("UCX_TLS", is_shm(job) ? "shm,self" : "tcp,self", 1); /* both inherit it */
+    (void)setenv("UCX_TLS", lab_server_is_shm(job->server) ? "shm,self" : "tcp,self",
+                 1); /* both inherit it */
     *ret_error = run_pair(job->bench, pair, text, &len);
     (void)unsetenv("UCX_TLS");
-    if (*ret_error != 0)
-        return 0;
-    double rate = lab_fabric_read_ucx(text);
-    return job->op == LAB_FABRIC_MESSAGE ? rate / 2 : rate; /* of one way */
-}
-
-int lab_fabric_ucx(void *arg, struct bench_sample *sample)
-{
-    return measure_program(arg, "ucx_perftest", measure_ucx, sample);
-}
-
-/* ---- libfabric ----------------------------------------------------------------------------------- */
-
-static void add_pingpong(struct lab_command *command, const struct lab_fabric_job *job, uint64_t count)
-{
-    lab_command_add(command, "fi_pingpong");
-    lab_command_add(command, "-p%s", is_shm(job) ? "shm" : "tcp");
-    lab_command_add(command, "-e%s", is_shm(job) ? "rdm" : "msg");
-    lab_command_add(command, "-I%" PRIu64, count);
-    lab_command_add(command, "-S%" PRIu32, job->bytes);
+    double rate = *ret_error == 0 ? lab_fabric_read_ucx(text) : 0;
+    return is_message ? rate / 2 : rate; /* of one way */
 }
 
 static double measure_libfabric(const struct lab_fabric_job *job, uint64_t count, struct pair *pair,
                                 char *text, int *ret_error)
 {
+    char common[96];
     size_t len;
-    *ret_error = begin_pair(pair);
-    if (*ret_error != 0)
-        return 0;
-    add_pingpong(&pair->server, job, count);
-    lab_command_add(&pair->server, "-B%u", pair->port);
-    add_pingpong(&pair->client, job, count);
-    lab_command_add(&pair->client, "-P%u", pair->port);
-    lab_command_add(&pair->client, "127.0.0.1");
+    (void)snprintf(common, sizeof(common), "fi_pingpong %s -I%" PRIu64 " -S%" PRIu32,
+                   lab_server_is_shm(job->server) ? "-pshm -erdm" : "-ptcp -emsg", count, job->bytes);
+    lab_command_add_words(&pair->server, "%s -B%u", common, pair->port);
+    lab_command_add_words(&pair->client, "%s -P%u 127.0.0.1", common, pair->port);
     *ret_error = run_pair(job->bench, pair, text, &len);
     double us = *ret_error == 0 ? lab_fabric_read_libfabric(text) : 0;
     return us > 0 ? 1e6 / (2 * us) : 0;
 }
-
-int lab_fabric_libfabric(void *arg, struct bench_sample *sample)
-{
-    const struct lab_fabric_job *job = arg;
-    if (job->op != LAB_FABRIC_MESSAGE || job->depth > 1) {
-        sample->skipped = "its program does ping-pong alone";
-        return 0;
-    }
-    return measure_program(arg, "fi_pingpong", measure_libfabric, sample);
-}
-
-/* ---- iperf3 -------------------------------------------------------------------------------------- */
 
 /* It runs for whole seconds, however many are asked for. */
 static double measure_iperf3(const struct lab_fabric_job *job, uint64_t count, struct pair *pair, char *text,
@@ -261,26 +216,30 @@ static double measure_iperf3(const struct lab_fabric_job *job, uint64_t count, s
     size_t len;
     if (count == TRIAL)
         return 1; /* there is nothing to try */
-    *ret_error = begin_pair(pair);
-    if (*ret_error != 0)
-        return 0;
-    lab_command_add(&pair->server, "iperf3");
-    lab_command_add(&pair->server, "-s");
-    lab_command_add(&pair->server, "-1");
-    lab_command_add(&pair->server, "-p%u", pair->port);
-    lab_command_add(&pair->client, "iperf3");
-    lab_command_add(&pair->client, "-c127.0.0.1");
-    lab_command_add(&pair->client, "-p%u", pair->port);
-    lab_command_add(&pair->client, "-t%" PRIu64,
-                    base_max(job->bench->options.duration_ns / BASE_NS_PER_SECOND, UINT64_C(1)));
-    lab_command_add(&pair->client, "-J");
+    lab_command_add_words(&pair->server, "iperf3 -s -1 -p%u", pair->port);
+    lab_command_add_words(&pair->client, "iperf3 -c127.0.0.1 -p%u -t%" PRIu64 " -J", pair->port,
+                          base_max(job->bench->options.duration_ns / BASE_NS_PER_SECOND, UINT64_C(1)));
     *ret_error = run_pair(job->bench, pair, text, &len);
     if (*ret_error == 0)
         *ret_error = lab_fabric_read_iperf3(text, len, &bytes, &seconds);
     return *ret_error == 0 ? bytes / seconds / job->bytes : 0;
 }
 
+int lab_fabric_ucx(void *arg, struct bench_sample *sample)
+{
+    return measure_program(arg, measure_ucx, sample);
+}
+
+int lab_fabric_libfabric(void *arg, struct bench_sample *sample)
+{
+    const struct lab_fabric_job *job = arg;
+    if (job->op == LAB_FABRIC_MESSAGE && job->depth == 1)
+        return measure_program(arg, measure_libfabric, sample);
+    sample->skipped = "its program does ping-pong alone";
+    return 0;
+}
+
 int lab_fabric_iperf3(void *arg, struct bench_sample *sample)
 {
-    return measure_program(arg, "iperf3", measure_iperf3, sample);
+    return measure_program(arg, measure_iperf3, sample);
 }

@@ -1,76 +1,61 @@
-/* `tarn-lab memcache`: its options, and a contest for each file and length of values. */
+/*
+ * `tarn-lab memcache`: its options, a contest for each file and length of values, and measuring a contestant once, with fio
+ * beside Tarn.
+ */
 #include "lab/memcache.h"
+#include "lab/fio.h"
 #include "lab/verbs.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-enum { EXT_THREADS_MAX = 64 };
+enum {
+    EXT_THREADS_MAX = 64,
+    FIO_DEPTH_MAX = 1024,
+    SECTOR_BYTES = 512,
+    PAGE_BYTES = 4096,
+    RECORD_SPARE_BYTES = 64, /* what Tarn adds to key and value, at least */
+};
 
 static const char *const peers[] = {"memcached", "redis", "extstore", "fio", NULL};
 
-#define AT(field) .offset = offsetof(struct lab_memcache_options, field)
+#define OPTION(kind, option, member, text, ...)                                                              \
+    {                                                                                                        \
+        .name = (option), .type = BASE_SETTING_##kind, .help = text,                                         \
+        .offset = offsetof(struct lab_memcache_options, member), ##__VA_ARGS__                               \
+    }
 
 static const struct base_setting table[] = {
-    {.name = "path",
-     .type = BASE_SETTING_LIST,
-     .metavar = "FILE[,...]",
-     .min = 1,
-     .default_text = "/dev/shm/tarn-bench.tarn,tarn-bench.tarn",
-     .help =
-         "Files for Tarn's store, made and removed afterwards. With one in memory (tmpfs) memcached and "
-         "redis are compared, with one on a disk fio and memcached with extstore, whose file is beside it "
-         "and ends in .extstore.",
-     AT(paths)},
-    {.name = "disk",
-     .type = BASE_SETTING_BOOL,
-     .default_text = "yes",
-     .help = "Measure all paths and not only the first.",
-     AT(disk)},
-    {.name = "size",
-     .type = BASE_SETTING_SIZE,
-     .help = "Size of Tarn's file; 0 is 256 MiB and twice what keys and values need.",
-     AT(size_bytes)},
-    {.name = "force",
-     .type = BASE_SETTING_BOOL,
-     .help = "Use files that were there before: they are removed afterwards.",
-     AT(force)},
-    {.name = "peers",
-     .type = BASE_SETTING_LIST,
-     .metavar = "NAME[,...]",
-     .help = "Measure these beside Tarn alone: memcached, redis, extstore, fio.",
-     AT(peers)},
-    {.name = "ext-threads",
-     .type = BASE_SETTING_LIST,
-     .metavar = "N[,...]",
-     .min = 1,
-     .max = LAB_MEMCACHE_EXT_THREADS_MAX,
-     .default_text = "1,4,16",
-     .help = "Numbers of extstore's threads that are tried once each; the fastest is compared.",
-     AT(ext_threads)},
-    {.name = "memory-group",
-     .type = BASE_SETTING_STRING,
-     .metavar = "FOLDER",
-     .help =
-         "Control group that extstore's process joins, with a limit of its memory, that you have made. Its "
-         "page cache is then only emptied before a measurement; without it also all the time during one.",
-     AT(memory_group)},
-    {.name = "program",
-     .type = BASE_SETTING_STRING,
-     .metavar = "FILE",
-     .help = "The tarn that is measured, if not the one beside this program.",
-     AT(program)},
-    {.name = "serve",
-     .type = BASE_SETTING_LIST,
-     .metavar = "NAME=VALUE[,...]",
-     .help = "Further options of its `tarn serve`, without the hyphens.",
-     AT(serve)},
-    {.name = "disk-read-share",
-     .type = BASE_SETTING_STRING,
-     .metavar = "0...1",
-     .default_text = "1",
-     .help = "The same where Tarn's file is on a disk. What has been set lately, extstore has in memory.",
-     AT(disk_read_share)},
+    OPTION(
+        LIST, "path", paths,
+        "Files for Tarn's store, made and removed afterwards. With one in memory (tmpfs) memcached and redis "
+        "are "
+        "compared, with one on a disk fio and memcached with extstore, whose file is beside it and ends in "
+        ".extstore.",
+        .metavar = "FILE[,...]", .min = 1, .default_text = "/dev/shm/tarn-bench.tarn,tarn-bench.tarn"),
+    OPTION(BOOL, "disk", disk, "Measure all paths and not only the first.", .default_text = "yes"),
+    OPTION(SIZE, "size", size_bytes,
+           "Size of Tarn's file; 0 is 256 MiB and twice what keys and values need."),
+    OPTION(BOOL, "force", force, "Use files that were there before: they are removed afterwards."),
+    OPTION(LIST, "peers", peers, "Measure these beside Tarn alone: memcached, redis, extstore, fio.",
+           .metavar = "NAME[,...]"),
+    OPTION(LIST, "ext-threads", ext_threads,
+           "Numbers of extstore's threads that are tried once each; the fastest is compared.",
+           .metavar = "N[,...]", .min = 1, .max = LAB_MEMCACHE_EXT_THREADS_MAX, .default_text = "1,4,16"),
+    OPTION(STRING, "memory-group", memory_group,
+           "Control group that extstore's process joins, with a limit of its memory, that you have made. Its "
+           "page "
+           "cache is then only emptied before a measurement; without it also all the time during one.",
+           .metavar = "FOLDER"),
+    OPTION(STRING, "program", program, "The tarn that is measured, if not the one beside this program.",
+           .metavar = "FILE"),
+    OPTION(LIST, "serve", serve, "Further options of its `tarn serve`, without the hyphens.",
+           .metavar = "NAME=VALUE[,...]"),
+    OPTION(STRING, "disk-read-share", disk_read_share,
+           "The same where Tarn's file is on a disk. What has been set lately, extstore has in memory.",
+           .metavar = "0...1", .default_text = "1"),
     BENCH_CONTEST_SETTINGS(struct lab_memcache_options),
     BENCH_COMMON_SETTINGS(struct lab_memcache_options, "1s", "5"),
 };
@@ -125,6 +110,133 @@ static int check_options(struct bench *bench, const void *verb_options)
     return error != 0 ? error : check_paths(bench, options);
 }
 
+/* ---- measuring ----------------------------------------------------------------------------------- */
+
+struct bench_load lab_memcache_load_of(struct lab_memcache_contestant *contestant)
+{
+    struct bench_load load = bench_contest_load(&contestant->contest->contest);
+    load.name = contestant->server.name;
+    load.address = &contestant->server.address;
+    load.protocol = contestant->server.protocol;
+    return load;
+}
+
+static void set_values(const struct lab_memcache_contest *contest, const struct bench_load_outcome *outcome,
+                       const struct lab_memcache_usage *before, const struct lab_memcache_usage *after,
+                       struct bench_sample *sample)
+{
+    double all = (double)base_max(outcome->all_keys, UINT64_C(1));
+    sample->values[LAB_MEMCACHE_SERVER_NS] = (double)(after->processor_ns - before->processor_ns) / all;
+    sample->values[LAB_MEMCACHE_LOAD_PERCENT] = 100 * outcome->busy_share;
+    if (contest->disk)
+        sample->values[LAB_MEMCACHE_BYTES] = (double)(after->read_bytes - before->read_bytes) / all;
+    else
+        sample->values[LAB_MEMCACHE_BYTES] =
+            (double)outcome->keys * contest->contest.values.bytes * 1e9 / (double)outcome->elapsed_ns;
+}
+
+int lab_memcache_measure(struct lab_memcache_contestant *contestant, struct bench_sample *sample)
+{
+    struct lab_memcache_contest *contest = contestant->contest;
+    const struct lab_memcache_server *server = &contestant->server;
+    struct lab_memcache_usage before = {0}, after = {0};
+    const struct bench_load load = lab_memcache_load_of(contestant);
+    struct bench_load_outcome outcome = {.latency = sample->latency};
+    int error = server->running ? lab_memcache_usage_read(server->child.pid, &before) : 0;
+    if (error == 0)
+        error = bench_load_run(&load, &outcome);
+    if (error == 0 && server->running)
+        error = lab_memcache_usage_read(server->child.pid, &after);
+    if (error != 0)
+        return error;
+    if (outcome.hits != outcome.gets)
+        return bench_fail(contest->bench, -ENODATA, "%s lacks keys that were stored: %" PRIu64 " of %" PRIu64,
+                          contestant->kind->name, outcome.gets - outcome.hits, outcome.gets);
+    sample->operations = outcome.keys;
+    sample->elapsed_ns = outcome.elapsed_ns;
+    set_values(contest, &outcome, &before, &after, sample);
+    return 0;
+}
+
+int lab_memcache_measure_fio(struct lab_memcache_contestant *contestant, struct bench_sample *sample)
+{
+    struct lab_memcache_contest *contest = contestant->contest;
+    struct bench_sample one = {.latency = &contest->one_latency};
+    base_histogram_reset(&contest->one_latency);
+    int error = lab_fio_measure(&contest->fio, &one);
+    if (error != 0)
+        return error;
+    sample->skipped = one.skipped;
+    sample->operations = one.operations;
+    sample->elapsed_ns = one.elapsed_ns;
+    base_histogram_merge(sample->latency, &contest->one_latency);
+    sample->values[LAB_MEMCACHE_SERVER_NS] = one.values[0];
+    sample->values[LAB_MEMCACHE_BYTES] = contest->fio.block_bytes;
+    return 0;
+}
+
+/* ---- fio beside Tarn ----------------------------------------------------------------------------- */
+
+/* Asked with no arguments, the kernel complains about them if it would do it. */
+static bool has_uring(void)
+{
+    return syscall(SYS_io_uring_setup, 0, NULL) < 0 && (errno == EFAULT || errno == EINVAL);
+}
+
+/*
+ * As many reads at once as keys are asked for, of the blocks that Tarn reads, from the part of its file that
+ * it has filled. How much it reads for a get, a measurement before those that count tells.
+ */
+static int prepare_fio(struct bench_contest *common)
+{
+    struct lab_memcache_contest *contest = base_container_of(common, struct lab_memcache_contest, contest);
+    const struct bench_contest_options *options = common->options;
+    struct lab_memcache_contestant *fio = &contest->contestants[1];
+    if (!contest->disk || common->count < 2 || fio->kind->serves || fio->skipped != NULL)
+        return 0;
+    struct bench_sample sample = {.latency = &contest->one_latency};
+    double share = common->share;
+    common->share = 1;
+    int error = lab_memcache_measure(&contest->contestants[0], &sample);
+    common->share = share;
+    if (error != 0)
+        return error;
+    uint64_t bytes = (uint64_t)sample.values[LAB_MEMCACHE_BYTES];
+    uint64_t unit = bytes < PAGE_BYTES ? SECTOR_BYTES : PAGE_BYTES;
+    if (bytes < contest->contest.values.bytes) {
+        fio->skipped = "Tarn did not read from the drive: its file is in the page cache";
+        return 0;
+    }
+    uint64_t depth = options->connections * common->pattern.pipeline * common->pattern.keys_per_get;
+    contest->fio = (struct lab_drive_job){
+        .bench = contest->bench,
+        .path = contest->path,
+        .provider = has_uring() ? DRIVE_PROVIDER_URING : DRIVE_PROVIDER_AIO,
+        .op = LAB_DRIVE_RANDREAD,
+        .block_bytes = (uint32_t)base_align_down(bytes + unit / 2, unit),
+        .depth = (uint32_t)base_min(depth, (uint64_t)FIO_DEPTH_MAX),
+        .opened = true,
+        .direct = true,
+        .bytes = base_align_down(
+            options->keys * (contest->contest.values.bytes + (uint64_t)BENCH_KEY_BYTES + RECORD_SPARE_BYTES),
+            PAGE_BYTES)};
+    contest->fio.bytes = base_max(contest->fio.bytes, (uint64_t)contest->fio.block_bytes);
+    return 0;
+}
+
+/* ---- parameters ---------------------------------------------------------------------------------- */
+
+static void add_parameters(const struct bench_contest *contest, struct bench_case *self)
+{
+    const struct lab_memcache_contest *own =
+        base_container_of(contest, const struct lab_memcache_contest, contest);
+    bench_case_text(self, "file", own->disk ? "disk" : "memory");
+    if (own->disk && own->extstore.path[0] != '\0') {
+        bench_case_number(self, "ext_threads", own->extstore.threads);
+        bench_case_text(self, "page_cache", own->options->memory_group != NULL ? "memory-group" : "fadvise");
+    }
+}
+
 /* ---- running ------------------------------------------------------------------------------------- */
 
 static int run_size(struct bench *bench, const struct lab_memcache_options *options, const char *path,
@@ -136,10 +248,8 @@ static int run_size(struct bench *bench, const struct lab_memcache_options *opti
     self->bench = bench;
     self->options = options;
     self->path = path;
-    self->contest = (struct bench_contest){.bench = bench,
-                                           .options = &options->load,
-                                           .add_parameters = lab_memcache_add_parameters,
-                                           .prepare = lab_memcache_prepare_fio};
+    self->contest = (struct bench_contest){
+        .bench = bench, .options = &options->load, .add_parameters = add_parameters, .prepare = prepare_fio};
     int error = lab_memcache_contest_look(self);
     if (error == 0)
         error = bench_contest_init(&self->contest, size);

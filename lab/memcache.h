@@ -36,15 +36,18 @@ struct lab_memcache_contestant;
 struct lab_memcache_kind {
     const char *name;
     const char *program; /* of a peer: has to be installed */
+    bool on_disk;        /* is compared where Tarn's file is on a disk, else where it is in memory */
     bool serves;         /* else it reads the file of Tarn's store, in a closed loop alone */
     enum bench_protocol protocol;
 
-    /** Make server.command. @return 0; negative errno: said */
-    int (*prepare)(struct lab_memcache_contestant *contestant, uint16_t port);
+    /** Make server.command. */
+    void (*prepare)(struct lab_memcache_contestant *contestant, uint16_t port);
 
     /** Start it and store the keys, or set `skipped`. NULL: nothing to start. @return as prepare() */
     int (*start)(struct lab_memcache_contestant *contestant);
-    int (*measure)(void *arg, struct bench_sample *sample); /* as bench_subject.measure */
+
+    /** As bench_subject.measure: the next functions, which are not called where `skipped` is set. */
+    int (*measure)(struct lab_memcache_contestant *contestant, struct bench_sample *sample);
 };
 
 /* One that is measured. */
@@ -96,7 +99,7 @@ base_must_check int lab_memcache_contestant_start(struct lab_memcache_contestant
 /** Add memcached's command line, with a port, up to what all of its kinds have. @param megabytes  for items */
 void lab_memcache_add_tcp(struct lab_memcache_contestant *contestant, uint16_t port, uint64_t megabytes);
 
-/* ---- memcache_case.c ----------------------------------------------------------------------------- */
+/* ---- memcache.c ----------------------------------------------------------------------------- */
 
 /* The values of a sample, by their place. */
 enum lab_memcache_value {
@@ -106,17 +109,11 @@ enum lab_memcache_value {
     LAB_MEMCACHE_FROM_MEMORY,  /* on disk: percent of gets that extstore answered from memory */
 };
 
-/** Measure a server once: as bench_subject.measure; `arg` is a struct lab_memcache_contestant. */
-int lab_memcache_measure(void *arg, struct bench_sample *sample);
+/** Measure a server once: as lab_memcache_kind.measure. */
+int lab_memcache_measure(struct lab_memcache_contestant *contestant, struct bench_sample *sample);
 
 /** Measure fio once, on the file of Tarn's store: the same. */
-int lab_memcache_measure_fio(void *arg, struct bench_sample *sample);
-
-/** Get ready for a pattern: as bench_contest.prepare. */
-int lab_memcache_prepare_fio(struct bench_contest *contest);
-
-/** Add where it is measured: as bench_contest.add_parameters. */
-void lab_memcache_add_parameters(const struct bench_contest *contest, struct bench_case *self);
+int lab_memcache_measure_fio(struct lab_memcache_contestant *contestant, struct bench_sample *sample);
 
 /** The load of the case under way. */
 struct bench_load lab_memcache_load_of(struct lab_memcache_contestant *contestant);
@@ -124,10 +121,10 @@ struct bench_load lab_memcache_load_of(struct lab_memcache_contestant *contestan
 /* ---- memcache_extstore.c ------------------------------------------------------------------------- */
 
 /** Make the command of memcached with extstore: as lab_memcache_kind.prepare. */
-int lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, uint16_t port);
+void lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, uint16_t port);
 
-/** Measure it once, every get cold: as bench_subject.measure. */
-int lab_memcache_extstore_measure(void *arg, struct bench_sample *sample);
+/** Measure it once, every get cold: as lab_memcache_kind.measure. */
+int lab_memcache_extstore_measure(struct lab_memcache_contestant *contestant, struct bench_sample *sample);
 
 /**
  * Percent of gets that were answered from memory: the larger of what its counters say, which take its write

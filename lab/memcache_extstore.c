@@ -89,19 +89,11 @@ double lab_memcache_from_memory_percent(uint64_t gets, uint64_t from_file, doubl
     return share > 0 ? 100 * share : 0;
 }
 
-int lab_memcache_extstore_measure(void *arg, struct bench_sample *sample)
+int lab_memcache_extstore_measure(struct lab_memcache_contestant *contestant, struct bench_sample *sample)
 {
-    struct lab_memcache_contestant *contestant = arg;
     struct lab_memcache_contest *contest = contestant->contest;
     const struct memcache_client_address *address = &contestant->server.address;
-    uint64_t read_before;
-    uint64_t read_after;
-    uint64_t gets_before;
-    uint64_t gets_after;
-    if (contestant->skipped != NULL) {
-        sample->skipped = contestant->skipped;
-        return 0;
-    }
+    uint64_t read_before, read_after, gets_before, gets_after;
     int error = memcache_client_stat(address, "get_extstore", &read_before);
     if (error == 0)
         error = memcache_client_stat(address, "cmd_get", &gets_before);
@@ -127,7 +119,7 @@ int lab_memcache_extstore_measure(void *arg, struct bench_sample *sample)
 
 /* ---- beginning ----------------------------------------------------------------------------------- */
 
-int lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, uint16_t port)
+void lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, uint16_t port)
 {
     struct lab_memcache_contest *contest = contestant->contest;
     struct lab_command *command = &contestant->server.command;
@@ -142,7 +134,6 @@ int lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, ui
                     "ext_item_age=0,ext_recache_rate=%d,hot_lru_pct=1,warm_lru_pct=1,ext_max_sleep=%d",
                     PAGE_MEBIBYTES, contest->extstore.path, pages * PAGE_MEBIBYTES, contest->extstore.threads,
                     ITEM_BYTES_MIN, FOREVER, MAX_SLEEP_US);
-    return 0;
 }
 
 /* Wait until all items are in its file. */
@@ -179,25 +170,24 @@ static int start_with(struct lab_memcache_contestant *contestant, uint64_t threa
 /* ---- the best number of threads ------------------------------------------------------------------ */
 
 /* One number that is tried: a server of its own. */
-struct
-try {
+struct trial {
     struct lab_memcache_contestant *contestant;
     uint64_t threads;
     char name[32];
 };
 
-static int measure_try(void *arg, struct bench_sample *sample)
+static int measure_trial(void *arg, struct bench_sample *sample)
 {
-    struct try *try = arg;
-    int error = start_with(try->contestant, try->threads);
+    struct trial *trial = arg;
+    int error = start_with(trial->contestant, trial->threads);
     if (error == 0)
-        error = lab_memcache_extstore_measure(try->contestant, sample);
-    int stopping = lab_memcache_server_stop(&try->contestant->server);
+        error = lab_memcache_extstore_measure(trial->contestant, sample);
+    int stopping = lab_memcache_server_stop(&trial->contestant->server);
     return error != 0 ? error : stopping;
 }
 
-static int open_tries(struct lab_memcache_contest *contest, struct try *tries, size_t count,
-                      struct bench_case **ret_case)
+static int open_trials(struct lab_memcache_contest *contest, struct trial *trials, size_t count,
+                       struct bench_case **ret_case)
 {
     int error = bench_case_open(contest->bench, "extstore", "keys/s", ret_case);
     if (error != 0)
@@ -215,7 +205,7 @@ static int open_tries(struct lab_memcache_contest *contest, struct try *tries, s
     bench_case_value(self, "read_bytes");
     bench_case_value(self, "from_memory_percent");
     for (size_t i = 0; i < count; i++)
-        bench_case_subject(self, tries[i].name, measure_try, &tries[i]);
+        bench_case_subject(self, trials[i].name, measure_trial, &trials[i]);
     return 0;
 }
 
@@ -224,15 +214,15 @@ static int find_threads(struct lab_memcache_contestant *contestant, uint64_t *re
 {
     struct lab_memcache_contest *contest = contestant->contest;
     const struct base_setting_list *list = &contest->options->ext_threads;
-    struct try tries[LAB_MEMCACHE_EXT_THREADS_MAX];
+    struct trial trials[LAB_MEMCACHE_EXT_THREADS_MAX];
     struct bench_case *self;
     for (size_t i = 0; i < list->count; i++) {
-        tries[i] = (struct try){.contestant = contestant};
-        if (base_parse_u64(list->items[i], &tries[i].threads) != 0)
+        trials[i] = (struct trial){.contestant = contestant};
+        if (base_parse_u64(list->items[i], &trials[i].threads) != 0)
             return -EINVAL;
-        (void)snprintf(tries[i].name, sizeof(tries[i].name), "threads=%" PRIu64, tries[i].threads);
+        (void)snprintf(trials[i].name, sizeof(trials[i].name), "threads=%" PRIu64, trials[i].threads);
     }
-    int error = open_tries(contest, tries, list->count, &self);
+    int error = open_trials(contest, trials, list->count, &self);
     if (error != 0)
         return bench_fail(contest->bench, error, "extstore");
     error = bench_case_run(self);
@@ -240,7 +230,7 @@ static int find_threads(struct lab_memcache_contestant *contestant, uint64_t *re
     for (size_t i = 0; i < list->count && error == 0; i++) {
         if (self->subjects[i].rates[0] > best) {
             best = self->subjects[i].rates[0];
-            *ret_threads = tries[i].threads;
+            *ret_threads = trials[i].threads;
         }
     }
     bench_case_close(self);

@@ -1,5 +1,6 @@
 /* The servers that `tarn-lab memcache` measures: command lines, beginning and end. */
 #include "lab/memcache.h"
+#include "lab/server.h"
 #include "lab/usage.h"
 
 #include <errno.h>
@@ -24,25 +25,21 @@ static uint64_t data_bytes(const struct lab_memcache_contest *contest)
 
 /* ---- command lines ------------------------------------------------------------------------------- */
 
-static int prepare_tarn(struct lab_memcache_contestant *contestant, uint16_t port)
+static void prepare_tarn(struct lab_memcache_contestant *contestant, uint16_t port)
 {
     const struct lab_memcache_contest *contest = contestant->contest;
     const struct lab_memcache_options *options = contest->options;
     struct lab_command *command = &contestant->server.command;
     uint64_t size = options->size_bytes > 0 ? options->size_bytes : 2 * data_bytes(contest) + 256 * MEBIBYTE;
     lab_command_add_tarn(command, options->program);
-    lab_command_add(command, "serve");
+    lab_command_add_words(command,
+                          "serve --size=%" PRIu64 " --listen=127.0.0.1:%" PRIu16
+                          " --threads=1 --max-connections=%" PRIu64 " --memory=%" PRIu64 " --log-level=warn",
+                          base_align_up(size, MEBIBYTE), port, options->load.connections + 64,
+                          256 * MEBIBYTE + options->load.keys * (uint64_t)TARN_INDEX_BYTES);
     lab_command_add(command, "--data=%s", contest->path);
-    lab_command_add(command, "--size=%" PRIu64, base_align_up(size, MEBIBYTE));
-    lab_command_add(command, "--listen=127.0.0.1:%" PRIu16, port);
-    lab_command_add(command, "--threads=1");
-    lab_command_add(command, "--max-connections=%" PRIu64, options->load.connections + 64);
-    lab_command_add(command, "--memory=%" PRIu64,
-                    256 * MEBIBYTE + options->load.keys * (uint64_t)TARN_INDEX_BYTES);
-    lab_command_add(command, "--log-level=warn");
     for (size_t i = 0; i < options->serve.count; i++)
         lab_command_add(command, "--%s", options->serve.items[i]);
-    return 0;
 }
 
 void lab_memcache_add_memcached(struct lab_command *command, uint64_t connections, uint64_t keys,
@@ -51,26 +48,20 @@ void lab_memcache_add_memcached(struct lab_command *command, uint64_t connection
     lab_command_add(command, "memcached");
     if (geteuid() == 0) /* it refuses to be root unless told to */
         lab_command_add(command, "--user=root");
-    lab_command_add(command, "--threads=1");
-    lab_command_add(command, "--conn-limit=%" PRIu64, connections + 64);
-    lab_command_add(command, "--memory-limit=%" PRIu64, megabytes);
-    uint64_t power = HASH_POWER_MIN;
+    unsigned power = HASH_POWER_MIN;
     while (power < 32 && (UINT64_C(1) << power) < keys)
         power++;
-    lab_command_add(command, "--extended=hashpower=%" PRIu64, power);
+    lab_command_add_words(
+        command, "--threads=1 --conn-limit=%" PRIu64 " --memory-limit=%" PRIu64 " --extended=hashpower=%u",
+        connections + 64, megabytes, power);
 }
 
 void lab_memcache_add_redis(struct lab_command *command, uint64_t connections)
 {
-    lab_command_add(command, "redis-server");
-    lab_command_add(command, "--save");
+    lab_command_add_words(command, "redis-server --save");
     lab_command_add(command, "%s", "");
-    lab_command_add(command, "--appendonly");
-    lab_command_add(command, "no");
-    lab_command_add(command, "--maxclients");
-    lab_command_add(command, "%" PRIu64, connections + 64);
-    lab_command_add(command, "--loglevel");
-    lab_command_add(command, "warning");
+    lab_command_add_words(command, "--appendonly no --maxclients %" PRIu64 " --loglevel warning",
+                          connections + 64);
 }
 
 void lab_memcache_add_tcp(struct lab_memcache_contestant *contestant, uint16_t port, uint64_t megabytes)
@@ -78,27 +69,20 @@ void lab_memcache_add_tcp(struct lab_memcache_contestant *contestant, uint16_t p
     const struct lab_memcache_options *options = contestant->contest->options;
     struct lab_command *command = &contestant->server.command;
     lab_memcache_add_memcached(command, options->load.connections, options->load.keys, megabytes);
-    lab_command_add(command, "--listen=127.0.0.1");
-    lab_command_add(command, "--port=%" PRIu16, port);
-    lab_command_add(command, "--udp-port=0");
+    lab_command_add_words(command, "--listen=127.0.0.1 --port=%" PRIu16 " --udp-port=0", port);
 }
 
-static int prepare_memcached(struct lab_memcache_contestant *contestant, uint16_t port)
+static void prepare_memcached(struct lab_memcache_contestant *contestant, uint16_t port)
 {
     uint64_t bytes = data_bytes(contestant->contest) * SLAB_LOSS_PERCENT / 100;
     lab_memcache_add_tcp(contestant, port, bytes / MEBIBYTE + 128);
-    return 0;
 }
 
-static int prepare_redis(struct lab_memcache_contestant *contestant, uint16_t port)
+static void prepare_redis(struct lab_memcache_contestant *contestant, uint16_t port)
 {
     struct lab_command *command = &contestant->server.command;
     lab_memcache_add_redis(command, contestant->contest->options->load.connections);
-    lab_command_add(command, "--bind");
-    lab_command_add(command, "127.0.0.1");
-    lab_command_add(command, "--port");
-    lab_command_add(command, "%" PRIu16, port);
-    return 0;
+    lab_command_add_words(command, "--bind 127.0.0.1 --port %" PRIu16, port);
 }
 
 /* ---- beginning ----------------------------------------------------------------------------------- */
@@ -114,8 +98,8 @@ static int start_server(struct lab_memcache_contestant *contestant)
         return bench_fail(server->bench, error, "a free port");
     server->command = (struct lab_command){.count = 0};
     server->address = memcache_client_address_of_port(port);
-    error = contestant->kind->prepare(contestant, port);
-    return error != 0 ? error : lab_memcache_server_start(server);
+    contestant->kind->prepare(contestant, port);
+    return lab_memcache_server_start(server);
 }
 
 int lab_memcache_contestant_start(struct lab_memcache_contestant *contestant)
@@ -128,48 +112,35 @@ int lab_memcache_contestant_start(struct lab_memcache_contestant *contestant)
 
 /* ---- who there is -------------------------------------------------------------------------------- */
 
-static const struct lab_memcache_kind kind_tarn = {
-    .name = "tarn",
-    .serves = true,
-    .protocol = BENCH_PROTOCOL_TEXT,
-    .prepare = prepare_tarn,
-    .start = lab_memcache_contestant_start,
-    .measure = lab_memcache_measure,
+#define SERVER(server_name, program_name, protocol_name, prepare_it)                                         \
+    {                                                                                                        \
+        .name = (server_name), .program = (program_name), .serves = true,                                    \
+        .protocol = BENCH_PROTOCOL_##protocol_name, .prepare = (prepare_it),                                 \
+        .start = lab_memcache_contestant_start, .measure = lab_memcache_measure                              \
+    }
+
+static const struct lab_memcache_kind kind_tarn = SERVER("tarn", NULL, TEXT, prepare_tarn);
+
+static const struct lab_memcache_kind peers[] = {
+    SERVER("memcached", "memcached", TEXT, prepare_memcached),
+    SERVER("redis", "redis-server", RESP, prepare_redis),
+    {.name = "fio", .program = "fio", .on_disk = true, .measure = lab_memcache_measure_fio},
+    {.name = "extstore",
+     .program = "memcached",
+     .on_disk = true,
+     .serves = true,
+     .protocol = BENCH_PROTOCOL_TEXT,
+     .prepare = lab_memcache_extstore_prepare,
+     .start = lab_memcache_extstore_start,
+     .measure = lab_memcache_extstore_measure},
 };
 
-static const struct lab_memcache_kind peers_in_memory[] = {
-    {
-        .name = "memcached",
-        .program = "memcached",
-        .serves = true,
-        .protocol = BENCH_PROTOCOL_TEXT,
-        .prepare = prepare_memcached,
-        .start = lab_memcache_contestant_start,
-        .measure = lab_memcache_measure,
-    },
-    {
-        .name = "redis",
-        .program = "redis-server",
-        .serves = true,
-        .protocol = BENCH_PROTOCOL_RESP,
-        .prepare = prepare_redis,
-        .start = lab_memcache_contestant_start,
-        .measure = lab_memcache_measure,
-    },
-};
-
-static const struct lab_memcache_kind peers_on_disk[] = {
-    {.name = "fio", .program = "fio", .measure = lab_memcache_measure_fio},
-    {
-        .name = "extstore",
-        .program = "memcached",
-        .serves = true,
-        .protocol = BENCH_PROTOCOL_TEXT,
-        .prepare = lab_memcache_extstore_prepare,
-        .start = lab_memcache_extstore_start,
-        .measure = lab_memcache_extstore_measure,
-    },
-};
+static int measure_contestant(void *arg, struct bench_sample *sample)
+{
+    struct lab_memcache_contestant *contestant = arg;
+    sample->skipped = contestant->skipped;
+    return contestant->skipped == NULL ? contestant->kind->measure(contestant, sample) : 0;
+}
 
 static void add_contestant(struct lab_memcache_contest *contest, const struct lab_memcache_kind *kind)
 {
@@ -182,18 +153,9 @@ static void add_contestant(struct lab_memcache_contest *contest, const struct la
         .server = {.bench = contest->bench, .name = kind->name, .protocol = kind->protocol}};
     common->contestants[common->count].name = kind->name;
     common->contestants[common->count].serves = kind->serves;
-    common->contestants[common->count].measure = kind->measure;
+    common->contestants[common->count].measure = measure_contestant;
     common->contestants[common->count].arg = contestant;
     common->count++;
-}
-
-static void add_peers(struct lab_memcache_contest *contest, const struct lab_memcache_kind *kinds,
-                      size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (bench_is_wanted(&contest->options->peers, kinds[i].name))
-            add_contestant(contest, &kinds[i]);
-    }
 }
 
 /* A path in a file system in memory is compared with servers that keep all in memory, others with what reads
@@ -222,10 +184,10 @@ int lab_memcache_contest_open(struct lab_memcache_contest *contest)
 {
     int error = 0;
     add_contestant(contest, &kind_tarn);
-    if (contest->disk)
-        add_peers(contest, peers_on_disk, base_array_count(peers_on_disk));
-    else
-        add_peers(contest, peers_in_memory, base_array_count(peers_in_memory));
+    for (size_t i = 0; i < base_array_count(peers); i++) {
+        if (peers[i].on_disk == contest->disk && bench_is_wanted(&contest->options->peers, peers[i].name))
+            add_contestant(contest, &peers[i]);
+    }
     for (size_t i = 0; i < contest->contest.count && error == 0; i++) {
         struct lab_memcache_contestant *contestant = &contest->contestants[i];
         if (contestant->skipped == NULL && contestant->kind->start != NULL)

@@ -2,8 +2,7 @@
  * `tarn-lab rfp`: the figures of "RFP: A Remote Fetching Paradigm", each point from calls on the simulated fabric,
  * or, of Figure 1 and Table I, from its cards alone. docs/papers/rfp.md puts them beside the paper's.
  */
-#include "lab/rfp_report.h"
-#include "lab/rfp_run.h"
+#include "lab/rfp_adaptive.h"
 #include "lab/speed_run.h"
 #include "lab/verbs.h"
 #include <errno.h>
@@ -75,10 +74,34 @@ static struct lab_rfp_options server_reply(void)
 static const struct system {
     const char *name;
     struct lab_rfp_options (*options)(void);
-    uint64_t paper_kops;
-    uint64_t paper_workers, paper_clients; /* where that is */
-} systems[] = {{"jakiro", jakiro, PAPER_JAKIRO, JAKIRO_WORKERS, JAKIRO_CLIENTS},
-               {"server-reply", server_reply, PAPER_REPLY, REPLY_WORKERS, REPLY_CLIENTS}};
+    uint64_t paper_kops; /* with those options */
+} systems[] = {{"jakiro", jakiro, PAPER_JAKIRO}, {"server-reply", server_reply, PAPER_REPLY}};
+
+/* A figure's axis along which one of the options changes. */
+struct sweep {
+    const char *axis;
+    size_t offset;       /* of an uint32_t */
+    uint32_t values[10]; /* the last is 0 */
+};
+
+static const struct sweep by_workers = {
+    "server threads", offsetof(struct lab_rfp_options, workers), {1, 2, 3, 4, 6, 8, 12, 16}};
+static const struct sweep by_clients = {
+    "client threads", offsetof(struct lab_rfp_options, clients), {7, 14, 21, 28, 35, 49, 70, 112}};
+static const struct sweep by_share = {
+    "GET share", offsetof(struct lab_rfp_options, get_percent), {5, 50, GET_PERCENT}};
+static const struct sweep one_share = {
+    "GET share", offsetof(struct lab_rfp_options, get_percent), {GET_PERCENT}};
+static const struct sweep by_value = {
+    "value bytes", offsetof(struct lab_rfp_options, value_bytes), {32, 64, 128, 256, 512, 1024, 2048, 4096}};
+
+struct figure {
+    const char *name;
+    const char *title;
+    const struct sweep *sweeps[2];
+    bool is_skewed, is_mixed;                    /* keys; lengths of values */
+    void (*draw)(struct lab_rfp_report *report); /* instead of sweeps */
+};
 
 /* ---- what is printed ---------------------------------------------------------------------------- */
 
@@ -259,25 +282,30 @@ static uint64_t paper_out_bound(uint32_t threads)
     return 0;
 }
 
+/* A point of Figure 1: in-bound READs of clients' threads, or out-bound WRITEs of the server's. */
+static void measure_threads(struct lab_rfp_report *report, bool is_in_bound, uint32_t threads)
+{
+    const struct lab_speed_options options = {
+        .out_bound = !is_in_bound, .writes = !is_in_bound, .clients = MACHINES, .threads = threads};
+    const uint32_t clients = threads * MACHINES;
+    struct point point = {.series = "out-bound WRITE",
+                          .axis = "server threads",
+                          .x = threads,
+                          .paper_kops = paper_out_bound(threads)};
+    if (is_in_bound)
+        point = (struct point){.series = "in-bound READ",
+                               .axis = "client threads",
+                               .x = clients,
+                               .paper_kops = clients == JAKIRO_CLIENTS ? PAPER_IN_BOUND : 0};
+    measure_card(report, &point, options);
+}
+
 /* Figure 1, whose peaks are Table II, and Table I. */
 static void draw_cards(struct lab_rfp_report *report)
 {
-    for (uint32_t threads = 1; threads <= 16; threads += threads < 8 ? 1 : 4) {
-        const struct point out = {.series = "out-bound WRITE",
-                                  .axis = "server threads",
-                                  .x = threads,
-                                  .paper_kops = paper_out_bound(threads)};
-        measure_card(report, &out,
-                     (struct lab_speed_options){
-                         .out_bound = true, .writes = true, .clients = MACHINES, .threads = threads});
-    }
-    for (uint32_t threads = 1; threads <= 16; threads += threads < 8 ? 1 : 4) {
-        const uint32_t clients = threads * MACHINES;
-        const struct point in = {.series = "in-bound READ",
-                                 .axis = "client threads",
-                                 .x = clients,
-                                 .paper_kops = clients == JAKIRO_CLIENTS ? PAPER_IN_BOUND : 0};
-        measure_card(report, &in, (struct lab_speed_options){.clients = MACHINES, .threads = threads});
+    for (unsigned in_bound = 0; in_bound < 2; in_bound++) {
+        for (uint32_t threads = 1; threads <= 16; threads += threads < 8 ? 1 : 4)
+            measure_threads(report, in_bound == 1, threads);
     }
     for (size_t i = 0; i < base_array_count(table_1); i++) {
         for (size_t k = 0; k < base_array_count(table_1[i].kops); k++) {
@@ -294,72 +322,6 @@ static void draw_cards(struct lab_rfp_report *report)
     }
 }
 
-static void draw_threads(struct lab_rfp_report *report)
-{
-    static const uint32_t workers[] = {1, 2, 3, 4, 6, 8, 12, 16};
-    static const uint32_t clients[] = {7, 14, 21, 28, 35, 49, 70, 112};
-    for (size_t i = 0; i < base_array_count(systems); i++) {
-        const struct system *system = &systems[i];
-        for (size_t k = 0; k < base_array_count(workers); k++) {
-            struct point point = {system->name, "server threads", workers[k], system->options(), 0};
-            point.options.workers = workers[k];
-            point.paper_kops = workers[k] == system->paper_workers ? system->paper_kops : 0;
-            measure_point(report, point);
-        }
-        for (size_t k = 0; k < base_array_count(clients); k++) {
-            struct point point = {system->name, "client threads", clients[k], system->options(), 0};
-            point.options.clients = clients[k];
-            if (clients[k] == system->paper_clients)
-                point.paper_kops = system->paper_kops;
-            else if (i == 0 && clients[k] == 112)
-                point.paper_kops = PAPER_JAKIRO_112;
-            measure_point(report, point);
-        }
-    }
-}
-
-static void draw_latency(struct lab_rfp_report *report)
-{
-    for (size_t i = 0; i < base_array_count(systems); i++)
-        measure_point(report, (struct point){systems[i].name, "GET share", GET_PERCENT, systems[i].options(),
-                                             systems[i].paper_kops});
-}
-
-/* Figures 6, 9 and 10. */
-static void draw_shares(struct lab_rfp_report *report, bool is_skewed, bool is_mixed)
-{
-    static const uint32_t percents[] = {5, 50, 95};
-    for (size_t i = 0; i < base_array_count(systems); i++) {
-        for (size_t k = 0; k < base_array_count(percents); k++) {
-            struct point point = {systems[i].name, "GET share", percents[k], systems[i].options(),
-                                  systems[i].paper_kops};
-            point.options.get_percent = percents[k];
-            point.options.is_skewed = is_skewed;
-            if (is_mixed) {
-                point.options.value_bytes = 0;
-                point.options.fetch_bytes = MIXED_FETCH_BYTES;
-                point.paper_kops = i == 0 ? PAPER_JAKIRO_MIXED : 0;
-            }
-            measure_point(report, point);
-        }
-    }
-}
-
-static void draw_get_share(struct lab_rfp_report *report)
-{
-    draw_shares(report, false, false);
-}
-
-static void draw_skewed(struct lab_rfp_report *report)
-{
-    draw_shares(report, true, false);
-}
-
-static void draw_mixed(struct lab_rfp_report *report)
-{
-    draw_shares(report, false, true);
-}
-
 /* Of Jakiro, as the text says it of Figures 7 and 8. */
 static uint64_t paper_of_sizes(uint32_t value_bytes, uint32_t fetch_bytes)
 {
@@ -370,18 +332,47 @@ static uint64_t paper_of_sizes(uint32_t value_bytes, uint32_t fetch_bytes)
     return value_bytes <= 512 && fetch_bytes == FETCH_BYTES ? PAPER_JAKIRO_TWICE : 0;
 }
 
-static void draw_value_size(struct lab_rfp_report *report)
+static uint64_t paper_of(const struct system *system, const struct sweep *sweep, uint32_t x, bool is_mixed)
 {
-    for (size_t i = 0; i < base_array_count(systems); i++) {
-        for (uint32_t bytes = 32; bytes <= LAB_RFP_VALUE_MAX; bytes *= 2) {
-            struct point point = {systems[i].name, "value bytes", bytes, systems[i].options(), 0};
-            point.options.value_bytes = bytes;
-            if (i == 0)
-                point.paper_kops = paper_of_sizes(bytes, FETCH_BYTES);
-            else if (bytes == VALUE_BYTES)
-                point.paper_kops = PAPER_REPLY;
-            measure_point(report, point);
+    const bool is_jakiro = system == &systems[0];
+    const struct lab_rfp_options usual = system->options();
+    if (is_mixed)
+        return is_jakiro ? PAPER_JAKIRO_MIXED : 0;
+    if (sweep == &by_value)
+        return is_jakiro ? paper_of_sizes(x, FETCH_BYTES) : x == VALUE_BYTES ? PAPER_REPLY : 0;
+    if (sweep == &by_clients && is_jakiro && x == 112)
+        return PAPER_JAKIRO_112;
+    const bool is_usual =
+        sweep == &by_workers ? x == usual.workers : sweep != &by_clients || x == usual.clients;
+    return is_usual ? system->paper_kops : 0;
+}
+
+static void draw_sweep(struct lab_rfp_report *report, const struct figure *figure,
+                       const struct system *system, const struct sweep *sweep)
+{
+    for (const uint32_t *x = sweep->values; *x != 0; x++) {
+        struct point point = {system->name, sweep->axis, *x, system->options(),
+                              paper_of(system, sweep, *x, figure->is_mixed)};
+        memcpy((uint8_t *)&point.options + sweep->offset, x, sizeof(*x));
+        point.options.is_skewed = figure->is_skewed;
+        if (figure->is_mixed) {
+            point.options.value_bytes = 0;
+            point.options.fetch_bytes = MIXED_FETCH_BYTES;
         }
+        measure_point(report, point);
+    }
+}
+
+static void draw_figure(struct lab_rfp_report *report, const struct figure *figure)
+{
+    report->figure = figure->name;
+    if (!report->json)
+        (void)fprintf(report->out, "Figure %s: %s\n", figure->name, figure->title);
+    if (figure->draw != NULL)
+        figure->draw(report);
+    for (size_t i = 0; i < base_array_count(systems) && figure->draw == NULL; i++) {
+        for (size_t k = 0; k < base_array_count(figure->sweeps) && figure->sweeps[k] != NULL; k++)
+            draw_sweep(report, figure, &systems[i], figure->sweeps[k]);
     }
 }
 
@@ -439,23 +430,19 @@ static void draw_sensitivity(struct lab_rfp_report *report)
     vary(report, "jakiro, 1 KiB", longer);
 }
 
-static const struct figure {
-    const char *name;
-    const char *title;
-    void (*draw)(struct lab_rfp_report *report);
-} figures[] = {
-    {"1", "in-bound and out-bound rates of a card, and Table I", draw_cards},
-    {"4", "by server threads, and by client threads", draw_threads},
-    {"5", "latency", draw_latency},
-    {"6", "by GET share", draw_get_share},
-    {"7", "by value size", draw_value_size},
-    {"8", "by fetch size", draw_fetch_size},
-    {"9", "keys by Zipf with 0.99, by GET share", draw_skewed},
-    {"10", "values of mixed sizes, by GET share", draw_mixed},
-    {"sensitivity", "each constant 20 % lower and higher", draw_sensitivity},
-    {"adaptive", "fetch, reply and adaptive, by service time and size", lab_rfp_draw_adaptive},
-    {"change", "after a change of load", lab_rfp_draw_change},
-    {"idle", "16 clients alone, and among 4,096 connections", lab_rfp_draw_idle},
+static const struct figure figures[] = {
+    {"1", "in-bound and out-bound rates of a card, and Table I", .draw = draw_cards},
+    {"4", "by server threads, and by client threads", {&by_workers, &by_clients}},
+    {"5", "latency", {&one_share}},
+    {"6", "by GET share", {&by_share}},
+    {"7", "by value size", {&by_value}},
+    {"8", "by fetch size", .draw = draw_fetch_size},
+    {"9", "keys by Zipf with 0.99, by GET share", {&by_share}, .is_skewed = true},
+    {"10", "values of mixed sizes, by GET share", {&by_share}, .is_mixed = true},
+    {"sensitivity", "each constant 20 % lower and higher", .draw = draw_sensitivity},
+    {"adaptive", "fetch, reply and adaptive, by service time and size", .draw = lab_rfp_draw_adaptive},
+    {"change", "after a change of load", .draw = lab_rfp_draw_change},
+    {"idle", "16 clients alone, and among 4,096 connections", .draw = lab_rfp_draw_idle},
 };
 
 /* ---- the verb ----------------------------------------------------------------------------------- */
@@ -466,12 +453,10 @@ struct options {
 };
 
 static const struct base_setting table[] = {
-    {.name = "figure",
-     .type = BASE_SETTING_STRING,
-     .metavar = "NAME",
-     .help =
-         "Only this one: 1, 4 to 10, or what the paper does not have: sensitivity, adaptive, change, idle.",
-     .offset = offsetof(struct options, figure)},
+    BENCH_OPTION(
+        STRING, "figure", figure,
+        "Only this one: 1, 4 to 10, or what the paper does not have: sensitivity, adaptive, change, idle.",
+        .metavar = "NAME"),
     BENCH_OUTPUT_SETTINGS(struct options, "1"),
 };
 
@@ -491,12 +476,8 @@ static int draw_figures(struct bench *bench, const void *verb_options)
     struct lab_rfp_report report = {
         .out = bench->out, .seed = bench->options.seed, .json = bench->options.json};
     for (size_t i = 0; i < base_array_count(figures) && report.error == 0; i++) {
-        if (options->figure != NULL && strcmp(figures[i].name, options->figure) != 0)
-            continue;
-        report.figure = figures[i].name;
-        if (!report.json)
-            (void)fprintf(report.out, "Figure %s: %s\n", figures[i].name, figures[i].title);
-        figures[i].draw(&report);
+        if (options->figure == NULL || strcmp(figures[i].name, options->figure) == 0)
+            draw_figure(&report, &figures[i]);
     }
     return report.error == 0 ? 0 : bench_fail(bench, report.error, "cannot measure");
 }

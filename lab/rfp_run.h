@@ -44,16 +44,14 @@ struct lab_rfp_options {
     uint32_t value_bytes; /* 1 to LAB_RFP_VALUE_MAX; 0: mixed */
     uint32_t get_percent; /* the rest are PUTs, of values as long as they were */
     bool is_skewed;       /* keys by Zipf with 0.99, else all alike */
-    uint32_t
-        fetch_bytes;  /* of a value, with the first READ, at most LAB_RFP_VALUE_MAX; 0: the caller chooses */
-    uint64_t run_ns;  /* for how long, of virtual time */
-    uint64_t lead_ns; /* that passes before; 0: a quarter of it */
-    const struct lab_rfp_phase
-        *phases; /* NULL: the cache; else keys, values and fetch_bytes are 0, and phases begin with the run */
+    uint32_t fetch_bytes; /* of a value, with the first READ, to LAB_RFP_VALUE_MAX; 0: the caller chooses */
+    uint64_t run_ns;      /* for how long, of virtual time */
+    uint64_t lead_ns;     /* that passes before; 0: a quarter of it */
+    /* Instead of the cache: keys, values and fetch_bytes are 0 then, and phases begin with the run. */
+    const struct lab_rfp_phase *phases;
     uint32_t phase_count;
     uint32_t
-        idle; /* with phases: connections more of each client, which make a call each before the run and none in
-                      it; at most LAB_RFP_IDLE_MAX */
+        idle; /* with phases: connections that each client calls once before the run; to LAB_RFP_IDLE_MAX */
 };
 
 /* Operations of the fabric, while it was measured. */

@@ -3,16 +3,12 @@
 #include "lab/verbs.h"
 
 #include "bench/world.h"
-#include "lab/server.h"
-
 #include <errno.h>
-#include <string.h>
 #include <tarn/rpc.h>
 
+enum { DEPTH_MAX = 64, BYTES_MAX = 4096, BATCH = 64 /* calls between two looks at the clock */ };
+
 #define PATIENCE_NS (10 * BASE_NS_PER_SECOND)
-#define DEPTH_MAX   64
-#define BYTES_MAX   4096
-#define BATCH       64 /* calls between two looks at the clock */
 
 struct options {
     struct bench_options common;
@@ -47,28 +43,22 @@ static int echo(void *arg, struct tarn_rpc_request *request)
     return 0;
 }
 
-static const struct tarn_rpc_method methods[] = {{.name = "echo", .function = echo, .is_short = true}};
-static const struct tarn_rpc_service service = {.methods = methods, .count = 1};
-
-/* It ends with its channel; what it leaves the kernel frees. */
-static int serve_calls(void *arg)
+static int begin_serving(struct lab_server *server, struct tarn_node *node, struct tarn_fabric *fabric)
 {
-    const struct lab_server *server = arg;
-    const struct tarn_rpc_serve_options options = {.spin_ns = 3600 * BASE_NS_PER_SECOND};
+    static const struct tarn_rpc_method methods[] = {{.name = "echo", .function = echo, .is_short = true}};
+    static const struct tarn_rpc_service service = {.methods = methods, .count = 1};
+    const struct tarn_rpc_serve_options options = {.spin_ns = LAB_SERVER_SPIN_NS};
     struct tarn_rpc_server *serving;
-    struct tarn_fabric *fabric;
-    struct tarn_node *node;
-    int request;
-    int error = bench_node_open(server->bench, TASK_ENGINE_AUTO, &node);
+    (void)node;
+    int error = tarn_rpc_serve(fabric, server->address, &service, &options, &serving);
     if (error == 0)
-        error = tarn_fabric_open(node, server->url, &fabric);
-    if (error == 0)
-        error = tarn_rpc_serve(fabric, server->address, &service, &options, &serving);
-    if (lab_child_answer(&error, sizeof(error)) != 0 || error != 0)
-        return 0;
-    while (lab_child_receive(&request, sizeof(request)) == 0)
-        continue;
-    tarn_rpc_server_close(serving);
+        server->serving = serving;
+    return error;
+}
+
+static int end_serving(struct lab_server *server)
+{
+    tarn_rpc_server_close(server->serving);
     return 0;
 }
 
@@ -76,7 +66,6 @@ static int serve_calls(void *arg)
 
 /* A measurement; all but the way are as in its case. */
 struct job {
-    struct bench *bench;
     const struct lab_server *server;
     enum tarn_rpc_way way;
     uint32_t bytes, depth;
@@ -95,7 +84,7 @@ static int call_on(const struct job *job, struct tarn_rpc_connection *connection
                                           .result = results + (size_t)i * job->bytes,
                                           .room = job->bytes};
     uint64_t done = 0, now_ns = task_now();
-    const uint64_t begin_ns = now_ns, until_ns = begin_ns + job->bench->options.duration_ns;
+    const uint64_t begin_ns = now_ns, until_ns = begin_ns + job->server->bench->options.duration_ns;
     int error = 0;
     tarn_rpc_post(connection, calls, job->depth);
     while (error == 0 && now_ns < until_ns) {
@@ -133,45 +122,33 @@ static int connect_and_call(void *arg, struct tarn_node *node, struct tarn_fabri
     return error;
 }
 
-static int measure_way(struct job job, enum tarn_rpc_way way, struct bench_sample *sample)
+static int measure_way(void *arg, struct bench_sample *sample)
 {
-    job.way = way;
-    job.sample = sample;
-    return lab_client_run(job.bench, job.server->url, connect_and_call, &job);
-}
-
-static int measure_adaptive(void *arg, struct bench_sample *sample)
-{
-    return measure_way(*(const struct job *)arg, TARN_RPC_ADAPTIVE, sample);
-}
-
-static int measure_fetch(void *arg, struct bench_sample *sample)
-{
-    return measure_way(*(const struct job *)arg, TARN_RPC_FETCH, sample);
-}
-
-static int measure_reply(void *arg, struct bench_sample *sample)
-{
-    return measure_way(*(const struct job *)arg, TARN_RPC_REPLY, sample);
+    struct job *job = arg;
+    job->sample = sample;
+    return lab_client_run(job->server, connect_and_call, job);
 }
 
 /* ---- cases ---------------------------------------------------------------------------------------- */
 
-static int run_case(struct job *job, bool peers)
+static int run_case(struct lab_server *server, uint32_t bytes, uint32_t depth, bool peers)
 {
-    struct lab_fabric_owner owner = {.server = {.bench = job->bench, .url = "shm:"}};
+    static const char *const names[] = {
+        [TARN_RPC_ADAPTIVE] = "tarn", [TARN_RPC_FETCH] = "fetch", [TARN_RPC_REPLY] = "reply"};
+    struct job jobs[base_array_count(names)];
     struct lab_fabric_job message = {
-        .bench = job->bench, .owner = &owner, .op = LAB_FABRIC_MESSAGE, .bytes = job->bytes, .depth = 1};
+        .bench = server->bench, .server = server, .op = LAB_FABRIC_MESSAGE, .bytes = bytes, .depth = 1};
     struct bench_case *self;
-    int error = bench_case_open(job->bench, "call", "calls/s", &self);
+    int error = bench_case_open(server->bench, "call", "calls/s", &self);
     if (error != 0)
         return error;
-    bench_case_number(self, "bytes", job->bytes);
-    bench_case_number(self, "depth", job->depth);
-    bench_case_subject(self, "tarn", measure_adaptive, job);
-    bench_case_subject(self, "fetch", measure_fetch, job);
-    bench_case_subject(self, "reply", measure_reply, job);
-    if (job->depth == 1) {
+    bench_case_number(self, "bytes", bytes);
+    bench_case_number(self, "depth", depth);
+    for (size_t i = 0; i < base_array_count(names); i++) {
+        jobs[i] = (struct job){.server = server, .way = (enum tarn_rpc_way)i, .bytes = bytes, .depth = depth};
+        bench_case_subject(self, names[i], measure_way, &jobs[i]);
+    }
+    if (depth == 1) {
         bench_case_subject(self, "line", lab_fabric_line, &message);
         if (peers) {
             bench_case_subject(self, "ucx", lab_fabric_ucx, &message);
@@ -186,19 +163,19 @@ static int run_case(struct job *job, bool peers)
 static int run_rpc(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
-    struct lab_server server;
-    struct job job = {.bench = bench, .server = &server};
+    struct lab_server server = {.bench = bench, .url = "shm:", .begin = begin_serving, .end = end_serving};
+    uint32_t bytes = 0, depth = 0;
     if (!bench_has_two_cores(&bench->machine))
         return 0; /* spinning on one would wait for its time slice */
-    int error = lab_server_start(&server, bench, "shm:", serve_calls, &server);
+    int error = lab_server_start(&server);
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        error = bench_read_size(options->sizes.items[i], BYTES_MAX, &job.bytes);
+        error = bench_read_size(options->sizes.items[i], BYTES_MAX, &bytes);
         for (size_t k = 0; k < options->depths.count && error == 0; k++) {
-            error = bench_read_depth(options->depths.items[k], &job.depth);
+            error = bench_read_depth(options->depths.items[k], &depth);
             if (error == 0)
-                error = run_case(&job, options->peers);
+                error = run_case(&server, bytes, depth, options->peers);
         }
     }
     int ended = lab_server_stop(&server);

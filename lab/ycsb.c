@@ -1,7 +1,7 @@
 /* `tarn-lab ycsb`: its options and its cases. */
+#include "lab/ycsb.h"
 #include "bench/case.h"
 #include "lab/verbs.h"
-#include "lab/ycsb_host.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -113,16 +113,9 @@ static int check_options(struct bench *bench, const void *verb_options)
 
 /* ---- cases --------------------------------------------------------------------------------------- */
 
-/* What a case is about: all its subjects are given it. */
-struct contest {
-    struct bench *bench;
-    const struct options *options;
-    struct lab_ycsb_job job;
-};
-
-/* One engine of it. */
+/* One engine of a run. */
 struct contestant {
-    struct contest *contest;
+    const struct run *run;
     const char *skipped; /* why it cannot be measured, or NULL */
     bool has_folder;
     uint64_t measured; /* times in this case */
@@ -131,7 +124,9 @@ struct contestant {
 };
 
 struct run {
-    struct contest contest;
+    struct bench *bench;
+    const struct options *options;
+    struct lab_ycsb_job job; /* of the case under way */
     struct contestant contestants[ENGINES];
 };
 
@@ -150,10 +145,9 @@ static int tell_memory(const struct contestant *contestant, double *ret_bytes)
 static int measure_engine(void *arg, struct bench_sample *sample)
 {
     struct contestant *contestant = arg;
-    const struct contest *contest = contestant->contest;
     const struct lab_ycsb_report *report = &contestant->report;
-    struct lab_ycsb_job job = contest->job;
-    job.seed = contest->bench->options.seed + (contestant->measured++ << 32);
+    struct lab_ycsb_job job = contestant->run->job;
+    job.seed = contestant->host.bench->options.seed + (contestant->measured++ << 32);
     int error =
         contestant->skipped == NULL ? lab_ycsb_host_run(&contestant->host, &job, &contestant->report) : 0;
     if (error == -ELIBACC)
@@ -177,8 +171,8 @@ static int measure_engine(void *arg, struct bench_sample *sample)
 
 static void describe(struct bench_case *self, const struct run *run)
 {
-    const struct options *options = run->contest.options;
-    const struct lab_ycsb_job *job = &run->contest.job;
+    const struct options *options = run->options;
+    const struct lab_ycsb_job *job = &run->job;
     bench_case_text(self, "sync", sync_names[job->sync]);
     bench_case_number(self, "threads", job->threads);
     bench_case_number(self, "records", count_records(options));
@@ -194,22 +188,21 @@ static void describe(struct bench_case *self, const struct run *run)
 
 static int run_case(struct run *run, int workload)
 {
-    struct contest *contest = &run->contest;
     const char *name = workload == LAB_YCSB_LOAD ? workloads[0] : lab_ycsb_workloads[workload].name;
     struct bench_case *self;
-    if (!bench_is_wanted(&contest->options->only, name))
+    if (!bench_is_wanted(&run->options->only, name))
         return 0;
-    int error = bench_case_open(contest->bench, name, "operations/s", &self);
+    int error = bench_case_open(run->bench, name, "operations/s", &self);
     if (error != 0)
         return error;
-    contest->job.workload = workload;
-    contest->job.duration_ns = contest->options->common.duration_ns;
-    if (workload == LAB_YCSB_LOAD && !contest->job.sync)
-        contest->job.duration_ns = 0; /* all of it: what fits in caches alone would tell another story */
+    run->job.workload = workload;
+    run->job.duration_ns = run->options->common.duration_ns;
+    if (workload == LAB_YCSB_LOAD && !run->job.sync)
+        run->job.duration_ns = 0; /* all of it: what fits in caches alone would tell another story */
     describe(self, run);
     for (size_t i = 0; i < ENGINES; i++) {
         run->contestants[i].measured = 0;
-        if (bench_is_wanted(&contest->options->engines, engines[i]->name))
+        if (bench_is_wanted(&run->options->engines, engines[i]->name))
             bench_case_subject(self, engines[i]->name, measure_engine, &run->contestants[i]);
     }
     error = bench_case_run(self);
@@ -219,7 +212,7 @@ static int run_case(struct run *run, int workload)
 
 static int run_threads(struct run *run, const char *threads)
 {
-    int error = read_threads(threads, &run->contest.job.threads);
+    int error = read_threads(threads, &run->job.threads);
     if (error == 0)
         error = run_case(run, LAB_YCSB_LOAD);
     for (int i = 0; i < LAB_YCSB_WORKLOADS && error == 0; i++)
@@ -231,12 +224,12 @@ static int run_threads(struct run *run, const char *threads)
 
 static int begin_engine(struct run *run, size_t number)
 {
-    const struct options *options = run->contest.options;
+    const struct options *options = run->options;
     struct contestant *contestant = &run->contestants[number];
     struct lab_ycsb_host *host = &contestant->host;
     char group[64];
     *host = (struct lab_ycsb_host){
-        .bench = run->contest.bench,
+        .bench = run->bench,
         .engine = engines[number],
         .place = {.memory_bytes = options->memory_bytes,
                   .records_max = count_records(options) * RECORDS_MAX_PERCENT / 100,
@@ -244,7 +237,7 @@ static int begin_engine(struct run *run, size_t number)
                   .direct = options->direct},
         .records = count_records(options),
     };
-    contestant->contest = &run->contest;
+    contestant->run = run;
     contestant->skipped = engines[number]->skipped;
     if (contestant->skipped != NULL)
         return 0;
@@ -277,14 +270,14 @@ static int end_engine(struct contestant *contestant)
 
 static int run_all(struct run *run)
 {
-    const struct options *options = run->contest.options;
+    const struct options *options = run->options;
     int error = 0;
     for (size_t i = 0; i < ENGINES && error == 0; i++) {
         if (bench_is_wanted(&options->engines, engines[i]->name))
             error = begin_engine(run, i);
     }
     for (size_t i = 0; i < options->syncs.count; i++) {
-        run->contest.job.sync = strcmp(options->syncs.items[i], "yes") == 0;
+        run->job.sync = strcmp(options->syncs.items[i], "yes") == 0;
         for (size_t k = 0; k < options->threads.count && error == 0; k++)
             error = run_threads(run, options->threads.items[k]);
     }
@@ -314,7 +307,8 @@ static int run_ycsb(struct bench *bench, const void *verb_options)
     struct run *self = base_alloc(bench->account, sizeof(*self));
     if (self == NULL)
         return bench_fail(bench, -ENOMEM, "its engines");
-    self->contest = (struct contest){.bench = bench, .options = options};
+    self->bench = bench;
+    self->options = options;
     note_limits(bench, options);
     int error = 0;
     if (mkdir(options->path, FOLDER_MODE) != 0)

@@ -1,14 +1,12 @@
 /* The process of an engine: starting, stopping and continuing it, and its jobs. */
-#include "lab/ycsb_host.h"
 #include "lab/usage.h"
+#include "lab/ycsb.h"
 
-#include "lab/library.h"
-#include "lab/ycsb_load.h"
 #include "task/task.h"
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -34,12 +32,18 @@ int lab_ycsb_say(struct lab_ycsb_place *place, int error, const char *format, ..
     return error;
 }
 
-int lab_ycsb_library(struct lab_ycsb_place *place, const char *file, const char *const *names, size_t count,
-                     void *ret_calls)
+int lab_ycsb_library(struct lab_ycsb_place *place, const struct lab_ycsb_engine *engine)
 {
-    char why[LAB_YCSB_WHY_ROOM];
-    int error = lab_library_open(file, names, count, ret_calls, why, sizeof(why));
-    return error == 0 ? 0 : lab_ycsb_say(place, error, "%s", why);
+    void *library = dlopen(engine->library, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return lab_ycsb_say(place, -ELIBACC, "%s", dlerror());
+    for (size_t i = 0; i < engine->name_count; i++) {
+        void *call = dlsym(library, engine->names[i]);
+        if (call == NULL)
+            return lab_ycsb_say(place, -ELIBACC, "%s", dlerror());
+        memcpy((uint8_t *)engine->calls + i * sizeof(call), &call, sizeof(call));
+    }
+    return 0;
 }
 
 int lab_ycsb_empty_folder(const char *path)
@@ -63,16 +67,31 @@ int lab_ycsb_empty_folder(const char *path)
 static int close_store(struct lab_ycsb_load *load)
 {
     void *store = load->store;
+    if (store == NULL)
+        return 0;
     load->store = NULL;
-    return store == NULL ? 0 : load->engine->close(store);
+    int error = load->engine->close(store);
+    base_free(load->place->account, store, load->engine->store_bytes);
+    return error;
 }
 
 static int open_store(struct lab_ycsb_load *load, bool sync)
 {
+    const struct lab_ycsb_engine *engine = load->engine;
     int error = close_store(load);
-    if (error == 0)
-        error = load->engine->open(load->place, sync, &load->store);
+    if (error == 0 && engine->library != NULL)
+        error = lab_ycsb_library(load->place, engine);
+    if (error != 0)
+        return error;
+    void *store = base_alloc(load->place->account, engine->store_bytes);
+    if (store == NULL)
+        return lab_ycsb_say(load->place, -ENOMEM, "no memory");
+    error = engine->open(load->place, sync, store);
     load->sync = sync;
+    if (error == 0)
+        load->store = store;
+    else
+        base_free(load->place->account, store, engine->store_bytes);
     return error;
 }
 
@@ -87,15 +106,6 @@ static int renew(struct lab_ycsb_load *load)
         return error;
     return load->engine->renew != NULL ? load->engine->renew(load->place)
                                        : lab_ycsb_empty_folder(load->place->folder);
-}
-
-static int load_anew(struct lab_ycsb_load *load, const struct lab_ycsb_job *job,
-                     struct lab_ycsb_report *report)
-{
-    int error = renew(load);
-    if (error == 0)
-        error = open_store(load, job->sync);
-    return error == 0 ? lab_ycsb_insert_all(load, job, job->duration_ns, report) : error;
 }
 
 /* What loading has left to be done in the background is done: compactions, writing back. For a minute at
@@ -124,7 +134,7 @@ static int prepare(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, s
     if (error == 0 && atomic_load(&load->numbers.next) < load->records) {
         error = open_store(load, false);
         if (error == 0)
-            error = lab_ycsb_insert_all(load, job, 0, report);
+            error = lab_ycsb_run(load, job, NULL, 0, report);
         if (error == 0)
             error = close_store(load);
     }
@@ -136,16 +146,26 @@ static int prepare(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, s
     return error;
 }
 
+static int load_anew(struct lab_ycsb_load *load, const struct lab_ycsb_job *job,
+                     struct lab_ycsb_report *report)
+{
+    int error = renew(load);
+    if (error == 0)
+        error = open_store(load, job->sync);
+    return error == 0 ? lab_ycsb_run(load, job, NULL, job->duration_ns, report) : error;
+}
+
 static int do_job(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, struct lab_ycsb_report *report)
 {
     if (job->workload == LAB_YCSB_LOAD)
         return load_anew(load, job, report);
+    const struct lab_ycsb_workload *workload = &lab_ycsb_workloads[job->workload];
     struct lab_ycsb_job warm_up = *job;
     warm_up.seed = ~job->seed; /* else it would be the same reads that come next */
     int error = prepare(load, job, report);
     if (error == 0)
-        error = lab_ycsb_run(load, &warm_up, job->duration_ns / WARM_UP_SHARE, report);
-    return error == 0 ? lab_ycsb_run(load, job, job->duration_ns, report) : error;
+        error = lab_ycsb_run(load, &warm_up, workload, job->duration_ns / WARM_UP_SHARE, report);
+    return error == 0 ? lab_ycsb_run(load, job, workload, job->duration_ns, report) : error;
 }
 
 static void serve_jobs(struct lab_ycsb_load *load, struct lab_ycsb_report *report, int joined)

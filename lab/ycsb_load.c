@@ -1,12 +1,69 @@
-/* The load in an engine's process: threads that do a job's operations and check the values. */
-#include "lab/ycsb_load.h"
+/* The load in an engine's process: YCSB's workloads, and threads that do what they draw and check the values. */
 #include "lab/usage.h"
+#include "lab/ycsb.h"
 
 #include "task/task.h"
 #include <errno.h>
 #include <pthread.h>
 
 enum { WHOLE_EVERY = 64 }; /* one in this many values is checked from end to end */
+
+/* ---- drawing ------------------------------------------------------------------------------------- */
+
+const struct lab_ycsb_workload lab_ycsb_workloads[LAB_YCSB_WORKLOADS] = {
+    {.name = "a", .percent = {[LAB_YCSB_READ] = 50, [LAB_YCSB_UPDATE] = 50}},
+    {.name = "b", .percent = {[LAB_YCSB_READ] = 95, [LAB_YCSB_UPDATE] = 5}},
+    {.name = "c", .percent = {[LAB_YCSB_READ] = 100}},
+    {.name = "f", .percent = {[LAB_YCSB_READ] = 50, [LAB_YCSB_MODIFY] = 50}},
+    {.name = "d", .percent = {[LAB_YCSB_READ] = 95, [LAB_YCSB_INSERT] = 5}, .latest = true},
+};
+
+enum lab_ycsb_op lab_ycsb_draw_op(const struct lab_ycsb_workload *workload, struct base_random *random)
+{
+    uint64_t place = base_random_below(random, 100);
+    enum lab_ycsb_op op = LAB_YCSB_READ;
+    while (place >= workload->percent[op])
+        place -= workload->percent[op++];
+    return op;
+}
+
+void lab_ycsb_numbers_init(struct lab_ycsb_numbers *numbers, uint64_t count)
+{
+    atomic_init(&numbers->next, count);
+    for (size_t i = 0; i < LAB_YCSB_THREADS_MAX; i++)
+        atomic_init(&numbers->inserting[i], UINT64_MAX);
+}
+
+/* The bound is stored before the number is taken: a thread that sees a later `next` in lab_ycsb_present() sees the
+ * bound, too. */
+uint64_t lab_ycsb_insert(struct lab_ycsb_numbers *numbers, uint32_t thread)
+{
+    atomic_store(&numbers->inserting[thread], atomic_load(&numbers->next));
+    return atomic_fetch_add(&numbers->next, 1);
+}
+
+void lab_ycsb_inserted(struct lab_ycsb_numbers *numbers, uint32_t thread)
+{
+    atomic_store(&numbers->inserting[thread], UINT64_MAX);
+}
+
+uint64_t lab_ycsb_present(struct lab_ycsb_numbers *numbers)
+{
+    uint64_t present = atomic_load(&numbers->next);
+    for (size_t i = 0; i < LAB_YCSB_THREADS_MAX; i++)
+        present = base_min(present, atomic_load(&numbers->inserting[i]));
+    return present;
+}
+
+uint64_t lab_ycsb_draw_number(const struct lab_ycsb_workload *workload, const struct base_random_zipf *zipf,
+                              uint64_t present, struct base_random *random)
+{
+    if (workload->latest)
+        return present - 1 - base_random_zipf_rank(zipf, random);
+    return base_random_zipf_scattered(zipf, random);
+}
+
+/* ---- operations ---------------------------------------------------------------------------------- */
 
 /* What the threads of one run share. */
 struct run {
@@ -28,8 +85,6 @@ struct worker {
     int error;         /* its first */
     struct base_histogram latency;
 };
-
-/* ---- operations ---------------------------------------------------------------------------------- */
 
 static int put_record(struct worker *worker, uint64_t number)
 {
@@ -87,15 +142,29 @@ static bool has_time(const struct worker *worker, uint64_t now_ns)
            (now_ns < run->end_ns || worker->operations == 0);
 }
 
+/* A session of its own, where the engine has them. */
+static int open_session(struct worker *worker)
+{
+    const struct lab_ycsb_load *load = worker->run->load;
+    const struct lab_ycsb_engine *engine = load->engine;
+    worker->session = load->store;
+    if (engine->session_bytes == 0)
+        return 0;
+    worker->session = base_alloc(load->place->account, engine->session_bytes);
+    if (worker->session == NULL)
+        return lab_ycsb_say(load->place, -ENOMEM, "no memory");
+    int error = engine->session_open(load->store, worker->session);
+    if (error != 0)
+        base_free(load->place->account, worker->session, engine->session_bytes);
+    return error;
+}
+
 /* Each operation begins when the one before has ended, so that one look at the clock tells both. */
 static void *run_worker(void *arg)
 {
     struct worker *worker = arg;
     const struct lab_ycsb_load *load = worker->run->load;
-    const struct lab_ycsb_engine *engine = load->engine;
-    worker->session = load->store;
-    if (engine->session_open != NULL)
-        worker->error = engine->session_open(load->store, &worker->session);
+    worker->error = open_session(worker);
     if (worker->error != 0)
         return NULL;
     uint64_t begin_ns = task_now();
@@ -107,8 +176,10 @@ static void *run_worker(void *arg)
         begin_ns = now_ns;
     }
     worker->ended_ns = begin_ns;
-    if (engine->session_close != NULL)
-        engine->session_close(worker->session);
+    if (load->engine->session_bytes != 0) {
+        load->engine->session_close(worker->session);
+        base_free(load->place->account, worker->session, load->engine->session_bytes);
+    }
     return NULL;
 }
 
@@ -182,39 +253,26 @@ static void sum_up(const struct worker *workers, uint32_t count, uint64_t begin_
     report->resident_bytes = after->usage.resident_bytes;
 }
 
-static int run_job(struct run *self, const struct lab_ycsb_job *job, uint64_t duration_ns,
-                   struct lab_ycsb_report *report)
+int lab_ycsb_run(struct lab_ycsb_load *load, const struct lab_ycsb_job *job,
+                 const struct lab_ycsb_workload *workload, uint64_t duration_ns,
+                 struct lab_ycsb_report *report)
 {
-    struct used before = {0};
-    struct used after = {0};
-    struct worker *workers = make_workers(self, job);
+    struct run run = {.load = load,
+                      .workload = workload,
+                      .insert_end = workload == NULL ? load->records : load->place->records_max};
+    struct used before = {0}, after = {0};
+    struct worker *workers = make_workers(&run, job);
     if (workers == NULL)
         return -ENOMEM;
     int error = read_used(&before);
     uint64_t begin_ns = task_now();
-    self->end_ns = duration_ns == 0 ? UINT64_MAX : begin_ns + duration_ns;
+    run.end_ns = duration_ns == 0 ? UINT64_MAX : begin_ns + duration_ns;
     if (error == 0)
         error = run_threads(workers, job->threads);
     if (error == 0)
         error = read_used(&after);
     if (error == 0)
         sum_up(workers, job->threads, begin_ns, &before, &after, report);
-    base_free(self->load->place->account, workers,
-              job->threads * (sizeof(*workers) + self->load->values.value_bytes));
+    base_free(load->place->account, workers, job->threads * (sizeof(*workers) + load->values.value_bytes));
     return error;
-}
-
-int lab_ycsb_insert_all(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, uint64_t duration_ns,
-                        struct lab_ycsb_report *report)
-{
-    struct run self = {.load = load, .insert_end = load->records};
-    return run_job(&self, job, duration_ns, report);
-}
-
-int lab_ycsb_run(struct lab_ycsb_load *load, const struct lab_ycsb_job *job, uint64_t duration_ns,
-                 struct lab_ycsb_report *report)
-{
-    struct run self = {
-        .load = load, .workload = &lab_ycsb_workloads[job->workload], .insert_end = load->place->records_max};
-    return run_job(&self, job, duration_ns, report);
 }

@@ -1,8 +1,7 @@
 /* RocksDB as an engine of YCSB. */
-#include "lab/ycsb_engine.h"
+#include "lab/ycsb.h"
 
 #ifdef LAB_ROCKSDB
-#include "lab/library.h"
 #include <errno.h>
 #include <malloc.h>
 #include <rocksdb/c.h>
@@ -39,11 +38,8 @@
     X(rocksdb_writeoptions_destroy)                                                                          \
     X(rocksdb_writeoptions_set_sync)
 
-#define LIBRARY "librocksdb.so" /* of the development package: the one whose headers these are */
-
 enum {
-    CACHE_SHARE =
-        3, /* the cache of blocks has that part of the memory: with a half it is killed within minutes */
+    CACHE_SHARE = 3,     /* the part of the memory for blocks: with a half it is killed within minutes */
     BUFFERS_SHARE = 4,   /* all memtables */
     BUFFER_SHARE = 8,    /* one memtable */
     BUFFER_MIB_MAX = 64, /* its default */
@@ -51,10 +47,9 @@ enum {
     BACKGROUND_JOBS = 2, /* its default */
 };
 
-LAB_LIBRARY_CALLS(CALLS)
+LAB_YCSB_LIBRARY(CALLS)
 
 struct store {
-    struct calls calls;
     struct lab_ycsb_place *place;
     rocksdb_t *db;
     rocksdb_options_t *options;
@@ -69,74 +64,60 @@ static int take_error(const struct store *store, const char *what, char *text)
     if (text == NULL)
         return 0;
     (void)lab_ycsb_say(store->place, -EIO, "%s: %s", what, text);
-    store->calls.rocksdb_free(text);
+    calls.rocksdb_free(text);
     return -EIO;
 }
 
 static void set_options(struct store *store)
 {
-    const struct calls *calls = &store->calls;
     const struct lab_ycsb_place *place = store->place;
     uint64_t memory = place->memory_bytes;
     rocksdb_options_t *options = store->options;
-    calls->rocksdb_options_set_create_if_missing(options, 1);
-    calls->rocksdb_options_set_compression(options, rocksdb_no_compression);
-    calls->rocksdb_options_set_write_buffer_size(
+    calls.rocksdb_options_set_create_if_missing(options, 1);
+    calls.rocksdb_options_set_compression(options, rocksdb_no_compression);
+    calls.rocksdb_options_set_write_buffer_size(
         options, base_min(memory / BUFFER_SHARE, (uint64_t)BUFFER_MIB_MAX << 20));
-    calls->rocksdb_options_set_db_write_buffer_size(options, memory / BUFFERS_SHARE);
-    calls->rocksdb_options_set_max_background_jobs(options, BACKGROUND_JOBS);
-    calls->rocksdb_options_set_use_direct_reads(options, place->direct);
-    calls->rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, place->direct);
-    rocksdb_block_based_table_options_t *tables = calls->rocksdb_block_based_options_create();
-    calls->rocksdb_block_based_options_set_block_cache(tables, store->cache);
-    calls->rocksdb_block_based_options_set_cache_index_and_filter_blocks(tables, 1);
-    calls->rocksdb_block_based_options_set_filter_policy(
-        tables, calls->rocksdb_filterpolicy_create_bloom_full(FILTER_BITS));
-    calls->rocksdb_options_set_block_based_table_factory(options, tables);
-    calls->rocksdb_block_based_options_destroy(tables);
+    calls.rocksdb_options_set_db_write_buffer_size(options, memory / BUFFERS_SHARE);
+    calls.rocksdb_options_set_max_background_jobs(options, BACKGROUND_JOBS);
+    calls.rocksdb_options_set_use_direct_reads(options, place->direct);
+    calls.rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, place->direct);
+    rocksdb_block_based_table_options_t *tables = calls.rocksdb_block_based_options_create();
+    calls.rocksdb_block_based_options_set_block_cache(tables, store->cache);
+    calls.rocksdb_block_based_options_set_cache_index_and_filter_blocks(tables, 1);
+    calls.rocksdb_block_based_options_set_filter_policy(
+        tables, calls.rocksdb_filterpolicy_create_bloom_full(FILTER_BITS));
+    calls.rocksdb_options_set_block_based_table_factory(options, tables);
+    calls.rocksdb_block_based_options_destroy(tables);
 }
 
 static int close_rocksdb(void *arg)
 {
     struct store *store = arg;
-    struct lab_ycsb_place *place = store->place;
-    const struct calls *calls = &store->calls;
     if (store->db != NULL)
-        calls->rocksdb_close(store->db);
-    calls->rocksdb_writeoptions_destroy(store->writing);
-    calls->rocksdb_readoptions_destroy(store->reading);
-    calls->rocksdb_options_destroy(store->options);
-    calls->rocksdb_cache_destroy(store->cache);
-    base_free(place->account, store, sizeof(*store));
+        calls.rocksdb_close(store->db);
+    calls.rocksdb_writeoptions_destroy(store->writing);
+    calls.rocksdb_readoptions_destroy(store->reading);
+    calls.rocksdb_options_destroy(store->options);
+    calls.rocksdb_cache_destroy(store->cache);
     return 0;
 }
 
-static int open_rocksdb(struct lab_ycsb_place *place, bool sync, void **ret_store)
+static int open_rocksdb(struct lab_ycsb_place *place, bool sync, void *arg)
 {
+    struct store *store = arg;
     char *text = NULL;
-    struct store *store = base_alloc(place->account, sizeof(*store));
-    if (store == NULL)
-        return lab_ycsb_say(place, -ENOMEM, "no memory");
-    struct calls *calls = &store->calls;
     store->place = place;
-    int error = lab_ycsb_library(place, LIBRARY, names, base_array_count(names), &store->calls);
-    if (error != 0) {
-        base_free(place->account, store, sizeof(*store));
-        return error;
-    }
     (void)mallopt(M_ARENA_MAX, 1); /* as WiredTiger has */
-    store->cache = calls->rocksdb_cache_create_lru(place->memory_bytes / CACHE_SHARE);
-    store->options = calls->rocksdb_options_create();
-    store->reading = calls->rocksdb_readoptions_create();
-    store->writing = calls->rocksdb_writeoptions_create();
-    calls->rocksdb_writeoptions_set_sync(store->writing, sync);
+    store->cache = calls.rocksdb_cache_create_lru(place->memory_bytes / CACHE_SHARE);
+    store->options = calls.rocksdb_options_create();
+    store->reading = calls.rocksdb_readoptions_create();
+    store->writing = calls.rocksdb_writeoptions_create();
+    calls.rocksdb_writeoptions_set_sync(store->writing, sync);
     set_options(store);
-    store->db = calls->rocksdb_open(store->options, place->folder, &text);
-    error = take_error(store, "open", text);
+    store->db = calls.rocksdb_open(store->options, place->folder, &text);
+    int error = take_error(store, "open", text);
     if (error != 0)
         (void)close_rocksdb(store);
-    else
-        *ret_store = store;
     return error;
 }
 
@@ -146,14 +127,14 @@ static int get_record(void *session, const void *key, size_t key_bytes, void *va
     char *text = NULL;
     size_t bytes;
     rocksdb_pinnableslice_t *slice =
-        store->calls.rocksdb_get_pinned(store->db, store->reading, key, key_bytes, &text);
+        calls.rocksdb_get_pinned(store->db, store->reading, key, key_bytes, &text);
     if (slice == NULL)
         return text == NULL ? -ENOENT : take_error(store, "get", text);
-    const char *found = store->calls.rocksdb_pinnableslice_value(slice, &bytes);
+    const char *found = calls.rocksdb_pinnableslice_value(slice, &bytes);
     int error = bytes == store->place->value_bytes ? 0 : -EBADMSG;
     if (error == 0)
         memcpy(value, found, bytes);
-    store->calls.rocksdb_pinnableslice_destroy(slice);
+    calls.rocksdb_pinnableslice_destroy(slice);
     return error;
 }
 
@@ -161,17 +142,21 @@ static int put_record(void *session, const void *key, size_t key_bytes, const vo
 {
     const struct store *store = session;
     char *text = NULL;
-    store->calls.rocksdb_put(store->db, store->writing, key, key_bytes, value, store->place->value_bytes,
-                             &text);
+    calls.rocksdb_put(store->db, store->writing, key, key_bytes, value, store->place->value_bytes, &text);
     return take_error(store, "put", text);
 }
 
 const struct lab_ycsb_engine lab_ycsb_rocksdb = {
     .name = "rocksdb",
+    .library = "librocksdb.so", /* of the development package: the one whose headers these are */
+    .names = names,
+    .name_count = base_array_count(names),
+    .calls = &calls,
+    .store_bytes = sizeof(struct store),
     .open = open_rocksdb,
     .close = close_rocksdb,
-    .get = get,
-    .put = put,
+    .get = get_record,
+    .put = put_record,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_rocksdb = {

@@ -1,10 +1,9 @@
 /* Tarn, embedded, by plain threads. */
-#include "lab/ycsb_engine.h"
+#include "lab/ycsb.h"
 
 #include "depot/depot.h"
 #include "drive/drive.h"
 #include <errno.h>
-#include <stdio.h>
 
 enum {
     OTHER_SHARE = 8,     /* this part of the memory is the process's, the rest Tarn's */
@@ -71,42 +70,30 @@ static int renew(struct lab_ycsb_place *place)
 static int close_tarn(void *arg)
 {
     struct store *store = arg;
-    struct lab_ycsb_place *place = store->place;
     int error = tarn_depot_close(store->depot);
     tarn_node_close(store->node);
-    base_free(place->account, store, sizeof(*store));
-    return error == 0 ? 0 : lab_ycsb_say(place, error, "closing: %s", strerror(-error));
+    return error == 0 ? 0 : lab_ycsb_say(store->place, error, "closing: %s", strerror(-error));
 }
 
-static int open_depot(struct store *store, bool sync)
+static int open_tarn(struct lab_ycsb_place *place, bool sync, void *arg)
 {
-    struct lab_ycsb_place *place = store->place;
+    struct store *store = arg;
     char path[LAB_YCSB_PATH_ROOM];
     const struct tarn_depot_options options = {.mode = sync ? TARN_MODE_POWER : TARN_MODE_ASYNC,
                                                .direct_off = !place->direct};
-    (void)snprintf(path, sizeof(path), "%s/store.tarn", place->folder);
-    int error = tarn_depot_open(store->node, path, &options, &store->depot);
-    return error == 0 ? 0 : lab_ycsb_say(place, error, "opening %s: %s", path, strerror(-error));
-}
-
-static int open_tarn(struct lab_ycsb_place *place, bool sync, void **ret_store)
-{
-    struct store *store = base_alloc(place->account, sizeof(*store));
-    if (store == NULL)
-        return lab_ycsb_say(place, -ENOMEM, "no memory");
     store->place = place;
     int error = open_node(place, &store->node);
-    if (error == 0 && (error = open_depot(store, sync)) != 0)
-        tarn_node_close(store->node);
-    if (error != 0) {
-        base_free(place->account, store, sizeof(*store));
+    if (error != 0)
         return error;
+    (void)snprintf(path, sizeof(path), "%s/store.tarn", place->folder);
+    error = tarn_depot_open(store->node, path, &options, &store->depot);
+    if (error != 0) {
+        tarn_node_close(store->node);
+        return lab_ycsb_say(place, error, "opening %s: %s", path, strerror(-error));
     }
     error = wait_until_written(place, store->depot);
     if (error != 0)
         (void)close_tarn(store);
-    else
-        *ret_store = store;
     return error;
 }
 
@@ -130,6 +117,7 @@ static int put_record(void *session, const void *key, size_t key_bytes, const vo
 
 const struct lab_ycsb_engine lab_ycsb_tarn = {
     .name = "tarn",
+    .store_bytes = sizeof(struct store),
     .renew = renew,
     .open = open_tarn,
     .close = close_tarn,

@@ -1,8 +1,7 @@
 /* Which operations and records are drawn, what the load does with an engine, and the command. */
 #include "lab/testing.h"
 
-#include "lab/library.h"
-#include "lab/ycsb_load.h"
+#include "lab/ycsb.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -200,15 +199,14 @@ static int free_fixture(void **state)
 
 static int run_workload(struct fixture *fixture, const char *name, uint32_t threads, uint64_t duration_ns)
 {
-    const struct lab_ycsb_job job = {
-        .workload = (int)(workload_of(name) - lab_ycsb_workloads), .threads = threads, .seed = 7};
-    return lab_ycsb_run(&fixture->load, &job, duration_ns, &fixture->report);
+    const struct lab_ycsb_job job = {.threads = threads, .seed = 7};
+    return lab_ycsb_run(&fixture->load, &job, workload_of(name), duration_ns, &fixture->report);
 }
 
 static int insert_all(struct fixture *fixture)
 {
     const struct lab_ycsb_job job = {.workload = LAB_YCSB_LOAD, .threads = 1, .seed = 7};
-    return lab_ycsb_insert_all(&fixture->load, &job, 0, &fixture->report);
+    return lab_ycsb_run(&fixture->load, &job, NULL, 0, &fixture->report);
 }
 
 /* As long as it takes for enough operations: the machine may do something else. */
@@ -271,19 +269,25 @@ struct maths {
     double (*cos)(double);
 };
 
+static int load_library(const char *file, const char *name, struct maths *maths, struct lab_ycsb_place *place)
+{
+    const struct lab_ycsb_engine engine = {
+        .library = file, .names = (const char *const[]){name}, .name_count = 1, .calls = maths};
+    *place = (struct lab_ycsb_place){.folder = ""};
+    return lab_ycsb_library(place, &engine);
+}
+
 static void test_libraries(void **state)
 {
     (void)state;
-    static const char *const names[] = {"cos"};
-    static const char *const wrong[] = {"no_such_function"};
     struct maths maths = {NULL};
-    char why[LAB_YCSB_WHY_ROOM] = "";
-    assert_int_equal(lab_library_open("libm.so.6", names, 1, &maths, why, sizeof(why)), 0);
+    struct lab_ycsb_place place;
+    assert_int_equal(load_library("libm.so.6", "cos", &maths, &place), 0);
     assert_true(maths.cos(0) == 1);
-    assert_int_equal(lab_library_open("libm.so.6", wrong, 1, &maths, why, sizeof(why)), -ELIBACC);
-    assert_non_null(strstr(why, "no_such_function"));
-    assert_int_equal(lab_library_open("libno-such.so", names, 1, &maths, why, sizeof(why)), -ELIBACC);
-    assert_non_null(strstr(why, "libno-such.so"));
+    assert_int_equal(load_library("libm.so.6", "no_such_function", &maths, &place), -ELIBACC);
+    assert_non_null(strstr(place.why, "no_such_function"));
+    assert_int_equal(load_library("libno-such.so", "cos", &maths, &place), -ELIBACC);
+    assert_non_null(strstr(place.why, "libno-such.so"));
 }
 
 static int make_folder(void **state)

@@ -1,8 +1,7 @@
 /* WiredTiger as an engine of YCSB. */
-#include "lab/ycsb_engine.h"
+#include "lab/ycsb.h"
 
 #ifdef LAB_WIREDTIGER
-#include "lab/library.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
@@ -13,8 +12,7 @@
     X(wiredtiger_open)                                                                                       \
     X(wiredtiger_strerror)
 
-#define LIBRARY "libwiredtiger.so.0"
-#define TABLE   "table:records"
+#define TABLE "table:records"
 
 enum {
     CACHE_SHARE_MIN = 8, /* its cache has that part of the memory at least, */
@@ -28,10 +26,9 @@ enum {
     CONFIGURATION_ROOM = 512,
 };
 
-LAB_LIBRARY_CALLS(CALLS)
+LAB_YCSB_LIBRARY(CALLS)
 
 struct store {
-    struct calls calls;
     struct lab_ycsb_place *place;
     WT_CONNECTION *connection;
 };
@@ -44,7 +41,7 @@ struct session {
 
 static int say(const struct store *store, const char *what, int result)
 {
-    return lab_ycsb_say(store->place, -EIO, "%s: %s", what, store->calls.wiredtiger_strerror(result));
+    return lab_ycsb_say(store->place, -EIO, "%s: %s", what, calls.wiredtiger_strerror(result));
 }
 
 static int make_table(const struct store *store)
@@ -75,7 +72,7 @@ static int open_connection(struct store *store, bool sync)
                    memory - other, log_bytes, sync ? "true" : "false", CHECKPOINT_SECONDS,
                    CHECKPOINT_LOGS * log_bytes, place->direct ? ",direct_io=[data]" : "");
     (void)mallopt(M_ARENA_MAX, 1); /* its process is its own; with more it takes half as much again */
-    int result = store->calls.wiredtiger_open(place->folder, NULL, configuration, &store->connection);
+    int result = calls.wiredtiger_open(place->folder, NULL, configuration, &store->connection);
     if (result != 0)
         return result;
     result = make_table(store);
@@ -84,30 +81,19 @@ static int open_connection(struct store *store, bool sync)
     return result;
 }
 
-static int open_wiredtiger(struct lab_ycsb_place *place, bool sync, void **ret_store)
+static int open_wiredtiger(struct lab_ycsb_place *place, bool sync, void *arg)
 {
-    struct store *store = base_alloc(place->account, sizeof(*store));
-    if (store == NULL)
-        return lab_ycsb_say(place, -ENOMEM, "no memory");
+    struct store *store = arg;
     store->place = place;
-    int error = lab_ycsb_library(place, LIBRARY, names, base_array_count(names), &store->calls);
-    int result = error == 0 ? open_connection(store, sync) : 0;
-    if (result != 0)
-        error = say(store, "open", result);
-    if (error != 0)
-        base_free(place->account, store, sizeof(*store));
-    else
-        *ret_store = store;
-    return error;
+    int result = open_connection(store, sync);
+    return result != 0 ? say(store, "open", result) : 0;
 }
 
 static int close_wiredtiger(void *arg)
 {
     struct store *store = arg;
     int result = store->connection->close(store->connection, NULL);
-    int error = result == 0 ? 0 : say(store, "close", result);
-    base_free(store->place->account, store, sizeof(*store));
-    return error;
+    return result != 0 ? say(store, "close", result) : 0;
 }
 
 static void close_session(void *arg)
@@ -115,25 +101,20 @@ static void close_session(void *arg)
     struct session *session = arg;
     if (session->session != NULL)
         (void)session->session->close(session->session, NULL);
-    base_free(session->store->place->account, session, sizeof(*session));
 }
 
-static int open_session(void *arg, void **ret_session)
+static int open_session(void *arg, void *ret_session)
 {
-    const struct store *store = arg;
-    struct session *session = base_alloc(store->place->account, sizeof(*session));
-    if (session == NULL)
-        return lab_ycsb_say(store->place, -ENOMEM, "no memory");
-    session->store = store;
-    int result = store->connection->open_session(store->connection, NULL, NULL, &session->session);
+    struct session *session = ret_session;
+    session->store = arg;
+    WT_CONNECTION *connection = session->store->connection;
+    int result = connection->open_session(connection, NULL, NULL, &session->session);
     if (result == 0)
         result = session->session->open_cursor(session->session, TABLE, NULL, NULL, &session->cursor);
-    if (result != 0) {
-        close_session(session);
-        return say(store, "session", result);
-    }
-    *ret_session = session;
-    return 0;
+    if (result == 0)
+        return 0;
+    close_session(session);
+    return say(session->store, "session", result);
 }
 
 static int get_record(void *arg, const void *key, size_t key_bytes, void *value)
@@ -149,9 +130,9 @@ static int get_record(void *arg, const void *key, size_t key_bytes, void *value)
         return -ENOENT;
     if (result == 0)
         result = cursor->get_value(cursor, &found);
-    int error = result != 0                               ? say(store, "get", result)
-                : found.size != store->place->value_bytes ? -EBADMSG
-                                                          : 0;
+    int error = result != 0 ? say(store, "get", result) : 0;
+    if (error == 0 && found.size != store->place->value_bytes)
+        error = -EBADMSG;
     if (error == 0)
         memcpy(value, found.data, found.size);
     result = cursor->reset(cursor);
@@ -177,12 +158,18 @@ static int put_record(void *arg, const void *key, size_t key_bytes, const void *
 
 const struct lab_ycsb_engine lab_ycsb_wiredtiger = {
     .name = "wiredtiger",
+    .library = "libwiredtiger.so.0",
+    .names = names,
+    .name_count = base_array_count(names),
+    .calls = &calls,
+    .store_bytes = sizeof(struct store),
+    .session_bytes = sizeof(struct session),
     .open = open_wiredtiger,
     .close = close_wiredtiger,
     .session_open = open_session,
     .session_close = close_session,
-    .get = get,
-    .put = put,
+    .get = get_record,
+    .put = put_record,
 };
 #else
 const struct lab_ycsb_engine lab_ycsb_wiredtiger = {
