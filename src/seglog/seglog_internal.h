@@ -604,14 +604,14 @@ struct seglog_exhaustion {
     uint64_t chances;  /* log->chances before it began to look */
     uint64_t until_ns; /* civil time when something will have expired */
     bool pressed;      /* somebody waited, so that little would have been enough */
-    bool in_vain;      /* it has found enough, and as many victims as there are segments have gained nothing */
+    bool in_vain; /* it has found enough, and as many victims as there are segments have gained nothing */
 };
 
 /**
  * The collector has found nothing: wake with -ENOSPC the writers that cannot get space even when all reservations of others
  * are given back, or all that wait. The former wait on while there is a pin or a checkpoint that the service can give up,
- * and where something has died or was unpinned since the collector looked: the service was poked then. Not so if it worked
- * in vain: what it moves itself counts as something that has died, so it would go on for ever.
+ * and where something has died or was unpinned since the collector looked: the service was poked then. Not so if it
+ * gains nothing: what it moves itself counts as something that has died, so it would go on for ever.
  */
 void seglog_space_exhausted(struct seglog *log, const struct seglog_exhaustion *exhaustion, bool all);
 
