@@ -500,9 +500,9 @@ int bench_load_measure(struct bench_load_session *session, uint32_t pipeline, ui
 
 int bench_load_run(const struct bench_load *load, struct bench_load_outcome *outcome)
 {
-    struct bench_load_session *session;
+    struct bench_load_session *session = NULL;
     int error = bench_load_open(load, &session);
-    if (error != 0)
+    if (session == NULL)
         return error;
     error = bench_load_measure(session, load->pipeline, load->rate, outcome);
     bench_load_close(session);

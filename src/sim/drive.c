@@ -198,6 +198,7 @@ static void tear(struct sim_drive *drive)
 void sim_drive_cut(struct sim_drive *drive)
 {
     sim_note(drive->world, "cut", drive->in_flight_count, drive->media.undurable_sectors);
+    drive->world->boot++;
     tear(drive);
     sim_media_cut(&drive->media, sim_drive_random(drive));
     drive->owner = NULL;

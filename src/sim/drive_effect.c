@@ -81,8 +81,7 @@ void sim_request_decide(struct sim_request *request)
     case DRIVE_FLUSH:
         if (strikes(drive, SIM_FAULT_FLUSH_ERROR)) {
             request->result = -EIO;
-            drive->world
-                ->boot++; /* what is lost counts as lost by a power cut, and need not be told as damage */
+            drive->world->boot++; /* as if its power had been cut: what it loses need not be told as damage */
         }
         break;
     case DRIVE_DISCARD:

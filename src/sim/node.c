@@ -286,7 +286,6 @@ static void forget_node(struct sim_node *node)
 static void leave(struct sim_node *node, bool power_cut)
 {
     sim_note(node->world, power_cut ? "power cut" : "killed", node->running, 0);
-    node->world->boot += power_cut;
     sim_drives_leave(node, power_cut);
     sim_net_leave(node);
     struct base_list *first;
