@@ -612,6 +612,8 @@ static void touch_or_delete(struct sim_depot_client *client, enum sim_oracle_kin
     struct sim_oracle_op op = {.kind = kind, .key = key};
     if (kind == SIM_TOUCH)
         op.expiry_ns = draw_expiry(client);
+    /* whose tombstone is damaged may be found, and is then removed: README of depot, "Records that are missing" */
+    op.unconditional = kind == SIM_DELETE && shared->damages > 0;
     uint64_t bytes = kind == SIM_TOUCH ? tarn_depot_whole_bytes_max(shared->depot) : 0;
     uint32_t number = begin_op(client, &op);
     sim_depot_reserve(client, bytes);
