@@ -64,8 +64,10 @@ static bool strikes(struct sim_drive *drive, enum sim_fault fault)
 void sim_request_decide(struct sim_request *request)
 {
     struct sim_drive *drive = request->drive;
-    if (strikes(drive, SIM_FAULT_LOST))
+    if (strikes(drive, SIM_FAULT_LOST)) {
         drive->lost = true;
+        drive->world->boot++; /* when it is back it may lack what was not durable, as after a power cut */
+    }
     request->stuck = strikes(drive, SIM_FAULT_STUCK);
     switch (request->op) {
     case DRIVE_READ:
@@ -81,7 +83,7 @@ void sim_request_decide(struct sim_request *request)
     case DRIVE_FLUSH:
         if (strikes(drive, SIM_FAULT_FLUSH_ERROR)) {
             request->result = -EIO;
-            drive->world->boot++; /* as if its power had been cut: what it loses need not be told as damage */
+            drive->world->boot++; /* likewise: what it loses need not be told as damage */
         }
         break;
     case DRIVE_DISCARD:
