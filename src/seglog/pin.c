@@ -47,16 +47,11 @@ void seglog_room_make(struct seglog *log, uint64_t bytes)
 
 /* ---- pins ------------------------------------------------------------------------------------------ */
 
-static void set(struct seglog *log, uint64_t stamp)
-{
-    base_spin_lock(&log->lock);
-    atomic_store(&log->pinned_below, stamp);
-    base_spin_unlock(&log->lock);
-}
-
 void seglog_pin(struct seglog *log)
 {
-    set(log, EVERYTHING);
+    base_spin_lock(&log->lock);
+    atomic_store(&log->pinned_below, EVERYTHING);
+    base_spin_unlock(&log->lock);
 }
 
 void seglog_pin_end(struct seglog *log)
@@ -75,7 +70,10 @@ bool seglog_is_pinned(const struct seglog *log)
 
 void seglog_unpin(struct seglog *log)
 {
-    set(log, 0);
+    base_spin_lock(&log->lock);
+    atomic_store(&log->pinned_below, 0);
+    log->grants++; /* what the collector has emptied for nothing until now says nothing any more */
+    base_spin_unlock(&log->lock);
     seglog_space_chance(log);
 }
 

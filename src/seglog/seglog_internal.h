@@ -278,8 +278,9 @@ struct seglog {
     _Atomic uint64_t loss_sequence; /* seglog_loss_sequence() */
     bool serve_damaged;             /* a store that lacks acknowledged records is opened all the same */
     uint64_t needed;                /* sum of the streams' */
-    uint64_t grants;                /* reservations granted to waiters */
-    _Atomic uint64_t user_taken;    /* segments that users' streams have taken */
+    uint64_t
+        grants; /* reservations granted to waiters, and pins that have ended: collecting was worth it, or will be */
+    _Atomic uint64_t user_taken; /* segments that users' streams have taken */
     uint64_t
         no_space_at; /* `chances` + 1 when the collector last began to look and found nothing; 0: never */
     uint64_t no_space_until_ns; /* when something will have expired */
