@@ -15,6 +15,8 @@ void base_account_init(struct base_account *account, uint64_t cap_bytes)
     account->cap_bytes = cap_bytes;
     base_spin_init(&account->users_lock);
     base_list_init(&account->users);
+    base_spin_init(&account->borrowers_lock);
+    base_list_init(&account->borrowers);
 }
 
 void base_account_init_user(struct base_account *account, struct base_account *parent, const char *name,
@@ -32,7 +34,7 @@ void base_account_init_user(struct base_account *account, struct base_account *p
 void base_account_deinit(struct base_account *account)
 {
     base_assert(base_account_used(account) == 0);
-    base_assert(base_list_empty(&account->users));
+    base_assert(base_list_empty(&account->users) && base_list_empty(&account->borrowers));
     struct base_account *parent = account->parent;
     if (parent == NULL)
         return;
@@ -59,21 +61,35 @@ static bool is_failure_due(struct base_account *account)
     return left == 1;
 }
 
+/* What is used and would not be returned if somebody needed it. */
+static uint64_t firm_bytes(const struct base_account *account, uint64_t used)
+{
+    return used - base_min(base_account_borrowed(account), used);
+}
+
 static bool is_above_warning(const struct base_account *account, uint64_t used)
 {
     return account->cap_bytes != BASE_ACCOUNT_UNLIMITED &&
-           (unsigned __int128)used * 100 >= (unsigned __int128)account->cap_bytes * BASE_ACCOUNT_WARN_PERCENT;
+           (unsigned __int128)firm_bytes(account, used) * 100 >=
+               (unsigned __int128)account->cap_bytes * BASE_ACCOUNT_WARN_PERCENT;
 }
 
-static int take_here(struct base_account *account, uint64_t bytes)
+static void warn_if_due(struct base_account *account, uint64_t used)
 {
-    bool fails = is_failure_due(account);
+    if (base_unlikely(is_above_warning(account, used)) &&
+        !atomic_exchange_explicit(&account->above_warning, true, memory_order_relaxed) &&
+        account->warning != NULL)
+        account->warning(account->warning_arg, used, account->cap_bytes);
+}
+
+/* @param spare_bytes  that shall be left of the cap afterwards @return false: it would pass the cap */
+static bool take_here(struct base_account *account, uint64_t bytes, uint64_t spare_bytes)
+{
     uint64_t used = atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
     do {
-        if (fails || bytes > account->cap_bytes - used) {
-            atomic_fetch_add_explicit(&account->refused_count, 1, memory_order_relaxed);
-            return -ENOMEM;
-        }
+        uint64_t left = account->cap_bytes - used;
+        if (bytes > left || spare_bytes > left - bytes)
+            return false;
     } while (!atomic_compare_exchange_weak_explicit(&account->used_bytes, &used, used + bytes,
                                                     memory_order_relaxed, memory_order_relaxed));
     used += bytes;
@@ -81,32 +97,109 @@ static int take_here(struct base_account *account, uint64_t bytes)
     while (used > peak && !atomic_compare_exchange_weak_explicit(&account->peak_bytes, &peak, used,
                                                                  memory_order_relaxed, memory_order_relaxed))
         continue;
-    if (base_unlikely(is_above_warning(account, used)) &&
-        !atomic_exchange_explicit(&account->above_warning, true, memory_order_relaxed) &&
-        account->warning != NULL)
-        account->warning(account->warning_arg, used, account->cap_bytes);
-    return 0;
+    return true;
 }
 
 static void give_here(struct base_account *account, uint64_t bytes)
 {
     uint64_t before = atomic_fetch_sub_explicit(&account->used_bytes, bytes, memory_order_relaxed);
     base_assert(before >= bytes);
-    if (!is_above_warning(account, before - bytes) &&
-        atomic_load_explicit(&account->above_warning, memory_order_relaxed))
+    if (atomic_load_explicit(&account->above_warning, memory_order_relaxed) &&
+        !is_above_warning(account, before - bytes))
         atomic_store_explicit(&account->above_warning, false, memory_order_relaxed);
 }
+
+/* ---- borrowing ---------------------------------------------------------------------------------------- */
+
+static struct base_account *root_of(struct base_account *account)
+{
+    while (account->parent != NULL)
+        account = account->parent;
+    return account;
+}
+
+void base_account_add_borrower(struct base_account *account, struct base_borrower *borrower)
+{
+    struct base_account *root = root_of(account);
+    base_spin_lock(&root->borrowers_lock);
+    base_list_push_back(&root->borrowers, &borrower->link);
+    base_spin_unlock(&root->borrowers_lock);
+}
+
+void base_account_remove_borrower(struct base_account *account, struct base_borrower *borrower)
+{
+    struct base_account *root = root_of(account);
+    base_spin_lock(&root->borrowers_lock);
+    base_list_remove(&borrower->link);
+    base_spin_unlock(&root->borrowers_lock);
+}
+
+/* Have the next borrower return a piece, they take turns. @return false: none can, or it would not be enough */
+static bool ask_borrowers(struct base_account *account, uint64_t bytes)
+{
+    bool given = false;
+    if (base_account_borrowed(account) == 0 ||
+        bytes > account->cap_bytes - firm_bytes(account, base_account_used(account)))
+        return false;
+    base_spin_lock(&account->borrowers_lock);
+    base_list_for_each(node, &account->borrowers) {
+        struct base_borrower *borrower = base_container_of(node, struct base_borrower, link);
+        given = borrower->give_back(borrower->arg);
+        if (!given)
+            continue;
+        base_list_remove(&borrower->link);
+        base_list_push_back(&account->borrowers, &borrower->link);
+        break;
+    }
+    base_spin_unlock(&account->borrowers_lock);
+    return given;
+}
+
+int base_account_borrow(struct base_account *account, uint64_t bytes, uint64_t spare_bytes)
+{
+    for (struct base_account *at = account; at != NULL; at = at->parent) {
+        if (!is_failure_due(at) && take_here(at, bytes, at == account ? 0 : spare_bytes)) {
+            atomic_fetch_add_explicit(&at->borrowed_bytes, bytes, memory_order_relaxed);
+            continue;
+        }
+        for (struct base_account *undo = account; undo != at; undo = undo->parent) {
+            atomic_fetch_sub_explicit(&undo->borrowed_bytes, bytes, memory_order_relaxed);
+            give_here(undo, bytes);
+        }
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void base_account_return(struct base_account *account, uint64_t bytes)
+{
+    for (struct base_account *at = account; at != NULL; at = at->parent) {
+        uint64_t before = atomic_fetch_sub_explicit(&at->borrowed_bytes, bytes, memory_order_relaxed);
+        base_assert(before >= bytes);
+        give_here(at, bytes);
+    }
+}
+
+/* ---- charging ----------------------------------------------------------------------------------------- */
 
 int base_account_take(struct base_account *account, uint64_t bytes)
 {
     base_assert(account != NULL);
     for (struct base_account *at = account; at != NULL; at = at->parent) {
-        int error = take_here(at, bytes);
-        if (error == 0)
+        bool taken = false;
+        if (!is_failure_due(at)) {
+            do
+                taken = take_here(at, bytes, 0);
+            while (base_unlikely(!taken) && ask_borrowers(at, bytes));
+        }
+        if (taken) {
+            warn_if_due(at, base_account_used(at));
             continue;
+        }
+        atomic_fetch_add_explicit(&at->refused_count, 1, memory_order_relaxed);
         for (struct base_account *undo = account; undo != at; undo = undo->parent)
             give_here(undo, bytes);
-        return error;
+        return -ENOMEM;
     }
     return 0;
 }
@@ -121,16 +214,28 @@ void base_account_give(struct base_account *account, uint64_t bytes)
 uint64_t base_account_left(const struct base_account *account)
 {
     uint64_t left_bytes = UINT64_MAX;
-    for (; account != NULL; account = account->parent) {
-        uint64_t used_bytes = base_account_used(account);
-        left_bytes = base_min(left_bytes, account->cap_bytes - base_min(used_bytes, account->cap_bytes));
-    }
+    for (; account != NULL; account = account->parent)
+        left_bytes =
+            base_min(left_bytes, account->cap_bytes - firm_bytes(account, base_account_used(account)));
     return left_bytes;
+}
+
+uint64_t base_account_unused(const struct base_account *account)
+{
+    uint64_t unused_bytes = UINT64_MAX;
+    for (; account != NULL; account = account->parent)
+        unused_bytes = base_min(unused_bytes, account->cap_bytes - base_account_used(account));
+    return unused_bytes;
 }
 
 uint64_t base_account_used(const struct base_account *account)
 {
     return atomic_load_explicit(&account->used_bytes, memory_order_relaxed);
+}
+
+uint64_t base_account_borrowed(const struct base_account *account)
+{
+    return atomic_load_explicit(&account->borrowed_bytes, memory_order_relaxed);
 }
 
 void base_account_visit_users(struct base_account *account,

@@ -16,16 +16,33 @@
 #define BASE_ACCOUNT_WARN_PERCENT 80
 
 /**
- * Called when the use rises to 80 % of the cap, once for each such crossing, in the thread that crossed it.
+ * Called when the use, but for what is borrowed, rises to 80 % of the cap, once for each such crossing, in the thread that crossed it.
  * It may read the account, and must not take from it.
  */
 typedef void base_account_warning_function(void *arg, uint64_t used_bytes, uint64_t cap_bytes);
+
+/*
+ * A user that borrows: it takes only what nobody else needs (base_account_borrow()), and is asked for it when somebody
+ * does. The members are set by the borrower.
+ */
+struct base_borrower {
+    /**
+     * Return some of what was borrowed, by base_account_return(): a piece, so that the caller waits little. Called where
+     * somebody is about to be refused, in any thread, under a spin lock: it neither yields nor takes memory.
+     *
+     * @return false: nothing can be returned now
+     */
+    bool (*give_back)(void *arg);
+    void *arg;
+    struct base_list link; /* place in the root account's list */
+};
 
 struct base_account {
     const char *name;
     struct base_account *parent; /* also charged; NULL at the root */
     uint64_t cap_bytes;
     _Atomic uint64_t used_bytes;
+    _Atomic uint64_t borrowed_bytes; /* the part of used_bytes that is returned when somebody needs it */
     _Atomic uint64_t peak_bytes;
     _Atomic uint64_t refused_count; /* takes that failed here */
     _Atomic uint64_t fail_at;       /* test hook: countdown to a failure, 0 is off */
@@ -35,6 +52,8 @@ struct base_account {
     struct base_spin users_lock; /* guards users and the siblings' links */
     struct base_list users;
     struct base_list sibling;
+    struct base_spin borrowers_lock; /* guards the list that follows; held while one of them gives back */
+    struct base_list borrowers;      /* of a root */
 };
 
 /**
@@ -66,7 +85,7 @@ void base_account_set_warning(struct base_account *account, base_account_warning
                               void *arg);
 
 /**
- * Charge bytes to an account and to its parents.
+ * Charge bytes to an account and to its parents. Where a cap is in the way, borrowers are asked to return what they have.
  *
  * @return 0; -ENOMEM (over a cap, nothing charged)
  */
@@ -78,15 +97,48 @@ int base_account_take(struct base_account *account, uint64_t bytes) base_must_ch
 void base_account_give(struct base_account *account, uint64_t bytes);
 
 /**
- * Bytes charged now, users' included.
+ * Have a borrower asked when the root of an account is at its cap. Any thread.
+ */
+void base_account_add_borrower(struct base_account *account, struct base_borrower *borrower);
+
+/**
+ * Ask it no more; it has returned what it had. Any thread.
+ */
+void base_account_remove_borrower(struct base_account *account, struct base_borrower *borrower);
+
+/**
+ * Charge bytes that are to be returned when somebody else needs them.
+ *
+ * @param spare_bytes  how much of the parents' caps shall still be left afterwards, so that others seldom have to ask
+ * @return 0; -ENOMEM (too little is left, nothing charged). Asks no borrower, and counts no refusal.
+ */
+int base_account_borrow(struct base_account *account, uint64_t bytes, uint64_t spare_bytes) base_must_check;
+
+/**
+ * Return bytes that were borrowed.
+ */
+void base_account_return(struct base_account *account, uint64_t bytes);
+
+/**
+ * Bytes charged now, users' and what is borrowed included.
  */
 uint64_t base_account_used(const struct base_account *account);
 
 /**
- * Bytes that could be charged now, before this account or one of its parents is at its cap: a hint, as others
- * charge too.
+ * The part of them that is borrowed.
+ */
+uint64_t base_account_borrowed(const struct base_account *account);
+
+/**
+ * Bytes that could be charged now, before this account or one of its parents is at its cap, if all that is borrowed
+ * were returned: a hint, as others charge too.
  */
 uint64_t base_account_left(const struct base_account *account);
+
+/**
+ * Bytes that could be charged now without anything being returned: a hint, likewise.
+ */
+uint64_t base_account_unused(const struct base_account *account);
 
 /**
  * Call a function for each direct user of an account.

@@ -276,6 +276,81 @@ static void test_mappings(void **state base_unused)
     base_account_deinit(&account);
 }
 
+struct borrowing {
+    struct base_account root, tier;
+    struct base_borrower borrower;
+    uint64_t held_bytes; /* that it does not return */
+};
+
+static bool give_ten_back(void *arg)
+{
+    struct borrowing *borrowing = arg;
+    if (base_account_used(&borrowing->tier) < 10 + borrowing->held_bytes)
+        return false;
+    base_account_return(&borrowing->tier, 10);
+    return true;
+}
+
+static void begin_borrowing(struct borrowing *borrowing)
+{
+    base_account_init(&borrowing->root, 1000);
+    base_account_init_user(&borrowing->tier, &borrowing->root, "tier", 800);
+    borrowing->borrower = (struct base_borrower){.give_back = give_ten_back, .arg = borrowing};
+    borrowing->held_bytes = 0;
+    base_account_add_borrower(&borrowing->tier, &borrowing->borrower);
+}
+
+static void end_borrowing(struct borrowing *borrowing)
+{
+    base_account_return(&borrowing->tier, base_account_used(&borrowing->tier));
+    base_account_remove_borrower(&borrowing->tier, &borrowing->borrower);
+    base_account_deinit(&borrowing->tier);
+    assert_int_equal(base_account_used(&borrowing->root), 0);
+    base_account_deinit(&borrowing->root);
+}
+
+static void test_what_is_borrowed_is_free_for_others(void **state base_unused)
+{
+    struct borrowing borrowing;
+    struct base_account *root = &borrowing.root;
+    begin_borrowing(&borrowing);
+    assert_int_equal(base_account_take(root, 100), 0);
+    assert_int_equal(base_account_borrow(&borrowing.tier, 801, 0), -ENOMEM); /* its own cap */
+    assert_int_equal(base_account_borrow(&borrowing.tier, 800, 101), -ENOMEM);
+    assert_int_equal(base_account_borrow(&borrowing.tier, 800, 100), 0);
+    assert_int_equal(root->refused_count, 0);
+    assert_false(root->above_warning); /* 900 are used, and 100 of them stay so */
+    assert_int_equal(base_account_used(root), 900);
+    assert_int_equal(base_account_left(root), 900);
+    assert_int_equal(base_account_unused(root), 100);
+    assert_int_equal(base_account_unused(&borrowing.tier), 0);
+    assert_int_equal(base_account_take(root, 100), 0);
+    assert_int_equal(base_account_used(&borrowing.tier), 800); /* nobody had to ask */
+    assert_int_equal(base_account_take(root, 101), 0);
+    assert_int_equal(base_account_used(&borrowing.tier), 690); /* pieces of 10 */
+    assert_int_equal(base_account_take(root, 700), -ENOMEM); /* more than there is, so nothing is returned */
+    assert_int_equal(base_account_used(&borrowing.tier), 690);
+    borrowing.held_bytes = 600;
+    assert_int_equal(base_account_take(root, 200), -ENOMEM); /* it returns what it can */
+    assert_int_equal(base_account_used(&borrowing.tier), 600);
+    assert_int_equal(root->refused_count, 2);
+    base_account_give(root, 301);
+    end_borrowing(&borrowing);
+}
+
+static void test_warnings_leave_out_what_is_borrowed(void **state base_unused)
+{
+    struct borrowing borrowing;
+    begin_borrowing(&borrowing);
+    assert_int_equal(base_account_borrow(&borrowing.tier, 800, 0), 0);
+    assert_int_equal(base_account_take(&borrowing.root, 799), 0);
+    assert_false(borrowing.root.above_warning);
+    assert_int_equal(base_account_take(&borrowing.root, 1), 0);
+    assert_true(borrowing.root.above_warning);
+    base_account_give(&borrowing.root, 800);
+    end_borrowing(&borrowing);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +367,8 @@ int main(void)
         cmocka_unit_test(test_mappings),
         cmocka_unit_test(test_mappings_in_part),
         cmocka_unit_test(test_threads_never_pass_the_cap),
+        cmocka_unit_test(test_what_is_borrowed_is_free_for_others),
+        cmocka_unit_test(test_warnings_leave_out_what_is_borrowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
