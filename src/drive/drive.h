@@ -80,6 +80,7 @@ struct drive_info {
     uint32_t memory_alignment_bytes; /* alignment of the memory of a direct transfer; 1 if not direct */
     bool direct;                     /* transfers bypass the page cache */
     bool device;                     /* a block device or an NVMe namespace, not a file */
+    bool mapped;                     /* reads are copies of memory: the file is in memory, and mapped */
     bool created;                    /* this opening made the file: it reads as zeros */
     bool write_cache;                /* completed writes may be lost without a flush */
     bool fua;                        /* durable writes cost less than write and flush */

@@ -118,6 +118,7 @@ static int kernel_open(struct tarn_node *node, void *provider_arg, const char *p
     if (options->zero_ahead && !options->read_only && !opening.info.device)
         drive_zero_open(node, path, opening.fd, &opening.info, &drive->zero);
     *ret_info = opening.info;
+    ret_info->mapped = drive->mapping != NULL;
     *ret_state = drive;
     return 0;
 }

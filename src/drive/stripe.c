@@ -219,6 +219,7 @@ static uint32_t count_appended(const struct drive_stripe *stripe)
 static void describe_stripe(const struct drive_stripe *stripe, struct drive_info *ret_info)
 {
     struct drive_info info = {.provider = "stripe",
+                              .mapped = true,
                               .bytes = end_of(stripe, stripe->count),
                               .memory_alignment_bytes = 1,
                               .created = true,
@@ -237,6 +238,7 @@ static void describe_stripe(const struct drive_stripe *stripe, struct drive_info
         info.memory_alignment_bytes = base_max(info.memory_alignment_bytes, member->memory_alignment_bytes);
         info.direct = info.direct || member->direct;
         info.device = info.device || member->device;
+        info.mapped = info.mapped && member->mapped;
         info.created = info.created && member->created;
         info.write_cache = info.write_cache || member->write_cache;
         info.fua = info.fua && member->fua;

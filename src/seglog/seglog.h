@@ -302,6 +302,7 @@ struct seglog_place {
     uint32_t stream;
     uint64_t position; /* of its end, in the stream since the opening */
     uint8_t cut_phase;
+    uint8_t kind; /* and marks, as written */
     bool tombstone;
 };
 
@@ -472,6 +473,9 @@ struct seglog_draft {
                           8 bytes */
     const void *extension; /* 16 bytes, if marks ask for it */
 };
+
+/** The header of a draft's record, but for its checks. @param kind  with its marks */
+struct seglog_record_format seglog_draft_header(const struct seglog_draft *draft, uint8_t kind);
 
 /**
  * Copy a record into a stream: the caller's scheduler's, or the first user stream for plain threads.

@@ -519,6 +519,21 @@ static const uint8_t *put_front(struct seglog_stream *stream, uint64_t position,
     return front;
 }
 
+struct seglog_record_format seglog_draft_header(const struct seglog_draft *draft, uint8_t kind)
+{
+    struct seglog_record_format header = {
+        .sequence = draft->sequence,
+        .version = draft->version,
+        .value_bytes = draft->value_bytes,
+        .key_bytes = draft->key_bytes,
+        .kind = kind,
+        .client_flags = draft->client_flags,
+    };
+    uint64_t expiry = seglog_expiry_pack(draft->expiry_ns);
+    memcpy(header.expiry, &expiry, sizeof(header.expiry));
+    return header;
+}
+
 /* Copy a record to its place, header last: it has the checks. @param at  of the first one's position */
 static void fill_one(struct seglog_stream *stream, const struct seglog_append *append, uint32_t number,
                      uint64_t at)
@@ -535,16 +550,9 @@ static void fill_one(struct seglog_stream *stream, const struct seglog_append *a
     };
     bool born = is_tombstone(draft) && draft->value == NULL;
     const void *value = born ? &append->birth : draft->value;
-    struct seglog_record_format header = {
-        .sequence = draft->sequence,
-        .version = draft->version,
-        .value_bytes = born ? SEGLOG_BIRTH_BYTES : draft->value_bytes,
-        .key_bytes = draft->key_bytes,
-        .kind = kind,
-        .client_flags = draft->client_flags,
-    };
-    uint64_t expiry = seglog_expiry_pack(draft->expiry_ns);
-    memcpy(header.expiry, &expiry, sizeof(header.expiry));
+    struct seglog_record_format header = seglog_draft_header(draft, kind);
+    if (born)
+        header.value_bytes = SEGLOG_BIRTH_BYTES;
     uint64_t front_bytes = extension_bytes + draft->key_bytes;
     uint64_t position = begin + sizeof(header);
     const uint8_t *front = draft->key;
@@ -578,6 +586,7 @@ static void fill_append(struct seglog_stream *stream, const struct seglog_append
             .stream = stream->number,
             .position = append->position + at + padded_bytes,
             .cut_phase = append->cut_phase,
+            .kind = kind_of(append, number),
             .tombstone = is_tombstone(&append->drafts[number]),
         };
         at += padded_bytes;
