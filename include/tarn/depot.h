@@ -27,6 +27,9 @@ extern "C" {
 #define TARN_OVER_PROVISIONING_MAX     75
 #define TARN_OVER_PROVISIONING_DEFAULT 7
 
+/** As hot_bytes: keep no records in memory. */
+#define TARN_HOT_OFF UINT64_MAX
+
 struct tarn_node;
 struct tarn_depot;
 
@@ -77,6 +80,14 @@ struct tarn_depot_options {
     uint32_t
         measure_interval; /**< one request in this many, chosen at random, has its stages measured; 1: all;
                                 * 0: 32 */
+    uint64_t
+        hot_bytes; /**< the most bytes of memory that hold *hot* records, so that asking for them again reads no
+                         * drive. 0: all that the node's limit leaves, but a sixteenth of it (64 MiB at most); in a
+                         * node without a limit 64 MiB. TARN_HOT_OFF: none. Memory that the store needs for anything
+                         * else it takes from them. A file in memory (tmpfs) has none */
+    uint32_t
+        hot_record_bytes; /**< the longest record, with its header of 40 bytes, that is kept in memory; 128 KiB at
+                                * most; 0: 64 KiB */
 };
 
 struct tarn_depot_stats {
@@ -118,6 +129,13 @@ struct tarn_depot_stats {
     uint64_t scrub_bytes;    /**< bytes that were read */
     uint64_t scrub_damaged;  /**< damaged records found; a segment's damaged description counts as one */
     uint64_t scrub_ended_ns; /**< civil time at which the last pass ended; 0: none has */
+    /* of hot records, kept in memory */
+    uint64_t hot_bytes;     /**< bytes of memory that they take now */
+    uint64_t hot_records;   /**< records that can be found there now */
+    uint64_t hot_hits;      /**< records that gets found there, since the store was opened, as what follows */
+    uint64_t hot_misses;    /**< records that gets had to read from the drive */
+    uint64_t hot_additions; /**< records that came there */
+    uint64_t hot_evictions; /**< records that went for others, or since memory was needed */
 };
 
 /** Choices when a store is made. */
@@ -240,8 +258,8 @@ TARN_API int tarn_depot_read(struct tarn_depot *depot, const void *key, size_t k
  * @return as tarn_depot_read(); -ENOBUFS (too much is on loan, or there is no memory: use tarn_depot_read())
  *
  * Yields. Holds no lock. Leases never take buffers that reads need: each may take a further one, which is charged to
- * the node's memory until the store is closed. All leases together take at most a sixteenth of the node's memory, and
- * 64 MiB.
+ * the node's memory until the store is closed. All these together take at most a sixteenth of the node's memory, and
+ * 64 MiB. A hot record is lent where it lies; an eighth of that memory may be kept so.
  */
 TARN_API int tarn_depot_lease(struct tarn_depot *depot, const void *key, size_t key_len, uint64_t if_version,
                               uint64_t offset, struct tarn_lease *ret_lease,

@@ -46,7 +46,7 @@ struct tarn_put_options {
 #define TARN_LENGTH_UNKNOWN                                                                                  \
     UINT64_MAX /**< the length of a value that is written piece by piece until its end */
 
-/** A value, or a part of one, on loan, in the memory into which the drive has read it. */
+/** A value, or a part of one, on loan, in the memory where the store has it. */
 struct tarn_lease {
     const void *data; /**< the bytes; NULL if there are none */
     size_t bytes;

@@ -32,15 +32,40 @@ static enum seglog_verdict judge(void *owner, const struct seglog_entry_format *
     return hit ? SEGLOG_HIT : SEGLOG_LIVE;
 }
 
+/* A record that is in memory shall be found there at its new place, too, as soon as the index has that. The collector has
+ * written it without the marks of a batch, and without the extension that belongs to them. */
+static void carry_hot(struct tarn_depot *depot, uint64_t grain, const struct seglog_place *place)
+{
+    struct depot_hot_found found;
+    struct seglog_record_format header;
+    if (depot->hot == NULL ||
+        !depot_hot_find(depot->hot, grain, seglog_stamp_at(depot->log, grain), false, &found))
+        return;
+    memcpy(&header, found.record, sizeof(header));
+    uint64_t skipped =
+        sizeof(header) + seglog_extension_bytes(header.kind) - seglog_extension_bytes(place->kind);
+    uint64_t bytes = place->bytes - sizeof(header), stamp = seglog_stamp_at(depot->log, place->grain);
+    header.kind = place->kind;
+    seglog_record_seal(&header, seglog_record_seed(depot->check_seed, stamp), place->grain);
+    const struct depot_hot_part parts[] = {{.bytes = &header, .len = sizeof(header)},
+                                           {.bytes = found.record + skipped, .len = bytes}};
+    depot_hot_add(depot->hot, place->grain, stamp, parts, base_array_count(parts), found.is_favoured);
+    depot_hot_unpin(found.page);
+}
+
 static bool moved(void *owner, const struct seglog_entry_format *entry, uint64_t grain,
                   const struct seglog_place *place)
 {
     struct tarn_depot *depot = owner;
     if (place != NULL) {
+        carry_hot(depot, grain, place);
         bool replaced = depot_index_replace(&depot->index, entry->hash[0], grain, place->grain,
                                             depot_grains(depot, place->bytes));
-        if (replaced)
+        if (replaced) {
             depot_count_moved(depot, entry, place);
+            if (depot->hot != NULL)
+                (void)depot_hot_drop(depot->hot, grain);
+        }
         return replaced;
     }
     bool removed = depot_index_remove(&depot->index, entry->hash[0], grain);
@@ -69,13 +94,28 @@ void depot_growth_end_locked(struct tarn_depot *depot)
         task_yield();
 }
 
+/* Have the hot tier return what a larger index will take, a little at a time. Yields. */
+static void make_way(struct tarn_depot *depot)
+{
+    const struct base_account *account = &depot->node->memory;
+    uint64_t bytes = depot_index_bytes(&depot->index);
+    if (depot->hot == NULL || bytes > base_account_left(account))
+        return;
+    depot_hot_hold_off(depot->hot, bytes);
+    while (base_account_unused(account) < bytes && depot_hot_give_back(depot->hot))
+        task_yield();
+}
+
 /* Double the index, or have it not become smaller. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */
 static int grow_locked(struct tarn_depot *depot)
 {
     task_mutex_assert_held(&depot->growth);
+    make_way(depot);
     int error = depot_index_shrink_turn(&depot->index) ? 0 : depot_index_grow_begin(&depot->index);
     if (error == -ENOMEM && depot_snapshot_give_up(depot))
         error = depot_index_grow_begin(&depot->index);
+    if (depot->hot != NULL)
+        depot_hot_hold_off(depot->hot, 0);
     if (error == 0)
         depot_growth_end_locked(depot);
     return error;

@@ -205,6 +205,7 @@ static int publish_members(struct batch *batch)
         struct member *member = &batch->members[i];
         if (!member->writes)
             continue;
+        depot_write_warm(depot, &member->write, &batch->drafts[written], &batch->places[written]);
         int error = depot_write_publish(depot, &member->write, &batch->places[written++]);
         member->published = error == 0;
         first = first == 0 ? error : first;

@@ -161,7 +161,10 @@ void depot_record_release(struct depot_record *record)
 {
     if (record->class != NULL)
         give(record->class, record->buffer);
+    if (record->page != NULL)
+        depot_hot_unpin(record->page);
     record->class = NULL;
+    record->page = NULL;
 }
 
 /* ---- leases ---------------------------------------------------------------------------------------- */
@@ -189,8 +192,10 @@ static void uncount_lease(struct depot_read_class *class, bool unmade)
 bool depot_lease_keep(struct tarn_lease *lease)
 {
     struct depot_read_class *class = lease->pool;
-    struct tarn_depot *depot = class->depot;
     base_assert(lease->buffer != NULL && !lease->kept);
+    if (class == NULL)
+        return lease->kept = depot_hot_keep(lease->buffer);
+    struct tarn_depot *depot = class->depot;
     if (count_lease(class)) {
         uint8_t *buffer =
             base_alloc_aligned(&depot->leases, drive_memory_alignment(depot->drive), class->buffer_bytes);
@@ -213,6 +218,7 @@ int depot_lease_record(struct depot_record *record, uint64_t offset, uint64_t by
     if (!depot_lease_keep(&lease))
         return -ENOBUFS;
     record->class = NULL;
+    record->page = NULL;
     *ret_lease = lease;
     return 0;
 }
@@ -220,7 +226,9 @@ int depot_lease_record(struct depot_record *record, uint64_t offset, uint64_t by
 void tarn_depot_lease_end(struct tarn_lease *lease)
 {
     struct depot_read_class *class = lease->pool;
-    if (lease->kept) { /* of an empty value there is nothing */
+    if (lease->kept && class == NULL) {
+        depot_hot_unkeep(lease->buffer);
+    } else if (lease->kept) { /* of an empty value there is nothing */
         uncount_lease(class, false);
         give(class, lease->buffer);
     }

@@ -376,15 +376,18 @@ static void open_capped(struct testing_store *store, struct testing_drive *drive
                                                    .drives_arg = drive,
                                                    .memory_bytes = memory_bytes,
                                                    .log_sink = testing_sink};
-    const struct tarn_depot_options options = {.mode = TARN_MODE_ASYNC, .cache = true};
+    const struct tarn_depot_options options = {
+        .mode = TARN_MODE_ASYNC, .cache = true, .hot_bytes = TARN_HOT_OFF};
     assert_int_equal(task_node_open(&node_options, &store->node), 0);
     assert_int_equal(tarn_depot_open(store->node, "store", &options, &store->depot), 0);
 }
 
 static void a_full_index_makes_room_too(void **state)
 {
-    const struct tarn_depot_options options = {
-        .create_bytes = 3 * TESTING_STORE_BYTES, .mode = TARN_MODE_ASYNC, .cache = true};
+    const struct tarn_depot_options options = {.create_bytes = 3 * TESTING_STORE_BYTES,
+                                               .mode = TARN_MODE_ASYNC,
+                                               .cache = true,
+                                               .hot_bytes = TARN_HOT_OFF};
     struct testing_drive drive = {.size = 0};
     struct testing_store store;
     (void)state;
@@ -413,8 +416,10 @@ static void a_full_index_makes_room_too(void **state)
  */
 static void what_does_not_fit_into_memory_goes(void **state)
 {
-    const struct tarn_depot_options options = {
-        .create_bytes = 3 * TESTING_STORE_BYTES, .mode = TARN_MODE_ASYNC, .cache = true};
+    const struct tarn_depot_options options = {.create_bytes = 3 * TESTING_STORE_BYTES,
+                                               .mode = TARN_MODE_ASYNC,
+                                               .cache = true,
+                                               .hot_bytes = TARN_HOT_OFF};
     enum { KEYS_IN_ALL = 20000 };
     (void)state;
     for (int killed = 0; killed < 2; killed++) {

@@ -50,6 +50,8 @@ static void run_workers(void *arg)
         .mode = shared->mode,
         .checkpoint_rate_bytes = UINT64_C(1) << 30, /* one after the other */
         .checkpoint_every_bytes = 1,
+        .hot_bytes =
+            shared->mode == TARN_MODE_POWER ? 1 : 0, /* a tier that turns over, or one that keeps all */
     };
     const uint32_t thread_count = shared->one_scheduler ? 0 : THREADS;
     pthread_t threads[THREADS];

@@ -10,6 +10,9 @@ const char *const depot_mode_names[] = {
 #define DAMAGE_LINES_MAX    10 /* a minute */
 #define USER_STREAMS_MAX    8
 #define PIECES_OF_A_SEGMENT 4
+#define HOT_BYTES_UNLIMITED (UINT64_C(64) << 20) /* of a hot tier where the node has no limit */
+#define HOT_SPARE_SHARE     16                   /* of the node's memory: what the tier leaves, … */
+#define HOT_SPARE_BYTES_MAX (UINT64_C(64) << 20)
 #define SIZE_TOLERANCE      64 /* one part of so many: what labels and rounding take */
 
 /* ---- making -------------------------------------------------------------------------------------- */
@@ -137,6 +140,7 @@ static int init_memory(struct tarn_depot *depot)
 
 static void deinit_memory(struct tarn_depot *depot)
 {
+    depot_hot_close(depot->hot);
     depot_buffers_deinit(depot);
     depot_index_deinit(&depot->index);
     base_free(&depot->node->memory, depot->key_locks, DEPOT_KEY_LOCKS * sizeof(*depot->key_locks));
@@ -254,6 +258,28 @@ static void warn_of_size(struct tarn_depot *depot, const struct tarn_depot_optio
                               : "dump it and load it into a smaller one, or ask for the size that it has");
 }
 
+/* The memory that others leave is the hot tier's: all but a reserve, or what was asked for. */
+static int open_hot(struct tarn_depot *depot, const struct tarn_depot_options *options)
+{
+    struct base_account *account = &depot->node->memory;
+    uint64_t cap_bytes = account->cap_bytes, most_bytes = options->hot_bytes;
+    if (most_bytes == TARN_HOT_OFF)
+        return 0;
+    if (drive_info(depot->drive)->mapped) {
+        base_info(&depot->node->log, "no hot tier", "path=%s why=\"the file is in memory already\"",
+                  drive_name(depot->drive));
+        return 0;
+    }
+    if (most_bytes == 0)
+        most_bytes = cap_bytes == BASE_ACCOUNT_UNLIMITED ? HOT_BYTES_UNLIMITED : cap_bytes;
+    const struct depot_hot_options hot_options = {
+        .bytes_max = base_min(most_bytes, cap_bytes),
+        .spare_bytes = base_min(cap_bytes / HOT_SPARE_SHARE, HOT_SPARE_BYTES_MAX),
+        .record_bytes_max = options->hot_record_bytes,
+    };
+    return depot_hot_open(account, &hot_options, &depot->hot);
+}
+
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
 static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_options *options,
                          const struct depot_opening *opening)
@@ -270,6 +296,8 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
         error = depot->repair == NULL ? 0 : depot_repair_find(depot);
         if (error == 0)
             error = depot_recover(depot);
+        if (error == 0)
+            error = open_hot(depot, options);
         if (error == 0 && !depot->read_only)
             error = seglog_start(depot->log, &depot_owner_ops, depot);
         depot->running = error == 0 && !depot->read_only;
@@ -407,7 +435,10 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
     uint64_t evictions_hit = base_counter_sum(&depot->evictions_hit);
     uint64_t entries = depot_index_count(&depot->index);
     uint64_t pieces = atomic_load_explicit(&depot->pieces, memory_order_relaxed);
+    struct depot_hot_stats hot = {.bytes = 0};
     seglog_stats(depot->log, &log);
+    if (depot->hot != NULL)
+        depot_hot_stats(depot->hot, &hot);
     *ret_stats = (struct tarn_depot_stats){
         .records = entries - base_min(pieces, entries),
         .pieces = pieces,
@@ -450,6 +481,12 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .scrub_bytes = log.scrub.bytes,
         .scrub_damaged = log.scrub.damaged,
         .scrub_ended_ns = log.scrub.ended_ns,
+        .hot_bytes = hot.bytes,
+        .hot_records = hot.records,
+        .hot_hits = base_counter_sum(&depot->hot_hits),
+        .hot_misses = base_counter_sum(&depot->hot_misses),
+        .hot_additions = hot.additions,
+        .hot_evictions = hot.evictions,
     };
 }
 

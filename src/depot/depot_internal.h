@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "depot/depot.h"
 #include "depot/depot_format.h"
+#include "depot/hot/hot.h"
 #include "depot/index/index.h"
 #include "depot/stage.h"
 #include "drive/drive.h"
@@ -52,6 +53,8 @@ struct tarn_depot {
     uint64_t check_seed;
     _Atomic uint64_t capacity_bytes; /* rises when the store grows */
     struct depot_index index;
+    struct depot_hot *hot; /* records in memory; NULL: there is no tier */
+    struct base_counter hot_hits, hot_misses;
     struct task_mutex *key_locks; /* DEPOT_KEY_LOCKS */
 
     /* pieces.c: values in pieces */
@@ -109,7 +112,8 @@ struct depot_key {
     uint64_t piece_id; /* of a piece: its value's id and its number; else 0 */
     uint32_t piece_number;
     const struct tarn_depot_snapshot *snapshot; /* as it was then; NULL: as it is */
-    struct depot_trace *trace;                  /* of the request that asks for it; NULL: none */
+    bool warms;                /* a client asks for its value: what is read of it comes into the hot tier */
+    struct depot_trace *trace; /* of the request that asks for it; NULL: none */
 };
 
 /** Footprints that may live in it. */
@@ -187,6 +191,7 @@ base_must_check int depot_lease_record(struct depot_record *record, uint64_t off
 /* A record in one of the store's buffers. */
 struct depot_record {
     struct depot_read_class *class; /* NULL: no buffer is held */
+    struct depot_hot_page *page;    /* of the hot tier, pinned; NULL: it lies in none */
     uint8_t *buffer;
     uint64_t word; /* the entry of the index that led to it */
     uint64_t grain;
@@ -214,10 +219,11 @@ enum depot_want { DEPOT_WANT_KEY, DEPOT_WANT_WHOLE };
 /* A read of one entry's record on its way. */
 struct depot_read {
     struct depot_record record;
+    bool warms;                /* as the key's */
     struct depot_trace *trace; /* the caller's; NULL: none */
     enum depot_want want;
     uint64_t begin;      /* on the drive */
-    uint64_t span_bytes; /* of the read; 0: it came from memory */
+    uint64_t span_bytes; /* of the read of the drive; 0: there is none, it comes from memory */
     uint64_t room;       /* bytes from the record's beginning that are read */
     uint64_t stamp;
     struct iovec iov;
@@ -247,7 +253,7 @@ static inline struct tarn_lease depot_lease_of(const struct depot_record *record
     return (struct tarn_lease){.data = record->value,
                                .bytes = record->header.value_bytes,
                                .pool = record->class,
-                               .buffer = record->buffer};
+                               .buffer = record->page != NULL ? (void *)record->page : record->buffer};
 }
 
 /** A client's get of one key begins: it is counted and traced. @return 0; -EINVAL (no key is so long) */

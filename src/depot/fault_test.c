@@ -165,8 +165,10 @@ static void run_life(void *arg)
 {
     struct life *life = arg;
     struct client *client = life->client;
-    const struct tarn_depot_options options = {
-        .create_bytes = TESTING_STORE_BYTES, .mode = life->mode, .scrub_rate_bytes = UINT64_C(1) << 40};
+    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES,
+                                               .mode = life->mode,
+                                               .scrub_rate_bytes = UINT64_C(1) << 40,
+                                               .hot_bytes = life->n % 2 == 0 ? TARN_HOT_OFF : 0};
     life->arm(client, life->n);
     int error = tarn_depot_open(client->store.node, "store", &options, &client->store.depot);
     if (error == 0) {

@@ -336,7 +336,8 @@ static void run_lenders(void *arg)
 {
     struct task_testing *testing = arg;
     struct shared *shared = testing->arg;
-    const struct tarn_depot_options options = {.create_bytes = UINT64_C(8) << 20, .mode = TARN_MODE_DEVICE};
+    const struct tarn_depot_options options = {
+        .create_bytes = UINT64_C(8) << 20, .mode = TARN_MODE_DEVICE, .hot_bytes = TARN_HOT_OFF};
     struct task_group group;
     pthread_t thread;
     task_group_init(&group);

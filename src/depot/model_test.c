@@ -537,11 +537,14 @@ static void resize(struct model *model)
 
 static void open_store(struct model *model)
 {
+    static const uint64_t hot_bytes[] = {1, UINT64_C(64) << 20,
+                                         0}; /* a tier that turns over, one that keeps all, none */
     const struct tarn_depot_options options = {
         .create_bytes = STORE_BYTES,
         .mode = (enum tarn_mode)below(model, 3),
         .checkpoint_rate_bytes = UINT64_C(1) << 30, /* one after the other */
         .checkpoint_every_bytes = 1,
+        .hot_bytes = hot_bytes[below(model, base_array_count(hot_bytes))],
     };
     model->mode = options.mode;
     assert_int_equal(testing_try_open(&model->store, &model->drive, &model->clock, &options), 0);

@@ -22,6 +22,35 @@ static bool read_from_memory(struct tarn_depot *depot, struct depot_read *read)
     return seglog_read_pending(depot->log, read->record.grain, to, base_min(bytes, read->room));
 }
 
+/* What the hot tier has needs neither a drive nor a buffer. */
+static bool read_from_hot(struct tarn_depot *depot, struct depot_read *read)
+{
+    struct depot_hot_found found;
+    if (depot->hot == NULL)
+        return false;
+    bool is_there = depot_hot_find(depot->hot, read->record.grain, read->stamp, read->warms, &found);
+    if (read->warms)
+        base_counter_add(is_there ? &depot->hot_hits : &depot->hot_misses, 1);
+    if (!is_there)
+        return false;
+    read->record.buffer = found.record;
+    read->record.page = found.page;
+    read->begin = read->record.grain << depot->grain_shift;
+    read->room = found.room;
+    read->span_bytes = 0;
+    return true;
+}
+
+/* A client's read of the drive, verified: the next one is served from memory. */
+static void warm(struct tarn_depot *depot, const struct depot_read *read)
+{
+    const struct depot_record *record = &read->record;
+    const uint8_t *bytes = record->buffer + ((record->grain << depot->grain_shift) - read->begin);
+    const struct depot_hot_part part = {.bytes = bytes, .len = record->bytes};
+    if (depot->hot != NULL && read->warms && read->want == DEPOT_WANT_WHOLE && record->page == NULL)
+        depot_hot_add(depot->hot, record->grain, read->stamp, &part, 1, false);
+}
+
 bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t word, enum depot_want want,
                      size_t key_len, bool wait)
 {
@@ -38,18 +67,22 @@ bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t
     read->room = room;
     read->begin = base_align_down(offset, unit);
     read->span_bytes = base_align_up(offset + room, unit) - read->begin;
+    read->stamp =
+        seglog_stamp_at(depot->log, grain); /* before the read: what is written later does not verify */
+    read->record = (struct depot_record){.class = NULL, .word = word, .grain = grain};
+    if (read_from_hot(depot, read))
+        return true;
     uint8_t *buffer;
     struct depot_read_class *class = depot_buffer_take(depot, read->span_bytes, wait, &buffer);
     if (class == NULL)
         return false;
-    read->stamp =
-        seglog_stamp_at(depot->log, grain); /* before the read: what is written later does not verify */
-    read->record = (struct depot_record){.class = class, .buffer = buffer, .word = word, .grain = grain};
-    base_counter_add(&depot->reads, 1);
+    read->record.class = class;
+    read->record.buffer = buffer;
     if (read_from_memory(depot, read)) {
         read->span_bytes = 0;
         return true;
     }
+    base_counter_add(&depot->reads, 1);
     read->iov = (struct iovec){.iov_base = buffer, .iov_len = read->span_bytes};
     read->request = (struct drive_request){
         .op = DRIVE_READ, .offset = read->begin, .iov = &read->iov, .iov_count = 1, .region = -1};
@@ -77,7 +110,10 @@ static int verify(struct tarn_depot *depot, struct depot_read *read)
         memcpy(&record->pieces, bytes + sizeof(*header), sizeof(record->pieces));
     if (read->want == DEPOT_WANT_KEY) /* another key may be too long to be read to its end */
         return 0;
-    if (record->bytes > read->room || seglog_record_verify_body(bytes, header, depot->check_seed) != 0)
+    if (record->bytes > read->room)
+        return -EBADMSG;
+    /* what the hot tier has was verified when it came */
+    if (record->page == NULL && seglog_record_verify_body(bytes, header, depot->check_seed) != 0)
         return -EBADMSG;
     return !depot_is_head(record) || depot_pieces_make_sense(&record->pieces) ? 0 : -EBADMSG;
 }
@@ -95,8 +131,13 @@ int depot_read_finish(struct tarn_depot *depot, struct depot_read *read)
         error = verify(depot, read);
         depot_trace_mark(read->trace, TARN_STAGE_VERIFY);
     }
-    if (error != 0)
-        depot_record_release(&read->record);
+    if (error == 0) {
+        warm(depot, read);
+        return 0;
+    }
+    if (read->record.page != NULL) /* a bit of memory has changed: the drive has it right */
+        (void)depot_hot_drop(depot->hot, read->record.grain);
+    depot_record_release(&read->record);
     return error;
 }
 
@@ -205,6 +246,7 @@ static int find_once(struct tarn_depot *depot, const struct depot_key *key, enum
     struct depot_read read;
     int damage = 0;
     read.trace = key->trace;
+    read.warms = key->warms;
     look_up(depot, key, &view);
     if (view.count == 0)
         return -ENOENT;
@@ -284,6 +326,7 @@ int depot_read_entry(struct tarn_depot *depot, const struct tarn_depot_snapshot 
 {
     struct depot_read read;
     read.trace = NULL;
+    read.warms = false;
     const int gone = snapshot != NULL ? -ECANCELED : -ENOENT;
     int error = read_word(depot, snapshot, &read, hash, word, want, 0);
     if (error == -EAGAIN)
@@ -339,6 +382,7 @@ int depot_get_begin(struct tarn_depot *depot, const void *key, size_t key_len, s
     depot_trace_begin(&depot->stages, trace, 0);
     *ret_key = depot_key_of(depot, key, key_len);
     ret_key->trace = trace;
+    ret_key->warms = true;
     return 0;
 }
 
@@ -373,6 +417,9 @@ int tarn_depot_get(struct tarn_depot *depot, const void *key, size_t key_len, vo
  */
 
 #define GETS_IN_FLIGHT 32
+#define HASHED_AHEAD                                                                                         \
+    12 /* of the next get to be posted: the index is being fetched into the processor's cache */
+#define FOUND_AHEAD 6 /* the hot tier is */
 
 /* What the first read did not decide. */
 #define UNDECIDED (-EINPROGRESS)
@@ -382,15 +429,16 @@ struct pending_get {
     struct depot_key key;
     struct depot_read read;
     struct depot_trace trace;
+    uint64_t word; /* what the index has first, if it has something */
     bool reading;
     int error; /* if it is not */
 };
 
-/* Gets that are shown in order; those from `shown` to `posted` are on their way. */
+/* Gets that are shown in order; those from `shown` to `posted` are on their way, and a few behind them looked up. */
 struct gets {
     struct tarn_depot *depot;
     struct tarn_get *gets;
-    size_t count, shown, posted;
+    size_t count, shown, posted, found, hashed;
     struct depot_room room; /* that is left */
     uint64_t begin_ns;      /* of those that had to wait for others; 0: none had */
     struct pending_get window[GETS_IN_FLIGHT];
@@ -414,34 +462,67 @@ static bool take_room(struct depot_room *room, uint64_t record_bytes, bool first
     return true;
 }
 
+static void hash_next(struct gets *gets)
+{
+    struct tarn_depot *depot = gets->depot;
+    const struct tarn_get *get = &gets->gets[gets->hashed];
+    struct pending_get *pending = pending_of(gets, gets->hashed++);
+    pending->error = -EINVAL;
+    pending->trace.begin_ns = 0;
+    if (!depot_key_is_valid(get->key_len))
+        return;
+    pending->error = -ENOENT;
+    pending->key = depot_key_of(depot, get->key, get->key_len);
+    pending->key.trace = &pending->trace;
+    pending->key.warms = pending->read.warms = true;
+    depot_index_prefetch(&depot->index, pending->key.hash.low);
+}
+
+static void find_next(struct gets *gets)
+{
+    struct tarn_depot *depot = gets->depot;
+    struct pending_get *pending = pending_of(gets, gets->found++);
+    struct depot_index_view view;
+    pending->reading = false;
+    pending->read.trace = &pending->trace;
+    if (pending->error == -EINVAL)
+        return;
+    depot_trace_begin(&depot->stages, &pending->trace, gets->begin_ns);
+    depot_index_find(&depot->index, pending->key.hash.low, &view);
+    depot_trace_mark(&pending->trace, TARN_STAGE_INDEX);
+    pending->reading = view.count > 0;
+    if (!pending->reading)
+        return;
+    pending->word = view.words[0];
+    if (depot->hot != NULL)
+        depot_hot_prefetch(depot->hot, depot_index_address(&depot->index, pending->word));
+}
+
+/* Look the next gets up, each step some gets before its result is needed. */
+static void look_ahead(struct gets *gets)
+{
+    size_t last = base_min(gets->count, gets->shown + GETS_IN_FLIGHT);
+    while (gets->hashed < base_min(last, gets->posted + HASHED_AHEAD))
+        hash_next(gets);
+    while (gets->found < base_min(gets->hashed, gets->posted + FOUND_AHEAD))
+        find_next(gets);
+}
+
 /* Start the next get. @return false: there is no room for its value, or no buffer */
 static bool post_next(struct gets *gets)
 {
     struct tarn_depot *depot = gets->depot;
     const struct tarn_get *get = &gets->gets[gets->posted];
     struct pending_get *pending = pending_of(gets, gets->posted);
-    struct depot_index_view view;
     bool first = gets->posted == gets->shown; /* a caller that holds buffers never waits for one */
-    pending->reading = false;
-    pending->error = -EINVAL;
-    pending->read.trace = &pending->trace;
-    pending->trace.begin_ns = 0;
-    if (depot_key_is_valid(get->key_len)) {
-        depot_trace_begin(&depot->stages, &pending->trace, gets->begin_ns);
-        pending->key = depot_key_of(depot, get->key, get->key_len);
-        pending->key.trace = &pending->trace;
-        depot_index_find(&depot->index, pending->key.hash.low, &view);
-        depot_trace_mark(&pending->trace, TARN_STAGE_INDEX);
-        pending->error = -ENOENT;
-        pending->reading = view.count > 0;
-    }
+    look_ahead(gets);
     struct depot_room room = gets->room;
     uint64_t bytes =
-        pending->reading ? depot_index_grains(&depot->index, view.words[0]) << depot->grain_shift : 0;
+        pending->reading ? depot_index_grains(&depot->index, pending->word) << depot->grain_shift : 0;
     if (!take_room(&room, bytes, gets->posted == 0))
         return false;
     if (pending->reading &&
-        !depot_read_post(depot, &pending->read, view.words[0], DEPOT_WANT_WHOLE, get->key_len, first))
+        !depot_read_post(depot, &pending->read, pending->word, DEPOT_WANT_WHOLE, get->key_len, first))
         return false;
     gets->room = room;
     gets->posted++;
@@ -494,8 +575,10 @@ static bool show_first(struct gets *gets, depot_get_function *visit, void *arg)
     struct tarn_lease lease = get->error == 0 ? depot_lease_of(&record) : (struct tarn_lease){.data = NULL};
     bool taken = visit(arg, get, &lease);
     base_assert(taken || !lease.kept);
-    if (lease.kept)
+    if (lease.kept) {
         record.class = NULL;
+        record.page = NULL;
+    }
     depot_record_release(&record);
     if (taken) {
         depot_trace_end(&gets->depot->stages, &pending_of(gets, gets->shown)->trace, TARN_STAGE_GET);
@@ -513,7 +596,7 @@ size_t depot_get_each(struct tarn_depot *depot, struct tarn_get *list, size_t co
     gets.depot = depot;
     gets.gets = list;
     gets.count = count;
-    gets.shown = gets.posted = 0;
+    gets.shown = gets.posted = gets.found = gets.hashed = 0;
     gets.room = *room;
     gets.begin_ns = 0;
     depot_flush_due(depot);

@@ -289,7 +289,8 @@ static void run_crowd(void *arg)
 {
     struct task_testing *testing = arg;
     struct crowd *crowd = testing->arg;
-    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES, .measure_interval = 1};
+    const struct tarn_depot_options options = {
+        .create_bytes = TESTING_STORE_BYTES, .measure_interval = 1, .hot_bytes = TARN_HOT_OFF};
     pthread_t threads[THREADS];
     uint64_t before = 0;
     task_group_init(&crowd->group);

@@ -9,9 +9,13 @@
 int testing_try_open(struct testing_store *store, struct testing_drive *drive, struct testing_clock *clock,
                      const struct tarn_depot_options *options)
 {
+    struct tarn_depot_options own =
+        options == NULL ? (struct tarn_depot_options){.mode = TARN_MODE_POWER} : *options;
+    if (own.hot_bytes == 0)
+        own.hot_bytes = TARN_HOT_OFF;
     store->node = testing_node(drive, clock);
     store->depot = NULL;
-    int error = tarn_depot_open(store->node, "store", options, &store->depot);
+    int error = tarn_depot_open(store->node, "store", &own, &store->depot);
     if (error != 0)
         task_node_close(store->node);
     return error;

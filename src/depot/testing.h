@@ -20,7 +20,8 @@ struct testing_store {
     struct tarn_depot *depot;
 };
 
-/** @return what the opening said; the node is closed again if that is not 0 */
+/** Open a store, without a hot tier unless the options ask for one, so that gets read the drive.
+ * @return what the opening said; the node is closed again if that is not 0 */
 int testing_try_open(struct testing_store *store, struct testing_drive *drive, struct testing_clock *clock,
                      const struct tarn_depot_options *options);
 

@@ -169,6 +169,28 @@ static int unpublish(struct tarn_depot *depot, struct depot_write *write)
     return 0;
 }
 
+void depot_write_warm(struct tarn_depot *depot, const struct depot_write *write,
+                      const struct seglog_draft *draft, const struct seglog_place *place)
+{
+    static const uint8_t of_batch[sizeof(struct seglog_batch_format)] = {0}; /* nobody asks what it says */
+    if (depot->hot == NULL)
+        return;
+    bool favoured = write->indexed && depot_hot_drop(depot->hot, write->old.grain);
+    if (place->tombstone)
+        return;
+    struct seglog_record_format header = seglog_draft_header(draft, place->kind);
+    uint64_t stamp = seglog_stamp_at(depot->log, place->grain);
+    seglog_record_seal(&header, seglog_record_seed(depot->check_seed, stamp), place->grain);
+    const void *extension = (place->kind & SEGLOG_MARKS_BATCH) != 0 ? of_batch : draft->extension;
+    const struct depot_hot_part parts[] = {
+        {.bytes = &header, .len = sizeof(header)},
+        {.bytes = extension, .len = seglog_extension_bytes(place->kind)},
+        {.bytes = draft->key, .len = draft->key_bytes},
+        {.bytes = draft->value, .len = draft->value_bytes},
+    };
+    depot_hot_add(depot->hot, place->grain, stamp, parts, base_array_count(parts), favoured);
+}
+
 int depot_write_publish(struct tarn_depot *depot, struct depot_write *write, const struct seglog_place *place)
 {
     return place->tombstone ? unpublish(depot, write) : publish_record(depot, write, place);
@@ -186,6 +208,7 @@ static int commit(struct tarn_depot *depot, struct depot_write *write, const str
     error = seglog_wait(depot->log, &place);
     depot_trace_mark(&write->trace, TARN_STAGE_COMMIT);
     if (error == 0) {
+        depot_write_warm(depot, write, draft, &place);
         error = depot_write_publish(depot, write, &place);
         depot_trace_mark(&write->trace, TARN_STAGE_INDEX);
     }

@@ -51,6 +51,11 @@ struct seglog_draft depot_write_value(const struct depot_write *write, const str
 /** The record of a deletion. */
 struct seglog_draft depot_write_tombstone(const struct depot_write *write, uint64_t sequence);
 
+/** A record that was written comes into the hot tier, and the one that it replaces, if any, goes. What the draft names is
+ * still there. */
+void depot_write_warm(struct tarn_depot *depot, const struct depot_write *write,
+                      const struct seglog_draft *draft, const struct seglog_place *place);
+
 /** Change the index: what was written is as durable as the mode asks. @return 0; as depot_find(). Yields. */
 base_must_check int depot_write_publish(struct tarn_depot *depot, struct depot_write *write,
                                         const struct seglog_place *place);

@@ -320,6 +320,8 @@ void talk_begin(struct talk *talk)
     talk->clock.wall_ns = TESTING_BEGIN;
     if (talk->store.create_bytes == 0)
         talk->store.create_bytes = TALK_STORE_BYTES;
+    if (talk->store.hot_bytes == 0) /* gets read the drive, unless a test asks for a tier */
+        talk->store.hot_bytes = TARN_HOT_OFF;
     base_assert(task_node_open(&node_options, &talk->node) == 0);
     base_assert(task_sched_open(talk->node, &options, &talk->sched) == 0);
     talk->work = malloc(sizeof(*talk->work) + TALK_GUARD_BYTES);

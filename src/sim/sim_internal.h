@@ -16,8 +16,9 @@ struct sim_world {
     uint64_t wall_begin_ns; /* civil time when now_ns is 0 */
     uint64_t step_ns_max;
     bool timed;
-    uint64_t charged_ns;   /* to the tasks of the round that is running */
-    uint64_t boot;         /* task_boot() of nodes to come: another one after drives may have lost what they were given */
+    uint64_t charged_ns; /* to the tasks of the round that is running */
+    uint64_t
+        boot; /* task_boot() of nodes to come: another one after drives may have lost what they were given */
     uint32_t pause_one_in; /* rounds after which a scheduler loses its processor for a while */
     uint64_t steps_left;
     struct base_random order; /* which scheduler is next, how long it takes */

@@ -410,6 +410,7 @@ int main(int argc, char **argv)
     load.run = load.seed & UINT32_MAX;
     load.options.create_bytes = strtoull(argv[5], NULL, 10);
     load.options.cache = argc == 7;
+    load.options.hot_bytes = load.seed % 2; /* a tier that turns over, or one that keeps all */
     const struct sigaction action = {.sa_handler = stop};
     base_assert(sigaction(SIGTERM, &action, NULL) == 0);
     return run(&load);

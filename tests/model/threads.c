@@ -29,6 +29,7 @@ struct run {
     struct testing_drive drive; /* memory, or */
     const char *path;           /* a file; NULL: memory */
     enum tarn_mode mode;
+    uint64_t hot_bytes;
     uint64_t seed;
     struct tarn_depot *depot;
     struct base_account account;
@@ -191,7 +192,8 @@ static void open_store(struct run *run, struct tarn_node *node)
     const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES,
                                                .mode = run->mode,
                                                .checkpoint_rate_bytes = UINT64_C(1) << 30,
-                                               .checkpoint_every_bytes = 1};
+                                               .checkpoint_every_bytes = 1,
+                                               .hot_bytes = run->hot_bytes};
     const char *path = run->path == NULL ? "store" : run->path;
     REQUIRE(tarn_depot_open(node, path, &options, &run->depot) == 0);
 }
@@ -338,12 +340,16 @@ static void check(struct run *run)
 
 /* ---- all kinds of runs -------------------------------------------------------------------------- */
 
+/* A tier that turns over, one that keeps all, and none. */
+static const uint64_t hot_bytes[] = {1, 0, TARN_HOT_OFF};
+
 static void one_run(const char *path, enum tarn_mode mode, uint64_t seed, uint64_t *collections)
 {
     struct run *run = calloc(1, sizeof(*run));
     assert_non_null(run);
     run->path = path;
     run->mode = mode;
+    run->hot_bytes = hot_bytes[seed / 3 % base_array_count(hot_bytes)]; /* each with each mode */
     run->seed = seed;
     base_account_init(&run->account, BASE_ACCOUNT_UNLIMITED);
     assert_int_equal(sim_history_init(&run->history, &run->account, CLIENTS + 2, OPERATIONS), 0);

@@ -65,6 +65,7 @@ static void open_and_read(void *arg)
             play->checkpoints ? UINT64_C(1) << (CHECKPOINT_BITS_MIN + sim_play_draw(play, CHECKPOINT_BITS))
                               : 0,
         .checkpoint_every_bytes = UINT64_C(1) << (EVERY_BITS_MIN + sim_play_draw(play, EVERY_BITS)),
+        .hot_bytes = play->hot_bytes,
         .create_bytes = !play->made || sim_play_draw(play, 2) == 0 ? play->drive_bytes : 0,
     };
     play->error = format_device(play);

@@ -1,0 +1,301 @@
+/*
+ * A store with a hot tier: is the drive left alone, and is every answer the one that the drive would give, whatever
+ * becomes of keys, segments, memory and the tier itself?
+ */
+#include "base/testing.h"
+#include "depot/depot_internal.h"
+#include "depot/hot/hot_internal.h"
+#include "depot/hot/testing.h"
+#include "depot/testing.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static int setup_store(void **state, uint64_t hot_bytes)
+{
+    struct testing_fixture *fixture = test_calloc(1, sizeof(*fixture));
+    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES, .hot_bytes = hot_bytes};
+    atomic_store(&fixture->clock.wall_ns, TESTING_BEGIN);
+    fixture->mode = TARN_MODE_POWER;
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
+    *state = fixture;
+    return 0;
+}
+
+static int setup_large(void **state)
+{
+    return setup_store(state, 64 * MIB);
+}
+
+static int setup_small(void **state)
+{
+    return setup_store(state, 1);
+}
+
+static int teardown(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    testing_hot_validate(fixture->store.depot->hot);
+    depot_testing_close(&fixture->store);
+    testing_drive_free(&fixture->drive);
+    test_free(fixture);
+    return 0;
+}
+
+static struct tarn_depot_stats stats_now(const struct testing_fixture *fixture)
+{
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(fixture->store.depot, &stats);
+    return stats;
+}
+
+/* ---- the drive is left alone ---------------------------------------------------------------------- */
+
+static void what_was_written_is_not_read(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    testing_put_keys(&fixture->store, 0, 200, "some value");
+    testing_expect_keys(&fixture->store, 0, 200, "some value");
+    struct tarn_depot_stats stats = stats_now(fixture);
+    assert_int_equal(stats.reads, 0);
+    assert_int_equal(stats.hot_hits, 200);
+    assert_int_equal(stats.hot_misses, 0);
+    assert_int_equal(stats.hot_records, 200);
+    testing_put_keys(&fixture->store, 0, 200, "another"); /* finds the old ones without the drive, too */
+    testing_expect_keys(&fixture->store, 0, 200, "another");
+    stats = stats_now(fixture);
+    assert_true(stats.reads < 20);                /* the collector may hold a lock at that moment */
+    assert_in_range(stats.hot_records, 180, 260); /* those that were replaced have gone, but for a few */
+}
+
+/* After a restart it is empty: each record is read once. */
+static void what_was_read_is_not_read_again(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    testing_put_keys(&fixture->store, 0, 100, "some value");
+    depot_testing_close(&fixture->store);
+    const struct tarn_depot_options options = {.hot_bytes = 64 * MIB};
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
+    assert_int_equal(stats_now(fixture).hot_records, 0);
+    for (int round = 0; round < 3; round++) {
+        testing_expect_keys(&fixture->store, 0, 100, "some value");
+        assert_int_equal(stats_now(fixture).reads, 100);
+    }
+    assert_int_equal(stats_now(fixture).hot_misses, 100);
+    assert_int_equal(stats_now(fixture).hot_hits, 200);
+}
+
+static int count_record(void *arg, const void *key, size_t key_len, const void *value,
+                        const struct tarn_record_info *info)
+{
+    (void)key, (void)key_len, (void)value, (void)info;
+    ++*(uint32_t *)arg;
+    return 0;
+}
+
+/* Scans find what is there, and bring nothing in. */
+static void scans_bring_nothing_in(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    uint32_t count = 0;
+    testing_put_keys(&fixture->store, 0, 100, "some value");
+    depot_testing_close(&fixture->store);
+    const struct tarn_depot_options options = {.hot_bytes = 64 * MIB};
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &options), 0);
+    assert_int_equal(tarn_depot_scan(fixture->store.depot, count_record, &count), 0);
+    assert_int_equal(count, 100);
+    assert_int_equal(stats_now(fixture).hot_records, 0);
+    assert_int_equal(stats_now(fixture).hot_hits + stats_now(fixture).hot_misses, 0);
+}
+
+/* ---- every answer is the drive's -------------------------------------------------------------------- */
+
+static void all_properties_come_along(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    struct tarn_depot *depot = fixture->store.depot;
+    const struct tarn_put_options options = {
+        .expiry_ns = TESTING_BEGIN + 5 * BASE_NS_PER_SECOND, .version = 77, .client_flags = 12345, .note = 2};
+    struct tarn_batch_item items[] = {
+        {.key = "b1", .key_len = 2, .value = "first", .value_len = 5, .options = &options},
+        {.key = "b2", .key_len = 2, .value = "second", .value_len = 6}};
+    struct tarn_record_info hot, cold;
+    char value[16];
+    assert_int_equal(tarn_depot_put(depot, "k", 1, "value", 5, &options, NULL), 0);
+    assert_int_equal(tarn_depot_write_batch(depot, items, 2), 0);
+    for (int i = 0; i < 2; i++) {
+        const char *key = i == 0 ? "k" : "b1";
+        uint64_t reads = stats_now(fixture).reads;
+        assert_int_equal(tarn_depot_get(depot, key, strlen(key), value, sizeof(value), &hot), 0);
+        assert_int_equal(stats_now(fixture).reads, reads);
+        assert_memory_equal(value, i == 0 ? "value" : "first", 5);
+        while (depot_hot_give_back(depot->hot)) {
+        }
+        assert_int_equal(tarn_depot_get(depot, key, strlen(key), value, sizeof(value), &cold), 0);
+        assert_int_equal(stats_now(fixture).reads, reads + 1);
+        assert_int_equal(hot.version, 77);
+        assert_int_equal(cold.version, 77);
+        assert_true(hot.expiry_ns == cold.expiry_ns && hot.client_flags == cold.client_flags &&
+                    hot.value_bytes == cold.value_bytes && hot.note == cold.note);
+        assert_int_equal(tarn_depot_write_batch(depot, items, 2), 0);
+    }
+    atomic_store(&fixture->clock.wall_ns, TESTING_BEGIN + 6 * BASE_NS_PER_SECOND);
+    assert_int_equal(tarn_depot_get(depot, "k", 1, value, sizeof(value), NULL), -ENOENT);
+    assert_int_equal(tarn_depot_get(depot, "b2", 2, value, sizeof(value), NULL), 0);
+}
+
+static void what_is_gone_is_not_found(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    assert_int_equal(depot_testing_put(&fixture->store, "a", "1"), 0);
+    assert_int_equal(depot_testing_put(&fixture->store, "b", "2"), 0);
+    depot_testing_expect(&fixture->store, "a", "1");
+    assert_int_equal(testing_delete(&fixture->store, "a"), 0);
+    depot_testing_expect(&fixture->store, "a", NULL);
+    assert_int_equal(tarn_depot_flush_all(fixture->store.depot, 0), 0);
+    depot_testing_expect(&fixture->store, "b", NULL);
+    assert_int_equal(depot_testing_put(&fixture->store, "b", "3"), 0);
+    depot_testing_expect(&fixture->store, "b", "3");
+}
+
+/* Segments are collected and written again many times, with records that stay among them. */
+static void segments_are_used_again(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    char key[16], value[2000];
+    for (int round = 0; round < 400; round++) {
+        for (int i = 0; i < 8; i++) {
+            (void)snprintf(key, sizeof(key), "k%d", (round * 8 + i) % 97);
+            (void)snprintf(value, sizeof(value), "%*d", 100 + (round * 31 + i) % 1800, round * 8 + i);
+            assert_int_equal(depot_testing_put(&fixture->store, key, value), 0);
+            depot_testing_expect(&fixture->store, key, value);
+        }
+        (void)snprintf(key, sizeof(key), "stays%d", round % 20);
+        if (round < 20)
+            assert_int_equal(depot_testing_put(&fixture->store, key, key), 0);
+        depot_testing_expect(&fixture->store, key, key);
+        if (round % 50 == 0)
+            testing_hot_validate(fixture->store.depot->hot);
+    }
+    assert_true(stats_now(fixture).collections > 2 * stats_now(fixture).segments);
+}
+
+/* What the collector moves is hot at its new place: the drive is not read for it. */
+static void moved_records_stay_hot(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    testing_put_keys(&fixture->store, 0, 50, "it stays");
+    for (int i = 0; i < 3; i++)
+        testing_expect_keys(&fixture->store, 0, 50, "it stays");
+    uint64_t moved_bytes = stats_now(fixture).moved_bytes;
+    char value[3000];
+    memset(value, 'x', sizeof(value));
+    value[sizeof(value) - 1] = '\0';
+    for (int i = 0; stats_now(fixture).moved_bytes < moved_bytes + 50 * 64 && i < 10000; i++)
+        assert_int_equal(depot_testing_put(&fixture->store, "churn", value), 0);
+    uint64_t reads = stats_now(fixture).reads;
+    testing_expect_keys(&fixture->store, 0, 50, "it stays");
+    assert_true(stats_now(fixture).reads < reads + 10);
+}
+
+/* A value on loan stays as it was, though its key is replaced and its page emptied. */
+static void leases_stay(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    struct tarn_depot *depot = fixture->store.depot;
+    struct tarn_lease lease;
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "on loan"), 0);
+    assert_int_equal(tarn_depot_lease(depot, "k", 1, 0, 3, &lease, NULL), 0);
+    assert_int_equal(base_account_used(&depot->leases), 0); /* no buffer is needed for it */
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "another"), 0);
+    while (depot_hot_give_back(depot->hot)) {
+    }
+    testing_put_keys(&fixture->store, 0, 2000, "fills the tier");
+    assert_int_equal(lease.bytes, 4);
+    assert_memory_equal(lease.data, "loan", 4);
+    tarn_depot_lease_end(&lease);
+    depot_testing_expect(&fixture->store, "k", "another");
+}
+
+/* A header in memory that has changed is not believed: the drive has it right. */
+static void changed_memory_is_not_believed(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    struct depot_hot *hot = fixture->store.depot->hot;
+    assert_int_equal(depot_testing_put(&fixture->store, "k", "value"), 0);
+    struct hot_front *front = NULL;
+    for (uint32_t i = 0; i < hot->part_count && front == NULL; i++) {
+        if (hot->parts[i].open[HOT_TRIAL] != HOT_NO_PAGE)
+            front = (void *)(hot->memory + (uint64_t)hot->parts[i].open[HOT_TRIAL] * hot->page_bytes);
+    }
+    assert_non_null(front);
+    front->record[9] ^= 4;
+    depot_testing_expect(&fixture->store, "k", "value");
+    assert_int_equal(stats_now(fixture).reads, 1);
+    depot_testing_expect(&fixture->store, "k", "value");
+    assert_int_equal(stats_now(fixture).reads, 1);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+/* The index grows from nothing to its most, the tier makes way, and no put is refused before. */
+static void the_index_comes_first(void **state)
+{
+    (void)state;
+    struct testing_drive drive = {.size = 0};
+    const struct task_node_options node_options = {.drives = &testing_provider,
+                                                   .drives_arg = &drive,
+                                                   .memory_bytes = 64 * MIB,
+                                                   .log_sink = testing_sink};
+    const struct tarn_depot_options options = {.create_bytes = 64 * MIB, .mode = TARN_MODE_ASYNC};
+    struct testing_store store;
+    uint64_t least = UINT64_MAX, most = 0, number;
+    int error = 0;
+    assert_int_equal(task_node_open(&node_options, &store.node), 0);
+    assert_int_equal(tarn_depot_open(store.node, "store", &options, &store.depot), 0);
+    for (number = 0; error == 0 && number < 400000; number++) {
+        error = tarn_depot_put(store.depot, &number, sizeof(number), "v", 1, NULL, NULL);
+        if (number % 10000 != 0)
+            continue;
+        struct tarn_depot_stats stats;
+        tarn_depot_stats(store.depot, &stats);
+        most = base_max(most, stats.hot_bytes);
+        least = number > 200000 ? base_min(least, stats.hot_bytes) : least;
+        assert_true(base_account_used(&store.node->memory) <= 64 * MIB);
+        testing_hot_validate(store.depot->hot);
+    }
+    assert_true(error == 0 || error == -ENOSPC);
+    struct tarn_depot_stats stats;
+    tarn_depot_stats(store.depot, &stats);
+    print_message("%lu records, index %lu KiB, hot %lu to %lu KiB\n", (unsigned long)stats.records,
+                  (unsigned long)stats.index_bytes >> 10, (unsigned long)least >> 10,
+                  (unsigned long)most >> 10);
+    assert_true(stats.index_bytes > 4 * MIB); /* it grew, several times */
+    assert_true(least < most);
+    for (uint64_t i = 0; i < number - 1; i += 1000) {
+        char value[4];
+        assert_int_equal(tarn_depot_get(store.depot, &i, sizeof(i), value, sizeof(value), NULL), 0);
+    }
+    depot_testing_close(&store);
+    testing_drive_free(&drive);
+}
+
+#define HOT_TEST(name)                                                                                       \
+    cmocka_unit_test_setup_teardown(name, setup_large, teardown),                                            \
+        cmocka_unit_test_setup_teardown(name, setup_small, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_was_written_is_not_read, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(what_was_read_is_not_read_again, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(scans_bring_nothing_in, setup_large, teardown),
+        HOT_TEST(all_properties_come_along),
+        HOT_TEST(what_is_gone_is_not_found),
+        HOT_TEST(segments_are_used_again),
+        cmocka_unit_test_setup_teardown(moved_records_stay_hot, setup_large, teardown),
+        HOT_TEST(leases_stay),
+        HOT_TEST(changed_memory_is_not_believed),
+        cmocka_unit_test(the_index_comes_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
