@@ -302,7 +302,7 @@ static void measure_main(void *arg)
     struct job *job = world->arg;
     const struct tarn_format_options format = {.grain_bytes = (uint32_t)job->options->grain_bytes,
                                                .force = true};
-    const struct tarn_depot_options options = {.mode = TARN_MODE_DEVICE};
+    const struct tarn_depot_options options = {.mode = TARN_MODE_DEVICE, .hot_bytes = TARN_HOT_OFF};
     world->error = tarn_depot_format(world->node, "memory", &format);
     if (world->error == 0)
         world->error = tarn_depot_open(world->node, "memory", &options, &job->depot);

@@ -103,7 +103,8 @@ int lab_depot_format(struct lab_depot_store *store, struct tarn_node *node)
 int lab_depot_open(const struct lab_depot_store *store, struct tarn_node *node, enum tarn_mode mode,
                    bool read_only, struct tarn_depot **ret_depot)
 {
-    const struct tarn_depot_options options = {.mode = mode, .read_only = read_only};
+    const struct tarn_depot_options options = {
+        .mode = mode, .read_only = read_only, .hot_bytes = TARN_HOT_OFF}; /* the drive is what is measured */
     const struct depot_opening opening = {.direct = store->setup->direct};
     return depot_open(node, store->file.path, &options, &opening, ret_depot);
 }

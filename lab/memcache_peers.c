@@ -34,7 +34,8 @@ static void prepare_tarn(struct lab_memcache_contestant *contestant, uint16_t po
     lab_command_add_tarn(command, options->program);
     lab_command_add_words(command,
                           "serve --size=%" PRIu64 " --listen=127.0.0.1:%" PRIu16
-                          " --threads=1 --max-connections=%" PRIu64 " --memory=%" PRIu64 " --log-level=warn",
+                          " --threads=1 --max-connections=%" PRIu64 " --memory=%" PRIu64
+                          " --log-level=warn --hot=off",
                           base_align_up(size, MEBIBYTE), port, options->load.connections + 64,
                           256 * MEBIBYTE + options->load.keys * (uint64_t)TARN_INDEX_BYTES);
     lab_command_add(command, "--data=%s", contest->path);

@@ -10,6 +10,7 @@ extern const struct bench_verb lab_verb_depot;
 extern const struct bench_verb lab_verb_drive;
 extern const struct bench_verb lab_verb_fabric;
 extern const struct bench_verb lab_verb_growth;
+extern const struct bench_verb lab_verb_hot;
 extern const struct bench_verb lab_verb_index;
 extern const struct bench_verb lab_verb_memcache;
 extern const struct bench_verb lab_verb_restart;
