@@ -205,6 +205,13 @@ static void show_general(const struct view *view)
                   general_rate(view, "cmd_touch"));
     show_size(view, "  in", general_rate(view, "bytes_read"), "");
     show_size(view, "  out", general_rate(view, "bytes_written"), "\n");
+    double found = general_rate(view, "store_hot_hits"), missed = general_rate(view, "store_hot_misses");
+    if (number(now, "store_hot_bytes") > 0) {
+        (void)fprintf(view->file, "hot       %.0f records", number(now, "store_hot_records"));
+        show_size(view, ",", number(now, "store_hot_bytes"), "");
+        (void)fprintf(view->file, ";  %.1f %% of records that were read\n",
+                      found + missed > 0 ? 100 * found / (found + missed) : 0);
+    }
     (void)fprintf(view->file, "drive     %.0f reads  %.0f writes  %.0f flushes a second",
                   general_rate(view, "store_reads"), general_rate(view, "store_writes"),
                   general_rate(view, "store_flushes"));

@@ -166,6 +166,12 @@ static void add_depot(struct listing *listing)
     add_number(listing, "store_segments_free", stats.segments_free);
     add_number(listing, "store_collections", stats.collections);
     add_number(listing, "store_discarded_bytes", stats.discarded_bytes);
+    add_number(listing, "store_hot_bytes", stats.hot_bytes);
+    add_number(listing, "store_hot_records", stats.hot_records);
+    add_number(listing, "store_hot_hits", stats.hot_hits);
+    add_number(listing, "store_hot_misses", stats.hot_misses);
+    add_quotient(listing, "store_hot_share", stats.hot_hits, stats.hot_hits + stats.hot_misses);
+    add_number(listing, "store_hot_evictions", stats.hot_evictions);
     add_number(listing, "store_reads", stats.reads);
     add_number(listing, "store_writes", stats.writes);
     add_number(listing, "store_written_bytes", stats.written_bytes);
@@ -216,7 +222,9 @@ static void add_store(struct listing *listing)
     else
         add_cache(listing, &stats);
     add_number(listing, "store_index_bytes", stats.index_bytes);
-    add_number(listing, "memory_used_bytes", base_account_used(&server->node->memory));
+    /* hot records make way, so they are not in the way of anything */
+    const struct base_account *memory = &server->node->memory;
+    add_number(listing, "memory_used_bytes", base_account_used(memory) - base_account_borrowed(memory));
 }
 
 static void add_class(struct listing *listing, const char *which, const char *name, uint64_t value)

@@ -32,6 +32,9 @@ struct serve_options {
     bool enable_shutdown;
     uint64_t threads; /* number of threads; 0: one for each processor */
     uint64_t memory_bytes;
+    const char
+        *hot; /* "auto", "off" or a size: tarn_depot_options.hot_bytes, as serve_hot_bytes() reads it */
+    uint64_t hot_record_bytes;
     uint64_t connections_max;
     uint64_t item_bytes_max;
     uint64_t send_timeout_ns;
@@ -81,6 +84,9 @@ extern const size_t serve_settings_count;
  * @return 0; -EINVAL
  */
 base_must_check int serve_check_options(const struct serve_options *options, char *error, size_t room);
+
+/** tarn_depot_options.hot_bytes. @param options  checked */
+uint64_t serve_hot_bytes(const struct serve_options *options);
 
 /** The idle time after which a connection is closed; 0: never. @param options  checked */
 uint64_t serve_idle_timeout_ns(const struct serve_options *options);

@@ -161,8 +161,25 @@ const struct base_setting serve_settings[] = {
          "Most memory that the server takes, but for its caches, which have theirs beside it. The index of a "
          "depot takes 8 to 20 bytes for each record; where it ends, new keys are "
          "refused. "
-         "What connections take is of it, too.",
+         "What connections take is of it, too. What is left holds hot records (--hot).",
      AT(memory_bytes)},
+    {.name = "hot",
+     .type = BASE_SETTING_STRING,
+     .metavar = "SIZE",
+     .default_text = "auto",
+     .help = "Most memory, of --memory, for records that are asked for often, so that the drive need not be "
+             "read for "
+             "them. auto: all that nothing else needs, but for a sixteenth (64M at most). off: none. Each "
+             "depot has "
+             "as much. A file in memory has none.",
+     AT(hot)},
+    {.name = "hot-record",
+     .type = BASE_SETTING_SIZE,
+     .min = 64,
+     .max = UINT64_C(128) << 10,
+     .default_text = "64K",
+     .help = "Longest record, with its key and a header of 40 bytes, that is kept there.",
+     AT(hot_record_bytes)},
     {.name = "max-connections",
      .letter = 'c',
      .type = BASE_SETTING_UINT,
@@ -587,6 +604,34 @@ static int check_extended(const struct serve_options *options, char *error, size
     return 0;
 }
 
+/* @return whether it is one of the words or sizes that --hot takes */
+static bool read_hot(const char *text, uint64_t *ret_bytes)
+{
+    if (strcmp(text, "auto") == 0)
+        *ret_bytes = 0;
+    else if (strcmp(text, "off") == 0)
+        *ret_bytes = TARN_HOT_OFF;
+    else
+        return base_parse_size(text, ret_bytes) == 0 && *ret_bytes > 0;
+    return true;
+}
+
+uint64_t serve_hot_bytes(const struct serve_options *options)
+{
+    uint64_t bytes = 0;
+    (void)read_hot(options->hot, &bytes);
+    return bytes;
+}
+
+static int check_hot(const struct serve_options *options, char *error, size_t room)
+{
+    uint64_t bytes;
+    if (!read_hot(options->hot, &bytes))
+        return base_settings_fail(error, room, "--hot=%s: say a size, as 512M, or auto, or off",
+                                  options->hot);
+    return 0;
+}
+
 /* Check the values of memcached's options. */
 static int check_memcached(const struct serve_options *options, char *error, size_t room)
 {
@@ -606,6 +651,8 @@ static int check_memcached(const struct serve_options *options, char *error, siz
 int serve_check_options(const struct serve_options *options, char *error, size_t room)
 {
     int result = check_memcached(options, error, room);
+    if (result == 0)
+        result = check_hot(options, error, room);
     if (result == 0)
         result = check_stores(options, error, room);
     if (result == 0)

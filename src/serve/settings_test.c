@@ -8,6 +8,7 @@
 #include "serve/serve_internal.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <tarn/depot.h>
 
 struct fixture {
     struct base_account account;
@@ -62,6 +63,29 @@ static void defaults_are_safe(void **state)
     assert_int_equal(options->over_provisioning_percent, 7);
     assert_false(options->insecure);
     assert_int_equal(options->item_bytes_max, 1 << 20);
+    assert_string_equal(options->hot, "auto");
+    assert_int_equal(serve_hot_bytes(options), 0);
+    assert_int_equal(options->hot_record_bytes, 64 << 10);
+}
+
+static void hot_is_a_size_or_a_word(void **state)
+{
+    struct fixture *fixture = *state;
+    set(fixture, "data", "store");
+    set(fixture, "hot", "off");
+    assert_int_equal(check(fixture), 0);
+    assert_int_equal(serve_hot_bytes(&fixture->options), TARN_HOT_OFF);
+    set(fixture, "hot", "512M");
+    assert_int_equal(check(fixture), 0);
+    assert_int_equal(serve_hot_bytes(&fixture->options), 512 << 20);
+    static const char *const wrong[] = {"", "0", "none", "-1", "1Q", "auto "};
+    for (size_t i = 0; i < base_array_count(wrong); i++) {
+        set(fixture, "hot", wrong[i]);
+        assert_int_equal(check(fixture), -EINVAL);
+        assert_non_null(strstr(fixture->error, "--hot="));
+    }
+    set(fixture, "hot", "auto");
+    assert_int_equal(check(fixture), 0);
 }
 
 static void a_store_must_be_named(void **state)
@@ -252,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(defaults_are_safe, setup, teardown),
+        cmocka_unit_test_setup_teardown(hot_is_a_size_or_a_word, setup, teardown),
         cmocka_unit_test_setup_teardown(a_store_must_be_named, setup, teardown),
         cmocka_unit_test_setup_teardown(only_loopback_is_secure, setup, teardown),
         cmocka_unit_test_setup_teardown(stores_go_together, setup, teardown),

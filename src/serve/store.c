@@ -64,7 +64,9 @@ static int open_depot(struct serve_store *store)
                                                      .discard = (enum tarn_discard)options->discard,
                                                      .over_provisioning_percent =
                                                          (uint32_t)options->over_provisioning_percent,
-                                                     .measure_interval = (uint32_t)options->measure_interval};
+                                                     .measure_interval = (uint32_t)options->measure_interval,
+                                                     .hot_bytes = serve_hot_bytes(options),
+                                                     .hot_record_bytes = (uint32_t)options->hot_record_bytes};
     const struct depot_opening opening = {.direct = options->direct,
                                           .lock_wait_ns = LOCK_WAIT_NS,
                                           .size_unasked = asked == 0,
