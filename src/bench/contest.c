@@ -167,7 +167,7 @@ static void describe_case(struct bench_case *self, const struct bench_contest *c
 static uint64_t find_half_rate(const struct bench_contest *contest, const struct bench_case *closed)
 {
     uint32_t servers = 0;
-    for (size_t i = 0; i < contest->count; i++)
+    for (size_t i = 0; i < base_min(contest->count, base_array_count(contest->contestants)); i++)
         servers |= (uint32_t)contest->contestants[i].serves << i;
     double keys = contest->share * contest->pattern.keys_per_get + 1 - contest->share;
     return base_max((uint64_t)(bench_case_slowest(closed, servers) / keys / 2), UINT64_C(1));

@@ -42,7 +42,7 @@ def say(connection, text, answers):
 
 def all_are_measured(tarn):
     """Each request counts in the stages that it passes; times rise with their share; `stats reset` forgets."""
-    with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--measure=1", "--threads=2") as server, \
+    with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--measure=1", "--threads=2", "--hot=off") as server, \
             Connection(server.address) as first, Connection(server.address) as second:
         for number, connection in enumerate((first, second)):
             say(connection, b"".join(b"set %d.%d 0 0 5\r\nvalue\r\n" % (number, key) for key in range(KEYS)), KEYS)
