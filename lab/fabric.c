@@ -35,16 +35,13 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int check_options(struct bench *bench, const void *verb_options)
-{
-    const struct options *options = verb_options;
-    int error = bench_check_sizes(bench, &options->sizes, LAB_FABRIC_BYTES_MAX);
-    if (error == 0)
-        error = bench_check_depths(bench, "depths", &options->depths, LAB_FABRIC_DEPTH_MAX);
-    if (error == 0)
-        error = bench_check_words(bench, "only", &options->only, cases);
-    return error != 0 ? error : bench_check_words(bench, "providers", &options->providers, providers);
-}
+static const struct bench_list lists[] = {
+    BENCH_NUMBERS("sizes", sizes, BENCH_WORD_BYTES, LAB_FABRIC_BYTES_MAX, BENCH_WORD_BYTES),
+    BENCH_NUMBERS("depths", depths, 1, LAB_FABRIC_DEPTH_MAX, 1),
+    BENCH_WORDS("only", only, cases),
+    BENCH_WORDS("providers", providers, providers),
+    {.setting = NULL},
+};
 
 typedef int measure_function(void *arg, struct bench_sample *sample);
 
@@ -138,9 +135,8 @@ static int run_size(struct lab_fabric_job *job, const struct options *options, b
     for (size_t i = 0; i < options->depths.count && error == 0 && two && !shm; i++) {
         if (!bench_is_wanted(&options->only, "operation"))
             break;
-        error = bench_read_depth(options->depths.items[i], &job->depth);
-        if (error == 0)
-            error = run_operations(job, options->peers);
+        job->depth = bench_number(options->depths.items[i]);
+        error = run_operations(job, options->peers);
     }
     return error;
 }
@@ -154,9 +150,8 @@ static int run_provider(struct bench *bench, const struct options *options, cons
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        error = bench_read_size(options->sizes.items[i], LAB_FABRIC_BYTES_MAX, &job.bytes);
-        if (error == 0)
-            error = run_size(&job, options, i == 0);
+        job.bytes = bench_number(options->sizes.items[i]);
+        error = run_size(&job, options, i == 0);
     }
     int ended = lab_server_stop(&server);
     return error != 0 ? error : ended;
@@ -173,12 +168,6 @@ static int run_fabric(struct bench *bench, const void *verb_options)
     return error;
 }
 
-const struct bench_verb lab_verb_fabric = {
-    .name = "fabric",
-    .summary = "One-sided operations and messages beside plain memory, sockets, UCX, libfabric and iperf3.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_fabric,
-};
+const struct bench_verb lab_verb_fabric = BENCH_VERB(
+    "fabric", "One-sided operations and messages beside plain memory, sockets, UCX, libfabric and iperf3.",
+    .lists = lists, .run = run_fabric);

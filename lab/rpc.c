@@ -26,12 +26,11 @@ static const struct base_setting table[] = {
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
 
-static int check_options(struct bench *bench, const void *verb_options)
-{
-    const struct options *options = verb_options;
-    int error = bench_check_sizes(bench, &options->sizes, BYTES_MAX);
-    return error != 0 ? error : bench_check_depths(bench, "depths", &options->depths, DEPTH_MAX);
-}
+static const struct bench_list lists[] = {
+    BENCH_NUMBERS("sizes", sizes, BENCH_WORD_BYTES, BYTES_MAX, BENCH_WORD_BYTES),
+    BENCH_NUMBERS("depths", depths, 1, DEPTH_MAX, 1),
+    {.setting = NULL},
+};
 
 /* ---- the server, a process of its own ------------------------------------------------------------- */
 
@@ -164,30 +163,20 @@ static int run_rpc(struct bench *bench, const void *verb_options)
 {
     const struct options *options = verb_options;
     struct lab_server server = {.bench = bench, .url = "shm:", .begin = begin_serving, .end = end_serving};
-    uint32_t bytes = 0, depth = 0;
     if (!bench_has_two_cores(&bench->machine))
         return 0; /* spinning on one would wait for its time slice */
     int error = lab_server_start(&server);
     if (error != 0)
         return error;
     for (size_t i = 0; i < options->sizes.count && error == 0; i++) {
-        error = bench_read_size(options->sizes.items[i], BYTES_MAX, &bytes);
-        for (size_t k = 0; k < options->depths.count && error == 0; k++) {
-            error = bench_read_depth(options->depths.items[k], &depth);
-            if (error == 0)
-                error = run_case(&server, bytes, depth, options->peers);
-        }
+        for (size_t k = 0; k < options->depths.count && error == 0; k++)
+            error = run_case(&server, bench_number(options->sizes.items[i]),
+                             bench_number(options->depths.items[k]), options->peers);
     }
     int ended = lab_server_stop(&server);
     return error != 0 ? error : ended;
 }
 
-const struct bench_verb lab_verb_rpc = {
-    .name = "rpc",
-    .summary = "Calls over shared memory beside a cache line, UCX and libfabric.",
-    .table = table,
-    .table_count = base_array_count(table),
-    .options_bytes = sizeof(struct options),
-    .check = check_options,
-    .run = run_rpc,
-};
+const struct bench_verb lab_verb_rpc =
+    BENCH_VERB("rpc", "Calls over shared memory beside a cache line, UCX and libfabric.", .lists = lists,
+               .run = run_rpc);

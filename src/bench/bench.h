@@ -181,33 +181,4 @@ uint32_t bench_number(const char *text);
 #define BENCH_DEPTH_MAX  1024 /* requests in flight at once */
 #define BENCH_WORD_BYTES 8    /* what an operation moves is a multiple of it */
 
-/** Check that every word of a list is a number of requests in flight, from 1 to `most`. @return 0; -EINVAL: said in bench->err */
-base_must_check static inline int bench_check_depths(struct bench *bench, const char *setting,
-                                                     const struct base_setting_list *list, uint32_t most)
-{
-    return bench_check_numbers(bench, setting, list, 1, most, 1);
-}
-
-/** Check that every word of --sizes is a number of bytes that an operation moves, up to `most`. @return 0; -EINVAL: said */
-base_must_check static inline int bench_check_sizes(struct bench *bench,
-                                                    const struct base_setting_list *sizes, uint32_t most)
-{
-    return bench_check_numbers(bench, "sizes", sizes, BENCH_WORD_BYTES, most, BENCH_WORD_BYTES);
-}
-
-/** Read an item of a list of depths, which was checked. @return 0 */
-base_must_check static inline int bench_read_depth(const char *text, uint32_t *ret_depth)
-{
-    *ret_depth = bench_number(text);
-    return 0;
-}
-
-/** Read an item of --sizes, which was checked. @return 0 */
-base_must_check static inline int bench_read_size(const char *text, uint32_t most, uint32_t *ret_bytes)
-{
-    (void)most;
-    *ret_bytes = bench_number(text);
-    return 0;
-}
-
 #endif
