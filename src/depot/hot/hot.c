@@ -213,9 +213,7 @@ bool depot_hot_find(struct depot_hot *hot, uint64_t grain, uint64_t stamp, bool 
 void depot_hot_prefetch(struct depot_hot *hot, uint64_t grain)
 {
     uint64_t hash = hot_hash(grain);
-    const struct hot_bucket *bucket = hot_bucket_of(hot_part_of(hot, hash), hash);
-    __builtin_prefetch(bucket);
-    __builtin_prefetch((const uint8_t *)bucket + BASE_CACHE_LINE_BYTES);
+    hot_prefetch_bucket(hot_part_of(hot, hash), hash);
 }
 
 bool depot_hot_keep(struct depot_hot_page *page)

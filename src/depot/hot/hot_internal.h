@@ -151,6 +151,14 @@ static inline struct depot_hot_page *hot_page_of(const struct depot_hot *hot, co
 /** The bucket of a hash, among those that there are now. */
 struct hot_bucket *hot_bucket_of(const struct hot_part *part, uint64_t hash);
 
+/** Bring the bucket of a hash into the processor's cache: a hint. */
+static inline void hot_prefetch_bucket(const struct hot_part *part, uint64_t hash)
+{
+    const struct hot_bucket *bucket = hot_bucket_of(part, hash);
+    __builtin_prefetch(bucket);
+    __builtin_prefetch((const uint8_t *)bucket + BASE_CACHE_LINE_BYTES);
+}
+
 /** The word of a place's record. @return NULL: there is none. The lock is held */
 _Atomic uint64_t *hot_find_locked(struct depot_hot *hot, struct hot_part *part, uint64_t hash,
                                   uint64_t grain);
@@ -174,6 +182,7 @@ void hot_resize_locked(struct depot_hot *hot, struct hot_part *part);
 
 /** Put a page behind a list. */
 void hot_pages_push(struct depot_hot *hot, struct hot_pages *list, uint32_t page);
+
 /** Take the first page of a list. @return HOT_NO_PAGE: it is empty */
 uint32_t hot_pages_pop(struct depot_hot *hot, struct hot_pages *list);
 

@@ -76,9 +76,7 @@ static uint32_t take_victim_locked(struct depot_hot *hot, struct hot_part *part,
 
 static struct hot_front *fetch_bucket(const struct hot_part *part, struct hot_front *front)
 {
-    const struct hot_bucket *bucket = hot_bucket_of(part, hot_hash(hot_grain(front)));
-    __builtin_prefetch(bucket);
-    __builtin_prefetch((const uint8_t *)bucket + BASE_CACHE_LINE_BYTES);
+    hot_prefetch_bucket(part, hot_hash(hot_grain(front)));
     return next_front(front);
 }
 
