@@ -99,7 +99,7 @@ static void make_way(struct tarn_depot *depot)
 {
     const struct base_account *account = &depot->node->memory;
     uint64_t bytes = depot_index_bytes(&depot->index);
-    if (depot->hot == NULL || bytes > base_account_left(account))
+    if (depot->hot == NULL || !depot_index_may_grow(&depot->index) || bytes > base_account_left(account))
         return;
     depot_hot_hold_off(depot->hot, bytes);
     while (base_account_unused(account) < bytes && depot_hot_give_back(depot->hot))

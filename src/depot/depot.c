@@ -258,17 +258,17 @@ static void warn_of_size(struct tarn_depot *depot, const struct tarn_depot_optio
                               : "dump it and load it into a smaller one, or ask for the size that it has");
 }
 
-/* The memory that others leave is the hot tier's: all but a reserve, or what was asked for. */
-static int open_hot(struct tarn_depot *depot, const struct tarn_depot_options *options)
+/* The memory that others leave is the hot tier's: all but a reserve, or what was asked for. A store works without it. */
+static void open_hot(struct tarn_depot *depot, const struct tarn_depot_options *options)
 {
     struct base_account *account = &depot->node->memory;
     uint64_t cap_bytes = account->cap_bytes, most_bytes = options->hot_bytes;
     if (most_bytes == TARN_HOT_OFF)
-        return 0;
+        return;
     if (drive_info(depot->drive)->mapped) {
         base_info(&depot->node->log, "no hot tier", "path=%s why=\"the file is in memory already\"",
                   drive_name(depot->drive));
-        return 0;
+        return;
     }
     if (most_bytes == 0)
         most_bytes = cap_bytes == BASE_ACCOUNT_UNLIMITED ? HOT_BYTES_UNLIMITED : cap_bytes;
@@ -277,7 +277,10 @@ static int open_hot(struct tarn_depot *depot, const struct tarn_depot_options *o
         .spare_bytes = base_min(cap_bytes / HOT_SPARE_SHARE, HOT_SPARE_BYTES_MAX),
         .record_bytes_max = options->hot_record_bytes,
     };
-    return depot_hot_open(account, &hot_options, &depot->hot);
+    if (depot_hot_open(account, &hot_options, &depot->hot) != 0)
+        base_warn(&depot->node->log, "no hot tier",
+                  "path=%s why=\"there is no memory, or no room for addresses (ulimit -v)\" bytes=%" PRIu64,
+                  drive_name(depot->drive), hot_options.bytes_max);
 }
 
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
@@ -297,7 +300,7 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
         if (error == 0)
             error = depot_recover(depot);
         if (error == 0)
-            error = open_hot(depot, options);
+            open_hot(depot, options);
         if (error == 0 && !depot->read_only)
             error = seglog_start(depot->log, &depot_owner_ops, depot);
         depot->running = error == 0 && !depot->read_only;

@@ -176,7 +176,7 @@ void depot_write_warm(struct tarn_depot *depot, const struct depot_write *write,
     if (depot->hot == NULL)
         return;
     bool favoured = write->indexed && depot_hot_drop(depot->hot, write->old.grain);
-    if (place->tombstone)
+    if (place->tombstone || (place->kind & SEGLOG_MARK_PIECE) != 0)
         return;
     struct seglog_record_format header = seglog_draft_header(draft, place->kind);
     uint64_t stamp = seglog_stamp_at(depot->log, place->grain);

@@ -235,6 +235,39 @@ static void changed_memory_is_not_believed(void **state)
     assert_int_equal(stats_now(fixture).reads, 1);
 }
 
+/* Of a long value only the head is kept. */
+static void pieces_stay_away(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    struct tarn_depot *depot = fixture->store.depot;
+    size_t bytes = 2 * depot->whole_bytes_max + 100; /* the last piece is short */
+    uint8_t *value = test_calloc(bytes, 1);
+    assert_int_equal(tarn_depot_put(depot, "long", 4, value, bytes, NULL, NULL), 0);
+    assert_true(stats_now(fixture).pieces > 2);
+    assert_int_equal(stats_now(fixture).hot_records, 1);
+    memset(value, 1, bytes);
+    assert_int_equal(tarn_depot_get(depot, "long", 4, value, bytes, NULL), 0);
+    assert_true(base_is_zero(value, bytes));
+    assert_int_equal(stats_now(fixture).hot_records, 1);
+    test_free(value);
+}
+
+/* Where there are not so many addresses, the store works without a tier. */
+static void it_works_without_one(void **state)
+{
+    (void)state;
+    struct testing_drive drive = {.size = 0};
+    struct testing_store store;
+    const struct tarn_depot_options options = {.create_bytes = TESTING_STORE_BYTES,
+                                               .hot_bytes = UINT64_C(1) << 60};
+    assert_int_equal(testing_try_open(&store, &drive, NULL, &options), 0);
+    assert_null(store.depot->hot);
+    assert_int_equal(depot_testing_put(&store, "k", "value"), 0);
+    depot_testing_expect(&store, "k", "value");
+    depot_testing_close(&store);
+    testing_drive_free(&drive);
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
 /* The index grows from nothing to its most, the tier makes way, and no put is refused before. */
@@ -295,6 +328,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(moved_records_stay_hot, setup_large, teardown),
         HOT_TEST(leases_stay),
         HOT_TEST(changed_memory_is_not_believed),
+        cmocka_unit_test_setup_teardown(pieces_stay_away, setup_large, teardown),
+        cmocka_unit_test(it_works_without_one),
         cmocka_unit_test(the_index_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,7 +102,7 @@ int depot_index_grow_begin(struct depot_index *index)
     /* Relaxed: one caller at a time. */
     if (atomic_load_explicit(&index->growing, memory_order_relaxed))
         return -EALREADY;
-    if (previous->bits + DEPOT_TAG_BITS_LEFT >= index->widths.tag_bits)
+    if (!depot_index_may_grow(index))
         return -ENOSPC;
     struct depot_index_directory *directory =
         previous->next != NULL ? previous->next : depot_index_directory_make(index, previous);

@@ -137,9 +137,13 @@ bool depot_index_load_reaches(const struct depot_index *index, uint64_t percent)
     return count * 100 >= depot_index_capacity(index) * percent;
 }
 
+bool depot_index_may_grow(const struct depot_index *index)
+{
+    return depot_index_directory_now(index)->bits + DEPOT_TAG_BITS_LEFT < index->widths.tag_bits;
+}
+
 bool depot_index_wants_growth(const struct depot_index *index)
 {
-    return depot_index_load_reaches(index, INDEX_LOAD_TO_GROW) &&
-           depot_index_directory_now(index)->bits + DEPOT_TAG_BITS_LEFT < index->widths.tag_bits &&
+    return depot_index_load_reaches(index, INDEX_LOAD_TO_GROW) && depot_index_may_grow(index) &&
            !atomic_load_explicit(&index->growing, memory_order_relaxed); /* advice */
 }

@@ -213,6 +213,9 @@ uint64_t depot_index_capacity(const struct depot_index *index);
 /** Whether the load asks for growth (80 % or more) and the widths still allow it. Cheap: for every insert. */
 bool depot_index_wants_growth(const struct depot_index *index);
 
+/** Whether the widths allow it to double once more. */
+bool depot_index_may_grow(const struct depot_index *index);
+
 /**
  * Double the directory: take memory for the twins of all tables, charged and touched here, away from
  * requests. Nothing is moved yet; from now on a region is split when depot_index_grow_step() or an insert
