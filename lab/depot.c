@@ -71,7 +71,7 @@ static const struct base_setting table[] = {
     BENCH_OPTION(LIST, "keys", keys,
                  "What is put: random records that are there, or new ones into an empty store.",
                  .metavar = "NAME[,...]", .default_text = "overwrite,insert"),
-    BENCH_OPTION(BOOL, "threads", threads, "Have plain threads put instead of tasks."),
+    BENCH_OPTION(BOOL, "threads", threads, "Have plain threads get and put instead of tasks."),
     BENCH_OPTION(BOOL, "two-cores", two_cores,
                  "Measure two schedulers, each on a core of its own with as many tasks, beside the one."),
     BENCH_OPTION(UINT, "records", records, "Records of 100 bytes of which the memory is measured.", .min = 1,
@@ -170,6 +170,8 @@ static int run_rates(struct set *set)
         bench_case_text(self, "mode", depot_mode_names[job->mode]);
         bench_case_text(self, "keys", keys[job->op == LAB_DEPOT_INSERT]);
         bench_case_text(self, "writers", job->threads ? "threads" : "tasks");
+    } else if (job->threads) {
+        bench_case_text(self, "readers", "threads");
     }
     bench_case_number(self, "value_bytes", store->value_bytes);
     if (set->peer_count > 0)
@@ -229,7 +231,7 @@ static int run_set(struct place *place, enum lab_depot_op op, enum tarn_mode mod
                                       .mode = mode,
                                       .depth = bench_number(depth),
                                       .scheds = 1,
-                                      .threads = op != LAB_DEPOT_GET && place->options->threads,
+                                      .threads = place->options->threads,
                                       .stages = place->options->stages};
     if (place->options->two_cores) {
         set->on_two = set->job;

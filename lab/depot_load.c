@@ -318,6 +318,7 @@ int lab_depot_measure(void *arg, struct bench_sample *sample)
         .engine = store->setup->engine,
         .sched_count = job->scheds,
         .sched = {.tasks_max = job->depth + SPARE_TASKS, .spin_ns = store->setup->spin_ns},
+        .memory_bytes = store->setup->memory_bytes,
     };
     int error =
         job->threads ? measure_threads(&load) : bench_world_run(store->bench, &options, load_main, &load);

@@ -104,7 +104,10 @@ int lab_depot_open(const struct lab_depot_store *store, struct tarn_node *node, 
                    bool read_only, struct tarn_depot **ret_depot)
 {
     const struct tarn_depot_options options = {
-        .mode = mode, .read_only = read_only, .hot_bytes = TARN_HOT_OFF}; /* the drive is what is measured */
+        .mode = mode,
+        .read_only = read_only,
+        .hot_bytes = store->setup->memory_bytes == 0 ? TARN_HOT_OFF : 0 /* the drive is what is measured */
+    };
     const struct depot_opening opening = {.direct = store->setup->direct};
     return depot_open(node, store->file.path, &options, &opening, ret_depot);
 }

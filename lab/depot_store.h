@@ -20,6 +20,7 @@ struct lab_depot_setup {
     enum task_engine_choice engine;
     enum drive_direct direct;
     uint64_t spin_ns;
+    uint64_t memory_bytes; /* that the node may take, hot records included; 0: no limit, and none */
 };
 
 struct lab_depot_store {

@@ -12,7 +12,7 @@ enum {
     ENTRIES_MIN = 1 << 12,
     DOUBLINGS_MAX = 8, /* that the widths of the index allow here */
     PATH_ROOM = 4096,
-    STORES = 3,
+    STORES = 4,
     P9999_NS = 3, /* place of that value of puts */
 };
 
@@ -28,6 +28,7 @@ struct options {
     uint64_t size_bytes;
     uint64_t value_bytes;
     uint64_t depth;
+    uint64_t memory_bytes;
     unsigned mode;
     bool force;
 };
@@ -51,7 +52,7 @@ static const struct base_setting table[] = {
                  .min = ENTRIES_MIN, .max = (uint64_t)1 << 32, .default_text = "64000000"),
     BENCH_OPTION(
         STRING, "path", path,
-        "File to make a store on; two more beside it have names that end in .growth and .collection. "
+        "File to make a store on; three more beside it have names that end in .growth, .hot and .collection. "
         "They are "
         "made, and removed afterwards.",
         .metavar = "FILE", .default_text = "tarn-bench.tarn"),
@@ -60,6 +61,9 @@ static const struct base_setting table[] = {
                  .max = 1 << 20, .default_text = "1K"),
     BENCH_OPTION(UINT, "depth", depth, "Tasks that put at once.", .min = 1, .max = BENCH_DEPTH_MAX,
                  .default_text = "16"),
+    BENCH_OPTION(SIZE, "memory", memory_bytes,
+                 "Memory for growth-hot, which hot records take before the index needs it.", .min = 64 << 20,
+                 .default_text = "96M"),
     BENCH_OPTION(ENUM, "mode", mode, "When a put is acknowledged.", .choices = depot_mode_names,
                  .default_text = "device"),
     BENCH_OPTION(BOOL, "force", force, "Use files that were there before: what they hold is lost."),
@@ -231,15 +235,18 @@ static const struct {
     const char *suffix; /* of its file */
     enum lab_depot_op op;
     uint64_t fill_percent;
+    bool hot; /* with a hot tier, which has all memory when the index wants more */
 } states[STORES] = {
-    {"steady", "", LAB_DEPOT_OVERWRITE, 20},
-    {"growth", ".growth", LAB_DEPOT_INSERT, 0},
-    {"collection", ".collection", LAB_DEPOT_OVERWRITE, 80},
+    {"steady", "", LAB_DEPOT_OVERWRITE, 20, false},
+    {"growth", ".growth", LAB_DEPOT_INSERT, 0, false},
+    {"growth-hot", ".hot", LAB_DEPOT_INSERT, 0, true},
+    {"collection", ".collection", LAB_DEPOT_OVERWRITE, 80, false},
 };
 
 struct put {
     char path[PATH_ROOM];
     bool opened;
+    struct lab_depot_setup setup;
     struct lab_depot_store store;
     struct lab_depot_job job;
 };
@@ -265,6 +272,7 @@ static int measure_puts(struct bench *bench, const struct options *options, stru
     bench_case_number(self, "depth", options->depth);
     bench_case_number(self, "value_bytes", options->value_bytes);
     bench_case_number(self, "size_bytes", options->size_bytes);
+    bench_case_number(self, "memory_bytes", options->memory_bytes);
     for (size_t i = 0; i < base_array_count(names); i++)
         bench_case_value(self, names[i]);
     for (size_t i = 0; i < STORES; i++)
@@ -276,15 +284,15 @@ static int measure_puts(struct bench *bench, const struct options *options, stru
     return error;
 }
 
-static int open_put(struct bench *bench, const struct options *options, const struct lab_depot_setup *setup,
-                    size_t state, struct put *put)
+static int open_put(struct bench *bench, const struct options *options, size_t state, struct put *put)
 {
+    put->setup = (struct lab_depot_setup){.memory_bytes = states[state].hot ? options->memory_bytes : 0};
     int len = snprintf(put->path, sizeof(put->path), "%s%s", options->path, states[state].suffix);
     if (len < 0 || (size_t)len >= sizeof(put->path))
         return bench_fail(bench, -ENAMETOOLONG, "%s", options->path);
     int error = lab_check_new_file(bench, put->path, options->force);
     if (error == 0)
-        error = lab_depot_store_open(bench, setup, put->path, options->size_bytes, &put->store);
+        error = lab_depot_store_open(bench, &put->setup, put->path, options->size_bytes, &put->store);
     if (error != 0)
         return error;
     put->opened = true;
@@ -298,13 +306,12 @@ static int open_put(struct bench *bench, const struct options *options, const st
 
 static int run_puts(struct bench *bench, const struct options *options)
 {
-    const struct lab_depot_setup setup = {0};
     struct put *puts = base_alloc(bench->account, STORES * sizeof(*puts));
     if (puts == NULL)
         return bench_fail(bench, -ENOMEM, "its stores");
     int error = 0;
     for (size_t i = 0; i < STORES && error == 0; i++)
-        error = open_put(bench, options, &setup, i, &puts[i]);
+        error = open_put(bench, options, i, &puts[i]);
     if (error == 0)
         error = measure_puts(bench, options, puts);
     for (size_t i = 0; i < STORES; i++) {

@@ -49,6 +49,10 @@ static const struct base_setting table[] = {
            "page "
            "cache is then only emptied before a measurement; without it also all the time during one.",
            .metavar = "FOLDER"),
+    OPTION(
+        SIZE, "memory", memory_bytes,
+        "Memory of each server where Tarn's file is on a disk, page cache included, in a group of its own in "
+        "--memory-group. Both may then keep values in it. 0: none does."),
     OPTION(STRING, "program", program, "The tarn that is measured, if not the one beside this program.",
            .metavar = "FILE"),
     OPTION(LIST, "serve", serve, "Further options of its `tarn serve`, without the hyphens.",
@@ -107,6 +111,8 @@ static int check_options(struct bench *bench, const void *verb_options)
         error = check_ext_threads(bench, &options->ext_threads);
     if (error == 0)
         error = bench_contest_check_share(bench, "disk-read-share", options->disk_read_share, false);
+    if (error == 0 && options->memory_bytes > 0 && options->memory_group == NULL)
+        return bench_fail(bench, 0, "--memory: --memory-group has to say where groups are made");
     return error != 0 ? error : check_paths(bench, options);
 }
 
@@ -187,9 +193,9 @@ static bool has_uring(void)
  * As many reads at once as keys are asked for, of the blocks that Tarn reads, from the part of its file that
  * it has filled. How much it reads for a get, a measurement before those that count tells.
  */
-static int prepare_fio(struct bench_contest *common)
+static int prepare_fio(struct lab_memcache_contest *contest)
 {
-    struct lab_memcache_contest *contest = base_container_of(common, struct lab_memcache_contest, contest);
+    struct bench_contest *common = &contest->contest;
     const struct bench_contest_options *options = common->options;
     struct lab_memcache_contestant *fio = &contest->contestants[1];
     if (!contest->disk || common->count < 2 || fio->kind->serves || fio->skipped != NULL)
@@ -224,6 +230,24 @@ static int prepare_fio(struct bench_contest *common)
     return 0;
 }
 
+/* What a server keeps in memory is what was asked for: once before that is measured. */
+static int warm_up(struct lab_memcache_contest *contest)
+{
+    struct bench_sample sample = {.latency = &contest->one_latency};
+    int error = 0;
+    for (size_t i = 0; i < contest->contest.count && error == 0; i++) {
+        if (contest->contestants[i].skipped == NULL)
+            error = lab_memcache_measure(&contest->contestants[i], &sample);
+    }
+    return error;
+}
+
+static int prepare(struct bench_contest *common)
+{
+    struct lab_memcache_contest *contest = base_container_of(common, struct lab_memcache_contest, contest);
+    return lab_memcache_is_warm(contest) ? warm_up(contest) : prepare_fio(contest);
+}
+
 /* ---- parameters ---------------------------------------------------------------------------------- */
 
 static void add_parameters(const struct bench_contest *contest, struct bench_case *self)
@@ -234,6 +258,7 @@ static void add_parameters(const struct bench_contest *contest, struct bench_cas
     if (own->disk && own->extstore.path[0] != '\0') {
         bench_case_number(self, "ext_threads", own->extstore.threads);
         bench_case_text(self, "page_cache", own->options->memory_group != NULL ? "memory-group" : "fadvise");
+        bench_case_number(self, "memory_bytes", own->options->memory_bytes);
     }
 }
 
@@ -249,7 +274,7 @@ static int run_size(struct bench *bench, const struct lab_memcache_options *opti
     self->options = options;
     self->path = path;
     self->contest = (struct bench_contest){
-        .bench = bench, .options = &options->load, .add_parameters = add_parameters, .prepare = prepare_fio};
+        .bench = bench, .options = &options->load, .add_parameters = add_parameters, .prepare = prepare};
     int error = lab_memcache_contest_look(self);
     if (error == 0)
         error = bench_contest_init(&self->contest, size);

@@ -7,6 +7,7 @@
 #include "bench/contest.h"
 #include "lab/drive_load.h"
 #include "lab/memcache_server.h"
+#include "lab/memory_group.h"
 
 enum {
     LAB_MEMCACHE_EXT_THREADS_MAX = 4, /* numbers that are tried, each a subject */
@@ -24,6 +25,7 @@ struct lab_memcache_options {
     struct base_setting_list peers;
     struct base_setting_list ext_threads;
     const char *memory_group;
+    uint64_t memory_bytes; /* of each, which may then keep values in it; 0: none does */
     const char *program;
     struct base_setting_list serve;
     const char *disk_read_share;
@@ -56,6 +58,7 @@ struct lab_memcache_contestant {
     const struct lab_memcache_kind *kind;
     const char *skipped; /* why it is not measured, or NULL */
     struct lab_memcache_server server;
+    struct lab_memory_group group; /* of its own, with options->memory_bytes */
 };
 
 /* extstore's values: in a file that is kept out of memory. */
@@ -77,6 +80,12 @@ struct lab_memcache_contest {
     struct lab_drive_job fio;
     struct base_histogram one_latency; /* of fio */
 };
+
+/** Whether servers keep values in their memory, beside a disk: else they read each from that. */
+static inline bool lab_memcache_is_warm(const struct lab_memcache_contest *contest)
+{
+    return contest->disk && contest->options->memory_bytes > 0;
+}
 
 /* ---- memcache_peers.c ---------------------------------------------------------------------------- */
 

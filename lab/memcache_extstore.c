@@ -21,7 +21,9 @@ enum {
     SPARE_PAGES_FACTOR = 4, /* below a quarter of free pages it compacts */
     ITEM_BYTES_MIN = 256,   /* smaller ones stay in memory */
     FOREVER = 1000000000,   /* accesses after which an item is kept in memory again */
-    MAX_SLEEP_US = 100000,  /* of the thread that writes: items leave the memory sooner */
+    WARM_BUCKET_BYTES = 16,
+    WARM_SPARE_MEBIBYTES = 40,
+    MAX_SLEEP_US = 100000, /* of the thread that writes: items leave the memory sooner */
 };
 
 #define MEBIBYTE          (UINT64_C(1) << 20)
@@ -59,6 +61,8 @@ static int drop_pages(const struct lab_memcache_extstore *extstore)
 static int begin_cold(struct lab_memcache_contest *contest)
 {
     struct lab_memcache_extstore *extstore = &contest->extstore;
+    if (lab_memcache_is_warm(contest))
+        return 0;
     int error = drop_pages(extstore);
     if (error == 0 && contest->options->memory_group == NULL) {
         error = lab_child_start(&extstore->cooler, &contest->bench->machine, 1, cool, extstore);
@@ -119,6 +123,12 @@ int lab_memcache_extstore_measure(struct lab_memcache_contestant *contestant, st
 
 /* ---- beginning ----------------------------------------------------------------------------------- */
 
+/* For items: what the group has, but for a bucket and a half for each key, its write buffers, and some for the page cache. */
+static uint64_t warm_megabytes(const struct lab_memcache_options *options)
+{
+    return (options->memory_bytes - options->load.keys * WARM_BUCKET_BYTES) / MEBIBYTE - WARM_SPARE_MEBIBYTES;
+}
+
 void lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, uint16_t port)
 {
     struct lab_memcache_contest *contest = contestant->contest;
@@ -126,14 +136,21 @@ void lab_memcache_extstore_prepare(struct lab_memcache_contestant *contestant, u
     const struct lab_memcache_options *options = contest->options;
     uint64_t data = options->load.keys * (contest->contest.values.bytes + (uint64_t)INDEX_BYTES);
     uint64_t pages = (SPARE_PAGES_FACTOR * data / MEBIBYTE) / PAGE_MEBIBYTES + 8;
-    contestant->server.memory_group = options->memory_group;
-    lab_memcache_add_tcp(contestant, port, options->load.keys * INDEX_BYTES / MEBIBYTE + 128);
+    bool warm = lab_memcache_is_warm(contest);
+    if (!warm)
+        contestant->server.memory_group = options->memory_group;
+    lab_memcache_add_tcp(contestant, port,
+                         warm ? warm_megabytes(options) : options->load.keys * INDEX_BYTES / MEBIBYTE + 128);
     lab_command_add(command,
                     "--extended=ext_page_size=%d,ext_path=%s:%" PRIu64 "M,ext_threads=%" PRIu64
-                    ",ext_item_size=%d,"
-                    "ext_item_age=0,ext_recache_rate=%d,hot_lru_pct=1,warm_lru_pct=1,ext_max_sleep=%d",
+                    ",ext_item_size=%d",
                     PAGE_MEBIBYTES, contest->extstore.path, pages * PAGE_MEBIBYTES, contest->extstore.threads,
-                    ITEM_BYTES_MIN, FOREVER, MAX_SLEEP_US);
+                    ITEM_BYTES_MIN);
+    if (!warm)
+        lab_command_add(
+            command,
+            "--extended=ext_item_age=0,ext_recache_rate=%d,hot_lru_pct=1,warm_lru_pct=1,ext_max_sleep=%d",
+            FOREVER, MAX_SLEEP_US);
 }
 
 /* Wait until all items are in its file. */
@@ -164,7 +181,7 @@ static int start_with(struct lab_memcache_contestant *contestant, uint64_t threa
 {
     contestant->contest->extstore.threads = threads;
     int error = lab_memcache_contestant_start(contestant);
-    return error != 0 ? error : drain(contestant);
+    return error != 0 || lab_memcache_is_warm(contestant->contest) ? error : drain(contestant);
 }
 
 /* ---- the best number of threads ------------------------------------------------------------------ */

@@ -14,6 +14,7 @@ enum {
     TARN_INDEX_BYTES = 192,  /* for each key */
     SLAB_LOSS_PERCENT = 135, /* memcached's size classes are 25 % apart */
     HASH_POWER_MIN = 16,
+    GROUP_SPARE_SHARE = 16, /* of a group's memory, beside what a server says that it takes */
 };
 
 #define MEBIBYTE (UINT64_C(1) << 20)
@@ -30,14 +31,17 @@ static void prepare_tarn(struct lab_memcache_contestant *contestant, uint16_t po
     const struct lab_memcache_contest *contest = contestant->contest;
     const struct lab_memcache_options *options = contest->options;
     struct lab_command *command = &contestant->server.command;
+    bool warm = lab_memcache_is_warm(contest);
     uint64_t size = options->size_bytes > 0 ? options->size_bytes : 2 * data_bytes(contest) + 256 * MEBIBYTE;
     lab_command_add_tarn(command, options->program);
     lab_command_add_words(command,
                           "serve --size=%" PRIu64 " --listen=127.0.0.1:%" PRIu16
                           " --threads=1 --max-connections=%" PRIu64 " --memory=%" PRIu64
-                          " --log-level=warn --hot=off",
+                          " --log-level=warn --hot=%s",
                           base_align_up(size, MEBIBYTE), port, options->load.connections + 64,
-                          256 * MEBIBYTE + options->load.keys * (uint64_t)TARN_INDEX_BYTES);
+                          warm ? options->memory_bytes - options->memory_bytes / GROUP_SPARE_SHARE
+                               : 256 * MEBIBYTE + options->load.keys * (uint64_t)TARN_INDEX_BYTES,
+                          warm ? "auto" : "off");
     lab_command_add(command, "--data=%s", contest->path);
     for (size_t i = 0; i < options->serve.count; i++)
         lab_command_add(command, "--%s", options->serve.items[i]);
@@ -103,9 +107,24 @@ static int start_server(struct lab_memcache_contestant *contestant)
     return lab_memcache_server_start(server);
 }
 
+/* A group outlives its server, which may be started more than once. */
+static int open_group(struct lab_memcache_contestant *contestant)
+{
+    const struct lab_memcache_options *options = contestant->contest->options;
+    if (!lab_memcache_is_warm(contestant->contest) || contestant->group.path[0] != '\0')
+        return 0;
+    int error = lab_memory_group_open(contestant->contest->bench, options->memory_group,
+                                      contestant->kind->name, options->memory_bytes, &contestant->group);
+    if (error == 0)
+        contestant->server.memory_group = contestant->group.path;
+    return error;
+}
+
 int lab_memcache_contestant_start(struct lab_memcache_contestant *contestant)
 {
-    int error = start_server(contestant);
+    int error = open_group(contestant);
+    if (error == 0)
+        error = start_server(contestant);
     if (error != 0)
         return error;
     return bench_contest_fill(&contestant->contest->contest, lab_memcache_load_of(contestant));
@@ -186,7 +205,8 @@ int lab_memcache_contest_open(struct lab_memcache_contest *contest)
     int error = 0;
     add_contestant(contest, &kind_tarn);
     for (size_t i = 0; i < base_array_count(peers); i++) {
-        if (peers[i].on_disk == contest->disk && bench_is_wanted(&contest->options->peers, peers[i].name))
+        if (peers[i].on_disk == contest->disk && (peers[i].serves || !lab_memcache_is_warm(contest)) &&
+            bench_is_wanted(&contest->options->peers, peers[i].name))
             add_contestant(contest, &peers[i]);
     }
     for (size_t i = 0; i < contest->contest.count && error == 0; i++) {
@@ -206,6 +226,7 @@ int lab_memcache_contest_close(struct lab_memcache_contest *contest, int error)
     for (size_t i = 0; i < contest->contest.count; i++) {
         int stopping = lab_memcache_server_stop(&contest->contestants[i].server);
         error = error != 0 ? error : stopping;
+        lab_memory_group_close(contest->bench, &contest->contestants[i].group);
     }
     (void)unlink(contest->path);
     if (contest->extstore.path[0] != '\0')

@@ -88,6 +88,10 @@ struct tarn_depot_options {
     uint32_t
         hot_record_bytes; /**< the longest record, with its header of 40 bytes, that is kept in memory; 128 KiB at
                                 * most; 0: 64 KiB */
+    uint64_t
+        hot_warm_rate_bytes; /**< after a clean close the records that were asked for most are read back into
+                                   * memory, in the background, so many bytes per second at most; closing then takes
+                                   * longer, some 50 ns a record. 0: memory begins empty */
 };
 
 struct tarn_depot_stats {
@@ -136,6 +140,7 @@ struct tarn_depot_stats {
     uint64_t hot_misses;    /**< records that gets had to read from the drive */
     uint64_t hot_additions; /**< records that came there */
     uint64_t hot_evictions; /**< records that went for others, or since memory was needed */
+    uint64_t hot_warmed;    /**< records that were read back after the store was opened */
 };
 
 /** Choices when a store is made. */

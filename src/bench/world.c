@@ -10,7 +10,8 @@ static int open_node(const struct bench *bench, const struct bench_world_options
                                              .seed = bench->options.seed,
                                              .log_level = BASE_LOG_ERROR,
                                              .drives = options->drives,
-                                             .drives_arg = options->drives_arg};
+                                             .drives_arg = options->drives_arg,
+                                             .memory_bytes = options->memory_bytes};
     return task_node_open(&node_options, ret_node);
 }
 

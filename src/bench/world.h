@@ -29,6 +29,7 @@ struct bench_world_options {
     struct task_sched_options sched;
     const void *drives; /* as in struct task_node_options, with its argument */
     void *drives_arg;
+    uint64_t memory_bytes; /* as there; 0: no limit */
 };
 
 /**

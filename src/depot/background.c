@@ -106,14 +106,22 @@ static void make_way(struct tarn_depot *depot)
         task_yield();
 }
 
+/* Zeroing the memory of a large table takes the kernel tens of milliseconds: others run in between. Yields. */
+static int begin_growth(struct tarn_depot *depot)
+{
+    while (depot_index_grow_prepare(&depot->index) > 0)
+        task_yield();
+    return depot_index_grow_begin(&depot->index);
+}
+
 /* Double the index, or have it not become smaller. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */
 static int grow_locked(struct tarn_depot *depot)
 {
     task_mutex_assert_held(&depot->growth);
     make_way(depot);
-    int error = depot_index_shrink_turn(&depot->index) ? 0 : depot_index_grow_begin(&depot->index);
+    int error = depot_index_shrink_turn(&depot->index) ? 0 : begin_growth(depot);
     if (error == -ENOMEM && depot_snapshot_give_up(depot))
-        error = depot_index_grow_begin(&depot->index);
+        error = begin_growth(depot);
     if (depot->hot != NULL)
         depot_hot_hold_off(depot->hot, 0);
     if (error == 0)

@@ -1,6 +1,7 @@
 /* The depot's part of a checkpoint: reading and writing. */
 #include "depot/checkpoint.h"
 #include "depot/depot_internal.h"
+#include "depot/warm.h"
 #include <errno.h>
 
 #define ITEMS_AT_ONCE 128
@@ -132,6 +133,8 @@ int depot_checkpoint(void *owner, struct seglog_checkpoint *checkpoint)
     int error = seglog_checkpoint_put(checkpoint, &head, sizeof(head));
     for (struct depot_index_cursor cursor = {.region = 0}; error == 0 && !cursor.end;) {
         uint32_t count = depot_index_next(&depot->index, &cursor, items);
+        if (depot->stopped)
+            depot_warming_mark(depot, items, count);
         error = seglog_checkpoint_put(checkpoint, items, count * sizeof(*items));
         task_yield();
     }

@@ -1,6 +1,7 @@
 /* The store: making, opening and closing, and what it tells about itself. */
 #include "depot/depot.h"
 #include "depot/repair.h"
+#include "depot/warm.h"
 #include <errno.h>
 #include <inttypes.h>
 
@@ -283,6 +284,15 @@ static void open_hot(struct tarn_depot *depot, const struct tarn_depot_options *
                   drive_name(depot->drive), hot_options.bytes_max);
 }
 
+/* A store works without that, too. */
+static void warm(struct tarn_depot *depot, const struct tarn_depot_options *options)
+{
+    int error = depot_warming_start(depot, options->hot_warm_rate_bytes);
+    if (error != 0)
+        base_warn(&depot->node->log, "hot records are not read back", "path=%s error=\"%s\"",
+                  drive_name(depot->drive), strerrordesc_np(-error));
+}
+
 /* Everything that lives on an open drive. @return 0, or an error with nothing taken */
 static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_options *options,
                          const struct depot_opening *opening)
@@ -304,6 +314,8 @@ static int open_on_drive(struct tarn_depot *depot, const struct tarn_depot_optio
         if (error == 0 && !depot->read_only)
             error = seglog_start(depot->log, &depot_owner_ops, depot);
         depot->running = error == 0 && !depot->read_only;
+        if (error == 0)
+            warm(depot, options);
         if (error == 0) {
             warn_of_size(depot, options, opening);
             warn_if_overfull(depot);
@@ -420,7 +432,9 @@ int tarn_depot_close(struct tarn_depot *depot)
     struct tarn_node *node = depot->node;
     base_assert(atomic_load_explicit(&depot->writers, memory_order_relaxed) == 0 && depot->snapshot == NULL);
     depot_refusals_end(depot);
+    depot_warming_stop(depot);
     int error = wind_up(depot);
+    depot_warming_deinit(depot);
     int closed = seglog_close(depot->log);
     deinit_memory(depot);
     depot_stages_deinit(&depot->stages);
@@ -490,6 +504,7 @@ void tarn_depot_stats(struct tarn_depot *depot, struct tarn_depot_stats *ret_sta
         .hot_misses = base_counter_sum(&depot->hot_misses),
         .hot_additions = hot.additions,
         .hot_evictions = hot.evictions,
+        .hot_warmed = depot_warming_records(depot),
     };
 }
 

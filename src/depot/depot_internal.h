@@ -55,7 +55,8 @@ struct tarn_depot {
     struct depot_index index;
     struct depot_hot *hot; /* records in memory; NULL: there is no tier */
     struct base_counter hot_hits, hot_misses;
-    struct task_mutex *key_locks; /* DEPOT_KEY_LOCKS */
+    struct depot_warming *warming; /* warm.h; NULL: nothing is warmed */
+    struct task_mutex *key_locks;  /* DEPOT_KEY_LOCKS */
 
     /* pieces.c: values in pieces */
     uint64_t whole_bytes_max; /* a longer value is stored in pieces */
@@ -104,6 +105,13 @@ struct tarn_depot {
     struct base_counter gets, get_hits, puts, deletes, touches, reads;
 };
 
+/* Whether what is read comes into the hot tier. */
+enum depot_warms {
+    DEPOT_WARMS_NOT,
+    DEPOT_WARMS,       /* a client asks for its value: on trial */
+    DEPOT_WARMS_AGAIN, /* it was there before the store was closed, and kept */
+};
+
 /* What is known of a key while one works on it. */
 struct depot_key {
     const void *bytes;
@@ -112,7 +120,7 @@ struct depot_key {
     uint64_t piece_id; /* of a piece: its value's id and its number; else 0 */
     uint32_t piece_number;
     const struct tarn_depot_snapshot *snapshot; /* as it was then; NULL: as it is */
-    bool warms;                /* a client asks for its value: what is read of it comes into the hot tier */
+    enum depot_warms warms;
     struct depot_trace *trace; /* of the request that asks for it; NULL: none */
 };
 
@@ -219,7 +227,7 @@ enum depot_want { DEPOT_WANT_KEY, DEPOT_WANT_WHOLE };
 /* A read of one entry's record on its way. */
 struct depot_read {
     struct depot_record record;
-    bool warms;                /* as the key's */
+    enum depot_warms warms;    /* as the key's */
     struct depot_trace *trace; /* the caller's; NULL: none */
     enum depot_want want;
     uint64_t begin;      /* on the drive */

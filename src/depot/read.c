@@ -28,8 +28,9 @@ static bool read_from_hot(struct tarn_depot *depot, struct depot_read *read)
     struct depot_hot_found found;
     if (depot->hot == NULL)
         return false;
-    bool is_there = depot_hot_find(depot->hot, read->record.grain, read->stamp, read->warms, &found);
-    if (read->warms)
+    bool counts = read->warms == DEPOT_WARMS;
+    bool is_there = depot_hot_find(depot->hot, read->record.grain, read->stamp, counts, &found);
+    if (counts)
         base_counter_add(is_there ? &depot->hot_hits : &depot->hot_misses, 1);
     if (!is_there)
         return false;
@@ -41,14 +42,15 @@ static bool read_from_hot(struct tarn_depot *depot, struct depot_read *read)
     return true;
 }
 
-/* A client's read of the drive, verified: the next one is served from memory. */
+/* A read of the drive, verified: the next one is served from memory. */
 static void warm(struct tarn_depot *depot, const struct depot_read *read)
 {
     const struct depot_record *record = &read->record;
     const uint8_t *bytes = record->buffer + ((record->grain << depot->grain_shift) - read->begin);
     const struct depot_hot_part part = {.bytes = bytes, .len = record->bytes};
-    if (depot->hot != NULL && read->warms && read->want == DEPOT_WANT_WHOLE && record->page == NULL)
-        depot_hot_add(depot->hot, record->grain, read->stamp, &part, 1, false);
+    if (depot->hot != NULL && read->warms != DEPOT_WARMS_NOT && read->want == DEPOT_WANT_WHOLE &&
+        record->page == NULL)
+        depot_hot_add(depot->hot, record->grain, read->stamp, &part, 1, read->warms == DEPOT_WARMS_AGAIN);
 }
 
 bool depot_read_post(struct tarn_depot *depot, struct depot_read *read, uint64_t word, enum depot_want want,
@@ -326,7 +328,7 @@ int depot_read_entry(struct tarn_depot *depot, const struct tarn_depot_snapshot 
 {
     struct depot_read read;
     read.trace = NULL;
-    read.warms = false;
+    read.warms = DEPOT_WARMS_NOT;
     const int gone = snapshot != NULL ? -ECANCELED : -ENOENT;
     int error = read_word(depot, snapshot, &read, hash, word, want, 0);
     if (error == -EAGAIN)
@@ -382,7 +384,7 @@ int depot_get_begin(struct tarn_depot *depot, const void *key, size_t key_len, s
     depot_trace_begin(&depot->stages, trace, 0);
     *ret_key = depot_key_of(depot, key, key_len);
     ret_key->trace = trace;
-    ret_key->warms = true;
+    ret_key->warms = DEPOT_WARMS;
     return 0;
 }
 
@@ -474,7 +476,7 @@ static void hash_next(struct gets *gets)
     pending->error = -ENOENT;
     pending->key = depot_key_of(depot, get->key, get->key_len);
     pending->key.trace = &pending->trace;
-    pending->key.warms = pending->read.warms = true;
+    pending->key.warms = pending->read.warms = DEPOT_WARMS;
     depot_index_prefetch(&depot->index, pending->key.hash.low);
 }
 

@@ -172,6 +172,7 @@ static void add_depot(struct listing *listing)
     add_number(listing, "store_hot_misses", stats.hot_misses);
     add_quotient(listing, "store_hot_share", stats.hot_hits, stats.hot_hits + stats.hot_misses);
     add_number(listing, "store_hot_evictions", stats.hot_evictions);
+    add_number(listing, "store_hot_warmed", stats.hot_warmed);
     add_number(listing, "store_reads", stats.reads);
     add_number(listing, "store_writes", stats.writes);
     add_number(listing, "store_written_bytes", stats.written_bytes);

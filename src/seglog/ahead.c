@@ -53,10 +53,10 @@ static void run_reader(void *arg)
 {
     struct seglog_ahead_worker *self = arg;
     struct seglog_ahead *ahead = self->ahead;
-    while (!seglog_worker_stops(&self->worker)) {
+    while (!task_worker_stops(&self->worker)) {
         struct seglog_ahead_item *item = begin_item(ahead);
         if (item == NULL) {
-            (void)seglog_worker_sleep_until(&self->worker, TASK_FOREVER);
+            (void)task_worker_sleep_until(&self->worker, TASK_FOREVER);
             continue;
         }
         item->error = ahead->ops->fetch(ahead->arg, item);
@@ -105,9 +105,9 @@ int seglog_ahead_init(struct seglog_ahead *ahead, struct seglog *log, const stru
     uint32_t wanted = base_min(count, ahead->item_count) - 1;
     while (count > 1 && ahead->worker_count < base_min(wanted, (uint32_t)SEGLOG_AHEAD_WORKERS)) {
         struct seglog_ahead_worker *worker = &ahead->workers[ahead->worker_count];
-        seglog_worker_init(&worker->worker);
+        task_worker_init(&worker->worker);
         worker->ahead = ahead;
-        if (seglog_worker_start(&worker->worker, "tarn-ahead", run_reader, worker) != 0)
+        if (task_worker_start(&worker->worker, "tarn-ahead", run_reader, worker) != 0)
             break; /* the caller does what they do not */
         ahead->worker_count++;
     }
@@ -124,7 +124,7 @@ static void give_back(struct seglog_ahead *ahead)
     base_spin_unlock(&ahead->lock);
     ahead->held = false;
     for (uint32_t i = 0; i < ahead->worker_count; i++)
-        seglog_worker_poke(&ahead->workers[i].worker);
+        task_worker_poke(&ahead->workers[i].worker);
 }
 
 /* Wait for an item that a worker reads. */
@@ -162,7 +162,7 @@ struct seglog_ahead_item *seglog_ahead_next(struct seglog_ahead *ahead)
 void seglog_ahead_deinit(struct seglog_ahead *ahead)
 {
     for (uint32_t i = 0; i < ahead->worker_count; i++)
-        seglog_worker_stop(&ahead->workers[i].worker);
+        task_worker_stop(&ahead->workers[i].worker);
     for (uint32_t i = 0; i < ahead->item_count; i++)
         base_unmap(&ahead->log->node->memory, ahead->items[i].memory, ahead->item_bytes);
 }

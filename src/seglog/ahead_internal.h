@@ -6,7 +6,7 @@
 #define SEGLOG_AHEAD_INTERNAL_H
 
 #include "seglog/seglog_format.h"
-#include "seglog/worker_internal.h"
+#include "task/worker.h"
 
 #define SEGLOG_AHEAD_WORKERS 3
 #define SEGLOG_AHEAD_ITEMS   (SEGLOG_AHEAD_WORKERS + 2) /* one is the caller's, one waits for it */
@@ -31,7 +31,7 @@ struct seglog_ahead_ops {
 };
 
 struct seglog_ahead_worker {
-    struct seglog_worker worker;
+    struct task_worker worker;
     struct seglog_ahead *ahead;
 };
 

@@ -48,7 +48,7 @@ int seglog_checkpoints_init(struct seglog *log, const struct seglog_options *opt
     checkpoints->read_all = options->read_all;
     checkpoints->rate_bytes = options->checkpoint_rate_bytes;
     checkpoints->every_bytes = options->checkpoint_every_bytes;
-    seglog_worker_init(&checkpoints->worker);
+    task_worker_init(&checkpoints->worker);
     checkpoints->covers = base_map_part(&log->node->memory, BASE_PAGE_BYTES, covers_bytes(log->segments_room),
                                         covers_bytes(seglog_segment_count(log)));
     return checkpoints->covers == NULL ? -ENOMEM : 0;
@@ -147,7 +147,7 @@ static int go_on(const struct seglog_checkpoint *checkpoint)
     if (atomic_load(&log->checkpoints.ended))
         return -ECANCELED;
     bool stops = checkpoint->rate_bytes != 0 &&
-                 (seglog_worker_stops(&log->checkpoints.worker) || atomic_load(&log->checkpoints.given_up));
+                 (task_worker_stops(&log->checkpoints.worker) || atomic_load(&log->checkpoints.given_up));
     return stops ? -ECANCELED : 0;
 }
 
@@ -156,8 +156,8 @@ static int await_turn(struct seglog_checkpoint *checkpoint)
 {
     int error = go_on(checkpoint);
     while (error == 0 && checkpoint->rate_bytes != 0 && task_now() < checkpoint->due_ns) {
-        seglog_worker_sleep_until(&checkpoint->log->checkpoints.worker,
-                                  base_min(checkpoint->due_ns, task_now() + WAIT_MAX_NS));
+        task_worker_sleep_until(&checkpoint->log->checkpoints.worker,
+                                base_min(checkpoint->due_ns, task_now() + WAIT_MAX_NS));
         error = go_on(checkpoint);
     }
     return error;
@@ -374,7 +374,7 @@ static int take_room(struct seglog_checkpoint *checkpoint)
     atomic_fetch_add_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
     while (error == 0 && !take_segments(checkpoint, SEGLOG_KEPT_DATA + 1)) {
         seglog_poke(log);
-        seglog_worker_sleep_until(&checkpoints->worker, task_now() + ROOM_LOOK_NS);
+        task_worker_sleep_until(&checkpoints->worker, task_now() + ROOM_LOOK_NS);
         error = task_now() >= until_ns ? -ENOSPC : go_on(checkpoint);
     }
     atomic_fetch_sub_explicit(&log->wanted_segments, wanted, memory_order_relaxed);
@@ -466,7 +466,7 @@ bool seglog_checkpoints_give_up(struct seglog *log)
 {
     bool any;
     atomic_store(&log->checkpoints.given_up, true);
-    seglog_worker_poke(&log->checkpoints.worker);
+    task_worker_poke(&log->checkpoints.worker);
     return drop_from(log, 0, &any) == 0 && any;
 }
 
@@ -519,10 +519,10 @@ static void run_checkpointer(void *arg)
 {
     struct seglog *log = arg;
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
-    while (!seglog_worker_stops(&checkpoints->worker)) {
+    while (!task_worker_stops(&checkpoints->worker)) {
         uint64_t begin_ns = task_now();
         if (!is_due(log)) {
-            seglog_worker_sleep_until(&checkpoints->worker, TASK_FOREVER);
+            task_worker_sleep_until(&checkpoints->worker, TASK_FOREVER);
             continue;
         }
         uint32_t count = segments_for(log);
@@ -550,7 +550,7 @@ void seglog_checkpointer_poke(struct seglog *log)
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     if (checkpoints->worker.running && !atomic_load_explicit(&checkpoints->ended, memory_order_relaxed) &&
         is_due(log))
-        seglog_worker_poke(&checkpoints->worker);
+        task_worker_poke(&checkpoints->worker);
 }
 
 void seglog_checkpoints_begin(struct seglog *log)
@@ -568,10 +568,10 @@ int seglog_checkpointer_start(struct seglog *log)
     struct seglog_checkpoints *checkpoints = &log->checkpoints;
     if (checkpoints->rate_bytes == 0 || log->ops->checkpoint == NULL)
         return 0;
-    return seglog_worker_start(&checkpoints->worker, "tarn-checkpoint", run_checkpointer, log);
+    return task_worker_start(&checkpoints->worker, "tarn-checkpoint", run_checkpointer, log);
 }
 
 void seglog_checkpointer_stop(struct seglog *log)
 {
-    seglog_worker_stop(&log->checkpoints.worker);
+    task_worker_stop(&log->checkpoints.worker);
 }

@@ -102,7 +102,7 @@ bool seglog_cut_serve(struct seglog *log)
     uint32_t cut = atomic_load(&checkpoints->cut);
     if (cut == SEGLOG_CUT_WANTED && seglog_failed(log)) { /* the caller that asked looks at that, too */
         atomic_store(&checkpoints->cut, SEGLOG_CUT_DONE);
-        seglog_worker_poke(&checkpoints->worker);
+        task_worker_poke(&checkpoints->worker);
         return false;
     }
     /* A copy that nobody wants and that has no tombstone yet would be covered as if it had. */
@@ -117,7 +117,7 @@ bool seglog_cut_serve(struct seglog *log)
         return true;
     fill_covers(log);
     atomic_store(&checkpoints->cut, SEGLOG_CUT_DONE);
-    seglog_worker_poke(&checkpoints->worker);
+    task_worker_poke(&checkpoints->worker);
     return false;
 }
 
@@ -128,7 +128,7 @@ int seglog_cut(struct seglog *log)
     seglog_poke(log);
     for (;;) {
         uint32_t cut = atomic_load(&checkpoints->cut);
-        bool stops = seglog_worker_stops(&checkpoints->worker);
+        bool stops = task_worker_stops(&checkpoints->worker);
         /* one that was made is waited for: the service is at it */
         if (cut == SEGLOG_CUT_DONE ||
             (stops && cut == SEGLOG_CUT_WANTED &&
@@ -136,7 +136,7 @@ int seglog_cut(struct seglog *log)
             atomic_store(&checkpoints->cut, SEGLOG_CUT_NONE);
             return cut == SEGLOG_CUT_DONE && !seglog_failed(log) ? 0 : -ECANCELED;
         }
-        seglog_worker_sleep_until(&checkpoints->worker, TASK_FOREVER);
+        task_worker_sleep_until(&checkpoints->worker, TASK_FOREVER);
     }
 }
 

@@ -51,24 +51,24 @@ static bool discard_one(struct seglog *log)
 static void run_discarder(void *arg)
 {
     struct seglog *log = arg;
-    while (!seglog_worker_stops(&log->discarder)) {
+    while (!task_worker_stops(&log->discarder)) {
         if (!discard_one(log))
-            seglog_worker_sleep_until(&log->discarder, TASK_FOREVER);
+            task_worker_sleep_until(&log->discarder, TASK_FOREVER);
     }
 }
 
 int seglog_discarder_start(struct seglog *log)
 {
-    return log->discards ? seglog_worker_start(&log->discarder, "tarn-discard", run_discarder, log) : 0;
+    return log->discards ? task_worker_start(&log->discarder, "tarn-discard", run_discarder, log) : 0;
 }
 
 void seglog_discarder_stop(struct seglog *log)
 {
-    seglog_worker_stop(&log->discarder);
+    task_worker_stop(&log->discarder);
 }
 
 void seglog_discarder_poke(struct seglog *log)
 {
     if (atomic_load_explicit(&log->discards, memory_order_relaxed))
-        seglog_worker_poke(&log->discarder);
+        task_worker_poke(&log->discarder);
 }

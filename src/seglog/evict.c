@@ -207,7 +207,7 @@ static int pass_over(struct seglog *log, struct seglog_collector *collector, uin
         next = seglog_move_plan(log, collector, segment, entries, count, next, wants, &begin, &end);
         if (collector->planned > 0)
             error = renew_window(log, collector, begin, end);
-        if (error == 0 && seglog_worker_stops(&log->service.worker))
+        if (error == 0 && task_worker_stops(&log->service.worker))
             error = -ECANCELED;
         if (error == 0 && !seglog_service_chores(log))
             error = -EROFS;

@@ -297,7 +297,7 @@ static int move_entries(struct seglog *log, struct seglog_collector *collector,
             error = seglog_move_publish(log, collector);
         if (error == 0 && collector->count == collector->moves_max)
             error = -ENOSPC; /* all of them wait for tombstones */
-        if (error == 0 && seglog_worker_stops(&log->service.worker))
+        if (error == 0 && task_worker_stops(&log->service.worker))
             error = -ECANCELED;
         if (error == 0 && !seglog_service_chores(log))
             error = -EROFS;

@@ -104,7 +104,7 @@ static void init_log(struct seglog *log, struct tarn_node *node, struct drive *d
     base_spin_init(&log->lock);
     base_list_init(&log->free);
     base_list_init(&log->closing);
-    seglog_worker_init(&log->discarder);
+    task_worker_init(&log->discarder);
 }
 
 /* All memory that is held while it is open. */

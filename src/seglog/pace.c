@@ -46,7 +46,7 @@ int seglog_pace(struct seglog *log, uint64_t moved_bytes)
     log->collector->pace.moved_bytes += moved_bytes;
     while (now_ns < end_ns && is_ahead(log)) {
         seglog_service_nap(log, base_min(end_ns, now_ns + NAP_NS));
-        if (seglog_worker_stops(&log->service.worker))
+        if (task_worker_stops(&log->service.worker))
             return -ECANCELED;
         if (!seglog_service_chores(log))
             return -EROFS;

@@ -14,7 +14,7 @@
 #define LINES_MAX       10 /* a minute, about damaged segments */
 
 struct seglog_scrub {
-    struct seglog_worker worker;
+    struct task_worker worker;
     struct seglog_collector reader; /* its summary, window and plan: nothing is moved */
     uint64_t window_room;
     uint64_t rate_bytes;
@@ -58,7 +58,7 @@ int seglog_scrub_init(struct seglog *log, const struct seglog_options *options)
     scrub->rate_bytes = options->scrub_rate_bytes;
     scrub->interval_ns =
         options->scrub_interval_ns == 0 ? SEGLOG_SCRUB_INTERVAL_NS : options->scrub_interval_ns;
-    seglog_worker_init(&scrub->worker);
+    task_worker_init(&scrub->worker);
     base_log_limit_init(&scrub->limit, LINES_MAX, 60 * BASE_NS_PER_SECOND);
     struct seglog_collector *reader = &scrub->reader;
     reader->window_bytes = base_min(WINDOW_BYTES, scrub->window_room);
@@ -98,9 +98,7 @@ uint64_t seglog_scrub_memory_bytes(const struct seglog *log)
 /* Wait until the next read may begin. @return false: the scrubber is to end */
 static bool await_turn(struct seglog_scrub *scrub)
 {
-    while (!seglog_worker_stops(&scrub->worker) && task_now() < scrub->due_ns)
-        seglog_worker_sleep_until(&scrub->worker, scrub->due_ns);
-    return !seglog_worker_stops(&scrub->worker);
+    return task_worker_await(&scrub->worker, scrub->due_ns);
 }
 
 /* Account for bytes that were read since a moment. */
@@ -346,37 +344,36 @@ static void end_pass(struct seglog *log, uint64_t begin_ns)
     struct seglog_scrub *scrub = log->scrub;
     atomic_store_explicit(&scrub->ended_ns, task_wall(log->node), memory_order_relaxed);
     atomic_fetch_add_explicit(&scrub->passes, 1, memory_order_relaxed);
-    while (!seglog_worker_stops(&scrub->worker) && task_now() < begin_ns + scrub->interval_ns)
-        seglog_worker_sleep_until(&scrub->worker, begin_ns + scrub->interval_ns);
+    (void)task_worker_await(&scrub->worker, begin_ns + scrub->interval_ns);
 }
 
 static void run_scrubber(void *arg)
 {
     struct seglog *log = arg;
-    struct seglog_worker *worker = &log->scrub->worker;
+    struct task_worker *worker = &log->scrub->worker;
     uint64_t first = base_hash64(&log->session, sizeof(log->session), 0) % seglog_segment_count(log);
-    while (!seglog_worker_stops(worker)) {
+    while (!task_worker_stops(worker)) {
         uint64_t begin_ns = task_now();
         const uint32_t count = seglog_segment_count(log); /* what comes meanwhile is of the next pass */
-        for (uint32_t i = 0; i < count && !seglog_worker_stops(worker); i++) {
+        for (uint32_t i = 0; i < count && !task_worker_stops(worker); i++) {
             scrub_segment(log, (uint32_t)((first + i) % count));
             if (i % SEGLOG_SEGMENTS_AT_ONCE == 0)
                 task_yield();
         }
-        if (!seglog_worker_stops(worker))
+        if (!task_worker_stops(worker))
             end_pass(log, begin_ns);
     }
 }
 
 int seglog_scrub_start(struct seglog *log)
 {
-    return log->scrub == NULL ? 0 : seglog_worker_start(&log->scrub->worker, "tarn-scrub", run_scrubber, log);
+    return log->scrub == NULL ? 0 : task_worker_start(&log->scrub->worker, "tarn-scrub", run_scrubber, log);
 }
 
 void seglog_scrub_stop(struct seglog *log)
 {
     if (log->scrub != NULL)
-        seglog_worker_stop(&log->scrub->worker);
+        task_worker_stop(&log->scrub->worker);
 }
 
 void seglog_scrub_tell(const struct seglog *log, struct seglog_scrub_stats *ret_stats)

@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "base/list.h"
 #include "seglog/seglog.h"
-#include "seglog/worker_internal.h"
+#include "task/worker.h"
 #include <stdatomic.h>
 
 #define SEGLOG_RELOCATION       0 /* number of the collector's stream; users' follow */
@@ -176,7 +176,7 @@ static inline struct seglog_group *seglog_open_group(struct seglog_stream *strea
 
 /* The background of a log. */
 struct seglog_service {
-    struct seglog_worker worker;
+    struct task_worker worker;
     bool owes; /* it was poked in a nap, and has to look: its own */
     uint64_t
         stalled_ns; /* since when waiters wait for something that is not the collector's; 0: they do not */
@@ -203,7 +203,7 @@ enum seglog_cut {
 
 /* The checkpoints of a log, and their maker. */
 struct seglog_checkpoints {
-    struct seglog_worker worker;
+    struct task_worker worker;
     uint64_t rate_bytes;  /* a second, at most, while running; 0: none are made */
     uint64_t every_bytes; /* written from one to the next; 0: by the sizes of store and checkpoint */
     /* Newest first; of log->lock while running. */
@@ -307,7 +307,7 @@ struct seglog {
     bool stopped_well; /* and it returned 0: the session has ended in good order */
     struct seglog_service service;
     struct seglog_collector *collector;
-    struct seglog_worker discarder;
+    struct task_worker discarder;
     struct seglog_scrub *scrub; /* NULL: nothing is scrubbed */
 
     struct seglog_checkpoints checkpoints; /* checkpoint.c, checkpoint_cut.c, checkpoint_read.c */

@@ -14,7 +14,7 @@
 
 void seglog_poke(struct seglog *log)
 {
-    seglog_worker_poke(&log->service.worker);
+    task_worker_poke(&log->service.worker);
 }
 
 /* ---- what others rely on --------------------------------------------------------------------------- */
@@ -62,7 +62,7 @@ void seglog_service_nap(struct seglog *log, uint64_t when_ns)
 {
     struct seglog_service *service = &log->service;
     service->owes =
-        seglog_worker_sleep_until(&service->worker, base_min(when_ns, flush_due_ns(log))) || service->owes;
+        task_worker_sleep_until(&service->worker, base_min(when_ns, flush_due_ns(log))) || service->owes;
 }
 
 bool seglog_service_chores(struct seglog *log)
@@ -128,8 +128,8 @@ static bool collect(struct seglog *log, uint64_t *ret_when_ns)
 static void run_service(void *arg)
 {
     struct seglog *log = arg;
-    struct seglog_worker *worker = &log->service.worker;
-    while (!seglog_worker_stops(worker)) {
+    struct task_worker *worker = &log->service.worker;
+    while (!task_worker_stops(worker)) {
         log->service.owes = false;
         log->ops->service(log->owner);
         uint64_t when_ns = TASK_FOREVER;
@@ -141,25 +141,25 @@ static void run_service(void *arg)
         seglog_checkpointer_poke(log);
         if (!again)
             seglog_discarder_poke(log);
-        if (!again && !log->service.owes && !seglog_worker_stops(worker))
-            (void)seglog_worker_sleep_until(worker, base_min(when_ns, flush_due_ns(log)));
+        if (!again && !log->service.owes && !task_worker_stops(worker))
+            (void)task_worker_sleep_until(worker, base_min(when_ns, flush_due_ns(log)));
     }
 }
 
 int seglog_service_start(struct seglog *log)
 {
     log->session_stamp = log->stamp;
-    return seglog_worker_start(&log->service.worker, "tarn-log", run_service, log);
+    return task_worker_start(&log->service.worker, "tarn-log", run_service, log);
 }
 
 void seglog_service_stop(struct seglog *log)
 {
-    seglog_worker_stop(&log->service.worker);
+    task_worker_stop(&log->service.worker);
 }
 
 bool seglog_service_is_self(const struct seglog *log)
 {
-    return seglog_worker_is_self(&log->service.worker);
+    return task_worker_is_self(&log->service.worker);
 }
 
 int seglog_stop(struct seglog *log)

@@ -84,7 +84,7 @@ int seglog_streams_init(struct seglog *log, uint32_t user_streams)
     base_list_init(&log->evict_waiters);
     base_list_init(&log->space_waiters[SEGLOG_SPACE_DATA]);
     base_list_init(&log->space_waiters[SEGLOG_SPACE_DELETE]);
-    seglog_worker_init(&log->service.worker);
+    task_worker_init(&log->service.worker);
     log->stream_count = 1 + base_min(user_streams, most);
     log->streams = base_alloc(&log->node->memory, log->stream_count * sizeof(*log->streams));
     int error = log->streams == NULL ? -ENOMEM : 0;

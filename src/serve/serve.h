@@ -35,6 +35,7 @@ struct serve_options {
     const char
         *hot; /* "auto", "off" or a size: tarn_depot_options.hot_bytes, as serve_hot_bytes() reads it */
     uint64_t hot_record_bytes;
+    uint64_t hot_warm_rate_bytes; /* hot records read back in a second after a start; 0: none */
     uint64_t connections_max;
     uint64_t item_bytes_max;
     uint64_t send_timeout_ns;

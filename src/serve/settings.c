@@ -180,6 +180,13 @@ const struct base_setting serve_settings[] = {
      .default_text = "64K",
      .help = "Longest record, with its key and a header of 40 bytes, that is kept there.",
      AT(hot_record_bytes)},
+    {.name = "hot-warm",
+     .type = BASE_SETTING_SIZE,
+     .default_text = "0",
+     .help = "Bytes a second, at most, that are read in the background after a start, until memory has again "
+             "what was "
+             "asked for most when the server was stopped in good order. 0: memory begins empty.",
+     AT(hot_warm_rate_bytes)},
     {.name = "max-connections",
      .letter = 'c',
      .type = BASE_SETTING_UINT,

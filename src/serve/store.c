@@ -66,7 +66,8 @@ static int open_depot(struct serve_store *store)
                                                          (uint32_t)options->over_provisioning_percent,
                                                      .measure_interval = (uint32_t)options->measure_interval,
                                                      .hot_bytes = serve_hot_bytes(options),
-                                                     .hot_record_bytes = (uint32_t)options->hot_record_bytes};
+                                                     .hot_record_bytes = (uint32_t)options->hot_record_bytes,
+                                                     .hot_warm_rate_bytes = options->hot_warm_rate_bytes};
     const struct depot_opening opening = {.direct = options->direct,
                                           .lock_wait_ns = LOCK_WAIT_NS,
                                           .size_unasked = asked == 0,

@@ -3,13 +3,15 @@
 
     memory.py TARN
 
-New keys fill the index until it takes no more; then many send values in halves, and ask for large ones that they do not read.
+New keys fill the index until it takes no more, and hot records give way to it; then many send values in halves, and ask
+for large ones that they do not read.
 """
 
 import contextlib
 import sys
 
 import serving
+from counters import statistics
 from serving import Connection, Tarn, expect
 
 MEMORY = 112  # MiB
@@ -20,15 +22,21 @@ CROWD = 120
 LARGE = 700_000
 
 
+def hot_bytes(client):
+    return int(statistics(client).get("store_hot_bytes", 0))
+
+
 def fill(client):
-    """Store keys until one is refused. Returns how many there are."""
+    """Store keys until one is refused. Returns how many there are, and the most bytes that hot records had."""
+    hot = 0
     for first in range(0, KEYS_MAX, KEYS_AT_ONCE):
         lines = b"".join(b"ms n%d 1 q\r\nx\r\n" % number for number in range(first, first + KEYS_AT_ONCE))
         client.send(lines + b"mn\r\n")
         answer = client.line()
         if answer != b"MN":
             expect(answer == b"SERVER_ERROR out of memory storing object", f"a key is refused with {answer}")
-            return first
+            return first, hot
+        hot = max(hot, hot_bytes(client))
     raise serving.Failure(f"{KEYS_MAX} keys were not too many")
 
 
@@ -48,8 +56,9 @@ def all_at_once(tarn):
     with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--mode=device", f"--memory={MEMORY}M", size="1536M") as process:
         with Connection(process.address) as client, Connection(process.address) as polite:
             expect(client.set(b"large", b"x" * LARGE) == b"STORED", "it does not store")
-            keys = fill(client)
+            keys, hot = fill(client)
             expect(keys > 1_000_000, f"{keys} keys fill it")
+            expect(serving.CACHE or (left := hot_bytes(polite)) < hot, f"hot records had {hot} bytes, and did not give way: {left}")
             press(process.address, polite)
             peak = process.status_kilobytes("VmHWM")
         expect(peak <= ALLOWED, f"with {keys} keys it took {peak} KiB at its most, allowed are {ALLOWED}")

@@ -9,6 +9,7 @@ import sys
 import time
 
 import serving
+from counters import statistics
 from serving import Connection, Tarn, converse, expect
 
 ENDINGS = {"ended": signal.SIGTERM, "killed": signal.SIGKILL}
@@ -179,6 +180,28 @@ def everything_at_once(life):
                   b"".join(b"VALUE %d/%d %d 4\r\n%04d\r\n" % (count, key, key, key) for key in range(100) if key != 1) + b"END\r\n")
 
 
+def hot_records_come_back(tarn):
+    """With --hot-warm what was asked for is in memory again before anybody asks, after a good end; after a kill nothing is."""
+    def count(name):
+        return int(statistics(client)[f"store_hot_{name}"])
+
+    with serving.folder() as folder:
+        for signal_number, back in ((signal.SIGTERM, 50), (signal.SIGKILL, 0)):
+            with Tarn(tarn, f"{folder}/store{back}", "--hot-warm=1G") as server, Connection(server.address) as client:
+                for key in range(100):
+                    expect(client.set(b"%d" % key, b"x" * 100) == b"STORED", "it does not store")
+                for key in [*range(50)] * 3:
+                    expect(client.get(b"%d" % key) == b"x" * 100, "a value is wrong")
+                server.signal(signal_number)
+                server.wait()
+            with Tarn(tarn, f"{folder}/store{back}", "--hot-warm=1G") as server, Connection(server.address) as client:
+                server.await_line(r'event="hot records were read back".* end="all"')
+                expect(count("warmed") == count("records") == back, f"{count('warmed')} are read back, {count('records')} are there")
+                for key in range(100):
+                    expect(client.get(b"%d" % key) == b"x" * 100, "a value is wrong")
+                expect((count("hits"), count("misses")) == (back, 100 - back), f"{count('hits')} are found in memory")
+
+
 if __name__ == "__main__":
     serving.run([flags_and_uniques, no_unique_is_told_twice, expiry, flushes, flushes_to_come, counters_and_joined_values, what_meta_commands_mark,
-                 everything_at_once], sys.argv[1])
+                 everything_at_once, hot_records_come_back], sys.argv[1])

@@ -333,6 +333,12 @@ bool depot_hot_give_back(struct depot_hot *hot)
     return false;
 }
 
+bool depot_hot_has_room(const struct depot_hot *hot)
+{
+    return base_account_unused(&hot->account) >= hot->page_bytes &&
+           base_account_unused(hot->parent) >= hot_spare_bytes(hot) + hot->page_bytes;
+}
+
 void depot_hot_hold_off(struct depot_hot *hot, uint64_t bytes)
 {
     atomic_store_explicit(&hot->held_off_bytes, bytes, memory_order_relaxed);

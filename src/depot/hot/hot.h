@@ -104,6 +104,9 @@ bool depot_hot_drop(struct depot_hot *hot, uint64_t grain);
 /** Return memory to the account, a page at most. Waits for a lock. @return false: there is none to return */
 bool depot_hot_give_back(struct depot_hot *hot);
 
+/** Whether there is memory for more, without anything having to go: a hint. */
+bool depot_hot_has_room(const struct depot_hot *hot);
+
 /** Borrow no more while fewer bytes than that, and the spare ones, are left to others. */
 void depot_hot_hold_off(struct depot_hot *hot, uint64_t bytes);
 

@@ -180,6 +180,12 @@ void hot_resize_locked(struct depot_hot *hot, struct hot_part *part);
 
 /* ---- pages.c ------------------------------------------------------------------------------------- */
 
+/** Bytes of the account that are not borrowed now. */
+static inline uint64_t hot_spare_bytes(const struct depot_hot *hot)
+{
+    return hot->spare_bytes + atomic_load_explicit(&hot->held_off_bytes, memory_order_relaxed);
+}
+
 /** Put a page behind a list. */
 void hot_pages_push(struct depot_hot *hot, struct hot_pages *list, uint32_t page);
 

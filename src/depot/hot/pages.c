@@ -37,10 +37,8 @@ uint32_t hot_pages_pop(struct depot_hot *hot, struct hot_pages *list)
 bool hot_borrow_page_locked(struct depot_hot *hot, struct hot_part *part)
 {
     base_spin_assert_held(&part->lock);
-    uint64_t spare_bytes =
-        hot->spare_bytes + atomic_load_explicit(&hot->held_off_bytes, memory_order_relaxed);
     if (part->pages == part->page_room ||
-        base_account_borrow(&hot->account, hot->page_bytes, spare_bytes) != 0)
+        base_account_borrow(&hot->account, hot->page_bytes, hot_spare_bytes(hot)) != 0)
         return false;
     uint32_t page = hot_pages_pop(hot, &part->unused);
     if (page == HOT_NO_PAGE)

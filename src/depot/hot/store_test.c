@@ -34,7 +34,8 @@ static int setup_small(void **state)
 static int teardown(void **state)
 {
     struct testing_fixture *fixture = *state;
-    testing_hot_validate(fixture->store.depot->hot);
+    if (fixture->store.depot->hot != NULL)
+        testing_hot_validate(fixture->store.depot->hot);
     depot_testing_close(&fixture->store);
     testing_drive_free(&fixture->drive);
     test_free(fixture);
@@ -113,6 +114,93 @@ static void scans_bring_nothing_in(void **state)
     assert_int_equal(count, 100);
     assert_int_equal(stats_now(fixture).hot_records, 0);
     assert_int_equal(stats_now(fixture).hot_hits + stats_now(fixture).hot_misses, 0);
+}
+
+/* ---- warming -------------------------------------------------------------------------------------- */
+
+#define WARMED 400
+#define SLACK  20 /* records that the collector may have had its hands on */
+
+/* Keys from 0 to 1,000, of which the first WARMED were asked for, are closed and opened again. */
+static void restart(struct testing_fixture *fixture, const struct tarn_depot_options *before,
+                    const struct tarn_depot_options *after)
+{
+    depot_testing_close(&fixture->store);
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, before), 0);
+    testing_put_keys(&fixture->store, 0, 1000, "some value");
+    for (int i = 0; i < 3; i++)
+        testing_expect_keys(&fixture->store, 0, WARMED, "some value");
+    depot_testing_close(&fixture->store);
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, after), 0);
+}
+
+/* What was asked for is in memory again, and nothing else is. Reading it counts as no get. */
+static void what_was_hot_is_read_back(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    const struct tarn_depot_options options = {.hot_bytes = 64 * MIB,
+                                               .hot_warm_rate_bytes = UINT64_C(1) << 40};
+    for (int round = 0; round < 2; round++) { /* the second time, marks of the first one are there */
+        restart(fixture, &options, &options);
+        while (stats_now(fixture).hot_warmed < WARMED - SLACK)
+            task_yield();
+        struct tarn_depot_stats stats = stats_now(fixture);
+        assert_in_range(stats.hot_records, WARMED - SLACK, WARMED + SLACK);
+        assert_int_equal(stats.hot_hits + stats.hot_misses, 0);
+        testing_expect_keys(&fixture->store, 0, WARMED, "some value");
+        assert_in_range(stats_now(fixture).hot_misses, 0, SLACK);
+        testing_expect_keys(&fixture->store, WARMED, 1000, "some value");
+        assert_in_range(stats_now(fixture).hot_misses, 1000 - WARMED - SLACK, 1000 - WARMED + SLACK);
+        assert_in_range(stats_now(fixture).hot_warmed, WARMED - SLACK, WARMED + SLACK);
+    }
+}
+
+/* Who did not ask for it when the store was closed, or does not when it is opened, has an empty tier. */
+static void nothing_is_read_back_unasked(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    const struct tarn_depot_options without = {.hot_bytes = 64 * MIB},
+                                    with = {.hot_bytes = 64 * MIB, .hot_warm_rate_bytes = UINT64_C(1) << 40},
+                                    off = {.hot_bytes = TARN_HOT_OFF, .hot_warm_rate_bytes = 1};
+    restart(fixture, &with, &without);
+    assert_int_equal(stats_now(fixture).reads, 0);
+    restart(fixture, &with, &off);
+    assert_int_equal(stats_now(fixture).reads, 0);
+    testing_expect_keys(&fixture->store, 0, WARMED, "some value");
+}
+
+/* At a byte a second the first reads are the last before it is closed; closing does not wait for more. */
+static void the_rate_holds(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    const struct tarn_depot_options options = {.hot_bytes = 64 * MIB, .hot_warm_rate_bytes = 1};
+    restart(fixture, &options, &options);
+    while (stats_now(fixture).hot_warmed == 0)
+        task_yield();
+    testing_expect_keys(&fixture->store, 0, WARMED, "some value");
+    assert_true(stats_now(fixture).hot_warmed <= 8);
+}
+
+/* A tier with less memory than there was takes what fits, and evicts nothing. */
+static void less_memory_is_filled_and_no_more(void **state)
+{
+    struct testing_fixture *fixture = *state;
+    const struct tarn_depot_options large = {.hot_bytes = 64 * MIB, .hot_warm_rate_bytes = UINT64_C(1) << 40},
+                                    small = {.hot_bytes = 1, .hot_warm_rate_bytes = UINT64_C(1) << 40};
+    char value[1000];
+    memset(value, 'x', sizeof(value));
+    value[sizeof(value) - 1] = '\0';
+    depot_testing_close(&fixture->store);
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &large), 0);
+    testing_put_keys(&fixture->store, 0, 200, value);
+    for (int i = 0; i < 3; i++)
+        testing_expect_keys(&fixture->store, 0, 200, value);
+    depot_testing_close(&fixture->store);
+    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &small), 0);
+    while (stats_now(fixture).hot_warmed < 20)
+        task_yield();
+    testing_expect_keys(&fixture->store, 0, 200, value);
+    assert_true(stats_now(fixture).hot_warmed < 100);
 }
 
 /* ---- every answer is the drive's -------------------------------------------------------------------- */
@@ -342,6 +430,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_written_is_not_read, setup_large, teardown),
         cmocka_unit_test_setup_teardown(what_was_read_is_not_read_again, setup_large, teardown),
         cmocka_unit_test_setup_teardown(scans_bring_nothing_in, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(what_was_hot_is_read_back, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_read_back_unasked, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(the_rate_holds, setup_large, teardown),
+        cmocka_unit_test_setup_teardown(less_memory_is_filled_and_no_more, setup_large, teardown),
         HOT_TEST(all_properties_come_along),
         HOT_TEST(what_is_gone_is_not_found),
         HOT_TEST(segments_are_used_again),

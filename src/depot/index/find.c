@@ -177,6 +177,11 @@ bool depot_index_is_hit(uint64_t word)
     return (word & INDEX_HIT_MASK) != 0;
 }
 
+uint64_t depot_index_mark(uint64_t word, bool hit)
+{
+    return hit ? word | INDEX_HIT_MASK : word & ~(uint64_t)INDEX_HIT_MASK;
+}
+
 /*
  * Without the region's lock: one word changes from what it was to the same with the mark, and in no other
  * case. README, "Hits", has why that is safe beside who holds the lock. Relaxed: nothing depends on the mark.

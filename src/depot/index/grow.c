@@ -96,26 +96,31 @@ void depot_index_split_locked(struct depot_index *index, const struct depot_inde
 
 /* ---- the whole ---------------------------------------------------------------------------------- */
 
-int depot_index_grow_begin(struct depot_index *index)
+int depot_index_grow_prepare(struct depot_index *index)
 {
-    struct depot_index_directory *previous = depot_index_directory_now(index);
+    struct depot_index_directory *directory = depot_index_directory_now(index);
     /* Relaxed: one caller at a time. */
     if (atomic_load_explicit(&index->growing, memory_order_relaxed))
         return -EALREADY;
     if (!depot_index_may_grow(index))
         return -ENOSPC;
-    struct depot_index_directory *directory =
-        previous->next != NULL ? previous->next : depot_index_directory_make(index, previous);
-    if (directory == NULL)
-        return -ENOMEM;
-    previous->next = directory; /* it is kept in any case */
-    if (depot_index_directory_take(index, directory) != 0)
-        return -ENOMEM;
+    if (directory->next == NULL)
+        directory->next = depot_index_directory_make(index, directory); /* it is kept in any case */
+    return directory->next == NULL ? -ENOMEM : depot_index_directory_take(index, directory->next);
+}
+
+int depot_index_grow_begin(struct depot_index *index)
+{
+    int more;
+    while ((more = depot_index_grow_prepare(index)) > 0) {
+    }
+    if (more != 0)
+        return more;
     index->grow_region = 0;
     index->grow_table = 0;
     atomic_store_explicit(&index->growing, true, memory_order_relaxed); /* advice to others */
     /* Pairs with the acquire in depot_index_directory_now. */
-    atomic_store_explicit(&index->directory, directory, memory_order_release);
+    atomic_store_explicit(&index->directory, depot_index_directory_now(index)->next, memory_order_release);
     return 0;
 }
 
@@ -251,7 +256,8 @@ static bool put_back(struct depot_index *index, const struct depot_index_item *i
     struct depot_index_region *region =
         &table->regions[base_min(at >> INDEX_REGION_BITS, index->regions - 1)];
     uint64_t kept = index->address_mask << INDEX_ADDRESS_SHIFT |
-                    depot_index_low_mask(DEPOT_SIZE_BITS) << INDEX_SIZE_SHIFT | INDEX_OFFSET_MASK;
+                    depot_index_low_mask(DEPOT_SIZE_BITS) << INDEX_SIZE_SHIFT | INDEX_HIT_MASK |
+                    INDEX_OFFSET_MASK;
     if (depot_index_load_word(&table->words[at]) != 0)
         return false;
     if (region != uncounted->region)
@@ -275,6 +281,10 @@ int depot_index_load_items(struct depot_index *index, const struct depot_index_i
             continue;
         count_them(index, &uncounted);
         error = depot_index_load(index, items[i].hash, address, depot_index_grains(index, items[i].word));
+        uint64_t word;
+        if (error == 0 && depot_index_is_hit(items[i].word) &&
+            depot_index_look(index, items[i].hash, address, &word))
+            depot_index_hit(index, items[i].hash, word);
     }
     count_them(index, &uncounted);
     return error;

@@ -153,6 +153,9 @@ void depot_index_hit(struct depot_index *index, uint64_t hash, uint64_t word);
 /** Whether an entry was hit since it was last published or replaced. */
 bool depot_index_is_hit(uint64_t word);
 
+/** The same entry, hit or not. */
+uint64_t depot_index_mark(uint64_t word, bool hit);
+
 /** Where an entry's record lies, in grains from the store's beginning. */
 uint64_t depot_index_address(const struct depot_index *index, uint64_t word);
 
@@ -217,8 +220,16 @@ bool depot_index_wants_growth(const struct depot_index *index);
 bool depot_index_may_grow(const struct depot_index *index);
 
 /**
- * Double the directory: take memory for the twins of all tables, charged and touched here, away from
- * requests. Nothing is moved yet; from now on a region is split when depot_index_grow_step() or an insert
+ * Take memory for the twins of all tables: charged by the first call, and touched by this and the next ones, 2 MiB
+ * each, away from requests. What is taken is kept for the next growth.
+ *
+ * @return 0: all is taken; 1: call it again; -ENOMEM; -ENOSPC (the widths allow no more); -EALREADY (a growth is under
+ *         way)
+ */
+base_must_check int depot_index_grow_prepare(struct depot_index *index);
+
+/**
+ * Double the directory, after preparing what is not prepared yet. Nothing is moved yet; from now on a region is split when depot_index_grow_step() or an insert
  * that finds no place comes to it.
  *
  * @return 0; -ENOMEM; -ENOSPC (the widths allow no more); -EALREADY (a growth is under way)
@@ -339,7 +350,7 @@ void depot_index_load_prefetch(const struct depot_index *index, uint64_t hash);
 
 /**
  * The same of some entries as depot_index_next() gave them: each comes to lie where it did, if nothing is
- * there yet, which takes a few instructions. Hit marks are left out.
+ * there yet, which takes a few instructions, and is hit if it was.
  *
  * @param items  their addresses are possible ones; whatever else is wrong with them does no harm
  * @return as depot_index_load()

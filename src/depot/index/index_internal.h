@@ -61,6 +61,8 @@ struct depot_index_directory {
     uint64_t memory_bytes;
     uint64_t
         given_bytes; /* of them the first, given back to the system: they are not charged. The grower's */
+    uint64_t
+        untouched_bytes; /* of them the first, that a growth has to touch before it begins. The grower's */
     uint32_t bits;
     uint64_t mask;
     struct depot_index_table tables[]; /* mask + 1 */
@@ -300,8 +302,8 @@ void depot_index_directory_free(struct depot_index *index, struct depot_index_di
  */
 bool depot_index_directory_give(struct depot_index *index, struct depot_index_directory *directory);
 
-/** Take the pages that a directory lacks: what was given back is charged again, then all are touched, away from
- * requests. @return 0; -ENOMEM */
+/** Take some of the pages that a directory lacks: what was given back is charged again, then all are touched, away from
+ * requests. @return 0: it lacks none; 1: call it again; -ENOMEM */
 base_must_check int depot_index_directory_take(struct depot_index *index,
                                                struct depot_index_directory *directory);
 

@@ -41,6 +41,7 @@ struct depot_index_directory *depot_index_directory_make(struct depot_index *ind
         .memory_bytes =
             base_align_up(new_tables * (words_bytes(index) + regions_bytes(index)), BASE_PAGE_BYTES),
     };
+    shape.untouched_bytes = shape.memory_bytes;
     struct depot_index_directory *made = base_alloc(index->account, depot_index_directory_bytes(&shape));
     if (made == NULL)
         return NULL;
@@ -88,9 +89,8 @@ bool depot_index_directory_give(struct depot_index *index, struct depot_index_di
 }
 
 /* A word is enough, and is zero; relaxed: late readers may look at it, no more. */
-static void touch(const struct depot_index_directory *directory, uint64_t bytes)
+static void touch(uint8_t *memory, uint64_t bytes)
 {
-    uint8_t *memory = directory->memory;
     for (uint64_t at = 0; at < bytes; at += BASE_PAGE_BYTES)
         (void)atomic_fetch_or_explicit((_Atomic uint64_t *)(void *)(memory + at), 0, memory_order_relaxed);
 }
@@ -102,8 +102,11 @@ int depot_index_directory_take(struct depot_index *index, struct depot_index_dir
         return -ENOMEM;
     atomic_fetch_add_explicit(&index->table_bytes, given, memory_order_relaxed);
     directory->given_bytes = 0;
-    touch(directory, given > 0 ? given : directory->memory_bytes);
-    return 0;
+    directory->untouched_bytes = base_max(directory->untouched_bytes, given);
+    uint64_t bytes = base_min(directory->untouched_bytes, (uint64_t)HUGE_PAGE_BYTES);
+    directory->untouched_bytes -= bytes;
+    touch((uint8_t *)directory->memory + directory->untouched_bytes, bytes);
+    return directory->untouched_bytes > 0;
 }
 
 void depot_index_directory_free(struct depot_index *index, struct depot_index_directory *directory)

@@ -66,6 +66,7 @@ static void open_and_read(void *arg)
                               : 0,
         .checkpoint_every_bytes = UINT64_C(1) << (EVERY_BITS_MIN + sim_play_draw(play, EVERY_BITS)),
         .hot_bytes = play->hot_bytes,
+        .hot_warm_rate_bytes = play->hot_warm_rate_bytes,
         .create_bytes = !play->made || sim_play_draw(play, 2) == 0 ? play->drive_bytes : 0,
     };
     play->error = format_device(play);

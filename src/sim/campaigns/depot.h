@@ -66,6 +66,7 @@ struct play {
     /* drawn for the seed */
     const char *path;                  /* of the drive, or of all members of a stripe */
     uint64_t hot_bytes;                /* as of struct tarn_depot_options; drawn by members_random too */
+    uint64_t hot_warm_rate_bytes;      /* likewise */
     struct base_random members_random; /* what is drawn for a stripe alone: other seeds stay what they were */
     uint64_t drive_bytes;
     bool device; /* a block device, which must be formatted first; else a file */

@@ -111,6 +111,9 @@ _Static_assert(SIM_DRIVE_FLUSH_IGNORED == 1 && SIM_DRIVE_DURABLE_IGNORED == 2 &&
 static const char *const stripe_paths[SIM_DEPOT_DISKS_MAX] = {"disk", "disk0,disk1", "disk2,disk0,disk1",
                                                               "disk3,disk1,disk0,disk2"};
 
+/* Of half of the seeds. */
+#define HOT_WARM_RATE_BYTES (UINT64_C(1) << 20)
+
 /* A tier that turns over all the time, one that keeps all, and none. */
 static const uint64_t hot_bytes[] = {1, 0, TARN_HOT_OFF};
 
@@ -124,6 +127,7 @@ static void draw_members(struct play *play)
             1 + (uint32_t)base_random_below(&play->members_random, SIM_DEPOT_DISKS_MAX - 1);
     play->path = stripe_paths[play->shared.disk_count - 1];
     play->hot_bytes = hot_bytes[base_random_below(&play->members_random, base_array_count(hot_bytes))];
+    play->hot_warm_rate_bytes = base_hash64(play->random, sizeof(*play->random), 1) % 2 * HOT_WARM_RATE_BYTES;
 }
 
 static const char *const names[SIM_DEPOT_DISKS_MAX] = {"disk0", "disk1", "disk2", "disk3"};

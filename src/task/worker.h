@@ -1,16 +1,16 @@
 /*
- * A worker: a task or a thread of the log's own, which sleeps when there is nothing to do. The service is
- * one, the scrubber another.
+ * A worker: a task or a thread that does something in the background, and sleeps when there is nothing to do. A log's
+ * service is one, its scrubber another.
  */
-#ifndef SEGLOG_WORKER_INTERNAL_H
-#define SEGLOG_WORKER_INTERNAL_H
+#ifndef TASK_WORKER_H
+#define TASK_WORKER_H
 
 #include "base/base.h"
 #include "task/task.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
-struct seglog_worker {
+struct task_worker {
     struct base_spin lock;  /* of the next two */
     bool poked;             /* there is something to do */
     struct task_wait *wait; /* it sleeps */
@@ -21,12 +21,12 @@ struct seglog_worker {
     _Atomic uintptr_t self; /* the task or the pthread_t that runs it */
     struct task_group group;
     struct task_mutex alive; /* held until its end */
-    void (*run)(void *arg);  /* until seglog_worker_stops() */
+    void (*run)(void *arg);  /* until task_worker_stops() */
     void *arg;
 };
 
 /** Prepare one that may be poked before it is started. */
-void seglog_worker_init(struct seglog_worker *worker);
+void task_worker_init(struct task_worker *worker);
 
 /**
  * Start it: a task on the caller's scheduler when called by a task, else a thread.
@@ -34,23 +34,26 @@ void seglog_worker_init(struct seglog_worker *worker);
  * @param name  of the task and the thread; 15 letters at most, not copied
  * @return 0; -ENOMEM; pthread_create's error
  */
-base_must_check int seglog_worker_start(struct seglog_worker *worker, const char *name,
-                                        void (*run)(void *arg), void *arg);
+base_must_check int task_worker_start(struct task_worker *worker, const char *name, void (*run)(void *arg),
+                                      void *arg);
 
 /** Wake it, wait for its end, if it runs. Yields. */
-void seglog_worker_stop(struct seglog_worker *worker);
+void task_worker_stop(struct task_worker *worker);
 
 /** Wake it, or have it not sleep the next time. */
-void seglog_worker_poke(struct seglog_worker *worker);
+void task_worker_poke(struct task_worker *worker);
 
 /** Sleep until poked, or until a moment; not at all if poked since the last time. By the worker. Yields.
  * @return whether poked */
-bool seglog_worker_sleep_until(struct seglog_worker *worker, uint64_t when_ns);
+bool task_worker_sleep_until(struct task_worker *worker, uint64_t when_ns);
+
+/** Sleep until a moment, however often it is poked. By the worker. Yields. @return false: it is to end */
+bool task_worker_await(struct task_worker *worker, uint64_t when_ns);
 
 /** Whether it is to end. */
-bool seglog_worker_stops(const struct seglog_worker *worker);
+bool task_worker_stops(const struct task_worker *worker);
 
 /** Whether the caller is the worker. */
-bool seglog_worker_is_self(const struct seglog_worker *worker);
+bool task_worker_is_self(const struct task_worker *worker);
 
 #endif

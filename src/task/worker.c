@@ -1,15 +1,15 @@
 /* Workers: how they are started, sleep, are woken and stopped. */
-#include "seglog/worker_internal.h"
+#include "task/worker.h"
 #include "task/thread.h"
 
-void seglog_worker_init(struct seglog_worker *worker)
+void task_worker_init(struct task_worker *worker)
 {
     base_spin_init(&worker->lock);
 }
 
 /* ---- sleeping -------------------------------------------------------------------------------------- */
 
-void seglog_worker_poke(struct seglog_worker *worker)
+void task_worker_poke(struct task_worker *worker)
 {
     base_spin_lock(&worker->lock);
     worker->poked = true;
@@ -19,7 +19,7 @@ void seglog_worker_poke(struct seglog_worker *worker)
     base_spin_unlock(&worker->lock);
 }
 
-bool seglog_worker_sleep_until(struct seglog_worker *worker, uint64_t when_ns)
+bool task_worker_sleep_until(struct task_worker *worker, uint64_t when_ns)
 {
     struct task_wait wait;
     base_spin_lock(&worker->lock);
@@ -41,17 +41,24 @@ bool seglog_worker_sleep_until(struct seglog_worker *worker, uint64_t when_ns)
     return poked;
 }
 
+bool task_worker_await(struct task_worker *worker, uint64_t when_ns)
+{
+    while (!task_worker_stops(worker) && task_now() < when_ns)
+        task_worker_sleep_until(worker, when_ns);
+    return !task_worker_stops(worker);
+}
+
 /* ---- its life -------------------------------------------------------------------------------------- */
 
-bool seglog_worker_stops(const struct seglog_worker *worker)
+bool task_worker_stops(const struct task_worker *worker)
 {
-    /* Pairs with the release in seglog_worker_stop(). */
+    /* Pairs with the release in task_worker_stop(). */
     return atomic_load_explicit(&worker->stopping, memory_order_acquire);
 }
 
 static void run_task(void *arg)
 {
-    struct seglog_worker *worker = arg;
+    struct task_worker *worker = arg;
     atomic_store_explicit(&worker->self, (uintptr_t)task_self(), memory_order_relaxed);
     worker->run(worker->arg);
     task_mutex_unlock(&worker->alive);
@@ -59,14 +66,14 @@ static void run_task(void *arg)
 
 static void *run_thread(void *arg)
 {
-    struct seglog_worker *worker = arg;
+    struct task_worker *worker = arg;
     atomic_store_explicit(&worker->self, (uintptr_t)pthread_self(), memory_order_relaxed);
     worker->run(worker->arg);
     task_mutex_unlock(&worker->alive);
     return NULL;
 }
 
-int seglog_worker_start(struct seglog_worker *worker, const char *name, void (*run)(void *arg), void *arg)
+int task_worker_start(struct task_worker *worker, const char *name, void (*run)(void *arg), void *arg)
 {
     worker->run = run;
     worker->arg = arg;
@@ -80,13 +87,13 @@ int seglog_worker_start(struct seglog_worker *worker, const char *name, void (*r
     return error;
 }
 
-void seglog_worker_stop(struct seglog_worker *worker)
+void task_worker_stop(struct task_worker *worker)
 {
     if (!worker->running)
         return;
-    /* Pairs with the acquire in seglog_worker_stops(). */
+    /* Pairs with the acquire in task_worker_stops(). */
     atomic_store_explicit(&worker->stopping, true, memory_order_release);
-    seglog_worker_poke(worker);
+    task_worker_poke(worker);
     task_mutex_lock_firmly(&worker->alive);
     if (worker->is_thread)
         (void)pthread_join(worker->thread, NULL);
@@ -95,7 +102,7 @@ void seglog_worker_stop(struct seglog_worker *worker)
     worker->running = false;
 }
 
-bool seglog_worker_is_self(const struct seglog_worker *worker)
+bool task_worker_is_self(const struct task_worker *worker)
 {
     if (worker->is_thread != (task_self() == NULL))
         return false;
