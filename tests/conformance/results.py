@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Results of `tarn-lab ycsb` as a table and as a plot, by the scripts in bench/.
+"""Results of `tarn-lab ycsb`, and those that are kept, as a table and as plots, by the scripts in bench/.
 
     tests/conformance/results.py build/tarn
 """
@@ -28,6 +28,22 @@ def script(name, *arguments):
 
 def bars(svg):
     return [rect for rect in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect") if rect.get("class") == "bar"]
+
+
+def dots(svg):
+    return [dot for dot in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}circle") if dot.get("fill") != "none"]
+
+
+def check_kept(file, names, marks):
+    """Each subject that was measured has as many bars, or dots on lines, as `marks`."""
+    path = os.path.join(SCRIPTS, "results", f"{file}.jsonl")
+    with open(path, encoding="utf-8") as lines:
+        cases = [json.loads(line) for line in lines]
+    measured = [s for case in cases if case["name"] in names for s in case["subjects"] if "rate" in s]
+    plot = script("plot", path)
+    found = len(bars(plot.stdout)) + len(dots(plot.stdout)) if plot.returncode == 0 else 0
+    check(f"all of {file}.jsonl is in its plot", found == marks * len(measured) > 0,
+          f"{found} of {marks * len(measured)} {plot.stderr}")
 
 
 def measure(program, folder):
@@ -72,7 +88,13 @@ def main():
             file.write('{"bench":"task","name":"switch","parameters":{},"subjects":[]}\n')
         empty = script("plot", other)
         check("nothing to plot", empty.returncode == 1 and "no result" in empty.stderr, empty.stderr)
+        gone = script("plot", os.path.join(folder, "gone.jsonl"))
+        check("no file to plot", gone.returncode == 1 and "Traceback" not in gone.stderr, gone.stderr)
         check("usage", script("plot").returncode == 2)
+    check_kept("index", ("hit", "miss", "insert"), 1)
+    check_kept("memcache", ("load",), 1)
+    for file in ("depot", "puts", "two-cores"):
+        check_kept(file, ("get", "put"), 2)  # a rate and a latency
     sys.exit(1 if failures else 0)
 
 
