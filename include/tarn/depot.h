@@ -89,9 +89,8 @@ struct tarn_depot_options {
         hot_record_bytes; /**< the longest record, with its header of 40 bytes, that is kept in memory; 128 KiB at
                                 * most; 0: 64 KiB */
     uint64_t
-        hot_warm_rate_bytes; /**< after a clean close the records that were asked for most are read back into
-                                   * memory, in the background, so many bytes per second at most; closing then takes
-                                   * longer, some 50 ns a record. 0: memory begins empty */
+        hot_warm_rate_bytes; /**< the most bytes per second that are read in the background, after a clean close, to
+                                   * have the records in memory again that were asked for most. 0: memory begins empty */
 };
 
 struct tarn_depot_stats {

@@ -58,7 +58,7 @@ static uint32_t read_some(struct tarn_depot *depot, uint32_t next, uint32_t coun
         read->trace = NULL;
         read->warms = DEPOT_WARMS_AGAIN;
         if (!depot_read_post(depot, read, word, DEPOT_WANT_WHOLE, 0, posted == 0))
-            break; /* there are not so many buffers now */
+            break; /* all other buffers are in use */
         bytes += read->span_bytes;
         posted++;
     }
