@@ -545,7 +545,7 @@ static void open_store(struct model *model)
         .checkpoint_rate_bytes = UINT64_C(1) << 30, /* one after the other */
         .checkpoint_every_bytes = 1,
         .hot_bytes = hot_bytes[below(model, base_array_count(hot_bytes))],
-        .hot_warm_rate_bytes = below(model, 2) << 30,
+        .hot_warm_rate_bytes = model->checked % 2 << 30,
     };
     model->mode = options.mode;
     assert_int_equal(testing_try_open(&model->store, &model->drive, &model->clock, &options), 0);
