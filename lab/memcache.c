@@ -257,8 +257,11 @@ static void add_parameters(const struct bench_contest *contest, struct bench_cas
     bench_case_text(self, "file", own->disk ? "disk" : "memory");
     if (own->disk && own->extstore.path[0] != '\0') {
         bench_case_number(self, "ext_threads", own->extstore.threads);
-        bench_case_text(self, "page_cache", own->options->memory_group != NULL ? "memory-group" : "fadvise");
-        bench_case_number(self, "memory_bytes", own->options->memory_bytes);
+        if (lab_memcache_is_warm(own))
+            bench_case_number(self, "memory_bytes", own->options->memory_bytes);
+        else
+            bench_case_text(self, "page_cache",
+                            own->options->memory_group != NULL ? "memory-group" : "fadvise");
     }
 }
 

@@ -22,7 +22,7 @@ enum {
     ITEM_BYTES_MIN = 256,   /* smaller ones stay in memory */
     FOREVER = 1000000000,   /* accesses after which an item is kept in memory again */
     WARM_BUCKET_BYTES = 16,
-    WARM_SPARE_MEBIBYTES = 40,
+    WARM_SPARE_MEBIBYTES = 96,
     MAX_SLEEP_US = 100000, /* of the thread that writes: items leave the memory sooner */
 };
 
