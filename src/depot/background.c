@@ -109,9 +109,10 @@ static void make_way(struct tarn_depot *depot)
 /* Zeroing the memory of a large table takes the kernel tens of milliseconds: others run in between. Yields. */
 static int begin_growth(struct tarn_depot *depot)
 {
-    while (depot_index_grow_prepare(&depot->index) > 0)
+    int more;
+    while ((more = depot_index_grow_prepare(&depot->index)) > 0)
         task_yield();
-    return depot_index_grow_begin(&depot->index);
+    return more == 0 ? depot_index_grow_begin(&depot->index) : more;
 }
 
 /* Double the index, or have it not become smaller. The growth lock is held. @return 0; -ENOMEM; -ENOSPC */

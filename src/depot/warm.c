@@ -69,11 +69,11 @@ static uint32_t read_some(struct tarn_depot *depot, uint32_t next, uint32_t coun
         atomic_fetch_add_explicit(&warming->records, 1, memory_order_relaxed);
     }
     warming->bytes += bytes;
-    warming->due_ns = base_max(warming->due_ns, begin_ns) + bytes * BASE_NS_PER_SECOND / warming->rate_bytes;
+    warming->due_ns = task_worker_due(warming->due_ns, begin_ns, bytes, warming->rate_bytes);
     return next;
 }
 
-/* What was marked may be more than there is memory for now: nothing has to go for it. */
+/* There may be less memory than before: nothing has to go for what was marked. */
 static void run(void *arg)
 {
     struct tarn_depot *depot = arg;
@@ -93,7 +93,7 @@ static void run(void *arg)
               "path=%s records=%" PRIu64 " bytes=%" PRIu64 " ms=%" PRIu64 " end=\"%s\"",
               drive_name(depot->drive), depot_warming_records(depot), warming->bytes,
               (task_now() - begin_ns) / BASE_NS_PER_MS,
-              cursor.end                            ? "all"
+              goes_on                               ? "all"
               : task_worker_stops(&warming->worker) ? "the store is closed"
                                                     : "there is no memory for more");
 }

@@ -176,8 +176,7 @@ static int write_block(struct seglog_checkpoint *checkpoint, uint64_t offset, vo
     seglog_count_write(log, bytes);
     checkpoint->bytes += bytes;
     if (checkpoint->rate_bytes != 0)
-        checkpoint->due_ns =
-            base_max(checkpoint->due_ns, begin_ns) + bytes * BASE_NS_PER_SECOND / checkpoint->rate_bytes;
+        checkpoint->due_ns = task_worker_due(checkpoint->due_ns, begin_ns, bytes, checkpoint->rate_bytes);
     return 0;
 }
 

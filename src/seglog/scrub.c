@@ -104,7 +104,7 @@ static bool await_turn(struct seglog_scrub *scrub)
 /* Account for bytes that were read since a moment. */
 static void note_read(struct seglog_scrub *scrub, uint64_t begin_ns, uint64_t bytes)
 {
-    scrub->due_ns = base_max(scrub->due_ns, begin_ns) + bytes * BASE_NS_PER_SECOND / scrub->rate_bytes;
+    scrub->due_ns = task_worker_due(scrub->due_ns, begin_ns, bytes, scrub->rate_bytes);
     atomic_fetch_add_explicit(&scrub->bytes, bytes, memory_order_relaxed);
 }
 

@@ -184,8 +184,7 @@ const struct base_setting serve_settings[] = {
      .type = BASE_SETTING_SIZE,
      .default_text = "0",
      .help = "Bytes a second, at most, that are read in the background after a start, until memory has again "
-             "what was "
-             "asked for most when the server was stopped in good order. 0: memory begins empty.",
+             "what was asked for most when the server was stopped in good order. 0: memory begins empty.",
      AT(hot_warm_rate_bytes)},
     {.name = "max-connections",
      .letter = 'c',

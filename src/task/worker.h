@@ -50,6 +50,19 @@ bool task_worker_sleep_until(struct task_worker *worker, uint64_t when_ns);
 /** Sleep until a moment, however often it is poked. By the worker. Yields. @return false: it is to end */
 bool task_worker_await(struct task_worker *worker, uint64_t when_ns);
 
+/**
+ * The moment at which a worker that keeps to a rate may go on.
+ *
+ * @param due_ns      that moment as it was before
+ * @param begin_ns    when it began to read or write some bytes
+ * @param rate_bytes  a second, at most
+ */
+static inline uint64_t task_worker_due(uint64_t due_ns, uint64_t begin_ns, uint64_t bytes,
+                                       uint64_t rate_bytes)
+{
+    return base_max(due_ns, begin_ns) + bytes * BASE_NS_PER_SECOND / rate_bytes;
+}
+
 /** Whether it is to end. */
 bool task_worker_stops(const struct task_worker *worker);
 

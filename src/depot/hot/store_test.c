@@ -121,17 +121,23 @@ static void scans_bring_nothing_in(void **state)
 #define WARMED 400
 #define SLACK  20 /* records that the collector may have had its hands on */
 
-/* Keys from 0 to 1,000, of which the first WARMED were asked for, are closed and opened again. */
-static void restart(struct testing_fixture *fixture, const struct tarn_depot_options *before,
-                    const struct tarn_depot_options *after)
+/* Keys, of which the first `asked` were asked for, are closed and opened again. */
+static void restart_with(struct testing_fixture *fixture, const struct tarn_depot_options *before,
+                         const struct tarn_depot_options *after, int keys, int asked, const char *value)
 {
     depot_testing_close(&fixture->store);
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, before), 0);
-    testing_put_keys(&fixture->store, 0, 1000, "some value");
+    testing_put_keys(&fixture->store, 0, keys, value);
     for (int i = 0; i < 3; i++)
-        testing_expect_keys(&fixture->store, 0, WARMED, "some value");
+        testing_expect_keys(&fixture->store, 0, asked, value);
     depot_testing_close(&fixture->store);
     assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, after), 0);
+}
+
+static void restart(struct testing_fixture *fixture, const struct tarn_depot_options *before,
+                    const struct tarn_depot_options *after)
+{
+    restart_with(fixture, before, after, 1000, WARMED, "some value");
 }
 
 /* What was asked for is in memory again, and nothing else is. Reading it counts as no get. */
@@ -190,13 +196,7 @@ static void less_memory_is_filled_and_no_more(void **state)
     char value[1000];
     memset(value, 'x', sizeof(value));
     value[sizeof(value) - 1] = '\0';
-    depot_testing_close(&fixture->store);
-    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &large), 0);
-    testing_put_keys(&fixture->store, 0, 200, value);
-    for (int i = 0; i < 3; i++)
-        testing_expect_keys(&fixture->store, 0, 200, value);
-    depot_testing_close(&fixture->store);
-    assert_int_equal(testing_try_open(&fixture->store, &fixture->drive, &fixture->clock, &small), 0);
+    restart_with(fixture, &large, &small, 200, 200, value);
     while (stats_now(fixture).hot_warmed < 20)
         task_yield();
     testing_expect_keys(&fixture->store, 0, 200, value);

@@ -229,8 +229,8 @@ bool depot_index_may_grow(const struct depot_index *index);
 base_must_check int depot_index_grow_prepare(struct depot_index *index);
 
 /**
- * Double the directory, after preparing what is not prepared yet. Nothing is moved yet; from now on a region is split when depot_index_grow_step() or an insert
- * that finds no place comes to it.
+ * Double the directory, after preparing what is not prepared yet. Nothing is moved yet; from now on a region is split
+ * when depot_index_grow_step() or an insert that finds no place comes to it.
  *
  * @return 0; -ENOMEM; -ENOSPC (the widths allow no more); -EALREADY (a growth is under way)
  */
