@@ -232,7 +232,7 @@ struct tarn_rpc_call_stats {
     uint64_t notified;     /**< requests that were sent with a message to the worker */
     uint64_t woken;        /**< messages that were sent because the worker no longer looked */
     uint64_t changes;      /**< times that this side changed from fetch to reply, or back */
-    uint64_t timed_out;    /**< calls that ended at their deadline */
+    uint64_t timed_out;    /**< calls that ended with -ETIMEDOUT, here or at the callee */
     uint32_t fetch_bytes;  /**< bytes that a first READ fetches now */
     enum tarn_rpc_way way; /**< how results come now: fetch or reply */
 };

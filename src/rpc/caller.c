@@ -33,9 +33,11 @@ static uint32_t looks_at_once(const struct rpc_caller *caller)
 
 /* ---- ends of calls ------------------------------------------------------------------------------ */
 
-static void finish_call(struct tarn_rpc_call *call, int error, bool may_have_run)
+static void finish_call(struct rpc_caller *caller, struct tarn_rpc_call *call, int error, bool may_have_run)
 {
     struct rpc_parked *parked = call->waiter;
+    if (error == -ETIMEDOUT)
+        caller->stats.timed_out++;
     call->error = error;
     call->may_have_run = may_have_run;
     call->finished = true;
@@ -103,7 +105,7 @@ static void finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
     call->answer_epoch = header->epoch;
     call->answer_lease_ms = header->lease_ms;
     call->service_ns = header->time;
-    finish_call(call, error != 0 ? error : base_min((int32_t)header->word, 0), true);
+    finish_call(caller, call, error != 0 ? error : base_min((int32_t)header->word, 0), true);
 }
 
 void rpc_caller_fail(struct tarn_rpc_connection *connection)
@@ -116,12 +118,12 @@ void rpc_caller_fail(struct tarn_rpc_connection *connection)
             continue;
         free_slot(connection, slot);
         if (call != NULL)
-            finish_call(call, connection->error, true);
+            finish_call(caller, call, connection->error, true);
     }
     while (caller->first != NULL) {
         struct tarn_rpc_call *call = caller->first;
         caller->first = call->next;
-        finish_call(call, connection->error, false);
+        finish_call(caller, call, connection->error, false);
     }
 }
 
@@ -138,9 +140,9 @@ void tarn_rpc_post(struct tarn_rpc_connection *connection, struct tarn_rpc_call 
         call->sequence = 0;
         call->result_bytes = 0;
         if (call->request_bytes > connection->geometry.request_bytes)
-            finish_call(call, -EMSGSIZE, false);
+            finish_call(caller, call, -EMSGSIZE, false);
         else if (connection->error != 0)
-            finish_call(call, connection->error, false);
+            finish_call(caller, call, connection->error, false);
         else if (caller->first == NULL)
             caller->first = caller->last = call;
         else
@@ -570,7 +572,6 @@ static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc
         (void)task_sleep(1000); /* the round under way may use the call's memory */
     if (call->finished)
         return;
-    caller->stats.timed_out++;
     if (call->sequence != 0) {
         struct rpc_slot *slot = slot_of(connection, call->sequence);
         slot->call = NULL;
@@ -579,7 +580,7 @@ static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc
             caller->fetching--;
             caller->abandoned++;
         }
-        finish_call(call, error, true);
+        finish_call(caller, call, error, true);
         return;
     }
     struct tarn_rpc_call **at = &caller->first, *before = NULL;
@@ -588,7 +589,7 @@ static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc
     *at = call->next;
     if (caller->last == call)
         caller->last = before;
-    finish_call(call, error, false);
+    finish_call(caller, call, error, false);
 }
 
 /* The time at which the next READ is due. @return 0: now; TASK_FOREVER: none is */
