@@ -26,6 +26,7 @@ struct lab_memcache_options {
     struct base_setting_list ext_threads;
     const char *memory_group;
     uint64_t memory_bytes; /* of each, which may then keep values in it; 0: none does */
+    uint64_t fill_rate;    /* keys a second; 0: as fast as they go */
     const char *program;
     struct base_setting_list serve;
     const char *disk_read_share;
@@ -116,6 +117,7 @@ enum lab_memcache_value {
     LAB_MEMCACHE_LOAD_PERCENT, /* of the time in which the load had something to do */
     LAB_MEMCACHE_BYTES,        /* of values a second; on disk: read from the drive for a key */
     LAB_MEMCACHE_FROM_MEMORY,  /* on disk: percent of gets that extstore answered from memory */
+    LAB_MEMCACHE_HITS,         /* on disk: percent of gets that had a value */
 };
 
 /** Measure a server once: as lab_memcache_kind.measure. */

@@ -221,6 +221,7 @@ static int open_trials(struct lab_memcache_contest *contest, struct trial *trial
     bench_case_value(self, "load_percent");
     bench_case_value(self, "read_bytes");
     bench_case_value(self, "from_memory_percent");
+    bench_case_value(self, "hit_percent");
     for (size_t i = 0; i < count; i++)
         bench_case_subject(self, trials[i].name, measure_trial, &trials[i]);
     return 0;

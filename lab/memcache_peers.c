@@ -197,6 +197,7 @@ int lab_memcache_contest_look(struct lab_memcache_contest *contest)
     common->value_names[LAB_MEMCACHE_LOAD_PERCENT] = "load_percent";
     common->value_names[LAB_MEMCACHE_BYTES] = contest->disk ? "read_bytes" : "bytes_per_s";
     common->value_names[LAB_MEMCACHE_FROM_MEMORY] = contest->disk ? "from_memory_percent" : NULL;
+    common->value_names[LAB_MEMCACHE_HITS] = contest->disk ? "hit_percent" : NULL;
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "lab/verbs.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 
 enum {
@@ -124,24 +125,57 @@ static int act_on_store(struct job *job, struct tarn_depot *depot)
     return lab_depot_put_all(store, depot, 0, job->act == ACT_OVERWRITE ? job->records : TOUCHED);
 }
 
+/* An opening or a closing, by a plain thread on any processor: as a server's main thread does it, with threads that
+ * help. */
+struct step {
+    struct job *job;
+    struct tarn_node *node;
+    struct tarn_depot *depot;
+    bool closes;
+    int error;
+};
+
+static void *run_step(void *arg)
+{
+    struct step *step = arg;
+    struct job *job = step->job;
+    bench_unpin(&job->store->bench->machine);
+    step->error = step->closes
+                      ? tarn_depot_close(step->depot)
+                      : lab_depot_open(job->store, step->node, TARN_MODE_DEVICE, false, &step->depot);
+    return NULL;
+}
+
+/* The task's scheduler has nothing else to do meanwhile. */
+static int await_step(struct step *step, bool closes)
+{
+    pthread_t thread;
+    step->closes = closes;
+    int error = -pthread_create(&thread, NULL, run_step, step);
+    if (error == 0)
+        error = -pthread_join(thread, NULL);
+    return error == 0 ? step->error : error;
+}
+
 static void open_main(void *arg)
 {
     struct bench_world *world = arg;
     struct job *job = world->arg;
     struct answer *answer = &job->answer;
-    struct tarn_depot *depot;
+    struct step step = {.job = job, .node = world->node};
     if (job->act == ACT_MAKE)
         answer->error = lab_depot_format(job->store, world->node);
     (void)task_sleep(AFTER_DEATH_NS);
     uint64_t begin_ns = task_now();
     if (answer->error == 0)
-        answer->error = lab_depot_open(job->store, world->node, TARN_MODE_DEVICE, false, &depot);
+        answer->error = await_step(&step, false);
+    struct tarn_depot *depot = step.depot;
     if (answer->error == 0) {
         answer->open_ns = task_now() - begin_ns;
         answer->read_bytes = drive_moved_bytes(depot_drive(depot), DRIVE_READ);
         answer->error = act_on_store(job, depot);
         if (job->act == ACT_OPEN_CLOSE) {
-            int closed = tarn_depot_close(depot);
+            int closed = await_step(&step, true);
             answer->error = answer->error != 0 ? answer->error : closed;
         }
     }

@@ -10,7 +10,7 @@
 enum {
     BENCH_SUBJECTS_MAX = 10,
     BENCH_PARAMETERS_MAX = 12,
-    BENCH_VALUES_MAX = 4,
+    BENCH_VALUES_MAX = 5,
 };
 
 /* The outcome of one measurement. */

@@ -439,15 +439,26 @@ static void set_times(struct run *run, uint64_t rate)
     }
 }
 
+/* Wait until it is time for more than what is stored. */
+static void keep_to_fill_rate(const struct run *run, uint64_t begin_ns)
+{
+    const uint64_t rate = run->load->fill_rate;
+    if (rate > 0 && task_now() < begin_ns + run->answered * BASE_NS_PER_SECOND / rate)
+        (void)task_sleep_until(begin_ns + run->answered * BASE_NS_PER_SECOND / rate);
+}
+
 static int take_turns(struct run *run)
 {
+    const uint64_t begin_ns = task_now();
     bool spin = bench_has_two_cores(&run->load->bench->machine);
     run->answered_ns = run->now_ns = task_now();
     int error = run->goal == OPEN_LOOP ? 0 : start_all(run);
     while (error == 0 && !is_done(run)) {
         error = turn(run, spin);
-        if (run->goal == FILL)
+        if (run->goal == FILL) {
             base_progress_update(&run->progress, run->answered);
+            keep_to_fill_rate(run, begin_ns);
+        }
     }
     return error;
 }

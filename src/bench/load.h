@@ -28,6 +28,7 @@ struct bench_load {
     uint32_t keys_per_get; /* 1, or a multi-get */
     double read_share;     /* of the requests; the others store one value */
     uint64_t rate;         /* requests a second in an open loop; 0: closed loop */
+    uint64_t fill_rate;    /* keys a second that bench_load_fill() stores; 0: as fast as it goes */
     uint64_t seed;
     uint64_t patience_ns; /* how long nothing at all may be answered; 0: 10 s */
 };

@@ -192,6 +192,16 @@ static void test_fill(void **state)
     check_fill(*state, KEYS, VALUE_BYTES);
 }
 
+/* The last keys are sent when the others have had their time. */
+static void test_fill_at_a_rate(void **state)
+{
+    struct fixture *fixture = *state;
+    const uint64_t begin_ns = task_now();
+    fixture->load.fill_rate = 4 * KEYS;
+    check_fill(fixture, KEYS, VALUE_BYTES);
+    assert_true(task_now() >= begin_ns + BASE_NS_PER_SECOND / 8);
+}
+
 /* A Unix socket takes less than one such value at once. */
 static void test_fill_with_large_values(void **state)
 {
@@ -341,6 +351,7 @@ int main(void)
         TEST(test_misses),
         TEST(test_redis_misses),
         TEST(test_fill),
+        TEST(test_fill_at_a_rate),
         TEST(test_fill_with_large_values),
         TEST(test_fill_with_fewer_keys_than_connections),
         TEST(test_open_loop_counts_from_the_intended_start),

@@ -5,7 +5,7 @@
 
 #define PARTS_MAX       64
 #define PART_SLOTS_MIN  4096 /* parts differ a little */
-#define TABLE_BYTES_MAX (UINT64_C(256) << 20)
+#define UNLIMITED_BYTES (UINT64_C(1) << 30) /* of the table, where nobody has set a limit */
 #define PASSES_MAX      1024
 #define SLOTS_SPARE     1024 /* parts differ a little */
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
@@ -54,9 +54,10 @@ static bool map_table(struct table *table, struct base_account *account)
  * the index. */
 static int take_table(struct table *table, struct base_account *account, uint64_t entries)
 {
-    uint64_t most_bytes = base_min(TABLE_BYTES_MAX, base_account_left(account) / 2);
+    const uint64_t left_bytes = base_account_left(account);
+    const uint64_t most_bytes = left_bytes > BASE_ACCOUNT_UNLIMITED / 2 ? UNLIMITED_BYTES : left_bytes / 2;
     for (table->passes = 1; table->passes <= PASSES_MAX; table->passes += 1 + table->passes / 4) {
-        uint64_t now = entries / table->passes, slots = now + now / 2 + SLOTS_SPARE;
+        uint64_t now = entries / table->passes, slots = now + now / 4 + SLOTS_SPARE;
         table->part_count =
             (uint32_t)base_max(base_min(slots / PART_SLOTS_MIN, (uint64_t)PARTS_MAX), (uint64_t)1);
         table->part_slots = slots / table->part_count + 1;
