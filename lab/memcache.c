@@ -53,10 +53,11 @@ static const struct base_setting table[] = {
         SIZE, "memory", memory_bytes,
         "Memory of each server where Tarn's file is on a disk, page cache included, in a group of its own in "
         "--memory-group. Both may then keep values in it. 0: none does."),
-    OPTION(UINT, "fill-rate", fill_rate,
-           "Keys stored a second before anything is measured; 0: as fast as they go. What comes faster than it "
-           "writes to its file and finds room for the index of that, extstore drops.",
-           .unit = "keys a second", .default_text = "0"),
+    OPTION(
+        UINT, "fill-rate", fill_rate,
+        "Keys stored a second before anything is measured; 0: as fast as they go. What comes faster than it "
+        "writes to its file and finds room for the index of that, extstore drops.",
+        .unit = "keys a second", .default_text = "0"),
     OPTION(STRING, "program", program, "The tarn that is measured, if not the one beside this program.",
            .metavar = "FILE"),
     OPTION(LIST, "serve", serve, "Further options of its `tarn serve`, without the hyphens.",
@@ -268,6 +269,8 @@ static void add_parameters(const struct bench_contest *contest, struct bench_cas
     const struct lab_memcache_contest *own =
         base_container_of(contest, const struct lab_memcache_contest, contest);
     bench_case_text(self, "file", own->disk ? "disk" : "memory");
+    if (own->serve[0] != '\0')
+        bench_case_text(self, "serve", own->serve);
     if (own->disk && own->extstore.path[0] != '\0') {
         bench_case_number(self, "ext_threads", own->extstore.threads);
         if (lab_memcache_is_warm(own))
@@ -280,6 +283,16 @@ static void add_parameters(const struct bench_contest *contest, struct bench_cas
 
 /* ---- running ------------------------------------------------------------------------------------- */
 
+static void join_serve(struct lab_memcache_contest *self)
+{
+    const struct base_setting_list *serve = &self->options->serve;
+    size_t len = 0;
+    self->serve[0] = '\0';
+    for (size_t i = 0; i < serve->count && len < sizeof(self->serve); i++)
+        len += (size_t)snprintf(self->serve + len, sizeof(self->serve) - len, "%s%s", i == 0 ? "" : ",",
+                                serve->items[i]);
+}
+
 static int run_size(struct bench *bench, const struct lab_memcache_options *options, const char *path,
                     const char *size)
 {
@@ -289,6 +302,7 @@ static int run_size(struct bench *bench, const struct lab_memcache_options *opti
     self->bench = bench;
     self->options = options;
     self->path = path;
+    join_serve(self);
     self->contest = (struct bench_contest){
         .bench = bench, .options = &options->load, .add_parameters = add_parameters, .prepare = prepare};
     int error = lab_memcache_contest_look(self);

@@ -11,6 +11,7 @@
 
 enum {
     LAB_MEMCACHE_EXT_THREADS_MAX = 4, /* numbers that are tried, each a subject */
+    LAB_MEMCACHE_SERVE_ROOM = 256,
 };
 
 _Static_assert((int)LAB_MEMCACHE_EXT_THREADS_MAX <= (int)BENCH_SUBJECTS_MAX, "each is a subject");
@@ -76,6 +77,7 @@ struct lab_memcache_contest {
     const struct lab_memcache_options *options;
     const char *path; /* of Tarn's store */
     bool disk;
+    char serve[LAB_MEMCACHE_SERVE_ROOM]; /* the further options, as they were given */
     struct lab_memcache_contestant contestants[BENCH_CONTESTANTS_MAX];
     struct lab_memcache_extstore extstore;
     struct lab_drive_job fio;

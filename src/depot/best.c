@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #define PARTS_MAX       64
-#define PART_SLOTS_MIN  4096 /* parts differ a little */
+#define PART_SLOTS_MIN  4096                /* parts differ a little */
 #define UNLIMITED_BYTES (UINT64_C(1) << 30) /* of the table, where nobody has set a limit */
 #define PASSES_MAX      1024
 #define SLOTS_SPARE     1024 /* parts differ a little */
