@@ -442,9 +442,9 @@ static void set_times(struct run *run, uint64_t rate)
 /* Wait until it is time for more than what is stored. */
 static void keep_to_fill_rate(const struct run *run, uint64_t begin_ns)
 {
-    const uint64_t rate = run->load->fill_rate;
-    if (rate > 0 && task_now() < begin_ns + run->answered * BASE_NS_PER_SECOND / rate)
-        (void)task_sleep_until(begin_ns + run->answered * BASE_NS_PER_SECOND / rate);
+    const struct bench_schedule schedule = {.start_ns = begin_ns, .rate = run->load->fill_rate};
+    if (schedule.rate > 0)
+        (void)task_sleep_until(bench_schedule_at(&schedule, run->answered));
 }
 
 static int take_turns(struct run *run)

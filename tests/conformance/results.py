@@ -34,12 +34,12 @@ def dots(svg):
     return [dot for dot in xml.fromstring(svg).iter("{http://www.w3.org/2000/svg}circle") if dot.get("fill") != "none"]
 
 
-def check_kept(file, names, marks):
+def check_kept(file, names, marks, member="rate"):
     """Each subject that was measured has as many bars, or dots on lines, as `marks`."""
     path = os.path.join(SCRIPTS, "results", f"{file}.jsonl")
     with open(path, encoding="utf-8") as lines:
         cases = [json.loads(line) for line in lines]
-    measured = [s for case in cases if case["name"] in names for s in case["subjects"] if "rate" in s]
+    measured = [s for case in cases if case["name"] in names for s in case["subjects"] if member in s]
     plot = script("plot", path)
     found = len(bars(plot.stdout)) + len(dots(plot.stdout)) if plot.returncode == 0 else 0
     check(f"all of {file}.jsonl is in its plot", found == marks * len(measured) > 0,
@@ -95,6 +95,7 @@ def main():
     check_kept("memcache", ("load",), 1)
     for file in ("depot", "puts", "two-cores"):
         check_kept(file, ("get", "put"), 2)  # a rate and a latency
+    check_kept("hot", ("zipf", "scans", "short-lives"), 1, "values")
     sys.exit(1 if failures else 0)
 
 
