@@ -100,7 +100,9 @@ struct tarn_depot {
     uint16_t renewing[DEPOT_KEY_LOCKS]; /* cache: records on whose behalf the service holds a lock; its own */
     struct base_counter evictions_unhit, evictions_hit, reinsertions, reclaimed;
 
-    _Atomic uint64_t live_bytes; /* footprints of all values in the index */
+    uint8_t apart_before[BASE_CACHE_LINE_BYTES]; /* what every write changes, from what it only reads */
+    _Atomic uint64_t live_bytes;                 /* footprints of all values in the index */
+    uint8_t apart_behind[BASE_CACHE_LINE_BYTES];
     struct base_counter gets_expired, gets_flushed;
     struct base_counter gets, get_hits, puts, deletes, touches, reads;
 };

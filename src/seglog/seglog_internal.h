@@ -78,8 +78,9 @@ struct seglog_segment {
     uint64_t tombstone_stamp;      /* the highest issued when a user's tombstone in it was last settled */
     _Atomic uint32_t open_stream;  /* number of the stream that has it open, + 1; 0: none */
     struct seglog_entry_format
-        *unsealed_entries; /* read_only: of a segment without a summary; entry_count of them */
-    struct base_list link; /* in log->free */
+        *unsealed_entries;                /* read_only: of a segment without a summary; entry_count of them */
+    struct base_list link;                /* in log->free */
+    uint8_t apart[BASE_CACHE_LINE_BYTES]; /* from the next, which another stream may have open */
 };
 
 /* ---- streams: stream.c, commit.c, close.c ------------------------------------------------------- */
@@ -163,6 +164,7 @@ struct seglog_stream {
         room_bytes;  /* of the open segment, see seglog_space_placed(); of the one before while switching */
     bool switched;   /* the next segment was taken, and the record that did not fit is not yet in it */
     uint64_t needed; /* segments that it may have to take for these reservations */
+    uint8_t apart[BASE_CACHE_LINE_BYTES]; /* from the next, which another core works on */
 };
 
 /* Extension and key of one record that does not end in the ring are put together behind it, to be checked. */
@@ -254,10 +256,14 @@ struct seglog {
     struct seglog_state_format *next_state; /* two slots of memory: what is written */
     _Atomic uint64_t generation;            /* of the durable state */
     _Atomic uint64_t wall_durable_ns;
-    _Atomic uint64_t sequence;       /* next to be drawn */
-    _Atomic uint64_t sequence_bound; /* durable: nothing at or above is drawn before it is raised */
     _Atomic bool failed;
 
+    /* Between these lines is what every write changes: apart from what it only reads, and by who changes it. */
+    uint8_t apart_sequence[BASE_CACHE_LINE_BYTES];
+    _Atomic uint64_t sequence;       /* next to be drawn */
+    _Atomic uint64_t sequence_bound; /* durable: nothing at or above is drawn before it is raised */
+
+    uint8_t apart_lock[BASE_CACHE_LINE_BYTES];
     struct base_spin lock;           /* of segments' state and stamp, the lists and numbers below */
     struct seglog_segment *segments; /* segment_count of them, room for segments_room */
     struct base_list free;
@@ -291,8 +297,10 @@ struct seglog {
     _Atomic uint32_t space_waiting; /* how many: read without the lock */
     _Atomic uint64_t chances;       /* counts what may let the collector find more: deaths, segments closed */
 
+    uint8_t apart_counts[BASE_CACHE_LINE_BYTES];
     _Atomic uint64_t live_bytes;
     _Atomic uint64_t tombstone_bytes;
+    uint8_t apart[BASE_CACHE_LINE_BYTES];
 
     uint32_t stream_count; /* 0: opened to read */
     struct seglog_stream *streams;
