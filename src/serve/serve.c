@@ -14,7 +14,8 @@
 #define CONNECTIONS_POLL_NS BASE_NS_PER_MS
 #define IDLE_POLL_NS        BASE_NS_PER_SECOND
 
-#define TASKS 4096 /* tasks of a lane, besides those of kv listeners */
+#define REQUESTS_MIN 64 /* of a lane's requests that may have tasks of their own at once */
+#define REQUESTS_MAX 4096
 
 /* ---- schedulers ---------------------------------------------------------------------------------- */
 
@@ -34,13 +35,23 @@ static uint32_t work_wanted(const struct serve *serve)
     return (uint32_t)base_max(base_min(wanted, (uint64_t)SERVE_WORK_MAX), (uint64_t)SERVE_WORK_MIN);
 }
 
+/* The number of a lane's requests that may have tasks of their own: what comes beyond is carried out by the tasks of
+ * the connections. */
+static uint32_t requests_wanted(const struct serve *serve)
+{
+    uint64_t share = serve->options->memory_bytes / SERVE_STACK_SHARE / serve->lane_room;
+    uint64_t wanted = share / TASK_STACK_BYTES;
+    return (uint32_t)base_max(base_min(wanted, (uint64_t)REQUESTS_MAX), (uint64_t)REQUESTS_MIN);
+}
+
 static int open_lane(struct serve *serve, struct serve_lane *lane)
 {
+    uint32_t work_max = work_wanted(serve);
     const struct task_sched_options options = {.spin_ns = serve->options->spin_ns,
-                                               .tasks_max = TASKS + serve_kv_listener_tasks(serve)};
+                                               .tasks_max = work_max + requests_wanted(serve) +
+                                                            serve_kv_listener_tasks(serve)};
     lane->serve = serve;
     task_group_init(&lane->keeper);
-    uint32_t work_max = work_wanted(serve);
     base_spin_init(&lane->connections_lock);
     base_list_init(&lane->connections);
     base_pool_init(&lane->work, &serve->node->memory, sizeof(struct serve_work), 0, work_max, work_max);

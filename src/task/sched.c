@@ -11,8 +11,6 @@
 
 enum {
     ROUND_TASKS_MAX = 256, /* the most tasks that run between two looks at the engine */
-    STACK_BYTES = 64 << 10,
-    STACK_BYTES_SANITIZED = 256 << 10,
     TASKS_MAX = 4096,
     BUFFERS_COUNT = 1024,
     BUFFER_BYTES = 4096,
@@ -72,13 +70,8 @@ static void fill_options(struct task_sched_options *options, const struct task_s
 {
     if (given != NULL)
         *options = *given;
-#if defined(TASK_ASAN) || defined(TASK_TSAN)
     if (options->stack_bytes == 0)
-        options->stack_bytes = STACK_BYTES_SANITIZED;
-#else
-    if (options->stack_bytes == 0)
-        options->stack_bytes = STACK_BYTES;
-#endif
+        options->stack_bytes = TASK_STACK_BYTES;
     options->stack_bytes = (uint32_t)base_align_up(options->stack_bytes, BASE_PAGE_BYTES);
     if (options->tasks_max == 0)
         options->tasks_max = TASKS_MAX;

@@ -7,13 +7,20 @@
 
 #include "base/buffer.h"
 #include "base/list.h"
+#include "task/context.h"
 #include "task/task.h"
 #include <pthread.h>
+
+#if defined(TASK_ASAN) || defined(TASK_TSAN)
+#define TASK_STACK_BYTES (256U << 10)
+#else
+#define TASK_STACK_BYTES (64U << 10)
+#endif
 
 struct task_sched_options {
     const char *name;        /* the thread's name, also in the log; NULL: "sched" and a number */
     uint64_t spin_ns;        /* nanoseconds that an idle scheduler looks for work before it sleeps */
-    uint32_t stack_bytes;    /* size of each task's stack; 0: 64 KiB (256 KiB under sanitizers) */
+    uint32_t stack_bytes;    /* size of each task's stack; 0: TASK_STACK_BYTES */
     uint32_t tasks_max;      /* the most tasks alive at once; 0: 4,096 */
     uint32_t buffers_count;  /* number of buffers in the scheduler's pool; 0: 1,024 */
     uint32_t buffer_bytes;   /* size of each buffer; 0: 4,096 */

@@ -20,6 +20,7 @@ KEYS_AT_ONCE = 20000
 KEYS_MAX = 12_000_000
 CROWD = 120
 LARGE = 700_000
+BUSY, BUSY_KEYS = 64, 3000
 
 
 def hot_bytes(client):
@@ -66,5 +67,18 @@ def all_at_once(tarn):
     print(f"# {keys} keys: {peak} KiB at most, of {MEMORY << 10}")
 
 
+def many_requests(tarn):
+    """Requests that wait for the drive take stacks: they leave the index what it needs to grow."""
+    with serving.folder() as folder, Tarn(tarn, f"{folder}/store", "--threads=1", "--memory=64M") as process:
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Connection(process.address)) for _ in range(BUSY)]
+            for number, client in enumerate(clients):
+                lines = (b"ms c%d-%d 1 q\r\nx\r\n" % (number, key) for key in range(BUSY_KEYS))
+                client.send(b"".join(lines) + b"mn\r\n")
+            for client in clients:
+                expect((answer := client.line()) == b"MN", f"a key is refused with {answer}")
+        process.stop()
+
+
 if __name__ == "__main__":
-    serving.run([all_at_once], sys.argv[1])
+    serving.run([all_at_once, many_requests], sys.argv[1])
