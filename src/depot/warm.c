@@ -119,6 +119,14 @@ void depot_warming_stop(struct tarn_depot *depot)
         task_worker_stop(&depot->warming->worker);
 }
 
+void depot_warming_wait(struct tarn_depot *depot)
+{
+    if (depot->warming == NULL)
+        return;
+    task_mutex_lock_firmly(&depot->warming->worker.alive);
+    task_mutex_unlock(&depot->warming->worker.alive);
+}
+
 uint64_t depot_warming_records(const struct tarn_depot *depot)
 {
     return depot->warming == NULL ? 0 : atomic_load_explicit(&depot->warming->records, memory_order_relaxed);

@@ -21,6 +21,9 @@ base_must_check int depot_warming_start(struct tarn_depot *depot, uint64_t rate_
 /** End it, if it is not at its end. Yields. */
 void depot_warming_stop(struct tarn_depot *depot);
 
+/** Wait until it has come to its end, if it was started. Yields. */
+void depot_warming_wait(struct tarn_depot *depot);
+
 /** Number of records that it has read. Any thread or task. */
 uint64_t depot_warming_records(const struct tarn_depot *depot);
 
