@@ -236,9 +236,11 @@ int lab_ycsb_host_run(struct lab_ycsb_host *host, const struct lab_ycsb_job *job
     lab_child_resume(&host->child);
     error = lab_child_call(&host->child, job, sizeof(*job), ret_report, sizeof(*ret_report), PATIENCE_NS);
     lab_child_pause(&host->child);
-    if (error == -EPIPE)
+    if (error == -EPIPE) {
+        (void)lab_child_stop(&host->child); /* how it ended changes nothing: the others go on without it */
         return bench_fail(host->bench, error, "%s ended: was it given too little --memory?",
                           host->engine->name);
+    }
     if (error != 0)
         return bench_fail(host->bench, error, "%s", host->engine->name);
     if (ret_report->error == -ELIBACC)

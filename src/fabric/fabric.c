@@ -662,6 +662,17 @@ int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t
     return result;
 }
 
+int fabric_ops_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
+{
+    int error = 0;
+    for (uint32_t i = 0; i < count && error == 0; i++) {
+        struct tarn_fabric_connection *connection = ops[i].connection;
+        if (!ops[i].finished)
+            error = connection->fabric->provider->wait(connection->state, &ops[i], deadline_ns);
+    }
+    return error;
+}
+
 int tarn_fabric_receive(struct tarn_fabric_connection *connection, void *data, uint32_t room,
                         uint64_t deadline_ns, struct tarn_fabric_message *ret_message)
 {

@@ -1,7 +1,8 @@
 /*
  * Calls. A task that waits makes rounds: all requests and READs that are due are posted with one doorbell and waited for
  * together. If several tasks of a connection wait, one of them, the pump, makes the rounds; the others are parked until
- * their calls have ended, or until it is their turn to be the pump.
+ * their calls have ended, or until it is their turn to be the pump. A pump whose call's deadline passes leaves the round
+ * in flight, for the next: no operation needs the memory of a call (rpc_slot.request, .result).
  */
 #include "fabric/fabric.h"
 #include "rpc/connection.h"
@@ -63,6 +64,8 @@ static void free_slot(struct tarn_rpc_connection *connection, struct rpc_slot *s
             caller->abandoned--;
     }
     check_no_more(caller, slot);
+    caller->pokes -= slot->must_poke;
+    slot->must_poke = false;
     slot->state = RPC_FREE;
     slot->call = NULL;
     while (caller->oldest < caller->next && slot_of(connection, caller->oldest)->state == RPC_FREE)
@@ -173,10 +176,12 @@ static void build_request(struct tarn_rpc_connection *connection, struct rpc_slo
                                       .lease_ms = call->lease_ms,
                                       .word = call->method,
                                       .flags = slot->by_reply ? RPC_BY_REPLY : 0};
-    rpc_header_save(&header, call->request, slot->head);
+    void *request = (void *)(uintptr_t)call->request;
+    if (slot->request != NULL && call->request_bytes > 0)
+        request = memcpy(slot->request, call->request, call->request_bytes);
+    rpc_header_save(&header, request, slot->head);
     slot->iov[0] = (struct iovec){.iov_base = slot->head, .iov_len = RPC_HEADER_BYTES};
-    slot->iov[1] =
-        (struct iovec){.iov_base = (void *)(uintptr_t)call->request, .iov_len = call->request_bytes};
+    slot->iov[1] = (struct iovec){.iov_base = request, .iov_len = call->request_bytes};
     *ret_op = (struct tarn_fabric_op){.kind = caller->notifies ? TARN_FABRIC_WRITE_NOTIFY : TARN_FABRIC_WRITE,
                                       .tag = RPC_TAG,
                                       .handle = &connection->peer,
@@ -217,6 +222,12 @@ static uint32_t room_of(const struct rpc_slot *slot)
     return slot->call != NULL ? slot->call->room : 0;
 }
 
+/* Where a READ leaves the body of a result. */
+static uint8_t *result_of(const struct rpc_slot *slot)
+{
+    return slot->result != NULL ? slot->result : slot->call->result;
+}
+
 /* Build a READ of the mark, the header and the expected part of the body; once the header is known, of the body's rest. */
 static void build_fetch(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
                         struct tarn_fabric_op *ret_op)
@@ -235,8 +246,7 @@ static void build_fetch(struct tarn_rpc_connection *connection, struct rpc_slot 
         slot->iov[count++] = (struct iovec){.iov_base = slot->head, .iov_len = sizeof(slot->head)};
     }
     if (bytes > 0)
-        slot->iov[count++] =
-            (struct iovec){.iov_base = (uint8_t *)slot->call->result + from, .iov_len = bytes};
+        slot->iov[count++] = (struct iovec){.iov_base = result_of(slot) + from, .iov_len = bytes};
     *ret_op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
                                       .tag = RPC_TAG,
                                       .handle = &connection->peer,
@@ -261,6 +271,18 @@ static void build_check(struct tarn_rpc_connection *connection, struct rpc_slot 
     connection->caller.stats.reads++;
 }
 
+/* Build the message that has the callee look. */
+static void build_poke(struct tarn_rpc_connection *connection, struct rpc_slot *slot,
+                       struct tarn_fabric_op *ret_op)
+{
+    struct rpc_caller *caller = &connection->caller;
+    *ret_op = (struct tarn_fabric_op){.kind = TARN_FABRIC_SEND, .tag = RPC_TAG};
+    slot->must_poke = false;
+    slot->was_poked = true;
+    caller->pokes--;
+    caller->stats.woken++;
+}
+
 /* Set the time of the next look, later each time. */
 static void postpone_look(const struct rpc_caller *caller, struct rpc_slot *slot)
 {
@@ -274,26 +296,24 @@ static void postpone_look(const struct rpc_caller *caller, struct rpc_slot *slot
     slot->due_ns = now_ns + base_min((now_ns - slot->since_ns) / PAUSE_SHARE, PAUSE_NS_MAX);
 }
 
-/* Notify the callee if the mark that was READ says that it does not look by itself. @return 0, or the error that ended
- * the connection */
-static int poke_callee(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+/* Have the next round notify the callee, if the mark that was READ says that it does not look by itself. */
+static void poke_callee(struct rpc_caller *caller, struct rpc_slot *slot)
 {
-    if (slot->was_poked || base_load_le64(slot->head) != slot->sequence)
-        return 0;
-    slot->was_poked = true;
-    connection->caller.stats.woken++;
-    return tarn_fabric_send(connection->fabric, RPC_TAG, NULL, 0, TARN_FOREVER);
+    if (slot->was_poked || slot->must_poke || base_load_le64(slot->head) != slot->sequence)
+        return;
+    slot->must_poke = true;
+    caller->pokes++;
 }
 
-/* Take the mark that was READ. @return 0, or the error that ended the connection */
-static int take_check(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+/* Take the mark that was READ. */
+static void take_check(struct rpc_caller *caller, struct rpc_slot *slot)
 {
-    check_no_more(&connection->caller, slot);
-    return poke_callee(connection, slot);
+    check_no_more(caller, slot);
+    poke_callee(caller, slot);
 }
 
-/* Judge the bytes that a READ has brought. @return 0, or the error that ended the connection */
-static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+/* Judge the bytes that a READ has brought. */
+static void take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     struct rpc_caller *caller = &connection->caller;
     if (!slot->has_header) {
@@ -308,24 +328,26 @@ static int take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot 
                 caller->stats.unready++;
             rpc_adapt_note_vain(&caller->adapt);
             postpone_look(caller, slot);
-            return poke_callee(connection, slot);
+            poke_callee(caller, slot);
+            return;
         }
         slot->answer = header;
         slot->has_header = true;
         if (slot->call == NULL || header.bytes > slot->call->room) {
             finish_slot(connection, slot, -EMSGSIZE);
-            return 0;
+            return;
         }
         if (header.bytes > slot->got)
-            return 0; /* the next round fetches the rest */
+            return; /* the next round fetches the rest */
     }
-    if (rpc_body_is_whole(&slot->answer, slot->call->result)) {
-        finish_slot(connection, slot, 0);
-    } else {
+    if (!rpc_body_is_whole(&slot->answer, result_of(slot))) {
         caller->stats.unwhole++;
         postpone_look(caller, slot);
+        return;
     }
-    return 0;
+    if (slot->result != NULL && slot->answer.bytes > 0)
+        memcpy(slot->call->result, slot->result, slot->answer.bytes);
+    finish_slot(connection, slot, 0);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------- */
@@ -357,8 +379,8 @@ static bool has_work(struct tarn_rpc_connection *connection)
 {
     const struct rpc_caller *caller = &connection->caller;
     const bool is_stuck = caller->first != NULL && slot_of(connection, caller->next)->state != RPC_FREE;
-    return caller->fetching > 0 || caller->checking > 0 || (caller->first != NULL && !is_stuck) ||
-           (is_stuck && caller->abandoned > 0);
+    return caller->round.in_flight || caller->fetching > 0 || caller->checking > 0 || caller->pokes > 0 ||
+           (caller->first != NULL && !is_stuck) || (is_stuck && caller->abandoned > 0);
 }
 
 /* Build the READ that a slot needs. */
@@ -371,12 +393,13 @@ static void build_read(struct tarn_rpc_connection *connection, struct rpc_slot *
         build_fetch(connection, slot, ret_op);
 }
 
-/* Take a completed READ. @return 0, or the error that ended the connection */
-static int take_read(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
+/* Take a completed READ. */
+static void take_read(struct tarn_rpc_connection *connection, struct rpc_slot *slot)
 {
     if (!slot->by_reply)
-        return take_fetched(connection, slot);
-    return slot->must_check ? take_check(connection, slot) : 0; /* otherwise the result has come meanwhile */
+        take_fetched(connection, slot);
+    else if (slot->must_check) /* otherwise the result has come meanwhile */
+        take_check(&connection->caller, slot);
 }
 
 /* Carry out a READ that is a copy, which completes at once. @return 0, or the error that ended the connection */
@@ -385,27 +408,38 @@ static int look_at_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
     struct tarn_fabric_op op;
     build_read(connection, slot, &op);
     int error = fabric_run(connection->fabric, &op, TARN_FOREVER);
-    return error != 0 ? error : take_read(connection, slot);
+    if (error == 0)
+        take_read(connection, slot);
+    return error;
 }
 
-/* Gather the READs that are due; those that are copies are carried out at once. */
+/* The next operation of a round, which is about a slot. */
+static struct tarn_fabric_op *next_op(struct rpc_caller *caller, const struct rpc_slot *slot)
+{
+    caller->slots_of_ops[caller->round.count] = (uint32_t)(slot - caller->slots);
+    return &caller->ops[caller->round.count++];
+}
+
+/* Gather the messages and the READs that are due, one for a slot; READs that are copies are carried out at once. */
 static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_round *current)
 {
     struct rpc_caller *caller = &connection->caller;
     uint64_t now_ns = 0;
-    if (!needs_reads(caller) && !(caller->checking > 0 && is_due(caller->check_due_ns, &now_ns)))
+    if (!needs_reads(caller) && caller->pokes == 0 &&
+        !(caller->checking > 0 && is_due(caller->check_due_ns, &now_ns)))
         return;
     for (uint64_t sequence = caller->oldest; sequence < caller->next && current->error == 0; sequence++) {
         struct rpc_slot *slot = slot_of(connection, sequence);
         uint64_t due_ns;
-        if (!asks_for_read(caller, slot, &due_ns) || !is_due(due_ns, &now_ns))
-            continue;
-        if (caller->reads_are_copies) {
-            current->looks++;
-            current->error = look_at_slot(connection, slot);
-        } else {
-            caller->slots_of_ops[current->count] = (uint32_t)(slot - caller->slots);
-            build_read(connection, slot, &caller->ops[current->count++]);
+        if (slot->must_poke) {
+            build_poke(connection, slot, next_op(caller, slot));
+        } else if (asks_for_read(caller, slot, &due_ns) && is_due(due_ns, &now_ns)) {
+            current->has_reads = true;
+            if (!caller->reads_are_copies)
+                build_read(connection, slot, next_op(caller, slot));
+            else
+                current->error = look_at_slot(connection, slot);
+            current->looks += caller->reads_are_copies;
         }
     }
 }
@@ -423,7 +457,10 @@ static int take_sent(struct tarn_rpc_connection *connection, struct rpc_slot *sl
     struct rpc_caller *caller = &connection->caller;
     slot->state = RPC_SENT;
     if (!slot->by_reply) {
-        caller->fetching++;
+        if (slot->call != NULL)
+            caller->fetching++;
+        else
+            caller->abandoned++;
     } else if (slot->has_reply) {
         return rpc_caller_take_reply(connection, (uint32_t)(slot - caller->slots));
     } else if (!slot->was_poked) {
@@ -443,8 +480,12 @@ static int take_round(struct tarn_rpc_connection *connection, uint32_t count)
     int error = 0;
     for (uint32_t i = 0; i < count && error == 0; i++) {
         struct rpc_slot *slot = &caller->slots[caller->slots_of_ops[i]];
-        error = caller->ops[i].kind == TARN_FABRIC_READ ? take_read(connection, slot)
-                                                        : take_sent(connection, slot);
+        if (slot->state == RPC_FREE) /* its result has come by reply, or its call has failed */
+            continue;
+        if (caller->ops[i].kind == TARN_FABRIC_READ)
+            take_read(connection, slot);
+        else if (caller->ops[i].kind != TARN_FABRIC_SEND)
+            error = take_sent(connection, slot);
     }
     return error;
 }
@@ -461,11 +502,11 @@ static bool begin_round(struct tarn_rpc_connection *connection)
         .answered = caller->stats.calls, .posted = caller->next, .begin_ns = is_timed ? task_now() : 0};
     caller->pumping = true;
     gather_reads(connection, current);
-    current->has_reads = current->count + current->looks > 0;
     current->has_rests = caller->stats.rests != rests;
     if (current->error == 0)
         gather_requests(connection, current);
-    if (current->count > 0)
+    current->in_flight = current->count > 0;
+    if (current->in_flight)
         tarn_fabric_post(connection->fabric, caller->ops, current->count);
     caller->pumping = current->count + current->looks > 0;
     return caller->pumping;
@@ -483,15 +524,35 @@ static void note_round_time(struct tarn_rpc_connection *connection)
     note_time(connection, current->begin_ns);
 }
 
-/* End a round and take its results. @return whether a call has ended, or began */
-static bool end_round(struct tarn_rpc_connection *connection)
+/* Wait for the operations of a round. @return 0; -ETIMEDOUT, -ECANCELED: they stay in flight */
+static int await_round(struct tarn_rpc_connection *connection, uint64_t until_ns)
+{
+    struct rpc_caller *caller = &connection->caller;
+    struct rpc_round *current = &caller->round;
+    if (!current->in_flight)
+        return 0;
+    int error = fabric_ops_await(caller->ops, current->count, until_ns);
+    if (error != 0 && !caller->reads_are_copies) {
+        current->begin_ns = 0;
+        return error;
+    }
+    /* A peer that takes no messages, in shared memory, where operations use the memory of calls: is given up. */
+    error = tarn_fabric_wait(caller->ops, current->count, 0);
+    if (current->error == 0)
+        current->error = error;
+    current->in_flight = false;
+    return 0;
+}
+
+/* End a round and take its results. @param ret_is_better  whether a call has ended, or began
+ * @return 0; -ETIMEDOUT, -ECANCELED: it is in flight */
+static int end_round(struct tarn_rpc_connection *connection, uint64_t until_ns, bool *ret_is_better)
 {
     struct rpc_caller *caller = &connection->caller;
     const struct rpc_round *current = &caller->round;
+    int cut = await_round(connection, until_ns);
     int error = current->error;
-    if (current->count > 0 && error == 0)
-        error = tarn_fabric_wait(caller->ops, current->count, TARN_FOREVER);
-    if (error == 0) {
+    if (cut == 0 && error == 0) {
         note_round_time(connection);
         error = take_round(connection, current->count);
     }
@@ -500,17 +561,28 @@ static bool end_round(struct tarn_rpc_connection *connection)
         error = connection->error;
     if (error != 0)
         rpc_connection_died(connection, error);
-    const bool is_better =
+    *ret_is_better =
         error != 0 || caller->stats.calls != current->answered || caller->next != current->posted;
-    if (is_better)
+    if (*ret_is_better)
         caller->idle_rounds = 0;
-    return is_better;
+    return cut;
+}
+
+/* Go on with the round that is in flight, or begin one. @return whether there is one */
+static bool resume_round(struct tarn_rpc_connection *connection)
+{
+    struct rpc_caller *caller = &connection->caller;
+    if (!caller->round.in_flight)
+        return begin_round(connection);
+    caller->pumping = true;
+    return true;
 }
 
 /* Make one round. @return as end_round() */
-static bool make_round(struct tarn_rpc_connection *connection)
+static int make_round(struct tarn_rpc_connection *connection, uint64_t until_ns, bool *ret_is_better)
 {
-    return begin_round(connection) && end_round(connection);
+    *ret_is_better = false;
+    return resume_round(connection) ? end_round(connection, until_ns, ret_is_better) : 0;
 }
 
 /* ---- replies ------------------------------------------------------------------------------------ */
@@ -568,7 +640,7 @@ static uint64_t deadline_of(const struct tarn_rpc_call *call)
 static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, int error)
 {
     struct rpc_caller *caller = &connection->caller;
-    while (caller->pumping && !call->finished)
+    while (caller->reads_are_copies && caller->pumping && !call->finished)
         (void)task_sleep(1000); /* the round under way may use the call's memory */
     if (call->finished)
         return;
@@ -576,7 +648,7 @@ static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc
         struct rpc_slot *slot = slot_of(connection, call->sequence);
         slot->call = NULL;
         slot->has_header = false;
-        if (!slot->by_reply) {
+        if (slot->state == RPC_SENT && !slot->by_reply) {
             caller->fetching--;
             caller->abandoned++;
         }
@@ -597,6 +669,8 @@ static uint64_t next_due(struct tarn_rpc_connection *connection)
 {
     const struct rpc_caller *caller = &connection->caller;
     uint64_t due_ns = TASK_FOREVER;
+    if (caller->pokes > 0)
+        return 0;
     if (!needs_reads(caller))
         return caller->checking > 0 ? caller->check_due_ns : TASK_FOREVER;
     for (uint64_t sequence = caller->oldest; sequence < caller->next; sequence++) {
@@ -686,11 +760,14 @@ static void wait_for(struct tarn_rpc_connection *connection, struct tarn_rpc_cal
     struct rpc_caller *caller = &connection->caller;
     while (!call->finished) {
         int error = 0;
+        bool is_better = true;
         if (task_cancelled())
             error = -ECANCELED;
         else if (caller->pumping || !has_work(connection))
             error = wait_for_others(connection, call, deadline_of(call));
-        else if (!make_round(connection) && !call->finished)
+        else
+            error = make_round(connection, deadline_of(call), &is_better);
+        if (error == 0 && !is_better && !call->finished)
             error = pause_between(connection, call);
         if (error != 0)
             abandon_call(connection, call, error);
@@ -718,24 +795,42 @@ int tarn_rpc_wait(struct tarn_rpc_connection *connection, struct tarn_rpc_call *
     return result;
 }
 
+/* The earliest deadline of calls that have not ended. */
+static uint64_t earliest_deadline(const struct rpc_calls *some, uint32_t count)
+{
+    uint64_t earliest_ns = TASK_FOREVER;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < some[i].count; k++) {
+            if (!some[i].calls[k].finished)
+                earliest_ns = base_min(earliest_ns, deadline_of(&some[i].calls[k]));
+        }
+    }
+    return earliest_ns;
+}
+
 /* Make a round of each connection that has something due and no pump, all at once. @return whether calls have ended, or
- * began */
+ * began, and no deadline has passed */
 static bool make_rounds(const struct rpc_calls *some, uint32_t count)
 {
+    const uint64_t until_ns = earliest_deadline(some, count);
     uint64_t begun = 0;
     bool is_better = false;
+    int error = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct tarn_rpc_connection *connection = some[i].connection;
-        if (!connection->caller.pumping && has_work(connection) && begin_round(connection))
+        if (!connection->caller.pumping && has_work(connection) && resume_round(connection))
             begun |= UINT64_C(1) << i;
     }
     for (uint32_t i = 0; i < count; i++) {
-        if ((begun & UINT64_C(1) << i) != 0)
-            is_better |= end_round(some[i].connection);
+        bool one_is_better = false;
+        int cut =
+            (begun & UINT64_C(1) << i) == 0 ? 0 : end_round(some[i].connection, until_ns, &one_is_better);
+        is_better |= one_is_better;
+        error = error != 0 ? error : cut;
     }
     for (uint32_t i = 0; i < count; i++)
         rpc_caller_hand_on(some[i].connection); /* a task that is parked there may have to be the pump */
-    return is_better;
+    return is_better && error == 0;
 }
 
 static bool have_ended(const struct rpc_calls *some, uint32_t count)

@@ -1,5 +1,6 @@
 /* For the tests of calls: a service, a server of it, its clients, and calls that must succeed. */
 #include "rpc/calls_testing.h"
+#include <unistd.h>
 
 /* ---- a service ---------------------------------------------------------------------------------- */
 
@@ -57,6 +58,18 @@ static int testing_busy(void *arg, struct tarn_rpc_request *request)
     return 0;
 }
 
+/* Nothing of its worker goes on until the test says so. */
+static int testing_stuck(void *arg, struct tarn_rpc_request *request)
+{
+    struct testing_service *service = arg;
+    (void)request;
+    service->stuck++;
+    while (service->nobody_wakes)
+        (void)usleep(100);
+    service->stuck--;
+    return 0;
+}
+
 /* Ask the caller's own service for an echo, and answer that. */
 static int testing_call_back(void *arg, struct tarn_rpc_request *request)
 {
@@ -77,6 +90,7 @@ static const struct tarn_rpc_method testing_methods[METHODS] = {
     [FAIL] = {.name = "fail", .function = testing_fail, .is_short = true},
     [NAP] = {.name = "nap", .function = testing_nap},
     [BUSY] = {.name = "busy", .function = testing_busy, .is_short = true},
+    [STUCK] = {.name = "stuck", .function = testing_stuck, .is_short = true},
     [CALL_BACK] = {.name = "call_back", .function = testing_call_back},
 };
 

@@ -9,13 +9,14 @@
 
 enum { TESTING_WAYS = 5 };
 
-enum { ECHO, ECHO_LATER, FAIL, NAP, BUSY, CALL_BACK, MISSING, METHODS };
+enum { ECHO, ECHO_LATER, FAIL, NAP, BUSY, STUCK, CALL_BACK, MISSING, METHODS };
 
 /* What the methods have done, and are to do. */
 struct testing_service {
     _Atomic uint64_t echoes, naps;
     _Atomic uint64_t nap_ns;
-    _Atomic bool nobody_wakes; /* naps last until this is false */
+    _Atomic bool nobody_wakes; /* naps last, and workers are stuck, until this is false */
+    _Atomic uint64_t stuck;    /* number of workers that are */
 };
 
 /* ---- a server and its clients ------------------------------------------------------------------- */

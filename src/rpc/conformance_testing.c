@@ -205,6 +205,62 @@ static void what_is_too_late_does_not_run(struct testing_fabric *testing)
     testing_calls_close(&calls);
 }
 
+static void echo_until_cancelled(void *arg)
+{
+    struct tarn_rpc_call call;
+    assert_int_equal(testing_plain_call(arg, ECHO, TASK_FOREVER, &call), -ECANCELED);
+}
+
+/* In the middle of a round, whose operations are then in flight. */
+static void cancel_a_call(struct tarn_rpc_connection *connection)
+{
+    struct task_group group;
+    task_group_init(&group);
+    assert_int_equal(task_spawn(NULL, &group, "echo", echo_until_cancelled, connection), 0);
+    assert_int_equal(task_sleep(BASE_NS_PER_MS), 0);
+    task_group_cancel(&group);
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    assert_int_equal(tarn_rpc_error(connection), 0);
+}
+
+/* Calls end at their deadlines while the worker serves nothing at all, and when it goes on so do the connections. */
+static void wait_for_stuck_worker(struct testing_calls *calls)
+{
+    const uint64_t short_ns = 3 * BASE_NS_PER_MS;
+    struct tarn_rpc_limits limits;
+    tarn_rpc_limits(calls->connection, &limits);
+    const struct tarn_rpc_connect_options same = {.worker = limits.worker};
+    struct tarn_rpc_connection *other = testing_client(calls, &same);
+    struct tarn_rpc_call call;
+    uint32_t timed_out = 0;
+    calls->counts.nobody_wakes = true;
+    for (; calls->counts.stuck == 0; timed_out++)
+        assert_int_equal(testing_plain_call(calls->connection, STUCK, task_now() + short_ns, &call),
+                         -ETIMEDOUT);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(testing_plain_call(other, ECHO, task_now() + short_ns, &call), -ETIMEDOUT);
+        assert_int_equal(testing_plain_call(calls->connection, ECHO, task_now() + short_ns, &call),
+                         -ETIMEDOUT);
+        timed_out++;
+    }
+    if (!task_is_thread())
+        cancel_a_call(other);
+    assert_int_equal(calls->counts.stuck, 1);
+    calls->counts.nobody_wakes = false;
+    testing_expect_echo(other, ECHO, 100, 1);
+    testing_expect_echo(calls->connection, ECHO, 100, 2);
+    assert_int_equal(tarn_rpc_error(calls->connection), 0);
+    struct tarn_rpc_call_stats stats;
+    tarn_rpc_call_stats(calls->connection, &stats);
+    assert_int_equal(stats.timed_out, timed_out);
+    tarn_rpc_disconnect(other);
+}
+
+static void a_stuck_worker_holds_up_nobody(struct testing_fabric *testing)
+{
+    testing_each_way(testing, wait_for_stuck_worker);
+}
+
 /* ---- sleeping ----------------------------------------------------------------------------------- */
 
 static void call_after_rests(struct testing_calls *calls)
@@ -514,6 +570,16 @@ static void what_is_too_late_does_not_run_in_threads(void **state)
     run_unless_simulated(state, what_is_too_late_does_not_run, false);
 }
 
+static void a_stuck_worker_holds_up_nobody_in_tasks(void **state)
+{
+    run_unless_simulated(state, a_stuck_worker_holds_up_nobody, true);
+}
+
+static void a_stuck_worker_holds_up_nobody_in_threads(void **state)
+{
+    run_unless_simulated(state, a_stuck_worker_holds_up_nobody, false);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(calls_are_answered)                                                                                 \
     EACH(errors_are_answers_too)                                                                             \
@@ -533,6 +599,7 @@ SUITE(TESTING_BOTH)
 
 static const struct CMUnitTest rpc_conformance_tests[] = {
     SUITE(TESTING_EACH) cmocka_unit_test(tasks_share_a_connection_in_tasks),
-    TESTING_UNITS(what_is_too_late_does_not_run), cmocka_unit_test(servers_call_clients_in_tasks)};
+    TESTING_UNITS(what_is_too_late_does_not_run), TESTING_UNITS(a_stuck_worker_holds_up_nobody),
+    cmocka_unit_test(servers_call_clients_in_tasks)};
 
 const struct testing_suite rpc_conformance = TESTING_SUITE(rpc_conformance_tests);

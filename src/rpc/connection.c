@@ -63,19 +63,23 @@ struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry)
 
 /* The parts of the one piece of memory that a connection has besides its region. */
 struct layout {
-    uint64_t incoming, slots, ops, copies, slots_of_ops; /* offsets */
-    uint64_t data_bytes, answer_bytes;                   /* size of a request's copy, and of an answer */
+    uint64_t incoming, slots, ops, copies, staging, slots_of_ops; /* offsets */
+    uint64_t data_bytes, answer_bytes; /* size of a request's copy, and of an answer */
+    uint64_t staged_bytes; /* size of the copies of a call's request and result; 0: there are none */
     uint64_t bytes;
 };
 
-static struct layout lay_out(const struct rpc_geometry *geometry)
+static struct layout lay_out(const struct rpc_geometry *geometry, bool is_staged)
 {
     struct layout layout = {.data_bytes = base_align_up(geometry->request_bytes, ALIGNMENT),
                             .answer_bytes = reply_stride(geometry)};
+    if (is_staged)
+        layout.staged_bytes = layout.data_bytes + base_align_up(geometry->result_bytes, ALIGNMENT);
     layout.slots = layout.incoming + geometry->in * sizeof(struct rpc_incoming);
     layout.ops = layout.slots + geometry->out * sizeof(struct rpc_slot);
     layout.copies = layout.ops + geometry->out * sizeof(struct tarn_fabric_op);
-    layout.slots_of_ops = layout.copies + geometry->in * (layout.data_bytes + layout.answer_bytes);
+    layout.staging = layout.copies + geometry->in * (layout.data_bytes + layout.answer_bytes);
+    layout.slots_of_ops = layout.staging + geometry->out * layout.staged_bytes;
     layout.bytes = layout.slots_of_ops + geometry->out * sizeof(uint32_t);
     return layout;
 }
@@ -88,6 +92,10 @@ static void cut_memory(struct tarn_rpc_connection *connection, const struct layo
     caller->ops = (struct tarn_fabric_op *)(void *)(memory + layout->ops);
     caller->slots_of_ops = (uint32_t *)(void *)(memory + layout->slots_of_ops);
     connection->callee.slots = (struct rpc_incoming *)(void *)(memory + layout->incoming);
+    for (uint32_t i = 0; i < connection->geometry.out && layout->staged_bytes > 0; i++) {
+        caller->slots[i].request = memory + layout->staging + i * layout->staged_bytes;
+        caller->slots[i].result = caller->slots[i].request + layout->data_bytes;
+    }
     for (uint32_t i = 0; i < connection->geometry.in; i++) {
         struct rpc_incoming *incoming = &connection->callee.slots[i];
         incoming->connection = connection;
@@ -133,7 +141,7 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
     base_list_init(&connection->caller.parked);
     task_group_init(&connection->group);
     task_group_init(&connection->callee.methods);
-    const struct layout layout = lay_out(geometry);
+    const struct layout layout = lay_out(geometry, !connection->caller.reads_are_copies);
     connection->charged_bytes = layout.bytes;
     connection->memory = base_alloc(&node->memory, connection->charged_bytes);
     int error = connection->memory == NULL ? -ENOMEM : make_region(fabric, export_bytes, connection);
@@ -257,7 +265,12 @@ void rpc_connection_receive(struct tarn_rpc_connection *connection)
 
 void rpc_connection_free(struct tarn_rpc_connection *connection)
 {
+    const struct rpc_caller *caller = &connection->caller;
     base_assert(connection->callee.running == 0);
+    if (caller->round.in_flight &&
+        tarn_fabric_wait(caller->ops, caller->round.count, task_now() + LAST_REPLY_NS) != 0)
+        base_assert(tarn_fabric_error(connection->fabric) !=
+                    0); /* the connection has ended, and with it all operations */
     for (uint32_t i = 0; i < connection->geometry.in; i++) {
         struct rpc_incoming *incoming = &connection->callee.slots[i];
         if (incoming->is_posted && tarn_fabric_wait(&incoming->op, 1, task_now() + LAST_REPLY_NS) != 0)

@@ -41,6 +41,7 @@ struct rpc_slot {
     enum rpc_slot_state state;
     bool by_reply;
     bool was_poked; /* the callee was notified */
+    bool must_poke; /* it is to be notified by the next round */
     bool
         must_check; /* the result comes by reply and the callee was not notified: the mark is to be READ once */
     bool has_reply;             /* the reply came before the request's WRITE was known to have completed */
@@ -54,10 +55,15 @@ struct rpc_slot {
     uint8_t head[RPC_MARK_BYTES +
                  RPC_HEADER_BYTES]; /* the request's header; later the mark and header that were READ */
     struct iovec iov[2];
+    /* Copies of the request and of the result that is fetched, for operations that may outlive their call; NULL where
+     * operations are copies by themselves. */
+    uint8_t *request, *result;
 };
 
 /* A round under way. */
 struct rpc_round {
+    bool
+        in_flight; /* its operations were posted, and are not taken yet; without a pump the next goes on with it */
     uint32_t count; /* number of operations */
     uint32_t looks; /* number of READs that were copies, and have completed */
     int error;      /* error of those READs, or 0 */
@@ -76,6 +82,7 @@ struct rpc_caller {
     uint32_t fetching;     /* number of slots that are SENT, by fetch, and waited for */
     uint32_t abandoned;    /* number of slots whose call was given up */
     uint32_t checking;     /* number of slots with must_check */
+    uint32_t pokes;        /* number of slots with must_poke */
     uint64_t check_due_ns; /* time at which their marks are READ, if no reply comes before */
     bool pumping;          /* a task makes the round below */
     struct rpc_round round;
