@@ -97,6 +97,16 @@ struct rpc_caller {
     struct tarn_rpc_call_stats stats;
 };
 
+#define RPC_LOOKS_AT_ONCE      16    /* READs without a pause between them, where they load a card */
+#define RPC_LOOKS_AT_ONCE_COPY 64    /* the same, where READs are copies by the caller */
+#define RPC_CHECK_AFTER_NS     20000 /* if a reply has not come by then, the mark is READ */
+
+/** READs of a slot without a pause between them. */
+static inline uint32_t rpc_looks_at_once(const struct rpc_caller *caller)
+{
+    return caller->reads_are_copies ? RPC_LOOKS_AT_ONCE_COPY : RPC_LOOKS_AT_ONCE;
+}
+
 /* ---- calls of the other side -------------------------------------------------------------------- */
 
 /* Room for one call of the other side. */
@@ -205,6 +215,49 @@ void rpc_caller_hand_on(struct tarn_rpc_connection *connection);
 
 /** End all calls with the connection's error. */
 void rpc_caller_fail(struct tarn_rpc_connection *connection);
+
+/** The slot of a call of this side. */
+static inline struct rpc_slot *rpc_slot_of(struct tarn_rpc_connection *connection, uint64_t sequence)
+{
+    return &connection->caller.slots[rpc_slot_number(sequence, connection->geometry.out)];
+}
+
+/** Finish the call of a slot with its proven result. @param error  0, or why the result could not be taken */
+void rpc_caller_finish_slot(struct tarn_rpc_connection *connection, struct rpc_slot *slot, int error);
+
+/** Stop waiting for the mark of a slot's call. */
+void rpc_caller_check_no_more(struct rpc_caller *caller, struct rpc_slot *slot);
+
+/** Tell the adaptive choice the time. */
+void rpc_caller_note_time(struct tarn_rpc_connection *connection, uint64_t now_ns);
+
+/* ---- rounds ------------------------------------------------------------------------------------- */
+
+/** Whether any slot needs READs. */
+bool rpc_round_needs_reads(const struct rpc_caller *caller);
+
+/** Whether a round would have something to do, now or later. */
+bool rpc_round_has_work(struct tarn_rpc_connection *connection);
+
+/** The time at which a round has something to do. @return 0: now; TASK_FOREVER: nothing but calls that are posted */
+uint64_t rpc_round_due(struct tarn_rpc_connection *connection);
+
+/** Go on with the round that is in flight, or begin one: post all operations that are due. Makes the caller the pump.
+ * @return false: there is nothing to do */
+bool rpc_round_resume(struct tarn_rpc_connection *connection);
+
+/**
+ * End a round that was resumed: wait for it, and take its results. The caller is no pump any more. Yields.
+ *
+ * @param ret_is_better  whether a call has ended, or began
+ * @return 0; -ETIMEDOUT, -ECANCELED: it is in flight
+ */
+base_must_check int rpc_round_end(struct tarn_rpc_connection *connection, uint64_t until_ns,
+                                  bool *ret_is_better);
+
+/** Resume and end a round, if there is something to do. Yields. @return as rpc_round_end() */
+base_must_check int rpc_round_make(struct tarn_rpc_connection *connection, uint64_t until_ns,
+                                   bool *ret_is_better);
 
 /* ---- callees ------------------------------------------------------------------------------------ */
 

@@ -258,7 +258,7 @@ struct seglog {
     _Atomic uint64_t wall_durable_ns;
     _Atomic bool failed;
 
-    /* Between these lines is what every write changes: apart from what it only reads, and by who changes it. */
+    /* Between these lines is what every write changes: apart from what it only reads, and by its writers. */
     uint8_t apart_sequence[BASE_CACHE_LINE_BYTES];
     _Atomic uint64_t sequence;       /* next to be drawn */
     _Atomic uint64_t sequence_bound; /* durable: nothing at or above is drawn before it is raised */
