@@ -53,7 +53,7 @@ static int answer(struct attacker *attacker)
 {
     int error = -EAGAIN;
     for (uint64_t until_ns = TESTING_SECONDS(60); error == -EAGAIN && task_now() < until_ns;) {
-        error = shm_hello_receive(attacker->socket, &attacker->greeting);
+        error = shm_hello_receive(-1, attacker->socket, &attacker->greeting);
         if (error == -EAGAIN)
             (void)task_sleep(1000000);
     }
@@ -66,7 +66,7 @@ static void dismiss(struct attacker *attacker)
         shm_file_drop(&attacker->files[i]);
     if (attacker->out.file.memory != NULL)
         shm_file_drop(&attacker->out.file);
-    shm_greeting_drop(&attacker->greeting);
+    shm_greeting_drop(-1, &attacker->greeting);
     if (attacker->socket >= 0)
         assert_int_equal(close(attacker->socket), 0);
 }
@@ -373,6 +373,56 @@ static struct tarn_fabric_connection *get_in(struct testing_pair *pair, struct a
                      0);
     shm_ring_begin(&attacker->out, SLOTS, PAYLOAD);
     return connection;
+}
+
+/* ---- what is closed slowly ---------------------------------------------------------------------- */
+
+/* The service still answers: with a refusal. */
+static void expect_service(const char *path)
+{
+    struct attacker attacker;
+    prepare(&attacker);
+    reach(&attacker, path);
+    assert_int_equal(send_raw(attacker.socket, "", 1, NULL, 0), 1);
+    assert_int_equal(answer(&attacker), -ECONNREFUSED);
+    dismiss(&attacker);
+}
+
+/* What it takes long to close comes with a hello that is refused, with one that has too many, and after one; then the
+ * fabric ends while all of these still wait. */
+static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing)
+{
+    static const unsigned counts[] = {3, 8, 0};
+    struct testing_pair pair;
+    struct shm_service *service = &((struct shm *)testing->fabric->state)->service;
+    struct tarn_fabric_connection *met = NULL;
+    struct attacker attackers[base_array_count(counts)];
+    int others[base_array_count(counts)];
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < base_array_count(counts); i++) {
+        struct attacker *attacker = &attackers[i];
+        int fds[8];
+        for (unsigned k = 0; k < base_array_count(fds); k++)
+            fds[k] = k == 0 ? shm_testing_linger(&others[i]) : fds[0];
+        if (counts[i] == 0) {
+            met = get_in(&pair, attacker);
+        } else {
+            prepare(attacker);
+            reach(attacker, testing->address);
+        }
+        shm_service_lock(service); /* its close is the last, which waits, and not this test's */
+        assert_int_equal(send_raw(attacker->socket, "", 1, fds, base_max(counts[i], 1U)), 1);
+        assert_int_equal(close(fds[0]), 0);
+        shm_service_unlock(service);
+        expect_service(testing->address);
+        expect_alive(&pair);
+    }
+    tarn_fabric_disconnect(met);
+    for (unsigned i = 0; i < base_array_count(counts); i++)
+        dismiss(&attackers[i]);
+    testing_pair_close(&pair);
+    for (unsigned i = 0; i < base_array_count(counts); i++)
+        shm_testing_linger_end(others[i]);
 }
 
 static bool can_map_to_write(int fd, uint64_t bytes)
@@ -698,6 +748,7 @@ static void other_users_are_refused(void **state)
 IN_THREADS(rubbish_is_no_hello)
 IN_THREADS(the_silent_are_dropped)
 IN_THREADS(files_are_checked)
+IN_THREADS(what_is_closed_slowly_holds_up_nobody)
 IN_THREADS(a_peer_gets_no_more_than_was_granted)
 IN_THREADS(rubbish_in_rings_ends_the_connection)
 IN_THREADS(rubbish_on_the_socket_ends_nothing_else)
@@ -711,6 +762,7 @@ int main(void)
         cmocka_unit_test(rubbish_is_no_hello_here),
         cmocka_unit_test(the_silent_are_dropped_here),
         cmocka_unit_test(files_are_checked_here),
+        cmocka_unit_test(what_is_closed_slowly_holds_up_nobody_here),
         cmocka_unit_test(a_peer_gets_no_more_than_was_granted_here),
         cmocka_unit_test(rubbish_in_rings_ends_the_connection_here),
         cmocka_unit_test(rubbish_on_the_socket_ends_nothing_else_here),

@@ -6,4 +6,10 @@
 
 int shm_testing_setup(void **state);
 
+/** A TCP socket that lingers for an hour when it is closed, because of bytes that its other end does not take. */
+int shm_testing_linger(int *ret_other);
+
+/** It has lingered long enough: the bytes are thrown away. */
+void shm_testing_linger_end(int other);
+
 #endif

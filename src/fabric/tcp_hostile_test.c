@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "fabric/tcp/wire.h"
 #include "fabric/tcp_testing.h"
+#include <arpa/inet.h>
 #include <sys/stat.h>
 
 /* ---- before there is a connection ---------------------------------------------------------------- */
@@ -87,6 +88,58 @@ static void the_silent_make_room(struct testing_fabric *testing)
     assert_true(tcp_testing_ends(fds[0])); /* the oldest was dropped */
     for (unsigned i = 0; i < SILENT; i++)
         assert_int_equal(close(fds[i]), 0);
+    testing_pair_close(&pair);
+}
+
+static int dial_from(const char *address, const char *own)
+{
+    const struct sockaddr_in where = tcp_testing_read(address);
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(inet_pton(AF_INET, own, &from.sin_addr), 1);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&from, sizeof(from)), 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&where, sizeof(where)), 0);
+    return fd;
+}
+
+/* They take no place from a slow client: neither of another host's, nor, once that has said something, of their own. */
+static void the_silent_push_nobody_out(struct testing_fabric *testing)
+{
+    static const struct tcp_secret none;
+    static const char *const hosts[] = {"127.0.0.2", "127.0.0.1"};
+    const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+    struct testing_pair pair;
+    struct tcp_hello hello, welcome;
+    int fds[SILENT];
+    uint8_t bytes[TCP_HELLO_BYTES];
+    testing_pair_open(testing, &pair, NULL);
+    testing_disconnect(&pair);
+    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+    tcp_hello_save(&hello, bytes);
+    for (unsigned i = 0; i < base_array_count(hosts); i++) {
+        struct testing_job job;
+        struct tcp_meeting meeting;
+        int slow = tcp_testing_dial(testing->address);
+        memcpy(meeting.hello, bytes, sizeof(bytes));
+        if (i == 1) {
+            tcp_testing_say(slow, bytes, sizeof(bytes));
+            assert_true(tcp_testing_hear(slow, meeting.challenge, TCP_HELLO_BYTES));
+        }
+        for (unsigned k = 0; k < SILENT; k++)
+            fds[k] = dial_from(testing->address, hosts[i]);
+        assert_true(tcp_testing_ends(fds[0]));
+        testing_start(testing, &job, 0, testing_accept, &pair);
+        if (i == 0)
+            assert_int_equal(tcp_testing_ask(slow, &none, &hello), 0);
+        else
+            tcp_testing_prove(slow, &none, &meeting);
+        assert_int_equal(tcp_testing_hear_welcome(slow, &welcome), 0);
+        testing_join(&job);
+        tcp_testing_leave(&pair, &slow, 1);
+        for (unsigned k = 0; k < SILENT; k++)
+            assert_int_equal(close(fds[k]), 0);
+    }
     testing_pair_close(&pair);
 }
 
@@ -677,6 +730,7 @@ static void urls_are_checked(struct testing_fabric *testing)
 IN_THREADS(rubbish_is_no_hello)
 IN_THREADS(hellos_have_bounds)
 IN_THREADS(the_silent_make_room)
+IN_THREADS(the_silent_push_nobody_out)
 IN_THREADS(who_waits_when_the_listener_closes_is_told)
 IN_THREADS(only_who_knows_the_secret_gets_in)
 IN_THREADS(servers_must_know_it_too)
@@ -699,6 +753,7 @@ int main(void)
         cmocka_unit_test(rubbish_is_no_hello_in_threads),
         cmocka_unit_test(hellos_have_bounds_in_threads),
         cmocka_unit_test(the_silent_make_room_in_threads),
+        cmocka_unit_test(the_silent_push_nobody_out_in_threads),
         cmocka_unit_test(who_waits_when_the_listener_closes_is_told_in_threads),
         cmocka_unit_test(only_who_knows_the_secret_gets_in_in_threads),
         cmocka_unit_test(servers_must_know_it_too_in_threads),

@@ -143,11 +143,12 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
 {
     struct shm_connection *connection;
     struct shm_greeting greeting;
+    int closer = ((const struct shm_domain *)state)->shm->service.closer;
     int socket = shm_incoming_take(incoming, &greeting);
     int error = make_connection(state, options, owner, &connection);
     if (error != 0) {
         shm_hello_refuse(socket);
-        (void)close(socket);
+        shm_socket_close(closer, socket);
     } else {
         connection->socket.fd = socket;
         error = accept_greeting(connection, &greeting, options);
@@ -156,7 +157,7 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
             shm_connection_end(connection);
         }
     }
-    shm_greeting_drop(&greeting);
+    shm_greeting_drop(closer, &greeting);
     if (error == 0)
         *ret_connection = connection;
     return error;
@@ -215,14 +216,14 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
     int error = fabric_bell_wait(&connection->bell, &condition, deadline_ns);
     if (error != 0)
         return error;
-    error = shm_hello_receive(connection->socket.fd, &greeting);
+    error = shm_hello_receive(connection->shm->service.closer, connection->socket.fd, &greeting);
     if (error != 0) {
         connection->exposed =
             error != -ECONNREFUSED; /* a side that refuses has closed the files that it was sent */
         return error == -EAGAIN ? -ECONNRESET : error;
     }
     error = greeting.pid == pid ? adopt_peer(connection, &greeting) : -EPROTO;
-    shm_greeting_drop(&greeting);
+    shm_greeting_drop(connection->shm->service.closer, &greeting);
     return error;
 }
 

@@ -33,7 +33,7 @@ static void free_connection(struct shm_connection *connection)
     if (connection->process.fd >= 0)
         (void)close(connection->process.fd);
     if (connection->socket.fd >= 0)
-        (void)close(connection->socket.fd);
+        shm_socket_close(connection->shm->service.closer, connection->socket.fd);
     base_free(account, connection, sizeof(*connection));
 }
 
@@ -53,9 +53,10 @@ static void late_answer_event(struct shm_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
     struct shm_greeting greeting;
-    int error = shm_hello_receive(source->fd, &greeting);
+    int closer = connection->shm->service.closer;
+    int error = shm_hello_receive(closer, source->fd, &greeting);
     if (error == 0)
-        shm_greeting_drop(&greeting); /* the peer finds this end of the socket shut, and leaves */
+        shm_greeting_drop(closer, &greeting); /* the peer finds this end of the socket shut, and leaves */
     if (error == -ECONNREFUSED || is_gone(connection))
         shm_ghost_end_locked(connection);
     else if (error == -ECONNRESET)
@@ -105,7 +106,7 @@ void shm_socket_event(struct shm_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
     uint8_t rings[64];
-    ssize_t bytes = recv(source->fd, rings, sizeof(rings), MSG_DONTWAIT);
+    ssize_t bytes = shm_bytes_receive(connection->shm->service.closer, source->fd, rings, sizeof(rings));
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (bytes <= 0)

@@ -43,10 +43,13 @@ _Static_assert(sizeof(struct shm_hello_format) == 104, "a message between proces
 
 #define HELLO_MARK UINT32_C(0x016d6873)
 
-/* Room for a message's credentials and descriptors. */
+#define MESSAGE_FDS_MAX 253 /* the kernel's SCM_MAX_FD */
+
+/* Room for a message's credentials, and for as many descriptors as may come with one: those without room are closed by
+ * the kernel in this thread. */
 union control {
     struct cmsghdr header;
-    uint8_t room[CMSG_SPACE(SHM_HELLO_FDS * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
+    uint8_t room[CMSG_SPACE(MESSAGE_FDS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
 /* ---- messages ----------------------------------------------------------------------------------- */
@@ -98,17 +101,18 @@ void shm_hello_refuse(int fd)
     (void)send(fd, &format, sizeof(format), MSG_DONTWAIT | MSG_NOSIGNAL); /* the peer may be gone */
 }
 
-void shm_greeting_drop(struct shm_greeting *greeting)
+void shm_greeting_drop(int closer, struct shm_greeting *greeting)
 {
     for (unsigned i = 0; i < SHM_HELLO_FDS; i++) {
         if (greeting->fds[i] >= 0)
-            (void)close(greeting->fds[i]);
+            shm_close_later(closer, greeting->fds[i]);
         greeting->fds[i] = -1;
     }
 }
 
 /* Keep up to three descriptors, and close any more. @return number of descriptors that came */
-static unsigned keep_descriptors(const struct cmsghdr *header, unsigned kept, struct shm_greeting *greeting)
+static unsigned keep_descriptors(int closer, const struct cmsghdr *header, unsigned kept,
+                                 struct shm_greeting *greeting)
 {
     const uint8_t *data = CMSG_DATA(header);
     unsigned count = (unsigned)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
@@ -118,20 +122,20 @@ static unsigned keep_descriptors(const struct cmsghdr *header, unsigned kept, st
         if (kept < SHM_HELLO_FDS)
             greeting->fds[kept] = fd;
         else
-            (void)close(fd);
+            shm_close_later(closer, fd);
     }
     return kept;
 }
 
 /* Take a message's credentials and descriptors. @return 0; -EACCES; -EPROTO */
-static int take_control(struct msghdr *message, bool refused, struct shm_greeting *greeting)
+static int take_control(int closer, struct msghdr *message, bool refused, struct shm_greeting *greeting)
 {
     struct ucred who = {.uid = (uid_t)-1};
     unsigned fds = 0;
     for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
          header = CMSG_NXTHDR(message, header)) {
         if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-            fds = keep_descriptors(header, fds, greeting);
+            fds = keep_descriptors(closer, header, fds, greeting);
         else if (header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_CREDENTIALS)
             memcpy(&who, CMSG_DATA(header), sizeof(who));
     }
@@ -141,7 +145,7 @@ static int take_control(struct msghdr *message, bool refused, struct shm_greetin
     return fds == (refused ? 0 : SHM_HELLO_FDS) ? 0 : -EPROTO;
 }
 
-int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
+int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
 {
     struct shm_hello_format format = {0};
     struct shm_greeting greeting = {.fds = {-1, -1, -1}};
@@ -153,7 +157,7 @@ int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
     if (bytes <= 0)
         return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : -ECONNRESET;
     bool refused = format.refused != 0;
-    int error = take_control(&message, refused, &greeting);
+    int error = take_control(closer, &message, refused, &greeting);
     if (error == 0 && (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > 1 ||
                        (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
                        format.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
@@ -161,7 +165,7 @@ int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
     if (error == 0 && refused)
         error = -ECONNREFUSED;
     if (error != 0) {
-        shm_greeting_drop(&greeting);
+        shm_greeting_drop(closer, &greeting);
         return error;
     }
     greeting.hello = (struct shm_hello){.identity = format.identity,
@@ -173,4 +177,17 @@ int shm_hello_receive(int fd, struct shm_greeting *ret_greeting)
     memcpy(greeting.hello.data, format.data, format.data_bytes);
     *ret_greeting = greeting;
     return 0;
+}
+
+ssize_t shm_bytes_receive(int closer, int fd, void *bytes, size_t room)
+{
+    struct shm_greeting nothing = {.fds = {-1, -1, -1}};
+    struct iovec vector = {.iov_base = bytes, .iov_len = room};
+    union control control;
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    ssize_t count = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (count >= 0 && take_control(closer, &message, false, &nothing) == 0)
+        shm_greeting_drop(closer, &nothing);
+    return count;
 }

@@ -38,8 +38,8 @@ struct shm_incoming {
 static void refuse_peer(struct shm_incoming *incoming)
 {
     shm_hello_refuse(incoming->socket.fd);
-    (void)close(incoming->socket.fd);
-    shm_greeting_drop(&incoming->greeting);
+    shm_socket_close(incoming->shm->service.closer, incoming->socket.fd);
+    shm_greeting_drop(incoming->shm->service.closer, &incoming->greeting);
     base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));
 }
 
@@ -64,7 +64,7 @@ static void incoming_event(struct shm_source *source)
 {
     struct shm_incoming *incoming = base_container_of(source, struct shm_incoming, socket);
     struct shm_listener *listener = incoming->listener;
-    int error = shm_hello_receive(source->fd, &incoming->greeting);
+    int error = shm_hello_receive(incoming->shm->service.closer, source->fd, &incoming->greeting);
     if (error == -EAGAIN)
         return;
     if (error == 0 && listener->ready_count == READY_MAX)
@@ -90,7 +90,7 @@ static void take_in(struct shm_listener *listener, int fd)
     struct shm_incoming *incoming = base_alloc(&shm->node->memory, sizeof(*incoming));
     if (incoming == NULL) {
         shm_hello_refuse(fd);
-        (void)close(fd);
+        shm_socket_close(shm->service.closer, fd);
         return;
     }
     *incoming = (struct shm_incoming){.listener = listener,
@@ -190,7 +190,7 @@ void shm_listener_close(void *state)
         refuse_peer(incoming);
     shm_service_unlock(&shm->service);
     net_unix_remove(listener->address.sun_path, &listener->file);
-    (void)close(listener->socket.fd);
+    shm_socket_close(shm->service.closer, listener->socket.fd);
     base_free(&shm->node->memory, listener, sizeof(*listener));
 }
 

@@ -68,9 +68,52 @@ static int spare_descriptor(const struct shm_service *service)
     return fcntl(service->stop, F_DUPFD_CLOEXEC, 0);
 }
 
+/* Close what comes through a pipe until its other end is closed. Nobody waits for this thread, and it needs nothing else. */
+static void *run_closer(void *arg)
+{
+    const int end = (int)(intptr_t)arg;
+    int fd;
+    while (read(end, &fd, sizeof(fd)) == (ssize_t)sizeof(fd))
+        (void)close(fd);
+    (void)close(end);
+    return NULL;
+}
+
+static int open_closer(int *ret_closer)
+{
+    int ends[2];
+    pthread_t thread;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -errno;
+    int error = fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0 ? -errno : 0;
+    if (error == 0)
+        error = task_thread_start(&thread, "tarn-close", run_closer,
+                                  (void *)(intptr_t)ends[0]); /* NOLINT(performance-no-int-to-ptr) */
+    if (error != 0) {
+        (void)close(ends[0]);
+        (void)close(ends[1]);
+        return error;
+    }
+    (void)pthread_detach(thread);
+    *ret_closer = ends[1];
+    return 0;
+}
+
+void shm_close_later(int closer, int fd)
+{
+    if (write(closer, &fd, sizeof(fd)) != (ssize_t)sizeof(fd)) /* there is none, or 16,000 wait already */
+        (void)close(fd);
+}
+
+void shm_socket_close(int closer, int fd)
+{
+    (void)shutdown(fd, SHUT_RDWR);
+    shm_close_later(closer, fd);
+}
+
 static void close_descriptors(const struct shm_service *service)
 {
-    const int descriptors[] = {service->spare, service->stop, service->epoll};
+    const int descriptors[] = {service->closer, service->spare, service->stop, service->epoll};
     for (unsigned i = 0; i < base_array_count(descriptors); i++) {
         if (descriptors[i] >= 0)
             (void)close(descriptors[i]);
@@ -79,12 +122,14 @@ static void close_descriptors(const struct shm_service *service)
 
 int shm_service_open(struct shm_service *service, struct base_account *account)
 {
-    *service = (struct shm_service){.account = account, .epoll = -1, .stop = -1, .spare = -1};
+    *service = (struct shm_service){.account = account, .epoll = -1, .stop = -1, .closer = -1, .spare = -1};
     task_mutex_init(&service->lock);
     service->epoll = epoll_create1(EPOLL_CLOEXEC);
     service->stop = service->epoll < 0 ? -1 : eventfd(0, EFD_CLOEXEC);
     service->spare = service->stop < 0 ? -1 : spare_descriptor(service);
     int error = service->spare < 0 ? -errno : watch_fd(service, service->stop, 0);
+    if (error == 0)
+        error = open_closer(&service->closer);
     if (error == 0)
         error = task_thread_start(&service->thread, "tarn-fabric", run_service, service);
     if (error != 0)
@@ -138,7 +183,7 @@ void shm_service_refuse_locked(struct shm_service *service, int listening)
     int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) {
         shm_hello_refuse(fd);
-        (void)close(fd);
+        shm_socket_close(service->closer, fd);
     }
     service->spare = spare_descriptor(service);
 }

@@ -57,7 +57,8 @@ struct shm_service {
     uint32_t sources_count;
     uint32_t numbers; /* numbers given to sources since the start */
     int epoll;
-    int stop; /* an eventfd that ends the thread */
+    int stop;   /* an eventfd that ends the thread */
+    int closer; /* to shm_close_later()'s thread */
     int spare; /* a descriptor that is closed for a moment, so that a client can be refused when none is left */
     pthread_t thread;
 };
@@ -67,6 +68,18 @@ base_must_check int shm_service_open(struct shm_service *service, struct base_ac
 
 /** End the service, which watches nothing any more. */
 void shm_service_close(struct shm_service *service);
+
+/**
+ * Close a descriptor that came from a peer, or through which a peer can send some, in a thread of its own: closing what
+ * a peer has chosen may take as long as it likes (a TCP socket that lingers, a file of a file system in user space).
+ * Never waits.
+ *
+ * @param closer  shm_service.closer; -1: close it at once
+ */
+void shm_close_later(int closer, int fd);
+
+/** Shut a peer's socket down at once, so that the peer sees that, and close it later. */
+void shm_socket_close(int closer, int fd);
 
 /** Take the lock, which guards the sources and all that their events change. Yields. */
 void shm_service_lock(struct shm_service *service);
@@ -261,12 +274,16 @@ void shm_hello_refuse(int fd);
 /**
  * Receive a hello.
  *
+ * @param closer  for descriptors that are not wanted
  * @return 0; -EAGAIN (none has come); -ECONNREFUSED; -ECONNRESET; -EACCES (another user's); -EPROTO
  */
-base_must_check int shm_hello_receive(int fd, struct shm_greeting *ret_greeting);
+base_must_check int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting);
+
+/** Receive bytes of a peer that has said its hello, and close what descriptors come with them. @return as recv() */
+ssize_t shm_bytes_receive(int closer, int fd, void *bytes, size_t room);
 
 /** Close a hello's descriptors. */
-void shm_greeting_drop(struct shm_greeting *greeting);
+void shm_greeting_drop(int closer, struct shm_greeting *greeting);
 
 /** Members of struct fabric_provider, which says what each promises. */
 int shm_listen(void *state, const char *address, void **ret_listener);

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define SILENT_MAX      64    /* clients without a valid proof; the oldest is dropped when there are more */
+#define SILENT_MAX      64    /* clients without a valid proof; one is dropped when there are more */
 #define READY_MAX       128   /* clients with a valid proof; further ones are refused */
 #define CONNECTIONS_MAX 65536 /* the most sockets of a listener at once */
 
@@ -34,6 +34,8 @@ struct tcp_incoming {
     struct net_connection *net;    /* its network connection, until it is ready */
     struct tcp_tls *tls;           /* its TLS; NULL: not yet, or in the clear */
     int fd;                        /* its bare socket when it is ready; -1 before */
+    uint64_t host;                 /* a hash of its address, without the port */
+    bool spoken;                   /* it has sent something */
     bool shaken;                   /* the handshake of TLS is done, or there is none */
     bool challenged;
     uint32_t bytes; /* number of bytes in `input` */
@@ -55,14 +57,51 @@ static void free_incoming(struct tcp_incoming *incoming)
 
 /* ---- those who come ----------------------------------------------------------------------------- */
 
-/* Take out the oldest silent client, if there are too many. @return NULL: there are not */
+static uint64_t host_of(const struct net_connection *net)
+{
+    char peer[NET_ADDRESS_TEXT_MAX];
+    net_peer(net, peer, sizeof(peer));
+    const char *port = strrchr(peer, ':');
+    return base_hash64(peer, port == NULL ? strlen(peer) : (size_t)(port - peer), 0);
+}
+
+static uint32_t count_of_host(const struct tcp_listener *listener, uint64_t host)
+{
+    uint32_t count = 0;
+    base_list_for_each(item, &listener->silent)
+        count += incoming_of(item)->host == host;
+    return count;
+}
+
+/* How far a client has come on its way to a proof. */
+static int progress_of(const struct tcp_incoming *incoming)
+{
+    return incoming->spoken + incoming->shaken + incoming->challenged;
+}
+
+/*
+ * Take out a client, if there are too many: one of the host from which most have come, the one that has come least far, the
+ * oldest of these. So a host takes no place from another, and a silent client none from one that speaks.
+ * @return NULL: there are not too many
+ */
 static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
 {
     base_spin_assert_held(&listener->gate.lock);
+    struct tcp_incoming *chosen = NULL;
+    uint32_t most = 0;
     if (listener->silent_count <= SILENT_MAX)
         return NULL;
+    base_list_for_each(item, &listener->silent) {
+        struct tcp_incoming *incoming = incoming_of(item);
+        uint32_t count = count_of_host(listener, incoming->host);
+        if (count < most || (count == most && progress_of(incoming) >= progress_of(chosen)))
+            continue;
+        most = count;
+        chosen = incoming;
+    }
+    base_list_remove(&chosen->link);
     listener->silent_count--;
-    return incoming_of(base_list_pop_front(&listener->silent))->net;
+    return chosen->net;
 }
 
 static int begin_incoming(struct net_connection *net, void *arg)
@@ -74,6 +113,7 @@ static int begin_incoming(struct net_connection *net, void *arg)
     incoming->tcp = listener->tcp;
     incoming->listener = listener;
     incoming->net = net;
+    incoming->host = host_of(net);
     incoming->fd = -1;
     net_set_user(net, incoming);
     tcp_gate_lock(&listener->gate);
@@ -179,6 +219,7 @@ static bool shake_hands(struct tcp_incoming *incoming)
 static void incoming_ready(struct net_connection *net)
 {
     struct tcp_incoming *incoming = net_user(net);
+    incoming->spoken = true;
     if (!shake_hands(incoming))
         return;
     for (;;) {
