@@ -160,7 +160,7 @@ struct tarn_fabric_region {
  * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain's bytes or regions are used up, or still wait for peers that could
  *         write there: tarn_fabric_region_free())
  *
- * Yields.
+ * Yields: a task's region of 1 MiB or more is made by a thread. A gigabyte takes some half a second of one processor.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes,
                                                       uint32_t rights,

@@ -1,4 +1,4 @@
-/* What every provider must do with buffers: memory from a domain's pool, for operations. */
+/* What every provider must do with buffers, memory from a domain's pool for operations, and with large regions. */
 #include "fabric/buffers_testing.h"
 
 static struct tarn_fabric_buffer *testing_buffer(struct tarn_fabric_domain *domain, uint64_t bytes)
@@ -148,6 +148,49 @@ static void buffers_are_for_all_threads(struct testing_fabric *testing)
     tarn_fabric_domain_close(domain);
 }
 
+/* ---- regions ------------------------------------------------------------------------------------ */
+
+/* How often a task had its turn. */
+struct turns {
+    uint64_t count;
+    bool is_over;
+};
+
+static void take_turns(void *arg)
+{
+    struct turns *turns = arg;
+    for (; !turns->is_over; turns->count++)
+        task_yield();
+}
+
+/* Its pages are touched by others than the scheduler, whose tasks go on. */
+static void a_large_region_holds_up_no_task(struct testing_fabric *testing)
+{
+    enum { LARGE = 64 << 20 };
+    struct tarn_fabric_domain *domain = testing_domain(testing->fabric, 0, LARGE);
+    struct turns turns = {0};
+    struct task_group group;
+    task_group_init(&group);
+    assert_int_equal(task_spawn(NULL, &group, "turns", take_turns, &turns), 0);
+    task_yield();
+    const uint64_t before = turns.count;
+    struct tarn_fabric_region *region = testing_region(domain, LARGE, TARN_FABRIC_MAY_WRITE);
+    assert_true(turns.count > before + 1);
+    turns.is_over = true;
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    assert_int_equal(tarn_fabric_mem_load64(region, LARGE - 8), 0);
+    tarn_fabric_region_free(region);
+    tarn_fabric_domain_close(domain);
+}
+
+static void a_large_region_holds_up_no_task_in_tasks(void **state)
+{
+    const struct testing_subject *subject = *state;
+    if (subject->run != NULL) /* one thread, and a region takes no time */
+        skip();
+    testing_run(state, a_large_region_holds_up_no_task, true);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(buffers_hold_what_is_moved)                                                                         \
     EACH(buffers_have_limits)                                                                                \
@@ -155,6 +198,7 @@ static void buffers_are_for_all_threads(struct testing_fabric *testing)
 
 SUITE(TESTING_BOTH)
 
-static const struct CMUnitTest fabric_buffers_tests[] = {SUITE(TESTING_EACH)};
+static const struct CMUnitTest fabric_buffers_tests[] = {
+    SUITE(TESTING_EACH) cmocka_unit_test(a_large_region_holds_up_no_task_in_tasks)};
 
 const struct testing_suite fabric_buffers = TESTING_SUITE(fabric_buffers_tests);

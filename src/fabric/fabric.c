@@ -160,59 +160,6 @@ void tarn_fabric_domain_close(struct tarn_fabric_domain *domain)
     base_free(&fabric->node->memory, domain, sizeof(*domain));
 }
 
-/* Make a region. @param memory  the caller's; NULL: the provider makes it */
-static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
-                       struct tarn_fabric_region **ret_region)
-{
-    const uint32_t known = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
-    const struct fabric_provider *provider = domain->fabric->provider;
-    struct base_account *account = &domain->fabric->node->memory;
-    if (bytes == 0 || bytes > INT64_MAX || rights == 0 || (rights & ~known) != 0)
-        return -EINVAL;
-    struct tarn_fabric_region *region = base_alloc(account, sizeof(*region));
-    if (region == NULL)
-        return -ENOMEM;
-    region->domain = domain;
-    region->memory = memory;
-    region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
-    region->handle.bytes = region->bytes;
-    region->handle.rights = rights;
-    int error = memory == NULL ? provider->region_alloc(domain->state, region)
-                               : provider->region_register(domain->state, region);
-    if (error != 0) {
-        base_free(account, region, sizeof(*region));
-        return error;
-    }
-    atomic_fetch_add(&domain->users, 1);
-    *ret_region = region;
-    return 0;
-}
-
-int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
-                             struct tarn_fabric_region **ret_region)
-{
-    return make_region(domain, NULL, bytes, rights, ret_region);
-}
-
-int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes,
-                                uint32_t rights, struct tarn_fabric_region **ret_region)
-{
-    if (memory == NULL || !base_is_aligned((uintptr_t)memory, WORD_BYTES) ||
-        !base_is_aligned(bytes, WORD_BYTES))
-        return -EINVAL;
-    if (!fabric_registers(domain->fabric))
-        return -EOPNOTSUPP;
-    return make_region(domain, memory, bytes, rights, ret_region);
-}
-
-void tarn_fabric_region_free(struct tarn_fabric_region *region)
-{
-    struct tarn_fabric_domain *domain = region->domain;
-    domain->fabric->provider->region_free(domain->state, region);
-    base_free(&domain->fabric->node->memory, region, sizeof(*region));
-    atomic_fetch_sub(&domain->users, 1);
-}
-
 /* ---- handles ------------------------------------------------------------------------------------ */
 
 /*

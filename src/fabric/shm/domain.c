@@ -249,36 +249,29 @@ static void publish_region(struct shm_domain *domain, uint32_t slot, struct tarn
     region->handle.key = key;
 }
 
-static int alloc_locked(struct shm_domain *domain, struct tarn_fabric_region *region, uint64_t oldest)
-{
-    task_mutex_assert_held(&domain->lock);
-    enum shm_place place = (region->handle.rights & (TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP)) != 0
-                               ? SHM_WRITABLE
-                               : SHM_READABLE;
-    struct shm_extent *extent;
-    uint32_t slot = find_slot(domain);
-    if (slot == domain->table_slots)
-        return -ENOSPC;
-    int error = take_extent(domain, place, oldest, region->bytes, &extent);
-    if (error != 0)
-        return error;
-    error = touch_pages(&domain->files[place], extent);
-    if (error != 0) {
-        extent->used = false;
-        return error;
-    }
-    region->memory = domain->files[place].memory + extent->offset;
-    region->state = extent;
-    publish_region(domain, slot, region, place, extent);
-    return 0;
-}
-
 int shm_region_alloc(void *state, struct tarn_fabric_region *region)
 {
     struct shm_domain *domain = state;
+    const uint32_t changing = TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
+    enum shm_place place = (region->handle.rights & changing) != 0 ? SHM_WRITABLE : SHM_READABLE;
+    struct shm_extent *extent;
     uint64_t oldest = oldest_connection(domain);
     task_mutex_lock_firmly(&domain->lock);
-    int error = alloc_locked(domain, region, oldest);
+    int error = take_extent(domain, place, oldest, region->bytes, &extent);
+    task_mutex_unlock(&domain->lock);
+    if (error != 0)
+        return error;
+    error = touch_pages(&domain->files[place], extent); /* it is this caller's alone */
+    task_mutex_lock_firmly(&domain->lock);
+    uint32_t slot = find_slot(domain);
+    if (error == 0 && slot == domain->table_slots)
+        error = -ENOSPC;
+    region->memory = domain->files[place].memory + extent->offset;
+    region->state = extent;
+    if (error == 0)
+        publish_region(domain, slot, region, place, extent);
+    else
+        extent->used = false;
     task_mutex_unlock(&domain->lock);
     return error;
 }

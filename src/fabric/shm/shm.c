@@ -54,6 +54,7 @@ const struct fabric_provider fabric_provider_shm = {
     .close = shm_close,
     .domain_open = shm_domain_open,
     .domain_close = shm_domain_close,
+    .regions_take_time = true,
     .region_alloc = shm_region_alloc,
     .region_free = shm_region_free,
     .listen = shm_listen,

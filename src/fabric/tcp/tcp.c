@@ -203,6 +203,7 @@ const struct fabric_provider fabric_provider_tcp = {
     .close = tcp_close,
     .domain_open = tcp_domain_open,
     .domain_close = tcp_domain_close,
+    .regions_take_time = true,
     .region_alloc = tcp_region_alloc,
     .region_register = tcp_region_alloc,
     .region_free = tcp_region_free,
