@@ -81,26 +81,21 @@ bool tcp_testing_ends(int fd)
     return taken == 0 || errno == ECONNRESET;
 }
 
-void tcp_testing_prove(int fd, const struct tcp_secret *secret, const struct tcp_meeting *meeting)
-{
-    struct tcp_hello proof = {.kind = TCP_PROOF};
-    uint8_t bytes[TCP_HELLO_BYTES];
-    assert_int_equal(tcp_hello_prove(secret, meeting, NULL, proof.proof), 0);
-    tcp_hello_save(&proof, bytes);
-    tcp_testing_say(fd, bytes, sizeof(bytes));
-}
-
 int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello)
 {
     struct tcp_meeting meeting;
-    struct tcp_hello challenge;
+    struct tcp_hello challenge, proof = {.kind = TCP_PROOF};
+    uint8_t bytes[TCP_HELLO_BYTES];
     tcp_hello_save(hello, meeting.hello);
     tcp_testing_say(fd, meeting.hello, TCP_HELLO_BYTES);
     assert_true(tcp_testing_hear(fd, meeting.challenge, TCP_HELLO_BYTES));
     int error = tcp_hello_load(meeting.challenge, TCP_CHALLENGE, &challenge);
-    if (error == 0)
-        tcp_testing_prove(fd, secret, &meeting);
-    return error;
+    if (error != 0)
+        return error;
+    assert_int_equal(tcp_hello_prove(secret, &meeting, NULL, proof.proof), 0);
+    tcp_hello_save(&proof, bytes);
+    tcp_testing_say(fd, bytes, sizeof(bytes));
+    return 0;
 }
 
 int tcp_testing_hear_welcome(int fd, struct tcp_hello *ret_welcome)

@@ -33,9 +33,6 @@ bool tcp_testing_hear(int fd, uint8_t *bytes, size_t count);
 /** Whether the other side ends the connection; what it still says is dropped. */
 bool tcp_testing_ends(int fd);
 
-/** Answer a challenge that was heard. */
-void tcp_testing_prove(int fd, const struct tcp_secret *secret, const struct tcp_meeting *meeting);
-
 /** Say a hello and prove to know a secret. @return 0; or as tcp_hello_load() of the challenge */
 int tcp_testing_ask(int fd, const struct tcp_secret *secret, const struct tcp_hello *hello);
 

@@ -189,10 +189,11 @@ static uint64_t deadline_of(const struct tarn_rpc_call *call)
 static void abandon_call(struct tarn_rpc_connection *connection, struct tarn_rpc_call *call, int error)
 {
     struct rpc_caller *caller = &connection->caller;
-    while (caller->reads_are_copies && caller->pumping && !call->finished)
-        (void)task_sleep(1000); /* the round under way may use the call's memory */
+    while (caller->pumping && !caller->round.in_flight && !call->finished)
+        (void)task_sleep(1000); /* READs that are copies are under way, into the memory of calls */
     if (call->finished)
         return;
+    rpc_round_detach(connection);
     if (call->sequence != 0) {
         struct rpc_slot *slot = rpc_slot_of(connection, call->sequence);
         slot->call = NULL;

@@ -65,16 +65,17 @@ struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry)
 struct layout {
     uint64_t incoming, slots, ops, copies, staging, slots_of_ops; /* offsets */
     uint64_t data_bytes, answer_bytes; /* size of a request's copy, and of an answer */
-    uint64_t staged_bytes; /* size of the copies of a call's request and result; 0: there are none */
+    uint64_t staged_bytes;             /* size of the copies of a call's request and result */
     uint64_t bytes;
 };
 
-static struct layout lay_out(const struct rpc_geometry *geometry, bool is_staged)
+static struct layout lay_out(const struct rpc_geometry *geometry, bool reads_take_time)
 {
     struct layout layout = {.data_bytes = base_align_up(geometry->request_bytes, ALIGNMENT),
                             .answer_bytes = reply_stride(geometry)};
-    if (is_staged)
-        layout.staged_bytes = layout.data_bytes + base_align_up(geometry->result_bytes, ALIGNMENT);
+    layout.staged_bytes = layout.data_bytes;
+    if (reads_take_time)
+        layout.staged_bytes += base_align_up(geometry->result_bytes, ALIGNMENT);
     layout.slots = layout.incoming + geometry->in * sizeof(struct rpc_incoming);
     layout.ops = layout.slots + geometry->out * sizeof(struct rpc_slot);
     layout.copies = layout.ops + geometry->out * sizeof(struct tarn_fabric_op);
@@ -92,7 +93,7 @@ static void cut_memory(struct tarn_rpc_connection *connection, const struct layo
     caller->ops = (struct tarn_fabric_op *)(void *)(memory + layout->ops);
     caller->slots_of_ops = (uint32_t *)(void *)(memory + layout->slots_of_ops);
     connection->callee.slots = (struct rpc_incoming *)(void *)(memory + layout->incoming);
-    for (uint32_t i = 0; i < connection->geometry.out && layout->staged_bytes > 0; i++) {
+    for (uint32_t i = 0; i < connection->geometry.out; i++) {
         caller->slots[i].request = memory + layout->staging + i * layout->staged_bytes;
         caller->slots[i].result = caller->slots[i].request + layout->data_bytes;
     }

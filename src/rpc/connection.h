@@ -55,8 +55,8 @@ struct rpc_slot {
     uint8_t head[RPC_MARK_BYTES +
                  RPC_HEADER_BYTES]; /* the request's header; later the mark and header that were READ */
     struct iovec iov[2];
-    /* Copies of the request and of the result that is fetched, for operations that may outlive their call; NULL where
-     * operations are copies by themselves. */
+    /* Room for copies of the request and of the result that is fetched, for operations that outlive their call. Where
+     * operations are copies by themselves only a request is copied, and only if it has to wait. */
     uint8_t *request, *result;
 };
 
@@ -254,6 +254,9 @@ bool rpc_round_resume(struct tarn_rpc_connection *connection);
  */
 base_must_check int rpc_round_end(struct tarn_rpc_connection *connection, uint64_t until_ns,
                                   bool *ret_is_better);
+
+/** Copy what operations in flight still need of the memory of calls, so that a call may end. */
+void rpc_round_detach(struct tarn_rpc_connection *connection);
 
 /** Resume and end a round, if there is something to do. Yields. @return as rpc_round_end() */
 base_must_check int rpc_round_make(struct tarn_rpc_connection *connection, uint64_t until_ns,

@@ -36,7 +36,7 @@ static void build_request(struct tarn_rpc_connection *connection, struct rpc_slo
                                       .word = call->method,
                                       .flags = slot->by_reply ? RPC_BY_REPLY : 0};
     void *request = (void *)(uintptr_t)call->request;
-    if (slot->request != NULL && call->request_bytes > 0)
+    if (!caller->reads_are_copies && call->request_bytes > 0)
         request = memcpy(slot->request, call->request, call->request_bytes);
     rpc_header_save(&header, request, slot->head);
     slot->iov[0] = (struct iovec){.iov_base = slot->head, .iov_len = RPC_HEADER_BYTES};
@@ -82,9 +82,9 @@ static uint32_t room_of(const struct rpc_slot *slot)
 }
 
 /* Where a READ leaves the body of a result. */
-static uint8_t *result_of(const struct rpc_slot *slot)
+static uint8_t *result_of(const struct rpc_caller *caller, const struct rpc_slot *slot)
 {
-    return slot->result != NULL ? slot->result : slot->call->result;
+    return caller->reads_are_copies ? slot->call->result : slot->result;
 }
 
 /* Build a READ of the mark, the header and the expected part of the body; once the header is known, of the body's rest. */
@@ -105,7 +105,7 @@ static void build_fetch(struct tarn_rpc_connection *connection, struct rpc_slot 
         slot->iov[count++] = (struct iovec){.iov_base = slot->head, .iov_len = sizeof(slot->head)};
     }
     if (bytes > 0)
-        slot->iov[count++] = (struct iovec){.iov_base = result_of(slot) + from, .iov_len = bytes};
+        slot->iov[count++] = (struct iovec){.iov_base = result_of(caller, slot) + from, .iov_len = bytes};
     *ret_op = (struct tarn_fabric_op){.kind = TARN_FABRIC_READ,
                                       .tag = RPC_TAG,
                                       .handle = &connection->peer,
@@ -199,12 +199,12 @@ static void take_fetched(struct tarn_rpc_connection *connection, struct rpc_slot
         if (header.bytes > slot->got)
             return; /* the next round fetches the rest */
     }
-    if (!rpc_body_is_whole(&slot->answer, result_of(slot))) {
+    if (!rpc_body_is_whole(&slot->answer, result_of(caller, slot))) {
         caller->stats.unwhole++;
         postpone_look(caller, slot);
         return;
     }
-    if (slot->result != NULL && slot->answer.bytes > 0)
+    if (!caller->reads_are_copies && slot->answer.bytes > 0)
         memcpy(slot->call->result, slot->result, slot->answer.bytes);
     rpc_caller_finish_slot(connection, slot, 0);
 }
@@ -389,12 +389,11 @@ static int await_round(struct tarn_rpc_connection *connection, uint64_t until_ns
     if (!current->in_flight)
         return 0;
     int error = fabric_ops_await(caller->ops, current->count, until_ns);
-    if (error != 0 && !caller->reads_are_copies) {
+    if (error != 0) {
         current->begin_ns = 0;
         return error;
     }
-    /* A peer that takes no messages, in shared memory, where operations use the memory of calls: is given up. */
-    error = tarn_fabric_wait(caller->ops, current->count, 0);
+    error = tarn_fabric_wait(caller->ops, current->count, TARN_FOREVER); /* all have completed */
     if (current->error == 0)
         current->error = error;
     current->in_flight = false;
@@ -421,6 +420,18 @@ int rpc_round_end(struct tarn_rpc_connection *connection, uint64_t until_ns, boo
     if (*ret_is_better)
         caller->idle_rounds = 0;
     return cut;
+}
+
+void rpc_round_detach(struct tarn_rpc_connection *connection)
+{
+    struct rpc_caller *caller = &connection->caller;
+    for (uint32_t i = 0; i < caller->round.count && caller->round.in_flight; i++) {
+        struct rpc_slot *slot = &caller->slots[caller->slots_of_ops[i]];
+        const struct tarn_fabric_op *op = &caller->ops[i];
+        if (!op->finished && op->iov_count == 2 && op->kind != TARN_FABRIC_READ &&
+            slot->iov[1].iov_base != slot->request)
+            slot->iov[1].iov_base = memcpy(slot->request, slot->iov[1].iov_base, slot->iov[1].iov_len);
+    }
 }
 
 bool rpc_round_resume(struct tarn_rpc_connection *connection)

@@ -35,7 +35,6 @@ struct tcp_incoming {
     struct tcp_tls *tls;           /* its TLS; NULL: not yet, or in the clear */
     int fd;                        /* its bare socket when it is ready; -1 before */
     uint64_t host;                 /* a hash of its address, without the port */
-    bool spoken;                   /* it has sent something */
     bool shaken;                   /* the handshake of TLS is done, or there is none */
     bool challenged;
     uint32_t bytes; /* number of bytes in `input` */
@@ -73,17 +72,8 @@ static uint32_t count_of_host(const struct tcp_listener *listener, uint64_t host
     return count;
 }
 
-/* How far a client has come on its way to a proof. */
-static int progress_of(const struct tcp_incoming *incoming)
-{
-    return incoming->spoken + incoming->shaken + incoming->challenged;
-}
-
-/*
- * Take out a client, if there are too many: one of the host from which most have come, the one that has come least far, the
- * oldest of these. So a host takes no place from another, and a silent client none from one that speaks.
- * @return NULL: there are not too many
- */
+/* Take out a client, if there are too many: the oldest of the host from which most have come, so that a host takes no place
+ * from another. @return NULL: there are not too many */
 static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
 {
     base_spin_assert_held(&listener->gate.lock);
@@ -94,10 +84,10 @@ static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
     base_list_for_each(item, &listener->silent) {
         struct tcp_incoming *incoming = incoming_of(item);
         uint32_t count = count_of_host(listener, incoming->host);
-        if (count < most || (count == most && progress_of(incoming) >= progress_of(chosen)))
-            continue;
-        most = count;
-        chosen = incoming;
+        if (count > most) {
+            most = count;
+            chosen = incoming;
+        }
     }
     base_list_remove(&chosen->link);
     listener->silent_count--;
@@ -219,7 +209,6 @@ static bool shake_hands(struct tcp_incoming *incoming)
 static void incoming_ready(struct net_connection *net)
 {
     struct tcp_incoming *incoming = net_user(net);
-    incoming->spoken = true;
     if (!shake_hands(incoming))
         return;
     for (;;) {
