@@ -249,7 +249,7 @@ bool rpc_round_resume(struct tarn_rpc_connection *connection);
 /**
  * End a round that was resumed: wait for it, and take its results. The caller is no pump any more. Yields.
  *
- * @param ret_is_better  whether a call has ended, or began
+ * @param ret_is_better  whether a call has ended, or began, or its callee is to be notified at once
  * @return 0; -ETIMEDOUT, -ECANCELED: it is in flight
  */
 base_must_check int rpc_round_end(struct tarn_rpc_connection *connection, uint64_t until_ns,

@@ -415,8 +415,8 @@ int rpc_round_end(struct tarn_rpc_connection *connection, uint64_t until_ns, boo
         error = connection->error;
     if (error != 0)
         rpc_connection_died(connection, error);
-    *ret_is_better =
-        error != 0 || caller->stats.calls != current->answered || caller->next != current->posted;
+    *ret_is_better = error != 0 || caller->stats.calls != current->answered ||
+                     caller->next != current->posted || caller->pokes > 0;
     if (*ret_is_better)
         caller->idle_rounds = 0;
     return cut;
