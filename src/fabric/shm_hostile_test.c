@@ -398,6 +398,7 @@ static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing
     struct tarn_fabric_connection *met = NULL;
     struct attacker attackers[base_array_count(counts)];
     int others[base_array_count(counts)];
+    const unsigned descriptors = testing_descriptors();
     testing_pair_open(testing, &pair, NULL);
     for (unsigned i = 0; i < base_array_count(counts); i++) {
         struct attacker *attacker = &attackers[i];
@@ -423,6 +424,7 @@ static void what_is_closed_slowly_holds_up_nobody(struct testing_fabric *testing
     testing_pair_close(&pair);
     for (unsigned i = 0; i < base_array_count(counts); i++)
         shm_testing_linger_end(others[i]);
+    assert_int_equal(testing_descriptors(), descriptors);
 }
 
 static bool can_map_to_write(int fd, uint64_t bytes)

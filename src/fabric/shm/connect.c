@@ -141,9 +141,10 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
 int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_options *options,
                struct tarn_fabric_connection *owner, void **ret_connection)
 {
+    const struct shm_domain *domain = state;
+    const int closer = domain->shm->service.closer;
     struct shm_connection *connection;
     struct shm_greeting greeting;
-    int closer = ((const struct shm_domain *)state)->shm->service.closer;
     int socket = shm_incoming_take(incoming, &greeting);
     int error = make_connection(state, options, owner, &connection);
     if (error != 0) {

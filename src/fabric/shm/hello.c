@@ -110,6 +110,24 @@ void shm_greeting_drop(int closer, struct shm_greeting *greeting)
     }
 }
 
+/* A message that was received. */
+struct received {
+    struct iovec vector;
+    union control control;
+    struct msghdr header;
+};
+
+/* @return as recvmsg() */
+static ssize_t receive_message(int fd, void *bytes, size_t room, struct received *ret_message)
+{
+    ret_message->vector = (struct iovec){.iov_base = bytes, .iov_len = room};
+    ret_message->header = (struct msghdr){.msg_iov = &ret_message->vector,
+                                          .msg_iovlen = 1,
+                                          .msg_control = &ret_message->control,
+                                          .msg_controllen = sizeof(ret_message->control)};
+    return recvmsg(fd, &ret_message->header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+}
+
 /* Keep up to three descriptors, and close any more. @return number of descriptors that came */
 static unsigned keep_descriptors(int closer, const struct cmsghdr *header, unsigned kept,
                                  struct shm_greeting *greeting)
@@ -149,17 +167,14 @@ int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
 {
     struct shm_hello_format format = {0};
     struct shm_greeting greeting = {.fds = {-1, -1, -1}};
-    struct iovec vector = {.iov_base = &format, .iov_len = sizeof(format)};
-    union control control;
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-    ssize_t bytes = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct received message;
+    ssize_t bytes = receive_message(fd, &format, sizeof(format), &message);
     if (bytes <= 0)
         return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : -ECONNRESET;
     bool refused = format.refused != 0;
-    int error = take_control(closer, &message, refused, &greeting);
+    int error = take_control(closer, &message.header, refused, &greeting);
     if (error == 0 && (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > 1 ||
-                       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+                       (message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
                        format.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
         error = -EPROTO;
     if (error == 0 && refused)
@@ -181,13 +196,11 @@ int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
 
 ssize_t shm_bytes_receive(int closer, int fd, void *bytes, size_t room)
 {
-    struct shm_greeting nothing = {.fds = {-1, -1, -1}};
-    struct iovec vector = {.iov_base = bytes, .iov_len = room};
-    union control control;
-    struct msghdr message = {
-        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
-    ssize_t count = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (count >= 0 && take_control(closer, &message, false, &nothing) == 0)
-        shm_greeting_drop(closer, &nothing);
+    struct shm_greeting unwanted = {.fds = {-1, -1, -1}};
+    struct received message;
+    ssize_t count = receive_message(fd, bytes, room, &message);
+    if (count >= 0)
+        (void)take_control(closer, &message.header, true, &unwanted); /* that some came changes nothing */
+    shm_greeting_drop(closer, &unwanted);
     return count;
 }
