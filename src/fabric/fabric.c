@@ -552,17 +552,23 @@ void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fab
         post_ops(connection, ops, count);
 }
 
-/* Wait for one operation; if the wait is cut short, its connection is given up. */
+/* Wait for one operation. @return 0: it has completed, in whatever way; -ETIMEDOUT, -ECANCELED: it stays posted */
+static int await_op(struct tarn_fabric_op *op, uint64_t deadline_ns)
+{
+    struct tarn_fabric_connection *connection = op->connection;
+    base_assert(connection->sched == user_self());
+    return connection->fabric->provider->wait(connection->state, op, deadline_ns);
+}
+
+/* The same; if the wait is cut short, its connection is given up. */
 static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
 {
     struct tarn_fabric_connection *connection = op->connection;
-    const struct fabric_provider *provider = connection->fabric->provider;
-    base_assert(connection->sched == user_self());
-    int error = provider->wait(connection->state, op, deadline_ns);
+    int error = await_op(op, deadline_ns);
     if (error == 0)
         return;
     (void)fabric_connection_fail(connection, op_name(op->kind), error);
-    provider->fail(connection->state);
+    connection->fabric->provider->fail(connection->state);
 }
 
 bool fabric_op_is_finished(const struct tarn_fabric_op *op)
@@ -612,11 +618,8 @@ int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t
 int fabric_ops_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
 {
     int error = 0;
-    for (uint32_t i = 0; i < count && error == 0; i++) {
-        struct tarn_fabric_connection *connection = ops[i].connection;
-        if (!ops[i].finished)
-            error = connection->fabric->provider->wait(connection->state, &ops[i], deadline_ns);
-    }
+    for (uint32_t i = 0; i < count && error == 0; i++)
+        error = ops[i].finished ? 0 : await_op(&ops[i], deadline_ns);
     return error;
 }
 

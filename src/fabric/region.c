@@ -1,9 +1,9 @@
 /* Regions: having a provider make, register and free them. */
 #include "fabric/fabric_internal.h"
+#include "fabric/lanes.h"
 #include "task/thread.h"
 #include <errno.h>
 
-#define WORD_BYTES  8
 #define ASIDE_BYTES (UINT64_C(1) << 20) /* of a region that is made by a thread, where a task wants it */
 
 /* A region that a thread makes for a task. */
@@ -77,8 +77,8 @@ int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, 
 int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes,
                                 uint32_t rights, struct tarn_fabric_region **ret_region)
 {
-    if (memory == NULL || !base_is_aligned((uintptr_t)memory, WORD_BYTES) ||
-        !base_is_aligned(bytes, WORD_BYTES))
+    if (memory == NULL || !base_is_aligned((uintptr_t)memory, FABRIC_WORD_BYTES) ||
+        !base_is_aligned(bytes, FABRIC_WORD_BYTES))
         return -EINVAL;
     if (!fabric_registers(domain->fabric))
         return -EOPNOTSUPP;

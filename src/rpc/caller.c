@@ -2,7 +2,7 @@
  * Calls. A task that waits makes rounds: all requests and READs that are due are posted with one doorbell and waited for
  * together. If several tasks of a connection wait, one of them, the pump, makes the rounds; the others are parked until
  * their calls have ended, or until it is their turn to be the pump. A pump whose call's deadline passes leaves the round
- * in flight, for the next (round.c): no operation needs the memory of a call (rpc_slot.request, .result).
+ * in flight, for the next (round.c): no operation needs the memory of a call that has ended (rpc_slot.request, .result).
  */
 #include "fabric/fabric.h"
 #include "rpc/connection.h"

@@ -52,8 +52,15 @@ static void build_request(struct tarn_rpc_connection *connection, struct rpc_slo
         caller->stats.notified++;
 }
 
+/* The next operation of a round, which is about a slot. */
+static struct tarn_fabric_op *next_op(struct rpc_caller *caller, const struct rpc_slot *slot)
+{
+    caller->slots_of_ops[caller->round.count] = (uint32_t)(slot - caller->slots);
+    return &caller->ops[caller->round.count++];
+}
+
 /* Give the next slot to the first call that has none. @return false: there is no such call, or the slot is in use */
-static bool begin_call(struct tarn_rpc_connection *connection, struct tarn_fabric_op *ret_op)
+static bool begin_call(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
     struct tarn_rpc_call *call = caller->first;
@@ -69,7 +76,7 @@ static bool begin_call(struct tarn_rpc_connection *connection, struct tarn_fabri
     slot->looks = slot->got = 0;
     slot->due_ns = 0;
     slot->call = call;
-    build_request(connection, slot, ret_op);
+    build_request(connection, slot, next_op(caller, slot));
     return true;
 }
 
@@ -270,13 +277,6 @@ static int look_at_slot(struct tarn_rpc_connection *connection, struct rpc_slot 
     return error;
 }
 
-/* The next operation of a round, which is about a slot. */
-static struct tarn_fabric_op *next_op(struct rpc_caller *caller, const struct rpc_slot *slot)
-{
-    caller->slots_of_ops[caller->round.count] = (uint32_t)(slot - caller->slots);
-    return &caller->ops[caller->round.count++];
-}
-
 /* Gather the messages and the READs that are due, one for a slot; READs that are copies are carried out at once. */
 static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_round *current)
 {
@@ -292,20 +292,20 @@ static void gather_reads(struct tarn_rpc_connection *connection, struct rpc_roun
             build_poke(connection, slot, next_op(caller, slot));
         } else if (asks_for_read(caller, slot, &due_ns) && is_due(due_ns, &now_ns)) {
             current->has_reads = true;
-            if (!caller->reads_are_copies)
-                build_read(connection, slot, next_op(caller, slot));
-            else
+            if (caller->reads_are_copies) {
+                current->looks++;
                 current->error = look_at_slot(connection, slot);
-            current->looks += caller->reads_are_copies;
+            } else {
+                build_read(connection, slot, next_op(caller, slot));
+            }
         }
     }
 }
 
-static void gather_requests(struct tarn_rpc_connection *connection, struct rpc_round *current)
+static void gather_requests(struct tarn_rpc_connection *connection)
 {
-    struct rpc_caller *caller = &connection->caller;
-    while (current->count < connection->geometry.out && begin_call(connection, &caller->ops[current->count]))
-        caller->slots_of_ops[current->count++] = rpc_slot_number(caller->next - 1, connection->geometry.out);
+    while (connection->caller.round.count < connection->geometry.out && begin_call(connection))
+        continue;
 }
 
 /* Take the completed WRITE of a request. @return 0, or the error that ended the connection */
@@ -361,7 +361,7 @@ static bool begin_round(struct tarn_rpc_connection *connection)
     gather_reads(connection, current);
     current->has_rests = caller->stats.rests != rests;
     if (current->error == 0)
-        gather_requests(connection, current);
+        gather_requests(connection);
     current->in_flight = current->count > 0;
     if (current->in_flight)
         tarn_fabric_post(connection->fabric, caller->ops, current->count);

@@ -27,21 +27,25 @@ static uint32_t threads_wanted(const struct serve_options *options)
     return processors < 1 ? 1 : (uint32_t)base_min(processors, (long)TASK_SCHEDS_MAX);
 }
 
+/* How many things of a lane have room in its part of a share of the memory, within limits. @param parts  the share is 1 / parts */
+static uint32_t count_in_share(const struct serve *serve, uint32_t parts, uint64_t bytes_each, uint32_t least,
+                               uint32_t most)
+{
+    uint64_t count = serve->options->memory_bytes / parts / serve->lane_room / bytes_each;
+    return (uint32_t)base_max(base_min(count, (uint64_t)most), (uint64_t)least);
+}
+
 /* The number of a lane's connections that may be at work at once. */
 static uint32_t work_wanted(const struct serve *serve)
 {
-    uint64_t share = serve->options->memory_bytes / SERVE_WORK_SHARE / serve->lane_room;
-    uint64_t wanted = share / sizeof(struct serve_work);
-    return (uint32_t)base_max(base_min(wanted, (uint64_t)SERVE_WORK_MAX), (uint64_t)SERVE_WORK_MIN);
+    return count_in_share(serve, SERVE_WORK_SHARE, sizeof(struct serve_work), SERVE_WORK_MIN, SERVE_WORK_MAX);
 }
 
 /* The number of a lane's requests that may have tasks of their own: what comes beyond is carried out by the tasks of
  * the connections. */
 static uint32_t requests_wanted(const struct serve *serve)
 {
-    uint64_t share = serve->options->memory_bytes / SERVE_STACK_SHARE / serve->lane_room;
-    uint64_t wanted = share / TASK_STACK_BYTES;
-    return (uint32_t)base_max(base_min(wanted, (uint64_t)REQUESTS_MAX), (uint64_t)REQUESTS_MIN);
+    return count_in_share(serve, SERVE_STACK_SHARE, TASK_STACK_BYTES, REQUESTS_MIN, REQUESTS_MAX);
 }
 
 static int open_lane(struct serve *serve, struct serve_lane *lane)

@@ -11,6 +11,7 @@
 #include "task/task.h"
 #include <pthread.h>
 
+/* A task's stack, where the options name no other size. */
 #if defined(TASK_ASAN) || defined(TASK_TSAN)
 #define TASK_STACK_BYTES (256U << 10)
 #else
