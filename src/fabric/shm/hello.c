@@ -113,8 +113,8 @@ void shm_greeting_drop(int closer, struct shm_greeting *greeting)
 /* A message that was received. */
 struct received {
     struct iovec vector;
-    union control control;
     struct msghdr header;
+    union control control;
 };
 
 /* @return as recvmsg() */
