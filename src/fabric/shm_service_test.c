@@ -53,6 +53,9 @@ static void sources_are_told_until_they_are_forgotten(void **state)
     struct shm_service service;
     struct tarn_node *node;
     open_service(&node, &service);
+    shm_service_close(&service); /* and leaves nothing behind, not even a thread that will end in a moment */
+    const unsigned descriptors = testing_count_entries("/proc/self/fd");
+    assert_int_equal(shm_service_open(&service, &node->memory), 0);
     shm_service_lock(&service);
     for (unsigned i = 0; i < SOURCES; i++) {
         make_watched(&watched[i]);
@@ -77,6 +80,7 @@ static void sources_are_told_until_they_are_forgotten(void **state)
         close_watched(&watched[i]);
     }
     shm_service_close(&service);
+    assert_int_equal(testing_count_entries("/proc/self/fd"), descriptors);
     task_node_close(node);
 }
 

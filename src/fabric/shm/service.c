@@ -3,13 +3,15 @@
 #include "task/thread.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define EVENTS_MAX  64
-#define SOURCES_MIN 64 /* the first size of the table, which doubles when it is full */
+#define EVENTS_MAX         64
+#define CLOSER_PATIENCE_MS 2000
+#define SOURCES_MIN        64 /* the first size of the table, which doubles when it is full */
 
 void shm_service_lock(struct shm_service *service)
 {
@@ -68,35 +70,50 @@ static int spare_descriptor(const struct shm_service *service)
     return fcntl(service->stop, F_DUPFD_CLOEXEC, 0);
 }
 
-/* Close what comes through a pipe until its other end is closed. Nobody waits for this thread, and it needs nothing else. */
+/* Close what comes through a pipe until a -1 comes, or its other end is closed. It needs nothing else, so that it may
+ * outlive its fabric. */
 static void *run_closer(void *arg)
 {
     const int end = (int)(intptr_t)arg;
     int fd;
-    while (read(end, &fd, sizeof(fd)) == (ssize_t)sizeof(fd))
+    while (read(end, &fd, sizeof(fd)) == (ssize_t)sizeof(fd) && fd >= 0)
         (void)close(fd);
     (void)close(end);
     return NULL;
 }
 
-static int open_closer(int *ret_closer)
+static int open_closer(struct shm_service *service)
 {
     int ends[2];
-    pthread_t thread;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return -errno;
     int error = fcntl(ends[1], F_SETFL, O_NONBLOCK) != 0 ? -errno : 0;
     if (error == 0)
-        error = task_thread_start(&thread, "tarn-close", run_closer,
+        error = task_thread_start(&service->closer_thread, "tarn-close", run_closer,
                                   (void *)(intptr_t)ends[0]); /* NOLINT(performance-no-int-to-ptr) */
     if (error != 0) {
         (void)close(ends[0]);
         (void)close(ends[1]);
         return error;
     }
-    (void)pthread_detach(thread);
-    *ret_closer = ends[1];
+    service->closer = ends[1];
     return 0;
+}
+
+/* It ends at once, unless a peer has chosen something that takes longer: then it ends by itself, some time. */
+static void close_closer(const struct shm_service *service)
+{
+    struct pollfd other_end = {.fd = service->closer}; /* POLLERR is told when the thread has closed it */
+    const int last = -1;
+    if (service->closer < 0)
+        return;
+    const bool ends = write(service->closer, &last, sizeof(last)) == (ssize_t)sizeof(last) &&
+                      poll(&other_end, 1, CLOSER_PATIENCE_MS) == 1;
+    (void)close(service->closer);
+    if (ends)
+        (void)pthread_join(service->closer_thread, NULL);
+    else
+        (void)pthread_detach(service->closer_thread);
 }
 
 void shm_close_later(int closer, int fd)
@@ -113,7 +130,8 @@ void shm_socket_close(int closer, int fd)
 
 static void close_descriptors(const struct shm_service *service)
 {
-    const int descriptors[] = {service->closer, service->spare, service->stop, service->epoll};
+    const int descriptors[] = {service->spare, service->stop, service->epoll};
+    close_closer(service);
     for (unsigned i = 0; i < base_array_count(descriptors); i++) {
         if (descriptors[i] >= 0)
             (void)close(descriptors[i]);
@@ -129,7 +147,7 @@ int shm_service_open(struct shm_service *service, struct base_account *account)
     service->spare = service->stop < 0 ? -1 : spare_descriptor(service);
     int error = service->spare < 0 ? -errno : watch_fd(service, service->stop, 0);
     if (error == 0)
-        error = open_closer(&service->closer);
+        error = open_closer(service);
     if (error == 0)
         error = task_thread_start(&service->thread, "tarn-fabric", run_service, service);
     if (error != 0)

@@ -61,12 +61,13 @@ struct shm_service {
     int closer; /* to shm_close_later()'s thread */
     int spare; /* a descriptor that is closed for a moment, so that a client can be refused when none is left */
     pthread_t thread;
+    pthread_t closer_thread;
 };
 
 /** Start the service. @return 0 or negative errno */
 base_must_check int shm_service_open(struct shm_service *service, struct base_account *account);
 
-/** End the service, which watches nothing any more. */
+/** End the service, which watches nothing any more. Waits two seconds at most for what is closed later. */
 void shm_service_close(struct shm_service *service);
 
 /**
