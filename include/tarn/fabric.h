@@ -327,15 +327,20 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_accept(struct tarn_fabric_incoming *inc
                                                 const struct tarn_fabric_connect_options *options,
                                                 struct tarn_fabric_connection **ret_connection);
 
-/** Refuse a peer, whose tarn_fabric_connect() then returns -ECONNREFUSED. Yields. */
-TARN_API void tarn_fabric_reject(struct tarn_fabric_incoming *incoming);
+/**
+ * Refuse a peer. Yields.
+ *
+ * @param error  why: -ENOMEM: out of memory, and the peer's tarn_fabric_connect() returns -ENOBUFS; anything else: it is not
+ *               wanted, and that returns -ECONNREFUSED
+ */
+TARN_API void tarn_fabric_reject(struct tarn_fabric_incoming *incoming, int error);
 
 /**
  * Connect.
  *
  * @param domain   the domain that the other side has access to
  * @param options  NULL: the defaults
- * @return 0; -ECONNREFUSED (no process listens, or the peer has refused); -ENOENT; -EACCES (the peer is another user's;
+ * @return 0; -ECONNREFUSED (no process listens, or the peer has refused); -ENOBUFS (the peer is out of memory); -ENOENT; -EACCES (the peer is another user's;
  *         tcp: another secret, or a certificate that is not accepted; logged); -EPERM (as tarn_fabric_listen()); -EINVAL;
  *         -ENOMEM; -ECONNRESET; -EPROTO; -ETIMEDOUT; -ECANCELED. Yields.
  */

@@ -23,6 +23,7 @@
  * Errors: negative errno; output arguments stay untouched on failure. Besides the errors that each function names, calls
  * to a store of a server return
  *   -EHOSTUNREACH  the server could not be reached in time: nothing was done
+ *   -ENOMEM        the server, or this side, is out of memory: nothing was done
  *   -ECONNRESET    the connection ended; a put or a delete may have been done or not
  *   -ETIMEDOUT     no answer came in time; a put or a delete may have been done or not
  *   -ENXIO         the server has no store of that name any more, or one of another kind: nothing was done

@@ -68,6 +68,11 @@ struct tarn_rpc_serve_options {
     uint32_t request_bytes_max; /**< longest request that a connection gets; 0: 4,096 */
     uint32_t result_bytes_max;  /**< longest result that a connection gets; 0: 4,096 */
     uint32_t running_max;       /**< methods, other than short ones, that run at once on a worker; 0: 256 */
+    uint64_t
+        memory_bytes; /**< the most that connections' slots take. Half of it is for small shares of new connections: of
+                              one call, if that is at most 64 KiB. More calls and longer ones come out of the other half, and
+                              where somebody lacks some, the connection that has had the most calls for longest is asked to
+                              leave. 0: an eighth of the node's memory, but 12 MiB at least */
     uint64_t spin_ns; /**< how long a worker without requests looks for one before it sleeps; 0: 50 us */
 };
 

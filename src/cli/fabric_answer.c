@@ -155,7 +155,7 @@ static void take_peer(struct answerer *answerer, struct tarn_fabric_incoming *in
     struct client *client =
         read_greeting(answerer, incoming, &greeting) ? make_client(answerer, &greeting) : NULL;
     if (client == NULL) {
-        tarn_fabric_reject(incoming);
+        tarn_fabric_reject(incoming, -ECONNREFUSED);
         return;
     }
     greeting = (struct cli_ping_greeting){

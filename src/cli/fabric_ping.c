@@ -118,6 +118,8 @@ static int connect_failed(const struct ping *ping, int error)
     case -ENOENT:
         return cli_failed("nobody listens at %s, or it refuses: run `tarn fabric ping --listen=%s %s` there",
                           address, address, ping->url);
+    case -ENOBUFS:
+        return cli_failed("%s is out of memory: try again later", address);
     case -EACCES:
         return cli_failed("no access to %s: it is another user's, or has another secret or authority",
                           address);

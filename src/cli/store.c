@@ -131,6 +131,9 @@ const char *cli_reason(int error)
         return "the server cannot be reached";
     case -ECONNREFUSED:
         return "nobody listens at that address, or there are as many connections as may be";
+    case -ENOMEM:
+        return "the server has no memory left for this (more --memory there, or fewer clients), or this side "
+               "has none";
     case -ENOENT:
         return "there is no such socket: check the path (--kv-unix of the server)";
     case -EACCES:

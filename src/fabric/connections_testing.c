@@ -563,7 +563,7 @@ static void no_memory_to_connect(struct testing_fabric *testing)
             tarn_fabric_disconnect(pair.server);
         struct tarn_fabric_incoming *late; /* nobody had memory to wait for it */
         while (tarn_fabric_listener_wait(pair.listener, TESTING_SOON, &late) == 0)
-            tarn_fabric_reject(late);
+            tarn_fabric_reject(late, -ECONNREFUSED);
     }
     testing_connect(&pair);
     testing_disconnect(&pair);
@@ -581,7 +581,9 @@ static void accept_or_reject(void *arg)
     assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
     assert_int_equal(tarn_fabric_incoming_data(incoming, &data), 5);
     assert_memory_equal(data, "enemy", 5);
-    tarn_fabric_reject(incoming);
+    tarn_fabric_reject(incoming, -EACCES);
+    assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
+    tarn_fabric_reject(incoming, -ENOMEM);
     assert_int_equal(tarn_fabric_listener_wait(pair->listener, TESTING_SECONDS(60), &incoming), 0);
     assert_int_equal(tarn_fabric_incoming_data(incoming, &data), TARN_FABRIC_PRIVATE_BYTES_MAX);
     const struct tarn_fabric_connect_options options = {.data = "welcome", .data_bytes = 7};
@@ -602,6 +604,9 @@ void private_data_is_exchanged(struct testing_fabric *testing)
     assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60),
                                          &pair.client),
                      -ECONNREFUSED);
+    assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60),
+                                         &pair.client),
+                     -ENOBUFS);
     options = (struct tarn_fabric_connect_options){.data = most, .data_bytes = sizeof(most)};
     assert_int_equal(tarn_fabric_connect(pair.client_domain, testing->address, &options, TESTING_SECONDS(60),
                                          &pair.client),

@@ -311,7 +311,7 @@ int tarn_fabric_accept(struct tarn_fabric_incoming *incoming, struct tarn_fabric
     if (error == 0 && (connection = make_connection(domain)) == NULL)
         error = -ENOMEM;
     if (error != 0) {
-        tarn_fabric_reject(incoming);
+        tarn_fabric_reject(incoming, error);
         return error;
     }
     void *state = incoming->state;
@@ -320,10 +320,10 @@ int tarn_fabric_accept(struct tarn_fabric_incoming *incoming, struct tarn_fabric
     return begin_connection(connection, error, ret_connection);
 }
 
-void tarn_fabric_reject(struct tarn_fabric_incoming *incoming)
+void tarn_fabric_reject(struct tarn_fabric_incoming *incoming, int error)
 {
     struct tarn_fabric *fabric = incoming->fabric;
-    fabric->provider->reject(incoming->state);
+    fabric->provider->reject(incoming->state, error);
     base_free(&fabric->node->memory, incoming, sizeof(*incoming));
 }
 

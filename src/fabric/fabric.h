@@ -115,7 +115,7 @@ struct fabric_provider {
     /** Accept; `incoming` is used up also on failure. @param owner  for fabric_connection_name() and _fail() */
     int (*accept)(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
                   struct tarn_fabric_connection *owner, void **ret_connection);
-    void (*reject)(void *incoming);
+    void (*reject)(void *incoming, int error);
 
     /** As tarn_fabric_connect() and tarn_fabric_peer_data(). @param owner  as for accept() */
     int (*connect)(void *domain, const char *address, const struct tarn_fabric_connect_options *options,

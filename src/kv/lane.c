@@ -30,9 +30,9 @@ static void leave_link(struct kv_lane *lane, struct kv_link *connection)
 
 bool kv_is_passing(int error)
 {
-    static const int passing[] = {-ECONNREFUSED, -ECONNRESET, -ECONNABORTED, -EPIPE,
-                                  -ENOENT,       -ETIMEDOUT,  -EHOSTUNREACH, -ENETUNREACH,
-                                  -EHOSTDOWN,    -ESHUTDOWN,  -ENOTCONN,     -EAGAIN};
+    static const int passing[] = {-ECONNREFUSED, -ECONNRESET,   -ECONNABORTED, -EPIPE,     -ENOENT,
+                                  -ETIMEDOUT,    -EHOSTUNREACH, -ENETUNREACH,  -EHOSTDOWN, -ESHUTDOWN,
+                                  -ENOTCONN,     -EAGAIN,       -ENOMEM};
     for (unsigned i = 0; i < base_array_count(passing); i++) {
         if (error == passing[i])
             return true;
@@ -89,7 +89,7 @@ static int connect_link(struct kv_lane *lane, const struct tarn_rpc_connect_opti
                             &connection->rpc);
     if (error != 0) {
         base_free(account, connection, sizeof(*connection));
-        return error;
+        return error == -ENOBUFS ? -ENOMEM : error; /* there or here */
     }
     error = ask_info(lane, connection, deadline_ns, ret_info);
     if (error != 0) {
@@ -122,6 +122,12 @@ static bool is_alive(const struct kv_link *connection)
     return connection != NULL && tarn_rpc_error(connection->rpc) == 0;
 }
 
+/* The error of a call whose time has passed without a connection. */
+static int given_up(const struct kv_lane *lane)
+{
+    return lane->connect_error == -ENOMEM ? -ENOMEM : -EHOSTUNREACH;
+}
+
 /* Connect once, after the pause. */
 static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_options *options,
                            uint64_t export_bytes, uint64_t deadline_ns, struct kv_link **ret_link)
@@ -131,8 +137,9 @@ static int connect_in_time(struct kv_lane *lane, const struct tarn_rpc_connect_o
         task_sleep_until(base_min(lane->not_before_ns, deadline_ns)) == -ECANCELED)
         return -ECANCELED;
     if (task_now() >= deadline_ns)
-        return -EHOSTUNREACH;
+        return given_up(lane);
     int error = connect_link(lane, options, export_bytes, deadline_ns, &info, ret_link);
+    lane->connect_error = error;
     if (error != 0)
         grow_pause(lane);
     return error;
@@ -269,7 +276,7 @@ int kv_lane_route(struct kv_lane *lane, uint64_t deadline_ns)
     do
         error = refresh_routing(lane, deadline_ns);
     while (error != 0 && kv_is_passing(error) && task_now() < deadline_ns);
-    return error != 0 && kv_is_passing(error) ? -EHOSTUNREACH : error;
+    return error != 0 && kv_is_passing(error) ? given_up(lane) : error;
 }
 
 /* Translate an answer's error, and decide whether the call may be repeated. */
@@ -360,7 +367,7 @@ int kv_lane_call(struct kv_call *call)
         if (call->error == 0 || !call->again)
             return call->error;
         if (task_now() >= call->deadline_ns)
-            return call->error = -EHOSTUNREACH;
+            return call->error = given_up(call->lane);
         if (call->error == -EXDEV)
             (void)task_sleep(PAUSE_NS_MIN);
         if (task_cancelled())

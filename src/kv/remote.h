@@ -40,6 +40,7 @@ struct kv_lane {
     bool must_ask;     /* the routing may have changed since */
     uint64_t pause_ns; /* pause before the next attempt to connect; 0: the last one succeeded */
     uint64_t not_before_ns;
+    int connect_error; /* of the latest attempt to connect */
     struct kv_link *
         links[2 * TARN_RPC_WORKERS_MAX]; /* for each worker a link with small slots and one with large ones */
 };

@@ -1,5 +1,6 @@
 /* Stores of servers: what only they can meet. Servers that go and come, and change; threads and tasks that share. */
 #include "kv/remote_testing.h"
+#include "rpc/connection.h"
 
 /* ---- servers that go and come ------------------------------------------------------------------- */
 
@@ -43,6 +44,24 @@ static void a_server_that_has_gone_is_not_reached(struct testing_fabric *testing
     assert_int_equal(tarn_kv_put(kv, "k", 1, "v", 1, NULL, NULL), -EHOSTUNREACH);
     tarn_kv_get_many(kv, gets, 2);
     assert_true(gets[0].error == -EHOSTUNREACH && gets[1].error == -EHOSTUNREACH);
+    assert_int_equal(tarn_kv_close(kv), 0);
+    testing_serve_no_more(&server);
+}
+
+/* It has memory for short requests alone: long ones fail with that reason, and the others go on. */
+static void a_server_without_memory_says_so(struct testing_fabric *testing)
+{
+    static uint8_t value[100000];
+    struct testing_server server = {.testing = testing,
+                                    .memory_bytes = 4 * (TASK_STACK_BYTES + RPC_SMALL_SHARE)};
+    struct tarn_kv *kv;
+    testing_serve_there(testing, &server);
+    assert_int_equal(testing_reach(testing, "depot", 60 * BASE_NS_PER_SECOND, &kv), 0);
+    assert_int_equal(tarn_kv_put(kv, "k", 1, value, 100, NULL, NULL), 0);
+    base_container_of(kv, struct kv_remote, kv)->timeout_ns = 30 * BASE_NS_PER_MS;
+    assert_int_equal(tarn_kv_put(kv, "k", 1, value, sizeof(value), NULL, NULL), -ENOMEM);
+    base_container_of(kv, struct kv_remote, kv)->timeout_ns = 60 * BASE_NS_PER_SECOND;
+    assert_int_equal(tarn_kv_get(kv, "k", 1, value, sizeof(value), NULL), 0);
     assert_int_equal(tarn_kv_close(kv), 0);
     testing_serve_no_more(&server);
 }
@@ -225,6 +244,7 @@ static void threads_and_tasks_share(struct testing_fabric *testing)
     EACH(front_ends_are_refused)                                                                             \
     EACH(what_is_not_there_cannot_be_opened)                                                                 \
     EACH(a_server_that_has_gone_is_not_reached)                                                              \
+    EACH(a_server_without_memory_says_so)                                                                    \
     EACH(a_url_names_its_fabric)                                                                             \
     EACH(a_server_comes_back_changed)                                                                        \
     EACH(wrong_routing_is_mended)                                                                            \

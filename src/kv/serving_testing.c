@@ -11,7 +11,7 @@ const char *testing_scheme;
 void testing_listen(struct testing_server *self, const struct kv_served *stores, uint32_t count)
 {
     const struct tarn_node *node = self->testing->node;
-    const struct tarn_rpc_serve_options options = {.workers = 2};
+    const struct tarn_rpc_serve_options options = {.workers = 2, .memory_bytes = self->memory_bytes};
     const bool has_scheds = self->testing->tasks != NULL; /* others' may be servers' own */
     const char *address = self->address[0] != '\0' ? self->address : self->testing->address;
     assert_int_equal(kv_serve(self->testing->fabric, address, stores, count, &options,

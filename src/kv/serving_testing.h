@@ -11,6 +11,7 @@ struct testing_server {
     struct testing_fabric *testing;
     struct kv_server *server;
     struct tarn_kv *depot, *cache;
+    uint64_t memory_bytes; /* of its connections; 0: the default */
     char path[64];
     char address[108]; /* "": the test's */
 };

@@ -53,6 +53,8 @@ static void free_slot(struct tarn_rpc_connection *connection, struct rpc_slot *s
     slot->call = NULL;
     while (caller->oldest < caller->next && rpc_slot_of(connection, caller->oldest)->state == RPC_FREE)
         caller->oldest++;
+    if (connection->is_wanted_back && connection->error == 0)
+        rpc_connection_leave(connection);
 }
 
 static void tell_change(const struct tarn_rpc_connection *connection)
@@ -92,6 +94,16 @@ void rpc_caller_finish_slot(struct tarn_rpc_connection *connection, struct rpc_s
     finish_call(caller, call, error != 0 ? error : base_min((int32_t)header->word, 0), true);
 }
 
+void rpc_caller_drop_queue(struct tarn_rpc_connection *connection, int error)
+{
+    struct rpc_caller *caller = &connection->caller;
+    while (caller->first != NULL) {
+        struct tarn_rpc_call *call = caller->first;
+        caller->first = call->next;
+        finish_call(caller, call, error, false);
+    }
+}
+
 void rpc_caller_fail(struct tarn_rpc_connection *connection)
 {
     struct rpc_caller *caller = &connection->caller;
@@ -104,11 +116,7 @@ void rpc_caller_fail(struct tarn_rpc_connection *connection)
         if (call != NULL)
             finish_call(caller, call, connection->error, true);
     }
-    while (caller->first != NULL) {
-        struct tarn_rpc_call *call = caller->first;
-        caller->first = call->next;
-        finish_call(caller, call, connection->error, false);
-    }
+    rpc_caller_drop_queue(connection, connection->error);
 }
 
 /* ---- posting ------------------------------------------------------------------------------------ */
@@ -127,6 +135,8 @@ void tarn_rpc_post(struct tarn_rpc_connection *connection, struct tarn_rpc_call 
             finish_call(caller, call, -EMSGSIZE, false);
         else if (connection->error != 0)
             finish_call(caller, call, connection->error, false);
+        else if (connection->is_wanted_back)
+            finish_call(caller, call, -ECONNRESET, false);
         else if (caller->first == NULL)
             caller->first = caller->last = call;
         else

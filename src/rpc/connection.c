@@ -85,6 +85,13 @@ static struct layout lay_out(const struct rpc_geometry *geometry, bool reads_tak
     return layout;
 }
 
+uint64_t rpc_connection_bytes(const struct rpc_geometry *geometry, bool reads_take_time)
+{
+    const struct layout layout = lay_out(geometry, reads_take_time);
+    return layout.bytes + base_align_up(rpc_region_bytes(geometry), BASE_PAGE_BYTES) +
+           sizeof(struct tarn_rpc_connection);
+}
+
 static void cut_memory(struct tarn_rpc_connection *connection, const struct layout *layout)
 {
     uint8_t *memory = connection->memory;
@@ -139,6 +146,7 @@ int rpc_connection_make(struct tarn_fabric *fabric, const struct rpc_geometry *g
     connection->caller.always_notifies = tarn_fabric_info(fabric)->served_by == TARN_FABRIC_SERVED_BY_PEER;
     base_list_init(&connection->link);
     base_list_init(&connection->pending_link);
+    base_list_init(&connection->share.link);
     base_list_init(&connection->caller.parked);
     task_group_init(&connection->group);
     task_group_init(&connection->callee.methods);
@@ -221,11 +229,23 @@ static void serve_alone(struct tarn_rpc_connection *connection)
     }
 }
 
+void rpc_connection_leave(struct tarn_rpc_connection *connection)
+{
+    connection->is_wanted_back = true;
+    rpc_caller_drop_queue(connection, -ECONNRESET);
+    if (connection->caller.oldest == connection->caller.next)
+        fabric_connection_end(connection->fabric, "the server needs its memory", -ECONNRESET);
+}
+
 int rpc_connection_hear(struct tarn_rpc_connection *connection, const struct tarn_fabric_message *message)
 {
     const uint32_t slot = message->value & UINT16_MAX;
     if (message->notified && message->value >> 16 == RPC_RESULT_IS_THERE)
         return slot < connection->geometry.out ? rpc_caller_take_reply(connection, slot) : -EPROTO;
+    if (!message->notified && message->bytes == RPC_WANTED_BACK_BYTES && connection->worker == NULL) {
+        rpc_connection_leave(connection);
+        return 0;
+    }
     if (message->notified ? message->value != rpc_message_value(RPC_REQUEST_IS_THERE, 0)
                           : message->bytes != 0)
         return -EPROTO;
@@ -289,6 +309,8 @@ int tarn_rpc_error(const struct tarn_rpc_connection *connection)
 {
     if (connection->error != 0)
         return connection->error;
+    if (connection->is_wanted_back)
+        return -ECONNRESET;
     const int error = tarn_fabric_error(connection->fabric);
     return error == -EACCES ? -EPIPE : error;
 }

@@ -136,6 +136,58 @@ struct rpc_callee {
     struct task_group methods;
 };
 
+/* ---- shares of a server's memory ------------------------------------------------------------------ */
+
+#define RPC_SMALL_SHARE                                                                                      \
+    65536 /* bytes that a connection may have out of the reserve, besides its task's stack */
+
+/* A part of the memory, and how much of it is used. */
+struct rpc_pot {
+    uint64_t bytes, used_bytes;
+};
+
+/* The memory that a server's connections share. */
+struct rpc_shares {
+    struct base_spin lock;
+    struct rpc_pot reserve; /* for small shares alone */
+    struct rpc_pot spare;   /* for whatever is more */
+    struct base_list
+        holders; /* connections that have some of the spare, by age, but for those that were asked for it */
+};
+
+/* What a connection has of it. */
+struct rpc_share {
+    struct base_list link; /* rpc_shares.holders */
+    uint64_t reserve_bytes, spare_bytes;
+    uint64_t granted_ns;
+};
+
+/**
+ * Take the share of a new connection: one slot, and more only out of what is spare.
+ *
+ * @param asked  the geometry that its other side asks for
+ * @return 0; -ENOMEM: not even one slot can be had
+ */
+base_must_check int rpc_shares_take(struct rpc_shares *shares, const struct rpc_geometry *asked,
+                                    bool reads_take_time, struct rpc_geometry *ret_granted,
+                                    struct rpc_share *ret_share);
+
+/** Begin without connections. */
+void rpc_shares_init(struct rpc_shares *shares, uint64_t memory_bytes);
+
+/** From now on a connection may be asked for what it has. */
+void rpc_shares_hold(struct rpc_shares *shares, struct tarn_rpc_connection *connection);
+
+/** It may not be asked any more. */
+void rpc_shares_let_go(struct rpc_shares *shares, struct tarn_rpc_connection *connection);
+
+/** Give a share back. */
+void rpc_shares_give(struct rpc_shares *shares, const struct rpc_share *share);
+
+/** Have the connection that has had more than a small share for longest give it back. @param needed  even if half of the
+ * memory for such shares is spare */
+void rpc_shares_want(struct rpc_shares *shares, bool needed);
+
 /* ---- connections -------------------------------------------------------------------------------- */
 
 struct tarn_rpc_connection {
@@ -155,7 +207,9 @@ struct tarn_rpc_connection {
     struct task_group group; /* the task that receives messages */
     int error;               /* the error that ended the connection; 0: it lives */
     bool is_watched;
-    bool is_used; /* it has had a request since the clock's hand has passed */
+    bool is_used;           /* it has had a request since the clock's hand has passed */
+    bool is_wanted_back;    /* the server needs its memory: it ends with the calls that are under way */
+    struct rpc_share share; /* of the server's memory */
     struct rpc_caller caller;
     struct rpc_callee callee;
 };
@@ -202,6 +256,12 @@ uint64_t rpc_reply_offset(const struct rpc_geometry *geometry, uint64_t sequence
 /** The same geometry as the other side sees it. */
 struct rpc_geometry rpc_geometry_of_peer(const struct rpc_geometry *geometry);
 
+/** Bytes of all memory of a connection. @param reads_take_time  READs are no copies by the caller */
+uint64_t rpc_connection_bytes(const struct rpc_geometry *geometry, bool reads_take_time);
+
+/** Have a connection end with the last of the calls that are under way; further ones fail. */
+void rpc_connection_leave(struct tarn_rpc_connection *connection);
+
 /** Bytes of a region. */
 uint64_t rpc_region_bytes(const struct rpc_geometry *geometry);
 
@@ -212,6 +272,9 @@ base_must_check int rpc_caller_take_reply(struct tarn_rpc_connection *connection
 
 /** Make one of the parked tasks the pump, if there is something to do and no pump. */
 void rpc_caller_hand_on(struct tarn_rpc_connection *connection);
+
+/** End the calls that have no slot yet; none of them has run. */
+void rpc_caller_drop_queue(struct tarn_rpc_connection *connection, int error);
 
 /** End all calls with the connection's error. */
 void rpc_caller_fail(struct tarn_rpc_connection *connection);

@@ -356,6 +356,126 @@ static void rubbish_is_no_result(struct testing_fabric *testing)
     }
 }
 
+/* ---- those who ask for much ---------------------------------------------------------------------- */
+
+enum { GREEDY = 10, CALLS_WANTED = 64, LONGEST = 1 << 15, MEMORY = 16 << 20 };
+
+/* Whoever comes gets what it needs for one call, whatever others have taken before. */
+static void expect_newcomers(struct testing_calls *calls)
+{
+    static const struct tarn_rpc_connect_options modest = {
+        .calls = 16, .request_bytes = 512, .result_bytes = 512};
+    for (unsigned i = 0; i < 3; i++) {
+        struct tarn_rpc_limits limits;
+        struct tarn_rpc_connection *newcomer = testing_client(calls, &modest);
+        tarn_rpc_limits(newcomer, &limits);
+        assert_true(limits.calls >= 1 && limits.request_bytes == 512 && limits.result_bytes == 512);
+        testing_expect_echo(newcomer, ECHO, 500, i);
+        tarn_rpc_disconnect(newcomer);
+    }
+}
+
+/* Peers that ask for all that a hello can ask for: they get some of what is spare, and nobody is kept out. */
+static void the_greedy_keep_nobody_out(struct testing_fabric *testing)
+{
+    static const struct tarn_rpc_serve_options most = {.calls_max = CALLS_WANTED,
+                                                       .request_bytes_max = LONGEST,
+                                                       .result_bytes_max = LONGEST,
+                                                       .memory_bytes = MEMORY};
+    struct testing_stranger greedy[GREEDY];
+    struct testing_calls calls;
+    struct tarn_rpc_stats stats;
+    unsigned refused = 0;
+    testing_serve(testing, &calls, &most);
+    for (unsigned i = 0; i < GREEDY; i++) {
+        struct rpc_hello hello = {.worker = RPC_ANY_WORKER,
+                                  .calls = CALLS_WANTED,
+                                  .calls_back = CALLS_WANTED,
+                                  .request_bytes = LONGEST,
+                                  .result_bytes = LONGEST};
+        testing_stranger_open(testing_clients(testing), &greedy[i], MEMORY);
+        hello.handle = greedy[i].region->handle;
+        int error = testing_stranger_connect(&calls, &greedy[i], hello);
+        assert_true(error == 0 || error == -ENOBUFS);
+        refused += error != 0;
+        expect_newcomers(&calls);
+    }
+    tarn_rpc_server_stats(calls.server, &stats);
+    print_message("# %u peers that ask for %u calls each way of %u bytes: %u refused, %.1f of %.1f MiB\n",
+                  GREEDY, CALLS_WANTED, LONGEST, refused, (double)stats.memory_bytes / (1 << 20),
+                  (double)MEMORY / (1 << 20));
+    assert_true(stats.memory_bytes <= MEMORY / 2);
+    for (unsigned i = 0; i < GREEDY; i++)
+        testing_stranger_close(&greedy[i]);
+    testing_calls_close(&calls);
+}
+
+/* A connection that another has to give something back for. */
+struct wish {
+    struct testing_calls *calls;
+    const struct tarn_rpc_connect_options *options;
+};
+
+/* Connect, which takes a moment, and make a call. */
+static void fulfil(void *arg)
+{
+    struct wish *wish = arg;
+    struct tarn_rpc_connection *connection;
+    unsigned refused = 0;
+    int error;
+    while ((error = tarn_rpc_connect(testing_clients(wish->calls->testing), wish->calls->testing->address,
+                                     wish->options, TESTING_SECONDS(60), &connection)) != 0) {
+        assert_int_equal(error, -ENOBUFS);
+        refused++;
+        (void)task_sleep(20 * BASE_NS_PER_MS);
+    }
+    assert_true(refused > 0);
+    testing_expect_echo(connection, ECHO, 100, 2);
+    tarn_rpc_disconnect(connection);
+}
+
+/* What one has, another needs: a client gives it back with its last call, a stranger loses its connection. */
+static void what_others_need_is_given_back(struct testing_fabric *testing)
+{
+    static const struct tarn_rpc_serve_options most = {.request_bytes_max = LONGEST,
+                                                       .result_bytes_max = LONGEST,
+                                                       .memory_bytes = 8 * LONGEST + 4 * TASK_STACK_BYTES};
+    static const struct tarn_rpc_connect_options wide = {
+        .calls = 1, .request_bytes = LONGEST, .result_bytes = LONGEST};
+    struct testing_stranger stranger;
+    struct testing_calls calls;
+    struct wish wish = {.calls = &calls, .options = &wide};
+    struct testing_job job;
+    uint64_t done = 0, perhaps = 0;
+    struct rpc_hello hello = {
+        .worker = RPC_ANY_WORKER, .calls = 1, .request_bytes = LONGEST, .result_bytes = LONGEST};
+    testing_serve(testing, &calls, &most);
+    struct tarn_rpc_connection *first = testing_client(&calls, &wide);
+    testing_expect_echo(first, ECHO, 100, 1);
+    testing_start(testing, &job, 1, fulfil, &wish);
+    for (int error = 0; error == 0;) { /* until it has left */
+        struct testing_call one;
+        testing_call_init(&one, ECHO, 100, done);
+        error = tarn_rpc_call(first, &one.call);
+        done += error == 0;
+        perhaps += error != 0 && one.call.may_have_run;
+        assert_true(error == 0 || error == -ECONNRESET || error == -EPIPE);
+    }
+    testing_join(&job);
+    assert_true(calls.counts.echoes >= 2 + done && calls.counts.echoes <= 2 + done + perhaps);
+    tarn_rpc_disconnect(first);
+    testing_stranger_open(testing_clients(testing), &stranger, 4 * LONGEST);
+    hello.handle = stranger.region->handle;
+    for (int error = -ENOBUFS; error != 0;) { /* until the server has noticed that they have left */
+        error = testing_stranger_connect(&calls, &stranger, hello);
+        assert_true(error == 0 || error == -ENOBUFS);
+    }
+    fulfil(&wish);
+    testing_expect_end(&stranger);
+    testing_stranger_close(&stranger);
+    testing_calls_close(&calls);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(rubbish_hurts_nobody_else)                                                                          \
     EACH(half_a_request_ends_its_connection)                                                                 \
@@ -364,7 +484,9 @@ static void rubbish_is_no_result(struct testing_fabric *testing)
     EACH(wrong_messages_end_their_connection)                                                                \
     EACH(regions_that_are_too_small_are_refused)                                                             \
     EACH(slots_of_others_are_out_of_reach)                                                                   \
-    EACH(rubbish_is_no_result)
+    EACH(rubbish_is_no_result)                                                                               \
+    EACH(the_greedy_keep_nobody_out)                                                                         \
+    EACH(what_others_need_is_given_back)
 
 SUITE(TESTING_BOTH)
 

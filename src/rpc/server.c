@@ -5,6 +5,8 @@
 #include <inttypes.h>
 
 #define CONNECTIONS_MAX 1024
+#define MEMORY_PARTS    8                    /* connections' memory is a part of all memory */
+#define MEMORY_MIN      (UINT64_C(12) << 20) /* room for a connection with the longest requests and results */
 #define CALLS_MAX       64
 #define BYTES_MAX       4096
 #define RUNNING_MAX     256
@@ -22,6 +24,7 @@ struct tarn_rpc_server {
     uint32_t next;  /* the worker for the next client that names none */
     bool owns_scheds;
     _Atomic uint32_t connections;
+    struct rpc_shares shares;
     struct base_log_spell refusals; /* limits the lines about refused connections */
     struct rpc_worker workers[];
 };
@@ -35,25 +38,43 @@ struct arrival {
 
 /* ---- a connection on its worker's scheduler ----------------------------------------------------- */
 
+/* Take what a new connection gets; where that is not all that it asks for, another has to give some back. */
+static int take_share(struct tarn_rpc_server *server, const struct rpc_geometry *asked,
+                      struct rpc_geometry *ret_geometry, struct rpc_share *ret_share)
+{
+    const bool reads_take_time = tarn_fabric_info(server->fabric)->served_by != TARN_FABRIC_SERVED_BY_SELF;
+    int error = rpc_shares_take(&server->shares, asked, reads_take_time, ret_geometry, ret_share);
+    if (error != 0 || ret_geometry->in < asked->in || ret_geometry->out < asked->out)
+        rpc_shares_want(&server->shares, error != 0);
+    return error;
+}
+
 static int accept_clients(struct arrival *arrival, struct tarn_rpc_connection **ret_connection)
 {
     struct rpc_worker *worker = arrival->worker;
     const struct tarn_rpc_serve_options *most = &worker->server->options;
     const struct rpc_hello *hello = &arrival->hello;
-    const struct rpc_geometry geometry = {
-        .request_bytes = base_min(hello->request_bytes, most->request_bytes_max),
-        .result_bytes = base_min(hello->result_bytes, most->result_bytes_max),
-        .in = base_min((uint32_t)hello->calls, most->calls_max),
-        .out = base_min((uint32_t)hello->calls_back, most->calls_max)};
+    const struct rpc_geometry asked = {.request_bytes =
+                                           base_min(hello->request_bytes, most->request_bytes_max),
+                                       .result_bytes = base_min(hello->result_bytes, most->result_bytes_max),
+                                       .in = base_min((uint32_t)hello->calls, most->calls_max),
+                                       .out = base_min((uint32_t)hello->calls_back, most->calls_max)};
+    struct rpc_shares *shares = &worker->server->shares;
     struct tarn_fabric_connect_options options;
     struct tarn_rpc_connection *connection;
+    struct rpc_geometry geometry;
+    struct rpc_share share;
     uint8_t bytes[RPC_HELLO_BYTES];
-    int error =
-        rpc_connection_make(worker->server->fabric, &geometry, worker->server->service, 0, &connection);
+    int error = take_share(worker->server, &asked, &geometry, &share);
+    if (error == 0 && (error = rpc_connection_make(worker->server->fabric, &geometry, worker->server->service,
+                                                   0, &connection)) != 0)
+        rpc_shares_give(shares, &share);
     if (error != 0) {
-        tarn_fabric_reject(arrival->incoming);
+        tarn_fabric_reject(arrival->incoming, error);
         return error;
     }
+    connection->share = share;
+    base_list_init(&connection->share.link);
     connection->worker = worker;
     connection->worker_place = worker->place;
     connection->workers = worker->server->count;
@@ -63,10 +84,11 @@ static int accept_clients(struct arrival *arrival, struct tarn_rpc_connection **
         rpc_connection_options(connection, bytes, &options);
         error = tarn_fabric_accept(arrival->incoming, connection->domain, &options, &connection->fabric);
     } else {
-        tarn_fabric_reject(arrival->incoming);
+        tarn_fabric_reject(arrival->incoming, error);
     }
     if (error != 0) {
         rpc_connection_free(connection);
+        rpc_shares_give(shares, &share);
         return error;
     }
     rpc_adapt_init(&connection->caller.adapt, TARN_RPC_REPLY, 0, geometry.result_bytes, true, false);
@@ -82,13 +104,17 @@ static uint64_t memory_of(const struct tarn_rpc_connection *connection)
 static void serve_connection(struct tarn_rpc_connection *connection)
 {
     struct rpc_worker *worker = connection->worker;
+    struct rpc_shares *shares = &worker->server->shares;
+    const struct rpc_share share = connection->share;
     const uint64_t memory_bytes = memory_of(connection);
     base_list_push_back(&worker->connections, &connection->link);
     rpc_count(&worker->counters.connections, 1);
     rpc_count(&worker->counters.memory_bytes, memory_bytes);
     if (worker->stops)
         fabric_connection_end(connection->fabric, "the server ends", -ECONNABORTED);
+    rpc_shares_hold(shares, connection);
     rpc_connection_receive(connection);
+    rpc_shares_let_go(shares, connection);
     rpc_worker_forget(connection);
     while (task_group_join(&connection->callee.methods, TASK_FOREVER) != 0)
         continue;
@@ -96,6 +122,7 @@ static void serve_connection(struct tarn_rpc_connection *connection)
     rpc_uncount(&worker->counters.connections, 1);
     rpc_uncount(&worker->counters.memory_bytes, memory_bytes);
     rpc_connection_free(connection);
+    rpc_shares_give(shares, &share);
 }
 
 static void attend_client(void *arg)
@@ -141,6 +168,7 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
     struct arrival *arrival = NULL;
     struct rpc_worker *worker = NULL;
     const char *refusal = NULL;
+    int error = -ECONNREFUSED;
     if (rpc_hello_load(data, bytes, &hello) != 0)
         refusal = "it speaks another protocol";
     else if ((worker = choose_worker(server, &hello)) == NULL)
@@ -148,12 +176,13 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
     else if (atomic_load(&server->connections) >= server->options.connections_max)
         refusal = "there are too many";
     else if ((arrival = base_alloc(&server->node->memory, sizeof(*arrival))) == NULL)
-        refusal = "out of memory";
+        refusal = "out of memory", error = -ENOMEM;
     if (refusal == NULL) {
         tell_end_of_refusals(server, false);
         *arrival = (struct arrival){.worker = worker, .incoming = incoming, .hello = hello};
         atomic_fetch_add(&server->connections, 1);
-        if (task_spawn(worker->sched, &worker->group, "rpc-connection", attend_client, arrival) == 0)
+        error = task_spawn(worker->sched, &worker->group, "rpc-connection", attend_client, arrival);
+        if (error == 0)
             return;
         atomic_fetch_sub(&server->connections, 1);
         base_free(&server->node->memory, arrival, sizeof(*arrival));
@@ -162,7 +191,7 @@ static void hand_over(struct tarn_rpc_server *server, struct tarn_fabric_incomin
     if (base_log_spell_note(&server->node->log, &server->refusals))
         base_warn(&server->node->log, "connections for calls are refused",
                   "reason=\"%s\" connections=%" PRIu32, refusal, atomic_load(&server->connections));
-    tarn_fabric_reject(incoming);
+    tarn_fabric_reject(incoming, error);
 }
 
 static void listen_at_address(void *arg)
@@ -251,6 +280,13 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
     return value == 0 ? otherwise : value;
 }
 
+/* The most that connections have, if their server is not told. */
+static uint64_t memory_wanted(const struct tarn_node *node)
+{
+    const uint64_t cap_bytes = node->memory.cap_bytes;
+    return base_min(base_max(cap_bytes / MEMORY_PARTS, MEMORY_MIN), cap_bytes / 2);
+}
+
 /* @return 0; -EINVAL */
 static int fill_options(const struct tarn_rpc_serve_options *options,
                         struct tarn_rpc_serve_options *ret_options)
@@ -264,6 +300,7 @@ static int fill_options(const struct tarn_rpc_serve_options *options,
         .request_bytes_max = (uint32_t)base_align_up(or_default(given->request_bytes_max, BYTES_MAX), 8),
         .result_bytes_max = (uint32_t)base_align_up(or_default(given->result_bytes_max, BYTES_MAX), 8),
         .running_max = or_default(given->running_max, RUNNING_MAX),
+        .memory_bytes = given->memory_bytes,
         .spin_ns = given->spin_ns == 0 ? SPIN_NS : given->spin_ns};
     return ret_options->workers <= TARN_RPC_WORKERS_MAX && given->calls_max <= TARN_RPC_CALLS_MAX &&
                    given->request_bytes_max <= TARN_RPC_BYTES_MAX &&
@@ -326,6 +363,7 @@ int rpc_serve(struct tarn_fabric *fabric, const char *address, const struct tarn
     server->service = service;
     server->options = filled;
     server->count = count;
+    rpc_shares_init(&server->shares, filled.memory_bytes == 0 ? memory_wanted(node) : filled.memory_bytes);
     task_group_init(&server->acceptor);
     error = alloc_method_counters(server);
     if (error == 0)

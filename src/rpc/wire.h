@@ -14,6 +14,8 @@
 
 enum rpc_message { RPC_REQUEST_IS_THERE = 1, RPC_RESULT_IS_THERE = 2 };
 
+#define RPC_WANTED_BACK_BYTES 1 /* length of the message that asks for a connection's memory */
+
 /** The value of a message. */
 static inline uint32_t rpc_message_value(enum rpc_message kind, uint32_t slot)
 {

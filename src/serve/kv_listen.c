@@ -7,8 +7,9 @@
 #include <string.h>
 
 #define URL_BYTES       1024
-#define CONNECTIONS_MAX 65536 /* the most connections of a listener: each takes a task */
-#define TASKS_BESIDE    512   /* tasks of a listener besides: running methods, accepting and looking */
+#define CONNECTIONS_MAX 65536                /* the most connections of a listener: each takes a task */
+#define MEMORY_MIN      (UINT64_C(12) << 20) /* the least that a listener's connections may have */
+#define TASKS_BESIDE    512 /* tasks of a listener besides: running methods, accepting and looking */
 
 /* The options of a tcp URL, behind its colon; NULL: it is another fabric's. */
 static const char *tcp_options(const char *url)
@@ -67,12 +68,20 @@ uint32_t serve_kv_listener_tasks(const struct serve *serve)
     return count * (connections_max(options) + TASKS_BESIDE);
 }
 
+/* The most memory that a listener's connections may have for their calls. */
+static uint64_t calls_memory(const struct serve *serve)
+{
+    const uint32_t listeners = serve->kv_address_count + (serve->options->kv_unix_path != NULL ? 1 : 0);
+    return base_max(serve->options->memory_bytes / SERVE_CALLS_SHARE / listeners, MEMORY_MIN);
+}
+
 static int open_kv_listener(struct serve *serve, struct tarn_fabric *fabric, const char *address)
 {
     struct serve_kv_listener *listener = &serve->kv_listeners[serve->kv_listener_count];
     struct kv_served stores[KV_STORES_MAX];
     struct task_sched *scheds[TASK_SCHEDS_MAX];
     const struct tarn_rpc_serve_options options = {.connections_max = connections_max(serve->options),
+                                                   .memory_bytes = calls_memory(serve),
                                                    .spin_ns = serve->options->spin_ns};
     for (uint32_t i = 0; i < serve->store_count; i++)
         stores[i] = (struct kv_served){.name = serve->stores[i].options.name, .kv = serve->stores[i].kv};

@@ -14,6 +14,7 @@
 #define SERVE_WORK_MAX    1024 /* the most of them; in between, as many as SERVE_WORK_SHARE has room for */
 #define SERVE_WORK_SHARE  8 /* their share of the memory, one part in this many, which is taken at the start */
 #define SERVE_STACK_SHARE 8    /* likewise of tasks' stacks for requests, taken when they are needed */
+#define SERVE_CALLS_SHARE 8    /* likewise of the memory of kv connections, for their calls */
 #define SERVE_STORE_BYTES 1024 /* room for a store's text, with its zero byte */
 #define SERVE_NO_PORT     UINT64_MAX
 

@@ -148,13 +148,13 @@ int shm_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
     int socket = shm_incoming_take(incoming, &greeting);
     int error = make_connection(state, options, owner, &connection);
     if (error != 0) {
-        shm_hello_refuse(socket);
+        shm_hello_refuse(socket, error);
         shm_socket_close(closer, socket);
     } else {
         connection->socket.fd = socket;
         error = accept_greeting(connection, &greeting, options);
         if (error != 0) {
-            shm_hello_refuse(socket);
+            shm_hello_refuse(socket, error);
             shm_connection_end(connection);
         }
     }
@@ -220,7 +220,8 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
     error = shm_hello_receive(connection->shm->service.closer, connection->socket.fd, &greeting);
     if (error != 0) {
         connection->exposed =
-            error != -ECONNREFUSED; /* a side that refuses has closed the files that it was sent */
+            error != -ECONNREFUSED &&
+            error != -ENOBUFS; /* a side that refuses has closed the files that it was sent */
         return error == -EAGAIN ? -ECONNRESET : error;
     }
     error = greeting.pid == pid ? adopt_peer(connection, &greeting) : -EPROTO;

@@ -57,7 +57,7 @@ static void late_answer_event(struct shm_source *source)
     int error = shm_hello_receive(closer, source->fd, &greeting);
     if (error == 0)
         shm_greeting_drop(closer, &greeting); /* the peer finds this end of the socket shut, and leaves */
-    if (error == -ECONNREFUSED || is_gone(connection))
+    if (error == -ECONNREFUSED || error == -ENOBUFS || is_gone(connection))
         shm_ghost_end_locked(connection);
     else if (error == -ECONNRESET)
         shm_service_forget_locked(&connection->shm->service, source);

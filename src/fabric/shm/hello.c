@@ -16,7 +16,7 @@
  * | offset | bytes | meaning                                                       |
  * |--------|-------|---------------------------------------------------------------|
  * | 0      | 4     | HELLO_MARK: what this is, version 1                           |
- * | 4      | 4     | 0; 1: refused, and nothing else counts                        |
+ * | 4      | 4     | 0; 1: refused, 2: out of memory, and nothing else counts      |
  * | 8      | 8     | identity of the sender's domain                               |
  * | 16     | 16    | length of its files: readable, writable                       |
  * | 32     | 4     | entries of its table of regions                               |
@@ -42,6 +42,8 @@ struct shm_hello_format {
 _Static_assert(sizeof(struct shm_hello_format) == 104, "a message between processes");
 
 #define HELLO_MARK UINT32_C(0x016d6873)
+
+enum refusal { NOT_WANTED = 1, OUT_OF_MEMORY };
 
 #define MESSAGE_FDS_MAX 253 /* the kernel's SCM_MAX_FD */
 
@@ -95,9 +97,10 @@ int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
     return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(format) ? 0 : -ECONNRESET;
 }
 
-void shm_hello_refuse(int fd)
+void shm_hello_refuse(int fd, int error)
 {
-    const struct shm_hello_format format = {.mark = HELLO_MARK, .refused = 1};
+    const struct shm_hello_format format = {.mark = HELLO_MARK,
+                                            .refused = error == -ENOMEM ? OUT_OF_MEMORY : NOT_WANTED};
     (void)send(fd, &format, sizeof(format), MSG_DONTWAIT | MSG_NOSIGNAL); /* the peer may be gone */
 }
 
@@ -173,12 +176,13 @@ int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
         return bytes < 0 && (errno == EAGAIN || errno == EINTR) ? -EAGAIN : -ECONNRESET;
     bool refused = format.refused != 0;
     int error = take_control(closer, &message.header, refused, &greeting);
-    if (error == 0 && (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > 1 ||
-                       (message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-                       format.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
+    if (error == 0 &&
+        (bytes != sizeof(format) || format.mark != HELLO_MARK || format.refused > OUT_OF_MEMORY ||
+         (message.header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
+         format.data_bytes > TARN_FABRIC_PRIVATE_BYTES_MAX))
         error = -EPROTO;
     if (error == 0 && refused)
-        error = -ECONNREFUSED;
+        error = format.refused == OUT_OF_MEMORY ? -ENOBUFS : -ECONNREFUSED;
     if (error != 0) {
         shm_greeting_drop(closer, &greeting);
         return error;

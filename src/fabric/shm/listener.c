@@ -35,20 +35,20 @@ struct shm_incoming {
 /* ---- those who come ----------------------------------------------------------------------------- */
 
 /* Refuse and free a client that is in no list and not watched. */
-static void refuse_peer(struct shm_incoming *incoming)
+static void refuse_peer(struct shm_incoming *incoming, int error)
 {
-    shm_hello_refuse(incoming->socket.fd);
+    shm_hello_refuse(incoming->socket.fd, error);
     shm_socket_close(incoming->shm->service.closer, incoming->socket.fd);
     shm_greeting_drop(incoming->shm->service.closer, &incoming->greeting);
     base_free(&incoming->shm->node->memory, incoming, sizeof(*incoming));
 }
 
-static void drop_silent(struct shm_incoming *incoming)
+static void drop_silent(struct shm_incoming *incoming, int error)
 {
     base_list_remove(&incoming->link);
     incoming->listener->silent_count--;
     shm_service_forget_locked(&incoming->shm->service, &incoming->socket);
-    refuse_peer(incoming);
+    refuse_peer(incoming, error);
 }
 
 static void log_refusal(struct shm *shm, int error)
@@ -72,7 +72,7 @@ static void incoming_event(struct shm_source *source)
     if (error != 0) {
         if (error != -ECONNRESET) /* otherwise the client has gone away */
             log_refusal(incoming->shm, error);
-        drop_silent(incoming);
+        drop_silent(incoming, error);
         return;
     }
     base_list_remove(&incoming->link);
@@ -89,7 +89,7 @@ static void take_in(struct shm_listener *listener, int fd)
     struct shm *shm = listener->shm;
     struct shm_incoming *incoming = base_alloc(&shm->node->memory, sizeof(*incoming));
     if (incoming == NULL) {
-        shm_hello_refuse(fd);
+        shm_hello_refuse(fd, -ENOMEM);
         shm_socket_close(shm->service.closer, fd);
         return;
     }
@@ -98,12 +98,12 @@ static void take_in(struct shm_listener *listener, int fd)
                                       .socket = {.fd = fd, .event = incoming_event},
                                       .greeting = {.fds = {-1, -1, -1}}};
     if (shm_socket_ask_who(fd) != 0 || shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
-        refuse_peer(incoming);
+        refuse_peer(incoming, -ENOMEM);
         return;
     }
     base_list_push_back(&listener->silent, &incoming->link);
     if (++listener->silent_count > SILENT_MAX)
-        drop_silent(base_container_of(listener->silent.next, struct shm_incoming, link));
+        drop_silent(base_container_of(listener->silent.next, struct shm_incoming, link), -EUSERS);
 }
 
 static void listener_event(struct shm_source *source)
@@ -185,9 +185,9 @@ void shm_listener_close(void *state)
     shm_service_lock(&shm->service);
     shm_service_forget_locked(&shm->service, &listener->socket);
     while ((item = base_list_first(&listener->silent)) != NULL)
-        drop_silent(base_container_of(item, struct shm_incoming, link));
+        drop_silent(base_container_of(item, struct shm_incoming, link), -ECONNREFUSED);
     while ((incoming = pop_ready_locked(listener)) != NULL)
-        refuse_peer(incoming);
+        refuse_peer(incoming, -ECONNREFUSED);
     shm_service_unlock(&shm->service);
     net_unix_remove(listener->address.sun_path, &listener->file);
     shm_socket_close(shm->service.closer, listener->socket.fd);
@@ -224,9 +224,9 @@ uint32_t shm_incoming_data(const void *state, const void **ret_data)
     return incoming->greeting.hello.data_bytes;
 }
 
-void shm_reject(void *state)
+void shm_reject(void *state, int error)
 {
-    refuse_peer(state);
+    refuse_peer(state, error);
 }
 
 int shm_incoming_take(void *state, struct shm_greeting *ret_greeting)

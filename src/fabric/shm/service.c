@@ -200,7 +200,7 @@ void shm_service_refuse_locked(struct shm_service *service, int listening)
         (void)close(service->spare);
     int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (fd >= 0) {
-        shm_hello_refuse(fd);
+        shm_hello_refuse(fd, -ENOMEM);
         shm_socket_close(service->closer, fd);
     }
     service->spare = spare_descriptor(service);

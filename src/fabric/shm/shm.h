@@ -270,13 +270,13 @@ base_must_check int shm_socket_ask_who(int fd);
 base_must_check int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds);
 
 /** Send a refusal. */
-void shm_hello_refuse(int fd);
+void shm_hello_refuse(int fd, int error);
 
 /**
  * Receive a hello.
  *
  * @param closer  for descriptors that are not wanted
- * @return 0; -EAGAIN (none has come); -ECONNREFUSED; -ECONNRESET; -EACCES (another user's); -EPROTO
+ * @return 0; -EAGAIN (none has come); -ECONNREFUSED; -ENOBUFS; -ECONNRESET; -EACCES (another user's); -EPROTO
  */
 base_must_check int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting);
 
@@ -291,7 +291,7 @@ int shm_listen(void *state, const char *address, void **ret_listener);
 void shm_listener_close(void *state);
 int shm_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t shm_incoming_data(const void *state, const void **ret_data);
-void shm_reject(void *state);
+void shm_reject(void *state, int error);
 
 /** Free an incoming client; its hello's descriptors and its socket are the caller's. @return the socket */
 int shm_incoming_take(void *state, struct shm_greeting *ret_greeting);

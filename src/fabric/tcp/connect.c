@@ -172,7 +172,7 @@ static int admit_next(struct attempt *attempt, struct tcp_connection *connection
     int fd = tcp_incoming_take(incoming, &meeting, &join, &tls);
     error = net_adopt(fd, handler_of(attempt), &net);
     if (error != 0) {
-        tcp_hello_refuse(fd, tls, TCP_REJECTED);
+        tcp_hello_refuse(fd, tls, tcp_refusal_of(error));
         return error;
     }
     attach_socket(&connection->sockets[number], net, tls);
@@ -208,7 +208,7 @@ static void accept_task(void *arg)
     if (attempt->error != 0) {
         if (connection != NULL)
             free_parts(connection);
-        tcp_hello_refuse(attempt->fd, attempt->tls, TCP_REJECTED);
+        tcp_hello_refuse(attempt->fd, attempt->tls, tcp_refusal_of(attempt->error));
         return;
     }
     attach_socket(&connection->sockets[0], net, attempt->tls);
@@ -231,7 +231,7 @@ int tcp_accept(void *incoming, void *state, const struct tarn_fabric_connect_opt
     attempt.sockets = attempt.hello.number + 1;
     int error = tcp_run(domain->tcp, accept_task, &attempt);
     if (error != 0) {
-        tcp_hello_refuse(attempt.fd, attempt.tls, TCP_REJECTED);
+        tcp_hello_refuse(attempt.fd, attempt.tls, tcp_refusal_of(error));
         return error;
     }
     if (attempt.error == 0)

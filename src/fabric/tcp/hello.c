@@ -69,8 +69,9 @@ static int refusal_error(uint32_t refusal)
 {
     switch (refusal) {
     case TCP_REJECTED:
-    case TCP_BUSY:
         return -ECONNREFUSED;
+    case TCP_OUT_OF_MEMORY:
+        return -ENOBUFS;
     case TCP_WRONG_SECRET:
         return -EACCES;
     default:
@@ -110,6 +111,11 @@ int tcp_hello_load(const uint8_t *bytes, enum tcp_hello_kind kind, struct tcp_he
     memcpy(hello.data, bytes + AT_DATA, sizeof(hello.data));
     *ret_hello = hello;
     return 0;
+}
+
+enum tcp_refusal tcp_refusal_of(int error)
+{
+    return error == -ENOMEM ? TCP_OUT_OF_MEMORY : TCP_REJECTED;
 }
 
 void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why)

@@ -14,7 +14,7 @@ struct tcp_tls;
 
 enum tcp_hello_kind { TCP_HELLO = 1, TCP_CHALLENGE, TCP_PROOF, TCP_WELCOME, TCP_REFUSAL, TCP_JOIN };
 
-enum tcp_refusal { TCP_REJECTED = 1, TCP_BUSY, TCP_NO_HELLO, TCP_WRONG_SECRET };
+enum tcp_refusal { TCP_REJECTED = 1, TCP_OUT_OF_MEMORY, TCP_NO_HELLO, TCP_WRONG_SECRET };
 
 /* A side's description of itself. README, "tcp", has the table. */
 struct tcp_hello {
@@ -67,6 +67,9 @@ base_must_check int tcp_hello_prove(const struct tcp_secret *secret, const struc
 /** Whether a proof equals that of tcp_hello_prove(). */
 bool tcp_hello_is_proof(const struct tcp_secret *secret, const struct tcp_meeting *meeting,
                         const struct tcp_hello *welcome, const uint8_t *proof);
+
+/** The refusal that stands for an error. */
+enum tcp_refusal tcp_refusal_of(int error);
 
 /** Send a refusal, if the socket takes it at once, and close the socket and its TLS. */
 void tcp_hello_refuse(int fd, struct tcp_tls *tls, enum tcp_refusal why);

@@ -28,7 +28,7 @@ void tcp_party_close(struct tcp *tcp, struct tcp_party *party)
     tcp_gate_unlock(&tcp->gate);
     for (uint32_t i = 0; i < party->count; i++) {
         if (party->joined[i] != NULL)
-            tcp_reject(party->joined[i]);
+            tcp_reject(party->joined[i], -ECONNREFUSED);
     }
 }
 

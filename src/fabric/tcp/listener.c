@@ -131,8 +131,8 @@ static void turn_away(struct tcp_incoming *incoming, enum tcp_refusal why)
     const char *reason = tcp_tls_reason(incoming->tls) != NULL ? tcp_tls_reason(incoming->tls)
                          : why == TCP_WRONG_SECRET
                              ? "it does not know the secret, or knows one that is not asked for"
-                         : why == TCP_BUSY ? "there is no descriptor or no memory for it"
-                                           : "what it said is no hello of this version";
+                         : why == TCP_OUT_OF_MEMORY ? "there is no descriptor or no memory for it"
+                                                    : "what it said is no hello of this version";
     char peer[NET_ADDRESS_TEXT_MAX];
     net_peer(incoming->net, peer, sizeof(peer));
     base_warn_limited(&incoming->tcp->node->log, &incoming->tcp->refusals, "peer refused",
@@ -179,7 +179,7 @@ static void admit_incoming(struct tcp_incoming *incoming)
     }
     incoming->fd = net_duplicate(incoming->net);
     if (incoming->fd < 0)
-        turn_away(incoming, TCP_BUSY);
+        turn_away(incoming, TCP_OUT_OF_MEMORY);
     else
         net_close(incoming->net);
 }
@@ -191,7 +191,7 @@ static bool shake_hands(struct tcp_incoming *incoming)
     if (incoming->shaken || tcp->tls.library == NULL)
         return true;
     if (incoming->tls == NULL && tcp_tls_open(tcp, true, &incoming->tls) != 0) {
-        turn_away(incoming, TCP_BUSY);
+        turn_away(incoming, TCP_OUT_OF_MEMORY);
         return false;
     }
     tcp_tls_attach(incoming->tls, incoming->net);
@@ -257,7 +257,7 @@ static void incoming_closed(struct net_connection *net)
     if (joins && tcp_party_give(incoming->tcp, incoming))
         return; /* it may be freed by now */
     if (incoming->fd >= 0)
-        tcp_hello_refuse(incoming->fd, take_tls(incoming), joins ? TCP_REJECTED : TCP_BUSY);
+        tcp_hello_refuse(incoming->fd, take_tls(incoming), TCP_REJECTED);
     free_incoming(incoming);
 }
 
@@ -319,7 +319,7 @@ void tcp_listener_close(void *state)
     while (fabric_run_on(tcp->sched, close_task, listener) != 0)
         (void)task_sleep(BASE_NS_PER_MS); /* there is no memory to post the task's end: try again */
     while ((item = base_list_pop_front(&listener->ready)) != NULL)
-        tcp_reject(incoming_of(item));
+        tcp_reject(incoming_of(item), -ECONNREFUSED);
     base_free(&tcp->node->memory, listener, sizeof(*listener));
 }
 
@@ -352,10 +352,10 @@ uint32_t tcp_incoming_data(const void *state, const void **ret_data)
     return incoming->hello.data_bytes;
 }
 
-void tcp_reject(void *state)
+void tcp_reject(void *state, int error)
 {
     struct tcp_incoming *incoming = state;
-    tcp_hello_refuse(incoming->fd, take_tls(incoming), TCP_REJECTED);
+    tcp_hello_refuse(incoming->fd, take_tls(incoming), tcp_refusal_of(error));
     free_incoming(incoming);
 }
 

@@ -16,7 +16,7 @@ int tcp_listen(void *state, const char *address, void **ret_listener);
 void tcp_listener_close(void *state);
 int tcp_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t tcp_incoming_data(const void *state, const void **ret_data);
-void tcp_reject(void *state);
+void tcp_reject(void *state, int error);
 
 /** Free an incoming. @return its socket, which is the caller's from now on, like its TLS */
 int tcp_incoming_take(void *state, struct tcp_meeting *ret_meeting, struct tcp_hello *ret_hello,

@@ -175,11 +175,11 @@ static int reason_of(const struct rdma_cm_event *event)
     struct verbs_hello hello;
     switch (event->event) {
     case RDMA_CM_EVENT_REJECTED:
-        if (verbs_hello_load(event->param.conn.private_data, event->param.conn.private_data_len, &hello) ==
-                0 &&
-            hello.kind == VERBS_GO_ON)
-            return -EAGAIN;
-        return -ECONNREFUSED;
+        if (verbs_hello_load(event->param.conn.private_data, event->param.conn.private_data_len, &hello) != 0)
+            return -ECONNREFUSED;
+        return hello.kind == VERBS_GO_ON           ? -EAGAIN
+               : hello.kind == VERBS_OUT_OF_MEMORY ? -ENOBUFS
+                                                   : -ECONNREFUSED;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
         return -EHOSTUNREACH;
@@ -356,7 +356,7 @@ int verbs_accept(void *incoming, void *state, const struct tarn_fabric_connect_o
     if (error == 0)
         error = send_welcome(connection, options);
     if (error != 0) {
-        verbs_reject(connection);
+        verbs_reject(connection, error);
         return error == -ENOMEM ? -ENOMEM : -ECONNRESET;
     }
     error = wait_for_step(connection, VERBS_MET, task_now() + 3 * connection->verbs->options.heartbeat_ns);

@@ -53,7 +53,7 @@ int verbs_hello_load(const uint8_t *bytes, size_t count, struct verbs_hello *ret
         return -EPROTO;
     hello.kind = bytes[5];
     hello.data_bytes = bytes[6];
-    if (hello.kind < VERBS_HELLO || hello.kind > VERBS_GO_ON ||
+    if (hello.kind < VERBS_HELLO || hello.kind > VERBS_OUT_OF_MEMORY ||
         hello.data_bytes > data_bytes_max(hello.kind) || bytes[7] != 0 ||
         (hello.kind == VERBS_WELCOME && count < VERBS_WELCOME_BYTES))
         return -EPROTO;

@@ -131,7 +131,7 @@ static enum verbs_hello_kind admit_client(struct verbs_listener *listener, const
         return VERBS_REFUSAL;
     struct verbs_connection *incoming = verbs_connection_make(verbs);
     if (incoming == NULL)
-        return VERBS_REFUSAL;
+        return VERBS_OUT_OF_MEMORY;
     incoming->hello = hello;
     incoming->id = event->id;
     event->id->context = incoming;
@@ -211,7 +211,7 @@ void verbs_listener_close(void *state)
     struct verbs_connection *incoming;
     (void)rdma_destroy_id(listener->id); /* no client comes from now on */
     while ((incoming = pop_ready(listener)) != NULL)
-        verbs_reject(incoming);
+        verbs_reject(incoming, -ECONNREFUSED);
     base_free(&listener->verbs->node->memory, listener, sizeof(*listener));
 }
 
@@ -247,9 +247,9 @@ uint32_t verbs_incoming_data(const void *state, const void **ret_data)
     return incoming->hello.data_bytes;
 }
 
-void verbs_reject(void *state)
+void verbs_reject(void *state, int error)
 {
     struct verbs_connection *incoming = state;
-    refuse_peer(incoming->id, VERBS_REFUSAL);
+    refuse_peer(incoming->id, error == -ENOMEM ? VERBS_OUT_OF_MEMORY : VERBS_REFUSAL);
     verbs_connection_free(incoming);
 }

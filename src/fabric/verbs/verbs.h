@@ -130,7 +130,8 @@ enum verbs_hello_kind {
     VERBS_REST,      /* the hello without these bytes */
     VERBS_WELCOME,
     VERBS_REFUSAL,
-    VERBS_GO_ON, /* refuses a VERBS_PART, which the listener has kept */
+    VERBS_GO_ON,         /* refuses a VERBS_PART, which the listener has kept */
+    VERBS_OUT_OF_MEMORY, /* refuses for that reason */
 };
 
 /* A side's description of itself. README, "verbs", has the table. */
@@ -197,7 +198,7 @@ int verbs_listen(void *state, const char *address, void **ret_listener);
 void verbs_listener_close(void *state);
 int verbs_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t verbs_incoming_data(const void *state, const void **ret_data);
-void verbs_reject(void *state);
+void verbs_reject(void *state, int error);
 
 /* ---- connections --------------------------------------------------------------------------------- */
 

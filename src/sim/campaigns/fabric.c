@@ -491,7 +491,7 @@ static void receive_guest(struct host *host, struct tarn_fabric_incoming *incomi
     while (slot < SLOTS && host->slots_used[slot])
         slot++;
     if (slot == SLOTS) {
-        tarn_fabric_reject(incoming);
+        tarn_fabric_reject(incoming, task_rng(sim_node_tarn(host->node)) % 2 == 0 ? -ENOMEM : -EUSERS);
         return;
     }
     check_slot_is_zero(host, slot);

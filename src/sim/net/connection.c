@@ -258,11 +258,12 @@ int sim_listen(void *state, const char *address, void **ret_listener)
 }
 
 /* Refuse a call; nobody has it any more. */
-static void refuse(struct sim_connection *connection)
+static void refuse(struct sim_connection *connection, int error)
 {
     if (base_list_is_linked(&connection->queued))
         base_list_remove(&connection->queued);
     connection->meeting = SIM_REFUSED;
+    connection->refusal = error == -ENOMEM ? -ENOBUFS : -ECONNREFUSED;
     if (connection->sides[0].gone)
         free_connection(connection);
     else
@@ -274,7 +275,7 @@ void sim_listener_close(void *state)
     struct sim_listener *listener = state;
     struct base_list *first;
     while ((first = base_list_first(&listener->queue)) != NULL)
-        refuse(base_container_of(first, struct sim_connection, queued));
+        refuse(base_container_of(first, struct sim_connection, queued), -ECONNREFUSED);
     base_list_remove(&listener->link);
     sim_net_free(listener->device->net, listener, sizeof(*listener));
 }
@@ -304,9 +305,9 @@ uint32_t sim_incoming_data(const void *incoming, const void **ret_data)
     return caller->data_bytes;
 }
 
-void sim_reject(void *incoming)
+void sim_reject(void *incoming, int error)
 {
-    refuse(incoming);
+    refuse(incoming, error);
 }
 
 int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
@@ -320,7 +321,7 @@ int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_op
     if (error == 0)
         error = init_side(side, domain, options, owner);
     if (error != 0) {
-        refuse(connection);
+        refuse(connection, error);
         return error;
     }
     side->credit = caller->receive_count;
@@ -356,7 +357,7 @@ static void run_call(struct sim_event *event)
         if (!base_heap_is_linked(&caller->silence.node))
             sim_event_at(net->world, &caller->silence, net->world->now_ns + 3 * SIM_NET_HEARTBEAT_NS);
     } else if (back) {
-        answer(connection, connection->meeting == SIM_ACCEPTED ? 0 : -ECONNREFUSED);
+        answer(connection, connection->meeting == SIM_ACCEPTED ? 0 : connection->refusal);
     } else if (listener == NULL) {
         answer(connection, -ECONNREFUSED);
     } else {
@@ -537,7 +538,7 @@ static void leave_connection(struct sim_device *device, struct sim_connection *c
     if (called && !connection->sides[1].gone)
         leave_side(&connection->sides[1]);
     else if (connection->meeting == SIM_TAKEN && connection->listener == device)
-        refuse(connection);
+        refuse(connection, -ECONNREFUSED);
 }
 
 void sim_connections_leave(struct sim_device *device)

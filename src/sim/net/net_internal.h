@@ -156,6 +156,7 @@ struct sim_connection {
     struct base_list queued;
     struct sim_net *net;
     enum sim_meeting meeting;
+    int refusal;                       /* the caller's error */
     const struct sim_device *listener; /* the device that was called, as long as the call exists */
     char address[SIM_NET_ADDRESS_BYTES];
     struct sim_event call; /* the call on its way to the listener, then the answer on its way back */
@@ -375,7 +376,7 @@ int sim_listener_wait(void *state, uint64_t deadline_ns, void **ret_incoming);
 uint32_t sim_incoming_data(const void *incoming, const void **ret_data);
 int sim_accept(void *incoming, void *domain, const struct tarn_fabric_connect_options *options,
                struct tarn_fabric_connection *owner, void **ret_connection);
-void sim_reject(void *incoming);
+void sim_reject(void *incoming, int error);
 int sim_connect(void *state, const char *address, const struct tarn_fabric_connect_options *options,
                 uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection);
 uint32_t sim_peer_data(const void *state, const void **ret_data);
