@@ -19,13 +19,23 @@ static uint64_t end_of(const struct tarn_rpc_request *exchange, uint64_t bytes)
     return base_min(end_ns, exchange->deadline_ns);
 }
 
+/* Whether a put that began at a moment is so slow that others, who wait for a place, shall have its place. */
+static bool holds_up_others(struct kv_server *server, uint64_t begin_ns, uint64_t done)
+{
+    const uint64_t elapsed_ns = task_now() - begin_ns;
+    return atomic_load(&server->region_calls) > KV_REGIONS_MAX && elapsed_ns > server->region_grace_ns &&
+           done < (elapsed_ns - server->region_grace_ns) / BASE_NS_PER_MS * (KV_RATE / 1000);
+}
+
 /* READ a value piece by piece and write it to the store. @param piece  memory of KV_PIECE_BYTES */
 static int copy_region(struct kv_server *server, const struct kv_request *request,
                        const struct tarn_rpc_request *exchange, uint8_t *piece, struct tarn_kv_writer *writer)
 {
-    const uint64_t end_ns = end_of(exchange, request->region_bytes);
+    const uint64_t begin_ns = task_now(), end_ns = end_of(exchange, request->region_bytes);
     int error = 0;
     for (uint64_t done = 0; done < request->region_bytes && error == 0;) {
+        if (holds_up_others(server, begin_ns, done))
+            return -ETIMEDOUT;
         const uint64_t bytes = base_min(request->region_bytes - done, (uint64_t)KV_PIECE_BYTES);
         error = server->read(exchange, &request->handle, request->offset + done, piece, bytes,
                              base_min(end_ns, task_now() + KV_PIECE_NS));
@@ -62,7 +72,7 @@ static int put_in_turn(struct kv_server *server, struct tarn_kv *kv, const struc
                        const struct tarn_rpc_request *exchange, uint64_t *ret_version)
 {
     int error = task_semaphore_wait(&server->region_places,
-                                    base_min(exchange->deadline_ns, task_now() + KV_PIECE_NS));
+                                    base_min(exchange->deadline_ns, task_now() + KV_PLACE_NS));
     if (error != 0)
         return error == -ETIMEDOUT ? -EBUSY : error;
     error = put_region(server, kv, request, exchange, ret_version);

@@ -230,6 +230,7 @@ int kv_server_init(struct kv_server *server, struct tarn_node *node, const struc
         (struct tarn_rpc_service){.methods = methods, .count = KV_METHOD_NUMBERS, .arg = server};
     kv_scans_init(&server->scans);
     task_semaphore_init(&server->region_places, KV_REGIONS_MAX);
+    server->region_grace_ns = KV_GRACE_NS;
     server->read = kv_region_read;
     if (count == 0 || count > KV_STORES_MAX)
         return -EINVAL;

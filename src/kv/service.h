@@ -15,7 +15,11 @@
 #define KV_REGIONS_MAX    16 /* the most PUT_REGIONs under way */
 #define KV_REGIONS_WAIT   48 /* the most that wait for that: each takes one of its worker's few tasks */
 #define KV_PIECE_BYTES    (UINT32_C(1) << 20)       /* bytes of one READ */
-#define KV_PIECE_NS       (10 * BASE_NS_PER_SECOND) /* time limit of one READ, and of the wait for a place */
+#define KV_PIECE_NS       (10 * BASE_NS_PER_SECOND) /* time limit of one READ */
+#define KV_PLACE_NS       (30 * BASE_NS_PER_SECOND) /* time limit of the wait for a place */
+#define KV_GRACE_NS       (10 * BASE_NS_PER_SECOND) /* time before which a put does not lose its place to others */
+#define KV_RATE                                                                                              \
+    (UINT64_C(4) << 20) /* bytes a second: a slower put loses its place while others wait for one */
 #define KV_SECOND_BYTES                                                                                      \
     (UINT32_C(1) << 20) /* bytes of a value for each of which its READs have one second more */
 
@@ -45,6 +49,7 @@ struct kv_server {
     struct kv_scans scans;
     struct task_semaphore region_places; /* KV_REGIONS_MAX permits, one for each PUT_REGION under way */
     _Atomic uint32_t region_calls;       /* number of PUT_REGIONs that have a permit or wait for one */
+    uint64_t region_grace_ns;            /* KV_GRACE_NS; tests have less */
     kv_read_function *_Atomic read;      /* reads by the fabric; tests replace it */
     uint16_t count;                      /* number of stores */
     struct kv_store stores[KV_STORES_MAX];

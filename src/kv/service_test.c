@@ -343,6 +343,7 @@ static struct {
     uint64_t bytes;
     _Atomic bool stalls;
     _Atomic unsigned stalled;
+    unsigned gave_way;
     bool is_over; /* all fail */
 } region;
 
@@ -509,6 +510,68 @@ static void regions_are_bounded_with(struct asking *asking)
 }
 IN_A_TASK(regions_are_bounded)
 
+/* Two pieces, of which the second is not asked for while others wait. */
+static void dawdle(void *arg)
+{
+    struct asking *asking = arg;
+    uint8_t request[200], result[8];
+    const struct kv_worker worker = {.count = 1};
+    const struct kv_request wanted = region_request(KV_PIECE_BYTES + 8, request, 0);
+    struct tarn_rpc_request exchange = {.data = request,
+                                        .bytes = (uint32_t)kv_request_bytes(KV_PUT_REGION, &wanted),
+                                        .result = result,
+                                        .room = sizeof(result),
+                                        .deadline_ns = TASK_FOREVER};
+    kv_request_save(KV_PUT_REGION, &wanted, request);
+    int error = kv_answer(&asking->server, &worker, KV_PUT_REGION, &exchange);
+    assert_true(error == 0 || error == -ETIMEDOUT);
+    region.gave_way += error != 0;
+}
+
+static int read_slowly(const struct tarn_rpc_request *exchange, const struct tarn_fabric_handle *handle,
+                       uint64_t offset, void *data, uint64_t bytes, uint64_t deadline_ns)
+{
+    uint8_t *to = data;
+    (void)exchange;
+    (void)handle;
+    (void)deadline_ns;
+    region.stalled++;
+    while (region.stalls)
+        (void)task_sleep(BASE_NS_PER_MS);
+    region.stalled--;
+    if (bytes == KV_PIECE_BYTES)
+        (void)task_sleep(300 * BASE_NS_PER_MS); /* too long where there is no grace */
+    for (uint64_t i = 0; i < bytes; i++)
+        to[i] = byte_at(offset - REGION_AT + i);
+    return 0;
+}
+
+/* Slow ones have all places, and somebody waits: one gives way. */
+static void the_slow_give_way_with(struct asking *asking)
+{
+    const struct kv_request wanted = region_request(8, (const uint8_t *)"", 0);
+    struct task_group group;
+    asking->server.read = read_slowly;
+    asking->server.region_grace_ns = 0;
+    region.stalls = true;
+    task_group_init(&group);
+    for (unsigned i = 0; i < KV_REGIONS_MAX; i++)
+        assert_int_equal(task_spawn(NULL, &group, "dawdle", dawdle, asking), 0);
+    while (region.stalled < KV_REGIONS_MAX)
+        (void)task_sleep(BASE_NS_PER_MS);
+    assert_int_equal(asking->server.region_calls, KV_REGIONS_MAX);
+    asking->server.region_calls++; /* somebody waits */
+    region.stalls = false;
+    assert_int_equal(task_group_join(&group, TASK_FOREVER), 0);
+    asking->server.region_calls--;
+    assert_true(region.gave_way >= 1); /* which was one too many */
+    assert_int_equal(asking->fake.puts, KV_REGIONS_MAX - region.gave_way);
+    assert_int_equal(ask(asking, KV_PUT_REGION, &wanted), 0);
+    const struct kv_request slow = region_request(KV_PIECE_BYTES + 8, (const uint8_t *)"", 0);
+    assert_int_equal(ask(asking, KV_PUT_REGION, &slow), 0); /* nobody waits */
+}
+IN_A_TASK(the_slow_give_way)
+
 /* ---- scans -------------------------------------------------------------------------------------- */
 
 /* Records of a page, from `*next` on. */
@@ -641,6 +704,7 @@ int main(void)
                                        cmocka_unit_test(long_regions_are_refused),
                                        cmocka_unit_test(what_cannot_be_read_is_not_stored),
                                        cmocka_unit_test(regions_are_bounded),
+                                       cmocka_unit_test(the_slow_give_way),
                                        cmocka_unit_test(pages_follow_each_other),
                                        cmocka_unit_test(no_page_is_left_out),
                                        cmocka_unit_test(damage_comes_last),
