@@ -224,12 +224,14 @@ void be_stopped(struct testing_fabric *testing, const struct testing_orders *ord
 {
     struct testing_visit visit;
     begin_visit(testing, orders->address, &visit);
+    uint64_t word = 1;
     tarn_fabric_mem_store64(visit.region, 0, 4711);
+    CHILD_CHECK(tarn_fabric_write(visit.connection, 0, &visit.theirs, 0, &word, 8, TESTING_SECONDS(60)) == 0);
     CHILD_CHECK(tarn_fabric_send(visit.connection, 0, NULL, 0, TESTING_SECONDS(60)) == 0);
     (void)task_sleep(60 * BASE_NS_PER_SECOND); /* until it is killed */
 }
 
-/* What a stopped peer has is read and changed without it; what it could write is not used again before its end. */
+/* What a stopped peer has is read and changed without it, once it was used; what it could write is not used again before its end. */
 static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
 {
     struct testing_host host;
@@ -247,6 +249,7 @@ static void a_stopped_peer_does_no_work(struct testing_fabric *testing)
     assert_int_equal(accept_child(&host, TESTING_SECONDS(60)), 0);
     assert_int_equal(tarn_fabric_receive(host.connection, data, sizeof(data), TESTING_SECONDS(60), &message),
                      0);
+    assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 8, &word, 8, TESTING_SECONDS(60)), 0);
     assert_int_equal(kill(child->pid, SIGSTOP), 0);
     assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
     assert_int_equal(tarn_fabric_read(host.connection, 0, &host.theirs, 0, &word, 8, TESTING_SECONDS(60)), 0);
@@ -347,6 +350,9 @@ static bool host_victim(struct testing_host *host, struct testing_child *child, 
     uint8_t data[64];
     uint64_t until_ns = task_now() + life_ns, word;
     int error = accept_child(host, met ? TESTING_SECONDS(60) : until_ns);
+    if (error == 0) /* from then on nothing that it has needs its help */
+        assert_int_equal(
+            tarn_fabric_faa(host->connection, 0, &host->theirs, 0, 1, TESTING_SECONDS(60), &word), 0);
     if (met)
         until_ns = task_now() + life_ns;
     while (error == 0 && task_now() < until_ns) {

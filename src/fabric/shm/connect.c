@@ -36,6 +36,7 @@ static int make_connection(struct shm_domain *domain, const struct tarn_fabric_c
     connection->messages_are_rare = options->messages_are_rare;
     connection->socket.fd = connection->process.fd = -1;
     connection->process.event = shm_process_event;
+    base_list_init(&connection->exposures);
     fabric_bell_init(&connection->bell);
     int error = base_account_take(account, ring_bytes);
     if (error == 0) {
@@ -60,12 +61,7 @@ static int say_hello(struct shm_connection *connection, const struct tarn_fabric
                               .ring_slots = connection->in.slots,
                               .ring_payload_bytes = connection->in.payload_bytes,
                               .data_bytes = options->data_bytes};
-    int fds[SHM_HELLO_FDS];
-    for (unsigned place = 0; place < SHM_PLACES; place++) {
-        hello.bytes[place] = domain->files[place].bytes;
-        fds[place] = domain->files[place].fd;
-    }
-    fds[SHM_PLACES] = connection->in.file.fd;
+    const int fds[SHM_HELLO_FDS] = {[SHM_TABLE] = domain->table_file.fd, [SHM_RING] = connection->in.file.fd};
     if (options->data_bytes > 0)
         memcpy(hello.data, options->data, options->data_bytes);
     return shm_hello_send(connection->socket.fd, &hello, fds);
@@ -79,14 +75,14 @@ static int adopt_peer(struct shm_connection *connection, const struct shm_greeti
         hello->ring_payload_bytes == 0 || hello->ring_payload_bytes > TARN_FABRIC_RECEIVE_BYTES_MAX)
         return -EPROTO;
     int error =
-        shm_file_take(greeting->fds[SHM_PLACES], shm_ring_bytes(hello->ring_slots, hello->ring_payload_bytes),
+        shm_file_take(greeting->fds[SHM_RING], shm_ring_bytes(hello->ring_slots, hello->ring_payload_bytes),
                       true, &connection->out.file);
     if (error != 0)
         return error;
     shm_ring_begin(&connection->out, hello->ring_slots, hello->ring_payload_bytes);
     connection->data_bytes = hello->data_bytes;
     memcpy(connection->data, hello->data, hello->data_bytes);
-    return shm_peer_domain_take(hello, greeting->fds, &connection->peer);
+    return shm_peer_domain_take(hello, greeting->fds[SHM_TABLE], &connection->peer);
 }
 
 /* Open a pidfd of the peer's process, which must still hold the other end of the socket. */
@@ -111,7 +107,6 @@ static int begin_meeting(struct shm_connection *connection, void (*event)(struct
     struct shm_service *service = &connection->shm->service;
     connection->socket.event = event;
     shm_service_lock(service);
-    connection->number = connection->domain->connections_begun++;
     base_list_push_back(&connection->domain->connections, &connection->link);
     int error = shm_service_watch_locked(service, &connection->socket);
     if (error == 0)
@@ -134,7 +129,6 @@ static int accept_greeting(struct shm_connection *connection, const struct shm_g
         error = say_hello(connection, options);
     if (error != 0)
         return error;
-    connection->exposed = true;
     return 0;
 }
 
@@ -219,9 +213,6 @@ static int take_answer(struct shm_connection *connection, pid_t pid, uint64_t de
         return error;
     error = shm_hello_receive(connection->shm->service.closer, connection->socket.fd, &greeting);
     if (error != 0) {
-        connection->exposed =
-            error != -ECONNREFUSED &&
-            error != -ENOBUFS; /* a side that refuses has closed the files that it was sent */
         return error == -EAGAIN ? -ECONNRESET : error;
     }
     error = greeting.pid == pid ? adopt_peer(connection, &greeting) : -EPROTO;
@@ -243,7 +234,6 @@ static int attempt_meeting(struct shm_connection *connection, const char *path,
         error = begin_meeting(connection, answer_event);
     if (error != 0)
         return error;
-    connection->exposed = true;
     error = say_hello(connection, options);
     if (error == 0)
         error = take_answer(connection, pid, deadline_ns);

@@ -18,7 +18,7 @@ static bool is_gone(const struct shm_connection *connection)
     return atomic_load(&connection->ended) || shm_ring_told(&connection->in) == SHM_LEFT;
 }
 
-/* Free a connection that is not watched and in no list. */
+/* Free a connection that is not watched and in no list. The service's lock is held. */
 static void free_connection(struct shm_connection *connection)
 {
     struct base_account *account = &connection->shm->node->memory;
@@ -29,7 +29,8 @@ static void free_connection(struct shm_connection *connection)
     }
     if (connection->out.file.memory != NULL)
         shm_file_drop(&connection->out.file);
-    shm_peer_domain_drop(&connection->peer);
+    shm_peer_domain_drop(connection->shm, &connection->peer);
+    shm_exposures_end_locked(connection);
     if (connection->process.fd >= 0)
         (void)close(connection->process.fd);
     if (connection->socket.fd >= 0)
@@ -48,19 +49,11 @@ void shm_ghost_end_locked(struct shm_connection *connection)
     free_connection(connection);
 }
 
-/* Take an answer, or the end, from a peer whose answer came too late for its connect() call. */
-static void late_answer_event(struct shm_source *source)
+/* End a ghost whose peer has nothing of the domain mapped any more. */
+static void end_ghost_locked(struct shm_connection *connection)
 {
-    struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
-    struct shm_greeting greeting;
-    int closer = connection->shm->service.closer;
-    int error = shm_hello_receive(closer, source->fd, &greeting);
-    if (error == 0)
-        shm_greeting_drop(closer, &greeting); /* the peer finds this end of the socket shut, and leaves */
-    if (error == -ECONNREFUSED || error == -ENOBUFS || is_gone(connection))
+    if (is_gone(connection) || base_list_empty(&connection->exposures))
         shm_ghost_end_locked(connection);
-    else if (error == -ECONNRESET)
-        shm_service_forget_locked(&connection->shm->service, source);
 }
 
 void shm_connection_end(struct shm_connection *connection)
@@ -68,24 +61,19 @@ void shm_connection_end(struct shm_connection *connection)
     struct shm_service *service = &connection->shm->service;
     bool met = connection->out.file.memory != NULL;
     base_assert(connection->pending.first == NULL);
-    shm_peer_domain_drop(&connection->peer);
+    shm_service_lock(service);
+    atomic_store(&connection->peer.asked, 0); /* no answer is taken from now on */
+    shm_service_unlock(service);
+    shm_peer_domain_drop(connection->shm, &connection->peer);
     if (met) {
         shm_ring_tell(&connection->out,
                       SHM_LEFT); /* if both sides leave at once, one of them sees the other's word */
         shm_connection_ring_peer(connection);
         shm_file_drop(&connection->out.file);
-    } else {
-        (void)shutdown(connection->socket.fd, SHUT_WR);
     }
     shm_service_lock(service);
     connection->owner = NULL;
-    shm_service_forget_locked(service, &connection->socket);
-    connection->socket.event = met ? shm_socket_event : late_answer_event;
-    if (!connection->exposed || is_gone(connection))
-        shm_ghost_end_locked(connection);
-    else if (shm_service_watch_locked(service, &connection->socket) != 0)
-        base_warn(&connection->shm->node->log, "out of memory for watching a peer that was left",
-                  "fabric=shm reason=\"what it could write stays out of use until its process ends\"");
+    end_ghost_locked(connection);
     shm_service_unlock(service);
 }
 
@@ -94,28 +82,47 @@ static void peer_changed_locked(struct shm_connection *connection, int error)
 {
     task_mutex_assert_held(&connection->shm->service.lock);
     if (connection->owner == NULL) {
-        if (is_gone(connection))
-            shm_ghost_end_locked(connection);
+        end_ghost_locked(connection);
         return;
     }
     (void)fabric_connection_fail(connection->owner, "peer", error);
     fabric_bell_ring(&connection->bell);
 }
 
+/* Carry out a note of the peer's. @return 0; -EPROTO and the like: the connection ends */
+static int hear_locked(struct shm_connection *connection, const struct shm_note *note, int fd)
+{
+    if (note->kind == SHM_DROPPED)
+        shm_exposure_end_locked(connection, note->key);
+    else if (connection->owner != NULL && note->kind == SHM_ASK)
+        return shm_exposure_begin_locked(connection, note->key);
+    else if (connection->owner != NULL && note->kind != SHM_LOOK)
+        return shm_peer_hear_locked(connection, note, fd);
+    return 0;
+}
+
 void shm_socket_event(struct shm_source *source)
 {
     struct shm_connection *connection = base_container_of(source, struct shm_connection, socket);
-    uint8_t rings[64];
-    ssize_t bytes = shm_bytes_receive(connection->shm->service.closer, source->fd, rings, sizeof(rings));
+    const int closer = connection->shm->service.closer;
+    struct shm_note note;
+    int fd, error = -ECONNRESET;
+    ssize_t bytes = shm_note_receive(closer, source->fd, &note, &fd);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (bytes <= 0)
         shm_service_forget_locked(&connection->shm->service, source);
+    else
+        error = hear_locked(connection, &note, fd);
+    if (fd >= 0)
+        shm_close_later(closer, fd);
     enum shm_presence presence = shm_ring_told(&connection->in);
-    if (presence == SHM_PRESENT && bytes > 0)
+    if (presence == SHM_PRESENT && error == 0 && connection->owner != NULL)
         fabric_bell_ring(&connection->bell);
     else
-        peer_changed_locked(connection, presence == SHM_LEFT ? -EPIPE : -ECONNRESET);
+        peer_changed_locked(connection, presence == SHM_LEFT     ? -EPIPE
+                                        : presence == SHM_FAILED ? -ECONNRESET
+                                                                 : error);
 }
 
 void shm_process_event(struct shm_source *source)
@@ -200,18 +207,25 @@ static FABRIC_INLINE void copy_out(const struct tarn_fabric_op *op, const uint8_
 #define SWAP_IS_FENCE 0 /* a later load may be carried out before the swap's store */
 #endif
 
-#define WAITS_FOR_CREDIT 1
+#define WAITS 1 /* for credit, or for the region's file */
 
-/* @return 0; WAITS_FOR_CREDIT; negative errno */
+/* @return 0; WAITS; negative errno */
 static int send_message(struct shm_connection *connection, const struct tarn_fabric_message *message,
                         const struct tarn_fabric_op *op, uint32_t iov_count)
 {
     int written = shm_ring_write_try(&connection->out, message, op->iov, iov_count);
     if (written <= 0)
-        return written < 0 ? written : WAITS_FOR_CREDIT;
+        return written < 0 ? written : WAITS;
     if (shm_ring_reader_sleeps(&connection->out))
         shm_connection_ring_peer(connection);
     return 0;
+}
+
+/* Ask for the region of an operation that has found none. @return WAITS; -EACCES; -ECONNRESET */
+static int ask_for_region(struct shm_connection *connection, const struct tarn_fabric_op *op)
+{
+    int error = shm_peer_ask(connection, op);
+    return error == 0 ? WAITS : error;
 }
 
 static int write_and_notify(struct shm_connection *connection, const struct tarn_fabric_op *op)
@@ -219,9 +233,9 @@ static int write_and_notify(struct shm_connection *connection, const struct tarn
     const struct tarn_fabric_message message = {.notified = true, .value = op->value};
     uint8_t *memory = shm_locate(&connection->peer, op, TARN_FABRIC_MAY_WRITE);
     if (memory == NULL)
-        return -EACCES;
+        return ask_for_region(connection, op);
     if (!shm_ring_has_credit(&connection->out))
-        return WAITS_FOR_CREDIT;
+        return WAITS;
     copy_in(connection, memory, op);
     return send_message(connection, &message, op, 0);
 }
@@ -263,7 +277,7 @@ static FABRIC_INLINE bool run_alone(struct shm_connection *connection, struct ta
     return true;
 }
 
-/* Carry out an operation. @return 0: it has completed; WAITS_FOR_CREDIT; negative errno */
+/* Carry out an operation. @return 0: it has completed; WAITS; negative errno */
 static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
 {
     if (op->fence)
@@ -272,18 +286,20 @@ static int run_op(struct shm_connection *connection, struct tarn_fabric_op *op)
         return send_op(connection, op);
     if (op->kind == TARN_FABRIC_WRITE_NOTIFY)
         return write_and_notify(connection, op);
-    return run_alone(connection, op) ? 0 : -EACCES;
+    return run_alone(connection, op) ? 0 : ask_for_region(connection, op);
 }
 
-/* Carry out waiting operations, as far as there is credit. */
+/* Carry out waiting operations, as far as there are credit and regions. */
 static void run_waiting(struct shm_connection *connection)
 {
     struct tarn_fabric_op *op;
+    if (base_unlikely(atomic_load(&connection->peer.has_news)))
+        shm_peer_take_news(connection);
     if (base_likely(connection->pending.first == NULL))
         return;
     while ((op = connection->pending.first) != NULL && tarn_fabric_error(connection->owner) == 0) {
         int result = run_op(connection, op);
-        if (result == WAITS_FOR_CREDIT)
+        if (result == WAITS)
             break;
         (void)fabric_queue_pop(&connection->pending);
         fabric_op_finish(op, result);
@@ -301,7 +317,7 @@ void shm_progress(void *state)
 bool shm_run(void *state, struct tarn_fabric_op *op)
 {
     struct shm_connection *connection = state;
-    if (connection->pending.first != NULL ||
+    if (connection->pending.first != NULL || atomic_load(&connection->peer.has_news) ||
         (fabric_op_takes_credit(op) ? run_op(connection, op) != 0 : !run_alone(connection, op)))
         return false;
     settle_posted(connection);
@@ -313,8 +329,8 @@ void shm_post(void *state, struct tarn_fabric_op *op)
     struct shm_connection *connection = state;
     run_waiting(connection);
     bool behind = connection->pending.first != NULL && (op->fence || fabric_op_takes_credit(op));
-    int result = behind ? WAITS_FOR_CREDIT : run_op(connection, op);
-    if (result == WAITS_FOR_CREDIT)
+    int result = behind ? WAITS : run_op(connection, op);
+    if (result == WAITS)
         fabric_queue_push(&connection->pending, op);
     else
         fabric_op_finish(op, result);
@@ -329,8 +345,10 @@ struct op_waiter {
 static bool op_ready(void *arg)
 {
     const struct op_waiter *waiter = arg;
+    const struct shm_peer_domain *peer = &waiter->connection->peer;
     return waiter->op->finished || tarn_fabric_error(waiter->connection->owner) != 0 ||
-           shm_ring_has_credit(&waiter->connection->out);
+           atomic_load(&peer->has_news) ||
+           (atomic_load(&peer->asked) == 0 && shm_ring_has_credit(&waiter->connection->out));
 }
 
 static void op_arm(void *arg)
@@ -358,7 +376,8 @@ int shm_wait(void *state, struct tarn_fabric_op *op, uint64_t deadline_ns)
 static bool message_ready(void *arg)
 {
     const struct shm_connection *connection = arg;
-    return shm_ring_has_message(&connection->in) || tarn_fabric_error(connection->owner) != 0;
+    return shm_ring_has_message(&connection->in) || tarn_fabric_error(connection->owner) != 0 ||
+           atomic_load(&connection->peer.has_news);
 }
 
 static void message_arm(void *arg)

@@ -1,6 +1,6 @@
 /*
- * The meeting of two processes: each sends a hello, with credentials that the kernel vouches for and three descriptors,
- * over a Unix socket that keeps message boundaries.
+ * What two processes say to each other over a Unix socket that keeps message boundaries: first each sends a hello, with
+ * credentials that the kernel vouches for and two descriptors; then notes.
  */
 #include "fabric/shm/shm.h"
 #include "task/net.h"
@@ -15,23 +15,21 @@
  *
  * | offset | bytes | meaning                                                       |
  * |--------|-------|---------------------------------------------------------------|
- * | 0      | 4     | HELLO_MARK: what this is, version 1                           |
+ * | 0      | 4     | HELLO_MARK: what this is, version 2                           |
  * | 4      | 4     | 0; 1: refused, 2: out of memory, and nothing else counts      |
  * | 8      | 8     | identity of the sender's domain                               |
- * | 16     | 16    | length of its files: readable, writable                       |
- * | 32     | 4     | entries of its table of regions                               |
- * | 36     | 4     | slots of the ring in which the sender receives                |
- * | 40     | 4     | payload of each                                               |
- * | 44     | 4     | bytes of private data                                         |
- * | 48     | 56    | private data, zeros after it                                  |
+ * | 16     | 4     | slots of its table of regions                                 |
+ * | 20     | 4     | slots of the ring in which the sender receives                |
+ * | 24     | 4     | payload of each                                               |
+ * | 28     | 4     | bytes of private data                                         |
+ * | 32     | 56    | private data, zeros after it                                  |
  *
- * With it come three descriptors: of the readable file, the writable file, and the ring.
+ * With it come two descriptors: of the table, and of the ring.
  */
 struct shm_hello_format {
     uint32_t mark;
     uint32_t refused;
     uint64_t identity;
-    uint64_t bytes[SHM_PLACES];
     uint32_t table_slots;
     uint32_t ring_slots;
     uint32_t ring_payload_bytes;
@@ -39,9 +37,9 @@ struct shm_hello_format {
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-_Static_assert(sizeof(struct shm_hello_format) == 104, "a message between processes");
+_Static_assert(sizeof(struct shm_hello_format) == 88, "a message between processes");
 
-#define HELLO_MARK UINT32_C(0x016d6873)
+#define HELLO_MARK UINT32_C(0x026d6873)
 
 enum refusal { NOT_WANTED = 1, OUT_OF_MEMORY };
 
@@ -75,6 +73,22 @@ int shm_socket_ask_who(int fd)
     return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) == 0 ? 0 : -errno;
 }
 
+/* Send a message with descriptors. @return whether it went */
+static bool send_message(int fd, void *bytes, size_t count, const int *fds, unsigned fd_count)
+{
+    struct iovec vector = {.iov_base = bytes, .iov_len = count};
+    union control control = {0};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (fd_count > 0) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE(fd_count * sizeof(int));
+        control.header = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(fd_count * sizeof(int))};
+        memcpy(CMSG_DATA(&control.header), fds, fd_count * sizeof(int));
+    }
+    return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)count;
+}
+
 int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
 {
     struct shm_hello_format format = {.mark = HELLO_MARK,
@@ -83,18 +97,8 @@ int shm_hello_send(int fd, const struct shm_hello *hello, const int *fds)
                                       .ring_slots = hello->ring_slots,
                                       .ring_payload_bytes = hello->ring_payload_bytes,
                                       .data_bytes = hello->data_bytes};
-    memcpy(format.bytes, hello->bytes, sizeof(format.bytes));
     memcpy(format.data, hello->data, hello->data_bytes);
-    struct iovec vector = {.iov_base = &format, .iov_len = sizeof(format)};
-    union control control = {0};
-    struct msghdr message = {.msg_iov = &vector,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = CMSG_SPACE(SHM_HELLO_FDS * sizeof(int))};
-    control.header = (struct cmsghdr){
-        .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(SHM_HELLO_FDS * sizeof(int))};
-    memcpy(CMSG_DATA(&control.header), fds, SHM_HELLO_FDS * sizeof(int));
-    return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(format) ? 0 : -ECONNRESET;
+    return send_message(fd, &format, sizeof(format), fds, SHM_HELLO_FDS) ? 0 : -ECONNRESET;
 }
 
 void shm_hello_refuse(int fd, int error)
@@ -169,7 +173,7 @@ static int take_control(int closer, struct msghdr *message, bool refused, struct
 int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
 {
     struct shm_hello_format format = {0};
-    struct shm_greeting greeting = {.fds = {-1, -1, -1}};
+    struct shm_greeting greeting = {.fds = {-1, -1}};
     struct received message;
     ssize_t bytes = receive_message(fd, &format, sizeof(format), &message);
     if (bytes <= 0)
@@ -192,19 +196,73 @@ int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting)
                                         .ring_slots = format.ring_slots,
                                         .ring_payload_bytes = format.ring_payload_bytes,
                                         .data_bytes = format.data_bytes};
-    memcpy(greeting.hello.bytes, format.bytes, sizeof(format.bytes));
     memcpy(greeting.hello.data, format.data, format.data_bytes);
     *ret_greeting = greeting;
     return 0;
 }
 
-ssize_t shm_bytes_receive(int closer, int fd, void *bytes, size_t room)
+/* ---- notes -------------------------------------------------------------------------------------- */
+
+/*
+ * format: a note, of one machine's byte order
+ *
+ * | offset | bytes | meaning                                                       |
+ * |--------|-------|---------------------------------------------------------------|
+ * | 0      | 4     | enum shm_note_kind                                            |
+ * | 4      | 4     | file: the region's slot in the table                          |
+ * | 8      | 8     | key of the region; of freed 0                                 |
+ * | 16     | 8     | file: its generation                                          |
+ * | 24     | 8     | file: its length                                              |
+ * | 32     | 4     | file: its rights                                              |
+ * | 36     | 4     | 0                                                             |
+ *
+ * With a file comes its descriptor. Any other length, usually one byte, says: look.
+ */
+struct shm_note_format {
+    uint32_t kind;
+    uint32_t slot;
+    uint64_t key;
+    uint64_t generation;
+    uint64_t bytes;
+    uint32_t rights;
+    uint32_t unused;
+};
+
+_Static_assert(sizeof(struct shm_note_format) == 40, "a message between processes");
+
+bool shm_note_send(int socket, const struct shm_note *note, int fd)
 {
-    struct shm_greeting unwanted = {.fds = {-1, -1, -1}};
+    struct shm_note_format format = {.kind = note->kind,
+                                     .slot = note->slot,
+                                     .key = note->key,
+                                     .generation = note->generation,
+                                     .bytes = note->bytes,
+                                     .rights = note->rights};
+    return send_message(socket, &format, sizeof(format), &fd, fd < 0 ? 0 : 1);
+}
+
+ssize_t shm_note_receive(int closer, int socket, struct shm_note *ret_note, int *ret_fd)
+{
+    struct shm_greeting came = {.fds = {-1, -1}};
+    struct shm_note_format format = {0};
     struct received message;
-    ssize_t count = receive_message(fd, bytes, room, &message);
+    ssize_t count = receive_message(socket, &format, sizeof(format), &message);
+    *ret_note = (struct shm_note){.kind = SHM_LOOK};
+    *ret_fd = -1;
     if (count >= 0)
-        (void)take_control(closer, &message.header, true, &unwanted); /* that some came changes nothing */
-    shm_greeting_drop(closer, &unwanted);
+        (void)take_control(closer, &message.header, true,
+                           &came); /* the socket's other end is known by its hello */
+    if (count == (ssize_t)sizeof(format) && (message.header.msg_flags & MSG_TRUNC) == 0 &&
+        format.kind <= SHM_DROPPED) {
+        *ret_note = (struct shm_note){.kind = (enum shm_note_kind)format.kind,
+                                      .slot = format.slot,
+                                      .key = format.key,
+                                      .generation = format.generation,
+                                      .bytes = format.bytes,
+                                      .rights = format.rights};
+        *ret_fd = came.fds[0];
+        came.fds[0] = -1;
+    }
+    shm_greeting_drop(closer, &came);
     return count;
 }

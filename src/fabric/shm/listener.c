@@ -96,7 +96,7 @@ static void take_in(struct shm_listener *listener, int fd)
     *incoming = (struct shm_incoming){.listener = listener,
                                       .shm = shm,
                                       .socket = {.fd = fd, .event = incoming_event},
-                                      .greeting = {.fds = {-1, -1, -1}}};
+                                      .greeting = {.fds = {-1, -1}}};
     if (shm_socket_ask_who(fd) != 0 || shm_service_watch_locked(&shm->service, &incoming->socket) != 0) {
         refuse_peer(incoming, -ENOMEM);
         return;

@@ -15,6 +15,8 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
     if (shm == NULL)
         return -ENOMEM;
     shm->node = node;
+    base_spin_init(&shm->mappings_lock);
+    base_list_init(&shm->mappings);
     base_log_limit_init(&shm->refusals, REFUSAL_LINES, REFUSAL_INTERVAL_NS);
     int error = shm_service_open(&shm->service, &node->memory);
     if (error != 0) {

@@ -158,45 +158,35 @@ enum shm_presence shm_ring_told(const struct shm_ring *ring);
 
 /* ---- domain.c: domains and regions -------------------------------------------------------------- */
 
-/* The files in which regions lie. */
-enum shm_place { SHM_READABLE, SHM_WRITABLE, SHM_PLACES };
+#define SHM_FILE_BYTES_MAX (UINT64_C(1) << 46) /* half of a process's address space */
 
-struct shm_table_format;
+struct shm_region;
 
 struct shm_domain {
     struct shm *shm;
     uint64_t identity; /* in every handle */
-    struct shm_file files[SHM_PLACES];
+    struct shm_file table_file;
+    _Atomic uint64_t *table; /* for each slot the generation of its region, or 0; peers map it to read */
+    uint32_t table_slots;
     uint64_t charged_bytes;
-    struct shm_table_format *table; /* at the beginning of the readable file */
-    uint32_t table_slots;
-    uint64_t keys;                        /* the last key that was given out; the first is random */
-    struct task_mutex lock;               /* protects table, keys and extents */
-    struct base_list extents[SHM_PLACES]; /* of struct shm_extent, by offset; together they cover each file */
-    struct base_list
-        connections;            /* of struct shm_connection, ghosts included; the service's lock guards it */
-    uint64_t connections_begun; /* number of the next connection; the service's lock guards it */
+    /* What follows is guarded by the service's lock. */
+    struct shm_region **regions;  /* by slot; NULL: none */
+    uint64_t generations;         /* the last that was given out */
+    uint64_t left_bytes[2];       /* bytes that regions may still take; [1]: those that peers may change */
+    struct base_list connections; /* of struct shm_connection, ghosts included */
 };
 
-/* A peer's region that was looked up; it is valid while its key is in the peer's table. */
-struct shm_sight {
-    uint64_t key;
-    const _Atomic uint64_t *key_now; /* the key's place in the peer's table; NULL: the sight is empty */
-    uint8_t *memory;                 /* the region's memory in this side's mapping */
-    uint64_t bytes;
-    uint32_t rights; /* the region's rights, as far as the mapping allows them */
-};
+/** Bytes of a table. */
+uint64_t shm_table_bytes(uint32_t slots);
 
-#define SHM_SIGHTS 8 /* a power of two */
+/** Answer a peer that asks for the file of a region. @return 0; -ENOMEM; -ECONNRESET: it takes no answers */
+base_must_check int shm_exposure_begin_locked(struct shm_connection *connection, uint64_t key);
 
-/* A peer's domain, mapped. */
-struct shm_peer_domain {
-    uint64_t identity;
-    struct shm_file files[SHM_PLACES];
-    uint32_t table_slots;
-    struct shm_sight sights
-        [SHM_SIGHTS]; /* regions found lately, by the low bits of the key; only the connection's user touches them */
-};
+/** A peer has unmapped a region that was freed. */
+void shm_exposure_end_locked(struct shm_connection *connection, uint64_t key);
+
+/** A peer has nothing mapped any more. */
+void shm_exposures_end_locked(struct shm_connection *connection);
 
 /** Members of struct fabric_provider, which says what each promises. */
 int shm_domain_open(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
@@ -204,34 +194,86 @@ void shm_domain_close(void *state);
 int shm_region_alloc(void *state, struct tarn_fabric_region *region);
 void shm_region_free(void *state, struct tarn_fabric_region *region);
 
-struct shm_hello;
+/* ---- peer.c: a peer's domain -------------------------------------------------------------------- */
 
-/** Map the domain of a hello. @param fds  its files by enum shm_place, still the caller's @return 0; -EPROTO; -ENOMEM */
-base_must_check int shm_peer_domain_take(const struct shm_hello *hello, const int *fds,
-                                         struct shm_peer_domain *ret_peer);
+struct shm_mapping;
+
+/* A peer's region, mapped; it is there while its generation is in the peer's table. */
+struct shm_sight {
+    struct shm_sight *next; /* in its bucket */
+    uint64_t key;
+    uint64_t generation;
+    const _Atomic uint64_t *now; /* the slot in the peer's table */
+    uint8_t *memory;
+    uint64_t bytes;
+    uint32_t rights; /* as the owner has said; a file that may only be read is mapped to read only */
+    struct shm_mapping *mapping;
+};
+
+#define SHM_BUCKETS 64
+
+/* A peer's domain. Its user is the connection's, but for what the service's thread says. */
+struct shm_peer_domain {
+    uint64_t identity;
+    struct shm_file table;
+    uint32_t table_slots;
+    struct shm_sight *sights[SHM_BUCKETS]; /* by key */
+    uint64_t refused;       /* the key of which the peer said last that it has no such region */
+    _Atomic uint64_t asked; /* the key that the peer was asked for; 0: none */
+    struct shm_sight
+        *answer; /* what it has answered, once is_answered is set; NULL: there is no such region */
+    _Atomic bool is_answered;
+    _Atomic bool has_freed; /* the peer has freed regions that this side has mapped */
+    _Atomic bool has_news;  /* one of the two */
+};
+
+struct shm_hello;
+struct shm_note;
+
+/** Take the domain of a hello. @param table  the file of its table, still the caller's @return 0; -EPROTO; -ENOMEM */
+base_must_check int shm_peer_domain_take(const struct shm_hello *hello, int table,
+                                         struct shm_peer_domain *peer);
 
 /** Unmap a peer's domain. */
-void shm_peer_domain_drop(struct shm_peer_domain *peer);
+void shm_peer_domain_drop(struct shm *shm, struct shm_peer_domain *peer);
 
-/** Look a key up in a peer's table, and keep the region as a sight. @return false: the table has no such key */
-base_must_check bool shm_find(struct shm_peer_domain *peer, uint64_t key);
+/**
+ * Ask a peer for the region of an operation, which is carried out once the answer has come. Never waits.
+ *
+ * @return 0; -EACCES: there is no such region, or it does not grant the operation; -ECONNRESET
+ */
+base_must_check int shm_peer_ask(struct shm_connection *connection, const struct tarn_fabric_op *op);
+
+/** Take a note of a peer's about its regions. Run by the service's thread. @param fd  still the caller's
+ * @return 0; -EPROTO; -ENOMEM */
+base_must_check int shm_peer_hear_locked(struct shm_connection *connection, const struct shm_note *note,
+                                         int fd);
+
+/** Have operations find the region that has come, and unmap those that were freed. Never waits. */
+void shm_peer_take_news(struct shm_connection *connection);
+
+/** The sight of a key, or NULL. */
+static inline struct shm_sight *shm_sight_of(const struct shm_peer_domain *peer, uint64_t key)
+{
+    struct shm_sight *sight = peer->sights[key % SHM_BUCKETS];
+    while (sight != NULL && sight->key != key)
+        sight = sight->next;
+    return sight;
+}
 
 /**
  * Find the memory that an operation names in a peer's domain, as the peer's table has it now.
  *
  * @param rights  the rights that the operation needs
- * @return op->bytes of this side's mapping, word-aligned if the rights have TARN_FABRIC_MAY_SWAP; NULL: -EACCES
+ * @return op->bytes of this side's mapping, word-aligned if the rights have TARN_FABRIC_MAY_SWAP; NULL: shm_peer_ask()
  */
-base_must_check static inline uint8_t *shm_locate(struct shm_peer_domain *peer,
+base_must_check static inline uint8_t *shm_locate(const struct shm_peer_domain *peer,
                                                   const struct tarn_fabric_op *op, uint32_t rights)
 {
     const struct tarn_fabric_handle *handle = op->handle;
-    const uint64_t key = handle->key;
-    const struct shm_sight *sight = &peer->sights[key % SHM_SIGHTS];
-    if (base_unlikely(handle->domain != peer->identity))
-        return NULL;
-    if (base_unlikely(sight->key != key || sight->key_now == NULL || atomic_load(sight->key_now) != key) &&
-        !shm_find(peer, key))
+    const struct shm_sight *sight = shm_sight_of(peer, handle->key);
+    if (base_unlikely(sight == NULL || handle->domain != peer->identity ||
+                      atomic_load(sight->now) != sight->generation))
         return NULL;
     bool granted = (sight->rights & rights) == rights && op->offset <= sight->bytes &&
                    op->bytes <= sight->bytes - op->offset;
@@ -240,10 +282,9 @@ base_must_check static inline uint8_t *shm_locate(struct shm_peer_domain *peer,
 
 /* ---- hello.c, listener.c: how two processes meet ------------------------------------------------------------ */
 
-/* A side's first message. With it come three descriptors: of its domain's two files and of its ring. */
+/* A side's first message. With it come two descriptors. */
 struct shm_hello {
     uint64_t identity;
-    uint64_t bytes[SHM_PLACES];
     uint32_t table_slots;
     uint32_t ring_slots;
     uint32_t ring_payload_bytes;
@@ -251,7 +292,7 @@ struct shm_hello {
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
 
-#define SHM_HELLO_FDS (SHM_PLACES + 1) /* the domain's files by enum shm_place, then the ring's */
+enum shm_hello_fd { SHM_TABLE, SHM_RING, SHM_HELLO_FDS }; /* the files that come with it */
 
 /* A hello that was received, with its descriptors. */
 struct shm_greeting {
@@ -280,8 +321,35 @@ void shm_hello_refuse(int fd, int error);
  */
 base_must_check int shm_hello_receive(int closer, int fd, struct shm_greeting *ret_greeting);
 
-/** Receive bytes of a peer that has said its hello, and close what descriptors come with them. @return as recv() */
-ssize_t shm_bytes_receive(int closer, int fd, void *bytes, size_t room);
+/* The kinds of notes of connected sides. */
+enum shm_note_kind {
+    SHM_LOOK,      /* nothing but: look at the ring */
+    SHM_ASK,       /* send me the file of the region with this key */
+    SHM_FILE,      /* here it is */
+    SHM_NO_REGION, /* there is none */
+    SHM_FREED,     /* regions whose files you have are no more: look at the table */
+    SHM_DROPPED,   /* the region with this key is not mapped here any more */
+};
+
+/* What connected sides tell each other over the socket, besides the bytes that say: look. */
+struct shm_note {
+    enum shm_note_kind kind;
+    uint64_t key;
+    uint64_t generation, bytes; /* SHM_FILE: of the region; its slot in the table, and rights */
+    uint32_t slot, rights;
+};
+
+/** Send a note, with a descriptor or -1. Never waits. @return false: the peer's end is full, or shut */
+bool shm_note_send(int socket, const struct shm_note *note, int fd);
+
+/**
+ * Receive a note of a peer that has said its hello. Never waits.
+ *
+ * @param ret_note  what is no note is SHM_LOOK
+ * @param ret_fd    the descriptor that came with it, the caller's now, or -1; any more are closed
+ * @return as recv()
+ */
+ssize_t shm_note_receive(int closer, int socket, struct shm_note *ret_note, int *ret_fd);
 
 /** Close a hello's descriptors. */
 void shm_greeting_drop(int closer, struct shm_greeting *greeting);
@@ -300,18 +368,17 @@ int shm_incoming_take(void *state, struct shm_greeting *ret_greeting);
 
 /*
  * A connection. While it has an owner, the owner's thread uses it, and the service's thread watches the socket and
- * the pidfd. After shm_disconnect() it is a ghost, which belongs to the service until the peer can write no more.
+ * the pidfd. After shm_disconnect() it is a ghost, which belongs to the service until the peer has nothing mapped any more.
  */
 struct shm_connection {
-    struct base_list link; /* place in shm_domain.connections, ordered by `number` */
+    struct base_list link;      /* shm_domain.connections */
+    struct base_list exposures; /* what its peer has of the domain; the service's lock guards it */
     struct shm *shm;
     struct shm_domain *domain;
-    uint64_t number;
     struct tarn_fabric_connection
         *owner; /* the public object; NULL: a ghost. The service's lock guards changes */
     struct shm_source socket;
     struct shm_source process; /* the pidfd of the peer's process */
-    bool exposed;              /* the peer may have mapped our memory */
     _Atomic bool answered;     /* while connecting: the answer can be read from the socket */
     _Atomic bool ended;        /* the peer's process has ended */
     bool unsettled;            /* an operation has stored something, and no fence has followed yet */
@@ -319,7 +386,7 @@ struct shm_connection {
     bool messages_are_rare; /* messages come here seldom: their receiver sleeps at once */
     struct shm_peer_domain peer;
     struct fabric_bell bell;
-    struct fabric_queue pending; /* operations that wait for credit, in the order of posting */
+    struct fabric_queue pending; /* operations that wait for credit or a region, in the order of posting */
     uint32_t data_bytes;         /* bytes of the peer's private data */
     uint8_t data[TARN_FABRIC_PRIVATE_BYTES_MAX];
 };
@@ -360,6 +427,8 @@ struct shm {
     struct tarn_node *node;
     struct shm_service service;
     struct base_log_limit refusals; /* limits the lines about refused clients */
+    struct base_spin mappings_lock; /* guards the list, and the counts in it */
+    struct base_list mappings;      /* of struct shm_mapping: files of peers */
 };
 
 #endif
