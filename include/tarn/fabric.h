@@ -387,7 +387,7 @@ enum tarn_fabric_op_kind {
 
 /*
  * An operation. The caller fills in the fields of the first part, and keeps the operation, its handle and the memory of
- * its vectors until tarn_fabric_wait() has returned.
+ * its vectors until it is known to have completed (tarn_fabric_post()).
  */
 struct tarn_fabric_op {
     enum tarn_fabric_op_kind kind;
@@ -413,8 +413,9 @@ struct tarn_fabric_op {
 };
 
 /**
- * Start operations, in their order. Never waits. tarn_fabric_wait() must be called for each, and returns its outcome, also
- * an error of the start.
+ * Start operations, in their order. Never waits. Each is the fabric's, with its memory, until it is known to have completed
+ * by tarn_fabric_wait(), tarn_fabric_await() or tarn_fabric_test(); then its `result` is its outcome, also an error of the
+ * start.
  */
 TARN_API void tarn_fabric_post(struct tarn_fabric_connection *connection, struct tarn_fabric_op *ops,
                                uint32_t count);
@@ -429,6 +430,19 @@ TARN_API void tarn_fabric_post(struct tarn_fabric_connection *connection, struct
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count,
                                               uint64_t deadline_ns);
+
+/**
+ * Wait until several operations have completed, in whatever way, and give nothing up: what has not completed when the
+ * deadline passes or the task is cancelled stays posted, with its memory, and can be waited for again.
+ *
+ * @return 0: all have, and each has its `result`; -ETIMEDOUT; -ECANCELED. Yields.
+ */
+TARN_API TARN_MUST_CHECK int tarn_fabric_await(struct tarn_fabric_op *ops, uint32_t count,
+                                               uint64_t deadline_ns);
+
+/** Whether a posted operation has completed, in whatever way. Never waits, but that a plain thread asks the scheduler of
+ * a scheduler's connection. */
+TARN_API bool tarn_fabric_test(struct tarn_fabric_op *op);
 
 /** READ into contiguous memory and wait. Yields. @return as tarn_fabric_wait() */
 TARN_API TARN_MUST_CHECK int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,

@@ -571,9 +571,11 @@ static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
     connection->fabric->provider->fail(connection->state);
 }
 
-bool fabric_op_is_finished(const struct tarn_fabric_op *op)
+bool tarn_fabric_test(struct tarn_fabric_op *op)
 {
     const struct fabric_provider *provider = op->connection->fabric->provider;
+    if (fabric_needs_proxy(op->connection))
+        return fabric_proxy_test(op);
     if (!op->finished && provider->progress != NULL)
         provider->progress(op->connection->state);
     return op->finished;
@@ -592,34 +594,43 @@ static void count_wait(const struct tarn_fabric_op *op)
     count_more(&op->connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0].waits, 1);
 }
 
+/* How many operations, the first of some, are of one scheduler's connections, which a plain thread has wait for them. */
+static uint32_t count_for_proxy(const struct tarn_fabric_op *ops, uint32_t count)
+{
+    const struct task_sched *sched = ops[0].connection->sched;
+    uint32_t n = 0;
+    if (sched != NULL && task_is_thread()) {
+        while (n < count && ops[n].connection->sched == sched)
+            n++;
+    }
+    return n;
+}
+
 int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
 {
-    const bool is_thread = task_is_thread();
     int result = 0;
-    for (uint32_t i = 0, n; i < count_of_ops; i += n) {
-        const struct task_sched *sched = ops[i].connection->sched;
+    for (uint32_t i = 0, n; i < count_of_ops; i += base_max(n, 1U)) {
         int error;
-        n = 1;
-        if (sched != NULL && is_thread) { /* wait for it together with the others of that scheduler */
-            while (i + n < count_of_ops && ops[i + n].connection->sched == sched)
-                n++;
-            error = fabric_proxy_wait(&ops[i], n, deadline_ns);
-        } else {
-            if (i == 0)
-                count_wait(&ops[0]);
-            error = wait_for_one(&ops[i], deadline_ns);
-        }
+        n = count_for_proxy(&ops[i], count_of_ops - i);
+        if (n == 0 && i == 0)
+            count_wait(&ops[0]);
+        error = n > 0 ? fabric_proxy_wait(&ops[i], n, deadline_ns) : wait_for_one(&ops[i], deadline_ns);
         if (result == 0)
             result = error;
     }
     return result;
 }
 
-int fabric_ops_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
+int tarn_fabric_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
 {
     int error = 0;
-    for (uint32_t i = 0; i < count && error == 0; i++)
-        error = ops[i].finished ? 0 : await_op(&ops[i], deadline_ns);
+    for (uint32_t i = 0, n; i < count && error == 0; i += base_max(n, 1U)) {
+        n = count_for_proxy(&ops[i], count - i);
+        if (n > 0)
+            error = fabric_proxy_await(&ops[i], n, deadline_ns);
+        else
+            error = ops[i].finished ? 0 : await_op(&ops[i], deadline_ns);
+    }
     return error;
 }
 

@@ -185,13 +185,6 @@ bool fabric_registers(const struct tarn_fabric *fabric);
 base_must_check int fabric_run(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                uint64_t deadline_ns);
 
-/** Wait until operations have completed, in whatever way; those that have not when it is cut short stay posted. Called by
- * the user of their connections. Yields. @return 0; -ETIMEDOUT; -ECANCELED */
-base_must_check int fabric_ops_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
-
-/** Whether a posted operation has finished; never waits. Called by the connection's user. */
-bool fabric_op_is_finished(const struct tarn_fabric_op *op);
-
 /** Run a function in a task of a scheduler and wait for its end. @return 0; -ENOMEM, -ESHUTDOWN: it did not run.
  * Yields. */
 base_must_check int fabric_run_on(struct task_sched *sched, task_function *function, void *arg);

@@ -140,6 +140,12 @@ void fabric_proxy_post(struct tarn_fabric_connection *connection, struct tarn_fa
 /** tarn_fabric_wait() for operations whose connections are of one scheduler. */
 int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
 
+/** tarn_fabric_await(), likewise. */
+int fabric_proxy_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns);
+
+/** tarn_fabric_test(). */
+bool fabric_proxy_test(struct tarn_fabric_op *op);
+
 /** Post one operation and wait for it, in one visit to the scheduler. */
 int fabric_proxy_post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,
                                uint64_t deadline_ns);

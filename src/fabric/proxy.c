@@ -68,6 +68,18 @@ static void run_wait(void *arg)
     call->result = tarn_fabric_wait(call->ops, call->count, call->deadline_ns);
 }
 
+static void run_await(void *arg)
+{
+    struct proxy_call *call = arg;
+    call->result = tarn_fabric_await(call->ops, call->count, call->deadline_ns);
+}
+
+static void run_test(void *arg)
+{
+    struct proxy_call *call = arg;
+    call->result = tarn_fabric_test(call->ops);
+}
+
 static void post_and_wait(void *arg)
 {
     post_call(arg);
@@ -104,6 +116,20 @@ int fabric_proxy_wait(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadl
     struct proxy_call call = {.ops = ops, .count = count, .deadline_ns = deadline_ns};
     run_call(ops[0].connection->sched, run_wait, &call);
     return call.result;
+}
+
+int fabric_proxy_await(struct tarn_fabric_op *ops, uint32_t count, uint64_t deadline_ns)
+{
+    struct proxy_call call = {.ops = ops, .count = count, .deadline_ns = deadline_ns};
+    run_call(ops[0].connection->sched, run_await, &call);
+    return call.result;
+}
+
+bool fabric_proxy_test(struct tarn_fabric_op *op)
+{
+    struct proxy_call call = {.ops = op};
+    run_call(op->connection->sched, run_test, &call);
+    return call.result != 0;
 }
 
 int fabric_proxy_post_and_wait(struct tarn_fabric_connection *connection, struct tarn_fabric_op *op,

@@ -243,6 +243,40 @@ static void answers_without_question_end_the_connection(struct testing_fabric *t
     testing_pair_close(&pair);
 }
 
+/* ---- freed memory ------------------------------------------------------------------------------- */
+
+/* Memory of a freed region is there again at once where no peer has used it, and otherwise when the peer has learned of
+ * that, by whatever it does next. */
+static void freed_memory_is_there_again(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    struct tarn_fabric_region *again;
+    const uint32_t rights = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE;
+    uint8_t zeros[11] = {0};
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < 4; i++) { /* with a peer that is idle */
+        tarn_fabric_mem_copy_in(pair.all, 1000, "left behind", 11);
+        tarn_fabric_region_free(pair.all);
+        assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &pair.all), 0);
+        testing_expect(pair.all, 1000, zeros, sizeof(zeros));
+    }
+    for (unsigned i = 0; i < 4; i++) { /* with one that has written there, and that does something */
+        assert_int_equal(tarn_fabric_write(pair.client, 0, &pair.all->handle, 1000, "left behind", 11,
+                                           TESTING_SECONDS(60)),
+                         0);
+        tarn_fabric_region_free(pair.all);
+        assert_int_equal(tarn_fabric_region_alloc(pair.server_domain, 4096, rights, &again), -ENOSPC);
+        uint64_t word;
+        do /* until it has learned of it */
+            assert_int_equal(
+                tarn_fabric_read(pair.client, 0, &pair.readable->handle, 0, &word, 8, TESTING_SECONDS(60)),
+                0);
+        while (tarn_fabric_region_alloc(pair.server_domain, TESTING_BYTES, rights, &pair.all) != 0);
+        testing_expect(pair.all, 1000, zeros, sizeof(zeros));
+    }
+    testing_pair_close(&pair);
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------- */
 
 /* Attackers are plain threads' work: a task would be no other. */
@@ -253,6 +287,7 @@ static void answers_without_question_end_the_connection(struct testing_fabric *t
     }
 
 IN_THREADS(questions_without_end_end_the_connection)
+IN_THREADS(freed_memory_is_there_again)
 IN_THREADS(a_closed_socket_frees_no_memory)
 IN_THREADS(lies_about_regions_are_refused)
 IN_THREADS(answers_without_question_end_the_connection)
@@ -261,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(questions_without_end_end_the_connection_here),
+        cmocka_unit_test(freed_memory_is_there_again_here),
         cmocka_unit_test(a_closed_socket_frees_no_memory_here),
         cmocka_unit_test(lies_about_regions_are_refused_here),
         cmocka_unit_test(answers_without_question_end_the_connection_here),

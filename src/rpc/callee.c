@@ -244,7 +244,7 @@ static void fill_header(struct rpc_incoming *incoming, const struct rpc_header *
 /* Whether the slot's last method has ended and its reply is no longer in flight; an honest peer waits for that. */
 static bool is_slot_free(struct rpc_incoming *incoming)
 {
-    if (incoming->is_running || (incoming->is_posted && !fabric_op_is_finished(&incoming->op)))
+    if (incoming->is_running || (incoming->is_posted && !tarn_fabric_test(&incoming->op)))
         return false;
     incoming->is_posted = false;
     return true;

@@ -388,7 +388,7 @@ static int await_round(struct tarn_rpc_connection *connection, uint64_t until_ns
     struct rpc_round *current = &caller->round;
     if (!current->in_flight)
         return 0;
-    int error = fabric_ops_await(caller->ops, current->count, until_ns);
+    int error = tarn_fabric_await(caller->ops, current->count, until_ns);
     if (error != 0) {
         current->begin_ns = 0;
         return error;
