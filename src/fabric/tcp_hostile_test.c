@@ -5,12 +5,11 @@
 #include "base/random.h"
 #include "fabric/tcp/wire.h"
 #include "fabric/tcp_testing.h"
-#include <arpa/inet.h>
 #include <sys/stat.h>
 
 /* ---- before there is a connection ---------------------------------------------------------------- */
 
-enum { STRANGERS = 300, SILENT = 70 };
+enum { STRANGERS = 300 };
 
 static void rubbish_is_no_hello(struct testing_fabric *testing)
 {
@@ -73,60 +72,6 @@ static void hellos_have_bounds(struct testing_fabric *testing)
         tcp_hello_save(&wrong[i], bytes);
         assert_int_equal(tcp_hello_load(bytes, TCP_HELLO, &back), -EPROTO);
     }
-}
-
-/* Those who say nothing take no place from those who do. */
-static void the_silent_make_room(struct testing_fabric *testing)
-{
-    struct testing_pair pair;
-    int fds[SILENT];
-    testing_pair_open(testing, &pair, NULL);
-    testing_disconnect(&pair);
-    for (unsigned i = 0; i < SILENT; i++)
-        fds[i] = tcp_testing_dial(testing->address);
-    testing_connect(&pair);
-    assert_true(tcp_testing_ends(fds[0])); /* the oldest was dropped */
-    for (unsigned i = 0; i < SILENT; i++)
-        assert_int_equal(close(fds[i]), 0);
-    testing_pair_close(&pair);
-}
-
-static int dial_from(const char *address, const char *own)
-{
-    const struct sockaddr_in where = tcp_testing_read(address);
-    struct sockaddr_in from = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(inet_pton(AF_INET, own, &from.sin_addr), 1);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (const struct sockaddr *)&from, sizeof(from)), 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&where, sizeof(where)), 0);
-    return fd;
-}
-
-/* Those of one host take no place from a slow client of another. */
-static void the_silent_push_nobody_out(struct testing_fabric *testing)
-{
-    static const struct tcp_secret none;
-    const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
-    struct testing_pair pair;
-    struct testing_job job;
-    struct tcp_hello hello, welcome;
-    int fds[SILENT];
-    testing_pair_open(testing, &pair, NULL);
-    testing_disconnect(&pair);
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
-    int slow = tcp_testing_dial(testing->address);
-    for (unsigned i = 0; i < SILENT; i++)
-        fds[i] = dial_from(testing->address, "127.0.0.2");
-    assert_true(tcp_testing_ends(fds[0]));
-    testing_start(testing, &job, 0, testing_accept, &pair);
-    assert_int_equal(tcp_testing_ask(slow, &none, &hello), 0);
-    assert_int_equal(tcp_testing_hear_welcome(slow, &welcome), 0);
-    testing_join(&job);
-    tcp_testing_leave(&pair, &slow, 1);
-    for (unsigned i = 0; i < SILENT; i++)
-        assert_int_equal(close(fds[i]), 0);
-    testing_pair_close(&pair);
 }
 
 /* Who has proved himself and was not accepted when the listener closes is refused; who had said nothing is dropped. */
@@ -715,8 +660,6 @@ static void urls_are_checked(struct testing_fabric *testing)
 
 IN_THREADS(rubbish_is_no_hello)
 IN_THREADS(hellos_have_bounds)
-IN_THREADS(the_silent_make_room)
-IN_THREADS(the_silent_push_nobody_out)
 IN_THREADS(who_waits_when_the_listener_closes_is_told)
 IN_THREADS(only_who_knows_the_secret_gets_in)
 IN_THREADS(servers_must_know_it_too)
@@ -738,8 +681,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rubbish_is_no_hello_in_threads),
         cmocka_unit_test(hellos_have_bounds_in_threads),
-        cmocka_unit_test(the_silent_make_room_in_threads),
-        cmocka_unit_test(the_silent_push_nobody_out_in_threads),
         cmocka_unit_test(who_waits_when_the_listener_closes_is_told_in_threads),
         cmocka_unit_test(only_who_knows_the_secret_gets_in_in_threads),
         cmocka_unit_test(servers_must_know_it_too_in_threads),

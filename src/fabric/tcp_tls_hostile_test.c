@@ -2,6 +2,7 @@
  * Who is let in under TLS and who is not, with the sentence that says why; and who is on the way and changes, cuts or
  * stalls what is said. In plain threads: here the others' sockets block.
  */
+#include "fabric/tcp/backlog.h"
 #include "fabric/tcp/connection.h"
 #include "fabric/tcp_tls_testing.h"
 #include <netinet/tcp.h>
@@ -402,12 +403,13 @@ static void what_is_changed_or_cut_is_not_taken(void **state)
 
 /* ---- who keeps to nothing ------------------------------------------------------------------------ */
 
+static const uint8_t beginning[] = {0x16, 3, 1, 2, 0, 1, 0}; /* of a record that does not come */
+
 /* Those who stall in the middle of a handshake take no place from others; and who listens and says nothing is not
  * waited for. */
 static void a_handshake_that_stalls_holds_up_nobody(void **state)
 {
     enum { STALLED = 70 };
-    static const uint8_t beginning[] = {0x16, 3, 1, 2, 0, 1, 0}; /* of a record that does not come */
     struct visit visit;
     struct tarn_fabric_connection *connection;
     int fds[STALLED];
@@ -483,6 +485,97 @@ static void shake_hands(struct hand *hand)
     assert_int_equal(done, 1);
 }
 
+/* Send the handshake's first message alone, and wait until it is answered. */
+static void begin_to_shake(struct hand *hand)
+{
+    uint8_t *bytes, byte;
+    BIO *out = BIO_new(BIO_s_mem());
+    SSL_set_bio(hand->ssl, BIO_new(BIO_s_mem()), out);
+    assert_int_equal(SSL_connect(hand->ssl), -1); /* nothing comes to its memory */
+    long count = BIO_get_mem_data(out, &bytes);
+    tcp_testing_say(hand->fd, bytes, (size_t)count);
+    assert_int_equal(recv(hand->fd, &byte, 1, MSG_PEEK), 1);
+    assert_int_equal(SSL_set_fd(hand->ssl, hand->fd), 1);
+}
+
+/* Say a hello behind the handshake. @param ret_meeting  with the challenge that it was answered by */
+static void begin_to_meet(const struct hand *hand, struct tcp_meeting *ret_meeting)
+{
+    const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
+    struct tcp_hello hello;
+    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
+    tcp_hello_save(&hello, ret_meeting->hello);
+    assert_int_equal(SSL_write(hand->ssl, ret_meeting->hello, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
+    assert_int_equal(hear(hand->ssl, ret_meeting->challenge, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
+}
+
+/* Say the proof, and hear the welcome. */
+static void go_on_to_meet(const struct hand *hand, const struct tcp_meeting *meeting)
+{
+    struct tcp_hello welcome, proof = {.kind = TCP_PROOF};
+    uint8_t bytes[TCP_HELLO_BYTES];
+    assert_int_equal(tcp_hello_prove(&hand->secret, meeting, NULL, proof.proof), 0);
+    tcp_hello_save(&proof, bytes);
+    assert_int_equal(SSL_write(hand->ssl, bytes, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
+    assert_int_equal(hear(hand->ssl, bytes, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
+    assert_int_equal(tcp_hello_load(bytes, TCP_WELCOME, &welcome), 0);
+}
+
+/* Silent clients push out none whose handshake has begun, and neither they nor begun handshakes push out one that has
+ * proved itself; all of one host. */
+static void who_has_come_further_is_not_pushed_out(void **state)
+{
+    enum { OTHERS = TCP_BACKLOG_PLACES + 6 };
+    struct visit visit;
+    struct testing_job job;
+    struct hand hand;
+    struct tcp_meeting meeting;
+    int fds[2][OTHERS];
+    open_visit(&visit, *state, SECRET ",heartbeat=1m", SECRET ",heartbeat=1m");
+    open_hand(&hand, &visit);
+    begin_to_shake(&hand);
+    for (unsigned i = 0; i < OTHERS; i++)
+        fds[0][i] = tcp_testing_dial(visit.testing.address);
+    assert_true(tcp_testing_ends(fds[0][0]));
+    shake_hands(&hand);
+    begin_to_meet(&hand, &meeting);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        fds[1][i] = tcp_testing_dial(visit.testing.address);
+        tcp_testing_say(fds[1][i], beginning, sizeof(beginning));
+    }
+    assert_true(tcp_testing_ends(fds[1][0]));
+    testing_start(&visit.testing, &job, 0, testing_accept, &visit.pair);
+    go_on_to_meet(&hand, &meeting);
+    testing_join(&job);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        assert_int_equal(close(fds[0][i]), 0);
+        assert_int_equal(close(fds[1][i]), 0);
+    }
+    close_hand(&hand);
+    tarn_fabric_disconnect(visit.pair.server);
+    visit.pair.server = NULL;
+    close_visit(&visit);
+}
+
+/* Clients that have proved themselves and say nothing more lock nobody out, and have an end: they are known, not good. */
+static void the_proved_lock_nobody_out(void **state)
+{
+    enum { PROVED = TCP_BACKLOG_PLACES + 6 };
+    struct visit visit;
+    static struct hand hands[PROVED];
+    open_visit(&visit, *state, SECRET, SECRET);
+    for (unsigned i = 0; i < PROVED; i++) {
+        open_hand(&hands[i], &visit);
+        shake_hands(&hands[i]);
+    }
+    assert_true(tcp_testing_ends(hands[0].fd));
+    testing_connect(&visit.pair);
+    assert_true(tcp_testing_ends(hands[PROVED - 1].fd)); /* its time is over */
+    for (unsigned i = 0; i < PROVED; i++)
+        close_hand(&hands[i]);
+    close_visit(&visit);
+}
+
 /* Rubbish comes through TLS too: it is refused there, in words. */
 static void rubbish_under_tls_is_refused(void **state)
 {
@@ -539,20 +632,10 @@ static void a_flood_of_key_updates_is_given_up(void **state)
 /* Meet as a client does. */
 static void meet_by_hand(struct hand *hand)
 {
-    const struct tarn_fabric_connect_options options = {.receive_count = 1, .receive_bytes = 1};
     struct tcp_meeting meeting;
-    struct tcp_hello hello, proof = {.kind = TCP_PROOF};
-    uint8_t bytes[TCP_HELLO_BYTES];
     shake_hands(hand);
-    assert_int_equal(tcp_hello_make(TCP_HELLO, &options, &hello), 0);
-    tcp_hello_save(&hello, meeting.hello);
-    assert_int_equal(SSL_write(hand->ssl, meeting.hello, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
-    assert_int_equal(hear(hand->ssl, meeting.challenge, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
-    assert_int_equal(tcp_hello_prove(&hand->secret, &meeting, NULL, proof.proof), 0);
-    tcp_hello_save(&proof, bytes);
-    assert_int_equal(SSL_write(hand->ssl, bytes, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
-    assert_int_equal(hear(hand->ssl, bytes, TCP_HELLO_BYTES), TCP_HELLO_BYTES);
-    assert_int_equal(tcp_hello_load(bytes, TCP_WELCOME, &hello), 0);
+    begin_to_meet(hand, &meeting);
+    go_on_to_meet(hand, &meeting);
 }
 
 static void send_by_hand(struct hand *hand, struct tcp_frame frame, const struct visit *visit,
@@ -672,6 +755,8 @@ int main(void)
         cmocka_unit_test(nothing_is_readable_on_the_way),
         cmocka_unit_test(what_is_changed_or_cut_is_not_taken),
         cmocka_unit_test(a_handshake_that_stalls_holds_up_nobody),
+        cmocka_unit_test(who_has_come_further_is_not_pushed_out),
+        cmocka_unit_test(the_proved_lock_nobody_out),
         cmocka_unit_test(rubbish_under_tls_is_refused),
         cmocka_unit_test(older_versions_are_refused),
         cmocka_unit_test(a_flood_of_key_updates_is_given_up),

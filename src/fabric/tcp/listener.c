@@ -1,8 +1,10 @@
 /*
- * Listeners, on the fabric's own scheduler. A client waits in one queue, of 64, until its hello has come with its proof,
- * and then in another, as a bare socket, until a task of any scheduler accepts it.
+ * Listeners, on the fabric's own scheduler. A client waits in the backlog until its hello has come with its proof, and
+ * then in a queue, as a bare socket, until a task of any scheduler accepts it. A task of the listener ends clients that
+ * take too long.
  */
 #include "fabric/tcp/listener.h"
+#include "fabric/tcp/backlog.h"
 #include "fabric/tcp/gate.h"
 #include "fabric/tcp/hello.h"
 #include "fabric/tcp/tcp.h"
@@ -10,31 +12,34 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define SILENT_MAX      64    /* clients without a valid proof; one is dropped when there are more */
-#define READY_MAX       128   /* clients with a valid proof; further ones are refused */
-#define CONNECTIONS_MAX 65536 /* the most sockets of a listener at once */
+#define PATIENCE_BEATS  4 /* heartbeats for which a client may stay at a stage of the backlog */
+#define PATIENCE_MIN_NS BASE_NS_PER_SECOND /* at least, because a handshake is work and has a round trip */
+#define READY_MAX       128                /* clients with a valid proof; further ones are refused */
+#define CONNECTIONS_MAX 65536              /* the most sockets of a listener at once */
 
 struct tcp_listener {
     struct tcp *tcp;
     const char *address; /* the address to listen at; only while the listener is opened */
     struct net_listener *net;
-    int error;               /* the error of opening it */
-    struct tcp_gate gate;    /* guards the fields below */
-    struct base_list silent; /* of struct tcp_incoming */
+    int error;                  /* the error of opening it */
+    struct tcp_gate gate;       /* guards the fields below */
+    struct tcp_backlog backlog; /* of struct tcp_incoming, as the next */
     struct base_list ready;
-    uint32_t silent_count, ready_count;
+    uint32_t ready_count;
     uint32_t sockets; /* number of incomings with a network connection: neither ready nor freed */
+    bool keeps_time;  /* its task that ends late clients runs */
+    bool closing;
 };
 
 /* A client that wants to connect, or a socket that wants to join. */
 struct tcp_incoming {
-    struct base_list link;
+    struct base_list link;      /* place in `ready` */
+    struct tcp_waiting waiting; /* its part in the backlog, before */
     struct tcp *tcp;
     struct tcp_listener *listener; /* its listener, until it is ready */
     struct net_connection *net;    /* its network connection, until it is ready */
     struct tcp_tls *tls;           /* its TLS; NULL: not yet, or in the clear */
     int fd;                        /* its bare socket when it is ready; -1 before */
-    uint64_t host;                 /* a hash of its address, without the port */
     bool shaken;                   /* the handshake of TLS is done, or there is none */
     bool challenged;
     uint32_t bytes; /* number of bytes in `input` */
@@ -56,64 +61,71 @@ static void free_incoming(struct tcp_incoming *incoming)
 
 /* ---- those who come ----------------------------------------------------------------------------- */
 
-static uint64_t host_of(const struct net_connection *net)
+/* End a client that the backlog has taken out; NULL: none. */
+static void drop_client(struct tcp_waiting *client)
 {
-    char peer[NET_ADDRESS_TEXT_MAX];
-    net_peer(net, peer, sizeof(peer));
-    const char *port = strrchr(peer, ':');
-    return base_hash64(peer, port == NULL ? strlen(peer) : (size_t)(port - peer), 0);
+    if (client != NULL)
+        net_shutdown(base_container_of(client, struct tcp_incoming, waiting)->net);
 }
 
-static uint32_t count_of_host(const struct tcp_listener *listener, uint64_t host)
+/* Put a client at a stage of the backlog, or on to it. */
+static void enter_stage(struct tcp_incoming *incoming, enum tcp_stage stage)
 {
-    uint32_t count = 0;
-    base_list_for_each(item, &listener->silent)
-        count += incoming_of(item)->host == host;
-    return count;
+    struct tcp_listener *listener = incoming->listener;
+    tcp_gate_lock(&listener->gate);
+    if (tcp_backlog_deadline(&listener->backlog) == TASK_FOREVER)
+        tcp_gate_wake_locked(&listener->gate); /* keep_time() sleeps without a deadline */
+    struct tcp_waiting *victim = tcp_backlog_enter(&listener->backlog, &incoming->waiting, stage, task_now());
+    tcp_gate_unlock(&listener->gate);
+    drop_client(victim);
 }
 
-/* Take out a client, if there are too many: the oldest of the host from which most have come, so that a host takes no place
- * from another. @return NULL: there are not too many */
-static struct net_connection *pop_silent_locked(struct tcp_listener *listener)
+/* The same for a client that has come further, unless it was dropped meanwhile. */
+static void advance_stage(struct tcp_incoming *incoming, enum tcp_stage stage)
 {
-    base_spin_assert_held(&listener->gate.lock);
-    struct tcp_incoming *chosen = NULL;
-    uint32_t most = 0;
-    if (listener->silent_count <= SILENT_MAX)
-        return NULL;
-    base_list_for_each(item, &listener->silent) {
-        struct tcp_incoming *incoming = incoming_of(item);
-        uint32_t count = count_of_host(listener, incoming->host);
-        if (count > most) {
-            most = count;
-            chosen = incoming;
+    if (base_list_is_linked(&incoming->waiting.link) && incoming->waiting.stage < stage)
+        enter_stage(incoming, stage);
+}
+
+/* End clients whose time is over. */
+static void keep_time(void *arg)
+{
+    struct tcp_listener *listener = arg;
+    int error = 0;
+    tcp_gate_lock(&listener->gate);
+    while (!listener->closing && error != -ECANCELED) {
+        struct tcp_waiting *late = tcp_backlog_expire(&listener->backlog, task_now());
+        if (late == NULL) {
+            error = tcp_gate_sleep_locked(&listener->gate, tcp_backlog_deadline(&listener->backlog));
+            continue;
         }
+        tcp_gate_unlock(&listener->gate);
+        drop_client(late); /* no other task runs before this one yields */
+        tcp_gate_lock(&listener->gate);
     }
-    base_list_remove(&chosen->link);
-    listener->silent_count--;
-    return chosen->net;
+    listener->keeps_time = false;
+    tcp_gate_wake_locked(&listener->gate);
+    tcp_gate_unlock(&listener->gate);
 }
 
 static int begin_incoming(struct net_connection *net, void *arg)
 {
     struct tcp_listener *listener = arg;
     struct tcp_incoming *incoming = base_alloc(&listener->tcp->node->memory, sizeof(*incoming));
+    char peer[NET_ADDRESS_TEXT_MAX];
     if (incoming == NULL)
         return -ENOMEM;
     incoming->tcp = listener->tcp;
     incoming->listener = listener;
     incoming->net = net;
-    incoming->host = host_of(net);
     incoming->fd = -1;
     net_set_user(net, incoming);
+    net_peer(net, peer, sizeof(peer));
+    incoming->waiting.host = tcp_host_of(peer);
     tcp_gate_lock(&listener->gate);
-    base_list_push_back(&listener->silent, &incoming->link);
-    listener->silent_count++;
     listener->sockets++;
-    struct net_connection *dropped = pop_silent_locked(listener);
     tcp_gate_unlock(&listener->gate);
-    if (dropped != NULL)
-        net_shutdown(dropped);
+    enter_stage(incoming, TCP_SILENT);
     return 0;
 }
 
@@ -157,6 +169,7 @@ static bool send_challenge(struct tcp_incoming *incoming)
     memcpy(incoming->meeting.hello, incoming->input, TCP_HELLO_BYTES);
     tcp_hello_save(&hello, incoming->meeting.challenge);
     incoming->challenged = true;
+    advance_stage(incoming, TCP_SPEAKING);
     if (tcp_write(incoming->net, incoming->tls, incoming->meeting.challenge, TCP_HELLO_BYTES,
                   task_now() + incoming->tcp->options.heartbeat_ns) == 0)
         return true;
@@ -197,6 +210,8 @@ static bool shake_hands(struct tcp_incoming *incoming)
     tcp_tls_attach(incoming->tls, incoming->net);
     int error = tcp_shake_try(incoming->net, incoming->tls, task_now() + tcp->options.heartbeat_ns);
     incoming->shaken = error == 0;
+    if (error == 0 || error == -EAGAIN)
+        advance_stage(incoming, error == 0 ? TCP_PROVED : TCP_SPEAKING);
     if (error == 0)
         return true;
     if (tcp_tls_reason(incoming->tls) != NULL)
@@ -238,10 +253,7 @@ static void incoming_closed(struct net_connection *net)
     struct tcp_incoming *incoming = net_user(net);
     struct tcp_listener *listener = incoming->listener;
     tcp_gate_lock(&listener->gate);
-    if (base_list_is_linked(&incoming->link)) {
-        base_list_remove(&incoming->link);
-        listener->silent_count--;
-    }
+    tcp_backlog_leave(&listener->backlog, &incoming->waiting);
     incoming->net = NULL;
     bool joins = incoming->fd >= 0 && incoming->hello.kind == TCP_JOIN;
     bool ready = incoming->fd >= 0 && !joins && listener->ready_count < READY_MAX;
@@ -266,12 +278,29 @@ static const struct net_handler incoming_handler = {
 
 /* ---- listening ---------------------------------------------------------------------------------- */
 
+/* End the task that ends late clients. */
+static void stop_time(struct tcp_listener *listener)
+{
+    tcp_gate_lock(&listener->gate);
+    listener->closing = true;
+    tcp_gate_wake_locked(&listener->gate);
+    while (listener->keeps_time)
+        tcp_gate_sleep_firmly_locked(&listener->gate);
+    tcp_gate_unlock(&listener->gate);
+}
+
 static void open_task(void *arg)
 {
     struct tcp_listener *listener = arg;
     struct task_sched *sched = listener->tcp->sched;
+    listener->keeps_time = true;
+    listener->error = task_spawn(sched, NULL, "fabric-backlog", keep_time, listener);
+    if (listener->error != 0)
+        return;
     listener->error = net_listen(sched, listener->address, &sched, 1, &incoming_handler, begin_incoming,
                                  listener, CONNECTIONS_MAX, &listener->net);
+    if (listener->error != 0)
+        stop_time(listener);
 }
 
 int tcp_listen(void *state, const char *address, void **ret_listener)
@@ -286,7 +315,8 @@ int tcp_listen(void *state, const char *address, void **ret_listener)
     listener->tcp = tcp;
     listener->address = address;
     tcp_gate_init(&listener->gate);
-    base_list_init(&listener->silent);
+    tcp_backlog_init(&listener->backlog,
+                     base_max(PATIENCE_BEATS * tcp->options.heartbeat_ns, PATIENCE_MIN_NS));
     base_list_init(&listener->ready);
     error = fabric_run_on(tcp->sched, open_task, listener);
     if (error == 0)
@@ -302,10 +332,15 @@ int tcp_listen(void *state, const char *address, void **ret_listener)
 static void close_task(void *arg)
 {
     struct tcp_listener *listener = arg;
+    struct tcp_waiting *client;
     net_listener_close(listener->net);
-    base_list_for_each(item, &listener->silent) /* only this thread changes the list */
-        net_shutdown(incoming_of(item)->net);
+    stop_time(listener);
     tcp_gate_lock(&listener->gate);
+    while ((client = tcp_backlog_expire(&listener->backlog, UINT64_MAX)) != NULL) {
+        tcp_gate_unlock(&listener->gate);
+        drop_client(client);
+        tcp_gate_lock(&listener->gate);
+    }
     while (listener->sockets > 0)
         tcp_gate_sleep_firmly_locked(&listener->gate);
     tcp_gate_unlock(&listener->gate);
