@@ -150,6 +150,7 @@ struct tarn_fabric_region {
     struct tarn_fabric_handle handle;
     const struct tarn_fabric_mem_operations *mem; /**< NULL: plain memory */
     void *state;                                  /**< private to the provider */
+    void *making;                                 /**< private, while the region is made */
 };
 
 /**
@@ -167,6 +168,22 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_alloc(struct tarn_fabric_domain 
                                                       struct tarn_fabric_region **ret_region);
 
 /**
+ * Make a region as tarn_fabric_region_alloc() does, and tell the caller how far it is: for owners of much memory.
+ *
+ * @param progress  called in the calling task or thread, about ten times a second and when the region is made, with the
+ *                  bytes whose pages are present so far, of `bytes`; it may yield. At the end of these, verbs: has the
+ *                  device register all of them in one call, of which nothing is told
+ * @param arg       handed to `progress`
+ * @return as tarn_fabric_region_alloc()
+ *
+ * Yields.
+ */
+TARN_API TARN_MUST_CHECK int
+tarn_fabric_region_alloc_with_progress(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
+                                       void (*progress)(void *arg, uint64_t done_bytes, uint64_t bytes),
+                                       void *arg, struct tarn_fabric_region **ret_region);
+
+/**
  * Make a region of the caller's memory, which stays the caller's and must exist until tarn_fabric_region_free(). It is
  * not charged, and takes nothing of the domain's bytes.
  *
@@ -175,7 +192,7 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_alloc(struct tarn_fabric_domain 
  * @return 0; -EINVAL; -ENOMEM; -ENOSPC (the domain has no more regions); -EOPNOTSUPP (the provider exports only its own
  *         memory: shm, because peers map a file, and the simulator's)
  *
- * Yields.
+ * Yields: where a device registers 1 MiB or more for a task (verbs:), a thread has it do so, in one call.
  */
 TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
                                                          uint64_t bytes, uint32_t rights,

@@ -17,7 +17,8 @@ struct population {
     uint8_t *memory;
     uint64_t bytes;
     bool zero;
-    _Atomic uint64_t next; /* offset of the next part that a thread takes */
+    _Atomic uint64_t next;  /* offset of the next part that a thread takes */
+    _Atomic uint64_t *done; /* bytes of the parts that are done */
     _Atomic bool failed;
 };
 
@@ -29,10 +30,13 @@ static void *populate_parts(void *arg)
         if (at >= population->bytes)
             break;
         const uint64_t bytes = base_min(population->bytes - at, PART_BYTES);
-        if (madvise(population->memory + at, bytes, MADV_POPULATE_WRITE) != 0)
+        if (madvise(population->memory + at, bytes, MADV_POPULATE_WRITE) != 0) {
             atomic_store(&population->failed, true);
-        else if (population->zero)
+            break;
+        }
+        if (population->zero)
             memset(population->memory + at, 0, bytes);
+        atomic_fetch_add(population->done, bytes); /* pairs with make_aside() of region.c, which tells it */
     }
     return NULL;
 }
@@ -46,9 +50,9 @@ static unsigned count_processors(void)
     return (unsigned)CPU_COUNT(&allowed);
 }
 
-int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
+static int populate_counting(uint8_t *memory, uint64_t bytes, bool zero, _Atomic uint64_t *done)
 {
-    struct population population = {.memory = memory, .bytes = bytes, .zero = zero};
+    struct population population = {.memory = memory, .bytes = bytes, .zero = zero, .done = done};
     const unsigned wanted = bytes < PARALLEL_BYTES ? 1 : base_min(count_processors(), THREADS_MAX);
     pthread_t threads[THREADS_MAX];
     unsigned helpers = 0;
@@ -59,4 +63,17 @@ int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
     for (unsigned i = 0; i < helpers; i++)
         (void)pthread_join(threads[i], NULL);
     return atomic_load(&population.failed) ? -ENOMEM : 0;
+}
+
+int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
+{
+    _Atomic uint64_t done = 0;
+    return populate_counting(memory, bytes, zero, &done);
+}
+
+int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory, bool zero)
+{
+    if (region->making == NULL)
+        return fabric_populate(memory, region->bytes, zero);
+    return populate_counting(memory, region->bytes, zero, region->making);
 }

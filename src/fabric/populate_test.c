@@ -69,6 +69,21 @@ static void all_pages_are_there_and_zero(void **state)
     }
 }
 
+/* All bytes of a region that is being made are counted, whichever thread has touched them. */
+static void bytes_of_a_region_are_counted(void **state)
+{
+    (void)state;
+    _Atomic uint64_t done = 0;
+    struct tarn_fabric_region region = {.bytes = LARGE - BASE_PAGE_BYTES, .making = &done};
+    uint8_t *memory = map_pages(LARGE);
+    assert_int_equal(fabric_region_populate(&region, memory, false), 0);
+    assert_int_equal(atomic_load(&done), region.bytes);
+    assert_true(is_there(memory, region.bytes));
+    region.making = NULL;
+    assert_int_equal(fabric_region_populate(&region, memory, true), 0);
+    assert_int_equal(munmap(memory, LARGE), 0);
+}
+
 static void pages_that_cannot_be_had_are_an_error(void **state)
 {
     (void)state;
@@ -110,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_pages_are_there_and_zero),
+        cmocka_unit_test(bytes_of_a_region_are_counted),
         cmocka_unit_test(pages_that_cannot_be_had_are_an_error),
         cmocka_unit_test(without_threads_it_is_done_alone),
     };

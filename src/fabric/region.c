@@ -4,48 +4,74 @@
 #include "task/thread.h"
 #include <errno.h>
 
-#define ASIDE_BYTES (UINT64_C(1) << 20) /* of a region that is made by a thread, where a task wants it */
+#define ASIDE_BYTES (UINT64_C(1) << 20)    /* from here on a thread makes the region, where it takes time */
+#define LOOK_NS     (100 * BASE_NS_PER_MS) /* between two calls of the caller's progress function */
 
-/* A region that a thread makes for a task. */
+/* A region that is being made, perhaps by a thread. */
 struct making {
     int (*make)(void *domain, struct tarn_fabric_region *region);
     void *domain;
     struct tarn_fabric_region *region;
+    void (*progress)(void *arg, uint64_t done_bytes, uint64_t bytes); /* NULL: nobody watches */
+    void *progress_arg;
+    _Atomic uint64_t done_bytes; /* bytes whose pages are present: region->making */
     int error;
-    struct task_wait wait;
+    struct task_mutex busy; /* held until the thread is done */
 };
 
-static void *make_aside(void *arg)
+static void *make_in_thread(void *arg)
 {
     struct making *making = arg;
     making->error = making->make(making->domain, making->region);
-    (void)task_wait_wake(&making->wait, 0);
+    task_mutex_unlock(&making->busy);
     return NULL;
 }
 
-/* Have the provider make a region or register one; touching a gigabyte takes half a second, in which a scheduler has
- * other tasks. */
-static int make_of_provider(struct tarn_fabric_domain *domain, bool is_callers,
-                            struct tarn_fabric_region *region)
+static void tell_progress(const struct making *making, uint64_t done_bytes)
 {
-    const struct fabric_provider *provider = domain->fabric->provider;
-    struct making making = {.make = is_callers ? provider->region_register : provider->region_alloc,
-                            .domain = domain->state,
-                            .region = region};
-    pthread_t thread;
-    task_wait_init(&making.wait);
-    if (task_is_thread() || !provider->regions_take_time || region->bytes < ASIDE_BYTES ||
-        task_thread_start(&thread, "tarn-region", make_aside, &making) != 0)
-        return making.make(making.domain, region);
-    (void)task_wait_park_firmly(&making.wait);
-    (void)pthread_join(thread, NULL);
-    return making.error;
+    if (making->progress != NULL)
+        making->progress(making->progress_arg, done_bytes, making->region->bytes);
 }
 
-/* Make a region. @param memory  the caller's; NULL: the provider makes it */
-static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
-                       struct tarn_fabric_region **ret_region)
+/* Have a thread make it, and tell the progress meanwhile. @return false: no thread could be started */
+static bool make_aside(struct making *making)
 {
+    pthread_t thread;
+    int error = -ETIMEDOUT;
+    task_mutex_init(&making->busy);
+    task_mutex_lock_firmly(&making->busy);
+    if (task_thread_start(&thread, "tarn-region", make_in_thread, making) != 0)
+        return false;
+    while (making->progress != NULL && error == -ETIMEDOUT) {
+        error = task_mutex_lock(&making->busy, task_now() + LOOK_NS);
+        if (error == -ETIMEDOUT)
+            tell_progress(making, atomic_load(&making->done_bytes)); /* pairs with populate_parts() */
+    }
+    if (error != 0)
+        task_mutex_lock_firmly(&making->busy); /* a task that was cancelled cannot leave the thread behind */
+    (void)pthread_join(thread, NULL);
+    return true;
+}
+
+/* Have the provider make a region or register one. Touching a gigabyte takes half a second, in which a scheduler has other
+ * tasks, and a thread that watches wants to hear of it. */
+static int make_of_provider(struct making *making, bool takes_time)
+{
+    const bool waits_well = !task_is_thread() || making->progress != NULL;
+    making->region->making = &making->done_bytes;
+    if (!takes_time || making->region->bytes < ASIDE_BYTES || !waits_well || !make_aside(making))
+        making->error = making->make(making->domain, making->region);
+    making->region->making = NULL;
+    if (making->error == 0)
+        tell_progress(making, making->region->bytes);
+    return making->error;
+}
+
+/* Make a region. @param memory  the caller's; NULL: the provider makes it @param making  how it is watched */
+static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes, uint32_t rights,
+                       struct making *making, struct tarn_fabric_region **ret_region)
+{
+    const struct fabric_provider *provider = domain->fabric->provider;
     const uint32_t known = TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
     struct base_account *account = &domain->fabric->node->memory;
     if (bytes == 0 || bytes > INT64_MAX || rights == 0 || (rights & ~known) != 0)
@@ -58,7 +84,11 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
     region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
     region->handle.bytes = region->bytes;
     region->handle.rights = rights;
-    int error = make_of_provider(domain, memory != NULL, region);
+    making->make = memory != NULL ? provider->region_register : provider->region_alloc;
+    making->domain = domain->state;
+    making->region = region;
+    int error = make_of_provider(making, memory != NULL ? provider->registering_takes_time
+                                                        : provider->regions_take_time);
     if (error != 0) {
         base_free(account, region, sizeof(*region));
         return error;
@@ -71,7 +101,15 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
 int tarn_fabric_region_alloc(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
                              struct tarn_fabric_region **ret_region)
 {
-    return make_region(domain, NULL, bytes, rights, ret_region);
+    return tarn_fabric_region_alloc_with_progress(domain, bytes, rights, NULL, NULL, ret_region);
+}
+
+int tarn_fabric_region_alloc_with_progress(struct tarn_fabric_domain *domain, uint64_t bytes, uint32_t rights,
+                                           void (*progress)(void *arg, uint64_t done_bytes, uint64_t bytes),
+                                           void *arg, struct tarn_fabric_region **ret_region)
+{
+    struct making making = {.progress = progress, .progress_arg = arg};
+    return make_region(domain, NULL, bytes, rights, &making, ret_region);
 }
 
 int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory, uint64_t bytes,
@@ -82,7 +120,8 @@ int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
         return -EINVAL;
     if (!fabric_registers(domain->fabric))
         return -EOPNOTSUPP;
-    return make_region(domain, memory, bytes, rights, ret_region);
+    struct making making = {.progress = NULL};
+    return make_region(domain, memory, bytes, rights, &making, ret_region);
 }
 
 void tarn_fabric_region_free(struct tarn_fabric_region *region)

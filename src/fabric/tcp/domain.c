@@ -61,7 +61,7 @@ static uint64_t count_charged(const struct tcp_region *region)
     return region->borrowed ? 0 : region->bytes;
 }
 
-/* Reserve a region's bytes and its entry in the table. @return 0; -ENOSPC */
+/* Reserve a region's bytes, its entry in the table and its key; peers do not find it yet. @return 0; -ENOSPC */
 static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
 {
     base_spin_lock(&domain->lock);
@@ -78,6 +78,14 @@ static int enter_region(struct tcp_domain *domain, struct tcp_region *region)
     }
     base_spin_unlock(&domain->lock);
     return fits ? 0 : -ENOSPC;
+}
+
+/* Have peers find a region from now on. */
+static void publish_region(struct tcp_domain *domain, struct tcp_region *region)
+{
+    base_spin_lock(&domain->lock);
+    region->published = true;
+    base_spin_unlock(&domain->lock);
 }
 
 /* Remove a region from the table, and wait until the last copy that has found it is over. */
@@ -105,8 +113,6 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     const uint32_t changing = TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP;
     enum tcp_place place = (region->handle.rights & changing) != 0 ? TCP_WRITABLE : TCP_READABLE;
     bool borrowed = region->memory != NULL;
-    if (!borrowed && region->bytes > domain->bytes_max[place])
-        return -ENOSPC;
     struct tcp_region *own = base_alloc(account, sizeof(*own));
     if (own == NULL)
         return -ENOMEM;
@@ -114,18 +120,24 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     own->rights = region->handle.rights;
     own->place = place;
     own->borrowed = borrowed;
+    int error = enter_region(domain, own); /* before memory is touched for a region that has no place */
+    if (error != 0) {
+        base_free(account, own, sizeof(*own));
+        return error;
+    }
     own->memory = borrowed ? region->memory
                            : base_map_part(account, BASE_PAGE_BYTES, own->bytes,
                                            0); /* the domain's account is charged */
-    int error = own->memory == NULL ? -ENOMEM : 0;
-    if (error == 0 && !borrowed)
-        error = fabric_populate(own->memory, own->bytes, false);
-    if (error == 0)
-        error = enter_region(domain, own);
+    if (own->memory == NULL)
+        error = -ENOMEM;
+    else if (!borrowed)
+        error = fabric_region_populate(region, own->memory, false);
     if (error != 0) {
+        leave_region(domain, own);
         free_region(account, own);
         return error;
     }
+    publish_region(domain, own);
     region->memory = own->memory;
     region->state = own;
     region->handle.domain = domain->identity;
@@ -148,7 +160,7 @@ struct tcp_region *tcp_region_get(struct tcp_domain *domain, uint64_t identity, 
         return NULL;
     base_spin_lock(&domain->lock);
     struct tcp_region *region = domain->table[slot];
-    if (region != NULL && (region->key != key || (region->rights & rights) != rights ||
+    if (region != NULL && (!region->published || region->key != key || (region->rights & rights) != rights ||
                            offset > region->bytes || bytes > region->bytes - offset))
         region = NULL;
     if (region != NULL)

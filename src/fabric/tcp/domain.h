@@ -16,6 +16,7 @@ struct tcp_region {
     uint32_t rights;
     enum tcp_place place;
     bool borrowed;          /* the memory belongs to the caller */
+    bool published;         /* peers may find it: its memory is there */
     _Atomic uint32_t users; /* number of copies under way */
 };
 

@@ -53,6 +53,7 @@ const struct fabric_provider fabric_provider_verbs = {
     .domain_open = verbs_domain_open,
     .domain_close = verbs_domain_close,
     .regions_take_time = true,
+    .registering_takes_time = true,
     .region_alloc = verbs_region_alloc,
     .region_register = verbs_region_register,
     .region_free = verbs_region_free,
