@@ -151,6 +151,7 @@ struct tarn_fabric_region {
     const struct tarn_fabric_mem_operations *mem; /**< NULL: plain memory */
     void *state;                                  /**< private to the provider */
     void *making;                                 /**< private, while the region is made */
+    bool is_callers; /**< the memory is the caller's (tarn_fabric_region_register()) */
 };
 
 /**
@@ -204,7 +205,8 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_region_register(struct tarn_fabric_doma
  * once where no peer has used the region, otherwise when those peers have called the fabric next, have disconnected or
  * ended. On
  * return no operation uses memory of the caller's any more. verbs: waits until the device has finished with this side's
- * operations whose vectors lie there; the parts of them that are not yet posted are copied. Yields.
+ * operations whose vectors lie there; the parts of them that are not yet posted are copied. Yields: a thread gives back
+ * a task's region of 1 MiB or more.
  */
 TARN_API void tarn_fabric_region_free(struct tarn_fabric_region *region);
 

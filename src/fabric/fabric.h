@@ -90,8 +90,8 @@ struct fabric_provider {
     int (*domain_open)(void *state, const struct tarn_fabric_domain_options *options, void **ret_domain);
     void (*domain_close)(void *domain); /* every region is freed and every connection disconnected by then */
 
-    /** Whether region_alloc() and region_register() take time that grows with the bytes: then a thread calls them where a
-     * task asks for many. */
+    /** Whether region_alloc() and region_register() take time that grows with the bytes, and region_free() for their
+     * regions: then a thread calls them where a task asks for many. */
     bool regions_take_time, registering_takes_time;
 
     /** Fill memory, bytes, handle, mem and state. @param region  bytes and rights are checked */

@@ -1,4 +1,4 @@
-/* Regions: having a provider make, register and free them. */
+/* Regions: having a provider make, register and free them, by a thread where that takes time. */
 #include "fabric/fabric_internal.h"
 #include "fabric/lanes.h"
 #include "task/thread.h"
@@ -7,9 +7,10 @@
 #define ASIDE_BYTES (UINT64_C(1) << 20)    /* from here on a thread makes the region, where it takes time */
 #define LOOK_NS     (100 * BASE_NS_PER_MS) /* between two calls of the caller's progress function */
 
-/* A region that is being made, perhaps by a thread. */
+/* A region that is being made or freed, perhaps by a thread. */
 struct making {
-    int (*make)(void *domain, struct tarn_fabric_region *region);
+    int (*make)(void *domain, struct tarn_fabric_region *region);  /* NULL: it is freed */
+    void (*free)(void *domain, struct tarn_fabric_region *region); /* NULL: it is made */
     void *domain;
     struct tarn_fabric_region *region;
     void (*progress)(void *arg, uint64_t done_bytes, uint64_t bytes); /* NULL: nobody watches */
@@ -19,10 +20,18 @@ struct making {
     struct task_mutex busy; /* held until the thread is done */
 };
 
+static void call_provider(struct making *making)
+{
+    if (making->make != NULL)
+        making->error = making->make(making->domain, making->region);
+    else
+        making->free(making->domain, making->region);
+}
+
 static void *make_in_thread(void *arg)
 {
     struct making *making = arg;
-    making->error = making->make(making->domain, making->region);
+    call_provider(making);
     task_mutex_unlock(&making->busy);
     return NULL;
 }
@@ -33,7 +42,7 @@ static void tell_progress(const struct making *making, uint64_t done_bytes)
         making->progress(making->progress_arg, done_bytes, making->region->bytes);
 }
 
-/* Have a thread make it, and tell the progress meanwhile. @return false: no thread could be started */
+/* Have a thread do it, and tell the progress meanwhile. @return false: no thread could be started */
 static bool make_aside(struct making *making)
 {
     pthread_t thread;
@@ -53,14 +62,24 @@ static bool make_aside(struct making *making)
     return true;
 }
 
-/* Have the provider make a region or register one. Touching a gigabyte takes half a second, in which a scheduler has other
- * tasks, and a thread that watches wants to hear of it. */
-static int make_of_provider(struct making *making, bool takes_time)
+/* Have the provider do it. Touching a gigabyte takes half a second, and giving it back a fifth of one, in which a scheduler
+ * has other tasks; and a thread that watches wants to hear of it. */
+static void run_provider(struct making *making)
 {
+    const struct tarn_fabric_region *region = making->region;
+    const struct fabric_provider *provider = region->domain->fabric->provider;
+    const bool takes_time =
+        region->is_callers ? provider->registering_takes_time : provider->regions_take_time;
     const bool waits_well = !task_is_thread() || making->progress != NULL;
+    if (!takes_time || region->bytes < ASIDE_BYTES || !waits_well || !make_aside(making))
+        call_provider(making);
+}
+
+/* Have it made or registered. */
+static int make_of_provider(struct making *making)
+{
     making->region->making = &making->done_bytes;
-    if (!takes_time || making->region->bytes < ASIDE_BYTES || !waits_well || !make_aside(making))
-        making->error = making->make(making->domain, making->region);
+    run_provider(making);
     making->region->making = NULL;
     if (making->error == 0)
         tell_progress(making, making->region->bytes);
@@ -81,14 +100,14 @@ static int make_region(struct tarn_fabric_domain *domain, void *memory, uint64_t
         return -ENOMEM;
     region->domain = domain;
     region->memory = memory;
+    region->is_callers = memory != NULL;
     region->bytes = memory == NULL ? base_align_up(bytes, BASE_PAGE_BYTES) : bytes;
     region->handle.bytes = region->bytes;
     region->handle.rights = rights;
     making->make = memory != NULL ? provider->region_register : provider->region_alloc;
     making->domain = domain->state;
     making->region = region;
-    int error = make_of_provider(making, memory != NULL ? provider->registering_takes_time
-                                                        : provider->regions_take_time);
+    int error = make_of_provider(making);
     if (error != 0) {
         base_free(account, region, sizeof(*region));
         return error;
@@ -127,7 +146,9 @@ int tarn_fabric_region_register(struct tarn_fabric_domain *domain, void *memory,
 void tarn_fabric_region_free(struct tarn_fabric_region *region)
 {
     struct tarn_fabric_domain *domain = region->domain;
-    domain->fabric->provider->region_free(domain->state, region);
+    const struct fabric_provider *provider = domain->fabric->provider;
+    struct making making = {.free = provider->region_free, .domain = domain->state, .region = region};
+    run_provider(&making);
     base_free(&domain->fabric->node->memory, region, sizeof(*region));
     atomic_fetch_sub(&domain->users, 1);
 }

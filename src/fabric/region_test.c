@@ -14,7 +14,7 @@ struct fake {
     int error;                       /* the outcome of making */
     bool waits;                      /* makes the rest only when half was told */
     struct task_shared_future told;  /* half was told */
-    pthread_t maker, teller;         /* the threads that made, and that were told */
+    pthread_t maker, teller, freer;  /* the threads that made, that were told, and that freed */
     uint64_t told_count, told_bytes; /* calls of the owner's function, and its last argument */
 };
 
@@ -47,8 +47,9 @@ static int fake_make(void *domain, struct tarn_fabric_region *region)
 
 static void fake_region_free(void *domain, struct tarn_fabric_region *region)
 {
-    (void)domain;
     (void)region;
+    struct fake *fake = domain;
+    fake->freer = pthread_self();
 }
 
 static void fake_close(void *state)
@@ -202,13 +203,18 @@ static void make_both(void *arg)
     assert_int_equal(tarn_fabric_region_alloc(place->domain, LARGE, all_rights, &region), 0);
     assert_false(pthread_equal(place->fake.maker, pthread_self()));
     tarn_fabric_region_free(region);
+    assert_false(pthread_equal(place->fake.freer, pthread_self()));
+    assert_int_equal(tarn_fabric_region_alloc(place->domain, SMALL, all_rights, &region), 0);
+    tarn_fabric_region_free(region);
+    assert_true(pthread_equal(place->fake.maker, pthread_self()));
+    assert_true(pthread_equal(place->fake.freer, pthread_self()));
     assert_int_equal(tarn_fabric_region_register(place->domain, memory, LARGE, all_rights, &region), 0);
     tarn_fabric_region_free(region);
     place->fake.teller = pthread_self();
     close_place(place);
 }
 
-/* A task's memory is registered by a thread if a device does it; else there is nothing to wait for. */
+/* A task's large region is made and freed by a thread; its own memory is registered by one if a device does it; else there is nothing to wait for. */
 static void only_devices_register_in_threads(void **state)
 {
     (void)state;
@@ -218,6 +224,7 @@ static void only_devices_register_in_threads(void **state)
         const struct task_node_options options = {.fabric = providers[i], .fabric_arg = &place.fake};
         task_testing_run(&options, NULL, make_both, &place);
         assert_int_equal(pthread_equal(place.fake.maker, place.fake.teller), providers[i] == &plain);
+        assert_int_equal(pthread_equal(place.fake.freer, place.fake.teller), providers[i] == &plain);
     }
     assert_false(fabric_provider_tcp.registering_takes_time);
 }
