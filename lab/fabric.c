@@ -13,15 +13,16 @@ struct options {
     struct base_setting_list sizes;
     struct base_setting_list depths;
     uint64_t region_bytes;
+    uint64_t making_bytes;
     bool peers;
 };
 
-static const char *const cases[] = {"memory", "message", "operation", NULL};
+static const char *const cases[] = {"memory", "message", "operation", "region", NULL};
 static const char *const providers[] = {"shm", "tcp", NULL};
 static const char *const op_names[] = {"read", "write", "cas", "message"}; /* as enum lab_fabric_op */
 
 static const struct base_setting table[] = {
-    BENCH_OPTION(LIST, "only", only, "Measure only these: memory, message, operation.",
+    BENCH_OPTION(LIST, "only", only, "Measure only these: memory, message, operation, region.",
                  .metavar = "CASE[,...]"),
     BENCH_OPTION(LIST, "providers", providers, "Of these alone: shm, tcp.", .metavar = "NAME[,...]"),
     BENCH_OPTION(LIST, "sizes", sizes, "What an operation moves, 8 to 1M, multiples of 8.",
@@ -31,6 +32,8 @@ static const struct base_setting table[] = {
     BENCH_OPTION(SIZE, "region", region_bytes,
                  "Memory that operations are spread over where it shall be cold.",
                  .min = LAB_FABRIC_BYTES_MAX, .max = UINT64_C(64) << 30, .default_text = "256M"),
+    BENCH_OPTION(SIZE, "making", making_bytes, "Size of the region that is made beside round trips.",
+                 .min = BASE_PAGE_BYTES, .max = UINT64_C(64) << 30, .default_text = "4G"),
     BENCH_OPTION(BOOL, "peers", peers, "Measure UCX, libfabric and iperf3 beside it.", .default_text = "yes"),
     BENCH_COMMON_SETTINGS(struct options, "500ms", "7"),
 };
@@ -141,6 +144,34 @@ static int run_size(struct lab_fabric_job *job, const struct options *options, b
     return error;
 }
 
+/* Round trips while a region is made. Only here the owner rests, so that it is another one. */
+static int run_region(struct bench *bench, const struct options *options, const char *url)
+{
+    struct lab_server server = {.bench = bench, .url = url};
+    struct lab_fabric_job job = {.bench = bench,
+                                 .server = &server,
+                                 .region_bytes = LAB_FABRIC_BYTES_MAX,
+                                 .making_bytes = options->making_bytes,
+                                 .rests = true};
+    struct bench_case *self;
+    int error = lab_fabric_owner_start(&job);
+    if (error != 0)
+        return error;
+    error = bench_case_open(bench, "region", "round trips/s", &self);
+    if (error == 0) {
+        bench_case_text(self, "provider", lab_server_is_shm(&server) ? "shm" : "tcp");
+        bench_case_number(self, "bytes", LAB_FABRIC_MAKING_BYTES);
+        bench_case_number(self, "making", options->making_bytes);
+        bench_case_value(self, "made_ms");
+        bench_case_subject(self, "alone", lab_fabric_alone, &job);
+        bench_case_subject(self, "region", lab_fabric_beside_region, &job);
+        bench_case_subject(self, "thread", lab_fabric_beside_thread, &job);
+        error = bench_case_finish(self);
+    }
+    int ended = lab_server_stop(&server);
+    return error != 0 ? error : ended;
+}
+
 static int run_provider(struct bench *bench, const struct options *options, const char *url)
 {
     struct lab_server server = {.bench = bench, .url = url};
@@ -154,7 +185,10 @@ static int run_provider(struct bench *bench, const struct options *options, cons
         error = run_size(&job, options, i == 0);
     }
     int ended = lab_server_stop(&server);
-    return error != 0 ? error : ended;
+    error = error != 0 ? error : ended;
+    if (error == 0 && bench_is_wanted(&options->only, "region") && bench_has_two_cores(&bench->machine))
+        error = run_region(bench, options, url);
+    return error;
 }
 
 static int run_fabric(struct bench *bench, const void *verb_options)

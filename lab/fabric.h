@@ -12,8 +12,14 @@ enum lab_fabric_op {
     LAB_FABRIC_MESSAGE, /* a message there, and one back */
 };
 
+/* What happens beside round trips. */
+enum lab_fabric_beside { LAB_FABRIC_BESIDE_NOTHING, LAB_FABRIC_BESIDE_REGION, LAB_FABRIC_BESIDE_THREAD };
+
+enum { LAB_FABRIC_MADE_MS }; /* bench_sample.values of those */
+
 enum {
-    LAB_FABRIC_BYTES_MIN = 8, /* a word */
+    LAB_FABRIC_MAKING_BYTES = 64, /* a message that goes there and back while a region is made */
+    LAB_FABRIC_BYTES_MIN = 8,     /* a word */
     LAB_FABRIC_BYTES_MAX = 1 << 20,
     LAB_FABRIC_DEPTH_MAX = 128,
 };
@@ -25,8 +31,11 @@ struct lab_fabric_job {
     uint64_t region_bytes;
     enum lab_fabric_op op;
     uint32_t bytes;
-    uint32_t depth; /* in flight at once */
-    bool cold;      /* anywhere in the region; else the same bytes again and again */
+    uint32_t depth;        /* in flight at once */
+    bool cold;             /* anywhere in the region; else the same bytes again and again */
+    bool rests;            /* the owner's scheduler sleeps where there is nothing to do, on any core */
+    uint64_t making_bytes; /* size of the region that is made beside round trips */
+    enum lab_fabric_beside beside;
 };
 
 /** Operations between two looks at the clock: where they take long, and on a busy machine longer still, one. */
@@ -43,6 +52,13 @@ int lab_fabric_tarn(void *arg, struct bench_sample *sample);
 
 /** memcpy(), or for CAS the processor's, called by the owner on the same memory, on the first core. */
 int lab_fabric_memory(void *arg, struct bench_sample *sample);
+
+/** Round trips of messages through Tarn, with nothing beside them. The owner rests, as with the next two. */
+int lab_fabric_alone(void *arg, struct bench_sample *sample);
+/** Round trips while a task of the same scheduler makes a region. */
+int lab_fabric_beside_region(void *arg, struct bench_sample *sample);
+/** Round trips while a plain thread maps as much memory. */
+int lab_fabric_beside_thread(void *arg, struct bench_sample *sample);
 
 /** Two threads, each on its core, and one cache line between them. */
 int lab_fabric_line(void *arg, struct bench_sample *sample);

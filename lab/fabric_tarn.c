@@ -8,7 +8,8 @@
 #include "bench/world.h"
 #include <errno.h>
 
-#define PATIENCE_NS (30 * BASE_NS_PER_SECOND)
+#define PATIENCE_NS     (30 * BASE_NS_PER_SECOND)
+#define RESTING_SPIN_NS 20000
 
 uint32_t lab_fabric_batch(const struct lab_fabric_job *job)
 {
@@ -45,6 +46,7 @@ static uint64_t next_place(struct places *places)
 /* In the child. */
 struct owner {
     const struct lab_server *server;
+    const struct lab_fabric_job *job;
     struct tarn_fabric_domain *domain;
     struct tarn_fabric_region *region;
     struct tarn_fabric_listener *listener;
@@ -72,7 +74,8 @@ static void accept_all(void *arg)
     uint8_t data[TARN_FABRIC_HANDLE_BYTES];
     const struct tarn_fabric_connect_options options = {
         .data = data, .data_bytes = sizeof(data), .receive_count = 2, .receive_bytes = LAB_FABRIC_BYTES_MAX};
-    bench_pin(&owner->server->bench->machine, 1);
+    if (!owner->job->rests)
+        bench_pin(&owner->server->bench->machine, 1);
     tarn_fabric_handle_save(&owner->region->handle, data);
     while (tarn_fabric_listener_wait(owner->listener, TARN_FOREVER, &incoming) == 0) {
         if (tarn_fabric_accept(incoming, owner->domain, &options, &connection) == 0)
@@ -147,18 +150,22 @@ int lab_fabric_memory(void *arg, struct bench_sample *sample)
 
 static int begin_owner(struct lab_server *server, struct tarn_node *node, struct tarn_fabric *fabric)
 {
-    const uint64_t region_bytes = *(const uint64_t *)server->serving;
-    const struct tarn_fabric_domain_options domain_options = {.writable_bytes = region_bytes};
-    const struct task_sched_options sched_options = {.spin_ns = LAB_SERVER_SPIN_NS};
+    const struct lab_fabric_job *job = server->serving;
+    const struct tarn_fabric_domain_options domain_options = {.writable_bytes = job->region_bytes};
+    const struct task_sched_options sched_options = {.spin_ns =
+                                                         job->rests ? RESTING_SPIN_NS : LAB_SERVER_SPIN_NS};
     struct owner *owner = base_alloc(&node->memory, sizeof(*owner));
     struct task_sched *sched;
     if (owner == NULL)
         return -ENOMEM;
     server->serving = owner;
     owner->server = server;
+    owner->job = job;
+    if (job->rests)
+        bench_unpin(&server->bench->machine);
     int error = tarn_fabric_domain_open(fabric, &domain_options, &owner->domain);
     if (error == 0)
-        error = tarn_fabric_region_alloc(owner->domain, region_bytes,
+        error = tarn_fabric_region_alloc(owner->domain, job->region_bytes,
                                          TARN_FABRIC_MAY_READ | TARN_FABRIC_MAY_WRITE | TARN_FABRIC_MAY_SWAP,
                                          &owner->region);
     if (error == 0)
@@ -181,7 +188,7 @@ static int end_owner(struct lab_server *server)
 int lab_fabric_owner_start(struct lab_fabric_job *job)
 {
     struct lab_server *server = job->server;
-    server->serving = &job->region_bytes;
+    server->serving = job;
     server->begin = begin_owner;
     server->obey = obey_jobs;
     server->end = end_owner;

@@ -612,7 +612,7 @@ static void test_fabric_results(void **state)
     (void)state;
     struct run run;
     LAB_RUN(&run, "fabric", "--json", "--duration=1ms", "--repeats=2", "--sizes=8,64K", "--depths=1,4",
-            "--region=1M", "--no-peers", "--seed=7");
+            "--region=1M", "--making=2M", "--no-peers", "--seed=7");
     assert_success(&run);
     assert_int_equal(check_lines(&run, "fabric", "memory"),
                      10); /* two sizes, hot and cold; and CAS of the first */
@@ -620,6 +620,7 @@ static void test_fabric_results(void **state)
     bool two = has_two_cores();
     assert_int_equal(check_lines(&run, "fabric", "message"), two ? 2 : 0);
     assert_int_equal(check_lines(&run, "fabric", "operation"), two ? 8 : 0);
+    assert_int_equal(check_lines(&run, "fabric", "region"), two ? 2 : 0);
     assert_int_equal(count_lines(&run, "skipped"), 0);
     free_run(&run);
 }
