@@ -97,15 +97,13 @@ void fabric_buffers_close(struct tarn_fabric_domain *domain);
  * return. Blocks.
  *
  * @param memory  at the beginning of a page
- * @param zero    set the memory to zero, because it may have been used
  * @return 0; -ENOMEM
  */
-base_must_check int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero);
+base_must_check int fabric_populate(uint8_t *memory, uint64_t bytes);
 
 /** The same for the memory of a region that is being made, which the caller may watch: its bytes are counted part by
  * part. */
-base_must_check int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory,
-                                           bool zero);
+base_must_check int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory);
 
 /* ---- url.c: what stands behind the colon --------------------------------------------------------- */
 

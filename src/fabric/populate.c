@@ -6,7 +6,6 @@
 #include "task/thread.h"
 #include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define PARALLEL_BYTES (UINT64_C(64) << 20) /* below this, starting threads does not pay */
@@ -16,7 +15,6 @@
 struct population {
     uint8_t *memory;
     uint64_t bytes;
-    bool zero;
     _Atomic uint64_t next;  /* offset of the next part that a thread takes */
     _Atomic uint64_t *done; /* bytes of the parts that are done */
     _Atomic bool failed;
@@ -34,8 +32,6 @@ static void *populate_parts(void *arg)
             atomic_store(&population->failed, true);
             break;
         }
-        if (population->zero)
-            memset(population->memory + at, 0, bytes);
         atomic_fetch_add(population->done, bytes); /* pairs with make_aside() of region.c, which tells it */
     }
     return NULL;
@@ -50,9 +46,9 @@ static unsigned count_processors(void)
     return (unsigned)CPU_COUNT(&allowed);
 }
 
-static int populate_counting(uint8_t *memory, uint64_t bytes, bool zero, _Atomic uint64_t *done)
+static int populate_counting(uint8_t *memory, uint64_t bytes, _Atomic uint64_t *done)
 {
-    struct population population = {.memory = memory, .bytes = bytes, .zero = zero, .done = done};
+    struct population population = {.memory = memory, .bytes = bytes, .done = done};
     const unsigned wanted = bytes < PARALLEL_BYTES ? 1 : base_min(count_processors(), THREADS_MAX);
     pthread_t threads[THREADS_MAX];
     unsigned helpers = 0;
@@ -65,15 +61,15 @@ static int populate_counting(uint8_t *memory, uint64_t bytes, bool zero, _Atomic
     return atomic_load(&population.failed) ? -ENOMEM : 0;
 }
 
-int fabric_populate(uint8_t *memory, uint64_t bytes, bool zero)
+int fabric_populate(uint8_t *memory, uint64_t bytes)
 {
     _Atomic uint64_t done = 0;
-    return populate_counting(memory, bytes, zero, &done);
+    return populate_counting(memory, bytes, &done);
 }
 
-int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory, bool zero)
+int fabric_region_populate(const struct tarn_fabric_region *region, uint8_t *memory)
 {
     if (region->making == NULL)
-        return fabric_populate(memory, region->bytes, zero);
-    return populate_counting(memory, region->bytes, zero, region->making);
+        return fabric_populate(memory, region->bytes);
+    return populate_counting(memory, region->bytes, region->making);
 }

@@ -54,13 +54,10 @@ static void all_pages_are_there_and_zero(void **state)
     const unsigned threads = count_threads_at_first();
     for (unsigned i = 0; i < base_array_count(lengths); i++) {
         uint8_t *memory = map_pages(lengths[i] + BASE_PAGE_BYTES);
-        assert_int_equal(fabric_populate(memory, lengths[i], false), 0);
+        assert_int_equal(fabric_populate(memory, lengths[i]), 0);
         assert_true(is_there(memory, lengths[i]));
         assert_false(is_there(memory + lengths[i], BASE_PAGE_BYTES));
-        memset(memory, 1, lengths[i] + BASE_PAGE_BYTES);
-        assert_int_equal(fabric_populate(memory, lengths[i], true), 0);
         assert_true(base_is_zero(memory, lengths[i]));
-        assert_int_equal(memory[lengths[i]], 1);
         for (unsigned looks = 0; count_threads() != threads; looks++) {
             assert_true(looks < 2000);
             (void)task_sleep(5000000);
@@ -76,11 +73,11 @@ static void bytes_of_a_region_are_counted(void **state)
     _Atomic uint64_t done = 0;
     struct tarn_fabric_region region = {.bytes = LARGE - BASE_PAGE_BYTES, .making = &done};
     uint8_t *memory = map_pages(LARGE);
-    assert_int_equal(fabric_region_populate(&region, memory, false), 0);
+    assert_int_equal(fabric_region_populate(&region, memory), 0);
     assert_int_equal(atomic_load(&done), region.bytes);
     assert_true(is_there(memory, region.bytes));
     region.making = NULL;
-    assert_int_equal(fabric_region_populate(&region, memory, true), 0);
+    assert_int_equal(fabric_region_populate(&region, memory), 0);
     assert_int_equal(munmap(memory, LARGE), 0);
 }
 
@@ -89,8 +86,8 @@ static void pages_that_cannot_be_had_are_an_error(void **state)
     (void)state;
     uint8_t *memory = map_pages(LARGE);
     assert_int_equal(mprotect(memory + LARGE - BASE_PAGE_BYTES, BASE_PAGE_BYTES, PROT_READ), 0);
-    assert_int_equal(fabric_populate(memory, LARGE, false), -ENOMEM);
-    assert_int_equal(fabric_populate(memory + LARGE - BASE_PAGE_BYTES, BASE_PAGE_BYTES, true), -ENOMEM);
+    assert_int_equal(fabric_populate(memory, LARGE), -ENOMEM);
+    assert_int_equal(fabric_populate(memory + LARGE - BASE_PAGE_BYTES, BASE_PAGE_BYTES), -ENOMEM);
     assert_int_equal(munmap(memory, LARGE), 0);
 }
 
@@ -103,7 +100,7 @@ static int populate_alone(void)
     if (setrlimit(RLIMIT_NPROC, &none) != 0 || pthread_create(&thread, NULL, nothing, NULL) == 0)
         return 77;
     uint8_t *memory = map_pages(LARGE);
-    return fabric_populate(memory, LARGE, false) == 0 && is_there(memory, LARGE) ? 0 : 1;
+    return fabric_populate(memory, LARGE) == 0 && is_there(memory, LARGE) ? 0 : 1;
 }
 
 static void without_threads_it_is_done_alone(void **state)

@@ -239,16 +239,15 @@ static uint64_t peak_kilobytes(void)
 }
 
 /* That there is no place for a region, or no more bytes, is known before its pages are. */
-static void a_region_without_a_place_is_not_touched(void **state)
+static void refuse_untouched(const char *url)
 {
-    (void)state;
     enum { MANY = 256 << 20 };
     const struct tarn_fabric_domain_options options[] = {
         {.writable_bytes = 2 * (uint64_t)MANY, .regions_max = 1}, {.writable_bytes = MANY, .regions_max = 2}};
     struct tarn_node *node;
     struct tarn_fabric *fabric;
     assert_int_equal(task_node_open(NULL, &node), 0);
-    assert_int_equal(tarn_fabric_open(node, "tcp:", &fabric), 0);
+    assert_int_equal(tarn_fabric_open(node, url, &fabric), 0);
     for (unsigned i = 0; i < base_array_count(options); i++) {
         struct tarn_fabric_domain *domain;
         struct tarn_fabric_region *first, *second;
@@ -264,6 +263,13 @@ static void a_region_without_a_place_is_not_touched(void **state)
     }
     tarn_fabric_close(fabric);
     task_node_close(node);
+}
+
+static void a_region_without_a_place_is_not_touched(void **state)
+{
+    (void)state;
+    refuse_untouched("tcp:");
+    refuse_untouched("shm:");
 }
 
 /* While its pages are made it has a place and a key, and no peer finds it. */

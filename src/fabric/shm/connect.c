@@ -14,7 +14,7 @@ static int make_ring(uint64_t bytes, struct shm_file *ret_file)
 {
     int error = shm_file_make("tarn-ring", bytes, false, ret_file);
     if (error == 0) {
-        error = fabric_populate(ret_file->memory, bytes, false);
+        error = fabric_populate(ret_file->memory, bytes);
         if (error != 0)
             shm_file_drop(ret_file);
     }

@@ -72,7 +72,7 @@ static int make_table(struct shm_domain *domain)
     domain->charged_bytes = charged_bytes;
     int error = shm_file_make("tarn-table", bytes, true, &domain->table_file);
     if (error == 0)
-        error = fabric_populate(domain->table_file.memory, bytes, false);
+        error = fabric_populate(domain->table_file.memory, bytes);
     domain->table = (_Atomic uint64_t *)(void *)domain->table_file.memory;
     return error;
 }
@@ -141,10 +141,10 @@ static void release_region(struct shm_domain *domain, struct shm_region *own)
 }
 
 /* Have the memory of a region, all zero and all there, so that a lack of memory is an error here and no signal later. */
-static int make_memory(struct shm_region *own)
+static int make_memory(const struct tarn_fabric_region *region, struct shm_region *own)
 {
     int error = shm_file_make("tarn-region", own->bytes, !may_change(own->rights), &own->file);
-    return error == 0 ? fabric_populate(own->file.memory, own->bytes, false) : error;
+    return error == 0 ? fabric_region_populate(region, own->file.memory) : error;
 }
 
 /* Have peers find a region. */
@@ -185,7 +185,7 @@ int shm_region_alloc(void *state, struct tarn_fabric_region *region)
         base_free(account_of(domain), own, sizeof(*own));
         return error;
     }
-    error = make_memory(own);
+    error = make_memory(region, own);
     if (error != 0) {
         end_region(domain, own, slot);
         return error;

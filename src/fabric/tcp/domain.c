@@ -131,7 +131,7 @@ int tcp_region_alloc(void *state, struct tarn_fabric_region *region)
     if (own->memory == NULL)
         error = -ENOMEM;
     else if (!borrowed)
-        error = fabric_region_populate(region, own->memory, false);
+        error = fabric_region_populate(region, own->memory);
     if (error != 0) {
         leave_region(domain, own);
         free_region(account, own);

@@ -219,7 +219,7 @@ int verbs_region_alloc(void *state, struct tarn_fabric_region *region)
     region->memory = base_map_part(account, is_large ? HUGE_BYTES : BASE_PAGE_BYTES, region->bytes, 0);
     if (region->memory != NULL && is_large)
         (void)madvise(region->memory, region->bytes, MADV_HUGEPAGE); /* huge pages, where there are any */
-    error = region->memory == NULL ? -ENOMEM : fabric_region_populate(region, region->memory, false);
+    error = region->memory == NULL ? -ENOMEM : fabric_region_populate(region, region->memory);
     if (error == 0)
         error = register_region(domain, region, false, unit);
     if (error != 0) {
