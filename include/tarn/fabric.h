@@ -56,7 +56,7 @@ struct tarn_fabric_listener;
 enum tarn_fabric_atomics {
     TARN_FABRIC_ATOMICS_NONE,   /**< CAS and FAA fail with -EOPNOTSUPP */
     TARN_FABRIC_ATOMICS_DEVICE, /**< no other accesses */
-    TARN_FABRIC_ATOMICS_MEMORY, /**< tarn_fabric_mem_load64() and store64(), and WRITEs of whole words */
+    TARN_FABRIC_ATOMICS_MEMORY, /**< the owner's loads, stores and swaps, and WRITEs of whole words */
 };
 
 /** The processor that carries out READs and WRITEs of a peer's memory. */
@@ -268,6 +268,23 @@ TARN_API void tarn_fabric_mem_copy_out(const struct tarn_fabric_region *region, 
 /** Copy into a region. */
 TARN_API void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, const void *from,
                                       uint64_t bytes);
+
+/**
+ * Compare and swap an aligned word, atomically also for the peers' CAS and FAA: a word that is `compare` becomes
+ * `operand`.
+ *
+ * @param ret_before  the word before the operation; it was swapped if that is `compare`
+ * @return 0; -EOPNOTSUPP: tarn_fabric_info.atomics is not TARN_FABRIC_ATOMICS_MEMORY, so the processor's swap and the
+ *         device's do not see each other (logged). Then connect to a listener of this process, and swap by
+ *         tarn_fabric_cas() over that connection: it goes through the device, as the peers' do
+ */
+TARN_API TARN_MUST_CHECK int tarn_fabric_mem_cas64(struct tarn_fabric_region *region, uint64_t offset,
+                                                   uint64_t compare, uint64_t operand, uint64_t *ret_before);
+
+/** Add to an aligned word, atomically also for the peers' CAS and FAA. @param ret_before  the word before the operation
+ * @return as tarn_fabric_mem_cas64(); then tarn_fabric_faa() over a connection with oneself does it */
+TARN_API TARN_MUST_CHECK int tarn_fabric_mem_faa64(struct tarn_fabric_region *region, uint64_t offset,
+                                                   uint64_t add, uint64_t *ret_before);
 
 /** Order memory accesses: all loads and stores before this call take effect before all after it, also for peers. */
 static inline void tarn_fabric_mem_fence(void)

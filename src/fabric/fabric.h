@@ -26,6 +26,10 @@ struct tarn_fabric_mem_operations {
     void (*store64)(struct tarn_fabric_region *region, uint64_t offset, uint64_t value);
     void (*copy_out)(const struct tarn_fabric_region *region, uint64_t offset, void *to, uint64_t bytes);
     void (*copy_in)(struct tarn_fabric_region *region, uint64_t offset, const void *from, uint64_t bytes);
+
+    /** Swap a word and return what it was; only called if the provider reports TARN_FABRIC_ATOMICS_MEMORY. */
+    uint64_t (*cas64)(struct tarn_fabric_region *region, uint64_t offset, uint64_t compare, uint64_t operand);
+    uint64_t (*faa64)(struct tarn_fabric_region *region, uint64_t offset, uint64_t add);
 };
 
 /* A queue of operations, first in, first out, which does not own them. All zero is empty. */

@@ -119,12 +119,24 @@ static const struct fabric_provider fake_provider = {
 
 /* ---- tests -------------------------------------------------------------------------------------- */
 
+static void count_advice(void *arg, enum base_log_level level, const char *line, size_t len)
+{
+    (void)level;
+    (void)len;
+    unsigned *lines = arg;
+    *lines += strstr(line, "over a connection with oneself") != NULL;
+}
+
 static void the_nodes_provider_is_used(void **state)
 {
     (void)state;
     struct fake fake = {0};
-    const struct task_node_options options = {
-        .log_level = BASE_LOG_ERROR, .fabric = &fake_provider, .fabric_arg = &fake};
+    unsigned lines = 0;
+    const struct task_node_options options = {.log_level = BASE_LOG_WARN,
+                                              .log_sink = count_advice,
+                                              .log_arg = &lines,
+                                              .fabric = &fake_provider,
+                                              .fabric_arg = &fake};
     const struct tarn_fabric_domain_options refused = {.writable_bytes = 13};
     struct tarn_node *node;
     struct tarn_fabric *fabric;
@@ -147,6 +159,12 @@ static void the_nodes_provider_is_used(void **state)
     tarn_fabric_mem_copy_in(region, 0, bytes, sizeof(bytes));
     assert_int_equal(fake.word, UINT64_C(0x5a5a5a5a5a5a5a5a));
     assert_int_equal(fake.loads + fake.stores + fake.copies_out + fake.copies_in, 4);
+
+    uint64_t before = 3; /* its atomics are the device's */
+    assert_int_equal(tarn_fabric_mem_cas64(region, 0, 0, 1, &before), -EOPNOTSUPP);
+    assert_int_equal(tarn_fabric_mem_faa64(region, 0, 1, &before), -EOPNOTSUPP);
+    assert_int_equal(before, 3);
+    assert_int_equal(lines, 2);
 
     const struct tarn_fabric_word words[3] = {{.region = region}, {.region = region}, {.region = region}};
     assert_int_equal(tarn_fabric_wait_any(words, 3, TASK_FOREVER, &index), 0);

@@ -1,4 +1,4 @@
-/* Exported memory: the owner's loads and stores, and waiting for a word to change. */
+/* Exported memory: the owner's loads, stores and swaps, and waiting for a word to change. */
 #include "fabric/fabric_internal.h"
 #include <errno.h>
 
@@ -51,6 +51,50 @@ void tarn_fabric_mem_copy_in(struct tarn_fabric_region *region, uint64_t offset,
         region->mem->copy_in(region, offset, from, bytes);
     else
         fabric_lanes_store(region->memory + offset, from, bytes);
+}
+
+/* Check that the processor's swaps and the peers' are atomic among each other. @return 0; -EOPNOTSUPP (logged) */
+static int check_atomics(const struct tarn_fabric_region *region)
+{
+    struct tarn_fabric *fabric = region->domain->fabric;
+    if (base_likely(fabric->info.atomics == TARN_FABRIC_ATOMICS_MEMORY))
+        return 0;
+    base_warn_limited(
+        &fabric->node->log, &fabric->failures, "owner cannot swap words of its region",
+        "fabric=%s atomics=%s reason=\"swaps of the processor and of peers do not see each other: "
+        "swap over a connection with oneself\"",
+        fabric->info.provider, fabric_atomics_name(fabric->info.atomics));
+    return -EOPNOTSUPP;
+}
+
+int tarn_fabric_mem_cas64(struct tarn_fabric_region *region, uint64_t offset, uint64_t compare,
+                          uint64_t operand, uint64_t *ret_before)
+{
+    check_word(region, offset);
+    int error = check_atomics(region);
+    if (error != 0)
+        return error;
+    if (base_unlikely(region->mem != NULL)) {
+        *ret_before = region->mem->cas64(region, offset, compare, operand);
+        return 0;
+    }
+    (void)__atomic_compare_exchange_n((fabric_word *)(region->memory + offset), &compare, operand, false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    *ret_before = compare;
+    return 0;
+}
+
+int tarn_fabric_mem_faa64(struct tarn_fabric_region *region, uint64_t offset, uint64_t add,
+                          uint64_t *ret_before)
+{
+    check_word(region, offset);
+    int error = check_atomics(region);
+    if (error != 0)
+        return error;
+    *ret_before = base_unlikely(region->mem != NULL)
+                      ? region->mem->faa64(region, offset, add)
+                      : __atomic_fetch_add((fabric_word *)(region->memory + offset), add, __ATOMIC_RELAXED);
+    return 0;
 }
 
 /* ---- waiting for a word ------------------------------------------------------------------------- */

@@ -314,50 +314,84 @@ static void swaps_and_adds(struct testing_fabric *testing)
 
 struct contender {
     struct testing_pair *pair;
-    unsigned number;
+    bool is_owner;
+    struct tarn_fabric_connection *connection; /* NULL: the owner swaps by itself */
 };
 
-/* With a connection of its own: count up one word by CAS and one by FAA. */
+static uint64_t swap_word(const struct contender *contender, uint64_t offset, uint64_t compare,
+                          uint64_t operand)
+{
+    struct tarn_fabric_region *region = contender->pair->all;
+    uint64_t before;
+    int error = contender->connection == NULL
+                    ? tarn_fabric_mem_cas64(region, offset, compare, operand, &before)
+                    : tarn_fabric_cas(contender->connection, 2, &region->handle, offset, compare, operand,
+                                      TESTING_SECONDS(60), &before);
+    assert_int_equal(error, 0);
+    return before;
+}
+
+static uint64_t add_to_word(const struct contender *contender, uint64_t offset, uint64_t add)
+{
+    struct tarn_fabric_region *region = contender->pair->all;
+    uint64_t before;
+    int error = contender->connection == NULL ? tarn_fabric_mem_faa64(region, offset, add, &before)
+                                              : tarn_fabric_faa(contender->connection, 2, &region->handle,
+                                                                offset, add, TESTING_SECONDS(60), &before);
+    assert_int_equal(error, 0);
+    return before;
+}
+
+static bool owner_swaps(const struct testing_fabric *testing)
+{
+    return tarn_fabric_info(testing->fabric)->atomics == TARN_FABRIC_ATOMICS_MEMORY;
+}
+
+/*
+ * Count up one word by CAS and one by FAA: a client over a connection of its own, and the owner by itself, or where
+ * that is refused over a connection with itself.
+ */
 static void contend(void *arg)
 {
-    const struct contender *contender = arg;
+    struct contender *contender = arg;
     struct testing_pair *pair = contender->pair;
-    struct tarn_fabric_connection *connection;
+    const bool connects = !contender->is_owner || !owner_swaps(pair->testing);
+    struct tarn_fabric_domain *domain = contender->is_owner ? pair->server_domain : pair->client_domain;
     uint64_t before, seen = 0;
-    assert_int_equal(tarn_fabric_connect(pair->client_domain, pair->testing->address, NULL,
-                                         TESTING_SECONDS(60), &connection),
-                     0);
+    if (connects)
+        assert_int_equal(tarn_fabric_connect(domain, pair->testing->address, NULL, TESTING_SECONDS(60),
+                                             &contender->connection),
+                         0);
     for (unsigned i = 0; i < testing_times(pair->testing, TIMES); i++) {
         do {
             uint64_t expected = seen;
-            assert_int_equal(tarn_fabric_cas(connection, 2, &pair->all->handle, 0, expected, expected + 1,
-                                             TESTING_SECONDS(60), &before),
-                             0);
+            before = swap_word(contender, 0, expected, expected + 1);
             seen = before == expected ? expected + 1 : before;
             if (before == expected)
                 break;
         } while (true);
-        assert_int_equal(
-            tarn_fabric_faa(connection, 2, &pair->all->handle, 64, 2, TESTING_SECONDS(60), &before), 0);
-        assert_int_equal(before % 2, 0);
+        assert_int_equal(add_to_word(contender, 64, 2) % 2, 0);
         if (i % 64 == 0)
             task_yield();
     }
-    tarn_fabric_disconnect(connection);
+    if (connects)
+        tarn_fabric_disconnect(contender->connection);
 }
 
-static void atomics_hold_under_contention(struct testing_fabric *testing)
+/* All count up the same words. @param owner_too  the last of them is the owner */
+static void count_up(struct testing_fabric *testing, bool owner_too)
 {
     struct testing_pair pair;
     struct testing_job jobs[CLIENTS];
     struct contender contenders[CLIENTS];
     struct tarn_fabric_connection *servers[CLIENTS];
+    const unsigned connections = owner_too && owner_swaps(testing) ? CLIENTS - 1 : CLIENTS;
     testing_pair_open(testing, &pair, NULL);
     for (unsigned i = 0; i < CLIENTS; i++) {
-        contenders[i] = (struct contender){.pair = &pair, .number = i};
+        contenders[i] = (struct contender){.pair = &pair, .is_owner = owner_too && i == CLIENTS - 1};
         testing_start(testing, &jobs[i], i, contend, &contenders[i]);
     }
-    for (unsigned i = 0; i < CLIENTS; i++) {
+    for (unsigned i = 0; i < connections; i++) {
         struct tarn_fabric_incoming *incoming;
         assert_int_equal(tarn_fabric_listener_wait(pair.listener, TESTING_SECONDS(60), &incoming), 0);
         assert_int_equal(tarn_fabric_accept(incoming, pair.server_domain, NULL, &servers[i]), 0);
@@ -366,8 +400,43 @@ static void atomics_hold_under_contention(struct testing_fabric *testing)
         testing_join(&jobs[i]);
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 0), CLIENTS * testing_times(testing, TIMES));
     assert_int_equal(tarn_fabric_mem_load64(pair.all, 64), 2 * CLIENTS * testing_times(testing, TIMES));
-    for (unsigned i = 0; i < CLIENTS; i++)
+    for (unsigned i = 0; i < connections; i++)
         tarn_fabric_disconnect(servers[i]);
+    testing_pair_close(&pair);
+}
+
+static void atomics_hold_under_contention(struct testing_fabric *testing)
+{
+    count_up(testing, false);
+}
+
+static void atomics_hold_with_the_owners(struct testing_fabric *testing)
+{
+    count_up(testing, true);
+}
+
+/* Where the processor's swaps and the peers' do not see each other, the owner's are refused, and do nothing. */
+static void the_owner_swaps_or_is_refused(struct testing_fabric *testing)
+{
+    struct testing_pair pair;
+    const bool swaps = owner_swaps(testing);
+    const int error = swaps ? 0 : -EOPNOTSUPP;
+    uint64_t before = 99;
+    testing_pair_open(testing, &pair, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tarn_fabric_region *region =
+            i == 0 ? pair.all : pair.readable; /* whatever peers may do there */
+        tarn_fabric_mem_store64(region, 16, 5);
+        assert_int_equal(tarn_fabric_mem_cas64(region, 16, 5, 6, &before), error);
+        assert_int_equal(before, swaps ? 5 : 99);
+        assert_int_equal(tarn_fabric_mem_cas64(region, 16, 5, 7, &before), error);
+        assert_int_equal(before, swaps ? 6 : 99);
+        assert_int_equal(tarn_fabric_mem_faa64(region, 16, UINT64_MAX, &before), error);
+        assert_int_equal(before, swaps ? 6 : 99);
+        assert_int_equal(tarn_fabric_mem_load64(region, 16), 5);
+        assert_int_equal(tarn_fabric_mem_load64(region, 8) + tarn_fabric_mem_load64(region, 24), 0);
+        before = 99;
+    }
     testing_pair_close(&pair);
 }
 
@@ -610,6 +679,8 @@ static void operations_are_counted(struct testing_fabric *testing)
     EACH(wrong_operations_are_refused)                                                                       \
     EACH(swaps_and_adds)                                                                                     \
     EACH(atomics_hold_under_contention)                                                                      \
+    EACH(atomics_hold_with_the_owners)                                                                       \
+    EACH(the_owner_swaps_or_is_refused)                                                                      \
     EACH(words_are_whole)                                                                                    \
     EACH(what_has_completed_comes_first)                                                                     \
     EACH(domains_have_limits)                                                                                \

@@ -166,8 +166,30 @@ static void mem_copy_in(struct tarn_fabric_region *region, uint64_t offset, cons
     change_bytes(region->state, offset, from, bytes);
 }
 
-static const struct tarn_fabric_mem_operations mem_operations = {
-    .load64 = mem_load64, .store64 = mem_store64, .copy_out = mem_copy_out, .copy_in = mem_copy_in};
+/* The owner's swaps: between the look and the store nothing comes, also not where others' swaps slip, because there
+ * they are refused. */
+static uint64_t mem_cas64(struct tarn_fabric_region *region, uint64_t offset, uint64_t compare,
+                          uint64_t operand)
+{
+    const uint64_t before = mem_load64(region, offset);
+    if (before == compare)
+        sim_region_change(region->state, offset / SIM_WORD_BYTES, operand);
+    return before;
+}
+
+static uint64_t mem_faa64(struct tarn_fabric_region *region, uint64_t offset, uint64_t add)
+{
+    const uint64_t before = mem_load64(region, offset);
+    sim_region_change(region->state, offset / SIM_WORD_BYTES, before + add);
+    return before;
+}
+
+static const struct tarn_fabric_mem_operations mem_operations = {.load64 = mem_load64,
+                                                                 .store64 = mem_store64,
+                                                                 .copy_out = mem_copy_out,
+                                                                 .copy_in = mem_copy_in,
+                                                                 .cas64 = mem_cas64,
+                                                                 .faa64 = mem_faa64};
 
 static void compare(const struct sim_region *region, uint64_t from, uint64_t bytes)
 {
