@@ -444,6 +444,7 @@ struct tarn_fabric_op {
     uint64_t before; /**< CAS and FAA: the word before the operation */
     int32_t result;  /**< 0 or negative errno */
     bool finished;
+    bool trip; /**< its fence let it be sent only when all before it had been answered: a round trip more */
     uint32_t copied_bytes; /**< bytes of the operation that went through memory of the fabric's */
     uint64_t bytes;        /**< bytes of all vectors */
     struct tarn_fabric_connection *connection;
@@ -532,7 +533,9 @@ struct tarn_fabric_counters {
     uint64_t bytes[TARN_FABRIC_OP_KINDS];      /**< bytes that they moved */
     uint64_t failed;                           /**< failed operations */
     uint64_t refused;                          /**< failed operations with -EACCES */
-    uint64_t waits; /**< round trips: calls of tarn_fabric_wait(), counted under the first operation's tag */
+    uint64_t
+        waits; /**< round trips, under the first operation's tag: one for each tarn_fabric_wait(), and one more for
+                       each fence that had to wait for answers, in the longest chain of a connection */
     uint64_t copied_bytes; /**< verbs: bytes that went through memory of the fabric's */
 };
 

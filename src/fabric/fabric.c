@@ -529,6 +529,7 @@ static void post_ops(struct tarn_fabric_connection *connection, struct tarn_fabr
         struct tarn_fabric_op *op = &ops[i];
         op->connection = connection;
         op->finished = false;
+        op->trip = false;
         op->copied_bytes = 0;
         int error = error_of(connection);
         if (error == 0)
@@ -589,9 +590,18 @@ static int wait_for_one(struct tarn_fabric_op *op, uint64_t deadline_ns)
     return op->result;
 }
 
-static void count_wait(const struct tarn_fabric_op *op)
+/*
+ * Count the round trips of a wait. Those of one connection's operations are one after the other, those of several
+ * connections at the same time; operations of one connection stand side by side.
+ */
+static void count_trips(const struct tarn_fabric_op *ops, uint32_t count)
 {
-    count_more(&op->connection->counters[op->tag < TARN_FABRIC_TAGS_MAX ? op->tag : 0].waits, 1);
+    uint32_t trips = 1, most = 1;
+    for (uint32_t i = 1; i < count; i++) {
+        trips = ops[i].connection != ops[i - 1].connection ? 1 : trips + (ops[i].trip ? 1 : 0);
+        most = base_max(most, trips);
+    }
+    count_more(&ops->connection->counters[ops->tag < TARN_FABRIC_TAGS_MAX ? ops->tag : 0].waits, most);
 }
 
 /* How many operations, the first of some, are of one scheduler's connections, which a plain thread has wait for them. */
@@ -608,16 +618,18 @@ static uint32_t count_for_proxy(const struct tarn_fabric_op *ops, uint32_t count
 
 int tarn_fabric_wait(struct tarn_fabric_op *ops, uint32_t count_of_ops, uint64_t deadline_ns)
 {
+    uint32_t counted = 0; /* operations at the beginning for which no other task waits, and counts */
     int result = 0;
     for (uint32_t i = 0, n; i < count_of_ops; i += base_max(n, 1U)) {
         int error;
         n = count_for_proxy(&ops[i], count_of_ops - i);
-        if (n == 0 && i == 0)
-            count_wait(&ops[0]);
+        counted += n == 0 && counted == i ? 1 : 0;
         error = n > 0 ? fabric_proxy_wait(&ops[i], n, deadline_ns) : wait_for_one(&ops[i], deadline_ns);
         if (result == 0)
             result = error;
     }
+    if (counted > 0)
+        count_trips(ops, counted);
     return result;
 }
 
@@ -650,7 +662,7 @@ static __attribute__((noinline)) int post_and_wait(struct tarn_fabric_connection
     if (fabric_needs_proxy(connection))
         return fabric_proxy_post_and_wait(connection, op, deadline_ns);
     post_ops(connection, op, 1);
-    count_wait(op);
+    count_trips(op, 1);
     return wait_for_one(op, deadline_ns);
 }
 

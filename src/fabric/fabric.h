@@ -128,7 +128,7 @@ struct fabric_provider {
     uint32_t (*peer_data)(const void *connection, const void **ret_data);
 
     /** Start a checked operation of a live connection; fabric_op_finish() is called once for it: in this call, in
-     * wait(), in receive(), or in fail(). */
+     * wait(), in receive(), or in fail(). Sets `trip` if its fence makes it wait for the answers to all before it. */
     void (*post)(void *connection, struct tarn_fabric_op *op);
 
     /** Carry out, within the call, an operation that its user is about to wait for. @return false: it failed or must

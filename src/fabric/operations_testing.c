@@ -667,6 +667,69 @@ static void operations_are_counted(struct testing_fabric *testing)
     testing_pair_close(&pair);
 }
 
+static uint64_t waits_of(const struct testing_fabric *testing)
+{
+    struct tarn_fabric_counters counters;
+    tarn_fabric_count(testing_clients(testing), TESTING_TAG, &counters);
+    return counters.waits;
+}
+
+/* Add operations on one word; each but the first waits for the one before it. */
+static void prepare_chain(struct tarn_fabric_op *ops, unsigned count, const struct tarn_fabric_handle *handle,
+                          bool fenced)
+{
+    for (unsigned i = 0; i < count; i++)
+        ops[i] = (struct tarn_fabric_op){.kind = TARN_FABRIC_FAA,
+                                         .tag = TESTING_TAG,
+                                         .fence = fenced && i > 0,
+                                         .handle = handle,
+                                         .offset = 8,
+                                         .operand = 1};
+}
+
+/* Where the caller's own processor serves, a fence is one of its instructions; elsewhere it costs a round trip. */
+static void round_trips_of_chains_are_counted(struct testing_fabric *testing)
+{
+    enum { SHORT = 2, LONG = 3 };
+    struct testing_pair pair;
+    struct tarn_fabric_op ops[SHORT + LONG];
+    const uint64_t word = 7;
+    const struct iovec vector = {.iov_base = (void *)(uintptr_t)&word, .iov_len = sizeof(word)};
+    const bool at_once = tarn_fabric_info(testing->fabric)->served_by == TARN_FABRIC_SERVED_BY_SELF;
+    testing_pair_open(testing, &pair, NULL);
+    struct tarn_fabric_region *clients = testing_region(pair.client_domain, 4096, TARN_FABRIC_MAY_SWAP);
+
+    uint64_t before = waits_of(testing); /* a WRITE, and two that depend on it */
+    prepare_chain(ops, LONG, &pair.all->handle, true);
+    ops[0].kind = TARN_FABRIC_WRITE;
+    ops[0].iov = &vector;
+    ops[0].iov_count = 1;
+    tarn_fabric_post(pair.client, ops, LONG);
+    assert_int_equal(tarn_fabric_wait(ops, LONG, TESTING_SECONDS(60)), 0);
+    assert_int_equal(ops[1].before, word);
+    assert_int_equal(ops[2].before, word + 1);
+    assert_int_equal(waits_of(testing) - before, at_once ? 1 : LONG);
+
+    before = waits_of(testing); /* without fences all go at once; one alone has nothing to wait for */
+    prepare_chain(ops, LONG, &pair.all->handle, false);
+    tarn_fabric_post(pair.client, ops, LONG);
+    assert_int_equal(tarn_fabric_wait(ops, LONG, TESTING_SECONDS(60)), 0);
+    ops[0].fence = true;
+    tarn_fabric_post(pair.client, ops, 1);
+    assert_int_equal(tarn_fabric_wait(ops, 1, TESTING_SECONDS(60)), 0);
+    assert_int_equal(waits_of(testing) - before, 2);
+
+    before = waits_of(testing); /* of two chains at the same time the longer one counts */
+    prepare_chain(ops, SHORT, &pair.all->handle, true);
+    prepare_chain(&ops[SHORT], LONG, &clients->handle, true);
+    tarn_fabric_post(pair.client, ops, SHORT);
+    tarn_fabric_post(pair.server, &ops[SHORT], LONG);
+    assert_int_equal(tarn_fabric_wait(ops, SHORT + LONG, TESTING_SECONDS(60)), 0);
+    assert_int_equal(waits_of(testing) - before, at_once ? 1 : LONG);
+    tarn_fabric_region_free(clients);
+    testing_pair_close(&pair);
+}
+
 #define SUITE(EACH)                                                                                          \
     EACH(bytes_arrive_at_all_offsets_and_lengths)                                                            \
     EACH(a_whole_region_moves)                                                                               \
@@ -686,7 +749,8 @@ static void operations_are_counted(struct testing_fabric *testing)
     EACH(domains_have_limits)                                                                                \
     EACH(handles_can_be_sent)                                                                                \
     EACH(a_word_is_waited_for)                                                                               \
-    EACH(operations_are_counted)
+    EACH(operations_are_counted)                                                                             \
+    EACH(round_trips_of_chains_are_counted)
 
 SUITE(TESTING_BOTH)
 

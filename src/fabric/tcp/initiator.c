@@ -48,6 +48,7 @@ static void begin_waiting(struct tcp_wire *wire)
             return;
         (void)fabric_queue_pop(&wire->waiting);
         wire->fence_set = false;
+        op->trip = op->fence;
         begin_op(wire, op);
     }
 }

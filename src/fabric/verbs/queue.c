@@ -277,6 +277,7 @@ static bool add_op(struct verbs_connection *connection, struct batch *batch, str
             return false;
     } while (connection->part != 0);
     connection->credit -= fabric_op_takes_credit(op) ? 1 : 0;
+    op->trip = op->fence; /* verbs_pump_locked() has kept it back */
     connection->flying++;
     fabric_queue_remove(&connection->waiting, op);
     return true;

@@ -381,6 +381,7 @@ static void begin_op(struct sim_op *op)
         if (op->kind == TARN_FABRIC_READ)
             sim_region_read_begin(op);
     }
+    op->posted->trip = op->fence;
     op->side->credit -= sends(op);
     op->state = SIM_OP_GOING;
     sim_speed_send(op);
