@@ -6,7 +6,8 @@
  *  - The bytes of one READ or WRITE move in any order, and two operations take effect in any order, unless the
  *    first completed before the second was posted, or the second has `fence`.
  *  - When a message (SEND, notified WRITE) is received, all earlier WRITEs of its connection are visible.
- *  - Whether an aligned word of 8 bytes moves whole is reported (tarn_fabric_info.whole_words).
+ *  - Whether an aligned word of 8 bytes moves whole is reported (tarn_fabric_info.whole_words). A READ of one such word
+ *    that asks for it (`whole`) takes a value that the word had at one moment, or is refused.
  *  - CAS and FAA are atomic among each other; with plain WRITEs and the owner's stores only if that is reported
  *    (tarn_fabric_info.atomics).
  *  - A posted operation cannot be recalled. The first error of any kind ends the connection: every operation posted on
@@ -77,7 +78,9 @@ TARN_API const char *tarn_fabric_provider_name(uint32_t place);
 /** The properties of a provider. */
 struct tarn_fabric_info {
     const char *provider;
-    bool whole_words; /**< an aligned word of 8 bytes is read and written whole */
+    bool
+        whole_words; /**< an aligned word of 8 bytes is read and written whole, unless a vector ends within it */
+    bool whole_reads; /**< a READ of one word may ask to be whole (tarn_fabric_op.whole) */
     enum tarn_fabric_atomics atomics;
     enum tarn_fabric_served_by served_by;
 };
@@ -429,7 +432,10 @@ enum tarn_fabric_op_kind {
  */
 struct tarn_fabric_op {
     enum tarn_fabric_op_kind kind;
-    bool fence;  /**< it begins when all earlier ones of the connection have completed */
+    bool fence; /**< it begins when all earlier ones of the connection have completed */
+    bool
+        whole; /**< READ of one aligned word of 8 bytes into one vector, with the right to read: it takes the value that
+                    the word had at one moment. Else it fails: -EOPNOTSUPP unless tarn_fabric_info.whole_reads */
     uint8_t tag; /**< the tag under which it is counted, below TARN_FABRIC_TAGS_MAX */
     const struct tarn_fabric_handle *handle; /**< the peer's region; not for SEND */
     uint64_t offset;                         /**< offset in the region; for CAS and FAA a multiple of 8 */
@@ -488,6 +494,11 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_read(struct tarn_fabric_connection *con
                                               const struct tarn_fabric_handle *handle, uint64_t offset,
                                               void *data, uint64_t bytes, uint64_t deadline_ns);
 
+/** READ an aligned word of 8 bytes whole (tarn_fabric_op.whole) and wait. Yields. @return as tarn_fabric_wait() */
+TARN_API TARN_MUST_CHECK int tarn_fabric_read_word(struct tarn_fabric_connection *connection, uint8_t tag,
+                                                   const struct tarn_fabric_handle *handle, uint64_t offset,
+                                                   uint64_t deadline_ns, uint64_t *ret_word);
+
 /** WRITE contiguous memory and wait. Yields. @return as tarn_fabric_wait() */
 TARN_API TARN_MUST_CHECK int tarn_fabric_write(struct tarn_fabric_connection *connection, uint8_t tag,
                                                const struct tarn_fabric_handle *handle, uint64_t offset,
@@ -500,7 +511,7 @@ TARN_API TARN_MUST_CHECK int tarn_fabric_cas(struct tarn_fabric_connection *conn
                                              uint64_t compare, uint64_t operand, uint64_t deadline_ns,
                                              uint64_t *ret_before);
 
-/** FAA and wait. Adding 0 reads a word whole on every provider. Yields. @return as tarn_fabric_wait() */
+/** FAA and wait. Adding 0 reads a word whole on every provider, with the right to swap. Yields. @return as tarn_fabric_wait() */
 TARN_API TARN_MUST_CHECK int tarn_fabric_faa(struct tarn_fabric_connection *connection, uint8_t tag,
                                              const struct tarn_fabric_handle *handle, uint64_t offset,
                                              uint64_t add, uint64_t deadline_ns, uint64_t *ret_before);

@@ -124,12 +124,13 @@ static void tell_info(struct output *output, const struct tarn_fabric_info *info
         base_json_string(&output->json, "provider", info->provider);
         base_json_bool(&output->json, "usable", true);
         base_json_bool(&output->json, "whole_words", info->whole_words);
+        base_json_bool(&output->json, "whole_reads", info->whole_reads);
         base_json_string(&output->json, "atomics", fabric_atomics_name(info->atomics));
         base_json_string(&output->json, "served_by", fabric_served_by_name(info->served_by));
     } else {
-        (void)printf("%-7s whole words: %s; atomics: %s; served by: %s\n", info->provider,
-                     info->whole_words ? "yes" : "no", fabric_atomics_name(info->atomics),
-                     fabric_served_by_name(info->served_by));
+        (void)printf("%-7s whole words: %s; whole reads: %s; atomics: %s; served by: %s\n", info->provider,
+                     info->whole_words ? "yes" : "no", info->whole_reads ? "yes" : "no",
+                     fabric_atomics_name(info->atomics), fabric_served_by_name(info->served_by));
     }
     tell_places(output, info->provider);
 }

@@ -78,9 +78,11 @@ int tarn_fabric_open(struct tarn_node *node, const char *url, struct tarn_fabric
         base_free(&node->memory, fabric, sizeof(*fabric));
         return error;
     }
-    base_info(&node->log, "fabric open", "url=%s provider=%s whole_words=%s atomics=%s served_by=%s", quoted,
+    base_info(&node->log, "fabric open",
+              "url=%s provider=%s whole_words=%s whole_reads=%s atomics=%s served_by=%s", quoted,
               fabric->info.provider, fabric->info.whole_words ? "yes" : "no",
-              fabric_atomics_name(fabric->info.atomics), fabric_served_by_name(fabric->info.served_by));
+              fabric->info.whole_reads ? "yes" : "no", fabric_atomics_name(fabric->info.atomics),
+              fabric_served_by_name(fabric->info.served_by));
     *ret_fabric = fabric;
     return 0;
 }
@@ -443,17 +445,31 @@ void tarn_fabric_count(struct tarn_fabric *fabric, uint8_t tag, struct tarn_fabr
 
 /* ---- operations --------------------------------------------------------------------------------- */
 
-static const char *op_name(enum tarn_fabric_op_kind kind)
+static const char *op_name(const struct tarn_fabric_op *op)
 {
     static const char *const names[TARN_FABRIC_OP_KINDS] = {"READ", "WRITE", "notified WRITE",
                                                             "CAS",  "FAA",   "SEND"};
-    return (unsigned)kind < TARN_FABRIC_OP_KINDS ? names[kind] : "unknown";
+    if (op->kind == TARN_FABRIC_READ && op->whole)
+        return "READ of a whole word";
+    return (unsigned)op->kind < TARN_FABRIC_OP_KINDS ? names[op->kind] : "unknown";
 }
 
 /* Add to a counter, which has one writer and any number of readers. */
 static void count_more(uint64_t *counter, uint64_t more)
 {
     __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
+}
+
+/*
+ * Check an operation that asks to be whole. Where a device may take a word in parts, nothing else will do: an FAA of 0
+ * needs another right, and could lose what the owner stores meanwhile.
+ */
+static int check_whole(const struct tarn_fabric *fabric, const struct tarn_fabric_op *op)
+{
+    if (op->kind != TARN_FABRIC_READ || op->iov_count != 1 || op->iov->iov_len != WORD_BYTES ||
+        !base_is_aligned(op->offset, WORD_BYTES))
+        return -EINVAL;
+    return fabric->info.whole_reads ? 0 : -EOPNOTSUPP;
 }
 
 /* Check an operation. Lengths may come from a wire, so nothing is asserted. */
@@ -465,7 +481,7 @@ static FABRIC_INLINE int check_op(const struct tarn_fabric *fabric, struct tarn_
         return -EINVAL;
     if (atomic) {
         op->bytes = WORD_BYTES;
-        if (op->iov_count != 0 || !base_is_aligned(op->offset, WORD_BYTES))
+        if (op->iov_count != 0 || op->whole || !base_is_aligned(op->offset, WORD_BYTES))
             return -EINVAL;
         return fabric->info.atomics == TARN_FABRIC_ATOMICS_NONE ? -EOPNOTSUPP : 0;
     }
@@ -477,7 +493,7 @@ static FABRIC_INLINE int check_op(const struct tarn_fabric *fabric, struct tarn_
             return -EINVAL;
         op->bytes += op->iov[i].iov_len;
     }
-    return 0;
+    return base_unlikely(op->whole) ? check_whole(fabric, op) : 0;
 }
 
 void fabric_op_copy(const struct tarn_fabric_op *op, uint64_t at, uint8_t *buffer, uint64_t bytes,
@@ -519,7 +535,7 @@ void fabric_op_finish(struct tarn_fabric_op *op, int32_t result)
     count_more(&counters->failed, 1);
     if (result == -EACCES)
         count_more(&counters->refused, 1);
-    (void)fabric_connection_fail(connection, op_name(op->kind), result);
+    (void)fabric_connection_fail(connection, op_name(op), result);
 }
 
 /* Post operations. Called by the connection's user. */
@@ -568,7 +584,7 @@ static void wait_for(struct tarn_fabric_op *op, uint64_t deadline_ns)
     int error = await_op(op, deadline_ns);
     if (error == 0)
         return;
-    (void)fabric_connection_fail(connection, op_name(op->kind), error);
+    (void)fabric_connection_fail(connection, op_name(op), error);
     connection->fabric->provider->fail(connection->state);
 }
 
@@ -702,6 +718,7 @@ static FABRIC_INLINE int complete_op(struct tarn_fabric_connection *connection, 
 {
     op->kind = kind;
     op->fence = false;
+    op->whole = false;
     op->tag = tag;
     op->handle = handle;
     op->offset = offset;
@@ -718,6 +735,25 @@ int tarn_fabric_read(struct tarn_fabric_connection *connection, uint8_t tag,
     const struct iovec vector = {.iov_base = data, .iov_len = bytes};
     struct tarn_fabric_op op;
     return complete_op(connection, &op, TARN_FABRIC_READ, tag, handle, offset, &vector, deadline_ns);
+}
+
+int tarn_fabric_read_word(struct tarn_fabric_connection *connection, uint8_t tag,
+                          const struct tarn_fabric_handle *handle, uint64_t offset, uint64_t deadline_ns,
+                          uint64_t *ret_word)
+{
+    uint64_t word;
+    const struct iovec vector = {.iov_base = &word, .iov_len = sizeof(word)};
+    struct tarn_fabric_op op = {.kind = TARN_FABRIC_READ,
+                                .whole = true,
+                                .tag = tag,
+                                .handle = handle,
+                                .offset = offset,
+                                .iov = &vector,
+                                .iov_count = 1};
+    int error = run_op(connection, &op, TARN_FABRIC_READ, tag, WORD_BYTES, deadline_ns);
+    if (error == 0)
+        *ret_word = word;
+    return error;
 }
 
 int tarn_fabric_write(struct tarn_fabric_connection *connection, uint8_t tag,

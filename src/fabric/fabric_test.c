@@ -106,6 +106,22 @@ static int fake_wait_any(void *state, const struct tarn_fabric_word *words, uint
     return 0;
 }
 
+static int fake_connect(void *domain, const char *address, const struct tarn_fabric_connect_options *options,
+                        uint64_t deadline_ns, struct tarn_fabric_connection *owner, void **ret_connection)
+{
+    (void)address;
+    (void)options;
+    (void)deadline_ns;
+    (void)owner;
+    *ret_connection = domain;
+    return 0;
+}
+
+static void fake_end(void *connection)
+{
+    (void)connection;
+}
+
 static const struct fabric_provider fake_provider = {
     .name = "fake",
     .open = fake_open,
@@ -114,6 +130,9 @@ static const struct fabric_provider fake_provider = {
     .domain_close = fake_domain_close,
     .region_alloc = fake_region_alloc,
     .region_free = fake_region_free,
+    .connect = fake_connect,
+    .fail = fake_end,
+    .disconnect = fake_end,
     .wait_any = fake_wait_any,
 };
 
@@ -171,6 +190,14 @@ static void the_nodes_provider_is_used(void **state)
     assert_int_equal(index, 2);
     assert_int_equal(tarn_fabric_wait_any(words, 3, 7, &index), -ETIMEDOUT);
     assert_int_equal(fake.waits, 2);
+
+    struct tarn_fabric_connection *connection; /* it reads no words whole, and none is asked of it */
+    assert_int_equal(tarn_fabric_connect(domain, "anywhere", NULL, TASK_FOREVER, &connection), 0);
+    assert_int_equal(tarn_fabric_read_word(connection, 0, &region->handle, 0, TASK_FOREVER, &before),
+                     -EOPNOTSUPP);
+    assert_int_equal(before, 3);
+    assert_int_equal(tarn_fabric_error(connection), -EOPNOTSUPP);
+    tarn_fabric_disconnect(connection);
 
     tarn_fabric_region_free(region);
     tarn_fabric_domain_close(domain);

@@ -1,4 +1,4 @@
-/* What every provider must do with memory: READ, WRITE, CAS, FAA, what is refused, regions, words, counters. */
+/* What every provider must do with memory: READ, WRITE, what is refused, order, regions, counters. */
 #ifndef FABRIC_OPERATIONS_TESTING_H
 #define FABRIC_OPERATIONS_TESTING_H
 
@@ -17,20 +17,6 @@ void both_sides_reach_the_other(struct testing_fabric *testing);
 /* ---- what is refused ---------------------------------------------------------------------------- */
 
 void rights_are_kept(struct testing_fabric *testing);
-
-/* ---- atomics ------------------------------------------------------------------------------------ */
-
-enum { CLIENTS = 3, TIMES = 3000 };
-
-/* ---- whole words -------------------------------------------------------------------------------- */
-
-struct writer {
-    struct testing_pair *pair;
-    _Atomic bool stop;
-};
-
-#define PATTERN_A UINT64_C(0x1111111111111111)
-#define PATTERN_B UINT64_C(0xeeeeeeeeeeeeeeee)
 
 /* ---- order -------------------------------------------------------------------------------------- */
 

@@ -72,6 +72,27 @@ static void hellos_may_be_rubbish(void **state)
     assert_true(taken > 100);
 }
 
+/* ---- the URL, without a device -------------------------------------------------------------------- */
+
+static void the_url_vouches_for_words(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"rxe0,whole-words=yes", "rxe0,whole", "rxe0,whole-words,port=0"};
+    const struct task_node_options quiet = {.log_level = BASE_LOG_ERROR};
+    struct verbs_options options;
+    struct tarn_node *node;
+    assert_int_equal(task_node_open(&quiet, &node), 0);
+    assert_int_equal(verbs_options_read(&node->log, "rxe0", &options), 0);
+    assert_false(options.whole_words);
+    assert_int_equal(verbs_options_read(&node->log, "rxe0,port=2,whole-words", &options), 0);
+    assert_true(options.whole_words);
+    assert_int_equal(options.port, 2);
+    assert_string_equal(options.device, "rxe0");
+    for (unsigned i = 0; i < base_array_count(wrong); i++)
+        assert_int_equal(verbs_options_read(&node->log, wrong[i], &options), -EINVAL);
+    task_node_close(node);
+}
+
 /* ---- asking by hand ------------------------------------------------------------------------------ */
 
 /* Ask for a connection with these bytes as private data. @return 0, or what came of it */
@@ -471,7 +492,8 @@ TESTING_BOTH(who_is_fenced_writes_no_more)
 int main(void)
 {
     const struct CMUnitTest alone[] = {cmocka_unit_test(hellos_are_read_as_they_were_written),
-                                       cmocka_unit_test(hellos_may_be_rubbish)};
+                                       cmocka_unit_test(hellos_may_be_rubbish),
+                                       cmocka_unit_test(the_url_vouches_for_words)};
     const struct CMUnitTest tests[] = {TESTING_UNITS(hellos_that_are_none_are_refused),
                                        TESTING_UNITS(messages_that_are_none_end_the_connection),
                                        TESTING_UNITS(the_device_refuses),

@@ -52,7 +52,7 @@ def info_tells_each_provider(tarn):
     found = json.loads(succeeds(tarn, "fabric", "info", "--json"))
     providers = {provider["provider"]: provider for provider in found["providers"]}
     for name in ("shm", "tcp"):
-        expect(providers[name]["usable"] and providers[name]["whole_words"], f"{providers}")
+        expect(providers[name]["usable"] and providers[name]["whole_words"] and providers[name]["whole_reads"], f"{providers}")
         expect(providers[name]["atomics"] == "memory" and providers[name]["places"], f"{providers}")
     expect(providers["shm"]["served_by"] == "self" and providers["tcp"]["served_by"] == "peer", f"{providers}")
     expect("127.0.0.1 (lo)" in providers["tcp"]["places"], f"{providers}")

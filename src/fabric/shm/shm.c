@@ -25,6 +25,7 @@ static int shm_open_provider(struct tarn_node *node, void *provider_arg, struct 
     }
     *ret_info = (struct tarn_fabric_info){.provider = "shm",
                                           .whole_words = true,
+                                          .whole_reads = true,
                                           .atomics = TARN_FABRIC_ATOMICS_MEMORY,
                                           .served_by = TARN_FABRIC_SERVED_BY_SELF};
     *ret_state = shm;

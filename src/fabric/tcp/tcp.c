@@ -176,6 +176,7 @@ static int tcp_open_provider(struct tarn_node *node, void *provider_arg, struct 
     }
     *ret_info = (struct tarn_fabric_info){.provider = "tcp",
                                           .whole_words = true,
+                                          .whole_reads = true,
                                           .atomics = TARN_FABRIC_ATOMICS_MEMORY,
                                           .served_by = TARN_FABRIC_SERVED_BY_PEER};
     *ret_state = tcp;

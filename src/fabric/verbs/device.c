@@ -41,8 +41,14 @@ static int read_option(struct base_log *log, const char *option, struct verbs_op
         return read_number(log, option, text, &options->traffic_class);
     if ((text = fabric_url_value(option, "heartbeat=")) != NULL)
         return fabric_url_heartbeat(log, option, text, &options->heartbeat_ns);
+    if (strcmp(option, "whole-words") == 0) {
+        options->whole_words = true;
+        return 0;
+    }
     return fabric_url_complain(
-        log, option, "there are port=N, gid=N, traffic-class=N and heartbeat=DURATION, with commas between");
+        log, option,
+        "there are port=N, gid=N, traffic-class=N, heartbeat=DURATION and whole-words, "
+        "with commas between");
 }
 
 int verbs_options_read(struct base_log *log, const char *text, struct verbs_options *ret_options)

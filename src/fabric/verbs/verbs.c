@@ -30,8 +30,10 @@ static int verbs_open(struct tarn_node *node, void *provider_arg, struct tarn_fa
     static const enum tarn_fabric_atomics atomics[] = {[IBV_ATOMIC_NONE] = TARN_FABRIC_ATOMICS_NONE,
                                                        [IBV_ATOMIC_HCA] = TARN_FABRIC_ATOMICS_DEVICE,
                                                        [IBV_ATOMIC_GLOB] = TARN_FABRIC_ATOMICS_MEMORY};
+    const bool whole_words = verbs->device.in_order || verbs->options.whole_words;
     *ret_info = (struct tarn_fabric_info){.provider = "verbs",
-                                          .whole_words = verbs->device.in_order,
+                                          .whole_words = whole_words,
+                                          .whole_reads = whole_words,
                                           .atomics = atomics[verbs->device.atomics],
                                           .served_by = TARN_FABRIC_SERVED_BY_CARD};
     *ret_state = verbs;

@@ -22,6 +22,8 @@ struct verbs_options {
     int64_t gid;     /* index in the port's table; -1: the first that stands for an IP address */
     int64_t traffic_class;
     uint64_t heartbeat_ns;
+    bool
+        whole_words; /* the operator knows that the card moves words whole, though it does not say so itself */
 };
 
 /* A card that this fabric has opened for itself alone: so its events concern no other fabric. */

@@ -362,7 +362,7 @@ void sim_region_sample(const struct sim_op *op, uint8_t *to)
     uint64_t *values = sim_net_alloc(net, 2 * room);
     compare(op->region, span.first * SIM_WORD_BYTES, room);
     load_values(op, &span, values);
-    if (sim_net_has(net, SIM_NET_TORN_WORD)) { /* some bytes of this, some of that */
+    if (sim_net_has(net, SIM_NET_TORN_WORD) && !op->whole) { /* some bytes of this, some of that */
         uint64_t *others = values + span.count;
         load_values(op, &span, others);
         for (uint64_t i = 0; i < room; i++) {

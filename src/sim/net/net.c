@@ -204,6 +204,7 @@ static int open_device(struct tarn_node *tarn, void *arg, struct tarn_fabric_inf
     *ret_info = (struct tarn_fabric_info){
         .provider = "sim",
         .whole_words = !sim_net_has(net, SIM_NET_TORN_WORD),
+        .whole_reads = true,
         .atomics =
             sim_net_has(net, SIM_NET_SLIPPED_SWAP) ? TARN_FABRIC_ATOMICS_DEVICE : TARN_FABRIC_ATOMICS_MEMORY,
         .served_by = net->served_by,

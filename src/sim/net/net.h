@@ -16,9 +16,11 @@ enum sim_net_trouble {
     SIM_NET_TORN_READ = 1,  /* of a READ each word is any that was there between posting and completion; else
                                 all are what was there at one moment */
     SIM_NET_TORN_WRITE = 2, /* the words of a WRITE arrive at several moments, in any order; else at one */
-    SIM_NET_TORN_WORD = 4,  /* both, for the bytes of a word: tarn_fabric_info.whole_words is false */
-    SIM_NET_REORDER = 8,    /* operations take effect, and complete, in any order; else one by one */
-    SIM_NET_DELAY = 16,     /* now and then something takes up to a millisecond */
+    SIM_NET_TORN_WORD =
+        4, /* both, for the bytes of a word: tarn_fabric_info.whole_words is false. But a READ that asks
+                               for a whole word gets one, as it was at one moment */
+    SIM_NET_REORDER = 8,       /* operations take effect, and complete, in any order; else one by one */
+    SIM_NET_DELAY = 16,        /* now and then something takes up to a millisecond */
     SIM_NET_SLIPPED_SWAP = 32, /* between the look and the store of a CAS or FAA others may store:
                                   tarn_fabric_info.atomics is TARN_FABRIC_ATOMICS_DEVICE, else _MEMORY */
     SIM_NET_LATE = 64,         /* what was posted on a connection that failed may take effect later */

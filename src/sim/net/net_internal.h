@@ -203,6 +203,7 @@ struct sim_op {
     struct base_heap_node turn;
     uint64_t left; /* to be served there */
     bool fence;
+    bool whole;  /* a READ that takes no word in parts */
     bool landed; /* a WRITE: all of it is there */
     uint64_t number;
     struct tarn_fabric_handle handle;

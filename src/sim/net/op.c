@@ -438,6 +438,7 @@ void sim_op_post(void *state, struct tarn_fabric_op *posted)
     op->posted = posted;
     op->kind = posted->kind;
     op->fence = posted->fence;
+    op->whole = posted->whole;
     op->number = ++net->operations;
     op->handle = posted->handle == NULL ? (struct tarn_fabric_handle){0} : *posted->handle;
     op->offset = posted->offset;
