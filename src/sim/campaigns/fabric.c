@@ -242,6 +242,19 @@ static int chain(struct visit *visit)
     return 0;
 }
 
+/* An FAA has told what was there before. @param least  as many were done when it began */
+static void note_add(struct host *host, uint64_t least, uint64_t before)
+{
+    if (before < least || before >= host->adds_begun || host->added[before])
+        sim_fail(host->play->arena.world,
+                 "an FAA was told %" PRIu64 "%s; %" PRIu64 " to %" PRIu64 " could be", before,
+                 before < COUNTS_MAX && host->added[before] ? " like another" : "", least,
+                 host->adds_begun - 1);
+    else
+        host->added[before] = true;
+    host->adds_done++;
+}
+
 static int add(struct visit *visit)
 {
     struct host *host = visit->host;
@@ -253,14 +266,7 @@ static int add(struct visit *visit)
         tarn_fabric_faa(visit->connection, TAG, &visit->handle, offset_of(ADDS), 1, deadline(visit), &before);
     if (error != 0)
         return error;
-    if (before < least || before >= host->adds_begun || host->added[before])
-        sim_fail(host->play->arena.world,
-                 "an FAA was told %" PRIu64 "%s; %" PRIu64 " to %" PRIu64 " could be", before,
-                 before < COUNTS_MAX && host->added[before] ? " like another" : "", least,
-                 host->adds_begun - 1);
-    else
-        host->added[before] = true;
-    host->adds_done++;
+    note_add(host, least, before);
     return 0;
 }
 
@@ -309,6 +315,28 @@ static int read_published(struct visit *visit)
     return error;
 }
 
+/* One word of what is published, or the count of adds: whole, also where words are torn. */
+static int read_whole(struct visit *visit)
+{
+    const struct host *host = visit->host;
+    const uint64_t place = draw_below(visit, PUBLISHED_WORDS + 1), oldest = host->published;
+    const uint64_t least = host->adds_done;
+    const bool counts = place == PUBLISHED_WORDS;
+    uint64_t word;
+    int error = tarn_fabric_read_word(visit->connection, TAG, &visit->handle,
+                                      offset_of(counts ? ADDS : PUBLISHED + place), deadline(visit), &word);
+    if (error != 0)
+        return error;
+    const uint64_t round = word >> 8 & ((UINT64_C(1) << ROUND_BITS) - 1);
+    if (counts ? word < least || word > host->adds_begun
+               : word != word_of(host->number, round, place) || round < oldest || round > host->publishing)
+        sim_fail(host->play->arena.world,
+                 "a whole READ of word %" PRIu64 " got %#" PRIx64 "; rounds %" PRIu64 " to %" PRIu64
+                 ", or %" PRIu64 " to %" PRIu64 " adds, could be there",
+                 place, word, oldest, host->publishing, least, host->adds_begun);
+    return 0;
+}
+
 /* Beyond the end of the region, where nothing may be written. */
 static int overreach(struct visit *visit)
 {
@@ -328,9 +356,10 @@ static int rest(struct visit *visit)
 
 static int take_round(struct visit *visit)
 {
-    static int (*const kinds[])(struct visit * visit) = {
-        add,  add,  swap, swap, read_published, chain, chain, read_back, write_and_tell, write_and_tell,
-        rest, rest, rest, rest, rest,           rest,  rest};
+    static int (*const kinds[])(struct visit *
+                                visit) = {add,   add,   swap,      swap,           read_published, read_whole,
+                                          chain, chain, read_back, write_and_tell, write_and_tell, rest,
+                                          rest,  rest,  rest,      rest,           rest,           rest};
     if (draw_below(visit, 256) == 0)
         return overreach(visit);
     return kinds[draw_below(visit, base_array_count(kinds))](visit);
@@ -412,6 +441,19 @@ static void publish_regions(struct host *host)
         tarn_fabric_mem_store64(host->region, offset_of(PUBLISHED + i),
                                 word_of(host->number, host->publishing, i));
     host->published = host->publishing;
+}
+
+/* The owner's own FAA counts among its peers', where it has one. */
+static void add_as_owner(struct host *host)
+{
+    const uint64_t least = host->adds_done;
+    uint64_t before = 0;
+    if (tarn_fabric_info(host->fabric)->atomics != TARN_FABRIC_ATOMICS_MEMORY ||
+        host->adds_begun == COUNTS_MAX)
+        return;
+    host->adds_begun++;
+    base_assert(tarn_fabric_mem_faa64(host->region, offset_of(ADDS), 1, &before) == 0);
+    note_add(host, least, before);
 }
 
 static void check_slot_is_zero(const struct host *host, uint64_t slot)
@@ -566,6 +608,8 @@ static void be_host(void *arg)
             receive_guest(host, incoming);
         if (base_random_below(&host->random, 4) == 0)
             publish_regions(host);
+        if (base_random_below(&host->random, 4) == 0)
+            add_as_owner(host);
     }
     close_host(host);
 }

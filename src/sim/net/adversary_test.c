@@ -124,8 +124,11 @@ static void move_patterns(struct stage *stage)
 {
     wait_until_told(stage);
     prepare(stage, 0, TARN_FABRIC_READ, 0, WORDS);
-    tarn_fabric_post(stage->peer, stage->ops, 1);
-    base_assert(tarn_fabric_wait(stage->ops, 1, A_SECOND) == 0);
+    prepare(stage, 1, TARN_FABRIC_READ, 0, 1);
+    stage->ops[1].whole = true;
+    tarn_fabric_post(stage->peer, stage->ops, 2);
+    base_assert(tarn_fabric_wait(stage->ops, 2, A_SECOND) == 0);
+    base_assert(!is_torn(stage->data[1][0]));
     for (unsigned i = 0; i < WORDS; i++) {
         if (is_torn(stage->data[0][i]))
             see(stage, 0);
